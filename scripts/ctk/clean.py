@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ctk.build import runner
+from ctk.build import one
 from ctk.core.checkout import Workspace
 from ctk.core.files import left
 
@@ -154,7 +154,7 @@ def _left(workspace: Workspace) -> Iterator[Path]:
         yield from workspace.builds.glob(".tmp-*")
     for folder in left(workspace.temporary):
         yield from (p for p in map(folder.with_suffix, ("", ".lock")) if p.exists())
-    for place in (runner.MEMORY / workspace.name, runner.MEMORY / f"{workspace.name}.tests"):
+    for place in (one.MEMORY / workspace.name, one.MEMORY / f"{workspace.name}.tests"):
         if place.exists() and len(list(place.glob("*.lock"))) == len(list(left(place))):
             yield place
 

@@ -21,7 +21,8 @@ from ctk.audit import AuditReport, audit_packages
 from ctk.base import base
 from ctk.build import build
 from ctk.build.cluster import Cluster
-from ctk.build.runner import Built, check_machine, machine_paths, temporary_files
+from ctk.build.one import machine_paths, temporary_files
+from ctk.build.runner import Built, check_machine
 from ctk.channel import local as states
 from ctk.clean import trim
 from ctk.core.address import open_gateway

@@ -1,4 +1,4 @@
-"""The build station: what is built once, what is built again, and what a failure leaves."""
+"""Builds of a plan: made once, made again after a change, and cleared after a failure."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ SHARED = "recipes/common/greet.sh"
     ],
     ids=["metadata", "number", "shared script", "variant key that no recipe uses"],
 )
-def test_what_can_change_a_package_builds_it_again_and_nothing_else_does(
+def test_a_change_of_a_package_builds_it_again_and_any_other_change_does_not(
     checkout: Workspace, file: str, old: str, new: str, again: bool
 ) -> None:
     (checkout.recipes / "common").mkdir()
@@ -110,7 +110,7 @@ def test_large_builds_start_first(checkout: Workspace, monkeypatch: pytest.Monke
     assert [b.id for b in report.built] == [FOLLOWER, HELLO]  # the plan's order
 
 
-def test_an_incomplete_build_is_made_again_and_what_a_killed_run_left_is_cleared(checkout: Workspace) -> None:
+def test_an_incomplete_build_is_made_again_and_leftovers_of_a_killed_run_are_removed(checkout: Workspace) -> None:
     made = build.run(tiny_plan(checkout), checkout).built[0]
     made.packages[0].unlink()
     leftover = checkout.builds / ".tmp-0123-1"
@@ -161,7 +161,7 @@ def test_packages_are_read_once_for_as_long_as_nobody_writes_to_them(
         return hashlib.new(kind, file.read())
 
     def finished(meanwhile: Callable[[], object] = lambda: None) -> list[str]:
-        """The builds that are found, as another process finds them; what it reads is in `read`."""
+        """The builds that another process would find; the names of the files that it reads are in `read`."""
         files._hashes.clear()
         read.clear()
         found = files.HashNotes(checkout.notes / "read.json")
@@ -172,7 +172,7 @@ def test_packages_are_read_once_for_as_long_as_nobody_writes_to_them(
         return ids
 
     monkeypatch.setattr(hashlib, "file_digest", file_digest)
-    monkeypatch.setattr(files.HashNotes, "_TICK", 1 << 60)  # what was written a moment ago may be written once more
+    monkeypatch.setattr(files.HashNotes, "_TICK", 1 << 60)  # a file that was written a moment ago may change again
     every, names = sorted(b.id for b in made.built), sorted(p.name for b in made.built for p in b.packages)
     for _ in range(2):
         assert finished() == every

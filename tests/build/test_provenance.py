@@ -1,4 +1,4 @@
-"""Where a package says it comes from: its commit, its SBOM, and metadata without a machine in it."""
+"""The origin of a package: its commit, its SBOM, and metadata without folders of a machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from packageurl import PackageURL
 
 from conftest import ROOT
 from ctk.build import sbom
-from ctk.build.runner import portable, tools
+from ctk.build.reproducible import portable
+from ctk.build.runner import tools
 from ctk.build.sbom import Input, Provenance, provenance
 from ctk.core.checkout import Workspace
 from ctk.core.errors import AuditFailed, BuildFailed
@@ -98,7 +99,7 @@ def test_a_shared_script_belongs_to_the_recipe(repository: Workspace) -> None:
     assert states[0][1] != states[1][1]
 
 
-def test_where_git_does_not_know_the_commit_there_is_none(repository: Workspace, tmp_path: Path) -> None:
+def test_without_a_known_commit_the_sbom_names_none(repository: Workspace, tmp_path: Path) -> None:
     (repository.recipes / "follower" / "LICENSE").write_text("Or not.\n")
     newest = commit(repository.root)
     git(tmp_path, "clone", "--quiet", "--depth", "1", f"file://{repository.root}", "shallow")
@@ -120,7 +121,7 @@ def test_a_build_without_artefacts_has_a_time_and_one_with_them_that_of_the_newe
     assert (provenance(follower, 3, tools()).inputs, provenance(follower, 3, tools()).place) == ((), "noarch")
 
 
-def test_an_sbom_says_all_of_it_and_is_valid(origin: Provenance) -> None:
+def test_an_sbom_has_the_whole_provenance_and_is_valid(origin: Provenance) -> None:
     text = sbom.write(INDEX, origin)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text.decode()) is None
     assert sbom.read(text) == sbom.Sbom("hello", "13.4.92", "h0_0", "linux-64", origin)
@@ -149,7 +150,7 @@ def test_a_licence_comes_out_of_an_sbom_as_it_is_locked(origin: Provenance, lice
     assert [i.license for i in sbom.read(text).provenance.inputs] == [licence]
 
 
-def test_an_sbom_is_the_same_twice_and_another_for_anything_else(origin: Provenance) -> None:
+def test_an_sbom_changes_with_its_inputs_and_with_nothing_else(origin: Provenance) -> None:
     texts = [
         sbom.write(INDEX, origin),
         sbom.write({**INDEX, "build": "h1_0"}, origin),
@@ -163,7 +164,7 @@ def test_an_sbom_is_the_same_twice_and_another_for_anything_else(origin: Provena
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"\xff", b"[" * 100_000, b'{"metadata": {"component": 1}}'])
-def test_what_is_no_sbom_is_refused(text: bytes) -> None:
+def test_a_text_that_is_no_sbom_is_refused(text: bytes) -> None:
     with pytest.raises(AuditFailed, match="an SBOM of ours cannot be read"):
         sbom.read(text)
 
@@ -173,7 +174,7 @@ def test_an_sbom_that_lacks_a_part_is_refused(origin: Provenance, place: str) ->
     raw = json.loads(sbom.write(INDEX, origin))
     *above, name = (int(word) if word.isdecimal() else word for word in place.split())
     del reduce(getitem, above, raw)[name]
-    test_what_is_no_sbom_is_refused(json.dumps(raw).encode())
+    test_a_text_that_is_no_sbom_is_refused(json.dumps(raw).encode())
 
 
 RENDERED = """recipe:

@@ -1,4 +1,4 @@
-"""`ctk rebuild`: a package is made again from what it says of itself, and every difference is shown."""
+"""`ctk rebuild`: a package is made again from its SBOM, and every difference is shown."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def packages(repository: Workspace, tmp_path: Path) -> list[Path]:
-    """What the tiny checkout builds, as a user has it: outside the checkout's cache."""
+    """The packages of the tiny checkout, as a user has them: outside the checkout's cache."""
     built(repository, tmp_path / "channel")
     return sorted((tmp_path / "channel").glob("*/*.conda"))
 
@@ -99,7 +99,9 @@ def test_the_recipe_is_that_of_the_commit_and_not_the_one_of_today(packages: lis
     assert "git has no commit" in found["hello"]["build"] and "unshallow" in found["hello"]["build"]
 
 
-def test_a_recipe_that_was_not_committed_and_changed_is_said(repository: Workspace, tmp_path: Path) -> None:
+def test_a_recipe_that_was_not_committed_and_has_changed_is_named_as_the_reason(
+    repository: Workspace, tmp_path: Path
+) -> None:
     another_greeting(repository)
     built(repository, tmp_path / "channel")
     package = next((tmp_path / "channel").glob("*/hello*"))

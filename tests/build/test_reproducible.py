@@ -46,7 +46,7 @@ def test_a_sample_of_the_channel_is_the_same_again(built: Workspace, channel: Pa
 
 
 @CHANNELS
-def test_every_package_says_what_it_is_made_of(built: Workspace, channel: Path) -> None:
+def test_every_package_names_its_artefacts(built: Workspace, channel: Path) -> None:
     """The artefacts are those of a release lock, and the time in the index is that of the newest of them."""
     locked = {a for lock in release_locks(built).values() for a in lock.artefacts}
     seen, shown = set(), set()
@@ -54,11 +54,11 @@ def test_every_package_says_what_it_is_made_of(built: Workspace, channel: Path) 
         records = json.loads(index.read_text())["packages.conda"]
         shown |= {index.parent.name for _ in records}
         for file, record in records.items():
-            said = sbom.of(index.parent / file)
-            assert (said.name, said.version, said.build, said.subdir) == tuple(
+            found = sbom.of(index.parent / file)
+            assert (found.name, found.version, found.build, found.subdir) == tuple(
                 record[key] for key in ("name", "version", "build", "subdir")
             )
-            origin = said.provenance
+            origin = found.provenance
             assert record["timestamp"] == origin.timestamp * 1000
             for given in origin.inputs:
                 assert given.artefact in locked

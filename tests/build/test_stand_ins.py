@@ -15,7 +15,7 @@ import pytest
 from pydantic_core import _pydantic_core
 
 from conftest import NEWEST
-from ctk.build import runner
+from ctk.build import one, runner
 from ctk.build.runner import Built, make, make_with
 from ctk.build.standins import choose
 from ctk.core.checkout import Workspace
@@ -46,8 +46,8 @@ about: {{license: MIT, license_file: {license}}}
 @pytest.fixture(autouse=True)
 def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Builds here work in a folder of memory that goes with the test: only a whole run removes the checkout's own."""
-    with TemporaryDirectory(prefix="ctk-test-", dir=runner.MEMORY) as folder:
-        monkeypatch.setattr(runner, "MEMORY", Path(folder))
+    with TemporaryDirectory(prefix="ctk-test-", dir=one.MEMORY) as folder:
+        monkeypatch.setattr(one, "MEMORY", Path(folder))
         yield
 
 
@@ -140,7 +140,7 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("case", CHANGED)
-def test_where_a_stand_in_will_not_do_the_wheel_itself_is_read(
+def test_a_build_that_stand_ins_cannot_make_is_made_from_the_wheel_itself(
     tmp_path: Path, case: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files, script, license_file = CHANGED[case]
@@ -178,7 +178,7 @@ def test_rattler_build_reads_a_small_wheel(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("relocation", ["true", "false"])
-def test_what_rattler_build_edits_itself_is_there(tmp_path: Path, relocation: str) -> None:
+def test_a_build_whose_binaries_rattler_build_edits_gets_no_stand_ins(tmp_path: Path, relocation: str) -> None:
     build, _ = wheel_build(tmp_path, thing(rpath="$ORIGIN"), "")
     text = build.recipe.file.read_text().replace("binary_relocation: false", f"binary_relocation: {relocation}")
     build.recipe.file.write_text(text)
@@ -197,7 +197,7 @@ def test_nothing_in_a_wheel_can_call_patchelf(tmp_path: Path) -> None:
     assert not written.exists()
 
 
-def test_the_environment_of_the_process_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_of_the_process_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TMPDIR", raising=False)
     before = dict(os.environ)
     build, workspace = wheel_build(tmp_path, {}, "patchelf --version >&2")

@@ -10,7 +10,7 @@ import pytest
 from filelock import FileLock
 
 from ctk import clean
-from ctk.build import runner
+from ctk.build import one
 from ctk.core.checkout import Workspace
 
 NAMED, UNNAMED = "a" * 64, "b" * 64
@@ -31,7 +31,7 @@ def made(file: Path, used: int | None = None, link: Path | None = None, size: in
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A checkout, beside a folder that stands for the file system in memory."""
-    monkeypatch.setattr(runner, "MEMORY", tmp_path / "shm")
+    monkeypatch.setattr(one, "MEMORY", tmp_path / "shm")
     made(tmp_path / "checkout" / "variants" / "cuda-13.4.lock").write_text(f'"sha256": "{NAMED}"')
     return Workspace(tmp_path / "checkout")
 
@@ -39,7 +39,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 @pytest.fixture
 def goes(here: Workspace) -> dict[str, list[Path]]:
     """The files that may go, by group; beside them are files that stay."""
-    cache, shm = here.cache, runner.MEMORY
+    cache, shm = here.cache, one.MEMORY
     # In use, each in its own way.
     made(here.builds / "shown" / "noarch" / "a.conda", link=here.output / ".channel-states" / "1" / "a.conda")
     made(here.packages / "used-1-0" / "lib" / "a.so", link=here.environments / "env" / "lib" / "a.so")
@@ -101,9 +101,9 @@ def test_files_that_nothing_needs_go_and_all_others_stay(here: Workspace, goes: 
 
 def test_files_that_a_running_command_uses_stay(here: Workspace, goes: dict[str, list[Path]]) -> None:
     pkgs, dead = here.packages, next(path for path in goes["temporary"] if path.suffix == ".lock")
-    with runner.at_work(here), FileLock(pkgs / ".cache.lock"), FileLock(dead), ExitStack() as locks:
+    with one.at_work(here), FileLock(pkgs / ".cache.lock"), FileLock(dead), ExitStack() as locks:
         assert clean.unused_packages(pkgs, locks) == []
-        for folder in (memory := runner.MEMORY / here.name).glob("**/"):
+        for folder in (memory := one.MEMORY / here.name).glob("**/"):
             os.utime(folder, (0, 0))
         other = Workspace(here.root.parent / "other")
         assert memory not in [path for place in (here, other) for g in clean.clean(place) for path in g.goes]

@@ -11,8 +11,9 @@ import pytest
 from filelock import FileLock
 
 from ctk import pipeline
-from ctk.build import runner
-from ctk.build.runner import clear_build_folders, machine_paths, new_build_folder, temporary_files
+from ctk.build import one
+from ctk.build.one import clear_build_folders, machine_paths, new_build_folder, temporary_files
+from ctk.build.runner import Built
 from ctk.core.checkout import Workspace
 from ctk.core.files import hold_folder, release_folder
 
@@ -22,8 +23,8 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that stands for the file system in memory, with room for 8 GB."""
     folder = tmp_path / "shm"
     folder.mkdir()
-    monkeypatch.setattr(runner, "MEMORY", folder)
-    monkeypatch.setattr(runner, "_free_memory", lambda: 8 << 30)
+    monkeypatch.setattr(one, "MEMORY", folder)
+    monkeypatch.setattr(one, "_free_memory", lambda: 8 << 30)
     return folder
 
 
@@ -42,7 +43,7 @@ def test_a_build_works_in_memory_where_there_is_room_else_on_disk(
 
 
 def test_without_such_a_file_system_builds_work_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "MEMORY", tmp_path / "nothing")
+    monkeypatch.setattr(one, "MEMORY", tmp_path / "nothing")
     workspace = Workspace(tmp_path / "a")
     assert new_build_folder(workspace, "key", 1, 1).is_relative_to(workspace.builds)
 
@@ -70,7 +71,7 @@ def test_the_tests_of_a_package_write_there(memory: Path, tmp_path: Path, monkey
         return pipeline.Outcome("hello.conda", "passed")
 
     monkeypatch.setattr(pipeline, "_test", tested)
-    built = runner.Built("hello", "key", tmp_path, {}, {"noarch/hello.conda": 1}, 0.0, False)
+    built = Built("hello", "key", tmp_path, {}, {"noarch/hello.conda": 1}, 0.0, False)
     pipeline.run_tests([built], [], Workspace(tmp_path / "a"))
     assert [Path(folder).is_relative_to(memory) for folder in seen] == [True]
 
@@ -78,12 +79,12 @@ def test_the_tests_of_a_package_write_there(memory: Path, tmp_path: Path, monkey
 def test_folders_of_killed_runs_go_and_those_of_other_checkouts_stay(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = Workspace(tmp_path / "a"), Workspace(tmp_path / "b")
+    here, other = Workspace(tmp_path / "a"), Workspace(tmp_path / "b")
     kept = new_build_folder(other, "key", 1, 1)
-    gone = [new_build_folder(one, "key", 1, 1)]
-    monkeypatch.setattr(runner, "_free_memory", lambda: 0)
-    gone.append(new_build_folder(one, "key", 1, 1))
-    clear_build_folders(one)
+    gone = [new_build_folder(here, "key", 1, 1)]
+    monkeypatch.setattr(one, "_free_memory", lambda: 0)
+    gone.append(new_build_folder(here, "key", 1, 1))
+    clear_build_folders(here)
     assert kept.exists()
     assert not any(folder.exists() for folder in gone)
     assert list(memory.iterdir()) == [kept.parent]

@@ -117,7 +117,7 @@ class Draft:
 def _tar(
     files: Mapping[str, bytes], links: Mapping[str, str] | None = None, hardlinks: Mapping[str, str] | None = None
 ) -> bytes:
-    """Compressed, in the form in which `ctk.build.runner` writes it."""
+    """Compressed, in the form in which `ctk.build.reproducible` writes it."""
     plain = b""
     for path, content in files.items():
         entry = tarfile.TarInfo(path)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ctk.build.runner import Edit, rewrite
+from ctk.build.reproducible import Edit, rewrite
 from kit.packages import Draft
 
 PLACEHOLDER = "/somewhere/else/host_env_" + "placehold_" * 20

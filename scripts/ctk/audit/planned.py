@@ -1,8 +1,8 @@
-"""The packages of a plan, seen like built ones: from recipes, locks and what ``variants/contents.json`` says.
+"""The packages of a plan, before they are built: from recipes, locks and ``variants/contents.json``.
 
-Each recipe's script is run on a few lines of text for each member of its artefacts. What an output's own script adds to
-a tree that it shares (activation scripts of nvcc) is not seen, and no test of that output is held then; a script's
-edits (``EDIT``) add no file and need the text, so they are left out.
+Each recipe's script runs on stand-ins, a few lines of text for each member of the artefacts. Files that an output's own
+script adds to a shared tree (activation scripts of nvcc) are not seen, so the `package_contents` of that output are not
+checked; a script's edits (``EDIT``) add no file and need the text, so they are left out.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import TypeAdapter
 
 from ctk.audit.files import glob_pattern
+from ctk.build import standins
 from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError
 from ctk.core.files import file_sha256
@@ -32,27 +33,17 @@ from ctk.plan.recipes import Rendered, Script
 from ctk.rules import Finding
 
 NEED_BYTES = frozenset({"ArchiveMatchesPaths", "CudartIsInside", "LicenseIsInside"})
-"""Checks that only a built package can be held to."""
-_MARK = "ctk-planned-file"
-_PATCHELF = f"""#!/bin/bash
-# A member's lines are its number, its SONAME and its RPATH; what is to be changed in it comes below them.
-file=${{!#}}
-grep -qa {_MARK} "$file" || exit 1
-case $1 in
-  --print-soname) sed -n 2p "$file" ;;
-  --print-rpath) sed -n 3p "$file" ;;
-  *) echo "${{*:1:$#-1}}" >>"$file" ;;
-esac
-"""
+"""Checks that need the bytes of a built package."""
+_TOKEN = "ctk-planned-file"  # of the stand-ins
 _FILES = TypeAdapter(list[ScannedFile])
 
 
 def planned_scans(
     plan: Plan, workspace: Workspace, contents: Contents, jobs: int
 ) -> tuple[list[PackageScan], list[PackageScan], list[Finding]]:
-    """The packages of a plan; those, without files, of which artefacts are not measured; and a hint for their locks.
+    """Returns the packages of a plan that can be seen, the others without files, and a hint for the locks of these.
 
-    One Python stands for the others: that whose wheels are measured.
+    A package can be seen if its artefacts are measured. Of the builds for each Python, one is measured for all.
 
     Raises:
         RecipeError: A recipe's script fails.
@@ -61,10 +52,9 @@ def planned_scans(
     seen = {_but_for_python(build) for build in measured}
     made: dict[str, PackageScan] = {}
     with tempfile.TemporaryDirectory(prefix="ctk-planned-") as scratch, ThreadPoolExecutor(jobs) as pool:
-        program = Path(scratch, "patchelf")  # made once: a program is busy while some thread writes it
-        program.write_text(_PATCHELF)
-        program.chmod(0o755)
-        for scans in pool.map(lambda build: _scans(build, workspace, contents, Path(scratch)), measured):
+        programs = Path(scratch, "programs")  # written once: a program is busy while some thread writes it
+        standins.write_patchelf(programs, _TOKEN, "false", Path(scratch, "unanswered"))
+        for scans in pool.map(lambda build: _scans(build, workspace, contents, programs), measured):
             made |= {scan.file: scan for scan in scans}
     lacking = [build for build in plan.builds if _but_for_python(build) not in seen]
     unseen = [scan for b in lacking for output in b.outputs if (scan := _scan(output, ())).file not in made]
@@ -72,13 +62,13 @@ def planned_scans(
 
 
 def _not_measured(lock: str) -> Finding:
-    words = "some of its artefacts are not measured, and what is made of them is not judged"
+    words = "some of its artefacts are not measured, so their packages are not checked"
     step = f"ctk release measure {lock.removeprefix('cuda-')} --write"
     return Finding(lock, words, check="ArtefactsAreMeasured", fix=step, severity="hint")
 
 
 def _but_for_python(build: Build) -> tuple[object, ...]:
-    """What builds have in common that differ in their Python."""
+    """A key that is the same for builds that differ only in their Python."""
     return build.recipe.name, build.lock, build.subdir, build.arch, tuple(build.versions.items())
 
 
@@ -120,11 +110,11 @@ def _scan(output: Rendered, tree: Sequence[ScannedFile]) -> PackageScan:
 def _tree(
     build: Build, output: Rendered, workspace: Workspace, contents: Contents, programs: Path
 ) -> list[ScannedFile]:
-    """The files that the script of an output makes of its artefacts; kept by all that decides them."""
+    """The files that the script of an output makes of its artefacts; cached by everything that decides them."""
     script = output.scripts[0]
     shas = {(a.component, a.target): a.sha256 for a in build.artefacts}
     members: dict[str, Content] = {}
-    folder = ""  # what the names in RECORD have before those here
+    folder = ""  # the start of names in RECORD that the names here lack
     for source in output.sources:
         inside = contents.members(shas[source.component, source.target]) or {}
         # rattler-build unpacks an archive without a folder that all of it is in.
@@ -134,7 +124,8 @@ def _tree(
         members |= {str(PurePosixPath(source.folder, n.removeprefix(top))): c for n, c in inside.items()}
     scripts = (file_sha256(file) for file in build.recipe.files() if file != build.recipe.file)
     decisive = [script.file, sorted(script.env.items()), build.subdir, folder, sorted(members.items(), key=str)]
-    key = repr([file_sha256(Path(__file__)), *scripts, *decisive])
+    code = (file_sha256(Path(file)) for file in (__file__, standins.__file__))
+    key = repr([*code, *scripts, *decisive])
     note = memo(workspace.notes / "laid-out", key, _FILES)
     return note.get(lambda: _lay_out(build, script, members, folder, programs))
 
@@ -162,17 +153,16 @@ def _lay_out(build: Build, script: Script, members: Members, folder: str, progra
         command = ["bash", str(build.recipe.folder / script.file)]
         done = subprocess.run(command, cwd=work, env=os.environ | variables, capture_output=True, text=True)
         if done.returncode:
-            raise RecipeError(f"{build.id} cannot be laid out: {done.stderr.strip()}", f"mend {script.file}")
+            raise RecipeError(f"{build.id} cannot be laid out: {done.stderr.strip()}", f"fix {script.file}")
         return sorted(_placed(prefix, names, members), key=lambda file: file.path)
 
 
 def _lines(number: int, content: Content) -> bytes:
-    """What stands for a member; scripts tell programs by their first bytes."""
+    """The stand-in of a member; scripts tell programs by their first bytes."""
     elf = content.binary if content.binary and content.binary.format == "elf" else None
-    if elf is None:
-        return b"text\n" if content == PLAIN else f"MZ {_MARK} {number}\n".encode()
-    rpath = elf.search[-1].text if elf.search else ""
-    return ELF_MAGIC + f" {_MARK} {number}\n{elf.soname}\n{rpath}\n".encode()
+    if elf is None and content == PLAIN:
+        return b"text\n"
+    return standins.stand_in(_TOKEN, number, ELF_MAGIC if elf else b"MZ", elf)[1]
 
 
 def _placed(prefix: Path, names: Sequence[str], members: Members) -> Iterator[ScannedFile]:
@@ -184,18 +174,18 @@ def _placed(prefix: Path, names: Sequence[str], members: Members) -> Iterator[Sc
             elif path.is_file():
                 with path.open("rb") as file:
                     lines = file.read(1 << 14).decode(errors="replace").splitlines()
-                is_member = lines and _MARK in lines[0]
-                content = members[names[int(lines[0].rpartition(" ")[2])]] if is_member else PLAIN
+                is_member = lines and _TOKEN in lines[0]
+                content = members[names[int(lines[0].rpartition(".")[2])]] if is_member else PLAIN
                 yield _file(where, content, lines[3:] if is_member else [])
 
 
 def _file(path: str, content: Content, edits: Sequence[str]) -> ScannedFile:
-    """A member as patchelf was told to change it."""
+    """A member with the edits that its stand-in notes."""
     binary = content.binary
     for edit in edits if binary else ():
         assert binary
-        option, _, value = edit.removeprefix("--force-rpath ").partition(" ")
-        if option == "--add-needed":
+        kind, value = edit[len(_TOKEN)], edit[len(_TOKEN) + 1 :]
+        if kind == "+":
             needed = (*binary.needed, value)
             binary = replace(binary, needed=needed, moved=tuple(m for m in binary.moved if MOVED[m] not in needed))
         else:

@@ -1,7 +1,7 @@
-"""The base channel: what conda-forge would provide, made of this machine's interpreter and of wheels.
+"""The base channel: a substitute for conda-forge, made of this machine's interpreter and of wheels.
 
 Wheels of numpy, numba, pip and so on are locked in ``base/base.lock`` and come from the package index. The interpreter
-that runs this process and the machine's GCC runtime are packed into the store as ``cpython`` and ``gcc-runtime``.
+of this process and the machine's GCC runtime are packed into the store as ``cpython`` and ``gcc-runtime``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PROJECTS = (
 )
 """In the order of choice: each is the newest that those before it accept."""
 BUILD_TOOLS = {"cmake": "cmake", "ninja": "ninja-build", "make": "make", "pkg-config": "pkg-config"}
-"""Programs of the machine that recipes ask for, by conda-forge's names -> the package of Debian that has it."""
+"""Programs of the machine for recipes, by conda-forge's names -> the Debian package that has it."""
 PREFIX_TOKEN = "@PREFIX@"
 """Stands for the environment in text files until the recipe puts the real prefix there."""
 
@@ -61,7 +61,7 @@ _GCC_LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6")
 # GLIBCXX_3.4.<n> -> the GCC that brought it (libstdc++ manual, "ABI Policy and Guidelines").
 _GCC_OF_GLIBCXX = {28: "9.3.0", 29: "11.1.0", 30: "12.1.0", 31: "13.1.0", 32: "13.2.0", 33: "14.1.0", 34: "15.1.0"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_REVISION = 1  # raise this when the same machine must be packed differently
+_REVISION = 1  # raise this when the tool packs the same machine differently
 _LEFT_OUT = re.compile(
     r"""(^|.*/)(__pycache__|tests?|idlelib|turtledemo|tkinter|(site|dist)-packages|config-[^/]*)/.*
     |(lib-dynload/)?(_tkinter|_test|_xx|xx|_ctypes_test)[^/]*\.so
@@ -70,7 +70,7 @@ _LEFT_OUT = re.compile(
     re.VERBOSE,
 )
 _SYSCONFIG = re.compile(r"_sysconfig(data|_vars)_.*\.(py|json)")
-# An absolute path inside a word, alone or after what flags put in front of one.
+# An absolute path inside a word, alone or after the start of a flag.
 _PATH = re.compile(r"""(?:^|[=:,'"(]|-[IL])(/\w[\w.+-]*/?)""")
 _SYSTEM_TOOLS = ("/bin/", "/dev/")
 
@@ -81,13 +81,13 @@ def plan_base(workspace: Workspace) -> Plan:
     Raises:
         LockError: ``base/base.lock`` is not valid.
         BuildFailed: This interpreter cannot be made relocatable, or the machine has no C++ runtime.
-        NotPublished: A locked wheel does not exist for this Python, so that no environment could be made with it.
+        NotPublished: A locked wheel does not exist for this Python.
         NoSpace: The disk is full.
     """
     lock, machine = prepare(workspace)
     recipes = find_recipes(workspace.base_recipes)
-    for name, there in (("gcc", installed_compilers()), ("tools", installed_tools())):
-        if not there:
+    for name, installed in (("gcc", installed_compilers()), ("tools", installed_tools())):
+        if not installed:
             del recipes[name]
     shared = (workspace.build_config, workspace.base_recipes / "base.yaml")
     what = Set(recipes, {lock.name: (lock, machine)}, shared)
@@ -101,7 +101,11 @@ def plan_base(workspace: Workspace) -> Plan:
 
 
 def prepare(workspace: Workspace) -> tuple[ReleaseLock, Path]:
-    """Packs this machine's part into the store, unless an earlier run did; the whole lock and this machine's keys."""
+    """Packs this machine's part into the store, unless an earlier run did.
+
+    Returns:
+        The whole lock, and the variant config of this machine.
+    """
     lock = load(workspace.base_recipes / "base.lock")
     keys = workspace.notes / "base" / "machine.yaml"
     with disk_errors(workspace.cache):
@@ -118,9 +122,9 @@ def prepare(workspace: Workspace) -> tuple[ReleaseLock, Path]:
 
 
 def base_release(index: Index, tags: Sequence[str]) -> ReleaseLock:
-    """The newest set of the wheels in which all accept each other, that runs on the oldest Python of the matrix.
+    """The newest compatible set of the wheels, for the oldest Python of the matrix.
 
-    A newer Python without a wheel of some project is locked as having none.
+    For a newer Python without a wheel of some project, the lock says that the project has none.
 
     Args:
         index: Asked for files and metadata.
@@ -212,27 +216,27 @@ def _machine_keys(artefacts: Sequence[Artefact]) -> str:
     return "\n".join(["# This machine's part of the base channel. Generated.", *lines, ""])
 
 
-# The GCCs and build tools of this machine, which stand in the base channel for conda-forge's.
+# The GCCs and build tools of this machine, which the base channel has in place of conda-forge's.
 
 
 @cache
 def installed_compilers() -> Mapping[str, str]:
-    """Platform that a g++ on PATH makes programs for -> its version; empty without one."""
+    """Platform -> version of the g++ on PATH that compiles for it; empty without any."""
     programs = {target: "g++" if target == this_platform() else cross for target, cross in _CROSS.items()}
-    said = {target: _printed(program, "-dumpfullversion") for target, program in programs.items()}
-    # Another compiler may answer to the name.
-    return {target: text for target, text in said.items() if re.fullmatch(r"\d+\.\d+\.\d+", text)}
+    versions = {target: _printed(program, "-dumpfullversion") for target, program in programs.items()}
+    # Another compiler may have the name.
+    return {target: text for target, text in versions.items() if re.fullmatch(r"\d+\.\d+\.\d+", text)}
 
 
 @cache
 def installed_tools() -> Mapping[str, str]:
-    """Build tool on PATH, by the name that its package has -> its version."""
-    said = {name: re.search(r"\d+(\.\d+)+", _printed(name, "--version")) for name in BUILD_TOOLS}
-    return {name: match[0] for name, match in said.items() if match}
+    """Package name of a build tool on PATH -> its version."""
+    versions = {name: re.search(r"\d+(\.\d+)+", _printed(name, "--version")) for name in BUILD_TOOLS}
+    return {name: match[0] for name, match in versions.items() if match}
 
 
 def _printed(*words: str) -> str:
-    """What a program prints; "" where it is not there, or fails."""
+    """The output of a program; "" if it is not installed, or fails."""
     with suppress(OSError, subprocess.SubprocessError):
         return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
     return ""
@@ -244,7 +248,7 @@ def glibc() -> str:
 
 
 def _loaded(name: str) -> Path:
-    """Where the loader finds a library."""
+    """The file that the loader takes for a library."""
     try:
         ctypes.CDLL(name)
         maps = Path("/proc/self/maps").read_text().splitlines()
@@ -269,9 +273,9 @@ def _gcc_files(libraries: Sequence[Path]) -> Iterator[tuple[str, bytes, bool]]:
     yield "LICENSE.txt", next((p.read_bytes() for p in places if p.is_file()), text), False
 
 
-# The interpreter that runs this process, as a relocatable tree. Left out are test suites, Tk, byte code, the static
-# library, and what was installed into it. System libraries that extension modules need stay the machine's own. Builds
-# with a shared libpython, Debian's patched ones, and free-threaded ones are known to work.
+# The interpreter of this process, as a relocatable tree. Test suites, Tk, byte code, the static library and installed
+# packages are left out. System libraries of extension modules stay the machine's own. Builds with a shared libpython,
+# Debian's patched ones, and free-threaded ones are known to work.
 
 
 def this_python() -> PythonTag:
@@ -340,7 +344,7 @@ def _build_time_variables() -> Mapping[str, Any]:
 
 
 def _sysconfig(name: str) -> bytes:
-    """The build-time variables without a path of this machine, in the format that the file's name asks for."""
+    """The build-time variables without a path of this machine, in the format of the file's name."""
     variables = {key: _portable(value) for key, value in _build_time_variables().items()}
     lib = f"{PREFIX_TOKEN}/lib"
     fixed = {"prefix": PREFIX_TOKEN, "exec_prefix": PREFIX_TOKEN, "LIBDIR": lib, "BINDIR": f"{PREFIX_TOKEN}/bin"}

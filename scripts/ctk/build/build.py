@@ -1,12 +1,11 @@
 """Makes the builds of a plan, each by itself: in processes of this machine, on a Dask cluster, or as jobs of a CI.
 
-Tests of a package's contents run here, inside rattler-build; tests that need an environment run once the channel
-exists (`ctk.pipeline`).
+rattler-build checks the contents of a package as it builds it; tests that need an environment run later, when the
+channel exists (`ctk.pipeline`).
 """
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 import os
@@ -14,20 +13,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from ctk.build.cluster import Cluster
-from ctk.build.runner import Built, at_work, build_key, cached, make
+from ctk.build.one import at_work, processes
+from ctk.build.runner import Built, build_key, cached, make
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed
 from ctk.core.files import disk_errors
 from ctk.core.platforms import PLATFORMS
-from ctk.core.pool import ProcessPool
 from ctk.plan.plan import Build, Plan, Request, Set, choose_locks, plan
 
 __all__ = ["BuildReport", "Built", "build_key", "cached", "finished", "run"]
 
-_ON_CLUSTER = 256  # builds that a scheduler is given at once
+MAX_ON_CLUSTER = 256  # builds that a scheduler is given at once
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ def finished(
     jobs: int | None = None,
     damaged: Callable[[str], None] = lambda message: None,
 ) -> dict[str, Built]:
-    """The builds of a plan that are in the cache, by id. Packages are read that may have been changed."""
+    """The builds of a plan that are in the cache, by id; reads every package that may have changed."""
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
         builds = pool.map(lambda build: cached(build, workspace, level, damaged), plan.builds)
         return {built.id: built for built in builds if built}
@@ -66,7 +64,7 @@ def run(
 
     Raises:
         BuildFailed: A build process was killed. A build that fails by itself is in the report.
-        ClusterFailed: The cluster does not answer, or a worker does not fit.
+        ClusterFailed: The scheduler is lost, or a worker has another ctk.
         NoSpace: A disk is full.
     """
     jobs = jobs or os.cpu_count() or 1
@@ -74,7 +72,7 @@ def run(
     failed: dict[str, str] = {}
     for build_id in done:
         progress(build_id, "unchanged")
-    # Large ones first, so that no core is left with one at the end.
+    # The largest first, so that none is left for a single core at the end.
     todo = sorted((b for b in plan.builds if b.id not in done), key=lambda b: -sum(a.size for a in b.artefacts))
     working = at_work(workspace) if todo else nullcontext()
     with disk_errors(workspace.builds), working, _started(todo, workspace, level, jobs, cluster) as running:
@@ -99,17 +97,16 @@ def run(
 def _started(
     todo: Sequence[Build], workspace: Workspace, level: int, jobs: int, cluster: Cluster | None
 ) -> Iterator[dict[Future[Built], str]]:
-    """Futures of builds, and their ids; leaving early cancels what has not begun."""
+    """Gives futures of builds, with their ids; leaving early cancels those that have not begun."""
     if not todo:
         yield {}
         return
     pool: Executor
     if cluster:
-        pool = ThreadPoolExecutor(min(_ON_CLUSTER, len(todo)))
+        pool = ThreadPoolExecutor(min(MAX_ON_CLUSTER, len(todo)))
         running = {pool.submit(cluster.make, b, workspace, level): b.id for b in todo}
     else:
-        log = workspace.logs / "build-processes.log"
-        pool = ProcessPool(min(jobs, len(todo)), _begin, log)
+        pool = processes(min(jobs, len(todo)), workspace.logs / "build-processes.log")
         running = {pool.submit(make, b, workspace, level, jobs): b.id for b in todo}
     try:
         yield running
@@ -123,15 +120,6 @@ def _started(
         pool.shutdown()
 
 
-def _begin(log: Path) -> None:
-    """Initializes a build process."""
-    gc.freeze()  # what was imported is not looked through when the process ends
-    # rattler-build draws progress bars on a terminal, which would run into ours.
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a") as file:
-        os.dup2(file.fileno(), 2)
-
-
 @dataclass(frozen=True)
 class Job:
     """One run of ``ctk build`` on a machine that knows nothing of the others."""
@@ -139,7 +127,7 @@ class Job:
     release: str  # name of the release lock
     platform: str
     plan: Plan
-    key: str  # digest of all that can change its packages: two jobs with one key make the same
+    key: str  # digest of everything that can change its packages: jobs with the same key make the same packages
 
     @property
     def packages(self) -> set[str]:
@@ -147,12 +135,12 @@ class Job:
 
 
 def jobs(what: Set, request: Request, python_tags: Sequence[str], level: int = 3) -> tuple[Job, ...]:
-    """A job for each release lock and platform of a request that makes a package which no job before it makes.
+    """Returns a job for each release lock and platform of a request, unless earlier jobs make all its packages.
 
-    What is the same on all platforms is in the job of each: a job is whole without the others.
+    Packages that are the same on all platforms are in each job, so a job is whole without the others.
     """
     made = []
-    # What serves an older release comes with that one's job, and is no job of its own.
+    # A build for an older release is in the job of that release.
     asked = choose_locks(what.locks, request.releases)
     planned = {b.lock for b in plan(what, request, python_tags).builds}
     for release in (name for name in what.locks if name in asked and name in planned):

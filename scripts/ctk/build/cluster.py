@@ -1,48 +1,33 @@
 """Builds on the workers of a Dask cluster: orders and results go through the scheduler, files through a store.
 
-A build is finished when the store has its note, whose packages have the names that the plan promises and the hashes
-that the note states. A worker needs this package and rattler-build, and no checkout: a work order names every file that
-a build reads by its place in the checkout and its sha256.
+A build is finished when the store has its note, and packages with the names of the plan and the hashes of the note. A
+worker needs this package and rattler-build, and no checkout: a work order names every file of the build by its place
+in the checkout and its sha256. Dask chooses the workers, notices dead ones, and gives their builds to others.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import hashlib
 import json
 import logging
+import multiprocessing
 import os
-import pickle
 import shutil
 import socket
-import subprocess
-import sys
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from threading import Lock, Semaphore
+from threading import Lock, Semaphore, local
 from typing import TYPE_CHECKING, Any
 
-import rattler_build
-
-from ctk.build.runner import (
-    Built,
-    at_work,
-    build_key,
-    cached,
-    clear_build_folders,
-    keep,
-    log_file,
-    make,
-    read_note,
-    write_log,
-)
+from ctk.build.one import at_work, begin, clear_build_folders
+from ctk.build.runner import Built, build_key, keep, log_file, make, read_note, tools, write_log
 from ctk.core.address import real
 from ctk.core.checkout import Workspace
 from ctk.core.errors import (
@@ -51,11 +36,10 @@ from ctk.core.errors import (
     ClusterFailed,
     CtkError,
     NoSpace,
-    RecipeError,
     describe,
     without_credentials,
 )
-from ctk.core.files import FULL, disk_errors, file_sha256, hold_folder
+from ctk.core.files import FULL, disk_errors, file_sha256, hold_folder, release_folder
 from ctk.core.process import end_with
 from ctk.fetch.admission import note_of
 from ctk.fetch.fetch import laid_out
@@ -63,21 +47,20 @@ from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from multiprocessing.connection import Connection
 
+    from distributed import Client, Future
 
+MAX_SUBMITS = 2  # of a build whose process was killed, or whose workers died: another build of theirs may be at fault
+STORE_ROUNDS = 3  # in which the store may lose files before a build fails
+CONNECT_TIMEOUT = 5  # seconds in which a scheduler answers
+WORKER_TIMEOUT = 30  # seconds without a worker until the run says so
+MAX_UPLOADS = 4  # at a time
 _A_STORE = (
     "a store is a folder that every worker sees, such as file:///shared/ctk, or an object store such as s3://bucket"
 )
 _SAME = "install the same revision of ctk on the scheduler and every worker"
-_STEP = "what is finished is kept: mend the cluster and run the command again, or leave --dask out"
-_TRIES = 2  # of a build on one worker, whose process was killed
-_SUBMISSIONS = 2  # of a build whose workers died
-_ROUNDS = 3  # in which the store may lose files before a build fails
-_ANSWERS = 5  # seconds in which a scheduler answers
-_JOINS = 30  # seconds in which a first worker joins, and after which a cluster without any is given up
-_UPLOADS = 4
-_TASK, _FAILURE, _STDERR = "task.pickle", "failure.txt", "stderr.txt"
+_STEP = "what is finished is kept: fix the cluster and run the command again, or leave --dask out"
 
 
 class Store:
@@ -88,39 +71,33 @@ class Store:
     """
 
     def __init__(self, url: str) -> None:
-        try:
-            from fsspec.core import url_to_fs
-            from fsspec.implementations.local import LocalFileSystem
-        except ImportError:
-            raise missing_extra("fsspec") from None
+        from fsspec.core import url_to_fs
+        from fsspec.implementations.local import LocalFileSystem
+
         self.shown = without_credentials(url)
         try:
             self._fs, self._root = url_to_fs(url)
-        except ImportError as error:  # fsspec knows the protocol, and its package is not installed
-            raise BadValue(f"the store {self.shown} cannot be opened: {error}", "install that package") from None
-        except Exception as error:
+        except Exception as error:  # of fsspec, or of the package for this protocol, which may be missing
             raise BadValue(
                 f"the store {self.shown} cannot be opened: {without_credentials(str(error))}", _A_STORE
             ) from None
-        if self._fs.protocol == "memory":
-            raise BadValue(f"the store {self.shown} is seen by no other process", _A_STORE)
         # An object appears whole in an object store; a file is there as soon as it is opened.
         self._renames = isinstance(self._fs, LocalFileSystem)
         self.url = f"file://{self._root}" if self._renames else url
 
     def put(self, file: Path, sha256: str | None = None) -> str:
-        """Adds a file, unless one of its sha256 and size is there; returns its sha256."""
+        """Adds a file, unless the store has it; returns its sha256. `get` removes a damaged one."""
         sha256 = sha256 or file_sha256(file)
         path = self._blob(sha256)
         with self._errors():
             self._fs.invalidate_cache()
-            if not self._fs.exists(path) or self._fs.size(path) != file.stat().st_size:
+            if not self._fs.exists(path):
                 with self._whole(path) as place:
                     self._fs.put_file(str(file), place)
         return sha256
 
     def get(self, sha256: str, target: Path) -> bool:
-        """Reads a file; False where it is absent, or has another sha256."""
+        """Reads a file; False if it is absent, or has another sha256: then it is removed."""
         target.parent.mkdir(parents=True, exist_ok=True)
         with self._errors():
             try:
@@ -130,7 +107,8 @@ class Store:
             if file_sha256(target) == sha256:
                 return True
             target.unlink()
-            self._remove(self._blob(sha256))
+            with suppress(OSError, ValueError):  # gone, or not ours to remove: nobody trusts it anyway
+                self._fs.rm(self._blob(sha256))
             return False
 
     def publish(self, key: str, note: dict[str, Any]) -> None:
@@ -139,7 +117,7 @@ class Store:
             self._fs.pipe_file(place, json.dumps(note, indent=1).encode())
 
     def finished(self, key: str) -> Any:
-        """The note of a finished build, None without one."""
+        """The note of a finished build; None without one."""
         self._fs.invalidate_cache()
         try:
             with self._errors():
@@ -155,7 +133,7 @@ class Store:
 
     @contextmanager
     def _whole(self, path: str) -> Iterator[str]:
-        """Where to write a file that appears under its path as a whole."""
+        """Gives the place to write a file, which then appears under its path as a whole."""
         self._fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
         if not self._renames:
             yield path
@@ -166,10 +144,6 @@ class Store:
             os.replace(temporary, path)
         finally:
             Path(temporary).unlink(missing_ok=True)
-
-    def _remove(self, path: str) -> None:
-        with suppress(OSError, ValueError):  # gone, or not ours to remove: nobody trusts it anyway
-            self._fs.rm(path)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -185,79 +159,74 @@ class Store:
             ) from None
 
 
-def missing_extra(name: str) -> ClusterFailed:
-    """The error for a package that only a cluster needs."""
-    return ClusterFailed(
-        f"builds on a cluster need {name}, which is not installed here",
-        "install the extra: .venv/bin/python -m pip install --editable '.[cluster]'",
-    )
-
-
 @lru_cache
 def engine() -> str:
-    """What must be the same wherever a run builds: a digest of this package's modules, and rattler-build's version."""
+    """Everything that must be the same wherever a run builds: this package, as a digest, and the tools' versions."""
     root = Path(__file__).resolve().parents[1]
     digest = hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
         digest.update(f"{file.relative_to(root).as_posix()}\0{file_sha256(file)}\1".encode())
-    return f"ctk {digest.hexdigest()[:12]} with rattler-build {rattler_build.rattler_build_version()}"
+    of = tools()
+    return f"ctk {digest.hexdigest()[:12]} with rattler-build {of['rattler-build']} and zstd {of['zstd']}"
+
+
+# An order for a worker.
 
 
 @dataclass(frozen=True)
 class WorkOrder:
-    """What a worker needs to know for one build.
+    """A build for a worker.
 
     Attributes:
-        files: Place in the checkout -> sha256, of recipe files, shared ones too, variant files, artefacts, and notes of
-            what was found in these.
+        files: Place in the checkout -> sha256, of recipe files, shared ones too, variant files, artefacts, and the
+            admission notes of these.
     """
 
     store: str  # URL
     engine: str  # of the client; that of the worker must be the same
     build: Build  # its recipe's folder and its variant files are relative to the checkout
-    key: str  # of the build
     level: int  # zstd compression level of the packages
     files: Mapping[str, str]
-    programs: frozenset[str]  # those of them that are executable
+    programs: frozenset[str]  # those of the files that are executable
 
 
 @dataclass(frozen=True)
 class WorkResult:
-    """The outcome of a work order; without anything in it, the packages are in the store."""
+    """The outcome of a work order."""
 
-    absent: tuple[str, ...] = ()  # hashes of files that the store lacks
+    complete: bool = True  # False: the store lacks files of the order; without an error, it has the packages otherwise
     error: str = ""  # why the build failed
     log: str = ""  # of rattler-build
 
 
 def work_order(build: Build, workspace: Workspace, level: int, store: str) -> WorkOrder:
     """The order for a build of a checkout."""
+    root = workspace.root.resolve()
 
     def place(path: Path) -> Path:
-        try:
-            return path.resolve().relative_to(workspace.root.resolve())
-        except ValueError:
-            raise RecipeError(
-                f"{path} is not in the checkout, so no worker can have it",
-                "keep what recipes read inside the checkout",
-            ) from None
+        return path.resolve().relative_to(root)
 
     sources = {place(f).as_posix(): f for f in (*build.recipe.files(), *build.variant_files)}
     files = {name: file_sha256(f) for name, f in sources.items()}
     files |= {laid_out(a, workspace).relative_to(workspace.root).as_posix(): a.sha256 for a in build.artefacts}
     notes = (note_of(a, workspace).file for a in build.artefacts)
     files |= {note.relative_to(workspace.root).as_posix(): file_sha256(note) for note in notes}
-    moved = replace(
-        build,
-        recipe=replace(build.recipe, folder=place(build.recipe.folder), commit=recipe_commit(build.recipe)),
-        variant_files=tuple(map(place, build.variant_files)),
-    )
     programs = frozenset(name for name, f in sources.items() if f.stat().st_mode & 0o100)
-    return WorkOrder(store, engine(), moved, build_key(build, level), level, files, programs)
+    known = replace(build, recipe=replace(build.recipe, commit=recipe_commit(build.recipe)))  # a worker has no git
+    return WorkOrder(store, engine(), _moved(known, place), level, files, programs)
 
 
-def unfit(wanted: str, store: str, probe: str) -> str:
-    """Why this worker cannot build for a client with this engine and a file in this store; "" where it can."""
+def _moved(build: Build, place: Callable[[Path], Path]) -> Build:
+    """The same build with other places of its recipe and its variant files."""
+    recipe = replace(build.recipe, folder=place(build.recipe.folder))
+    return replace(build, recipe=recipe, variant_files=tuple(map(place, build.variant_files)))
+
+
+# On the worker.
+
+
+def mismatch(wanted: str, store: str, probe: str) -> str:
+    """Why this worker cannot build for a client with this engine, and this file in this store; "" if it can."""
     if engine() != wanted:
         return f"on {socket.gethostname()} has {engine()}, and this machine has {wanted}"
     with tempfile.TemporaryDirectory(prefix="ctk-probe-") as folder, suppress(CtkError):
@@ -267,169 +236,112 @@ def unfit(wanted: str, store: str, probe: str) -> str:
 
 
 def fulfil(order: WorkOrder) -> WorkResult:
-    """Makes the build of an order; runs on the worker."""
+    """Makes the build of an order.
+
+    Raises:
+        ClusterFailed: This worker has another ctk.
+        Killed: The build process was killed.
+    """
     if engine() != order.engine:
-        raise ClusterFailed(f"the worker {_name()} has {engine()}, and this machine has {order.engine}", _SAME)
-    workspace = Workspace(_home() / uuid.uuid4().hex)
+        raise ClusterFailed(
+            f"a worker on {socket.gethostname()} has {engine()}, and this machine has {order.engine}", _SAME
+        )
+    home = Path(tempfile.gettempdir()) / f"ctk-workers-{os.getuid()}"
+    # Also removes the folders of killed workers, with what they left in memory.
+    workspace = Workspace(hold_folder(home, lambda left: clear_build_folders(Workspace(left))))
     try:
         with disk_errors(workspace.root), at_work(workspace):
             return _make(order, workspace, Store(order.store))
-    except ClusterFailed:
-        raise
     except CtkError as error:
-        return WorkResult(error=f"on {_name()}: {error.cause}")
+        log = log_file(order.build.id, workspace)
+        text = log.read_text(encoding="utf-8") if log.exists() else ""
+        return WorkResult(error=f"on {socket.gethostname()}: {error.cause}", log=text)
     finally:
-        shutil.rmtree(workspace.root, ignore_errors=True)
+        release_folder(workspace.root)
 
 
 def _make(order: WorkOrder, workspace: Workspace, store: Store) -> WorkResult:
     root = workspace.root
-    absent = tuple(sha for name, sha in order.files.items() if not store.get(sha, root / name))
-    if absent:
-        return WorkResult(absent)
-    for name in order.files:
-        (root / name).chmod(0o755 if name in order.programs else 0o644)
-    recipe, variants = order.build.recipe, order.build.variant_files
-    build = replace(
-        order.build,
-        recipe=replace(recipe, folder=root / recipe.folder),
-        variant_files=tuple(root / f for f in variants),
-    )
-    if build_key(build, order.level) != order.key:
-        raise ClusterFailed(f"the worker {_name()} reads {build.id} in another way than this machine", _SAME)
-    (root / _TASK).write_bytes(pickle.dumps((build, order.level)))
-    for _ in range(_TRIES):
-        code, output = _run_process(root)
-        if built := cached(build, workspace, order.level):
-            for name, sha256 in built.sha256.items():
-                store.put(built.home / name, sha256)
-            # Last: who reads the note finds its packages, whatever another worker does at the same time.
-            store.publish(built.key, built.note)
-            return WorkResult()
-        if code >= 0:
-            failure, log = root / _FAILURE, log_file(build.id, workspace)
-            said = "\n".join([f"{build.id}: the build process on {_name()} ended", *output.splitlines()[-10:]])
-            return WorkResult(
-                error=failure.read_text(encoding="utf-8") if failure.exists() else said,
-                log=log.read_text(encoding="utf-8") if log.exists() else "",
-            )
-        clear_build_folders(workspace)
-    return WorkResult(error=f"{build.id}: its process on {_name()} was killed {_TRIES} times; is memory short there?")
+    if not all(store.get(sha256, root / name) for name, sha256 in order.files.items()):
+        return WorkResult(complete=False)
+    for name in order.programs:
+        (root / name).chmod(0o755)
+    built = _in_process(_moved(order.build, root.joinpath), workspace, order.level)
+    for name, sha256 in built.sha256.items():
+        store.put(built.home / name, sha256)
+    # Last: a reader of the note finds its packages, whatever another worker does at the same time.
+    store.publish(built.key, built.note)
+    return WorkResult()
 
 
-_idle: list[subprocess.Popen[bytes]] = []
-"""Build processes of this worker that wait for their next build."""
+class Killed(Exception):
+    """The process of a build was killed."""
 
 
-def _run_process(root: Path) -> tuple[int, str]:
-    """Makes the build of a folder in a process of its own; returns its exit code and what it wrote to stderr.
+_own = local()
+"""The connection of each thread to its build process, which stays for the next build: it takes long to start."""
 
-    rattler-build holds the GIL, and the scheduler takes a worker that does not answer for dead. (Dask's worker
-    processes may not use multiprocessing.) A process makes one build after another: what it imports takes longer than
-    many a build.
-    """
+
+def _in_process(build: Build, workspace: Workspace, level: int) -> Built:
+    """Makes a build in another process: rattler-build holds the GIL, and Dask takes a silent worker for dead."""
+    if not hasattr(_own, "process"):
+        multiprocessing.current_process().daemon = False  # a worker below a nanny is one, and may start no process
+        context = multiprocessing.get_context("spawn")
+        _own.process, other_end = context.Pipe()
+        context.Process(target=_serve, args=(other_end, os.getpid()), daemon=True).start()
+        other_end.close()
     try:
-        process = _idle.pop()
-    except IndexError:
-        process = _start_process()
-    assert process.stdin and process.stdout
-    done = b""
-    with suppress(BrokenPipeError):  # it was killed
-        process.stdin.write(f"{root}\n".encode())
-        done = process.stdout.readline()
-    if done:
-        _idle.append(process)
-        code = 0
-    else:
-        with process:
-            code = process.wait()
-    stderr = root / _STDERR
-    return code, stderr.read_text(encoding="utf-8", errors="replace") if stderr.exists() else ""
+        _own.process.send((build, workspace, level, os.cpu_count() or 1))
+        outcome: Built | Exception = _own.process.recv()
+    except (EOFError, OSError):
+        del _own.process
+        raise Killed(f"its process on {socket.gethostname()} was killed") from None
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
-def _start_process() -> subprocess.Popen[bytes]:
-    package = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH", "")) if p)
-    return subprocess.Popen(
-        [sys.executable, "-m", "ctk.build.cluster", str(os.getpid())],
-        env={**os.environ, "PYTHONPATH": path},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        bufsize=0,
-    )
+def _serve(worker: Connection, parent: int) -> None:
+    """Makes builds for a worker, in a build process."""
+    end_with(parent)
+    begin(Path(os.devnull))
+    os.set_inheritable(worker.fileno(), False)  # a script that outlives its killed process would hold it open
+    with suppress(EOFError):
+        while True:
+            order = worker.recv()
+            try:
+                outcome: Built | Exception = make(*order)
+            except Exception as error:
+                outcome = error
+            worker.send(outcome)
 
 
-def _main(parent: int) -> None:
-    end_with(parent)  # nobody wants the build of a killed worker any more
-    # No script gets the pipes: one that outlives its killed process would hold them open.
-    orders, answers = os.fdopen(os.dup(0)), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
-    os.dup2(nothing, 1)
-    gc.freeze()  # what was imported is not looked through when the process ends
-    for line in orders:
-        _serve(Path(line.rstrip("\n")))
-        os.write(answers, b"\n")
-
-
-def _serve(root: Path) -> None:
-    """Makes the build of one order, in a build process."""
-    with (root / _STDERR).open("wb") as file:
-        os.dup2(file.fileno(), 2)
-    build, level = pickle.loads((root / _TASK).read_bytes())
-    try:
-        make(build, Workspace(root), level, os.cpu_count() or 1)
-    except CtkError as error:
-        (root / _FAILURE).write_text(error.cause, encoding="utf-8")
-
-
-def _name() -> str:
-    """Address and host of this worker."""
-    from distributed import get_worker
-
-    try:
-        return f"{get_worker().address} on {socket.gethostname()}"
-    except ValueError:  # called without a cluster
-        return f"process {os.getpid()} on {socket.gethostname()}"
-
-
-_starting = Lock()
-
-
-def _home() -> Path:
-    """The folder of this process; those of killed ones are removed, with what they left in memory."""
-    with _starting:
-        return _new_home()
-
-
-@lru_cache
-def _new_home() -> Path:
-    def clear(folder: Path) -> None:
-        for root in folder.glob("*"):
-            clear_build_folders(Workspace(root))
-
-    return hold_folder(Path(tempfile.gettempdir()) / f"ctk-workers-{os.getuid()}", clear)
+# On the machine of the run.
 
 
 class Cluster:
-    """A connected cluster whose workers were checked; enter it to close it.
+    """A connected cluster with workers of this ctk; enter it to close it.
 
     Args:
         address: Of the scheduler, such as ``tcp://scheduler:8786``.
         url: Of the store, as every worker sees it.
+        say: Gets a message when no worker is left.
     """
 
-    def __init__(self, address: str, url: str) -> None:
-        self._address = address
+    def __init__(self, address: str, url: str, say: Callable[[str], None] = lambda message: None) -> None:
+        try:
+            import distributed  # noqa: F401
+        except ImportError:
+            raise ClusterFailed(
+                "builds on a cluster need distributed, which is not installed here",
+                "install the extra: .venv/bin/python -m pip install --editable '.[cluster]'",
+            ) from None
+        self._address, self._say = address, say
         self._store = Store(real(url))
         self._client = _connect(real(address))
-        self._uploading = Semaphore(_UPLOADS)
+        self._uploading, self._waiting = Semaphore(MAX_UPLOADS), Lock()
         try:
-            self._wait_for_a_worker(
-                f"no worker has joined the scheduler at {address} within {_JOINS} s",
-                f"start some: dask worker {address} --nthreads 1",
-            )
+            self._wait_for_a_worker()
             self._check_ctk()
         except BaseException:
             self.close()
@@ -442,7 +354,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Gives up what is at work; `make` raises in the threads that wait for it."""
+        """Gives up the builds at work; `make` raises in the threads that wait for them."""
         self._client.close()
 
     def make(self, build: Build, workspace: Workspace, level: int) -> Built:
@@ -450,13 +362,13 @@ class Cluster:
 
         Raises:
             BuildFailed: With the end of rattler-build's log.
-            ClusterFailed: The cluster is lost, or a worker does not fit.
+            ClusterFailed: The scheduler is lost, or a worker has another ctk.
             NoSpace: The store or the disk is full.
         """
         if earlier := self._take(build, workspace, level, cached=True):
             return earlier
         order = work_order(build, workspace, level, self._store.url)
-        for _ in range(_ROUNDS):
+        for _ in range(STORE_ROUNDS):
             for name, sha256 in order.files.items():
                 with self._uploading:
                     self._store.put(workspace.root / name, sha256)
@@ -464,8 +376,8 @@ class Cluster:
             if result.log:
                 write_log(build.id, result.log, workspace)
             if result.error:
-                raise BuildFailed(result.error, "mend the recipe")
-            if not result.absent and (built := self._take(build, workspace, level, cached=False)):
+                raise BuildFailed(result.error, "fix the recipe")
+            if result.complete and (built := self._take(build, workspace, level, cached=False)):
                 return built
         raise BuildFailed(
             f"{build.id}: the store {self._store.shown} does not give back what was put there",
@@ -476,13 +388,16 @@ class Cluster:
         from distributed import KilledWorker
 
         killed = ""
-        for _ in range(_SUBMISSIONS):
+        for _ in range(MAX_SUBMITS):
             # A key of its own: Dask must not answer with an earlier result.
             key = f"{order.build.id}-{uuid.uuid4().hex[:8]}"
-            asked = self._client.submit(fulfil, order, key=key, pure=False)
             try:
-                return self._wait(asked)
-            except KilledWorker as error:  # as many as the scheduler allows; another build of theirs may be at fault
+                return self._wait(self._client.submit(fulfil, order, key=key, pure=False))
+            except (CancelledError, asyncio.CancelledError) as error:
+                raise ClusterFailed(
+                    f"the connection to the scheduler at {self._address} was lost: {describe(error)}", _STEP
+                ) from None
+            except (KilledWorker, Killed) as error:
                 killed = str(error)
             except ClusterFailed:
                 raise
@@ -490,23 +405,27 @@ class Cluster:
                 return WorkResult(error=f"{order.build.id}: a worker failed: {describe(error)}")
         return WorkResult(error=f"{order.build.id}: {killed}; is memory short there?")
 
-    def _wait(self, asked: Any) -> WorkResult:
-        """The result of a Dask future, or the error of its task."""
+    def _wait(self, future: Future[WorkResult]) -> WorkResult:
+        """The result of a build, or its error; says when no worker is left, and goes on waiting."""
         while True:
             try:
-                result: WorkResult = asked.result(timeout=_JOINS)
+                result: WorkResult = future.result(timeout=WORKER_TIMEOUT)
                 return result
-            except (Exception, CancelledError, asyncio.CancelledError) as error:
-                if asked.status == "error":  # it is the task's own
+            except TimeoutError:
+                if future.status == "error":  # the task's own
                     raise
-                if asked.status != "pending" or not isinstance(error, TimeoutError):
-                    raise ClusterFailed(
-                        f"the connection to the scheduler at {self._address} was lost: {describe(error)}", _STEP
-                    ) from None
-            self._wait_for_a_worker(f"the cluster at {self._address} has no worker left", _STEP)
+            with self._waiting, suppress(OSError):  # one thread says it for all; a lost scheduler cancels the future
+                self._wait_for_a_worker()
+
+    def _wait_for_a_worker(self) -> None:
+        try:
+            self._client.wait_for_workers(1, timeout=WORKER_TIMEOUT)
+        except TimeoutError:
+            self._say(f"no worker at {self._address}; waiting for one: dask worker {self._address} --nthreads 1")
+            self._client.wait_for_workers(1)
 
     def _take(self, build: Build, workspace: Workspace, level: int, *, cached: bool) -> Built | None:
-        """Brings a finished build from the store into the cache; None where the store does not have all of it."""
+        """Brings a finished build from the store into the cache; None if the store does not have all of it."""
         key = build_key(build, level)
         built = read_note(self._store.finished(key), build, key, workspace, cached=cached)
         packages = built.sha256 if built else {}
@@ -520,25 +439,16 @@ class Cluster:
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _wait_for_a_worker(self, cause: str, step: str) -> None:
-        try:
-            self._client.wait_for_workers(1, timeout=_JOINS)
-        except TimeoutError:
-            raise ClusterFailed(cause, step) from None
-
     def _check_ctk(self) -> None:
         """Raises ClusterFailed unless scheduler and workers have this ctk: all of them unpickle orders."""
-        with tempfile.TemporaryDirectory(prefix="ctk-probe-") as folder:
-            file = Path(folder) / "probe"
-            file.write_text("Can you read this?\n")
-            probe = self._store.put(file)
-        answers: Mapping[str, Any] = self._client.run(unfit, engine(), self._store.url, probe, on_error="return")
+        probe = self._store.put(Path(__file__))
+        answers: Mapping[str, Any] = self._client.run(mismatch, engine(), self._store.url, probe, on_error="return")
         wrong = []
         try:
             if (has := self._client.run_on_scheduler(engine)) != engine():
                 wrong.append(f"the scheduler has {has}, and this machine has {engine()}")
-        except Exception as error:  # whatever it meets when it looks for ctk
-            wrong.append(f"the scheduler has no ctk that fits: {describe(error)}")
+        except Exception as error:  # of any kind: its ctk may be of another revision, or missing
+            wrong.append(f"the scheduler cannot load this ctk: {describe(error)}")
         for address, answer in answers.items():
             if isinstance(answer, BaseException):
                 answer = f"cannot build with this ctk: {describe(answer)}"
@@ -549,25 +459,19 @@ class Cluster:
 
 
 def _connect(address: str) -> Client:
-    try:
-        from distributed import Client
-        from distributed.comm.core import connect
-    except ImportError:
-        raise missing_extra("distributed") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters becomes an error of ours
+    from distributed import Client
+    from distributed.comm.core import connect
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # its errors are reported as ours
 
     async def knock() -> None:
-        await (await asyncio.wait_for(connect(address, timeout=_ANSWERS), _ANSWERS)).close()
+        await (await asyncio.wait_for(connect(address, timeout=CONNECT_TIMEOUT), CONNECT_TIMEOUT)).close()
 
     try:
-        asyncio.run(knock())  # a client waits for ever where something listens that is no scheduler
-        return Client(address, timeout=_ANSWERS, set_as_default=False, name="ctk")
+        asyncio.run(knock())  # a client waits for ever for a listener that is no scheduler
+        return Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False, name="ctk")
     except (OSError, ValueError, TimeoutError) as error:
         raise ClusterFailed(
             f"no Dask scheduler answers at {address}: {describe(error)}",
             "check the address, and that `dask scheduler` runs there; without --dask, builds run on this machine",
         ) from None
-
-
-if __name__ == "__main__":
-    _main(int(sys.argv[1]))

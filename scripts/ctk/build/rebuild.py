@@ -1,7 +1,7 @@
 """Makes packages again from their SBOM, and compares them byte by byte.
 
 The SBOM names the recipe with its commit, the variant, the artefacts by sha256 and the compression. Nothing else
-decides the bytes of a package, so whoever has the repository and a package index can check where it came from.
+decides the bytes of a package, so anybody with the repository and a package index can check its origin.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from ctk.plan.recipes import Recipe, recipe_digest, render
 _BATCH = 32  # builds; their packages lie on the disk together
 
 Differences = list[tuple[str, str]]
-"""Where a package and its rebuild differ, and how in a few words: ``info/...`` or ``pkg/...`` is a file of the package,
-``archive`` all of it, and ``build`` says that no package was made."""
+"""Pairs of a place and the difference in a few words. A place is a file of the package (``info/...``, ``pkg/...``), all
+of it (``archive``), or ``build`` if no package was made."""
 
 
 def rebuild(
@@ -41,10 +41,10 @@ def rebuild(
     jobs: int | None = None,
     progress: Callable[[Path, Differences], None] = lambda package, differences: None,
 ) -> dict[Path, Differences]:
-    """Makes packages again, those of one build together; returns how each of them differs.
+    """Makes packages again, those of the same build together; returns the differences of each.
 
     Raises:
-        AuditFailed: A file is no package, or one that carries no SBOM.
+        AuditFailed: A file is no package, or has no SBOM.
         IndexUnavailable, NotPublished, HashMismatch, NoSpace: An artefact cannot be fetched.
     """
     groups: dict[str, tuple[Provenance, list[Path]]] = {}
@@ -95,7 +95,7 @@ def _make_again(
 
 
 def _recipe(origin: Provenance, workspace: Workspace, folder: Path) -> Recipe:
-    """The recipe of a package's commit, in a checkout of its own that has nothing but recipes and artefacts."""
+    """The recipe of a package's commit, in a checkout of its own, with recipes and artefacts alone."""
     recipe = Recipe(origin.recipe, folder / "recipes" / origin.recipe, origin.commit)
     if not folder.exists():
         (folder / ".cache").mkdir(parents=True)
@@ -134,7 +134,7 @@ def _build(name: str, origin: Provenance, recipe: Recipe, wanted: set[str]) -> B
     outputs = {o.file_name: o for o in render(recipe, (variants,), subdir)}
     if lost := wanted - outputs.keys():
         raise RecipeError(
-            f"the recipe {recipe.name} makes no {', '.join(sorted(lost))} of what that package says it was made from",
+            f"the recipe {recipe.name} makes no {', '.join(sorted(lost))} of the inputs that the package names",
             f"it makes {', '.join(sorted(outputs))}",
         )
     return Build(
@@ -152,7 +152,7 @@ def _build(name: str, origin: Provenance, recipe: Recipe, wanted: set[str]) -> B
 
 
 def _differences(old: Path, new: Path | None, origin: Provenance) -> Iterator[tuple[str, str]]:
-    """The differences between a package and its rebuild, None where it was not made."""
+    """The differences between a package and its rebuild; None is a package that was not made."""
     if new is None:
         yield "archive", "is not made any more"
         return

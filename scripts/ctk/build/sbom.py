@@ -1,10 +1,10 @@
 """The provenance of a package, and the SBOM that carries it: CycloneDX, at ``info/sboms/<package>.cdx.json``.
 
-There is no convention for the place yet; this is that of PEP 770 for wheels, moved to where conda keeps metadata. It
-names the package, its artefacts with sha256 and licence, and the commit of the recipe: all that `ctk rebuild` needs.
-What CycloneDX has no word for is a property in the namespace ``cuda-feedstocks``.
+The place is that of PEP 770 for wheels, in conda's folder of metadata; conda has no convention yet. The SBOM names the
+package, its artefacts with sha256 and licence, and the commit of the recipe: everything that `ctk rebuild` needs. If
+CycloneDX has no word for a fact, it is a property in the namespace ``cuda-feedstocks``.
 
-The package itself has no PURL: that of a conda package must say its channel (CEP 49), and the same bytes may be in any.
+The package itself has no PURL: a conda package's PURL names its channel (CEP 49), and the same bytes may be in any.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ class Input:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Everything that decided the bytes of the packages of one build."""
+    """Everything that decides the bytes of the packages of a build."""
 
     recipe: str  # name of the feedstock
     digest: str  # sha256 over the names and contents of the recipe's files, shared ones too
-    commit: str  # the last commit that touched one of those files; "" where git does not know it
-    place: str  # the platform it was built for; ``noarch`` for what is the same from every platform
+    commit: str  # the last commit that touched one of those files; "" if git does not know it
+    place: str  # the platform it was built for; ``noarch`` if it is the same from every platform
     timestamp: int  # seconds since 1970, from the release lock; every time in the package is this one
-    inputs: tuple[Input, ...]  # its artefacts; none for a package that holds metadata only
+    inputs: tuple[Input, ...]  # its artefacts; none for a package of metadata only
     variant: Mapping[str, tuple[str, ...]]  # every variant key that the recipe can see -> its values
     level: int  # zstd compression level
     tools: Mapping[str, str]  # name -> version of the programs that wrote the package
 
 
 def provenance(build: Build, level: int, tools: Mapping[str, str]) -> Provenance:
-    """The provenance that packages of a build get, which some tools write."""
+    """The provenance for the packages of a build, written by these tools."""
     return Provenance(
         recipe=build.recipe.name,
         digest=recipe_digest(build.recipe),
@@ -81,7 +81,7 @@ def provenance(build: Build, level: int, tools: Mapping[str, str]) -> Provenance
 
 @dataclass(frozen=True)
 class Sbom:
-    """The package that an SBOM is about, and its provenance."""
+    """The package of an SBOM, and its provenance."""
 
     name: str
     version: str
@@ -176,31 +176,31 @@ def read(text: bytes) -> Sbom:
     """Parses an SBOM that `write` made.
 
     Raises:
-        AuditFailed: It is not one of them.
+        AuditFailed: The text is no such SBOM.
     """
     try:
         bom = Bom.from_json(json.loads(text))  # type: ignore[attr-defined]
         package = bom.metadata.component
-        said = _said(package)
-        variant = {k.removeprefix(_VARIANT): tuple(sorted(v)) for k, v in said.items() if k.startswith(_VARIANT)}
+        found = _properties(package)
+        variant = {k.removeprefix(_VARIANT): tuple(sorted(v)) for k, v in found.items() if k.startswith(_VARIANT)}
         origin = Provenance(
-            recipe=said["recipe"][0],
-            digest=said["recipe-sha256"][0],
+            recipe=found["recipe"][0],
+            digest=found["recipe-sha256"][0],
             commit=next((c.uid for c in package.pedigree.commits), "") if package.pedigree else "",
-            place=said["place"][0],
+            place=found["place"][0],
             timestamp=int(bom.metadata.timestamp.timestamp()),
             inputs=tuple(sorted(map(_read_input, bom.components), key=lambda i: i.artefact.file)),
             variant=variant,
-            level=int(said["compression-level"][0]),
+            level=int(found["compression-level"][0]),
             tools={tool.name: tool.version for tool in bom.metadata.tools.components},
         )
-        return Sbom(package.name, package.version, said["build"][0], said["subdir"][0], origin)
+        return Sbom(package.name, package.version, found["build"][0], found["subdir"][0], origin)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise AuditFailed(f"an SBOM of ours cannot be read: {reason}", "build the package again") from error
 
 
-def _said(component: Component) -> dict[str, list[str]]:
+def _properties(component: Component) -> dict[str, list[str]]:
     """The properties of a component in our namespace."""
     values: dict[str, list[str]] = defaultdict(list)
     for entry in component.properties:
@@ -211,17 +211,17 @@ def _said(component: Component) -> dict[str, list[str]]:
 
 
 def _read_input(component: Component) -> Input:
-    said = {name: value for name, (value,) in _said(component).items()}
+    found = {name: value for name, (value,) in _properties(component).items()}
     (sha256,) = [h.content for h in component.hashes if h.alg == HashAlgorithm.SHA_256]
     artefact = Artefact(
-        component=said["component"],
+        component=found["component"],
         distribution=component.name,
         version=component.version or "",
-        target=said["target"],
-        file=said["file"],
+        target=found["target"],
+        file=found["file"],
         sha256=sha256,
-        size=int(said["size"]),
-        uploaded=parse_time(said["uploaded"]),
+        size=int(found["size"]),
+        uploaded=parse_time(found["uploaded"]),
     )
     for licence in component.licenses:
         if isinstance(licence, LicenseExpression):

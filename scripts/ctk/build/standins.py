@@ -1,13 +1,19 @@
-"""Builds that move few bytes: recipes lay out stand-ins, and packages get the files that these stand for.
+"""Stand-ins for large binaries: rattler-build moves a few lines of text, and packages get the real files.
 
-Nearly all bytes of a wheel are a few large binaries, which rattler-build would write and read many times for each
-output. It reads wheels here in which some lines of text stand for each of them. Scripts that call patchelf find one
-that answers for a stand-in, and notes in it what to do. Where a stand-in is changed in another way, or a build fails,
-the build is made from the wheels themselves.
+Nearly all bytes of a wheel are a few large binaries, and rattler-build writes and reads every file many times for each
+output: it unpacks it, lays it out, stages it, hashes it and packs it. Measured in processor time, where 1 is unzipping
+the same wheels and compressing the same bytes once: the whole release 13.5 with its libraries (139 builds) takes 2.8
+with stand-ins and 6.4 without, libcublas alone 1.8 and 9.0.
+
+rattler-build reads wheels in which a stand-in, some lines of text, replaces each large binary. The real file goes in
+when the package is written again (`ctk.build.reproducible`). Scripts that call patchelf find a substitute, which notes
+in the stand-in what to do; the real patchelf does it later. If a stand-in was changed in another way, or a build
+fails, the build is made again from the wheels themselves.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
@@ -29,13 +35,13 @@ from ctk.package.binaries import Binary, Dynamic, SearchPath
 from ctk.plan.plan import Build
 
 LONGEST = 1 << 16
-"""Bytes of a stand-in at most, with what is noted in it."""
+"""Bytes of a stand-in at most, with the notes in it."""
 _WORD = re.compile(r"[\w.+-]+")
 _CHUNK = 1 << 20
 _SET_RPATH = ("--force-rpath", "--set-rpath")
 _PATCHELF = """#!/bin/bash
-# A stand-in is the first bytes of its binary, a line with its name, its SONAME, its RPATH, and each new RPATH, or a
-# library that it needs from now on.
+# A stand-in has the first bytes of its binary and its name in a line, then its SONAME, its RPATH, and a line for each
+# edit: a new RPATH, or a library that the binary needs from now on.
 file=${{!#}}
 {{ IFS= read -r -n 64 name; read -r soname; read -r rpath; }} <"$file" 2>/dev/null
 case $name/$# in
@@ -56,9 +62,13 @@ exit 1
 
 
 def write_patchelf(folder: Path, token: str, patchelf: str, unanswered: Path) -> None:
-    """Writes a program that answers for stand-ins and notes in them what to do; for all else it calls the real one.
+    """Writes the substitute of patchelf: it answers for stand-ins, and calls the real program for other files.
 
-    What no stand-in can answer is noted in a file.
+    Args:
+        folder: Of the program, made here.
+        token: Of the stand-ins.
+        patchelf: The real program.
+        unanswered: The file that gets each question that no stand-in can answer.
     """
     folder.mkdir(parents=True)
     program = folder / "patchelf"
@@ -75,16 +85,16 @@ def stand_in(token: str, number: int, head: bytes, elf: Dynamic | Binary | None)
 
 
 class Changed(Exception):
-    """A stand-in was not left as it was, so that nobody knows what to do to the file that it stands for."""
+    """A script changed or read a stand-in in a way that cannot be repeated with the real file."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A file that a stand-in stands for."""
+    """The real file of a stand-in, as the package gets it."""
 
     size: int  # bytes
     content: IO[bytes]
-    sha256: str = ""  # "" where only who reads the content learns it
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -97,17 +107,17 @@ class _Member:
     binary: LargeBinary
 
     def has(self, rpath: str) -> bool:
-        """Whether it has this RPATH already, "" for none: then patchelf writes nothing."""
+        """Whether the binary has this RPATH ("": none) already: then patchelf writes nothing."""
         wanted = (SearchPath("RPATH", rpath),) if rpath else ()
         return self.binary.elf is not None and self.binary.elf.search == wanted
 
 
 Chosen = Mapping[Artefact, Mapping[str, LargeBinary]]
-"""For each artefact of a build, the binaries that have stand-ins, by name."""
+"""Artefact of a build -> member name -> the binary that gets a stand-in."""
 
 
 def choose(build: Build) -> Chosen:
-    """The large binaries of a build, none where more than patchelf may read or change them."""
+    """The large binaries of a build; none if anything but patchelf may read or change them."""
     # rattler-build runs a script of that name, though no recipe names it.
     may_edit = (build.recipe.folder / "build.sh").exists() or any(output.may_edit for output in build.outputs)
     # Recipes of the base channel compile modules with the interpreter that is among their artefacts.
@@ -118,7 +128,7 @@ def choose(build: Build) -> Chosen:
 
 
 def _checkout(build: Build) -> Workspace:
-    """Where the recipe of a build finds its artefacts: two folders up, or three, as those of the downstream tests."""
+    """The checkout of a build's recipe: two folders up, or three, as those of the downstream tests."""
     places = [Workspace(folder) for folder in build.recipe.folder.parents]
     return next((place for place in places if place.own_cache.is_dir()), places[1])
 
@@ -139,16 +149,16 @@ class StandIns:
         self._members: dict[bytes, _Member] = {}
 
     def lay_out(self, build: Build, large: Chosen) -> Build:
-        """The same build of a checkout that has nothing but its recipe and its artefacts.
+        """The same build in a checkout of its recipe and artefacts alone, with stand-ins in the wheels.
 
         Args:
             build: A build whose artefacts are laid out.
-            large: Of which those that a script names are there themselves.
+            large: The binaries to replace. Those that a script names are not replaced.
         """
         write_patchelf(self.programs, self._token, str(self._patchelf), self._unanswered)
         # As deep as it lies: its sources are beside it by relative paths.
         recipe = self.root / build.recipe.folder.relative_to(_checkout(build).root)
-        named: set[str] = set()  # in scripts, which may do anything to these files
+        named: set[str] = set()  # in scripts, which may do anything to a file with that name
         for file in build.recipe.files():
             if file != build.recipe.file:
                 named.update(_WORD.findall(file.read_text(encoding="utf-8", errors="replace")))
@@ -184,10 +194,10 @@ class StandIns:
 
     @contextmanager
     def find(self, content: bytes) -> Iterator[Found | None]:
-        """The file behind the content of a stand-in; None for the content of any other file.
+        """The real file for the content of a stand-in; None for the content of any other file.
 
         Raises:
-            Changed: Something else than patchelf has changed it, or patchelf does not do the same to the file.
+            Changed: Something else than patchelf changed the stand-in, or patchelf fails for the real file.
         """
         if self._token.encode() not in content:
             yield None
@@ -212,9 +222,11 @@ class StandIns:
                 raise Changed(f"patchelf fails for {member.name}: {done.stderr}")
         with self._patched.open("rb") as file:
             self._patched.unlink()
-            yield Found(os.fstat(file.fileno()).st_size, file)
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            file.seek(0)
+            yield Found(os.fstat(file.fileno()).st_size, file, sha256)
 
     def check(self) -> None:
-        """Raises `Changed` where a script asked what no stand-in can answer."""
+        """Raises `Changed` if a script asked patchelf something that no stand-in can answer."""
         if self._unanswered.exists():
             raise Changed(self._unanswered.read_text())

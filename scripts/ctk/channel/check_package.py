@@ -12,7 +12,7 @@ from typing import Any
 
 from ctk.audit.files import ArchiveMatchesPaths
 from ctk.build import sbom
-from ctk.build.runner import digests
+from ctk.build.reproducible import digests
 from ctk.channel.publish import FIELD
 from ctk.channel.repodata import TIME
 from ctk.core.errors import AuditFailed

@@ -180,7 +180,7 @@ def build_command(
 
     where, report = checkout(), Reporter()
     # First of all: what does not answer is said within seconds.
-    cluster = Cluster(dask, store or str(where.cache / "store")) if dask and not print_plan else None
+    cluster = Cluster(dask, store or str(where.cache / "store"), report.say) if dask and not print_plan else None
     with cluster or nullcontext():
         planned = _plan(chosen, where)
         if print_plan:

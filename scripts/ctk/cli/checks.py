@@ -132,7 +132,7 @@ def audit_command(
     """
     from ctk import audit
     from ctk.audit import audit_packages
-    from ctk.build.runner import machine_paths  # the lint, in this module too, does without it
+    from ctk.build.one import machine_paths  # the lint, in this module too, does without it
     from ctk.package.scan import PackageScan
 
     where, report = workspace(), Reporter()

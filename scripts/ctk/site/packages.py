@@ -11,7 +11,7 @@ from typing import NamedTuple
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from ctk.build.runner import machine_paths
+from ctk.build.one import machine_paths
 from ctk.lock.components import load_exclusions
 from ctk.package.reader import PathEntry, read_info
 from ctk.package.scan import Scanner

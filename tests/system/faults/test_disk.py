@@ -13,7 +13,7 @@ from job import Job, Undisturbed
 from whole import damaged, problems, state
 from world import NEW, OLD, ctk
 
-from ctk.build.runner import MEMORY
+from ctk.build.one import MEMORY
 from ctk.core.errors import NoSpace
 from kit.mounts import emptied, mounts, read_only, small
 

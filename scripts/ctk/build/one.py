@@ -1,0 +1,112 @@
+"""The process that makes builds, one after another: how it starts, and where it works.
+
+rattler-build writes every file that it reads several times: unpacked, laid out, staged, restored for each output. So
+builds work in memory where there is room for it, else in the cache.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from ctk.core.checkout import Workspace
+from ctk.core.files import held, hold_folder, release_folder
+
+MEMORY = Path("/dev/shm")
+"""The file system in memory."""
+_LEAST = 512 << 20  # bytes that must be free for each job
+
+
+def processes(number: int, log: Path) -> ProcessPool:
+    """A pool of build processes."""
+    return ProcessPool(number, begin, log)
+
+
+def begin(log: Path) -> None:
+    """Starts the work of a build process: it writes its stderr to a file."""
+    gc.freeze()  # the process ends 0.1 s sooner: the interpreter does not look through its modules
+    # rattler-build draws progress bars on a terminal, which would run into ours.
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a") as file:
+        os.dup2(file.fileno(), 2)
+
+
+@contextmanager
+def environment(**values: str) -> Iterator[None]:
+    """Sets environment variables of this process, and so of rattler-build and its scripts."""
+    given = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in given.items():
+            os.environ.pop(name)
+            os.environ.update({name: value} if value is not None else {})
+
+
+def new_build_folder(workspace: Workspace, name: str, need: int, jobs: int) -> Path:
+    """Makes an empty folder for one build, which writes at most `need` bytes; `jobs` of them share the memory."""
+    folder = (_in_memory(workspace) if _is_roomy(need, jobs) else workspace.builds) / f".tmp-{name}-{os.getpid()}"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@contextmanager
+def temporary_files(workspace: Workspace, need: int, jobs: int) -> Iterator[Path]:
+    """Gives the folder for rattler-build's temporary files: in memory, if each job has room there for `need` bytes."""
+    if not _is_roomy(need, jobs):
+        yield Path(tempfile.gettempdir())
+        return
+    with held(_in_memory(workspace).with_suffix(".tests")) as folder, environment(TMPDIR=str(folder)):
+        yield folder
+
+
+@contextmanager
+def at_work(workspace: Workspace) -> Iterator[None]:
+    """Removes leftovers of builds, before and after, and shows other checkouts that builds are at work in memory."""
+    clear_build_folders(workspace)
+    with ExitStack() as stack:
+        if _is_roomy(0, 1):
+            stack.callback(release_folder, hold_folder(_in_memory(workspace)))
+        try:
+            yield
+        finally:
+            clear_build_folders(workspace)
+
+
+def clear_build_folders(workspace: Workspace) -> None:
+    """Removes leftovers of builds, killed ones too; the run lock makes sure that nobody is using them."""
+    for place in (workspace.builds, _in_memory(workspace)):
+        for folder in place.glob(".tmp-*"):
+            shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(_in_memory(workspace), ignore_errors=True)
+
+
+def machine_paths(workspace: Workspace) -> list[str]:
+    """The folders of this machine that no package may name: the checkout, the user's home, those of builds."""
+    return [str(path) for path in (workspace.root, Path.home(), workspace.builds, _in_memory(workspace))]
+
+
+def _in_memory(workspace: Workspace) -> Path:
+    return MEMORY / workspace.name
+
+
+def _is_roomy(need: int, jobs: int) -> bool:
+    return _free_memory() // max(jobs, 1) >= max(_LEAST, need)
+
+
+def _free_memory() -> int:
+    """Bytes that can be written to memory without pressing the machine; 0 without such a file system."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            available = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
+        if not os.access(MEMORY, os.W_OK):
+            return 0
+        return min(shutil.disk_usage(MEMORY).free, available * 3 // 4)
+    except (OSError, StopIteration):
+        return 0
