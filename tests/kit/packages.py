@@ -132,6 +132,14 @@ def _tar(
     return zstandard.ZstdCompressor(level=1).compress(plain + bytes(2 * tarfile.BLOCKSIZE))
 
 
+def wheel(path: Path, files: Mapping[str, bytes]) -> Path:
+    """A zip of some files, as wheels are; of a project that the index offers, `kit.fake_index.wheel`."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
 GLIBC = {"libc.so.6": ["GLIBC_2.2.5", "GLIBC_2.17"]}
 SITE = "lib/python3.12/site-packages"
 TARGET = "targets/x86_64-linux/lib"

@@ -10,8 +10,11 @@ import pytest
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, MeasureFailed
 from ctk.lock import contents
-from ctk.lock.contents import PLAIN, Content, Contents
+from ctk.lock.contents import PLAIN, Content, Contents, read_contents
+from ctk.lock.model import Artefact
 from ctk.package.binaries import Binary
+from kit.binaries import elf
+from kit.packages import wheel
 
 ONE, OTHER = "1" * 64, "2" * 64
 LIBRARY = Content(Binary("elf", "x86_64", "libx.so.1", ("libc.so.6",)), ">=7.5")
@@ -33,6 +36,20 @@ def test_what_is_added_is_read_again(tmp_path: Path) -> None:
     assert again.members(ONE) == MEMBERS
     assert again.dump() == held.dump()
     assert again.members(OTHER) is None
+
+
+def test_binaries_are_read_wherever_they_are_and_one_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    artefact = Artefact("x", "x", "1", "linux-64", "x.whl", ONE, 1)
+    files = {"deep/in/it": elf(versions={"libc.so.6": ["GLIBC_2.27"]}), "x.txt": b"GLIBC_2.99", "short": b"\x7f"}
+    found = read_contents(artefact, wheel(tmp_path / "x.whl", files), ())
+    assert {name: c.binary and c.binary.versions for name, c in found.items()} == {
+        "deep/in/it": {"GLIBC": "2.27"},
+        "x.txt": None,
+        "short": None,
+    }
+    broken = wheel(tmp_path / "y.whl", {"lib/a.so": b"\x7fELF" + b"\xff" * 100})
+    with pytest.raises(MeasureFailed, match=r"lib/a\.so"):
+        read_contents(artefact, broken, ())
 
 
 def test_equal_folders_and_contents_are_written_once() -> None:

@@ -64,7 +64,7 @@ def add_command(
     from ctk.diff.licences import licence_changes
     from ctk.index.index import Index
     from ctk.lock import contents
-    from ctk.lock.facts import unmeasured_code
+    from ctk.lock.facts import needs_measuring
     from ctk.release import release, review
 
     here, report = checkout(), Reporter()
@@ -88,12 +88,7 @@ def add_command(
         report.line(line, "bold")
     _settle(made, here, report, write_)
     held = contents.load(here)
-    unmeasured = [
-        lock.minor or lock.name
-        for lock in made
-        if (lock.is_ctk and lock.facts is None)
-        or (lock.is_measured and (unmeasured_code(lock) or contents.unmeasured(held, [lock])))
-    ]
+    unmeasured = [lock.minor or lock.name for lock in made if needs_measuring(lock, held)]
     if unmeasured:
         report.line(f"not measured: run `ctk release measure {' '.join(unmeasured)} --write`")
     report.result(unmeasured=unmeasured)
@@ -123,7 +118,7 @@ def measure_command(
     """Measure the facts of releases from their artefacts: GPUs that NVRTC targets, PTX ISA, glibc, code for GPUs.
 
     And what is inside them, for `ctk audit --planned`. Only what is not measured yet. Fetches what is not in the cache,
-    3 to 8 GB for a new release, one file or component after another, and removes it again. Needs a linux-64 machine, no
+    3 to 8 GB for a new release, one file after another, and removes it again. Needs a linux-64 machine, no
     GPU and no driver.
 
     Example: ctk release measure 13.4 --write
@@ -139,33 +134,19 @@ def measure_command(
     held = contents.load(here)
     measurable = {name: lock for name, lock in locks.items() if lock.is_measured}
     chosen = [find_release(measurable, name) for name in releases] if releases else [*measurable.values()]
-    known = {} if again else facts.known_needs(locks.values())
-    known_code = {} if again else facts.known_code(locks.values())
     index, measured = partial(Index, pip_settings()), []
-    for old in chosen:
-        lock = replace(old, gpu_code={}) if again else old
-        for artefact in contents.to_read([lock]) if again else ():
-            held.artefacts.pop(artefact.sha256, None)
-        needs_facts, names = lock.is_ctk and (again or not lock.facts), facts.unmeasured_code(lock)
-        inside = contents.unmeasured(held, [lock])
-        if not needs_facts and not names and not inside:
+    for lock in chosen:
+        if again:
+            lock = replace(lock, facts=None, gpu_code={})
+            for artefact in contents.to_read([lock]):
+                held.artefacts.pop(artefact.sha256, None)
+        elif not facts.needs_measuring(lock, held):
             report.say(f"{lock.name} is measured; --again measures it anew")
             continue
-        files = (
-            *(facts.to_measure(lock, known) if needs_facts else ()),
-            *facts.code_to_read(lock, known_code),
-            *inside,
-        )
-        size = sum(a.size for a in missing(files, here))
+        size = sum(a.size for a in missing(facts.to_fetch(lock, held), here))
         with exclusive(here, report.say), report.task(f"fetching for {lock.name}", size, bytes_=True) as task:
             at_hand = partial(borrowed, workspace=here, index=index, progress=partial(_advance, task))
-            if needs_facts:
-                lock = replace(lock, facts=facts.measure(lock, known, at_hand), measured={})
-            gpus = facts.known_gpus([lock, *locks.values()])
-            lock = replace(lock, gpu_code=facts.measure_code(lock, gpus, known_code, at_hand, here.cache / "gpu-code"))
-            known_code |= facts.known_code([lock])
-            contents.measure(held, lock, gpus, at_hand, here.cache / "contents")
-            measured.append(lock)
+            measured.append(facts.measure(lock, held, locks.values(), at_hand, here.cache / "contents"))
     held = held.of(artefact.sha256 for artefact in contents.to_read(locks.values()))
     path = contents.path_of(here)
     before = path.read_text(encoding="utf-8") if path.exists() else None

@@ -13,8 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, MeasureFailed
 from ctk.core.files import make_folder, replace_file
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.lock.facts import AtHand
 from ctk.lock.model import Artefact, GpuRange, ReleaseLock
 from ctk.package import binaries, gpu_fatbin, scan
 from ctk.package.binaries import Binary
@@ -61,7 +60,9 @@ class Content:
 PLAIN = Content()
 _CONTENT = TypeAdapter(Content)
 Members = Mapping[str, Content]
-"""Name of a member -> what its content says."""
+"""Name of a member -> its content."""
+AtHand = Callable[[Sequence[Artefact]], AbstractContextManager[Sequence[Path]]]
+"""Gives the files of artefacts for as long as its block lasts: a whole release is gigabytes."""
 
 
 @dataclass

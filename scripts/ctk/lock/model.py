@@ -206,7 +206,6 @@ class ReleaseLock:
         facts: None until measured, and for the other kinds.
         missing: Component -> where it lacks a wheel that the manifest asks for, a subdir or an operating system
             (``linux``, ``win``). Empty but for a partial release.
-        measured: While ``facts`` is None, the glibc that unchanged files need: subdir -> component -> version, or None.
         gpu_code: Library -> subdir -> the GPUs that its code runs on; nothing for one without code. A library that is
             not there is not measured yet.
         since: When the first manifest of this CTK minor was uploaded, in seconds since 1970. It is the time of packages
@@ -221,7 +220,6 @@ class ReleaseLock:
     components: Annotated[Mapping[Name, Component], Field(min_length=1)]
     facts: Facts | None = None
     missing: Mapping[Name, Annotated[tuple[Place, ...], Field(min_length=1)]] = field(default_factory=dict)
-    measured: Mapping[Target, Mapping[Name, VersionText | None]] = field(default_factory=dict)
     gpu_code: Mapping[Name, Mapping[Target, GpuRange]] = field(default_factory=dict)
     since: Moment = EARLIEST
     schema: Annotated[int, Field(strict=True, ge=SCHEMA, le=SCHEMA)] = SCHEMA
@@ -439,7 +437,7 @@ def in_order(locks: Iterable[ReleaseLock]) -> list[ReleaseLock]:
     return sorted(locks, key=order)
 
 
-_OPTIONAL = ("manifest", "facts", "missing", "measured", "gpu_code")
+_OPTIONAL = ("manifest", "facts", "missing", "gpu_code")
 
 
 def dump(lock: ReleaseLock) -> str:
