@@ -222,8 +222,6 @@ def read_contents(artefact: Artefact, path: Path, gpus: Sequence[str]) -> dict[s
     there = present(gpus, "" if subdir == NOARCH else subdir)
     found = {}
     for file in scan_wheel(path):
-        if file.unreadable:
-            raise MeasureFailed(f"{artefact.file}: {file.path}: {file.unreadable}", _STEP)
         range_ = bound([file.code], there) if file.code else ""
         found[file.path] = Content(file.binary, range_, file.dll_folders)
     return found

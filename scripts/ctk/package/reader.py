@@ -109,6 +109,7 @@ class ScannedFile:
     link: str = ""  # where a symbolic link points, as written
     sha256: str = ""
     binary: Binary | None = None  # headers, when it is an executable, a library or an extension module
+    exports: tuple[str, ...] = ()  # names that a library exports, where they were asked for
     unreadable: str = ""  # why the headers could not be read, "" when they could
     sightings: tuple[Sighting, ...] = ()  # forbidden paths that it holds, and undeclared placeholder prefixes
     code: FileCode | None = None  # what a binary holds for GPUs, None where it holds nothing

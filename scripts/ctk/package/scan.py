@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import posixpath
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -21,7 +22,7 @@ from typing import IO
 
 from pydantic import TypeAdapter, ValidationError
 
-from ctk.core.errors import AuditFailed
+from ctk.core.errors import MeasureFailed
 from ctk.core.files import disk_errors, file_sha256, make_folder, replace_file
 from ctk.core.platforms import PLATFORMS
 from ctk.package import binaries, gpu_fatbin
@@ -31,6 +32,7 @@ from ctk.package.binaries import Binary, UnreadableBinary
 from ctk.package.reader import PLACEHOLDER, Kind, PackageInfo, ScannedFile, Sighting
 
 _CHUNK = 1 << 20
+_LIBRARY = re.compile(r".*(\.so(\.[\d.]+)?|\.dll|\.pyd)", re.IGNORECASE)
 _PLACEHOLDER = PLACEHOLDER.encode()
 _NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
@@ -216,7 +218,7 @@ def listed_package(path: Path) -> PackageScan:
     return PackageScan(str(path), "", info, tuple(files))
 
 
-def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) -> ScannedFile:
+def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search, exports: bool = False) -> ScannedFile:
     if stream is None:
         return file
     digest, size = hashlib.sha256(), 0
@@ -233,7 +235,7 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) ->
             chunk = stream.read(_CHUNK)
         search.feed(b"", last=True)
         kept.flush()
-        binary, unreadable = _headers(Path(kept.name)) if is_binary else (None, "")
+        binary, exported, unreadable = _headers(Path(kept.name), file.path, exports) if is_binary else (None, (), "")
         code = gpu_fatbin.read_file(Path(kept.name), uses=False) if is_binary else None
         folders = _dll_folders(kept.getvalue()) if is_module and isinstance(kept, io.BytesIO) else ()
     file = replace(
@@ -241,6 +243,7 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) ->
         size=size,
         sha256=digest.hexdigest(),
         binary=binary,
+        exports=exported,
         unreadable=unreadable,
         code=code if code and code.says_something else None,
         dll_folders=folders,
@@ -248,11 +251,14 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) ->
     return replace(file, sightings=search.sightings())
 
 
-def _headers(path: Path) -> tuple[Binary | None, str]:
+def _headers(file: Path, name: str, exports: bool) -> tuple[Binary | None, tuple[str, ...], str]:
+    """The headers of a binary and, of a library if they are asked for, its exports; or why they cannot be read."""
     try:
-        return binaries.read_binary(path), ""
+        binary = binaries.read_binary(file)
+        is_asked = exports and binary and _LIBRARY.fullmatch(name)
+        return binary, binaries.read_exports(file) if is_asked else (), ""
     except UnreadableBinary as error:
-        return None, str(error)
+        return None, (), str(error)
 
 
 def _dll_folders(source: bytes) -> tuple[str, ...]:
@@ -277,15 +283,21 @@ def _dll_folders(source: bytes) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def scan_wheel(path: Path) -> Iterator[ScannedFile]:
-    """The members of a wheel as those of a package are seen; AuditFailed when it cannot be read."""
+def scan_wheel(path: Path, exports: bool = False) -> Iterator[ScannedFile]:
+    """The members of a wheel, scanned as those of a package; with `exports`, what its libraries export.
+
+    Raises:
+        MeasureFailed: The wheel, or a binary in it, cannot be read.
+    """
     try:
         with path.open("rb") as file, open_zip(file) as archive:
             for item in archive.infolist():
                 if not item.is_dir():
+                    member = ScannedFile("pkg", item.filename, "file", item.file_size)
                     with archive.open(item) as stream:
-                        yield _scan_member(
-                            ScannedFile("pkg", item.filename, "file", item.file_size), stream, Search(())
-                        )
+                        member = _scan_member(member, stream, Search(()), exports)
+                    if member.unreadable:
+                        raise MeasureFailed(f"{path}: {member.path}: {member.unreadable}", "look at that file")
+                    yield member
     except Refused as error:
-        raise AuditFailed(f"{path.name} cannot be read: {error}", "fetch it again") from error
+        raise MeasureFailed(f"{path} cannot be read: {error}", "delete it; the next run fetches it again") from error

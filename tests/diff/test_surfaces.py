@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from ctk.core.errors import MeasureFailed
-from ctk.diff.scan import read_exports, read_surface, stem
-from ctk.package.binaries import UnreadableBinary
+from ctk.diff.scan import read_surface, stem
+from ctk.package.binaries import UnreadableBinary, read_exports
 from kit.binaries import elf, pe
-
-
-def wheel(folder: Path, files: dict[str, bytes]) -> Path:
-    path = folder / "a-1-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return path
+from kit.packages import wheel
 
 
 def written(folder: Path, content: bytes) -> Path:
@@ -63,7 +55,7 @@ def test_a_surface_has_files_and_what_binaries_show(tmp_path: Path) -> None:
         "nvidia/cu13/bin/a64_13.dll": pe(["b.dll"], exports=["aCreate"]),
         "a-1.dist-info/RECORD": b"",
     }
-    surface = read_surface(wheel(tmp_path, files))
+    surface = read_surface(wheel(tmp_path / "a-1-py3-none-any.whl", files))
     assert list(surface.files) == [
         "bin/a64_13.dll",
         "bin/tool",
@@ -90,7 +82,7 @@ def test_a_broken_wheel_is_named(tmp_path: Path) -> None:
 
 def test_a_binary_that_cannot_be_read_is_named_with_its_wheel(tmp_path: Path) -> None:
     with pytest.raises(MeasureFailed, match=r"a-1-py3-none-any.whl: nvidia/a/lib/liba.so: "):
-        read_surface(wheel(tmp_path, {"nvidia/a/lib/liba.so": b"\x7fELF" + bytes(10)}))
+        read_surface(wheel(tmp_path / "a-1-py3-none-any.whl", {"nvidia/a/lib/liba.so": b"\x7fELF" + bytes(10)}))
 
 
 def test_versions_of_a_library_have_one_stem() -> None:
