@@ -15,8 +15,8 @@ from ctk.core.errors import BadValue, NotPublished, UnknownName
 from ctk.core.platforms import PLATFORMS
 from ctk.fetch.fetch import fetch, laid_out, stored
 from ctk.index.index import Index
-from ctk.lock.model import Artefact, Component, ReleaseLock, dump, load, variant_config
-from kit.ctk_release import Run
+from ctk.lock.model import Artefact, Component, ReleaseLock, load
+from kit.ctk_release import Run, write
 from kit.fake_index import FakeIndex, configure_pip, serve
 from kit.fake_index import wheel as made_wheel
 
@@ -29,8 +29,8 @@ def index(monkeypatch: pytest.MonkeyPatch, here: Workspace) -> Iterator[FakeInde
     here.variants.mkdir()
     with serve() as index:
         configure_pip(monkeypatch, index, retries="0", timeout="60")
-        write(here, offer(index, "13.3.1", {"a.h": b"int a;", "b.h": b"int b;"}))
-        write(here, offer(index, "13.4.0", {"a.h": b"int a, more;"}))
+        write(here.variants, offer(index, "13.3.1", {"a.h": b"int a;", "b.h": b"int b;"}))
+        write(here.variants, offer(index, "13.4.0", {"a.h": b"int a, more;"}))
         yield index
 
 
@@ -59,11 +59,6 @@ def locked(release: str, name: str, content: bytes) -> ReleaseLock:
     file = f"cuda_toolkit-{release}-py3-none-any.whl"
     manifest = Artefact("cuda-toolkit", "cuda-toolkit", release, "noarch", file, "ab" * 32, 1)
     return ReleaseLock(release, manifest, {name: component})
-
-
-def write(here: Workspace, lock: ReleaseLock) -> None:
-    (here.variants / f"{lock.name}.lock").write_text(dump(lock))
-    (here.variants / f"{lock.name}.yaml").write_text(variant_config(lock))
 
 
 def lock_of(here: Workspace, minor: str) -> ReleaseLock:
@@ -101,7 +96,7 @@ def test_a_lock_of_a_git_revision_is_compared(run: Run, here: Workspace) -> None
     git("add", "variants")
     git("commit", "-qm", "locks")
     now = replace(lock_of(here, "13.4"), release="13.4.7")
-    write(here, now)
+    write(here.variants, now)
     assert "CTK 13.4.0 -> 13.4.7" in run("HEAD:13.4", "13.4", "--no-binaries")
     with pytest.raises(BadValue, match=r"HEAD:variants/cuda-13\.9\.lock cannot be read"):
         run("HEAD:13.9", "13.4")
@@ -110,7 +105,7 @@ def test_a_lock_of_a_git_revision_is_compared(run: Run, here: Workspace) -> None
 
 
 def test_a_component_that_is_gone_is_flagged(run: Run, here: Workspace, index: FakeIndex) -> None:
-    write(here, locked("13.5.0", "b", b"not read"))
+    write(here.variants, locked("13.5.0", "b", b"not read"))
     assert "gone: linux-64: a: not published any more" in run("13.4", "13.5", "--no-binaries")
     assert "gone:" not in run("13.3", "13.4")
 
@@ -132,7 +127,7 @@ def test_what_cannot_be_compared_is_refused(
     run: Run, here: Workspace, monkeypatch: pytest.MonkeyPatch, words: list[str], error: type[Exception], cause: str
 ) -> None:
     monkeypatch.chdir(here.root)
-    write(here, replace(lock_of(here, "13.4"), release="python-13", manifest=None))
+    write(here.variants, replace(lock_of(here, "13.4"), release="python-13", manifest=None))
     with pytest.raises(error, match=cause):
         run(*words)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
-from ctk.lock.model import Artefact, Component, ReleaseLock
+from ctk.lock.model import Artefact, Component, ReleaseLock, dump, variant_config
 
 Run = Callable[..., str]
 Have = Callable[..., dict[str, bytes]]
@@ -15,6 +16,14 @@ Have = Callable[..., dict[str, bytes]]
 def snapshot(here: Workspace) -> dict[str, bytes]:
     """Every file of the checkout's release locks."""
     return {p.name: p.read_bytes() for p in sorted(here.variants.glob("*"))} if here.variants.exists() else {}
+
+
+def write(folder: Path, lock: ReleaseLock) -> Path:
+    """Writes both halves of a release; returns the path of its lock."""
+    path = folder / f"{lock.name}.lock"
+    path.write_text(dump(lock))
+    path.with_suffix(".yaml").write_text(variant_config(lock))
+    return path
 
 
 def cells(shown: str) -> set[tuple[str, ...]]:

@@ -24,6 +24,7 @@ from ctk.lock.model import (
     release_locks,
     variant_config,
 )
+from kit.ctk_release import write
 
 UPLOADED = parse_time("2025-08-04T12:34:56Z")
 WHEEL_TAGS = {
@@ -38,13 +39,6 @@ def wheel_name(distribution: str, version: str, target: str) -> str:
     subdir = next(subdir for subdir in PLATFORMS if target == subdir or target.startswith(f"{subdir}-"))
     python = f"{tag[:5].rstrip('t')}-{tag}" if (tag := target.removeprefix(subdir)[1:]) else "py3-none"
     return f"{distribution.replace('-', '_')}-{version}-{python}-{WHEEL_TAGS[subdir]}.whl"
-
-
-def write(folder: Path, lock: ReleaseLock) -> Path:
-    path = folder / f"{lock.name}.lock"
-    path.write_text(dump(lock))
-    path.with_suffix(".yaml").write_text(variant_config(lock))
-    return path
 
 
 def component(name: str = "cudart", version: str = "13.4.92", targets: tuple[str, ...] = tuple(PLATFORMS)) -> Component:

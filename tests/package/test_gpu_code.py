@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from ctk.package.gpu_fatbin import FileCode, GpuCode, read
 from ctk.package.gpu_subject import FOR_SOME_GPUS, Known, Subject
 from ctk.package.gpu_support import bound, common, fits, present, runs, spans
 from kit.binaries import code, elf, fatbin, together
-from kit.packages import Draft
+from kit.packages import Draft, wheel
 
 GPUS = ("5.0", "6.0", "7.0", "7.2", "7.5", "8.0", "8.6", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1")
 ISA = {"12.0": "8.0", "12.9": "8.8", "13.0": "9.0", "13.5": "9.5"}
@@ -254,9 +253,7 @@ def gpu_code(project: Workspace, *words: str | Path, code: int = 0) -> Any:
 def test_a_package_a_wheel_a_folder_and_an_environment(project: Workspace, tmp_path: Path) -> None:
     package = conda_package(tmp_path / "channel", index={"constrains": ["__cuda_arch >=7.5"]})
     content = library(code("cubin", "75"), code("cubin", "80"), code("ptx", "80", "8.8"))
-    wheel = tmp_path / "a-1-py3-none-manylinux_2_17_x86_64.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("a/lib/liba.so.1", content)
+    own = wheel(tmp_path / "a-1-py3-none-manylinux_2_17_x86_64.whl", {"a/lib/liba.so.1": content})
     folder = tmp_path / "env"
     (folder / "lib").mkdir(parents=True)
     (folder / "lib/liba.so.1").write_bytes(content)
@@ -269,7 +266,7 @@ def test_a_package_a_wheel_a_folder_and_an_environment(project: Workspace, tmp_p
         return [gpu for gpu, found in only["gpus"].items() if found["runs"] == "native"]
 
     on_linux_64 = ["7.5", "8.0", "8.6", "8.8", "8.9"]
-    assert natives(package) == natives(package.parent.parent) == natives(wheel) == on_linux_64
+    assert natives(package) == natives(package.parent.parent) == natives(own) == on_linux_64
     assert natives(folder) == on_linux_64
     assert natives(folder / "lib/liba.so.1") == ["7.5", "8.0", "8.6", "8.7", "8.8", "8.9"]
 

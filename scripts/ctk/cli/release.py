@@ -205,6 +205,8 @@ def check_command(
 ) -> None:
     """Say what the package index has that is newer than the locks, and how complete each CTK release is there.
 
+    What needs an action comes first.
+
     Example: ctk release check 13.4
     """
     from ctk.index.index import Index
@@ -219,7 +221,8 @@ def check_command(
         rows = review.compare(index, locks, here)
         # Who names Python projects only asks about no CTK release, and not about all of them.
         states = review.completeness(index, locks, minors) if minors or not named else []
-        shown = [row for row in rows if not named or row.release in named]
+        states.sort(key=lambda state: state.is_whole)
+        shown = sorted((row for row in rows if not named or row.release in named), key=lambda row: not row.is_newer)
         newer = sorted({row.release for row in shown if row.is_newer})
     report.result(
         compiled_with=None,

@@ -217,8 +217,7 @@ def wanted(
 
 
 def _is_for(artefact: Artefact, platforms: Iterable[str]) -> bool:
-    """Targets are a platform, a platform with a Python tag, or noarch."""
-    return artefact.target == NOARCH or any(f"{artefact.target}-".startswith(f"{p}-") for p in platforms)
+    return artefact.subdir in (NOARCH, *platforms)
 
 
 def _groups(old: ReleaseLock, new: ReleaseLock, only: Sequence[str]) -> list[tuple[str, ...]]:
@@ -268,8 +267,8 @@ def _content(lock: ReleaseLock, group: Sequence[str], platform: str, surfaces: S
     for sha256, surface in read.items():
         binaries += surface.binaries
         # A Python tag before its path tells apart the files of one project for several Pythons.
-        tag = artefacts[sha256].target.rpartition("-")[2]
-        prefix = f"{tag}: " if tag.startswith("cp") else ""
+        python = artefacts[sha256].python
+        prefix = f"{python.tag}: " if python else ""
         files |= {f"{prefix}{path}": file for path, file in surface.files.items()}
     unpacked = None if surfaces is None else sum(surface.size for surface in read.values())
     glibc = [shown.glibc for shown in binaries]

@@ -19,12 +19,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
 from pydantic import TypeAdapter, ValidationError
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, MeasureFailed
 from ctk.core.files import make_folder, replace_file
 from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.core.versions import PythonTag
 from ctk.lock.model import Artefact, GpuRange, ReleaseLock
 from ctk.package import binaries, gpu_fatbin, scan
 from ctk.package.binaries import Binary
@@ -184,13 +186,15 @@ def to_read(locks: Iterable[ReleaseLock]) -> tuple[Artefact, ...]:
 
 def representatives(artefacts: Mapping[str, Artefact | None]) -> list[Artefact]:
     """Of the artefacts of a component one for each platform: of several for Pythons, the newest one with the GIL."""
-    chosen = []
-    for subdir in (*PLATFORMS, NOARCH):
-        here = {t: a for t, a in artefacts.items() if a and (t == subdir or t.startswith(f"{subdir}-cp"))}
-        if here:
-            newest = max(here, key=lambda t: (not t.endswith("t"), len(t), t))
-            chosen += [a for a in [here[newest]] if a]
-    return chosen
+    by_subdir: dict[str, list[Artefact]] = {subdir: [] for subdir in (*PLATFORMS, NOARCH)}
+    for artefact in filter(None, artefacts.values()):
+        by_subdir[artefact.subdir].append(artefact)
+    return [max(several, key=_by_python) for several in by_subdir.values() if several]
+
+
+def _by_python(artefact: Artefact) -> tuple[bool, Version]:
+    python = artefact.python or PythonTag("0")
+    return not python.free_threaded, Version(python.minor)
 
 
 def measure(known: Contents, lock: ReleaseLock, gpus: Sequence[str], at_hand: AtHand, kept: Path) -> None:
@@ -218,8 +222,7 @@ def unmeasured(known: Contents, locks: Iterable[ReleaseLock]) -> tuple[Artefact,
 
 
 def read_contents(artefact: Artefact, path: Path, gpus: Sequence[str]) -> dict[str, Content]:
-    subdir = artefact.target.partition("-cp")[0]
-    there = present(gpus, "" if subdir == NOARCH else subdir)
+    there = present(gpus, "" if artefact.subdir == NOARCH else artefact.subdir)
     found = {}
     for file in scan_wheel(path):
         range_ = bound([file.code], there) if file.code else ""

@@ -124,8 +124,8 @@ def gpu_code(lock: ReleaseLock, held: Contents) -> dict[str, dict[str, str]]:
         found[name] = {}
         for artefact in contents.representatives(lock.components[name].artefacts):
             bounds = [c.gpus for c in (held.members(artefact.sha256) or {}).values() if c.gpus]
-            if bounds and artefact.target != NOARCH:
-                found[name][artefact.target.partition("-cp")[0]] = common(bounds)
+            if bounds and artefact.subdir != NOARCH:
+                found[name][artefact.subdir] = common(bounds)
     return found
 
 

@@ -32,6 +32,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.document import read
 from ctk.core.errors import LockError, UnknownName, problems
 from ctk.core.platforms import NOARCH, PLACES, PLATFORMS, targets
+from ctk.core.versions import PythonTag
 from ctk.index.inside import EARLIEST, parse_time, time_text
 from ctk.package.gpu_support import common
 
@@ -150,6 +151,16 @@ class Artefact:
     sha256: Sha256
     size: Size
     uploaded: Moment = EARLIEST
+
+    @property
+    def subdir(self) -> str:
+        """The platform, or ``noarch``, of its target."""
+        return self.target.partition("-cp")[0]
+
+    @property
+    def python(self) -> PythonTag | None:
+        """The Python of its target; None where it is for any."""
+        return PythonTag.read(self.target.removeprefix(f"{self.subdir}-"))
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def projects_row(lock: ReleaseLock) -> tuple[object, ...]:
 
 
 def _count(lock: ReleaseLock, subdir: str) -> int:
-    return sum(a.target == subdir or a.target.startswith(f"{subdir}-") for a in lock.artefacts)
+    return sum(a.subdir == subdir for a in lock.artefacts)
 
 
 def facts_rows(locks: Iterable[ReleaseLock]) -> list[tuple[str, ...]]:

@@ -19,7 +19,7 @@ from packaging.version import Version
 
 from ctk.core.errors import NotPublished, UnknownName
 from ctk.core.platforms import NOARCH, PLATFORMS, SYSTEMS
-from ctk.core.versions import python_name
+from ctk.core.versions import PythonTag
 from ctk.index.index import Index, IndexFile
 from ctk.index.inside import applies, read_requirements, stated_requirements
 from ctk.lock import wheels
@@ -367,7 +367,8 @@ def _targets(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:
 
 def _runs_on(file: IndexFile, tag: str) -> bool:
     """Whether a file's Requires-Python accepts the Python of a tag: ``cp314t`` is 3.14."""
+    python = PythonTag.read(tag)
     try:
-        return python_name(tag).removesuffix("t") in SpecifierSet(file.requires_python or "")
+        return python is not None and python.minor in SpecifierSet(file.requires_python or "")
     except InvalidSpecifier:
         return False

@@ -149,6 +149,11 @@ class Completeness:
     withdrawn: tuple[str, ...]
 
     @property
+    def is_whole(self) -> bool:
+        """Whether nothing of it is missing, withdrawn or not understood."""
+        return self.published is not None and not self.published.missing and not self.withdrawn
+
+    @property
     def cells(self) -> tuple[str, ...]:
         if self.published is None:
             return f"cuda-{self.minor}", self.version, "?", "its manifest cannot be read"
@@ -232,10 +237,10 @@ def predecessor(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> ReleaseL
 
 
 def write(needed: Sequence[FileChange]) -> None:
-    """Write every change, or leave every file as it was.
+    """Writes every change, or on a full disk none.
 
     Each new text is on disk beside its file before the first is put in place. A process that is killed between two of
-    them leaves halves that disagree, which loading reports, with the command that repairs it.
+    them leaves halves that disagree; loading reports them, with the command that repairs them.
     """
     with ExitStack() as undo:
         ready = []
@@ -249,15 +254,5 @@ def write(needed: Sequence[FileChange]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             ready.append((temporary, change))
-        with ExitStack() as roll_back:
-            for temporary, change in ready:
-                os.replace(temporary, change.path)
-                roll_back.callback(_restore, change)
-            roll_back.pop_all()
-
-
-def _restore(change: FileChange) -> None:
-    if change.old is None:
-        change.path.unlink(missing_ok=True)
-    else:
-        change.path.write_text(change.old, encoding="utf-8", newline="\n")
+        for temporary, change in ready:
+            os.replace(temporary, change.path)
