@@ -225,15 +225,15 @@ def test_metadata_that_admits_gpus_without_code_is_found(
     depends: tuple[str, ...], constrains: tuple[str, ...], in_vain: str
 ) -> None:
     found = subject(file_of(c75=9, c80=9, c90=9, c100=9, c120=9), depends=depends, constrains=constrains)
-    assert " ".join(found.promised_in_vain) == in_vain
+    assert " ".join(found.uncovered_gpus) == in_vain
 
 
 def test_a_package_that_lacks_code_on_purpose_says_why() -> None:
     lacking = file_of(c75=9, c80=9, c90=9, c100=9, c120=9)
     (name, why), *_ = FOR_SOME_GPUS.items()
     of_that_name = subject(lacking, depends=("cuda-version >=12,<13.0a0",), name=name)
-    assert (of_that_name.lacking, of_that_name.promised_in_vain) == (("5.0", "6.0", "7.0"), ())
-    assert of_that_name.excuse == why
+    assert (of_that_name.lacking, of_that_name.uncovered_gpus) == (("5.0", "6.0", "7.0"), ())
+    assert of_that_name.exemption == why
 
 
 # ---- the command

@@ -1,6 +1,6 @@
 """The surface of an artefact: its files, and the exports and requirements of its programs and libraries.
 
-Surfaces are cached by the artefact's sha256, so that an artefact is fetched and read once, and need not be kept.
+Surfaces are cached by the artefact's sha256: an artefact is fetched and read once, and need not be kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ctk.lock.model import Artefact
 from ctk.package.scan import scan_wheel
 
 FORMAT = 2
-"""Of the cache. Raised when a surface holds more: a digest of the code would fetch gigabytes again."""
+"""Version of the cache, raised when a surface has more. With a digest of the code, gigabytes would be fetched again."""
 
 _AT_ONCE = 2  # one is downloaded while another is read; of large artefacts no more lie on disk
 
@@ -39,10 +39,10 @@ class File:
 
 @dataclass(frozen=True)
 class Shown:
-    """What one program or library offers and needs."""
+    """The exports and requirements of a program or library."""
 
-    path: str  # in the artefact, as `place` gives it
-    machine: str  # as `ctk.package.binaries.Binary` has it
+    path: str  # in the artefact, from `place`
+    machine: str  # as in `ctk.package.binaries.Binary`
     soname: str = ""  # for a DLL its file name, "" for the rest
     needed: tuple[str, ...] = ()  # libraries that the loader must find, sorted
     glibc: str = ""  # newest symbol version that it needs
@@ -74,13 +74,13 @@ _SURFACES = TypeAdapter(Surface)
 
 
 def stem(name: str) -> str:
-    """A library's name without what a version adds: ``libcublas`` of libcublas.so.13."""
+    """The name of a library without its version: ``libcublas`` for libcublas.so.13."""
     name = name.lower()
     return re.sub(r"\d[\d_.]*", "", name) if name.endswith(".dll") else name.partition(".so")[0]
 
 
 def place(path: str) -> str:
-    """The path of a file without what names the distribution or its version: ``lib/libcudart.so.13``."""
+    """The path of a file without folders that name the distribution or its version: ``lib/libcudart.so.13``."""
     first, _, rest = path.partition("/")
     if first == "nvidia" and "/" in rest:
         return rest.partition("/")[2]
@@ -131,7 +131,7 @@ def surfaces(
 
 
 def read_surface(wheel: Path) -> Surface:
-    """Reads an artefact once; `MeasureFailed` where it or a binary in it cannot be read."""
+    """The surface of an artefact, which is read once; `MeasureFailed` if it or a binary in it cannot be read."""
     files, binaries = {}, []
     for file in scan_wheel(wheel, exports=True):
         path = place(file.path)

@@ -1,7 +1,7 @@
 """Headers of ELF and PE binaries, and edits of ELF files that change no address.
 
-ELF is read with pyelftools, which seeks to the few tables it needs; PE with lief, which takes about twice the file in
-memory while it parses. The edits make a copy of the interpreter relocatable; nothing that NVIDIA published is edited.
+ELF is read with pyelftools, which reads only the tables that it needs; PE with lief, which uses about twice the file's
+size of memory. The edits make a copy of the interpreter relocatable; nothing that NVIDIA published is edited.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ctk.package.glibc import MOVED, MOVED_IN
 ELF_MAGIC = b"\x7fELF"
 PE_MAGIC = b"MZ"
 MOST = 1000
-"""Entries of a table that are read: a file may state billions, all at one place. The libraries here have up to 48."""
+"""Entries of a table that are read: a file may claim billions. The libraries here have up to 48."""
 _VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI|GCC)_([0-9][0-9.]*)")
 # Relative relocations are announced by a name, not a number; glibc has understood them since 2.36.
 _NAMED_VERSIONS = {"GLIBC_ABI_DT_RELR": ("GLIBC", "2.36"), "GLIBC_ABI_GNU_TLS": ("GLIBC", "2.42")}
@@ -38,22 +38,22 @@ _ELF_MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64", "EM_CUDA": "cud
 _PE_MACHINES = {"AMD64": "x86_64", "ARM64": "aarch64", "I386": "x86"}
 _READ = ("DT_NEEDED", "DT_SONAME", "DT_RPATH", "DT_RUNPATH")
 _DT_RPATH = 15
-_START, _END = 32, 8  # pieces of a file, in which linkers and patchelf put its strings
+_START, _END = 32, 8  # pieces at the start and the end of a file, where linkers and patchelf put its strings
 _SHF_ALLOC = 2
 _SYMBOL = struct.Struct("<IBxH16x")  # of 64 bits: name, binding and type, section
 _SHN_UNDEF, _STB_GLOBAL, _VER_NDX_GLOBAL = 0, 1, 1
 _BASE = 1  # version index of the library itself; 0 is local
-_INDEX = 0x7FFF  # the highest bit of a version index says that linkers do not take it by default
+_INDEX = 0x7FFF  # without the highest bit, which marks versions that linkers do not use by default
 _DROPPED = (".debug", ".symtab", ".strtab", ".comment", ".gnu_debug")
 
 
 class UnreadableBinary(ValueError):
-    """A file that begins like a binary and is not one that the readers understand."""
+    """A file that begins like a binary, and cannot be parsed."""
 
 
 @dataclass(frozen=True)
 class SearchPath:
-    """One RPATH or RUNPATH as written in the file."""
+    """An RPATH or RUNPATH as written in the file."""
 
     tag: str  # ``RPATH`` or ``RUNPATH``
     text: str  # the entries, joined by colons
@@ -65,7 +65,7 @@ class SearchPath:
 
 @dataclass(frozen=True)
 class Dynamic:
-    """What an ELF file says to the loader of itself."""
+    """The SONAME and search paths of an ELF file."""
 
     soname: str = ""
     search: tuple[SearchPath, ...] = ()
@@ -73,17 +73,17 @@ class Dynamic:
 
 @dataclass(frozen=True)
 class Binary:
-    """The headers of one ELF or PE file."""
+    """The headers of an ELF or PE file."""
 
     format: Literal["elf", "pe"]  # ``elf`` or ``pe``
     machine: str  # ``x86_64``, ``aarch64``, or the format's own name for any other
-    soname: str = ""  # the name an ELF library is known by, "" without one
+    soname: str = ""  # of an ELF library, "" without one
     needed: tuple[str, ...] = ()  # libraries the loader must find (DT_NEEDED, import table), in file order
     delayed: tuple[str, ...] = ()  # DLLs that are loaded at their first use (PE only)
     search: tuple[SearchPath, ...] = ()  # RPATH and RUNPATH (ELF only)
     # The highest symbol version needed of each family: ``{"GLIBC": "2.17"}`` (ELF only).
     versions: Mapping[str, str] = field(default_factory=dict)
-    # What it has to find of `ctk.package.glibc.MOVED`, without a version, and does not need the library of (ELF only).
+    # The symbols of `ctk.package.glibc.MOVED` that it needs without a version and without their library (ELF only).
     moved: tuple[str, ...] = ()
 
 
@@ -108,15 +108,15 @@ def read_elf(stream: BinaryIO) -> Binary | None:
         machine = _ELF_MACHINES.get(elf["e_machine"], str(elf["e_machine"]))
         dynamic = next((s for s in elf.iter_segments("PT_DYNAMIC") if isinstance(s, DynamicSegment)), None)
         tags = [(tag.entry.d_tag, tag) for tag in islice(dynamic.iter_tags(), MOST)] if dynamic else []
-        needed, said = _said(tags)
+        needed, stated = _from_tags(tags)
         moved = tuple(sorted(name for name in MOVED.keys() & _unversioned(elf) if MOVED[name] not in needed))
-        return Binary("elf", machine, said.soname, needed, (), said.search, _symbol_versions(elf), moved)
-    except Exception as error:  # pyelftools asserts, counts and divides by what the file says
+        return Binary("elf", machine, stated.soname, needed, (), stated.search, _symbol_versions(elf), moved)
+    except Exception as error:  # pyelftools raises anything for wrong numbers
         raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error
 
 
-def _said(tags: Iterable[tuple[str, Any]]) -> tuple[tuple[str, ...], Dynamic]:
-    """The needed libraries and the rest that a dynamic section says, from its tags by kind."""
+def _from_tags(tags: Iterable[tuple[str, Any]]) -> tuple[tuple[str, ...], Dynamic]:
+    """The needed libraries, and the SONAME and search paths, from the tags of a dynamic section by kind."""
     # pyelftools gives a tag the attribute that its kind calls for.
     values = [(kind[3:], str(getattr(tag, kind[3:].lower()))) for kind, tag in tags if kind in _READ]
     needed, sonames = ([text for kind, text in values if kind == name] for name in ("NEEDED", "SONAME"))
@@ -125,7 +125,7 @@ def _said(tags: Iterable[tuple[str, Any]]) -> tuple[tuple[str, ...], Dynamic]:
 
 
 class ElfParts(io.BytesIO):
-    """The parts of a 64-bit ELF file that tell its dynamic section, kept while the file passes by in pieces."""
+    """The parts of a 64-bit ELF file that its dynamic section needs, kept while the file is read in pieces."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,9 +135,9 @@ class ElfParts(io.BytesIO):
         self._wanted = range(0)
 
     def feed(self, piece: bytes) -> None:
-        """Takes the next piece; the first one holds the program headers, or the rest is in vain."""
+        """Takes the next piece; the first must have the program headers."""
         if not self._size:
-            # Without its section headers, which come last: the program headers say the same.
+            # Without section headers, which are at the end: the program headers are enough.
             piece = piece[:40] + bytes(8) + piece[48:58] + bytes(6) + piece[64:]
             self._parts.append((0, piece))
             with suppress(Exception):
@@ -153,14 +153,14 @@ class ElfParts(io.BytesIO):
         """The dynamic section, None without one.
 
         Raises:
-            UnreadableBinary: It is damaged, or its strings are far from both ends of the file.
+            UnreadableBinary: It is damaged, or its strings are not near the start or the end of the file.
         """
         try:
             found = next(ELFFile(self).iter_segments("PT_DYNAMIC"), None)
             if not isinstance(found, DynamicSegment):
                 return None
             tags = islice(found.iter_tags(), MOST)
-            return _said((tag.entry.d_tag, tag) for tag in tags)[1]
+            return _from_tags((tag.entry.d_tag, tag) for tag in tags)[1]
         except Exception as error:  # as above
             raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error
 
@@ -196,7 +196,7 @@ def _symbol_versions(elf: ELFFile) -> dict[str, str]:
 
 
 def _unversioned(elf: ELFFile) -> Iterator[str]:
-    """The symbols that must come from another file, whatever their version is there; not the weak ones."""
+    """The undefined symbols without a version that are not weak."""
     table = next(elf.iter_sections("SHT_DYNSYM"), None)
     if table is None or elf.elfclass != 64:
         return
@@ -210,9 +210,10 @@ def _unversioned(elf: ELFFile) -> Iterator[str]:
 
 
 def oldest_glibc(binary: Binary, named: Callable[[str], Iterable[Binary]]) -> str:
-    """The oldest glibc, ``2.27``, that has what an ELF file needs; "" for a file that needs nothing of it.
+    """The oldest glibc, ``2.27``, that an ELF file can run with; "" for a file that does not need glibc.
 
-    ``named`` gives the libraries of a name that the file is loaded with: what they need is there for it, too.
+    ``named`` returns the libraries of a name that are loaded with the file: the libraries that they need are loaded,
+    too.
     """
     stated = binary.versions.get("GLIBC", "")
     lacking = {MOVED[symbol] for symbol in binary.moved}
@@ -225,8 +226,8 @@ def oldest_glibc(binary: Binary, named: Callable[[str], Iterable[Binary]]) -> st
 
 
 def parse_pe(source: Path | bytes, without: Iterable[str]) -> Any:
-    """A PE file (EXE, DLL, extension module) as lief has it; None when it cannot be parsed."""
-    import lief  # a third of a second
+    """A PE file (EXE, DLL, extension module), parsed by lief; None if it cannot be parsed."""
+    import lief  # takes a third of a second
 
     lief.logging.disable()
     config = lief.PE.ParserConfig()
@@ -251,7 +252,7 @@ def read_pe(source: Path | bytes) -> Binary:
 
 
 def read_binary(path: Path) -> Binary | None:
-    """The headers of a file on disk; None when it is no executable, library or extension module."""
+    """The headers of a file on disk; None if it is no executable, library or extension module."""
     with path.open("rb") as stream:
         magic = stream.read(4)
         if magic == ELF_MAGIC:
@@ -260,17 +261,17 @@ def read_binary(path: Path) -> Binary | None:
 
 
 def read_bytes(content: bytes) -> Binary | None:
-    """The same for a file held in memory."""
+    """The same for a file in memory."""
     if content.startswith(ELF_MAGIC):
         return read_elf(BytesIO(content))
     return read_pe(content) if content.startswith(PE_MAGIC) else None
 
 
 def read_exports(path: Path) -> tuple[str, ...]:
-    """The exported names of an ELF or PE library, sorted and as they are, each once.
+    """The exported names of an ELF or PE library, sorted, each once.
 
-    A versioned ELF symbol is ``name@version``. A version named like the library's own SONAME says nothing new and is
-    left out, so that a new CUDA major is not a change of every symbol.
+    A versioned ELF symbol is ``name@version``. A version that is equal to the SONAME is left out, so that a new CUDA
+    major is not a change of every symbol.
 
     Raises:
         UnreadableBinary: The tables cannot be parsed.
@@ -280,7 +281,7 @@ def read_exports(path: Path) -> tuple[str, ...]:
             return _pe_exports(path)
         try:
             return tuple(sorted(set(_elf_exports(ELFFile(stream)))))
-        except Exception as error:  # pyelftools asserts, counts and divides by what the file says
+        except Exception as error:  # pyelftools raises anything for wrong numbers
             raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error
 
 
@@ -312,23 +313,23 @@ def _pe_exports(path: Path) -> tuple[str, ...]:
     if parsed is None:
         raise UnreadableBinary("not a readable PE file")
     table = parsed.get_export()
-    # What has no name is called by number.
+    # Functions without a name are called by number.
     return tuple(sorted({str(e.name) or f"#{e.ordinal}" for e in table.entries})) if table else ()
 
 
 def needed_libraries(data: bytes) -> list[str]:
-    """The libraries that an ELF file asks the loader for."""
+    """The libraries that an ELF file needs."""
     # pyelftools gives a tag the attribute that its kind calls for.
     return [tag.needed for tag in _dynamic(data).iter_tags("DT_NEEDED")]  # type: ignore[attr-defined]
 
 
 def relocatable(data: bytes, rpath: str, folders: Iterable[str]) -> bytes:
-    """A 64-bit ELF file without debug sections that names none of ``folders``; its RPATH, if it has one, is ``rpath``.
+    """A copy of a 64-bit ELF file without debug sections and without names of ``folders``; its RPATH becomes ``rpath``.
 
-    The new RPATH is a DT_RPATH: unlike DT_RUNPATH it also serves the libraries that are loaded later.
+    The new RPATH is a DT_RPATH: unlike DT_RUNPATH it is also used for libraries that are loaded later.
 
     Raises:
-        BuildFailed: When the file's own RPATH is shorter than the new one, so that there is no room for it.
+        BuildFailed: The file's own RPATH is shorter than the new one, so that there is no room for it.
     """
     out = bytearray(data)
     dynamic = _dynamic(data)
@@ -347,8 +348,8 @@ def relocatable(data: bytes, rpath: str, folders: Iterable[str]) -> bytes:
             out[start : start + len(old)] = rpath.encode().ljust(len(old), b"\0")
         struct.pack_into("<Q", out, dynamic["sh_offset"] + index * dynamic["sh_entsize"], _DT_RPATH)
     for folder in folders:
-        # Defaults and source names that nothing opens. The length must stay, and so must the last part: linkers let
-        # a string end inside another one, so that the version "3.11.7" may well be the end of a folder's name.
+        # Defaults and source names that nothing opens. The length and the last part must stay: linkers share ends of
+        # strings, so that the version "3.11.7" may be the end of a folder's name.
         head, _, last = folder.encode().rpartition(b"/")
         out = out.replace(head + b"/" + last, b"/".ljust(len(head), b"_") + b"/" + last)
     return _without_debug(bytes(out))
@@ -362,7 +363,7 @@ def _dynamic(data: bytes) -> DynamicSection:
 
 
 def _without_debug(data: bytes) -> bytes:
-    """The same file minus sections that no loader reads; their headers become empty, so that indexes stay."""
+    """The file without sections that no loader reads; their headers become empty, so that indexes stay."""
     elf = ELFFile(BytesIO(data))
     sections = list(elf.iter_sections())
     loose = [s for s in sections if not s["sh_flags"] & _SHF_ALLOC and s["sh_type"] not in ("SHT_NULL", "SHT_NOBITS")]

@@ -1,16 +1,16 @@
-"""What libc.so.6 took over in glibc 2.34 from libraries beside it.
+"""Symbols that moved into libc.so.6 in glibc 2.34 from libraries beside it.
 
 Its NEWS: "all functionality formerly implemented in the libraries libpthread, libdl, libutil, libanl has been
-integrated into libc"; its lists of symbols say so of librt and, in part, of libresolv. A file may use such a symbol
-without a version, and not need the library that had it. An older glibc does not find the symbol then.
+integrated into libc"; its lists of symbols show it for librt and, in part, for libresolv. A file may use such a symbol
+without a version, and not need the library that had it. An older glibc does not find the symbol.
 """
 
 from __future__ import annotations
 
 MOVED_IN = "2.34"
 # Each name that libc.abilist of 2.34 has, and the .abilist of this library, but not libc's, of 2.33: those of
-# sysdeps/unix/sysv/linux/x86_64/64, which for aarch64 say the same. libdl and libpthread are not here: the CUDA runtime
-# needs them, which nvcc links every program with, and so does Python.
+# sysdeps/unix/sysv/linux/x86_64/64; those for aarch64 are equal. libdl and libpthread are not here: the CUDA runtime
+# needs them, and so does Python; nvcc links every program with the runtime.
 _LIBRARIES = {
     "librt.so.1": """
         __mq_open_2 aio_cancel aio_cancel64 aio_error aio_error64 aio_fsync aio_fsync64 aio_init aio_read
