@@ -1,4 +1,4 @@
-"""What changed between two releases, and what of it breaks programs: on surfaces made up here."""
+"""Changes between two releases, and those that break programs: with made-up surfaces."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ BUILTINS = library("libx-builtins", "13.3", ["builtins_13_3"])
             [("library", "a: libb.so.13", ("go",))],
         ),
         ({"a": surface(library()), "b": surface()}, {"a": surface(library())}, [("component", "b", ())]),
-        # A library in another component is not gone, and one that is named for its minor serves that alone.
+        # A library in another component is not removed; a library with the minor in its name is for that minor only.
         (
             {"a": surface(library(), library("libb")), "b": surface(library("libc"))},
             {"a": surface(library()), "b": surface(library("libc"), library("libb"))},
@@ -117,7 +117,7 @@ BUILTINS = library("libx-builtins", "13.3", ["builtins_13_3"])
         ({"a": surface(BUILTINS)}, {"a": surface(library())}, []),
     ],
 )
-def test_what_programs_use_is_flagged(
+def test_removed_parts_that_programs_use_are_flagged(
     old: dict[str, Surface], new: dict[str, Surface], flags: list[tuple[str, str, tuple[str, ...]]]
 ) -> None:
     assert flagged(made("13.3.1", old), made("13.4.0", new)) == flags
@@ -144,7 +144,7 @@ def test_a_gpu_architecture_that_is_gone_is_flagged() -> None:
     assert "GPU architectures: +8.0 -7.0" in lines and "PTX ISA: 9.3 -> 9.4" in lines
 
 
-def test_a_library_that_drops_a_gpu_is_said_and_fails_nothing() -> None:
+def test_a_library_that_drops_a_gpu_is_named_and_is_no_break() -> None:
     old, new = (one(release, library()) for release in ("13.3.1", "13.4.0"))
     facts = [({"a": {"linux-64": gpus, "win-64": gpus}}) for gpus in (">=7.0,<13", ">=7.5,<13")]
     old, new = ((replace(lock, gpu_code=found), read) for (lock, read), found in zip((old, new), facts, strict=True))
@@ -168,7 +168,7 @@ def test_a_library_that_drops_a_gpu_is_said_and_fails_nothing() -> None:
     ],
     ids=["facts", "glibc"],
 )
-def test_what_matters_is_said_up_front(old: Made, new: Made, line: str) -> None:
+def test_important_changes_are_in_the_summary(old: Made, new: Made, line: str) -> None:
     assert line in summary(difference(old, new), ())
 
 

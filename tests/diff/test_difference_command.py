@@ -75,7 +75,7 @@ def test_two_locked_minors_are_compared_by_their_files_and_asked_of_the_index_on
     assert index.requests == []
 
 
-def test_what_was_fetched_for_it_is_removed_and_what_was_there_stays(run: Run, here: Workspace) -> None:
+def test_files_fetched_for_the_comparison_are_removed_and_others_stay(run: Run, here: Workspace) -> None:
     [kept], [borrowed] = (lock_of(here, minor).artefacts for minor in ("13.3", "13.4"))
     fetch([kept], here, Index)
     run("13.3", "13.4")
@@ -123,7 +123,7 @@ def test_markdown_alone_goes_to_the_output(run: Run) -> None:
         (["13.4", "python-13"], UnknownName, "nothing in common"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(
+def test_releases_that_cannot_be_compared_are_refused(
     run: Run, here: Workspace, monkeypatch: pytest.MonkeyPatch, words: list[str], error: type[Exception], cause: str
 ) -> None:
     monkeypatch.chdir(here.root)
@@ -132,7 +132,7 @@ def test_what_cannot_be_compared_is_refused(
         run(*words)
 
 
-def test_against_the_index_is_against_what_would_be_locked(run: Run, index: FakeIndex) -> None:
+def test_against_the_index_compares_with_the_lock_that_would_be_made(run: Run, index: FakeIndex) -> None:
     where = "sys_platform == 'linux' and platform_machine == 'x86_64'"
     index.add_wheel("nvidia-cuda-runtime", "13.4.99", TAGS, files={"nvidia/cu13/include/r.h": b""})
     pin = f"nvidia-cuda-runtime==13.4.99.*; {where} and extra == 'cudart'"

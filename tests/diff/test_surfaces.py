@@ -1,4 +1,4 @@
-"""What an artefact shows: read from wheels made byte by byte."""
+"""The surface of an artefact, read from made-up wheels."""
 
 from __future__ import annotations
 
@@ -30,17 +30,19 @@ def written(folder: Path, content: bytes) -> Path:
     ],
     ids=["names", "with versions", "a version named like the library", "of a DLL", "of a DLL without any"],
 )
-def test_what_programs_can_bind_to_is_an_export(tmp_path: Path, content: bytes, exports: tuple[str, ...]) -> None:
+def test_symbols_that_programs_can_bind_to_are_exports(
+    tmp_path: Path, content: bytes, exports: tuple[str, ...]
+) -> None:
     assert read_exports(written(tmp_path, content)) == exports
 
 
-def test_what_cannot_be_parsed_is_an_error_not_an_empty_list(tmp_path: Path) -> None:
+def test_a_broken_library_is_an_error_not_an_empty_list(tmp_path: Path) -> None:
     for content in (b"\x7fELF", b"MZ" + bytes(100)):
         with pytest.raises(UnreadableBinary):
             read_exports(written(tmp_path, content))
 
 
-def test_a_surface_has_files_and_what_binaries_show(tmp_path: Path) -> None:
+def test_a_surface_has_files_exports_and_requirements(tmp_path: Path) -> None:
     library = elf(
         ["libb.so.2", "libc.so.6"],
         soname="liba.so.13",

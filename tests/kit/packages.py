@@ -1,4 +1,4 @@
-"""Real ``.conda`` files made by hand, and a small set of them that breaks no rule."""
+"""Makes ``.conda`` files and wheels, and a small set of packages that breaks no rule."""
 
 from __future__ import annotations
 

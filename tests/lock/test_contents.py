@@ -1,4 +1,4 @@
-"""``variants/contents.json``: what is written is read again, once each, and nothing that no lock asks for."""
+"""``variants/contents.json``: written contents are read again; each is written once, and only for the locks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEMBERS = {
 }
 
 
-def test_what_is_added_is_read_again(tmp_path: Path) -> None:
+def test_added_members_are_read_again(tmp_path: Path) -> None:
     held = Contents()
     held.add(ONE, MEMBERS)
     (tmp_path / "variants").mkdir()
@@ -58,7 +58,7 @@ def test_equal_folders_and_contents_are_written_once() -> None:
     before = len(held.folders), len(held.contents)
     held.add(OTHER, MEMBERS)
     assert (len(held.folders), len(held.contents)) == before
-    assert len(held.contents) == 2  # a library that is called as its SONAME is like another one
+    assert len(held.contents) == 2  # libraries whose names are their SONAMEs have equal contents
 
 
 def test_deep_headers_and_sources_are_left_out_unless_they_say_something() -> None:
@@ -69,7 +69,7 @@ def test_deep_headers_and_sources_are_left_out_unless_they_say_something() -> No
     assert set(held.members(ONE) or ()) == {*kept, "x/z.py"}
 
 
-def test_what_no_lock_names_goes() -> None:
+def test_contents_that_no_lock_names_are_removed() -> None:
     held = Contents()
     held.add(ONE, MEMBERS)
     held.add(OTHER, {"b": LIBRARY, "z/only.txt": PLAIN})
@@ -79,7 +79,7 @@ def test_what_no_lock_names_goes() -> None:
 
 
 @pytest.mark.parametrize("name", ["a|b", "a@b"])
-def test_a_name_that_cannot_be_written_is_an_error(name: str) -> None:
+def test_a_name_that_the_file_cannot_have_is_an_error(name: str) -> None:
     with pytest.raises(MeasureFailed, match="called"):
         Contents().add(ONE, {name: PLAIN})
 

@@ -1,4 +1,4 @@
-"""Measuring: what a library does not answer is an error, and a need of glibc is found wherever it hides."""
+"""Measuring: each artefact is read once, and a library that gives no answer is an error."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_the_command_fetches_measures_and_writes(
     lock = load(here.variants / "cuda-13.4.lock")
     assert lock.facts is not None
     assert (lock.facts.gpu_architectures, lock.facts.ptx_isa) == (("7.5", "12.1"), "9.4")
-    # What was not in the cache before is not there afterwards; that it was looked through is known.
+    # Files that were not in the cache before are removed; notes of them stay.
     left = [p for p in here.cache.rglob("*") if p.is_file() and p.parent != here.cache]
     assert {p.parent.name for p in left} == {"admitted", "contents"}
     held = contents.load(here)

@@ -1,4 +1,4 @@
-"""Release locks: what is written is read again, each field is checked, and every problem is shown with its place."""
+"""Release locks: a written lock is read again, each field is checked, and every problem is shown with its place."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_a_ctk_release_has_a_manifest_and_others_do_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "3", "schema: 2", "{}", "\x00", '{"components": {"x": 1}}'])
-def test_what_is_no_lock_at_all_is_a_lock_error(tmp_path: Path, text: str) -> None:
+def test_text_of_another_form_is_a_lock_error(tmp_path: Path, text: str) -> None:
     path = write(tmp_path, ctk_lock())
     path.write_text(text)
     with pytest.raises(LockError):

@@ -1,4 +1,4 @@
-"""The facts in the release locks are what the binaries say: a wrong one would send users a toolkit that cannot run."""
+"""The facts in the release locks are those of the binaries: a wrong fact would give users a toolkit that cannot run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFAULT = small(Request(), HERE).releases
 
 @pytest.mark.skipif(this_platform() != "linux-64", reason="asks the linux-64 NVRTC")
 @pytest.mark.parametrize("lock", RELEASES, ids=lambda lock: lock.name)
-def test_nvrtc_can_target_what_the_lock_says(lock) -> None:  # type: ignore[no-untyped-def]
+def test_nvrtc_compiles_for_the_gpus_of_the_lock(lock) -> None:  # type: ignore[no-untyped-def]
     artefact = lock.components["nvrtc"].artefacts["linux-64"]
     if lock.minor not in DEFAULT and missing([artefact], HERE):
         pytest.skip(f"its NVRTC of {artefact.size // 10**6} MB is not in the cache, and it is not built by default")
