@@ -15,8 +15,9 @@ from ctk.core.errors import BadValue, NotPublished, UnknownName
 from ctk.core.platforms import PLATFORMS
 from ctk.fetch.fetch import fetch, laid_out, stored
 from ctk.index.index import Index
-from ctk.lock.model import Artefact, Component, ReleaseLock, load
-from kit.ctk_release import Run, write
+from ctk.lock.model import ReleaseLock, load
+from kit.ctk_release import Run, component, write
+from kit.ctk_release import release as ctk_lock
 from kit.fake_index import FakeIndex, configure_pip, serve
 from kit.fake_index import wheel as made_wheel
 
@@ -40,7 +41,7 @@ def run(run: Run, index: FakeIndex) -> Run:
     return partial(run, "diff", "-p", "linux-64")
 
 
-TAGS = "py3-none-manylinux_2_17_x86_64"
+TAGS = "py3-none-manylinux2014_x86_64"
 
 
 def offer(index: FakeIndex, release: str, files: dict[str, bytes]) -> ReleaseLock:
@@ -51,14 +52,11 @@ def offer(index: FakeIndex, release: str, files: dict[str, bytes]) -> ReleaseLoc
 
 
 def locked(release: str, name: str, content: bytes) -> ReleaseLock:
-    """A release of one component, for linux-64."""
-    project, sha256 = f"nvidia-{name}", hashlib.sha256(content).hexdigest()
-    wheel = f"nvidia_{name}-{release}-{TAGS}.whl"
-    artefact = Artefact(name, project, release, "linux-64", wheel, sha256, len(content))
-    component = Component(name, project, release, dict.fromkeys(PLATFORMS) | {"linux-64": artefact})
-    file = f"cuda_toolkit-{release}-py3-none-any.whl"
-    manifest = Artefact("cuda-toolkit", "cuda-toolkit", release, "noarch", file, "ab" * 32, 1)
-    return ReleaseLock(release, manifest, {name: component})
+    """A release of a component, for linux-64."""
+    made = component(name, release, ["linux-64"])
+    sha256 = hashlib.sha256(content).hexdigest()
+    wheels = {t: replace(a, sha256=sha256, size=len(content)) for t, a in made.artefacts.items() if a}
+    return ctk_lock(release, replace(made, artefacts=dict.fromkeys(PLATFORMS) | wheels))
 
 
 def lock_of(here: Workspace, minor: str) -> ReleaseLock:
