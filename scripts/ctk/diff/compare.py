@@ -17,7 +17,7 @@ from ctk.core.errors import BadValue, LockError, UnknownName, problems
 from ctk.core.platforms import NOARCH
 from ctk.diff import FORMS
 from ctk.diff.licences import LicenceChange
-from ctk.diff.scan import File, Shown, Surface
+from ctk.diff.scan import Shown, Surface
 from ctk.lock.model import Artefact, ReleaseLock, find_release, load, parse_lock, release_locks
 from ctk.package.binaries import version_key
 
@@ -119,7 +119,6 @@ class ReleaseSide:
 
     versions: tuple[str, ...]  # each once; empty if the release does not have the components
     size: int  # bytes of the artefacts
-    unpacked: int | None  # bytes of the files in them; None if these were not read
     glibc: str  # newest symbol version needed; "" if none is, or if it is not known
 
 
@@ -256,14 +255,14 @@ class _GroupContent(NamedTuple):
     side: ReleaseSide
     sha256s: set[str]
     binaries: list[Shown]
-    files: dict[str, File]
+    files: dict[str, str]
 
 
 def _content(lock: ReleaseLock, group: Sequence[str], platform: str, surfaces: Surfaces | None) -> _GroupContent:
     components = [lock.components[name] for name in group if name in lock.components]
     artefacts = {a.sha256: a for c in components for a in c.artefacts.values() if a and _is_for(a, [platform])}
     binaries: list[Shown] = []
-    files: dict[str, File] = {}
+    files: dict[str, str] = {}
     read = {sha256: surfaces[sha256] for sha256 in artefacts} if surfaces is not None else {}
     for sha256, surface in read.items():
         binaries += surface.binaries
@@ -271,17 +270,16 @@ def _content(lock: ReleaseLock, group: Sequence[str], platform: str, surfaces: S
         python = artefacts[sha256].python
         prefix = f"{python.tag}: " if python else ""
         files |= {f"{prefix}{path}": file for path, file in surface.files.items()}
-    unpacked = None if surfaces is None else sum(surface.size for surface in read.values())
     glibc = [shown.glibc for shown in binaries]
     if surfaces is None and lock.facts:
         glibc = [lock.facts.glibc.get(platform, {}).get(name, "") for name in group]
     versions = tuple(dict.fromkeys(a.version for a in artefacts.values()))
     size = sum(a.size for a in artefacts.values())
-    side = ReleaseSide(versions, size, unpacked, max(glibc, key=version_key, default=""))
+    side = ReleaseSide(versions, size, max(glibc, key=version_key, default=""))
     return _GroupContent(side, set(artefacts), binaries, files)
 
 
-def compare_files(old: Mapping[str, File], new: Mapping[str, File]) -> FileChanges:
+def compare_files(old: Mapping[str, str], new: Mapping[str, str]) -> FileChanges:
     """The changes of files that are packaged: not ``__init__.py``, and of a wheel's metadata only licences."""
     old, new = ({p: f for p, f in files.items() if _is_packaged(p)} for files in (old, new))
     return FileChanges(

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import zstandard
@@ -27,14 +26,6 @@ FORMAT = 2
 """Version of the cache, raised when a surface has more. With a digest of the code, gigabytes would be fetched again."""
 
 _AT_ONCE = 2  # one is downloaded while another is read; of large artefacts no more lie on disk
-
-
-@dataclass(frozen=True)
-class File:
-    """One file of an artefact: bytes, unpacked, and sha256 of the content."""
-
-    size: int
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -59,15 +50,10 @@ class Shown:
 
 @dataclass(frozen=True)
 class Surface:
-    """The files of an artefact by path, and its programs and libraries."""
+    """The sha256 of each file of an artefact by path, and its programs and libraries."""
 
-    files: Mapping[str, File]
+    files: Mapping[str, str]
     binaries: tuple[Shown, ...]
-
-    @cached_property
-    def size(self) -> int:
-        """Bytes, unpacked."""
-        return sum(file.size for file in self.files.values())
 
 
 _SURFACES = TypeAdapter(Surface)
@@ -135,7 +121,7 @@ def read_surface(wheel: Path) -> Surface:
     files, binaries = {}, []
     for file in scan_wheel(wheel, exports=True):
         path = place(file.path)
-        files[path] = File(file.size, file.sha256)
+        files[path] = file.sha256
         if binary := file.binary:
             is_dll = binary.format == "pe" and path.lower().endswith(".dll")
             soname = posixpath.basename(path) if is_dll else binary.soname

@@ -93,7 +93,6 @@ class Sighting:
     """A byte string that was found in a file."""
 
     needle: str  # the string
-    offset: int  # where it was first seen, in bytes
     count: int  # how often
     context: str  # the bytes around it, printable
 

@@ -82,7 +82,7 @@ class Search:
         for needle in (*self._forbidden, _PLACEHOLDER):
             offsets = [at for at in self.hits.get(needle, ()) if not any(start <= at < end for start, end in covered)]
             if offsets:
-                found.append(Sighting(needle.decode(), offsets[0], len(offsets), self.context[needle]))
+                found.append(Sighting(needle.decode(), len(offsets), self.context[needle]))
         return tuple(found)
 
 
