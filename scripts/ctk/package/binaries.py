@@ -25,7 +25,6 @@ from elftools.elf.gnuversions import GNUVerDefSection, GNUVerNeedSection, GNUVer
 from elftools.elf.sections import SymbolTableSection
 
 from ctk.core.errors import BuildFailed
-from ctk.package.glibc import MOVED, MOVED_IN
 
 ELF_MAGIC = b"\x7fELF"
 PE_MAGIC = b"MZ"
@@ -45,6 +44,37 @@ _SHN_UNDEF, _STB_GLOBAL, _VER_NDX_GLOBAL = 0, 1, 1
 _BASE = 1  # version index of the library itself; 0 is local
 _INDEX = 0x7FFF  # without the highest bit, which marks versions that linkers do not use by default
 _DROPPED = (".debug", ".symtab", ".strtab", ".comment", ".gnu_debug")
+
+
+# Symbols that moved into libc.so.6 in glibc 2.34 from libraries beside it.
+#
+# Its NEWS: "all functionality formerly implemented in the libraries libpthread, libdl, libutil, libanl has been
+# integrated into libc"; its lists of symbols show it for librt and, in part, for libresolv. A file may use such a
+# symbol without a version, and not need the library that had it. An older glibc does not find the symbol.
+#
+# Each name that libc.abilist of 2.34 has, and the .abilist of this library, but not libc's, of 2.33: those of
+# sysdeps/unix/sysv/linux/x86_64/64; those for aarch64 are equal. libdl and libpthread are not here: the CUDA runtime
+# needs them, and so does Python; nvcc links every program with the runtime.
+_LIBRARIES = {
+    "librt.so.1": """
+        __mq_open_2 aio_cancel aio_cancel64 aio_error aio_error64 aio_fsync aio_fsync64 aio_init aio_read
+        aio_read64 aio_return aio_return64 aio_suspend aio_suspend64 aio_write aio_write64 lio_listio
+        lio_listio64 mq_close mq_getattr mq_notify mq_open mq_receive mq_send mq_setattr mq_timedreceive
+        mq_timedsend mq_unlink shm_open shm_unlink timer_create timer_delete timer_getoverrun timer_gettime
+        timer_settime
+    """,
+    "libutil.so.1": "forkpty login login_tty logout logwtmp openpty",
+    "libanl.so.1": "gai_cancel gai_error gai_suspend getaddrinfo_a",
+    "libresolv.so.2": """
+        __dn_comp __dn_expand __dn_skipname __res_dnok __res_hnok __res_mailok __res_mkquery __res_nmkquery
+        __res_nquery __res_nquerydomain __res_nsearch __res_nsend __res_ownok __res_query __res_querydomain
+        __res_search __res_send ns_name_compress ns_name_ntop ns_name_pack ns_name_pton ns_name_skip
+        ns_name_uncompress ns_name_unpack
+    """,
+}
+MOVED = {name: library for library, names in _LIBRARIES.items() for name in names.split()}
+"""Symbol -> the library that has it before `_MOVED_IN`."""
+_MOVED_IN = "2.34"
 
 
 class UnreadableBinary(ValueError):
@@ -83,7 +113,7 @@ class Binary:
     search: tuple[SearchPath, ...] = ()  # RPATH and RUNPATH (ELF only)
     # The highest symbol version needed of each family: ``{"GLIBC": "2.17"}`` (ELF only).
     versions: Mapping[str, str] = field(default_factory=dict)
-    # The symbols of `ctk.package.glibc.MOVED` that it needs without a version and without their library (ELF only).
+    # The symbols of `MOVED` that it needs without a version and without their library (ELF only).
     moved: tuple[str, ...] = ()
 
 
@@ -222,7 +252,7 @@ def oldest_glibc(binary: Binary, named: Callable[[str], Iterable[Binary]]) -> st
         more = {name for library in named(queue.pop()) for name in library.needed} - reached
         reached |= more
         queue += more
-    return stated if lacking <= reached else max(stated, MOVED_IN, key=version_key)
+    return stated if lacking <= reached else max(stated, _MOVED_IN, key=version_key)
 
 
 def parse_pe(source: Path | bytes, without: Iterable[str]) -> Any:

@@ -222,8 +222,7 @@ class _VersionChoice:
         stated = read_requirements(self._index.metadata(min(files, key=lambda f: f.file)), name)
         extras = {"", f"cu{self._major}"}
         while True:
-            environments = [p.marker_environment | {"extra": extra} for p in PLATFORMS.values() for extra in extras]
-            required = [r for r in stated if applies(r, environments)]
+            required = [r for r in stated if _holds(r, *extras)]
             # An extra may name another extra of its project: cuda-cccl[cu13] is cuda-cccl[minimal-cu13] and more.
             own = {extra for r in required if r.name == name for extra in r.extras}
             if own <= extras:
