@@ -18,7 +18,8 @@ from rattler.package import BuildString
 
 from ctk.core.errors import AuditFailed, UnknownName
 from ctk.core.files import check_readable, read_json
-from ctk.package import reader as package
+from ctk.core.platforms import PLATFORMS
+from ctk.package import reader
 from ctk.package.binaries import version_key
 from ctk.package.gpu_fatbin import FileCode, read_file, read_members, read_tree, read_wheel
 from ctk.package.gpu_support import How, Runs, present, runs, worst
@@ -200,18 +201,10 @@ def subjects(path: Path, known: Known) -> Iterator[Subject]:
     elif path.suffix == ".conda":
         yield _package(path, known)
     elif path.suffix in (".whl", ".zip"):
-        subdir = next((s for tag, s in _WHEEL_TAGS.items() if re.search(tag, path.name)), "")
+        subdir = next((s for s, platform in PLATFORMS.items() if re.search(platform.wheel_tag, path.name)), "")
         yield Subject(path.name, "wheel", read_wheel(path), subdir=subdir, known=known)
     else:
         yield Subject(path.name, "files", {path.name: read_file(path)}, known=known)
-
-
-_WHEEL_TAGS = {
-    r"linux.*x86_64": "linux-64",
-    r"linux.*aarch64": "linux-aarch64",
-    r"win_amd64": "win-64",
-    r"win_arm64": "win-arm64",
-}
 
 
 def _folder(path: Path, known: Known) -> Iterator[Subject]:
@@ -236,7 +229,7 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
 
 
 def _package(path: Path, known: Known) -> Subject:
-    index = package.read_info(path).index
-    with package.readable(path):
-        files = dict(read_members((m.path, m.size, s) for m, s in package.members(path, "pkg")))
+    index = reader.read_info(path).index
+    with reader.readable(path):
+        files = dict(read_members((m.path, m.size, s) for m, s in reader.members(path, "pkg")))
     return Subject(path.name, "package", files, index, index.subdir, known=known)
