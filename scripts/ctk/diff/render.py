@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
+from ctk.core.checkout import markdown_table
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import printable
 from ctk.diff.compare import ABSENT, Break, ComponentChange, LibraryChange, ReleaseDifference
@@ -278,8 +279,7 @@ def _bullets(lines: Iterable[str]) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
-    return "\n".join([*head, *(f"| {' | '.join(text(cell) for cell in row)} |" for row in rows)]) + "\n"
+    return markdown_table(tuple(heads), [tuple(map(text, row)) for row in rows])
 
 
 def _folded(head: str, lines: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ A CTK manifest is read strictly: a form that is new to this tool is an error, so
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.message import Message
 
@@ -40,10 +40,9 @@ _ANSWERS = {
 
 @dataclass(frozen=True)
 class Pin:
-    """A requirement of a manifest, with its line."""
+    """A requirement of a manifest."""
 
     requirement: Requirement
-    line: str
 
     @property
     def extra(self) -> str | None:
@@ -81,23 +80,18 @@ class Pin:
         return {name: members for name, members in of_system.items() if members}
 
 
-def pins(metadata: Message) -> list[Pin]:
-    """The lines of a manifest that are requirements."""
-    return [Pin(stated, f"Requires-Dist: {line}") for line, stated in stated_requirements(metadata) if stated]
-
-
 def read_manifest(metadata: Message, version: str) -> list[Pin]:
     """The requirements of a manifest; LockError names each line whose form is new."""
-    stated, major = pins(metadata), version.partition(".")[0]
-    wrong = [
-        f"no requirement that the standard knows:\n    Requires-Dist: {line}"
-        for line, requirement in stated_requirements(metadata)
-        if not requirement
-    ]
-    wrong += [f"{problem}:\n    {pin.line}" for pin in stated for problem in _strange(pin, major)]
+    pins, wrong = [], []
+    for line, requirement in stated_requirements(metadata):
+        unknown: Iterable[str] = ["no requirement that the standard knows"]
+        if requirement:
+            pins.append(Pin(requirement))
+            unknown = _strange(pins[-1], version.partition(".")[0])
+        wrong += [f"{problem}:\n    Requires-Dist: {line}" for problem in unknown]
     if wrong:
         raise problems(LockError, f"{MANIFEST} {version}", wrong, _NEW_FORM)
-    return stated
+    return pins
 
 
 def _pins_of(component: CtkComponent, major: str, manifest: Sequence[Pin]) -> list[Pin]:
@@ -234,12 +228,11 @@ def _offers(index: Index, distribution: str, accepted: SpecifierSet) -> list[tup
     return [tuple(wheels.files_of(files, v)) for v in wheels.final_versions(files, accepted)] or [()]
 
 
-def incomplete(releases: Mapping[str, PublishedRelease]) -> CtkError:
-    """The error that names every artefact of CTK minors that the index lacks."""
-    lacking = [f"{minor} {part}" for minor, release in releases.items() for part in release.parts if part.missing]
-    names = ", ".join(f"{MANIFEST} {release.version}" for release in releases.values())
+def incomplete(minor: str, release: PublishedRelease) -> CtkError:
+    """The error that names every artefact of a CTK minor that the index lacks."""
+    lacking = [f"{minor} {part}" for part in release.parts if part.missing]
     step = "wait until they are published, or a mirror has them; --partial takes what there is"
-    return problems(Incomplete, f"the package index lacks artefacts of {names}", lacking, step)
+    return problems(Incomplete, f"the package index lacks artefacts of {MANIFEST} {release.version}", lacking, step)
 
 
 # ---- locks
@@ -326,7 +319,7 @@ def _ctk_release(index: Index, minor: str, partial: bool) -> ReleaseLock:
     """The lock of the newest final patch of a CTK minor, without facts; raises the errors of `make`."""
     release = published(index, minor)
     if release.missing and not partial:
-        raise incomplete({minor: release})
+        raise incomplete(minor, release)
     components = {part.name: _component(index, part) for part in release.parts if part.files}
     held = {name: component for name, component in components.items() if any(component.artefacts.values())}
     listed = index.files(MANIFEST)
