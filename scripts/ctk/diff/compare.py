@@ -87,24 +87,16 @@ class LibraryChange:
 
     @cached_property
     def removed(self) -> tuple[str, ...]:
-        return _less(self.old.exports, self.new.exports)
+        return tuple(sorted({*self.old.exports} - {*self.new.exports}))
 
     @cached_property
     def added(self) -> tuple[str, ...]:
-        return _less(self.new.exports, self.old.exports)
+        return tuple(sorted({*self.new.exports} - {*self.old.exports}))
 
     @cached_property
     def lost(self) -> tuple[str, ...]:
         """Removed names that programs may call: not C++ names, which depend on the compiler, and not the linker's."""
         return tuple(name for name in self.removed if not _INTERNAL.match(name))
-
-    @property
-    def needed_removed(self) -> tuple[str, ...]:
-        return _less(self.old.needed, self.new.needed)
-
-    @property
-    def needed_added(self) -> tuple[str, ...]:
-        return _less(self.new.needed, self.old.needed)
 
     @property
     def is_changed(self) -> bool:
@@ -329,11 +321,6 @@ def _no_copies(shown: Iterable[Shown], others: Iterable[Shown]) -> list[Shown]:
     """Those whose SONAME the other side does not have."""
     known = {(other.machine, other.soname) for other in others if other.soname}
     return [s for s in shown if (s.machine, s.soname) not in known]
-
-
-def _less(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
-    without = set(second)
-    return tuple(name for name in first if name not in without)
 
 
 Kind = Literal["symbols", "SONAME", "library", "component", "GPU architectures"]

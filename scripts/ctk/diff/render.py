@@ -165,7 +165,8 @@ def library_text(change: LibraryChange) -> str:
         internal = len(change.removed) - len(change.lost)
         note = f" ({internal} internal gone)" if internal else ""
         parts.append(f"symbols {_signs({'+': len(change.added), '-': len(change.removed)})}{note}")
-    if needs := [f"+{n}" for n in change.needed_added] + [f"-{n}" for n in change.needed_removed]:
+    was, now = set(old.needed), set(new.needed)
+    if needs := [f"+{n}" for n in sorted(now - was)] + [f"-{n}" for n in sorted(was - now)]:
         parts.append(f"needs {' '.join(needs)}")
     if old.glibc != new.glibc:
         parts.append(f"glibc {_arrow(old.glibc, new.glibc)}")
