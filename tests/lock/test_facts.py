@@ -42,7 +42,7 @@ def test_the_newest_need_of_any_elf_file_of_an_artefact_counts() -> None:
 
 @on_linux_64
 def test_an_artefact_without_nvrtc_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(MeasureFailed, match=r"a\.whl holds no libnvrtc\.so"):
+    with pytest.raises(MeasureFailed, match=r"a\.whl has no libnvrtc\.so"):
         compiler_facts(wheel(tmp_path / "a.whl", {"nvidia/cu13/lib/libother.so.13": b""}))
 
 

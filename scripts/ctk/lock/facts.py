@@ -84,7 +84,7 @@ def compiler_facts(nvrtc: Path) -> tuple[tuple[str, ...], str]:
         libraries = _extract(nvrtc, Path(folder))
         library = next((p for p in sorted(libraries.iterdir()) if re.fullmatch(r"libnvrtc\.so\.\d+", p.name)), None)
         if library is None:
-            raise MeasureFailed(f"{nvrtc.name} holds no libnvrtc.so", _STEP)
+            raise MeasureFailed(f"{nvrtc.name} has no libnvrtc.so", _STEP)
         # libnvrtc looks for its builtins by name only.
         environment = os.environ | {"LD_LIBRARY_PATH": str(libraries)}
         command = [sys.executable, "-I", str(_PROBE), str(library)]

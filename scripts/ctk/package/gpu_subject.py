@@ -215,9 +215,9 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
         check_readable(*(place for place in path.rglob("*") if place.is_dir() and not place.is_symlink()))
     channel = sorted((*path.glob("*.conda"), *path.glob("*/*.conda")))
     for record in records:
-        said = read_json(record)
+        content = read_json(record)
         try:
-            index, names = index_of(said), [str(file) for file in said["files"]]
+            index, names = index_of(content), [str(file) for file in content["files"]]
         except (TypeError, KeyError, ValueError, AttributeError):
             raise AuditFailed(f"{record} is no record of a package", "make the environment again") from None
         yield Subject(index.identity, "package", read_tree(path, names), index, index.subdir, known=known)

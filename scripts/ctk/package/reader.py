@@ -165,14 +165,14 @@ def members(path: Path, part: Part, file: IO[bytes] | None = None) -> Iterator[t
     with readable(path), zipfile.ZipFile(file or path) as archive:
         inner = [name for name in archive.namelist() if name.startswith(f"{part}-") and name.endswith(".tar.zst")]
         if len(inner) != 1:
-            raise AuditFailed(f"{path.name} holds {len(inner)} {part}-*.tar.zst, not one", "build it again")
+            raise AuditFailed(f"{path.name} has {len(inner)} {part}-*.tar.zst, not one", "build it again")
         with (
             archive.open(inner[0]) as compressed,
             tarfile.open(fileobj=unpacked(compressed, part), mode="r|", bufsize=BUFFER, tarinfo=ShortHeaders) as tar,
         ):
             for count, entry in enumerate(tar):
                 if count == _MEMBERS:
-                    raise AuditFailed(f"{path.name} holds more than {_MEMBERS} files", "build it again")
+                    raise AuditFailed(f"{path.name} has more than {_MEMBERS} files", "build it again")
                 kind: Kind = "link" if entry.issym() else "folder" if entry.isdir() else "other"
                 name = entry.name.removeprefix("./")
                 if content := tar.extractfile(entry) if entry.isfile() else None:
