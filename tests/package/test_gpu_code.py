@@ -17,7 +17,7 @@ from conftest import ctk
 from ctk.core.checkout import Workspace
 from ctk.package.gpu_fatbin import FileCode, GpuCode, read
 from ctk.package.gpu_subject import FOR_SOME_GPUS, Known, Subject
-from ctk.package.gpu_support import bound, common, fits, present, runs, spans
+from ctk.package.gpu_support import bound, common, present, runs, runs_on, spans
 from kit.binaries import code, elf, fatbin, together
 from kit.packages import Draft, wheel
 
@@ -131,7 +131,7 @@ def test_a_fat_binary_whose_entries_do_not_fit_is_damaged() -> None:
 )
 def test_a_target_runs_on_the_gpus_of_the_programming_guide(kind: Any, target: str, expected: str) -> None:
     """As the CUDA Programming Guide has it (5.1, compute capabilities)."""
-    assert " ".join(gpu for gpu in GPUS if fits(GpuCode(kind, target), gpu)) == expected
+    assert " ".join(gpu for gpu in GPUS if runs_on(GpuCode(kind, target), gpu)) == expected
 
 
 def file_of(**counts: int) -> FileCode:

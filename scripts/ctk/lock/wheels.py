@@ -39,8 +39,8 @@ def wheel_for(files: Iterable[IndexFile], target: str) -> IndexFile | None:
     Of several, the highest build tag wins, as in pip; then the most platform tags (older CTK releases were uploaded a
     second time with modern tags added to the name); then the last name.
     """
-    fitting = [file for file in files if target in targets_of(file)]
-    return max(fitting, key=_preference, default=None)
+    candidates = [file for file in files if target in targets_of(file)]
+    return max(candidates, key=_preference, default=None)
 
 
 def _preference(file: IndexFile) -> tuple[object, int, str]:

@@ -45,7 +45,7 @@ class Runs:
     isa: str = ""
 
 
-def fits(code: GpuCode, gpu: str) -> bool:
+def runs_on(code: GpuCode, gpu: str) -> bool:
     """Whether a GPU runs machine code, or its driver compiles PTX for it."""
     number = code.target.rstrip("af")
     lowest, here = divmod(int(number), 10), tuple(map(int, gpu.split(".")))
@@ -64,7 +64,7 @@ def runs(file: FileCode, gpus: Sequence[str]) -> dict[str, Runs]:
     if not whole:
         return {}
     machine, ptx = (
-        {gpu: sum(code.count for code in whole if code.kind == kind and fits(code, gpu)) for gpu in gpus}
+        {gpu: sum(code.count for code in whole if code.kind == kind and runs_on(code, gpu)) for gpu in gpus}
         for kind in ("cubin", "ptx")
     )
     usual = median([n for n in machine.values() if n] or [0])
@@ -76,7 +76,7 @@ def runs(file: FileCode, gpus: Sequence[str]) -> dict[str, Runs]:
         if machine[gpu] in enough:
             found[gpu] = Runs("native")
         elif ptx[gpu] and both >= least * _ENOUGH_PTX:
-            isas = [code.isa for code in whole if code.kind == "ptx" and fits(code, gpu)]
+            isas = [code.isa for code in whole if code.kind == "ptx" and runs_on(code, gpu)]
             found[gpu] = Runs("jit", max(isas, key=version_key))
         else:
             found[gpu] = Runs("part" if both else "none")

@@ -135,8 +135,8 @@ class _VersionChoice:
         while open_ := [n for n in PYTHON_PROJECTS if n not in chosen and (n in names or self._accepted(n, chosen))]:
             name = open_[0]
             accepted = SpecifierSet(",".join(str(need.specifier) for _, need in self._accepted(name, chosen)))
-            fitting = (v for v in self._versions(name) if v in accepted and not self._unusable(name, v))
-            version = next((v for v in fitting if not self._refused(name, v, chosen)), None)
+            usable = (v for v in self._versions(name) if v in accepted and not self._unusable(name, v))
+            version = next((v for v in usable if not self._refused(name, v, chosen)), None)
             if version is None:
                 fixed = ", ".join(f"{other} {v}" for other, v in chosen.items()) or "any"
                 tags = ", ".join(self._tags)
@@ -198,14 +198,14 @@ class _VersionChoice:
         if (name, version) not in self._reasons:
             self._reasons[name, version] = ""  # two projects may require each other
             try:
-                self._reasons[name, version] = reason = self._unfit(name, version)
+                self._reasons[name, version] = reason = self._wrong_wheels(name, version)
                 if not reason:
                     self.together([name], {name: version})
             except NotPublished as error:
                 self._reasons[name, version] = error.cause
         return self._reasons[name, version]
 
-    def _unfit(self, name: str, version: Version) -> str:
+    def _wrong_wheels(self, name: str, version: Version) -> str:
         """Why the wheels of a version are not for this matrix; empty if they are."""
         files, tags = wheels.files_of(self._index.files(name), version), self._tags
         if not any(wheels.wheel_for(files, target) for target in _targets(files, tags)):
