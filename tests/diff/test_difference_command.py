@@ -15,8 +15,9 @@ from ctk.core.errors import BadValue, NotPublished, UnknownName
 from ctk.core.platforms import PLATFORMS
 from ctk.fetch.fetch import fetch, laid_out, stored
 from ctk.index.index import Index
-from ctk.lock.model import Artefact, Component, ReleaseLock, dump, load, variant_config
-from kit.ctk_release import Run
+from ctk.lock.model import ReleaseLock, load
+from kit.ctk_release import Run, component, write
+from kit.ctk_release import release as ctk_lock
 from kit.fake_index import FakeIndex, configure_pip, serve
 from kit.fake_index import wheel as made_wheel
 
@@ -29,8 +30,8 @@ def index(monkeypatch: pytest.MonkeyPatch, here: Workspace) -> Iterator[FakeInde
     here.variants.mkdir()
     with serve() as index:
         configure_pip(monkeypatch, index, retries="0", timeout="60")
-        write(here, offer(index, "13.3.1", {"a.h": b"int a;", "b.h": b"int b;"}))
-        write(here, offer(index, "13.4.0", {"a.h": b"int a, more;"}))
+        write(here.variants, offer(index, "13.3.1", {"a.h": b"int a;", "b.h": b"int b;"}))
+        write(here.variants, offer(index, "13.4.0", {"a.h": b"int a, more;"}))
         yield index
 
 
@@ -40,7 +41,7 @@ def run(run: Run, index: FakeIndex) -> Run:
     return partial(run, "diff", "-p", "linux-64")
 
 
-TAGS = "py3-none-manylinux_2_17_x86_64"
+TAGS = "py3-none-manylinux2014_x86_64"
 
 
 def offer(index: FakeIndex, release: str, files: dict[str, bytes]) -> ReleaseLock:
@@ -51,19 +52,11 @@ def offer(index: FakeIndex, release: str, files: dict[str, bytes]) -> ReleaseLoc
 
 
 def locked(release: str, name: str, content: bytes) -> ReleaseLock:
-    """A release of one component, for linux-64."""
-    project, sha256 = f"nvidia-{name}", hashlib.sha256(content).hexdigest()
-    wheel = f"nvidia_{name}-{release}-{TAGS}.whl"
-    artefact = Artefact(name, project, release, "linux-64", wheel, sha256, len(content))
-    component = Component(name, project, release, dict.fromkeys(PLATFORMS) | {"linux-64": artefact})
-    file = f"cuda_toolkit-{release}-py3-none-any.whl"
-    manifest = Artefact("cuda-toolkit", "cuda-toolkit", release, "noarch", file, "ab" * 32, 1)
-    return ReleaseLock(release, manifest, {name: component})
-
-
-def write(here: Workspace, lock: ReleaseLock) -> None:
-    (here.variants / f"{lock.name}.lock").write_text(dump(lock))
-    (here.variants / f"{lock.name}.yaml").write_text(variant_config(lock))
+    """A release of a component, for linux-64."""
+    made = component(name, release, ["linux-64"])
+    sha256 = hashlib.sha256(content).hexdigest()
+    wheels = {t: replace(a, sha256=sha256, size=len(content)) for t, a in made.artefacts.items() if a}
+    return ctk_lock(release, replace(made, artefacts=dict.fromkeys(PLATFORMS) | wheels))
 
 
 def lock_of(here: Workspace, minor: str) -> ReleaseLock:
@@ -80,7 +73,7 @@ def test_two_locked_minors_are_compared_by_their_files_and_asked_of_the_index_on
     assert index.requests == []
 
 
-def test_what_was_fetched_for_it_is_removed_and_what_was_there_stays(run: Run, here: Workspace) -> None:
+def test_files_fetched_for_the_comparison_are_removed_and_others_stay(run: Run, here: Workspace) -> None:
     [kept], [borrowed] = (lock_of(here, minor).artefacts for minor in ("13.3", "13.4"))
     fetch([kept], here, Index)
     run("13.3", "13.4")
@@ -101,7 +94,7 @@ def test_a_lock_of_a_git_revision_is_compared(run: Run, here: Workspace) -> None
     git("add", "variants")
     git("commit", "-qm", "locks")
     now = replace(lock_of(here, "13.4"), release="13.4.7")
-    write(here, now)
+    write(here.variants, now)
     assert "CTK 13.4.0 -> 13.4.7" in run("HEAD:13.4", "13.4", "--no-binaries")
     with pytest.raises(BadValue, match=r"HEAD:variants/cuda-13\.9\.lock cannot be read"):
         run("HEAD:13.9", "13.4")
@@ -110,7 +103,7 @@ def test_a_lock_of_a_git_revision_is_compared(run: Run, here: Workspace) -> None
 
 
 def test_a_component_that_is_gone_is_flagged(run: Run, here: Workspace, index: FakeIndex) -> None:
-    write(here, locked("13.5.0", "b", b"not read"))
+    write(here.variants, locked("13.5.0", "b", b"not read"))
     assert "gone: linux-64: a: not published any more" in run("13.4", "13.5", "--no-binaries")
     assert "gone:" not in run("13.3", "13.4")
 
@@ -128,16 +121,16 @@ def test_markdown_alone_goes_to_the_output(run: Run) -> None:
         (["13.4", "python-13"], UnknownName, "nothing in common"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(
+def test_releases_that_cannot_be_compared_are_refused(
     run: Run, here: Workspace, monkeypatch: pytest.MonkeyPatch, words: list[str], error: type[Exception], cause: str
 ) -> None:
     monkeypatch.chdir(here.root)
-    write(here, replace(lock_of(here, "13.4"), release="python-13", manifest=None))
+    write(here.variants, replace(lock_of(here, "13.4"), release="python-13", manifest=None))
     with pytest.raises(error, match=cause):
         run(*words)
 
 
-def test_against_the_index_is_against_what_would_be_locked(run: Run, index: FakeIndex) -> None:
+def test_against_the_index_compares_with_the_lock_that_would_be_made(run: Run, index: FakeIndex) -> None:
     where = "sys_platform == 'linux' and platform_machine == 'x86_64'"
     index.add_wheel("nvidia-cuda-runtime", "13.4.99", TAGS, files={"nvidia/cu13/include/r.h": b""})
     pin = f"nvidia-cuda-runtime==13.4.99.*; {where} and extra == 'cudart'"

@@ -1,4 +1,4 @@
-"""Real ``.conda`` files made by hand, and a small set of them that breaks no rule."""
+"""Makes ``.conda`` files and wheels, and a small set of packages that breaks no rule."""
 
 from __future__ import annotations
 
@@ -130,6 +130,14 @@ def _tar(
             entry.type, entry.linkname, entry.mode, entry.mtime = kind, target, 0o777, STAMP // 1000
             plain += entry.tobuf(tarfile.GNU_FORMAT)
     return zstandard.ZstdCompressor(level=1).compress(plain + bytes(2 * tarfile.BLOCKSIZE))
+
+
+def wheel(path: Path, files: Mapping[str, bytes]) -> Path:
+    """A zip of some files, as wheels are; of a project that the index offers, `kit.fake_index.wheel`."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
 
 
 GLIBC = {"libc.so.6": ["GLIBC_2.2.5", "GLIBC_2.17"]}

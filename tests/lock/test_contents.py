@@ -1,4 +1,4 @@
-"""``variants/contents.json``: what is written is read again, once each, and nothing that no lock asks for."""
+"""``variants/contents.json``: written contents are read again; each is written once, and only for the locks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import pytest
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, MeasureFailed
 from ctk.lock import contents
-from ctk.lock.contents import PLAIN, Content, Contents
+from ctk.lock.contents import PLAIN, Content, Contents, read_contents
+from ctk.lock.model import Artefact
 from ctk.package.binaries import Binary
+from kit.binaries import elf
+from kit.packages import wheel
 
 ONE, OTHER = "1" * 64, "2" * 64
 LIBRARY = Content(Binary("elf", "x86_64", "libx.so.1", ("libc.so.6",)), ">=7.5")
@@ -24,7 +27,7 @@ MEMBERS = {
 }
 
 
-def test_what_is_added_is_read_again(tmp_path: Path) -> None:
+def test_added_members_are_read_again(tmp_path: Path) -> None:
     held = Contents()
     held.add(ONE, MEMBERS)
     (tmp_path / "variants").mkdir()
@@ -35,13 +38,27 @@ def test_what_is_added_is_read_again(tmp_path: Path) -> None:
     assert again.members(OTHER) is None
 
 
+def test_binaries_are_read_wherever_they_are_and_one_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    artefact = Artefact("x", "x", "1", "linux-64", "x.whl", ONE, 1)
+    files = {"deep/in/it": elf(versions={"libc.so.6": ["GLIBC_2.27"]}), "x.txt": b"GLIBC_2.99", "short": b"\x7f"}
+    found = read_contents(artefact, wheel(tmp_path / "x.whl", files), ())
+    assert {name: c.binary and c.binary.versions for name, c in found.items()} == {
+        "deep/in/it": {"GLIBC": "2.27"},
+        "x.txt": None,
+        "short": None,
+    }
+    broken = wheel(tmp_path / "y.whl", {"lib/a.so": b"\x7fELF" + b"\xff" * 100})
+    with pytest.raises(MeasureFailed, match=r"lib/a\.so"):
+        read_contents(artefact, broken, ())
+
+
 def test_equal_folders_and_contents_are_written_once() -> None:
     held = Contents()
     held.add(ONE, MEMBERS)
     before = len(held.folders), len(held.contents)
     held.add(OTHER, MEMBERS)
     assert (len(held.folders), len(held.contents)) == before
-    assert len(held.contents) == 2  # a library that is called as its SONAME is like another one
+    assert len(held.contents) == 2  # libraries whose names are their SONAMEs have equal contents
 
 
 def test_deep_headers_and_sources_are_left_out_unless_they_say_something() -> None:
@@ -52,7 +69,7 @@ def test_deep_headers_and_sources_are_left_out_unless_they_say_something() -> No
     assert set(held.members(ONE) or ()) == {*kept, "x/z.py"}
 
 
-def test_what_no_lock_names_goes() -> None:
+def test_contents_that_no_lock_names_are_removed() -> None:
     held = Contents()
     held.add(ONE, MEMBERS)
     held.add(OTHER, {"b": LIBRARY, "z/only.txt": PLAIN})
@@ -62,7 +79,7 @@ def test_what_no_lock_names_goes() -> None:
 
 
 @pytest.mark.parametrize("name", ["a|b", "a@b"])
-def test_a_name_that_cannot_be_written_is_an_error(name: str) -> None:
+def test_a_name_that_the_file_cannot_have_is_an_error(name: str) -> None:
     with pytest.raises(MeasureFailed, match="called"):
         Contents().add(ONE, {name: PLAIN})
 

@@ -1,4 +1,4 @@
-"""The written list of what is not packaged, and the classes that it sorts a release's components into."""
+"""The list of exclusions, and the classes of a release's components."""
 
 from __future__ import annotations
 

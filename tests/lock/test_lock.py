@@ -1,4 +1,4 @@
-"""Release locks: what is written is read again, each field is checked, and every problem is shown with its place."""
+"""Release locks: a written lock is read again, each field is checked, and every problem is shown with its place."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ import pytest
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, UnknownName
-from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.index.inside import parse_time
 from ctk.lock.model import (
-    UNDECLARED,
-    Artefact,
-    Component,
     Facts,
     ReleaseLock,
     dump,
@@ -24,63 +19,11 @@ from ctk.lock.model import (
     release_locks,
     variant_config,
 )
-
-UPLOADED = parse_time("2025-08-04T12:34:56Z")
-WHEEL_TAGS = {
-    "linux-64": "manylinux2014_x86_64",
-    "linux-aarch64": "manylinux2014_aarch64",
-    "win-64": "win_amd64",
-    "win-arm64": "win_arm64",
-}
-
-
-def wheel_name(distribution: str, version: str, target: str) -> str:
-    subdir = next(subdir for subdir in PLATFORMS if target == subdir or target.startswith(f"{subdir}-"))
-    python = f"{tag[:5].rstrip('t')}-{tag}" if (tag := target.removeprefix(subdir)[1:]) else "py3-none"
-    return f"{distribution.replace('-', '_')}-{version}-{python}-{WHEEL_TAGS[subdir]}.whl"
-
-
-def write(folder: Path, lock: ReleaseLock) -> Path:
-    path = folder / f"{lock.name}.lock"
-    path.write_text(dump(lock))
-    path.with_suffix(".yaml").write_text(variant_config(lock))
-    return path
-
-
-def component(name: str = "cudart", version: str = "13.4.92", targets: tuple[str, ...] = tuple(PLATFORMS)) -> Component:
-    def artefact(target: str) -> Artefact:
-        file = wheel_name(f"nvidia-{name}", version, target)
-        return Artefact(name, f"nvidia-{name}", version, target, file, "ab" * 32, 12, UPLOADED)
-
-    artefacts = {t: artefact(t) for t in targets}
-    return Component(name, f"nvidia-{name}", version, artefacts, UNDECLARED, ("cd" * 32,))
-
-
-def ctk_lock(release: str = "13.4.3", facts: Facts | None = None, *components: Component) -> ReleaseLock:
-    file = f"cuda_toolkit-{release}-py3-none-any.whl"
-    manifest = Artefact("cuda-toolkit", "cuda-toolkit", release, NOARCH, file, "cd" * 32, 7)
-    return ReleaseLock(release, manifest, {c.name: c for c in components or (component(),)}, facts)
-
-
-@pytest.mark.parametrize(
-    "lock",
-    [
-        ctk_lock("0.40.0", Facts(("0.0", "7.5", "12.10"), "9.4", {"linux-64": {"null": "2.17"}, "win-64": {}})),
-        replace(ctk_lock(), missing={"npp": ("win-64",)}, gpu_code={"cudart": {"linux-64": ">=7.5"}}),
-        ReleaseLock("python-1", None, {"a": component("a", "1", ("linux-64-cp311", "win-arm64-cp314t"))}),
-    ],
-    ids=["facts", "partial", "python"],
-)
-def test_a_lock_survives_dump_and_load(lock: ReleaseLock, tmp_path: Path) -> None:
-    path = write(tmp_path, lock)
-    again = load(path)
-    assert again == lock
-    assert dump(again) == path.read_text()
-    assert variant_config(again) == path.with_suffix(".yaml").read_text()
+from kit.ctk_release import component, release, write
 
 
 def test_an_artefact_is_a_line(tmp_path: Path) -> None:
-    lines = dump(ctk_lock()).splitlines()
+    lines = dump(release()).splitlines()
     assert [
         json.loads("{" + line.strip().rstrip(",") + "}")["linux-64"]["size"]
         for line in lines
@@ -88,32 +31,19 @@ def test_an_artefact_is_a_line(tmp_path: Path) -> None:
     ] == [12]
 
 
-def test_a_release_knows_its_names() -> None:
-    lock = ctk_lock("13.4.3")
-    assert (lock.name, lock.minor, lock.major) == ("cuda-13.4", "13.4", "13")
-    python = ReleaseLock("python-12", None, {})
-    assert (python.name, python.minor, python.major) == ("python-12", "", "12")
-    base = ReleaseLock("base", None, {})
-    assert (base.name, base.minor, base.major) == ("base", "", "")
-
-
 def test_an_unmeasured_release_says_so() -> None:
-    assert "ctk release measure 13.4 --write" in variant_config(ctk_lock())
-    facts = Facts(("7.5", "12.1"), "9.4", {"linux-64": {"cudart": "2.17"}})
-    text = variant_config(ctk_lock("13.4.3", facts))
-    assert "measure" not in text
-    facts_text = 'cuda_arch:\n  - "7.5"\n  - "12.1"\ncuda_arch_set:\n  - "7.5|12.1"\n'
-    assert text.endswith(f'{facts_text}ptx_isa:\n  - "9.4"\n')
+    assert "ctk release measure 13.4 --write" in variant_config(release())
+    assert "measure" not in variant_config(release(facts=Facts(("7.5", "12.1"), "9.4", {})))
 
 
 def test_releases_come_by_version_and_are_found_by_any_name(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     workspace.variants.mkdir()
     for lock in (
-        ctk_lock("13.10.0"),
-        ctk_lock("13.4.3"),
-        ctk_lock("12.9.2"),
-        ReleaseLock("python-13", None, {"x": component("x")}),
+        release("13.10.0"),
+        release("13.4.3"),
+        release("12.9.2"),
+        release("python-13", "x"),
     ):
         write(workspace.variants, lock)
     found = release_locks(workspace)
@@ -124,9 +54,12 @@ def test_releases_come_by_version_and_are_found_by_any_name(tmp_path: Path) -> N
     assert "13.4" in error.value.step
 
 
+SHAS = [artefact.sha256 for artefact in release().artefacts]
+
+
 def broken(tmp_path: Path, *edits: tuple[str, str], half: str = ".lock", partial: bool = False) -> str:
     """The error about a valid lock with some text replaced."""
-    lock = ctk_lock("13.4.3", Facts(("7.5", "12.1"), "9.4", {}), component(), component("nvrtc"))
+    lock = release("13.4.3", "cudart", "nvrtc", facts=Facts(("7.5", "12.1"), "9.4", {}))
     if partial:
         lock = replace(lock, facts=None, missing={"cufile": ("linux",), "npp": ("win-64",)})
     path = write(tmp_path, lock)
@@ -147,8 +80,8 @@ def test_every_problem_is_listed_with_its_place(tmp_path: Path) -> None:
     message = broken(
         tmp_path,
         ('"schema": 3', '"schema": 4'),
-        (f'"sha256": "{"ab" * 32}", "size": 12', '"sha256": "abc", "size": 0'),
-        (f', "sha256": "{"ab" * 32}"', ""),
+        (f'"sha256": "{SHAS[0]}", "size": 12', '"sha256": "abc", "size": 0'),
+        (f', "sha256": "{SHAS[1]}"', ""),
         ('      "win-64":', '      "win-63":'),
         ('"ptx_isa": "9.4"', '"ptx_isa": 9.4'),
     )
@@ -203,15 +136,15 @@ def test_a_partial_lock_that_contradicts_itself_is_refused(tmp_path: Path, old: 
 
 
 def test_a_pair_that_did_not_change_is_parsed_once(tmp_path: Path) -> None:
-    path = write(tmp_path, ctk_lock())
+    path = write(tmp_path, release())
     first = load(path)
     assert load(path) is first
-    write(tmp_path, ctk_lock("13.4.4"))
+    write(tmp_path, release("13.4.4"))
     assert load(path).release == "13.4.4"
 
 
 def test_a_platform_left_out_is_not_a_platform_without_artefact(tmp_path: Path) -> None:
-    path = write(tmp_path, ctk_lock("13.4.3", None, component(targets=("linux-64", "win-64"))))
+    path = write(tmp_path, release("13.4.3", component(targets=("linux-64", "win-64"))))
     with pytest.raises(LockError, match=r"components\.cudart: says nothing about linux-aarch64, win-arm64"):
         load(path)
 
@@ -220,14 +153,14 @@ def test_a_ctk_release_has_a_manifest_and_others_do_not(tmp_path: Path) -> None:
     no_manifest = write(tmp_path, ReleaseLock("13.4.3", None, {"cudart": component()}))
     with pytest.raises(LockError, match="manifest: a CTK release names"):
         load(no_manifest)
-    odd = write(tmp_path, ReleaseLock("python-13", ctk_lock().manifest, {"cudart": component()}))
+    odd = write(tmp_path, ReleaseLock("python-13", release().manifest, {"cudart": component()}))
     with pytest.raises(LockError, match="manifest: a CTK release names"):
         load(odd)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "3", "schema: 2", "{}", "\x00", '{"components": {"x": 1}}'])
-def test_what_is_no_lock_at_all_is_a_lock_error(tmp_path: Path, text: str) -> None:
-    path = write(tmp_path, ctk_lock())
+def test_text_of_another_form_is_a_lock_error(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path, release())
     path.write_text(text)
     with pytest.raises(LockError):
         load(path)
@@ -240,7 +173,7 @@ def test_halves_that_disagree_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("half", [".lock", ".yaml"])
 def test_a_missing_half_is_a_lock_error(tmp_path: Path, half: str) -> None:
-    path = write(tmp_path, ctk_lock())
+    path = write(tmp_path, release())
     path.with_suffix(half).unlink()
     with pytest.raises(LockError, match=f"cuda-13.4{half} cannot be read"):
         load(path)

@@ -1,8 +1,8 @@
-"""What is read of the code in NVIDIA's binaries is what cuobjdump lists, and what locks say of GPUs is what they hold.
+"""The code that is read from NVIDIA's binaries is compared with cuobjdump's list, and the GPUs with the locks.
 
-cuobjdump looks into the sections that are made for such code; ours is compared there. It ends at some of NVIDIA's own
-libraries with "Invalid ELF" (13.5.37 at cuBLAS 12.0, after seven objects, and at cuFile of 13.4): what it listed until
-then is held against ours.
+cuobjdump reads the sections that are made for such code, so both are compared there. At some of NVIDIA's libraries it
+ends with "Invalid ELF" (13.5.37 at cuBLAS 12.0, after seven objects, and at cuFile of 13.4): its list until then is
+compared.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 
 @pytest.fixture(scope="module")
 def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where it does not run, tests/package/test_gpu_code.py holds the reading on made-up binaries."""
+    """Where it does not run, tests/package/test_gpu_code.py checks the reading of made-up binaries."""
     if this_platform() != PROBED:
         pytest.skip("NVIDIA's cuobjdump that is asked is the one for linux-64")
     newest = max((k for k in LOCKS.values() if "cuobjdump" in k.components), key=lambda k: k.release)
@@ -53,7 +53,7 @@ def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fetched(lock: ReleaseLock) -> Artefact:
-    """The smallest library of a release that has code, a few megabytes: it is fetched where it is not in the cache."""
+    """The smallest library of a release with code, a few megabytes; it is fetched if it is not in the cache."""
     (name,) = (name for name in lock.gpu_code if name == "nvjpeg" or name.startswith("nvjpeg2k"))
     artefact = lock.components[name].artefacts[PROBED]
     assert artefact
@@ -63,7 +63,7 @@ def fetched(lock: ReleaseLock) -> Artefact:
 
 
 def in_cache() -> Iterator[tuple[ReleaseLock, str, Artefact]]:
-    """The wheels of all measured libraries that are there: lock, library and wheel."""
+    """The wheels of measured libraries that are in the cache: lock, library and wheel."""
     for lock in MEASURED:
         for name in lock.gpu_code:
             for artefact in lock.components[name].artefacts.values():
@@ -72,7 +72,7 @@ def in_cache() -> Iterator[tuple[ReleaseLock, str, Artefact]]:
 
 
 def listed(cuobjdump: Path, file: Path) -> tuple[Counter[str], bool]:
-    """Target, without the letter of a family, which it leaves out -> objects; and whether it came to the end."""
+    """Target, without the letter of a family, which cuobjdump leaves out -> objects; and whether it read to the end."""
     found: Counter[str] = Counter()
     whole = True
     for option, ending in (("--list-elf", "cubin"), ("--list-ptx", "ptx")):
@@ -91,7 +91,7 @@ def read_here(code: FileCode) -> Counter[str]:
 
 
 def compare(artefact: Artefact, cuobjdump: Path, folder: Path) -> int:
-    """Compares each binary of a wheel; how many have code."""
+    """Compares each binary of a wheel; returns the number of binaries with code."""
     compared = 0
     with zipfile.ZipFile(laid_out(artefact, HERE)) as wheel:
         for item in wheel.infolist():
@@ -109,7 +109,7 @@ def compare(artefact: Artefact, cuobjdump: Path, folder: Path) -> int:
     return compared
 
 
-def hold_to_wheel(lock: ReleaseLock, name: str, artefact: Artefact) -> None:
+def compare_with_lock(lock: ReleaseLock, name: str, artefact: Artefact) -> None:
     subdir = artefact.target.partition("-cp")[0]
     found = bound(read_wheel(laid_out(artefact, HERE)).values(), present(known_gpus(LOCKS.values()), subdir))
     assert found == lock.gpu_code[name].get(subdir, ""), artefact.file
@@ -127,12 +127,12 @@ def test_all_libraries_in_the_cache_hold_what_cuobjdump_lists(cuobjdump: Path, t
 
 
 @pytest.mark.parametrize("lock", LIBRARIES, ids=lambda lock: lock.name)
-def test_the_gpus_of_a_library_are_what_the_lock_says(lock: ReleaseLock) -> None:
+def test_the_gpus_of_a_library_are_those_of_the_lock(lock: ReleaseLock) -> None:
     artefact = fetched(lock)
-    hold_to_wheel(lock, artefact.component, artefact)
+    compare_with_lock(lock, artefact.component, artefact)
 
 
 @pytest.mark.sweep
-def test_the_gpus_of_all_libraries_in_the_cache_are_what_the_locks_say() -> None:
+def test_the_gpus_of_all_libraries_in_the_cache_are_those_of_the_locks() -> None:
     for lock, name, artefact in in_cache():
-        hold_to_wheel(lock, name, artefact)
+        compare_with_lock(lock, name, artefact)

@@ -1,4 +1,4 @@
-"""The release locks of this repository, as others read them; `ctk lint` holds them to the rules (tests/lint)."""
+"""The release locks of this repository, as other tools read them; `ctk lint` checks the rules (tests/lint)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_downstream_sources_are_source_distributions_and_tools_are_wheels() -> N
 
 def test_a_newer_toolkit_writes_newer_ptx() -> None:
     found = [lock.facts.ptx_isa for lock in release_locks(HERE).values() if lock.facts]
-    # 12.6 writes the same as 12.5; two newer ones never did.
+    # 12.6 writes the same as 12.5; no newer pair does.
     assert found == sorted(found, key=Version)
     assert [isa for isa, next_ in pairwise(found) if isa == next_] == ["8.5"]
 

@@ -1,4 +1,4 @@
-"""An archive that is written again: its bytes follow from its contents, and nothing of these is lost."""
+"""A package that is rewritten: its bytes depend on its contents only, and no content is lost."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_only_times_and_modes_change(tmp_path: Path) -> None:
     assert (modes["bin/hello"], modes["etc/application.conf"]) == (0o755, 0o644)
 
 
-def test_the_same_contents_give_the_same_bytes_whatever_they_were_packed_with(tmp_path: Path) -> None:
+def test_the_same_contents_give_the_same_bytes_from_any_packer(tmp_path: Path) -> None:
     """Times, owners, modes, levels and the frames of zstd come from the build; none of them may show."""
     one, other = written(tmp_path / "a"), written(tmp_path / "b")
     with zipfile.ZipFile(other) as archive:

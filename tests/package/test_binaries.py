@@ -1,4 +1,4 @@
-"""What ELF and PE headers say is read right."""
+"""ELF and PE headers are read right."""
 
 from __future__ import annotations
 

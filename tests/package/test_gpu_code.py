@@ -1,10 +1,9 @@
-"""Code for GPUs in binaries: what is read, which GPUs run it, and whether metadata says so."""
+"""Code for GPUs in binaries: how it is read, the GPUs that run it, and the comparison with metadata."""
 
 from __future__ import annotations
 
 import json
 import struct
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ from conftest import ctk
 from ctk.core.checkout import Workspace
 from ctk.package.gpu_fatbin import FileCode, GpuCode, read
 from ctk.package.gpu_subject import FOR_SOME_GPUS, Known, Subject
-from ctk.package.gpu_support import bound, common, fits, present, runs, spans
+from ctk.package.gpu_support import bound, common, present, runs, runs_on, spans
 from kit.binaries import code, elf, fatbin, together
-from kit.packages import Draft
+from kit.packages import Draft, wheel
 
 GPUS = ("5.0", "6.0", "7.0", "7.2", "7.5", "8.0", "8.6", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1")
 ISA = {"12.0": "8.0", "12.9": "8.8", "13.0": "9.0", "13.5": "9.5"}
@@ -67,7 +66,7 @@ def test_each_kind_of_code_is_read_with_its_target_and_compression() -> None:
         ("ptx", "75", 93, False),
     ],
 )
-def test_what_has_no_kernel_counts_for_nothing(kind: str, target: str, plain: int, is_stub: bool) -> None:
+def test_objects_without_a_kernel_do_not_count(kind: str, target: str, plain: int, is_stub: bool) -> None:
     """nvcc makes an object for every target of every source file."""
     found = read(library(code(kind, target, size=40, plain=plain)))
     assert [c.kind == "stub" for c in found.code] == [is_stub]
@@ -100,13 +99,13 @@ def test_a_runtime_inside_says_its_version_where_it_stores_one_number_twice(text
     assert read(elf(payload=message + text)).cudart == expected
 
 
-def test_it_says_which_libraries_of_nvidia_are_named() -> None:
+def test_names_of_nvidia_s_libraries_are_found() -> None:
     content = elf(("libcudart.so.13", "libc.so.6"), payload=b"\0libnvrtc.so.13\0libcuda.so.1\0libcudaxyz\0")
     assert read(content).uses == ("libcuda.so.1", "libcudart.so.13", "libnvrtc.so.13")
     assert read(b"MZ\0cudart64_13.dll\0nvcuda.dll").uses == ("cudart64_13.dll", "nvcuda.dll")
 
 
-def test_a_fat_binary_that_does_not_hold_its_entries_is_damaged() -> None:
+def test_a_fat_binary_whose_entries_do_not_fit_is_damaged() -> None:
     entry = bytearray(code("cubin", "75"))
     struct.pack_into("<Q", entry, 8, 1 << 40)
     found = read(library(code("cubin", "80"), bytes(entry)))
@@ -130,9 +129,9 @@ def test_a_fat_binary_that_does_not_hold_its_entries_is_damaged() -> None:
         ("ptx", "120f", "12.0 12.1"),
     ],
 )
-def test_which_gpus_run_a_target(kind: Any, target: str, expected: str) -> None:
+def test_a_target_runs_on_the_gpus_of_the_programming_guide(kind: Any, target: str, expected: str) -> None:
     """As the CUDA Programming Guide has it (5.1, compute capabilities)."""
-    assert " ".join(gpu for gpu in GPUS if fits(GpuCode(kind, target), gpu)) == expected
+    assert " ".join(gpu for gpu in GPUS if runs_on(GpuCode(kind, target), gpu)) == expected
 
 
 def file_of(**counts: int) -> FileCode:
@@ -178,7 +177,7 @@ def test_the_bound_in_metadata(files: list[FileCode], expected: str) -> None:
 
 
 @given(st.lists(st.sampled_from(GPUS), unique=True), st.lists(st.sampled_from(GPUS), unique=True))
-def test_what_bounds_have_in_common_admits_what_each_admits(one: list[str], other: list[str]) -> None:
+def test_common_bounds_match_the_gpus_that_both_match(one: list[str], other: list[str]) -> None:
     """Asked of the solver's own reading of them."""
 
     def admits(spec: str, gpu: str) -> bool:
@@ -222,19 +221,19 @@ def subject(
         (("cuda-version >=12,<13.0a0",), ("__cuda_arch >=6.0",), "6.0 7.0"),
     ],
 )
-def test_metadata_that_admits_gpus_without_code_is_found(
+def test_metadata_that_allows_gpus_without_code_is_found(
     depends: tuple[str, ...], constrains: tuple[str, ...], in_vain: str
 ) -> None:
     found = subject(file_of(c75=9, c80=9, c90=9, c100=9, c120=9), depends=depends, constrains=constrains)
-    assert " ".join(found.promised_in_vain) == in_vain
+    assert " ".join(found.uncovered_gpus) == in_vain
 
 
 def test_a_package_that_lacks_code_on_purpose_says_why() -> None:
     lacking = file_of(c75=9, c80=9, c90=9, c100=9, c120=9)
     (name, why), *_ = FOR_SOME_GPUS.items()
     of_that_name = subject(lacking, depends=("cuda-version >=12,<13.0a0",), name=name)
-    assert (of_that_name.lacking, of_that_name.promised_in_vain) == (("5.0", "6.0", "7.0"), ())
-    assert of_that_name.excuse == why
+    assert (of_that_name.lacking, of_that_name.uncovered_gpus) == (("5.0", "6.0", "7.0"), ())
+    assert of_that_name.exemption == why
 
 
 # ---- the command
@@ -254,9 +253,7 @@ def gpu_code(project: Workspace, *words: str | Path, code: int = 0) -> Any:
 def test_a_package_a_wheel_a_folder_and_an_environment(project: Workspace, tmp_path: Path) -> None:
     package = conda_package(tmp_path / "channel", index={"constrains": ["__cuda_arch >=7.5"]})
     content = library(code("cubin", "75"), code("cubin", "80"), code("ptx", "80", "8.8"))
-    wheel = tmp_path / "a-1-py3-none-manylinux_2_17_x86_64.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("a/lib/liba.so.1", content)
+    own = wheel(tmp_path / "a-1-py3-none-manylinux_2_17_x86_64.whl", {"a/lib/liba.so.1": content})
     folder = tmp_path / "env"
     (folder / "lib").mkdir(parents=True)
     (folder / "lib/liba.so.1").write_bytes(content)
@@ -269,7 +266,7 @@ def test_a_package_a_wheel_a_folder_and_an_environment(project: Workspace, tmp_p
         return [gpu for gpu, found in only["gpus"].items() if found["runs"] == "native"]
 
     on_linux_64 = ["7.5", "8.0", "8.6", "8.8", "8.9"]
-    assert natives(package) == natives(package.parent.parent) == natives(wheel) == on_linux_64
+    assert natives(package) == natives(package.parent.parent) == natives(own) == on_linux_64
     assert natives(folder) == on_linux_64
     assert natives(folder / "lib/liba.so.1") == ["7.5", "8.0", "8.6", "8.7", "8.8", "8.9"]
 
@@ -284,7 +281,7 @@ def test_check_fails_for_a_wrong_bound_and_not_for_a_right_one(project: Workspac
     assert gpu_code(project, "--check", right)["subjects"][0]["promised_in_vain"] == []
 
 
-def test_two_versions_are_compared_and_what_the_newer_one_lost_is_said(project: Workspace, tmp_path: Path) -> None:
+def test_gpus_that_a_newer_version_lost_are_named(project: Workspace, tmp_path: Path) -> None:
     old, new = tmp_path / "libcudnn-9.10.so", tmp_path / "libcudnn-9.11.so"
     old.write_bytes(library(*(code("cubin", t) for t in ("50", "60", "70", "75", "80", "90"))))
     new.write_bytes(library(*(code("cubin", t) for t in ("75", "80", "90"))))
@@ -313,7 +310,9 @@ def test_explain_names_the_file_that_limits_a_gpu(project: Workspace, tmp_path: 
         ("a.whl", b"nonsense", "a.whl cannot be read"),
     ],
 )
-def test_what_cannot_be_read_is_said(project: Workspace, tmp_path: Path, name: str, content: bytes, cause: str) -> None:
+def test_a_file_that_cannot_be_read_is_an_error(
+    project: Workspace, tmp_path: Path, name: str, content: bytes, cause: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     done = ctk(project, "gpu-code", str(tmp_path / name))
     assert done.returncode == 9, done.stderr

@@ -23,7 +23,7 @@ def test_metadata_is_read_without_the_contents(tmp_path: Path) -> None:
     assert {entry.path: entry.placeholder for entry in info.paths}["lib/pkgconfig/cudart.pc"] == "/opt/here"
 
 
-def test_the_recipe_in_a_package_says_what_it_promised(tmp_path: Path) -> None:
+def test_the_rendered_recipe_gives_the_promised_files(tmp_path: Path) -> None:
     tests = b"[{package_contents: {files: d}}, {script: [x]}]"
     recipe = b"recipe: {build: {files: {include: [a, b], exclude: [c]}}, tests: %s}" % tests
     info = read_info(Draft("x", info={"recipe/rendered_recipe.yaml": recipe}).write(tmp_path))

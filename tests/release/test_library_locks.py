@@ -1,4 +1,4 @@
-"""Locks of the libraries beside the toolkit: what is chosen, held back and missing, and what is planned of them."""
+"""Locks of the libraries beside the toolkit: chosen, held back and missing versions, and their plan."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_newest_of_each_is_locked_for_its_major(here: Workspace, index: Fake
     )
 
 
-def test_a_version_that_no_locked_toolkit_can_serve_is_held_back(
+def test_a_version_that_needs_another_toolkit_is_held_back(
     here: Workspace, index: FakeIndex, have: Have, run: Run
 ) -> None:
     have("13.4")
@@ -78,7 +78,7 @@ def test_a_version_that_no_locked_toolkit_can_serve_is_held_back(
     assert "up to date" in said
 
 
-def test_one_that_fits_nothing_is_held_back_whole(
+def test_a_library_without_a_compatible_toolkit_is_held_back(
     here: Workspace, index: FakeIndex, have: Have, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As cuda-tile: one wheel for all majors, whose extra names the toolkits that it stands on."""
@@ -129,7 +129,7 @@ def test_a_library_without_a_wheel_for_the_major_or_platform_is_left_out_with_th
     )
 
 
-def test_a_python_that_the_newest_no_longer_runs_on_keeps_the_last_that_does_with_what_goes_with_it(
+def test_an_older_python_keeps_the_last_versions_that_run_on_it(
     here: Workspace, index: FakeIndex, have: Have, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As JAX: its plugin is compiled for each Python, and wants one version of a library that is for all of them."""
@@ -144,7 +144,7 @@ def test_a_python_that_the_newest_no_longer_runs_on_keeps_the_last_that_does_wit
             index.add_wheel(
                 "jax-cuda13-plugin", version, f"{tag}-{WHEELS_13[0]}", requires=[f"jax-cuda13-pjrt=={version}"]
             )
-        # The library itself would run on every Python, and its newest version is nobody's.
+        # The library itself would run on every Python, but nothing requires its newest version.
         add(index, "jax-cuda13-pjrt", version)
     add(index, "jax-cuda13-pjrt", "0.13")
     run("add", "libraries-13", "--write")

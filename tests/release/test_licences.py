@@ -1,4 +1,4 @@
-"""What is locked of licences, and that a change of one is said and shown."""
+"""Licences in the locks, and their changes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def read(server: FakeIndex, distribution: str = "tool") -> Licence:
         ([], "NOASSERTION"),
     ],
 )
-def test_what_is_declared_is_one_line(metadata: list[str], expected: str) -> None:
+def test_a_declared_licence_is_one_line(metadata: list[str], expected: str) -> None:
     assert declared_licence(Parser().parsestr("\n".join(["Name: a", *metadata]) + "\n\n")) == expected
 
 
@@ -83,7 +83,7 @@ def test_a_whole_text_as_the_declaration_is_its_first_line_and_a_hash() -> None:
     assert of(text + "And no more.") != of(text)
 
 
-def test_texts_are_those_of_the_dist_info_folder_whatever_their_line_ends(server: FakeIndex) -> None:
+def test_texts_are_read_from_the_dist_info_folder_with_any_line_ends(server: FakeIndex) -> None:
     server.add_wheel(
         "tool", "1", metadata=["License-Expression: MIT"], licence=b"A\r\nB\n", files={"tool/LICENSE": b"C"}
     )
@@ -133,9 +133,7 @@ def test_a_new_lock_is_compared_with_the_nearest_one(in_place: list[str], new: s
     assert (found and found.name) == expected
 
 
-def test_another_licence_is_one_line_and_what_is_written_is_in_the_lock(
-    run: Run, here: Workspace, index: FakeIndex, have: Have
-) -> None:
+def test_a_changed_licence_is_a_line_and_is_locked(run: Run, here: Workspace, index: FakeIndex, have: Have) -> None:
     have("13.4")
     add_nvrtc(index, "13.4.92.1", licence=NEW_TEXT)
     said = "cuda-13.4, compared with cuda-13.4: licence of nvrtc: "
@@ -148,7 +146,7 @@ def test_another_licence_is_one_line_and_what_is_written_is_in_the_lock(
     assert "nothing changes" in run("add", "13.4", "--write")
 
 
-def test_the_difference_shows_what_changed_in_a_text_against_that_of_the_same_platform(
+def test_a_changed_text_is_compared_with_that_of_the_same_platform(
     run: Run, index: FakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ctk.cli.release._surfaces", lambda *_: None)  # not all wheels

@@ -57,7 +57,9 @@ def test_an_incomplete_release_is_refused_and_every_missing_artefact_named(
     assert snapshot(here) == {}
 
 
-def test_a_partial_lock_says_what_it_lacks_until_it_is_completed(run: Run, here: Workspace, lacking: FakeIndex) -> None:
+def test_a_partial_lock_names_missing_components_until_it_is_completed(
+    run: Run, here: Workspace, lacking: FakeIndex
+) -> None:
     run("add", "13.4", "--partial", "--write")
     path = here.variants / "cuda-13.4.lock"
     lock = load(path)
@@ -105,7 +107,7 @@ def test_a_release_older_than_every_locked_one_is_not_asked_for(run: Run, index:
 
 
 @pytest.mark.parametrize("how", ["yanked", "candidate"])
-def test_what_is_yanked_or_a_candidate_does_not_count(run: Run, index: FakeIndex, have: Have, how: str) -> None:
+def test_yanked_files_and_candidates_do_not_count(run: Run, index: FakeIndex, have: Have, how: str) -> None:
     have("13.4")
     if how == "yanked":
         index.yanked.add(SEVERAL)

@@ -432,8 +432,8 @@ def CodeIsForItsGpus(packages: PackageSet) -> Iterator[Finding]:
     for package in packages.audited:
         files = {file.path: file.code for file in package.installed() if file.code}
         subject = Subject(package.name, "package", files, package.info.index, package.target_subdir, known=known)
-        gpus = subject.promised_in_vain
-        if not subject.excuse:  # of files that are not at hand only the range is known
+        gpus = subject.uncovered_gpus
+        if not subject.exemption:  # of files that are not at hand only the range is known
             ranges = [file.gpus for file in package.installed() if file.gpus]
             gpus += tuple(g for g in subject.promised or () if not all(within(g, range_) for range_ in ranges))
         if gpus:

@@ -24,8 +24,7 @@ from ctk.core.errors import RecipeError
 from ctk.core.files import file_sha256
 from ctk.core.memo import memo
 from ctk.lock.contents import LEFT_OUT, PLAIN, Content, Contents, Members
-from ctk.package.binaries import ELF_MAGIC, SearchPath
-from ctk.package.glibc import MOVED
+from ctk.package.binaries import ELF_MAGIC, MOVED, SearchPath
 from ctk.package.reader import IndexJson, PackageInfo, Promise, ScannedFile
 from ctk.package.scan import PackageScan
 from ctk.plan.plan import Build, Plan

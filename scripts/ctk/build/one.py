@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ctk.core.checkout import Workspace
 from ctk.core.files import held, hold_folder, release_folder
+from ctk.core.pool import ProcessPool
 
 MEMORY = Path("/dev/shm")
 """The file system in memory."""

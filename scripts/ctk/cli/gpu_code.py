@@ -52,7 +52,7 @@ def gpu_code_command(
         _compare(firsts[0], other, report)
     report.result(subjects=[subject.as_json() for subject in found])
     report.say(f"{count(len(found), 'subject')} with code, {time.monotonic() - start:.1f} s")
-    wrong = [subject for subject in found if subject.promised_in_vain]
+    wrong = [subject for subject in found if subject.uncovered_gpus]
     if check and wrong:
         names = ", ".join(subject.name for subject in wrong[:5])
         raise AuditFailed(
@@ -127,10 +127,10 @@ def _sentences(subject: Subject) -> Iterable[str]:
     if subject.promised is None:
         if subject.kind == "wheel":
             yield "a wheel's metadata does not say for which GPUs it is"
-    elif subject.promised_in_vain:
-        yield f"WRONG: its metadata lets it be installed for {words(subject.promised_in_vain)}"
+    elif subject.uncovered_gpus:
+        yield f"WRONG: its metadata lets it be installed for {words(subject.uncovered_gpus)}"
     elif subject.lacking:
-        yield f"its metadata lets it be installed for {words(subject.lacking)} on purpose: {subject.excuse}"
+        yield f"its metadata lets it be installed for {words(subject.lacking)} on purpose: {subject.exemption}"
     elif subject.runs:
         yield f"its metadata admits {words(subject.promised)}: right"
         if kept := sorted({*subject.gpus("native", "jit")} - {*subject.promised}, key=known.index):

@@ -1,4 +1,4 @@
-"""``ctk release``: locks of releases from the package index, what their binaries say, and what changed between two."""
+"""``ctk release``: locks of releases from the package index, measured facts, and changes between two releases."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ctk.index import pip_settings
 if TYPE_CHECKING:
     from ctk.lock.model import Artefact, ReleaseLock
 
-if TYPE_CHECKING:  # what asks an index or reads binaries takes a while to be imported: `ctk release list` does without
+if TYPE_CHECKING:  # slow imports, which `ctk release list` does not need
     from ctk.diff.scan import Surface
     from ctk.index.index import Index
     from ctk.release.review import FileChange
@@ -56,15 +56,15 @@ def add_command(
 ) -> None:
     """Lock the newest patch of CTK minors, and the Python projects of their majors; or the base channel.
 
-    Shows the difference to the locks in place. Facts are kept while the files they were measured from stay the same.
-    A release that is not whole on the index is refused. A line says whose licence changed; `ctk release diff` shows it.
+    Shows the difference to the locks in place. Facts stay while the measured files stay the same. A release that is
+    not complete on the index is refused. A line names changed licences; `ctk release diff` shows their texts.
 
     Example: ctk release add 12.9 13.4 --write
     """
     from ctk.diff.licences import licence_changes
     from ctk.index.index import Index
     from ctk.lock import contents
-    from ctk.lock.facts import unmeasured_code
+    from ctk.lock.facts import needs_measuring
     from ctk.release import release, review
 
     here, report = checkout(), Reporter()
@@ -88,19 +88,14 @@ def add_command(
         report.line(line, "bold")
     _settle(made, here, report, write_)
     held = contents.load(here)
-    unmeasured = [
-        lock.minor or lock.name
-        for lock in made
-        if (lock.is_ctk and lock.facts is None)
-        or (lock.is_measured and (unmeasured_code(lock) or contents.unmeasured(held, [lock])))
-    ]
+    unmeasured = [lock.minor or lock.name for lock in made if needs_measuring(lock, held)]
     if unmeasured:
         report.line(f"not measured: run `ctk release measure {' '.join(unmeasured)} --write`")
     report.result(unmeasured=unmeasured)
 
 
 def _newer(index: Index, here: Workspace, report: Reporter) -> list[str]:
-    """What `ctk release check` calls newer, without the CTK releases of which something is missing yet."""
+    """The releases with newer versions, without CTK releases that are not complete on the index."""
     from ctk.lock.model import release_locks
     from ctk.release import review
 
@@ -122,9 +117,9 @@ def measure_command(
 ) -> None:
     """Measure the facts of releases from their artefacts: GPUs that NVRTC targets, PTX ISA, glibc, code for GPUs.
 
-    And what is inside them, for `ctk audit --planned`. Only what is not measured yet. Fetches what is not in the cache,
-    3 to 8 GB for a new release, one file or component after another, and removes it again. Needs a linux-64 machine, no
-    GPU and no driver.
+    Also their contents, for `ctk audit --planned`. Reads only files that are not measured yet. Files that are not in
+    the cache are fetched one after another, 3 to 8 GB for a new release, and removed again. Needs a linux-64 machine,
+    no GPU and no driver.
 
     Example: ctk release measure 13.4 --write
     """
@@ -139,33 +134,19 @@ def measure_command(
     held = contents.load(here)
     measurable = {name: lock for name, lock in locks.items() if lock.is_measured}
     chosen = [find_release(measurable, name) for name in releases] if releases else [*measurable.values()]
-    known = {} if again else facts.known_needs(locks.values())
-    known_code = {} if again else facts.known_code(locks.values())
     index, measured = partial(Index, pip_settings()), []
-    for old in chosen:
-        lock = replace(old, gpu_code={}) if again else old
-        for artefact in contents.to_read([lock]) if again else ():
-            held.artefacts.pop(artefact.sha256, None)
-        needs_facts, names = lock.is_ctk and (again or not lock.facts), facts.unmeasured_code(lock)
-        inside = contents.unmeasured(held, [lock])
-        if not needs_facts and not names and not inside:
+    for lock in chosen:
+        if again:
+            lock = replace(lock, facts=None, gpu_code={})
+            for artefact in contents.to_read([lock]):
+                held.artefacts.pop(artefact.sha256, None)
+        elif not facts.needs_measuring(lock, held):
             report.say(f"{lock.name} is measured; --again measures it anew")
             continue
-        files = (
-            *(facts.to_measure(lock, known) if needs_facts else ()),
-            *facts.code_to_read(lock, known_code),
-            *inside,
-        )
-        size = sum(a.size for a in missing(files, here))
+        size = sum(a.size for a in missing(facts.to_fetch(lock, held), here))
         with exclusive(here, report.say), report.task(f"fetching for {lock.name}", size, bytes_=True) as task:
             at_hand = partial(borrowed, workspace=here, index=index, progress=partial(_advance, task))
-            if needs_facts:
-                lock = replace(lock, facts=facts.measure(lock, known, at_hand), measured={})
-            gpus = facts.known_gpus([lock, *locks.values()])
-            lock = replace(lock, gpu_code=facts.measure_code(lock, gpus, known_code, at_hand, here.notes))
-            known_code |= facts.known_code([lock])
-            contents.measure(held, lock, gpus, at_hand, here.notes)
-            measured.append(lock)
+            measured.append(facts.measure(lock, held, locks.values(), at_hand, here.notes))
     held = held.of(artefact.sha256 for artefact in contents.to_read(locks.values()))
     path = contents.path_of(here)
     before = path.read_text(encoding="utf-8") if path.exists() else None
@@ -188,7 +169,7 @@ def _settle(
     write_: bool,
     beside: Sequence[FileChange] = (),
 ) -> None:
-    """Show what changes, then write it, or say how to write it; of files `beside` no text."""
+    """Shows the changes, then writes them or says how to write them; files `beside` are not shown."""
     from ctk.lock.model import path_of
     from ctk.release.review import changes, write
 
@@ -222,7 +203,9 @@ def check_command(
         str | None, typer.Option(help="Look also what packages of a channel such as conda-forge are compiled with.")
     ] = None,
 ) -> None:
-    """Say what the package index has that is newer than the locks, and how complete each CTK release is there.
+    """Show versions on the package index that are newer than the locks, and how complete each CTK release is there.
+
+    Rows that need an action come first.
 
     Example: ctk release check 13.4
     """
@@ -236,9 +219,10 @@ def check_command(
     minors = [name.removeprefix("cuda-") for name in named if name.startswith("cuda-")]
     with Index() as index:
         rows = review.compare(index, locks, here)
-        # Who names Python projects only asks about no CTK release, and not about all of them.
+        # With names of Python projects only, no CTK release is asked for.
         states = review.completeness(index, locks, minors) if minors or not named else []
-        shown = [row for row in rows if not named or row.release in named]
+        states.sort(key=lambda state: state.is_whole)
+        shown = sorted((row for row in rows if not named or row.release in named), key=lambda row: not row.is_newer)
         newer = sorted({row.release for row in shown if row.is_newer})
     report.result(
         compiled_with=None,
@@ -275,7 +259,7 @@ def check_command(
         known = settings(here.root).conda_forge.minors
         try:
             compiled = review.compiled_with(options.base_channel(base, here))
-        except (ChannelMissing, IndexUnavailable) as error:  # what was said before is no less true
+        except (ChannelMissing, IndexUnavailable) as error:  # the rest of the output is still right
             report.line(f"what {base} compiles with is not known: {error.cause}")
             return
         report.result(compiled_with=compiled)
@@ -311,7 +295,7 @@ def list_command(
 
 
 def _show_facts(locks: Sequence[ReleaseLock], report: Reporter) -> None:
-    """The table of what was measured; nothing without a CTK release."""
+    """Shows the table of facts, if there is a CTK release."""
     from ctk.release import FACTS, facts_rows
 
     if rows := facts_rows(locks):
@@ -378,10 +362,10 @@ def diff_command(
     ] = False,
     markdown_: Annotated[bool, typer.Option("--markdown", help="Print Markdown, and nothing else.")] = False,
 ) -> None:
-    """Show what changed between two releases: versions, files, SONAMEs, symbols, GPU architectures, sizes, licences.
+    """Show the changes between two releases: versions, files, SONAMEs, symbols, GPU architectures, sizes, licences.
 
     Reads every artefact once and keeps what it saw below .cache/notes; an artefact that was fetched for it is
-    removed again. A symbol, a library or a GPU architecture that is gone within a CUDA major is flagged.
+    removed again. A symbol, a library or a GPU architecture that is removed within a CUDA major is flagged.
 
     Examples: ctk release diff 13.3 13.4
     ctk release diff HEAD:13.4 13.4 --markdown
@@ -432,7 +416,7 @@ def _surfaces(artefacts: Sequence[Artefact], here: Workspace, report: Reporter) 
 
 
 def _recipes(here: Workspace, *releases: ReleaseLock) -> dict[str, list[str]]:
-    """Component -> the recipes whose expressions name it: its packages change with it."""
+    """Component -> the recipes whose expressions name it: their packages change with it."""
     from ctk.plan.recipes import find_recipes
 
     recipes = find_recipes(here.recipes).values()

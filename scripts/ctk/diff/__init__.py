@@ -1,4 +1,4 @@
-"""What changed between two releases: their locks, and what a program sees of their binaries."""
+"""Changes between two releases: of their locks, and of files, exports and requirements of their binaries."""
 
 FORMS = "13.4, python-13, libraries-13, or REVISION:13.4 for the lock of a git revision"
-"""How a release may be written."""
+"""The forms of a release on the command line."""

@@ -1,4 +1,4 @@
-"""What changed between two releases, as data: from two locks, and from the surfaces of their artefacts where given."""
+"""The changes between two releases as data, from their locks and, if given, the surfaces of their artefacts."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ctk.core.errors import BadValue, LockError, UnknownName, problems
 from ctk.core.platforms import NOARCH
 from ctk.diff import FORMS
 from ctk.diff.licences import LicenceChange
-from ctk.diff.scan import File, Shown, Surface
+from ctk.diff.scan import Shown, Surface
 from ctk.lock.model import Artefact, ReleaseLock, find_release, load, parse_lock, release_locks
 from ctk.package.binaries import version_key
 
 Surfaces = Mapping[str, Surface]
 """By the artefact's sha256."""
 
-# C++ of either compiler, and what a linker adds to a library.
+# C++ names of both compilers, and names that a linker adds to a library.
 _INTERNAL = re.compile(r"_Z|\?|(_init|_fini|_end|_edata|__bss_start)$")
 
 
 def find(name: str, workspace: Workspace) -> ReleaseLock:
-    """The release that a word of the command line means; `FORMS` says how it may be written."""
+    """The release that a word of the command line names, in one of `FORMS`."""
     revision, colon, release = name.rpartition(":")
     if not colon:
         path = workspace.variants / f"cuda-{name}.lock"
@@ -55,7 +55,7 @@ def _git_show(revision: str, file: str, workspace: Workspace) -> str:
 
 
 def same_kind(old: ReleaseLock, new: ReleaseLock) -> None:
-    """Refuses to compare a CTK release with a set of Python projects or libraries, or these with each other."""
+    """Raises UnknownName for two releases of different kinds: CTK, Python projects, libraries."""
     if old.name.partition("-")[0] != new.name.partition("-")[0]:
         raise UnknownName(f"{old.name} and {new.name} have nothing in common", "name two releases of one kind")
 
@@ -70,7 +70,7 @@ class FileChanges:
 
 
 ABSENT = Shown("", "")
-"""The program or library of a release that does not have it."""
+"""Stands for a program or library that a release does not have."""
 
 
 @dataclass(frozen=True)
@@ -82,57 +82,48 @@ class LibraryChange:
 
     @property
     def any(self) -> Shown:
-        """The new one, or the last that was published."""
+        """The new program or library, else the old."""
         return self.old if self.new is ABSENT else self.new
 
     @cached_property
     def removed(self) -> tuple[str, ...]:
-        return _less(self.old.exports, self.new.exports)
+        return tuple(sorted({*self.old.exports} - {*self.new.exports}))
 
     @cached_property
     def added(self) -> tuple[str, ...]:
-        return _less(self.new.exports, self.old.exports)
+        return tuple(sorted({*self.new.exports} - {*self.old.exports}))
 
     @cached_property
     def lost(self) -> tuple[str, ...]:
-        """Removed names that programs may call: not C++ ones, which come and go with the compiler, nor the linker's."""
+        """Removed names that programs may call: not C++ names, which depend on the compiler, and not the linker's."""
         return tuple(name for name in self.removed if not _INTERNAL.match(name))
 
     @property
-    def needed_removed(self) -> tuple[str, ...]:
-        return _less(self.old.needed, self.new.needed)
-
-    @property
-    def needed_added(self) -> tuple[str, ...]:
-        return _less(self.new.needed, self.old.needed)
-
-    @property
     def is_changed(self) -> bool:
-        """Whether what it offers or needs differs; a file that only moved has not changed."""
+        """Whether its exports or requirements differ; a file that only moved has not changed."""
         old, new = (replace(shown, path="") for shown in (self.old, self.new))
         return old != new
 
 
 @dataclass(frozen=True)
 class ReleaseSide:
-    """A group of components in one release on one platform."""
+    """A group of components in a release on a platform."""
 
-    versions: tuple[str, ...]  # each once; empty when the release does not have the components
+    versions: tuple[str, ...]  # each once; empty if the release does not have the components
     size: int  # bytes of the artefacts
-    unpacked: int | None  # bytes of the files in them; None when these were not read
-    glibc: str  # newest symbol version needed; "" without any or when it is not known
+    glibc: str  # newest symbol version needed; "" if none is, or if it is not known
 
 
 @dataclass(frozen=True)
 class ComponentChange:
-    """The change of one group of components on one platform."""
+    """The change of a group of components on a platform."""
 
-    components: tuple[str, ...]  # several where a release has them in one artefact, as CUDA 12 has nvcc, crt and nvvm
+    components: tuple[str, ...]  # several if a release has them in one artefact, as CUDA 12 has nvcc, crt and nvvm
     platform: str
     old: ReleaseSide
     new: ReleaseSide
     same: bool  # whether the artefacts are the very same files
-    files: FileChanges | None = None  # None when they were not read
+    files: FileChanges | None = None  # None if they were not read
     libraries: tuple[LibraryChange, ...] = ()  # programs and libraries that differ
 
     @property
@@ -142,13 +133,13 @@ class ComponentChange:
 
 @dataclass(frozen=True)
 class ReleaseDifference:
-    """What changed between two releases."""
+    """The changes between two releases."""
 
     old: ReleaseLock
     new: ReleaseLock
     with_binaries: bool  # whether the artefacts were read
     components: tuple[ComponentChange, ...]  # every group on every platform asked for
-    sonames: Mapping[str, frozenset[str]]  # platform -> all of the new release, whichever component has them
+    sonames: Mapping[str, frozenset[str]]  # platform -> those of all components of the new release
     licences: tuple[LicenceChange, ...] = ()
 
     @property
@@ -158,19 +149,19 @@ class ReleaseDifference:
 
     @property
     def architectures(self) -> list[tuple[str, ...] | None]:
-        """GPU architectures of both; None where they are not measured."""
+        """GPU architectures of both releases; None if not measured."""
         return [lock.facts.gpu_architectures if lock.facts else None for lock in (self.old, self.new)]
 
     @property
     def ptx_isa(self) -> list[str | None]:
-        """PTX ISA of both; None where it is not measured."""
+        """PTX ISA of both releases; None if not measured."""
         return [lock.facts.ptx_isa if lock.facts else None for lock in (self.old, self.new)]
 
     @property
     def gpu_code(self) -> list[tuple[str, str, str, str]]:
-        """Component, platform, and the GPUs that its code ran on and runs on, where that changed.
+        """Component, platform, old and new GPUs of each component whose code runs on other GPUs now.
 
-        For another major, and for what is not measured, nothing is said.
+        Nothing for two majors, and for components that are not measured.
         """
         was, now = (
             {(n, p): g for n, found in k.gpu_code.items() for p, g in found.items()} for k in (self.old, self.new)
@@ -194,9 +185,10 @@ def compare(
     surfaces: Surfaces | None = None,
     only: Sequence[str] = (),
 ) -> ReleaseDifference:
-    """Compares two releases on some platforms; what is the same for all platforms counts for each.
+    """Compares two releases on some platforms; an artefact for all platforms counts for each.
 
-    Without the surfaces of every artefact of both, only the locks are compared. Without `only`, all components are.
+    Without surfaces, which must then be those of all artefacts of both, only the locks are compared. `only` names
+    components; without it, all are compared.
     """
     groups = _groups(old, new, only)
     components = [_component(group, platform, old, new, surfaces) for platform in platforms for group in groups]
@@ -217,12 +209,11 @@ def wanted(
 
 
 def _is_for(artefact: Artefact, platforms: Iterable[str]) -> bool:
-    """Targets are a platform, a platform with a Python tag, or noarch."""
-    return artefact.target == NOARCH or any(f"{artefact.target}-".startswith(f"{p}-") for p in platforms)
+    return artefact.subdir in (NOARCH, *platforms)
 
 
 def _groups(old: ReleaseLock, new: ReleaseLock, only: Sequence[str]) -> list[tuple[str, ...]]:
-    """Components by name; those that share an artefact in one of the releases are together."""
+    """Groups of components: those that share an artefact in one of the releases are together."""
     groups: dict[str, set[str]] = {name: {name} for name in sorted({*old.components, *new.components})}
     for lock in (old, new):
         first: dict[str, str] = {}
@@ -251,38 +242,37 @@ def _component(
 
 
 class _GroupContent(NamedTuple):
-    """The artefacts of a group of components in one release on one platform, and what was read of them."""
+    """The artefacts of a group of components in a release on a platform, and the surfaces of these artefacts."""
 
     side: ReleaseSide
     sha256s: set[str]
     binaries: list[Shown]
-    files: dict[str, File]
+    files: dict[str, str]
 
 
 def _content(lock: ReleaseLock, group: Sequence[str], platform: str, surfaces: Surfaces | None) -> _GroupContent:
     components = [lock.components[name] for name in group if name in lock.components]
     artefacts = {a.sha256: a for c in components for a in c.artefacts.values() if a and _is_for(a, [platform])}
     binaries: list[Shown] = []
-    files: dict[str, File] = {}
+    files: dict[str, str] = {}
     read = {sha256: surfaces[sha256] for sha256 in artefacts} if surfaces is not None else {}
     for sha256, surface in read.items():
         binaries += surface.binaries
-        # A Python tag before its path tells apart the files of one project for several Pythons.
-        tag = artefacts[sha256].target.rpartition("-")[2]
-        prefix = f"{tag}: " if tag.startswith("cp") else ""
+        # A Python tag before the path separates the files of a project for several Pythons.
+        python = artefacts[sha256].python
+        prefix = f"{python.tag}: " if python else ""
         files |= {f"{prefix}{path}": file for path, file in surface.files.items()}
-    unpacked = None if surfaces is None else sum(surface.size for surface in read.values())
     glibc = [shown.glibc for shown in binaries]
     if surfaces is None and lock.facts:
         glibc = [lock.facts.glibc.get(platform, {}).get(name, "") for name in group]
     versions = tuple(dict.fromkeys(a.version for a in artefacts.values()))
     size = sum(a.size for a in artefacts.values())
-    side = ReleaseSide(versions, size, unpacked, max(glibc, key=version_key, default=""))
+    side = ReleaseSide(versions, size, max(glibc, key=version_key, default=""))
     return _GroupContent(side, set(artefacts), binaries, files)
 
 
-def compare_files(old: Mapping[str, File], new: Mapping[str, File]) -> FileChanges:
-    """The changes of the files that a package may have: no Python markers, no records of the wheel itself."""
+def compare_files(old: Mapping[str, str], new: Mapping[str, str]) -> FileChanges:
+    """The changes of files that are packaged: not ``__init__.py``, and of a wheel's metadata only licences."""
     old, new = ({p: f for p, f in files.items() if _is_packaged(p)} for files in (old, new))
     return FileChanges(
         tuple(sorted(new.keys() - old.keys())),
@@ -298,11 +288,11 @@ def _is_packaged(path: str) -> bool:
 
 
 def pair(old: Sequence[Shown], new: Sequence[Shown]) -> tuple[LibraryChange, ...]:
-    """Every program and library of either side, by name.
+    """Pairs of the programs and libraries of both sides, sorted by path.
 
-    Two are the same when they have the same path; else the same SONAME, then the same name without its version, where
-    only one of each side has it. CUDA 13 moved every file, and a new major renames every library. Of copies under one
-    SONAME, those that are left over are no change: the list of files has them.
+    Two are the same if they have the same path; else the same SONAME, else the same name without its version, if it is
+    unique on both sides. CUDA 13 moved every file, and a new major renames every library. Further copies of a SONAME
+    are no change: the list of files has them.
     """
     rest_old, rest_new = list(old), list(new)
     pairs: list[LibraryChange] = []
@@ -328,14 +318,9 @@ def _unique(shown: list[Shown], key: Callable[[Shown], str]) -> dict[str, Shown]
 
 
 def _no_copies(shown: Iterable[Shown], others: Iterable[Shown]) -> list[Shown]:
-    """Those whose SONAME the other side does not have anyway."""
+    """Those whose SONAME the other side does not have."""
     known = {(other.machine, other.soname) for other in others if other.soname}
     return [s for s in shown if (s.machine, s.soname) not in known]
-
-
-def _less(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
-    without = set(second)
-    return tuple(name for name in first if name not in without)
 
 
 Kind = Literal["symbols", "SONAME", "library", "component", "GPU architectures"]
@@ -343,17 +328,17 @@ Kind = Literal["symbols", "SONAME", "library", "component", "GPU architectures"]
 
 @dataclass(frozen=True)
 class Break:
-    """Something that programs made with the old release use and the new one does not have."""
+    """A part of the old release that programs use and the new release does not have."""
 
     kind: Kind
-    platform: str  # "" for all of them
-    place: str  # the component, and the library where it is one
+    platform: str  # "" for all platforms
+    place: str  # the component, and the library if it is of a library
     text: str
-    names: tuple[str, ...] = ()  # symbols that are gone
+    names: tuple[str, ...] = ()  # removed symbols
 
 
 def breaks(difference: ReleaseDifference) -> tuple[Break, ...]:
-    """What breaks programs within a CUDA major; nothing between two majors, where everything may change."""
+    """The changes that break programs; none between two majors, where everything may change."""
     return tuple(_breaks(difference)) if difference.within_major else ()
 
 
@@ -389,13 +374,13 @@ def _library_breaks(
 
 
 def library_place(component: ComponentChange, change: LibraryChange) -> str:
-    """The component and the library as it was."""
+    """The component, and the library by its old name."""
     shown = change.new if change.old is ABSENT else change.old
     return f"{component.name}: {shown.soname or shown.name}"
 
 
 def follows_minor(old: str, new: str, minors: tuple[str, str]) -> bool:
-    """Whether a SONAME differs as the minors do: such a library serves its own release alone (nvrtc-builtins)."""
+    """Whether two SONAMEs differ only in the minor: such a library is for its own release (nvrtc-builtins)."""
     first, second = (_without_minor(name, minor) for name, minor in zip((old, new), minors, strict=True))
     return old != new and first == second
 

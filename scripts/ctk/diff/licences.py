@@ -1,4 +1,4 @@
-"""Licences that changed between two releases: what is declared, and the texts, as the package index has them."""
+"""Changes of licences between two releases: of declarations, and of texts, which are read from the package index."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ctk.lock.wheels import Licence, read_licence
 
 @dataclass(frozen=True)
 class LicenceChange:
-    """Components with another declared licence, or a text that they did not have, all in the same way."""
+    """Components whose declared licence or texts changed in the same way."""
 
     components: tuple[str, ...]
     old: str  # as declared
     new: str
-    diff: tuple[str, ...] = ()  # of the texts, line by line; empty where they were not read
+    diff: tuple[str, ...] = ()  # of the texts, line by line; empty if they were not read
 
     def __str__(self) -> str:
         what = f"{self.old} -> {self.new}" if self.old != self.new else f"another text, still declared as {self.new}"
@@ -31,7 +31,7 @@ class LicenceChange:
 def licence_changes(
     old: ReleaseLock, new: ReleaseLock, index: Callable[[], Index] | None = None
 ) -> tuple[LicenceChange, ...]:
-    """The changes of the components that both releases have; with an index, also what changed in the texts."""
+    """The changes of the components that both releases have; with an index, also the differences of the texts."""
     alike: dict[tuple[object, ...], list[str]] = defaultdict(list)
     for name, after in new.components.items():
         before = old.components.get(name, after)
@@ -50,7 +50,7 @@ def _unseen(before: Component, after: Component) -> set[str]:
 
 
 def _text_diff(before: Component, after: Component, index: Callable[[], Index]) -> Iterator[str]:
-    """A unified diff for each text that is new."""
+    """A unified diff for each new text."""
     unseen, opened = _unseen(before, after), index()
     with opened:
         try:
@@ -62,7 +62,7 @@ def _text_diff(before: Component, after: Component, index: Callable[[], Index]) 
     for target, (file, licence) in new.items():
         if licence.text in unseen:
             unseen.remove(licence.text)
-            # Texts differ by platform: the one of the same platform is the nearest.
+            # Texts differ by platform: that of the same platform is the most similar.
             name, was = old.get(target) or next(iter(old.values()), ("/dev/null", None))
             lines = was.content.splitlines() if was else []
             yield from difflib.unified_diff(lines, licence.content.splitlines(), name, file, lineterm="")

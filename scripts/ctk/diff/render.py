@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
+from ctk.core.checkout import markdown_table
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import printable
 from ctk.diff.compare import ABSENT, Break, ComponentChange, LibraryChange, ReleaseDifference
@@ -19,7 +20,7 @@ LIMIT = 60_000
 """Characters of Markdown; GitHub refuses a description of more than 65,536."""
 
 _LEGEND = "MB: download. + new, - gone, ~ changed. Internal: C++ names, and the linker's."
-_SYMBOLS = 12  # names of gone symbols that are shown; JSON has all
+_SYMBOLS = 12  # removed symbols that are shown; JSON has all
 _SPECIAL = re.compile(r"([\\`*_\[\]<|~&])")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -28,7 +29,7 @@ Recipes = Mapping[str, Sequence[str]]
 
 
 class PlatformTables(NamedTuple):
-    """A difference on one platform: rows of the components and of the libraries that changed, and names of the rest."""
+    """A difference on a platform: rows of changed components and libraries, and names of the other components."""
 
     platform: str
     components: Sequence[tuple[str, ...]]
@@ -42,7 +43,7 @@ def title(difference: ReleaseDifference) -> str:
 
 
 def summary(difference: ReleaseDifference, broken: Sequence[Break]) -> Iterator[str]:
-    """What matters most, a line each."""
+    """The most important changes, a line each."""
     for platform in difference.platforms:
         here = [c for c in difference.components if c.platform == platform]
         changed = sum(not c.same for c in here)
@@ -138,7 +139,7 @@ def _signs(counts: Mapping[str, int]) -> str:
 
 
 def _arrow(old: str, new: str) -> str:
-    """``2.17 -> 2.27``; one of them when they are the same."""
+    """``2.17 -> 2.27``; ``2.17`` if both are the same."""
     return new if old == new else f"{old or 'none'} -> {new or 'none'}"
 
 
@@ -149,7 +150,7 @@ def _sizes(old: int, new: int) -> str:
 
 
 def library_text(change: LibraryChange) -> str:
-    """What changed in one program or library."""
+    """The changes of a program or library."""
     old, new = change.old, change.new
     if ABSENT in (old, new):
         kind = "gone" if new is ABSENT else "new"
@@ -164,7 +165,8 @@ def library_text(change: LibraryChange) -> str:
         internal = len(change.removed) - len(change.lost)
         note = f" ({internal} internal gone)" if internal else ""
         parts.append(f"symbols {_signs({'+': len(change.added), '-': len(change.removed)})}{note}")
-    if needs := [f"+{n}" for n in change.needed_added] + [f"-{n}" for n in change.needed_removed]:
+    was, now = set(old.needed), set(new.needed)
+    if needs := [f"+{n}" for n in sorted(now - was)] + [f"-{n}" for n in sorted(was - now)]:
         parts.append(f"needs {' '.join(needs)}")
     if old.glibc != new.glibc:
         parts.append(f"glibc {_arrow(old.glibc, new.glibc)}")
@@ -238,7 +240,7 @@ def as_json(difference: ReleaseDifference, broken: Sequence[Break], recipes: Rec
 
 
 def markdown(difference: ReleaseDifference, broken: Sequence[Break], recipes: Recipes) -> str:
-    """Summary, breaks, tables, and the texts of licences that changed, as Markdown; a text without room is left out."""
+    """Summary, breaks, tables and changed licences as Markdown; a licence for which there is no room is left out."""
     parts = [f"### {text(title(difference))}\n", _bullets(summary(difference, broken))]
     if broken:
         gone = (break_text(entry) + (f": {_few(entry.names)}" if entry.names else "") for entry in broken)
@@ -268,7 +270,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def text(plain: str) -> str:
-    """Plain text as Markdown shows it unchanged, in a table too; code spans of ours stay."""
+    """Plain text, escaped for Markdown, in tables too; our own code spans stay."""
     parts = re.split(r"(`[^`|\\]*`)", _CONTROL.sub("?", plain))
     return "".join(part if part.startswith("`") else _SPECIAL.sub(r"\\\1", part) for part in parts)
 
@@ -278,14 +280,13 @@ def _bullets(lines: Iterable[str]) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
-    return "\n".join([*head, *(f"| {' | '.join(text(cell) for cell in row)} |" for row in rows)]) + "\n"
+    return markdown_table(tuple(heads), [tuple(map(text, row)) for row in rows])
 
 
 def _folded(head: str, lines: Sequence[str]) -> str:
-    """A text that a reader opens."""
+    """A block that is closed until a reader opens it."""
     shown = [_CONTROL.sub("?", line) for line in lines]
-    # A line from a file may hold what would end the block.
+    # A line of the text may end with a fence of its own.
     longest = max((len(run) for line in shown for run in re.findall(r"`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     label = html.escape(_CONTROL.sub("?", head), quote=False).replace("_", "&#95;")

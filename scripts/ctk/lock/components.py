@@ -71,12 +71,13 @@ CTK_COMPONENTS: tuple[CtkComponent, ...] = (
 )
 
 GPU_LIBRARIES = ("cublas", "cufft", "curand", "cusolver", "cusparse", "npp", "nvjpeg")
-"""Components of the CTK that are installed for the GPUs of their own code. Of the others that have some, cuFile would
-refuse a GPU all groups of the toolkit, cudart has libcudadevrt for compilers, and the files of CUPTI and the sanitizer
-are each for a GPU of their own."""
+"""Components of the CTK whose packages are bound to the GPUs of their own code.
+
+Others have code for GPUs without a bound: cuFile, as all groups of the toolkit depend on it; cudart, as libcudadevrt is
+for compilers; CUPTI and the sanitizer, as each of their files is for a GPU of its own."""
 
 PYTHON_ROOT = "cuda-python"
-"""The project whose version is the CUDA major's, and whose requirements come first in the choice of the others."""
+"""Its major version is CUDA's, and its requirements are met first when the other projects are chosen."""
 
 PYTHON_PROJECTS: tuple[str, ...] = (
     PYTHON_ROOT,
@@ -84,10 +85,10 @@ PYTHON_PROJECTS: tuple[str, ...] = (
     "cuda-core",
     "numba-cuda",
     "cuda-pathfinder",
-    "cuda-cccl",  # before what it compiles with: it reads numba-cuda-mlir's internals, so it accepts few versions
+    "cuda-cccl",  # before its compiler: it reads numba-cuda-mlir's internals, so it accepts few versions
     "numba-cuda-mlir",
 )
-"""In the order of choice of the set in which each accepts those before it, and they accept it."""
+"""In the order of choice: each accepts the projects before it, and they accept it."""
 
 
 SECOND_RING: Mapping[str, str] = {
@@ -100,16 +101,16 @@ SECOND_RING: Mapping[str, str] = {
     "nvjpeg2k": "nvidia-nvjpeg2k-cu{major}",
     "cupy": "cupy-cuda{major}x",
     "nvmath-python": "nvmath-python",
-    # What its extra asks for says which toolkits it stands on: none of CUDA 12.
+    # Its extra requires the toolkits that it runs with: none of CUDA 12.
     "cuda-tile": "cuda-tile[tileiras]",
-    # Before what it requires: its parts go together in one version only.
+    # Before its parts, which it requires in one version only.
     "jax": "jax",
     "jaxlib": "jaxlib",
     "jax-cuda-plugin": "jax-cuda{major}-plugin",
     "jax-cuda-pjrt": "jax-cuda{major}-pjrt",
 }
-"""Libraries and programs with a version of their own that stand on the toolkit: name -> distribution for a major, with
-the extras whose requirements count."""
+"""Libraries and programs with a version of their own that need the toolkit: name -> distribution for a major, with the
+extras whose requirements count."""
 
 EXCLUSIONS = "exclusions.yaml"
 
@@ -145,7 +146,7 @@ Sentence = Annotated[str, AfterValidator(_sentence)]
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A component of the release locks that some CTK minors have and no recipe reads, with one sentence why."""
+    """A component that no recipe reads for some CTK minors, with the reason in a sentence."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -159,7 +160,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Unpublished:
-    """A part of the CTK, named as in a manifest, that the manifests of some CTK minors do not name, and why."""
+    """A part of the CTK that the manifests of some CTK minors do not name, with the reason."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -170,7 +171,7 @@ class Unpublished:
 
 @dataclass(frozen=True)
 class Exclusions:
-    """The written list."""
+    """The list in ``variants/exclusions.yaml``."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -183,9 +184,9 @@ _SHAPE = TypeAdapter(Exclusions)
 
 @dataclass(frozen=True)
 class Classes:
-    """The components of one release: read by a planned build, on the written list, neither, or both.
+    """The components of a release by class: read by a planned build, on the list of exclusions, neither, or both.
 
-    There must be none of the last two.
+    The last two must be empty.
     """
 
     packaged: frozenset[str]
@@ -195,7 +196,7 @@ class Classes:
 
 
 def classify(lock: ReleaseLock, read: Collection[str], excluded: Iterable[Exclusion]) -> Classes:
-    """Sorts the components of a release by what the builds planned for it read, and by the written list."""
+    """Sorts the components of a release by the sources of its planned builds and by the list of exclusions."""
     everything = frozenset(lock.components)
     packaged = everything.intersection(read)
     listed = frozenset(entry.component for entry in excluded if entry.applies_to(lock))
@@ -203,18 +204,18 @@ def classify(lock: ReleaseLock, read: Collection[str], excluded: Iterable[Exclus
 
 
 def load_exclusions(workspace: Workspace) -> Exclusions:
-    """The written list of a checkout, empty where there is none; LockError with every problem of it and its line."""
+    """The list of a checkout, empty without the file; LockError names every problem with its line."""
     path = workspace.variants / EXCLUSIONS
     return parse_exclusions(read(path)) if path.exists() else Exclusions()
 
 
 def parse_exclusions(text: str) -> Exclusions:
-    """The list in the text of the file; its errors are those of `load_exclusions`."""
-    return parse_by_hand(text, _SHAPE, EXCLUSIONS, f"mend variants/{EXCLUSIONS}: it is kept by hand")
+    """The list in the text of the file; raises the errors of `load_exclusions`."""
+    return parse_by_hand(text, _SHAPE, EXCLUSIONS, f"fix variants/{EXCLUSIONS}: it is kept by hand")
 
 
 def needless_exclusions(exclusions: Exclusions, locks: Mapping[str, ReleaseLock]) -> list[str]:
-    """The entries that speak of no locked release."""
+    """Entries that apply to no locked release."""
     releases = [lock for lock in locks.values() if lock.is_ctk]
     unused = [e.component for e in exclusions.excluded if not any(e.applies_to(lock) for lock in releases)]
     minors = [Version(lock.minor) for lock in releases]

@@ -1,11 +1,10 @@
-"""What is inside the artefacts of the locks: the names of their members, and what binaries say of themselves.
+"""``variants/contents.json``: the members of the artefacts of all locks, with the headers and GPUs of their binaries.
 
-One file for all locks, ``variants/contents.json``: an artefact, a folder, or what one content says, a line. A folder
-and a content are written once and named by a digest, as most are in many artefacts. Left out are the sources of Python
-in folders, but for ``__init__.py``, and headers deeper than two folders from one called ``include``: there are
-thousands, and none lies there without some above it.
+Each line is an artefact, a folder or a content. Most folders and contents are in many artefacts: each is written once,
+and named by a digest. Left out are Python sources in folders, except ``__init__.py``, and headers more than two folders
+below a folder ``include``: there are thousands, and their folder always has other headers above it.
 
-Of the wheels of a project for several Pythons one stands for all, as they differ in names and tags of Python.
+A project with wheels for several Pythons has one of them here: they differ only in names and tags of Python.
 """
 
 from __future__ import annotations
@@ -13,18 +12,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
 from pydantic import TypeAdapter, ValidationError
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, MeasureFailed
 from ctk.core.memo import memo
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.lock.facts import AtHand
+from ctk.core.versions import PythonTag
 from ctk.lock.model import Artefact, GpuRange, ReleaseLock
 from ctk.package import binaries, gpu_fatbin, scan
 from ctk.package.binaries import Binary
@@ -33,23 +34,24 @@ from ctk.package.scan import scan_wheel
 
 FILE = "contents.json"
 LEFT_OUT = re.compile(r"(.*/)?include(/[^/]+){4,}|.+/[^/]*(?<!/__init__)\.py[cdix]?")
-"""The names of members that are left out, where their contents say nothing."""
-_OWN_NAME = "="  # stands for a SONAME that is the name of the file
+"""The names of members that are left out, unless their content has more than bytes."""
+_OWN_NAME = "="  # a SONAME that is the name of its file
 _SEPARATOR = "|"
-_DIGITS = 6  # of a digest; two that are alike are noticed
+_DIGITS = 6  # of a digest; a collision is an error
 _STEP = "look at that file"
 _READERS = (Path(file) for file in (binaries.__file__, gpu_fatbin.__file__, scan.__file__))
-_READER = hashlib.sha256(b"".join(path.read_bytes() for path in _READERS)).hexdigest()[:8]  # of others it is read anew
+# Notes of another reader are not used.
+_READER = hashlib.sha256(b"".join(path.read_bytes() for path in _READERS)).hexdigest()[:8]
 
 
 @dataclass(frozen=True)
 class Content:
-    """What the content of a member says.
+    """The content of a member, as far as the audit needs it.
 
     Attributes:
-        binary: Headers, of an ELF or PE file that a loader reads.
+        binary: Headers of an ELF or PE file that a loader reads.
         gpus: The GPUs that its code runs on, as a spec for ``__cuda_arch``; "" without code.
-        dll_folders: As of `ctk.package.reader.ScannedFile`.
+        dll_folders: As in `ctk.package.reader.ScannedFile`.
     """
 
     binary: Binary | None = None
@@ -60,7 +62,9 @@ class Content:
 PLAIN = Content()
 _CONTENT = TypeAdapter(Content)
 Members = Mapping[str, Content]
-"""Name of a member -> what its content says."""
+"""Name of a member -> its content."""
+AtHand = Callable[[Sequence[Artefact]], AbstractContextManager[Sequence[Path]]]
+"""Gives the files of artefacts for as long as its block lasts: a whole release is gigabytes."""
 
 
 @dataclass
@@ -70,7 +74,7 @@ class Contents:
     Attributes:
         artefacts: sha256 -> its folder.
         folders: Digest -> its entries: ``name``, ``name/folder`` or ``name@content``.
-        contents: Digest -> what it says, as JSON has it.
+        contents: Digest -> content, as JSON has it.
     """
 
     artefacts: dict[str, str] = field(default_factory=dict)
@@ -92,7 +96,7 @@ class Contents:
                 yield path + name, _content(self.contents[content], name) if content else PLAIN
 
     def add(self, sha256: str, members: Members) -> None:
-        """Notes the members of an artefact; MeasureFailed for a name that cannot be written."""
+        """Adds the members of an artefact; MeasureFailed for a name that the file cannot have."""
         tree: dict[str, Any] = {}
         for name, content in members.items():
             if content == PLAIN and LEFT_OUT.fullmatch(name):
@@ -124,7 +128,7 @@ class Contents:
         return digest
 
     def of(self, shas: Iterable[str]) -> Contents:
-        """Those of some artefacts, and nothing that only others have."""
+        """Only these artefacts, with their folders and contents."""
         kept = Contents()
         for sha256 in sorted(set(shas) & self.artefacts.keys()):
             kept.add(sha256, self.members(sha256) or {})
@@ -162,7 +166,7 @@ def path_of(workspace: Workspace) -> Path:
 
 
 def load(workspace: Workspace) -> Contents:
-    """What the checkout says; nothing where it has no such file. LockError where it cannot be read."""
+    """The contents in a checkout, empty without the file; LockError if it cannot be read."""
     path = path_of(workspace)
     try:
         return _FILE.validate_json(path.read_bytes()) if path.exists() else Contents()
@@ -171,7 +175,7 @@ def load(workspace: Workspace) -> Contents:
 
 
 def to_read(locks: Iterable[ReleaseLock]) -> tuple[Artefact, ...]:
-    """The artefacts that say what those of some locks hold, each file once."""
+    """The artefacts that are read for some locks, each file once."""
     found = {}
     for lock in locks:
         for component in lock.components.values():
@@ -181,21 +185,23 @@ def to_read(locks: Iterable[ReleaseLock]) -> tuple[Artefact, ...]:
 
 
 def representatives(artefacts: Mapping[str, Artefact | None]) -> list[Artefact]:
-    """Of the artefacts of a component one for each platform: of several for Pythons, the newest one with the GIL."""
-    chosen = []
-    for subdir in (*PLATFORMS, NOARCH):
-        here = {t: a for t, a in artefacts.items() if a and (t == subdir or t.startswith(f"{subdir}-cp"))}
-        if here:
-            newest = max(here, key=lambda t: (not t.endswith("t"), len(t), t))
-            chosen += [a for a in [here[newest]] if a]
-    return chosen
+    """An artefact of a component for each platform; of several for Pythons, the newest with the GIL."""
+    by_subdir: dict[str, list[Artefact]] = {subdir: [] for subdir in (*PLATFORMS, NOARCH)}
+    for artefact in filter(None, artefacts.values()):
+        by_subdir[artefact.subdir].append(artefact)
+    return [max(several, key=_by_python) for several in by_subdir.values() if several]
+
+
+def _by_python(artefact: Artefact) -> tuple[bool, Version]:
+    python = artefact.python or PythonTag("0")
+    return not python.free_threaded, Version(python.minor)
 
 
 def measure(known: Contents, lock: ReleaseLock, gpus: Sequence[str], at_hand: AtHand, kept: Path) -> None:
     """Adds what is not known of a lock's artefacts, which are read one after another.
 
-    With the GPUs that some toolkit can compile for. What was read is noted in the folder `kept`, so that a run that
-    was ended goes on where it was.
+    With the GPUs that some toolkit can compile for. What was read is kept in a folder, so that a run that was ended
+    goes on where it was.
     """
     for artefact in unmeasured(known, [lock]):
         note = memo(kept / "contents", [artefact.sha256, _READER], _MEMBERS)
@@ -207,17 +213,14 @@ def measure(known: Contents, lock: ReleaseLock, gpus: Sequence[str], at_hand: At
 
 
 def unmeasured(known: Contents, locks: Iterable[ReleaseLock]) -> tuple[Artefact, ...]:
-    """The artefacts of some locks of which it is not known what is inside."""
+    """Artefacts of some locks whose contents are not known."""
     return tuple(artefact for artefact in to_read(locks) if artefact.sha256 not in known.artefacts)
 
 
 def read_contents(artefact: Artefact, path: Path, gpus: Sequence[str]) -> dict[str, Content]:
-    subdir = artefact.target.partition("-cp")[0]
-    there = present(gpus, "" if subdir == NOARCH else subdir)
+    there = present(gpus, "" if artefact.subdir == NOARCH else artefact.subdir)
     found = {}
     for file in scan_wheel(path):
-        if file.unreadable:
-            raise MeasureFailed(f"{artefact.file}: {file.path}: {file.unreadable}", _STEP)
         range_ = bound([file.code], there) if file.code else ""
         found[file.path] = Content(file.binary, range_, file.dll_folders)
     return found

@@ -1,8 +1,8 @@
-"""Release locks: the artefacts of a release, and what its binaries say of themselves.
+"""Release locks: the artefacts of a release, and the facts of its binaries.
 
-A release is a pair of files that are generated together. ``<name>.lock`` is what fetch reads, JSON with an artefact a
-line. ``<name>.yaml`` is what recipes read: a standard variant config with one version for each component, and the
-facts. The types of this module are the schema: pydantic checks a file by their annotations, `dump` writes it by them.
+A release is a pair of files that are generated together. ``<name>.lock`` is for fetch: JSON with an artefact a line.
+``<name>.yaml`` is for recipes: a standard variant config with a version of each component, and the facts. The types of
+this module are the schema: pydantic checks a file by their annotations, `dump` writes it by them.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ from ctk.core.checkout import Workspace
 from ctk.core.document import read
 from ctk.core.errors import LockError, UnknownName, problems
 from ctk.core.platforms import NOARCH, PLACES, PLATFORMS, targets
+from ctk.core.versions import PythonTag
 from ctk.index.inside import EARLIEST, parse_time, time_text
 from ctk.package.gpu_support import common
 
 SCHEMA = 3
 BASE = "base"
-"""The lock of the base channel, which is beside its recipes."""
+"""The lock of the base channel; it is beside the recipes of that channel."""
 LIBRARY_LOCK = "libraries-"
-"""The name of a lock of libraries beside the toolkit begins so; the CUDA major follows."""
+"""The names of locks of libraries begin with it; the CUDA major follows."""
 _OWN = "win-arm64"  # the platform whose GPUs have a variant key of their own
 UNDECLARED = "NOASSERTION"
-"""The licence of what declares none; SPDX's word for it."""
+"""The licence of an artefact that declares none; SPDX's word for it."""
 DOWNSTREAM = "downstream"
-"""The lock of what somebody else builds against the channel: sources, and build tools that the base channel lacks."""
+"""The lock of a downstream package that tests build: its sources, and tools that the base channel lacks."""
 _MOST = 64  # texts that are kept parsed
 
 
@@ -52,7 +53,7 @@ _MOST = 64  # texts that are kept parsed
 
 
 def _form(pattern: str, problem: str) -> AfterValidator:
-    """Text of one form; ``{}`` in the problem is the text."""
+    """Text that a pattern matches; ``{}`` in the problem is the text."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -63,7 +64,7 @@ def _form(pattern: str, problem: str) -> AfterValidator:
 
 
 def _version(text: str) -> str:
-    # Versions become paths, and words of shells: `Version` itself would let spaces and newlines around them pass.
+    # Versions become paths and words of shells, and `Version` itself accepts spaces and newlines around them.
     try:
         if re.fullmatch(r"[0-9][0-9A-Za-z.+]{0,63}", text) and Version(text):
             return text
@@ -91,7 +92,7 @@ def _ascending(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 FromPlace = Annotated[str, SkipValidation, Field(exclude=True)]
-"""What the file says by the key that an entry has."""
+"""A field that is not written: it is read from the key of its entry."""
 # Names become folders of the artefact cache, so they hold no separator.
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$", max_length=100)]
 VersionText = Annotated[str, AfterValidator(_version)]
@@ -134,9 +135,10 @@ class Artefact:
     """One published file.
 
     Attributes:
-        component: Our name of what it belongs to, e.g. ``cudart``.
+        component: Our name of its component, e.g. ``cudart``.
         distribution: Its name on the package index, e.g. ``nvidia-cuda-runtime``.
-        target: What it is for: ``<subdir>``, ``<subdir>-<python tag>`` or ``noarch``; stem of what recipes read.
+        target: Its platform and Python: ``<subdir>``, ``<subdir>-<python tag>`` or ``noarch``; stem of the file that
+            recipes read.
         uploaded: When its publisher uploaded it, in seconds since 1970 (UTC).
     """
 
@@ -151,13 +153,23 @@ class Artefact:
     size: Size
     uploaded: Moment = EARLIEST
 
+    @property
+    def subdir(self) -> str:
+        """The platform, or ``noarch``, of its target."""
+        return self.target.partition("-cp")[0]
+
+    @property
+    def python(self) -> PythonTag | None:
+        """The Python of its target; None where it is for any."""
+        return PythonTag.read(self.target.removeprefix(f"{self.subdir}-"))
+
 
 @dataclass(frozen=True)
 class Component:
     """A part of a release with a version of its own.
 
     Attributes:
-        artefacts: By target; one without an artefact maps to None.
+        artefacts: By target; None where no artefact is published.
         license: As its artefacts declare it, e.g. ``Apache-2.0``.
         license_texts: sha256 of each text that its artefacts have as their licence.
     """
@@ -179,7 +191,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the binaries of a CTK release say of themselves.
+    """Facts of a CTK release, measured from its binaries.
 
     Attributes:
         gpu_architectures: Compute capabilities that NVRTC can compile for, lowest first, e.g. ``7.5``.
@@ -196,22 +208,21 @@ class Facts:
 
 @dataclass(frozen=True)
 class ReleaseLock:
-    """A whole release lock.
+    """A release lock.
 
     Attributes:
         release: ``13.4.3`` for a CTK release, else the name itself: ``python-13``, ``libraries-13``, ``base``.
-        manifest: The artefact that defines a CTK release; None for the other kinds.
-        components: By name, sorted. An older version of a Python project, which another one of the set requires beside
-            the newest, is there as ``<name>-<version>``.
-        facts: None until measured, and for the other kinds.
-        missing: Component -> where it lacks a wheel that the manifest asks for, a subdir or an operating system
-            (``linux``, ``win``). Empty but for a partial release.
-        measured: While ``facts`` is None, the glibc that unchanged files need: subdir -> component -> version, or None.
-        gpu_code: Library -> subdir -> the GPUs that its code runs on; nothing for one without code. A library that is
-            not there is not measured yet.
-        since: When the first manifest of this CTK minor was uploaded, in seconds since 1970. It is the time of packages
-            that hold metadata only: a new patch leaves those as they are.
-        schema: Form of the file.
+        manifest: The artefact that defines a CTK release; None in other locks.
+        components: By name, sorted. An older version of a Python project, beside the newest because another project
+            requires it, has the name ``<name>-<version>``.
+        facts: None until measured, and in other locks.
+        missing: Component -> subdirs or operating systems (``linux``, ``win``) for which it lacks a wheel that the
+            manifest asks for. Empty unless the release is partial.
+        gpu_code: Library -> subdir -> the GPUs that its code runs on; no subdirs for a library without code. A library
+            that is not in it is not measured yet.
+        since: When the first manifest of this CTK minor was uploaded, in seconds since 1970. Packages that have only
+            metadata carry this time: a new patch leaves them as they are.
+        schema: Version of the format.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -221,7 +232,6 @@ class ReleaseLock:
     components: Annotated[Mapping[Name, Component], Field(min_length=1)]
     facts: Facts | None = None
     missing: Mapping[Name, Annotated[tuple[Place, ...], Field(min_length=1)]] = field(default_factory=dict)
-    measured: Mapping[Target, Mapping[Name, VersionText | None]] = field(default_factory=dict)
     gpu_code: Mapping[Name, Mapping[Target, GpuRange]] = field(default_factory=dict)
     since: Moment = EARLIEST
     schema: Annotated[int, Field(strict=True, ge=SCHEMA, le=SCHEMA)] = SCHEMA
@@ -232,12 +242,12 @@ class ReleaseLock:
 
     @property
     def is_library_set(self) -> bool:
-        """Whether it has the libraries beside the toolkit."""
+        """Whether it is a lock of libraries beside the toolkit."""
         return self.release.startswith(LIBRARY_LOCK)
 
     @property
     def is_measured(self) -> bool:
-        """Whether it is of what packages are made: all but the base channel and the downstream tests."""
+        """Whether contents of its artefacts are known: not for the base channel and the downstream tests."""
         return bool(self.major)
 
     @property
@@ -268,7 +278,7 @@ class ReleaseLock:
         return tuple(a for c in self.components.values() for a in c.artefacts.values() if a is not None)
 
     def component_of(self, name: str, version: str) -> Component | None:
-        """The component of an artefact, or of a source that a recipe reads."""
+        """The component of an artefact, or of a recipe's source."""
         return next((c for c in self.components.values() if (c.name, c.version) == (name, version)), None)
 
 
@@ -277,13 +287,13 @@ SHAPE = TypeAdapter(ReleaseLock)
 
 
 FACT_KEY = re.compile(r"cuda_arch(_set)?|ptx_isa|\w+_gpus(_win_arm64)?")
-"""The keys of `variant_keys` that are there once a release is measured."""
+"""The keys of `variant_keys` that only a measured release has."""
 
 
 def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
-    """What the ``.yaml`` half tells recipes: key -> values.
+    """The ``.yaml`` half: key -> values.
 
-    That is one, but for ``cuda_arch``, and for a Python project that is locked in several versions.
+    A key has one value, except ``cuda_arch``, and a Python project that is locked in several versions.
     """
     keys = {"cuda_major": [lock.major]} if lock.major else {}
     if lock.is_library_set:
@@ -304,9 +314,9 @@ def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
 
 
 def _gpu_keys(lock: ReleaseLock) -> dict[str, list[str]]:
-    """Of each component with code the GPUs that it runs on wherever it is published, and on Windows on ARM by itself.
+    """The GPUs of each component with code: those of all other platforms together, and those of Windows on ARM.
 
-    There some are for PCs with a new GPU only. Where nothing is published for it, it says the same.
+    On Windows on ARM some components are for PCs with a new GPU only. Without an artefact for it, both are equal.
     """
     bounds: dict[str, dict[str, list[str]]] = {}
     for name, stated in lock.gpu_code.items():
@@ -323,7 +333,7 @@ def _gpu_keys(lock: ReleaseLock) -> dict[str, list[str]]:
 
 
 def load(path: Path) -> ReleaseLock:
-    """A release: the ``.lock`` at ``path`` and the ``.yaml`` beside it; LockError with every problem of both."""
+    """A release: the ``.lock`` at ``path`` and the ``.yaml`` beside it; LockError lists every problem of both."""
     return _checked(path.stem, read(path.with_suffix(".lock")), read(path.with_suffix(".yaml")))
 
 
@@ -340,9 +350,9 @@ def _checked(stem: str, text: str, pair: str) -> ReleaseLock:
 
 
 def parse_lock(text: str, stem: str | None = None) -> tuple[ReleaseLock | None, tuple[str, ...]]:
-    """The lock of a text, None when it is not valid, and every problem of it.
+    """The lock in a text, None if it is not valid, and all its problems.
 
-    The stem of its file, where it is given, must be the release's name.
+    If the stem of its file is given, it must be the release's name.
     """
     try:
         lock = SHAPE.validate_python(_with_places(json.loads(text)))
@@ -359,7 +369,7 @@ def parse_lock(text: str, stem: str | None = None) -> tuple[ReleaseLock | None, 
 
 
 def _with_places(data: Any) -> Any:
-    """The content of a file with the names that an entry has from its place, as the types have them."""
+    """The content of a file, with the fields of each entry that are read from its key."""
     components = {key: _component(key, stated) for key, stated in sorted(data["components"].items())}
     manifest = data.get("manifest")
     if manifest:
@@ -368,14 +378,14 @@ def _with_places(data: Any) -> Any:
 
 
 def _component(key: str, stated: Mapping[str, Any]) -> dict[str, Any]:
-    name = key.removesuffix(f"-{stated['version']}")  # an older version of a project has it in its key
+    name = key.removesuffix(f"-{stated['version']}")  # the key of an older version ends with it
     place = {"component": name, "distribution": stated["distribution"], "version": stated["version"]}
     files = {target: file and {**file, **place, "target": target} for target, file in stated["artefacts"].items()}
     return {**stated, "name": name, "artefacts": files}
 
 
 def _contradictions(lock: ReleaseLock, stem: str | None) -> Iterator[str]:
-    """What no single field shows."""
+    """Problems that no single field shows."""
     if stem is not None and lock.name != stem:
         yield f"release: {lock.release} belongs into {lock.name}.lock"
     if lock.is_ctk is (lock.manifest is None):
@@ -396,7 +406,7 @@ def _contradictions(lock: ReleaseLock, stem: str | None) -> Iterator[str]:
 
 
 def _wrong_file(artefact: Artefact) -> str:
-    """What its file name says that the lock does not: another distribution, version or target."""
+    """The difference between an artefact and its file name: another distribution, version or target."""
     if not artefact.file.endswith(".whl"):
         return "" if artefact.target == NOARCH else "is no wheel, and sources are for all platforms"
     other = f"is no file of {artefact.distribution} {artefact.version}"
@@ -413,17 +423,17 @@ def _wrong_file(artefact: Artefact) -> str:
 
 
 def path_of(workspace: Workspace, name: str) -> Path:
-    """Where the release ``cuda-13.4``, ``python-13`` or ``base`` has its lock."""
+    """The path of the lock ``cuda-13.4``, ``python-13`` or ``base``."""
     return (workspace.base_recipes if name == BASE else workspace.variants) / f"{name}.lock"
 
 
 def release_locks(workspace: Workspace) -> dict[str, ReleaseLock]:
-    """Every release of the checkout by name: CTK releases by version, then the others; LockError if one is bad."""
+    """All releases of a checkout by name: CTK releases by version, then the others; LockError if one is invalid."""
     return {lock.name: lock for lock in in_order(map(load, workspace.variants.glob("*.lock")))}
 
 
 def find_release(locks: Mapping[str, ReleaseLock], name: str) -> ReleaseLock:
-    """The lock that ``13.4``, ``13.4.3``, ``cuda-13.4`` or ``python-13`` means; UnknownName with the nearest ones."""
+    """The lock that ``13.4``, ``13.4.3``, ``cuda-13.4`` or ``python-13`` names; UnknownName with similar names."""
     for lock in locks.values():
         if name in (lock.name, lock.minor, lock.release):
             return lock
@@ -439,7 +449,7 @@ def in_order(locks: Iterable[ReleaseLock]) -> list[ReleaseLock]:
     return sorted(locks, key=order)
 
 
-_OPTIONAL = ("manifest", "facts", "missing", "measured", "gpu_code")
+_OPTIONAL = ("manifest", "facts", "missing", "gpu_code")
 
 
 def dump(lock: ReleaseLock) -> str:
@@ -448,14 +458,14 @@ def dump(lock: ReleaseLock) -> str:
     for component in stated["components"].values():
         for artefact in filter(None, component["artefacts"].values()):
             del artefact["distribution"], artefact["version"]
-        component["artefacts"] = component.pop("artefacts")  # the last of it, as it is the longest
+        component["artefacts"] = component.pop("artefacts")  # last, as they are the longest
     skipped = {key for key in _OPTIONAL if not stated[key]} | ({"since"} if not lock.is_ctk else set())
     order = ("schema", "release", "since", "manifest", "missing", "components", *_OPTIONAL[1:])
     return _json({key: stated[key] for key in order if key not in skipped}) + "\n"
 
 
 def _json(value: Any, indent: str = "") -> str:
-    """JSON in which a mapping without mappings in it is one line."""
+    """JSON with each innermost mapping on one line."""
     if not isinstance(value, dict) or not any(isinstance(inner, dict) for inner in value.values()):
         return json.dumps(value, ensure_ascii=False)
     deeper = indent + "  "

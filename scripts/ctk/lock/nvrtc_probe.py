@@ -1,6 +1,6 @@
-"""Asks one libnvrtc what it can target and which PTX it writes; prints JSON. Needs no GPU and no driver.
+"""Asks a libnvrtc for its GPUs and its PTX ISA; prints JSON. Needs no GPU and no driver.
 
-Run as a program of its own, ``nvrtc_probe.py <library>``: two NVRTC of different releases do not share a process.
+Run as a program of its own, ``nvrtc_probe.py <library>``: NVRTC of two releases cannot be in one process.
 """
 
 from __future__ import annotations

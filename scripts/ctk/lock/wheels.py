@@ -1,4 +1,4 @@
-"""Which wheel of a version is for which target."""
+"""Chooses the wheel of a version for each target, and reads its licence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_wheel(file: IndexFile) -> bool:
 
 
 def targets_of(file: IndexFile) -> set[str]:
-    """The targets that the name of a wheel says it is for."""
+    """The targets in the name of a wheel."""
     try:
         _, _, _, tags = parse_wheel_filename(file.file) if is_wheel(file) else ("", "", (), ())
     except InvalidWheelFilename:
@@ -34,13 +34,13 @@ def targets_of(file: IndexFile) -> set[str]:
 
 
 def wheel_for(files: Iterable[IndexFile], target: str) -> IndexFile | None:
-    """The wheel of one version for a target, or None.
+    """The wheel of a version for a target, or None.
 
-    Of several, the one with the highest build tag, as pip takes it; then the one with the most platform tags (older
-    CTK releases were uploaded a second time with modern tags added to the name); then the last by name.
+    Of several, the highest build tag wins, as in pip; then the most platform tags (older CTK releases were uploaded a
+    second time with modern tags added to the name); then the last name.
     """
-    fitting = [file for file in files if target in targets_of(file)]
-    return max(fitting, key=_preference, default=None)
+    candidates = [file for file in files if target in targets_of(file)]
+    return max(candidates, key=_preference, default=None)
 
 
 def _preference(file: IndexFile) -> tuple[object, int, str]:
@@ -49,18 +49,18 @@ def _preference(file: IndexFile) -> tuple[object, int, str]:
 
 
 def final_versions(files: Iterable[IndexFile], accepted: SpecifierSet | None = None) -> list[Version]:
-    """Versions that have a wheel, newest first: no pre-release, nothing yanked, only accepted ones."""
+    """Versions with a wheel, newest first: no pre-releases, nothing yanked, only accepted versions."""
     versions = {v for f in files if is_wheel(f) and not f.yanked and (v := _version(f))}
     return sorted((v for v in versions if not v.is_prerelease and (accepted is None or v in accepted)), reverse=True)
 
 
 def files_of(files: Iterable[IndexFile], version: Version) -> list[IndexFile]:
-    """The wheels of one version that are not yanked."""
+    """The wheels of a version that are not yanked."""
     return [f for f in files if is_wheel(f) and not f.yanked and _version(f) == version]
 
 
 def _version(file: IndexFile) -> Version | None:
-    """None where the file's name states none that the standard knows: no release is made of it."""
+    """The version of a file; None if the standard does not know it, and then the file is never locked."""
     try:
         return Version(file.version)
     except InvalidVersion:
@@ -68,7 +68,7 @@ def _version(file: IndexFile) -> Version | None:
 
 
 def component(index: Index, name: str, files: Sequence[IndexFile], targets: Sequence[str]) -> Component:
-    """A component of the wheels of one version, asking the index for what a listing does not say; at least one."""
+    """A component made of the wheels of a version, at least one; hashes, sizes, times and licences are the index's."""
     chosen = {target: file for target in targets if (file := wheel_for(files, target))}
     with ThreadPoolExecutor(8) as pool:
         artefacts = pool.map(lambda target: artefact(index, name, target, chosen[target]), chosen)
@@ -78,26 +78,26 @@ def component(index: Index, name: str, files: Sequence[IndexFile], targets: Sequ
 
 
 def artefact(index: Index, name: str, target: str, file: IndexFile) -> Artefact:
-    """A file of the index as a lock states it."""
+    """A file of the index as an artefact of a lock."""
     stated = index.sha256(file), index.size(file), index.uploaded(file)
     return Artefact(name, file.distribution, file.version, target, file.file, *stated)
 
 
 # ---- licences
 
-_LONGEST_LICENCE = 120  # characters of a declaration; what is longer is a text
+_LONGEST_LICENCE = 120  # characters of a declaration; a longer one is a text
 _IN_A_WHEEL = re.compile(r"[^/]+\.dist-info/(licenses/.+|[^/]+)")
-_OF_ANY_NAME = re.compile(r"[^/]+\.dist-info/licenses/.+")  # as Apache-2.0.txt, where nothing is called a licence
-_IN_A_LIBRARY = re.compile(r"(nvidia/)?[^/]+/[^/]+")  # of a wheel that has no text in its metadata
+_OF_ANY_NAME = re.compile(r"[^/]+\.dist-info/licenses/.+")  # e.g. Apache-2.0.txt, if no file has licence in its name
+_IN_A_LIBRARY = re.compile(r"(nvidia/)?[^/]+/[^/]+")  # if a wheel has no text in its metadata
 _IN_SOURCES = re.compile(r"[^/]+/[^/]+")
 _NAMED = re.compile(r"licen[cs]e|copying|notice|eula", re.I)
 
 
 @dataclass(frozen=True)
 class Licence:
-    """What one artefact declares, `UNDECLARED` without any, and the sha256 of its licence file, or of several.
+    """The licence that an artefact declares, `UNDECLARED` without any, and the sha256 of its licence files.
 
-    `content` is the text itself, of several files one after another.
+    `content` is the text of these files, one after another.
     """
 
     declared: str
@@ -106,7 +106,7 @@ class Licence:
 
 
 def read_licence(index: Index, file: IndexFile) -> Licence:
-    """What a wheel or source distribution says; of a large one only the parts that say it are fetched."""
+    """The licence of a wheel or source distribution; of a large file only the needed parts are fetched."""
     with index.opened(file) as stream, members(stream, file.file) as files:
         metadata = BytesParser().parsebytes(metadata_of(files, file.file).content(), headersonly=True)
         place = _IN_A_WHEEL if file.file.endswith(".whl") else _IN_SOURCES
@@ -114,7 +114,7 @@ def read_licence(index: Index, file: IndexFile) -> Licence:
         found = [m for m in named if place.fullmatch(m.name)]
         found = found or [m for m in files if _OF_ANY_NAME.fullmatch(m.name)]
         found = found or [m for m in named if _IN_A_LIBRARY.fullmatch(m.name)]
-        # Whatever its line ends: wheels of one version differ in them by system.
+        # Wheels of one version differ by system in their line ends.
         contents = {member.content().replace(b"\r\n", b"\n") for member in found}
     texts = {hashlib.sha256(content).hexdigest(): content.decode("utf-8", "replace") for content in contents}
     digests = sorted(texts)
@@ -124,7 +124,7 @@ def read_licence(index: Index, file: IndexFile) -> Licence:
 
 
 def joined_licences(stated: Iterable[Licence]) -> tuple[str, tuple[str, ...]]:
-    """What the artefacts of a component declare, all of it where they differ, and the sha256s of their texts."""
+    """The licences that the artefacts of a component declare, joined, and the sha256s of their texts."""
     licences = list(stated)
     names = sorted({licence.declared for licence in licences}) or [UNDECLARED]
     return " | ".join(names), tuple(sorted({licence.text for licence in licences if licence.text}))

@@ -1,4 +1,4 @@
-"""Zips and tars that others wrote, opened in bounded memory, and only when all of it stays inside its folder."""
+"""Opens zips and tars of other people in bounded memory, if all members stay inside their folder."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import Any, BinaryIO, Self
 from ctk.core.files import FULL
 
 EXPANDED = 16 << 30
-"""Bytes of all members at most."""
+"""Bytes that all members may have together."""
 LONGEST = 16 << 20
-"""Bytes of a METADATA."""
+"""Bytes that a METADATA may have."""
 _MEMBERS = 50_000  # the largest of NVIDIA's wheels has 2,724
-_RATIO = 100  # how many times its own size a zip may unpack to; NVIDIA's wheels reach 7.6
+_RATIO = 100  # a zip may unpack to its own size times this; NVIDIA's wheels reach 7.6
 _SMALL = 16 << 20  # bytes that any zip may unpack to
 _DIRECTORY = 8 << 20  # bytes of a zip's directory, which zipfile reads at once
 _END = struct.Struct("<4s8xL6x")  # of a zip: signature, bytes of the directory
-_LOCATOR = 20  # bytes before the end that say that another record counts instead (zip64)
-_HEADER = 1 << 16  # bytes of what says in a tar that a name is long
+_LOCATOR = 20  # bytes before the end, of a zip64 that has its directory elsewhere
+_HEADER = 1 << 16  # bytes of a tar header that has a long name
 _PLAIN = (0, stat.S_IFREG, stat.S_IFDIR)
 _OUTSIDE = "it is no plain file inside its folder, and no folder"
 BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error, EOFError, OSError, RuntimeError)
@@ -33,20 +33,20 @@ BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error, EOFErr
 
 
 class Refused(Exception):
-    """What is wrong with a member of an archive, or with the archive as a whole, for which its name is empty."""
+    """The error of an archive that is not read: with a member, or with an empty name, with all of it."""
 
     def __init__(self, member: str, reason: str) -> None:
         super().__init__(f"{shown(member)}: {reason}" if member else reason)
 
 
 def shown(text: str) -> str:
-    """What an archive says, for a message: of any length and content, it stays on its line."""
+    """Text of an archive for a message: shortened, and on one line."""
     text = text if len(text) <= 200 else f"{text[:200]}..."
     return text if text.isprintable() else ascii(text)
 
 
 class Limited(io.RawIOBase):
-    """An unpacked stream that may not become larger than it should, `most` bytes."""
+    """An unpacked stream of `most` bytes at most."""
 
     def __init__(self, plain: Any, most: int) -> None:
         self._plain, self._left, self._most = plain, most, most
@@ -63,7 +63,7 @@ class Limited(io.RawIOBase):
 
 
 class ShortHeaders(tarfile.TarInfo):
-    """Members whose long names are short enough: tarfile reads what holds one into memory whole."""
+    """Refuses headers with too long names, as tarfile reads such a header into memory."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
@@ -78,7 +78,7 @@ def open_zip(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
     """A zip of files and folders; its content is not read.
 
     Raises:
-        Refused: It is something else, too much, or leads out of its folder; from what is read inside the block, too.
+        Refused: It is something else, too large, or leads out of its folder; reads inside the block raise it, too.
     """
     size = file.seek(0, 2)
     file.seek(max(0, size - _LOCATOR - _END.size))
@@ -96,7 +96,10 @@ def open_zip(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
             for item in items:
                 if leads_out(item.filename) or stat.S_IFMT(item.external_attr >> 16) not in _PLAIN:
                     raise Refused(item.filename, _OUTSIDE)
-                if item.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others unpack in one piece
+                if item.compress_type not in (
+                    zipfile.ZIP_STORED,
+                    zipfile.ZIP_DEFLATED,
+                ):  # zipfile unpacks others in one piece
                     raise Refused(item.filename, "compressed in a way that wheels are not")
             expanded, most = sum(item.file_size for item in items), min(EXPANDED, max(_SMALL, _RATIO * size))
             if len(items) > _MEMBERS or expanded > most:
@@ -106,7 +109,7 @@ def open_zip(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
 
 @contextmanager
 def open_tar(packed: BinaryIO) -> Iterator[tarfile.TarFile]:
-    """A source distribution.
+    """Opens a source distribution.
 
     Raises:
         Refused: It cannot be read, or leads out of its folder.
@@ -116,7 +119,7 @@ def open_tar(packed: BinaryIO) -> Iterator[tarfile.TarFile]:
         members = tar.getmembers()
         files = {member.name for member in members if member.isreg()}
         for member in members:
-            # A link is another name of a file in the archive: nothing is unpacked through it.
+            # Links to files of the archive are allowed: nothing is unpacked through them.
             target = posixpath.normpath(posixpath.join(posixpath.dirname(member.name), member.linkname))
             plain = member.isreg() or member.isdir() or (member.issym() and target in files)
             if leads_out(member.name) or not plain:
@@ -125,13 +128,13 @@ def open_tar(packed: BinaryIO) -> Iterator[tarfile.TarFile]:
 
 
 def leads_out(name: str) -> bool:
-    """Whether a member has a name that is none, or one outside the folder that it is unpacked in."""
+    """Whether a member has no name, or a name outside the folder in which it is unpacked."""
     return not name or name.startswith("/") or ".." in name.split("/")
 
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Whatever breaks while an archive is read is a `Refused`."""
+    """Turns all errors of reading an archive into `Refused`, except a full disk."""
     try:
         yield
     except (*BROKEN, ValueError, OverflowError, LookupError) as error:

@@ -1,7 +1,7 @@
 """Headers of ELF and PE binaries, and edits of ELF files that change no address.
 
-ELF is read with pyelftools, which seeks to the few tables it needs; PE with lief, which takes about twice the file in
-memory while it parses. The edits make a copy of the interpreter relocatable; nothing that NVIDIA published is edited.
+ELF is read with pyelftools, which reads only the tables that it needs; PE with lief, which uses about twice the file's
+size of memory. The edits make a copy of the interpreter relocatable; nothing that NVIDIA published is edited.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from typing import Any, BinaryIO, Literal
 
 from elftools.elf.dynamic import DynamicSection, DynamicSegment
 from elftools.elf.elffile import ELFFile
-from elftools.elf.gnuversions import GNUVerNeedSection
+from elftools.elf.gnuversions import GNUVerDefSection, GNUVerNeedSection, GNUVerSymSection
+from elftools.elf.sections import SymbolTableSection
 
 from ctk.core.errors import BuildFailed
-from ctk.package.glibc import MOVED, MOVED_IN
 
 ELF_MAGIC = b"\x7fELF"
 PE_MAGIC = b"MZ"
 MOST = 1000
-"""Entries of a table that are read: a file may state billions, all at one place. The libraries here have up to 48."""
+"""Entries of a table that are read: a file may claim billions. The libraries here have up to 48."""
 _VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI|GCC)_([0-9][0-9.]*)")
 # Relative relocations are announced by a name, not a number; glibc has understood them since 2.36.
 _NAMED_VERSIONS = {"GLIBC_ABI_DT_RELR": ("GLIBC", "2.36"), "GLIBC_ABI_GNU_TLS": ("GLIBC", "2.42")}
@@ -37,20 +37,53 @@ _ELF_MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64", "EM_CUDA": "cud
 _PE_MACHINES = {"AMD64": "x86_64", "ARM64": "aarch64", "I386": "x86"}
 _READ = ("DT_NEEDED", "DT_SONAME", "DT_RPATH", "DT_RUNPATH")
 _DT_RPATH = 15
-_START, _END = 32, 8  # pieces of a file, in which linkers and patchelf put its strings
+_START, _END = 32, 8  # pieces at the start and the end of a file, where linkers and patchelf put its strings
 _SHF_ALLOC = 2
 _SYMBOL = struct.Struct("<IBxH16x")  # of 64 bits: name, binding and type, section
 _SHN_UNDEF, _STB_GLOBAL, _VER_NDX_GLOBAL = 0, 1, 1
+_BASE = 1  # version index of the library itself; 0 is local
+_INDEX = 0x7FFF  # without the highest bit, which marks versions that linkers do not use by default
 _DROPPED = (".debug", ".symtab", ".strtab", ".comment", ".gnu_debug")
 
 
+# Symbols that moved into libc.so.6 in glibc 2.34 from libraries beside it.
+#
+# Its NEWS: "all functionality formerly implemented in the libraries libpthread, libdl, libutil, libanl has been
+# integrated into libc"; its lists of symbols show it for librt and, in part, for libresolv. A file may use such a
+# symbol without a version, and not need the library that had it. An older glibc does not find the symbol.
+#
+# Each name that libc.abilist of 2.34 has, and the .abilist of this library, but not libc's, of 2.33: those of
+# sysdeps/unix/sysv/linux/x86_64/64; those for aarch64 are equal. libdl and libpthread are not here: the CUDA runtime
+# needs them, and so does Python; nvcc links every program with the runtime.
+_LIBRARIES = {
+    "librt.so.1": """
+        __mq_open_2 aio_cancel aio_cancel64 aio_error aio_error64 aio_fsync aio_fsync64 aio_init aio_read
+        aio_read64 aio_return aio_return64 aio_suspend aio_suspend64 aio_write aio_write64 lio_listio
+        lio_listio64 mq_close mq_getattr mq_notify mq_open mq_receive mq_send mq_setattr mq_timedreceive
+        mq_timedsend mq_unlink shm_open shm_unlink timer_create timer_delete timer_getoverrun timer_gettime
+        timer_settime
+    """,
+    "libutil.so.1": "forkpty login login_tty logout logwtmp openpty",
+    "libanl.so.1": "gai_cancel gai_error gai_suspend getaddrinfo_a",
+    "libresolv.so.2": """
+        __dn_comp __dn_expand __dn_skipname __res_dnok __res_hnok __res_mailok __res_mkquery __res_nmkquery
+        __res_nquery __res_nquerydomain __res_nsearch __res_nsend __res_ownok __res_query __res_querydomain
+        __res_search __res_send ns_name_compress ns_name_ntop ns_name_pack ns_name_pton ns_name_skip
+        ns_name_uncompress ns_name_unpack
+    """,
+}
+MOVED = {name: library for library, names in _LIBRARIES.items() for name in names.split()}
+"""Symbol -> the library that has it before `_MOVED_IN`."""
+_MOVED_IN = "2.34"
+
+
 class UnreadableBinary(ValueError):
-    """A file that begins like a binary and is not one that the readers understand."""
+    """A file that begins like a binary, and cannot be parsed."""
 
 
 @dataclass(frozen=True)
 class SearchPath:
-    """One RPATH or RUNPATH as written in the file."""
+    """An RPATH or RUNPATH as written in the file."""
 
     tag: str  # ``RPATH`` or ``RUNPATH``
     text: str  # the entries, joined by colons
@@ -62,7 +95,7 @@ class SearchPath:
 
 @dataclass(frozen=True)
 class Dynamic:
-    """What an ELF file says to the loader of itself."""
+    """The SONAME and search paths of an ELF file."""
 
     soname: str = ""
     search: tuple[SearchPath, ...] = ()
@@ -70,17 +103,17 @@ class Dynamic:
 
 @dataclass(frozen=True)
 class Binary:
-    """The headers of one ELF or PE file."""
+    """The headers of an ELF or PE file."""
 
     format: Literal["elf", "pe"]  # ``elf`` or ``pe``
     machine: str  # ``x86_64``, ``aarch64``, or the format's own name for any other
-    soname: str = ""  # the name an ELF library is known by, "" without one
+    soname: str = ""  # of an ELF library, "" without one
     needed: tuple[str, ...] = ()  # libraries the loader must find (DT_NEEDED, import table), in file order
     delayed: tuple[str, ...] = ()  # DLLs that are loaded at their first use (PE only)
     search: tuple[SearchPath, ...] = ()  # RPATH and RUNPATH (ELF only)
     # The highest symbol version needed of each family: ``{"GLIBC": "2.17"}`` (ELF only).
     versions: Mapping[str, str] = field(default_factory=dict)
-    # What it has to find of `ctk.package.glibc.MOVED`, without a version, and does not need the library of (ELF only).
+    # The symbols of `MOVED` that it needs without a version and without their library (ELF only).
     moved: tuple[str, ...] = ()
 
 
@@ -105,15 +138,15 @@ def read_elf(stream: BinaryIO) -> Binary | None:
         machine = _ELF_MACHINES.get(elf["e_machine"], str(elf["e_machine"]))
         dynamic = next((s for s in elf.iter_segments("PT_DYNAMIC") if isinstance(s, DynamicSegment)), None)
         tags = [(tag.entry.d_tag, tag) for tag in islice(dynamic.iter_tags(), MOST)] if dynamic else []
-        needed, said = _said(tags)
+        needed, stated = _from_tags(tags)
         moved = tuple(sorted(name for name in MOVED.keys() & _unversioned(elf) if MOVED[name] not in needed))
-        return Binary("elf", machine, said.soname, needed, (), said.search, _symbol_versions(elf), moved)
-    except Exception as error:  # pyelftools asserts, counts and divides by what the file says
+        return Binary("elf", machine, stated.soname, needed, (), stated.search, _symbol_versions(elf), moved)
+    except Exception as error:  # pyelftools raises anything for wrong numbers
         raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error
 
 
-def _said(tags: Iterable[tuple[str, Any]]) -> tuple[tuple[str, ...], Dynamic]:
-    """The needed libraries and the rest that a dynamic section says, from its tags by kind."""
+def _from_tags(tags: Iterable[tuple[str, Any]]) -> tuple[tuple[str, ...], Dynamic]:
+    """The needed libraries, and the SONAME and search paths, from the tags of a dynamic section by kind."""
     # pyelftools gives a tag the attribute that its kind calls for.
     values = [(kind[3:], str(getattr(tag, kind[3:].lower()))) for kind, tag in tags if kind in _READ]
     needed, sonames = ([text for kind, text in values if kind == name] for name in ("NEEDED", "SONAME"))
@@ -122,7 +155,7 @@ def _said(tags: Iterable[tuple[str, Any]]) -> tuple[tuple[str, ...], Dynamic]:
 
 
 class ElfParts(io.BytesIO):
-    """The parts of a 64-bit ELF file that tell its dynamic section, kept while the file passes by in pieces."""
+    """The parts of a 64-bit ELF file that its dynamic section needs, kept while the file is read in pieces."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,9 +165,9 @@ class ElfParts(io.BytesIO):
         self._wanted = range(0)
 
     def feed(self, piece: bytes) -> None:
-        """Takes the next piece; the first one holds the program headers, or the rest is in vain."""
+        """Takes the next piece; the first must have the program headers."""
         if not self._size:
-            # Without its section headers, which come last: the program headers say the same.
+            # Without section headers, which are at the end: the program headers are enough.
             piece = piece[:40] + bytes(8) + piece[48:58] + bytes(6) + piece[64:]
             self._parts.append((0, piece))
             with suppress(Exception):
@@ -150,14 +183,14 @@ class ElfParts(io.BytesIO):
         """The dynamic section, None without one.
 
         Raises:
-            UnreadableBinary: It is damaged, or its strings are far from both ends of the file.
+            UnreadableBinary: It is damaged, or its strings are not near the start or the end of the file.
         """
         try:
             found = next(ELFFile(self).iter_segments("PT_DYNAMIC"), None)
             if not isinstance(found, DynamicSegment):
                 return None
             tags = islice(found.iter_tags(), MOST)
-            return _said((tag.entry.d_tag, tag) for tag in tags)[1]
+            return _from_tags((tag.entry.d_tag, tag) for tag in tags)[1]
         except Exception as error:  # as above
             raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error
 
@@ -193,7 +226,7 @@ def _symbol_versions(elf: ELFFile) -> dict[str, str]:
 
 
 def _unversioned(elf: ELFFile) -> Iterator[str]:
-    """The symbols that must come from another file, whatever their version is there; not the weak ones."""
+    """The undefined symbols without a version that are not weak."""
     table = next(elf.iter_sections("SHT_DYNSYM"), None)
     if table is None or elf.elfclass != 64:
         return
@@ -207,9 +240,10 @@ def _unversioned(elf: ELFFile) -> Iterator[str]:
 
 
 def oldest_glibc(binary: Binary, named: Callable[[str], Iterable[Binary]]) -> str:
-    """The oldest glibc, ``2.27``, that has what an ELF file needs; "" for a file that needs nothing of it.
+    """The oldest glibc, ``2.27``, that an ELF file can run with; "" for a file that does not need glibc.
 
-    ``named`` gives the libraries of a name that the file is loaded with: what they need is there for it, too.
+    ``named`` returns the libraries of a name that are loaded with the file: the libraries that they need are loaded,
+    too.
     """
     stated = binary.versions.get("GLIBC", "")
     lacking = {MOVED[symbol] for symbol in binary.moved}
@@ -218,12 +252,12 @@ def oldest_glibc(binary: Binary, named: Callable[[str], Iterable[Binary]]) -> st
         more = {name for library in named(queue.pop()) for name in library.needed} - reached
         reached |= more
         queue += more
-    return stated if lacking <= reached else max(stated, MOVED_IN, key=version_key)
+    return stated if lacking <= reached else max(stated, _MOVED_IN, key=version_key)
 
 
 def parse_pe(source: Path | bytes, without: Iterable[str]) -> Any:
-    """A PE file (EXE, DLL, extension module) as lief has it; None when it cannot be parsed."""
-    import lief  # a third of a second
+    """A PE file (EXE, DLL, extension module), parsed by lief; None if it cannot be parsed."""
+    import lief  # takes a third of a second
 
     lief.logging.disable()
     config = lief.PE.ParserConfig()
@@ -248,7 +282,7 @@ def read_pe(source: Path | bytes) -> Binary:
 
 
 def read_binary(path: Path) -> Binary | None:
-    """The headers of a file on disk; None when it is no executable, library or extension module."""
+    """The headers of a file on disk; None if it is no executable, library or extension module."""
     with path.open("rb") as stream:
         magic = stream.read(4)
         if magic == ELF_MAGIC:
@@ -257,25 +291,75 @@ def read_binary(path: Path) -> Binary | None:
 
 
 def read_bytes(content: bytes) -> Binary | None:
-    """The same for a file held in memory."""
+    """The same for a file in memory."""
     if content.startswith(ELF_MAGIC):
         return read_elf(BytesIO(content))
     return read_pe(content) if content.startswith(PE_MAGIC) else None
 
 
+def read_exports(path: Path) -> tuple[str, ...]:
+    """The exported names of an ELF or PE library, sorted, each once.
+
+    A versioned ELF symbol is ``name@version``. A version that is equal to the SONAME is left out, so that a new CUDA
+    major is not a change of every symbol.
+
+    Raises:
+        UnreadableBinary: The tables cannot be parsed.
+    """
+    with path.open("rb") as stream:
+        if stream.read(len(ELF_MAGIC)) != ELF_MAGIC:
+            return _pe_exports(path)
+        try:
+            return tuple(sorted(set(_elf_exports(ELFFile(stream)))))
+        except Exception as error:  # pyelftools raises anything for wrong numbers
+            raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error
+
+
+def _elf_exports(elf: ELFFile) -> list[str]:
+    table = next((s for s in elf.iter_sections("SHT_DYNSYM") if isinstance(s, SymbolTableSection)), None)
+    if table is None:
+        return []
+    versions = next((s for s in elf.iter_sections("SHT_GNU_versym") if isinstance(s, GNUVerSymSection)), None)
+    names: dict[int, str] = {}
+    for section in elf.iter_sections("SHT_GNU_verdef"):
+        if isinstance(section, GNUVerDefSection):
+            names |= {v["vd_ndx"]: next(parts).name for v, parts in islice(section.iter_versions(), MOST)}
+    base = names.get(_BASE, "")
+    exports = []
+    for number, symbol in enumerate(table.iter_symbols()):
+        hidden = symbol["st_other"]["visibility"] in ("STV_HIDDEN", "STV_INTERNAL")
+        if symbol["st_shndx"] == "SHN_UNDEF" or symbol["st_info"]["bind"] == "STB_LOCAL" or hidden or not symbol.name:
+            continue
+        index = versions.get_symbol(number)["ndx"] if versions else ""
+        version = names.get(index & _INDEX, "") if isinstance(index, int) else ""
+        if symbol["st_shndx"] == "SHN_ABS" and symbol.name == (version or base):
+            continue  # the version's own entry
+        exports.append(f"{symbol.name}@{version}" if version and version != base else symbol.name)
+    return exports
+
+
+def _pe_exports(path: Path) -> tuple[str, ...]:
+    parsed = parse_pe(path, without=["imports"])
+    if parsed is None:
+        raise UnreadableBinary("not a readable PE file")
+    table = parsed.get_export()
+    # Functions without a name are called by number.
+    return tuple(sorted({str(e.name) or f"#{e.ordinal}" for e in table.entries})) if table else ()
+
+
 def needed_libraries(data: bytes) -> list[str]:
-    """The libraries that an ELF file asks the loader for."""
+    """The libraries that an ELF file needs."""
     # pyelftools gives a tag the attribute that its kind calls for.
     return [tag.needed for tag in _dynamic(data).iter_tags("DT_NEEDED")]  # type: ignore[attr-defined]
 
 
 def relocatable(data: bytes, rpath: str, folders: Iterable[str]) -> bytes:
-    """A 64-bit ELF file without debug sections that names none of ``folders``; its RPATH, if it has one, is ``rpath``.
+    """A copy of a 64-bit ELF file without debug sections and without names of ``folders``; its RPATH becomes ``rpath``.
 
-    The new RPATH is a DT_RPATH: unlike DT_RUNPATH it also serves the libraries that are loaded later.
+    The new RPATH is a DT_RPATH: unlike DT_RUNPATH it is also used for libraries that are loaded later.
 
     Raises:
-        BuildFailed: When the file's own RPATH is shorter than the new one, so that there is no room for it.
+        BuildFailed: The file's own RPATH is shorter than the new one, so that there is no room for it.
     """
     out = bytearray(data)
     dynamic = _dynamic(data)
@@ -294,8 +378,8 @@ def relocatable(data: bytes, rpath: str, folders: Iterable[str]) -> bytes:
             out[start : start + len(old)] = rpath.encode().ljust(len(old), b"\0")
         struct.pack_into("<Q", out, dynamic["sh_offset"] + index * dynamic["sh_entsize"], _DT_RPATH)
     for folder in folders:
-        # Defaults and source names that nothing opens. The length must stay, and so must the last part: linkers let
-        # a string end inside another one, so that the version "3.11.7" may well be the end of a folder's name.
+        # Defaults and source names that nothing opens. The length and the last part must stay: linkers share ends of
+        # strings, so that the version "3.11.7" may be the end of a folder's name.
         head, _, last = folder.encode().rpartition(b"/")
         out = out.replace(head + b"/" + last, b"/".ljust(len(head), b"_") + b"/" + last)
     return _without_debug(bytes(out))
@@ -309,7 +393,7 @@ def _dynamic(data: bytes) -> DynamicSection:
 
 
 def _without_debug(data: bytes) -> bytes:
-    """The same file minus sections that no loader reads; their headers become empty, so that indexes stay."""
+    """The file without sections that no loader reads; their headers become empty, so that indexes stay."""
     elf = ELFFile(BytesIO(data))
     sections = list(elf.iter_sections())
     loose = [s for s in sections if not s["sh_flags"] & _SHF_ALLOC and s["sh_type"] not in ("SHT_NULL", "SHT_NOBITS")]

@@ -1,10 +1,9 @@
-"""The code for GPUs inside a file, whatever file it is: machine code, PTX, and LTO-IR that nvJitLink compiles.
+"""Reads the code for GPUs in any file: machine code, PTX, and LTO-IR, which nvJitLink compiles.
 
-NVIDIA's tools pack such code into fat binaries: a header of 16 bytes, then entries, each with a header that says what
-it is and for which GPU. Nothing has to be decompressed to read that. The layout is written down nowhere; it was read
-from what ``fatbinary`` of CUDA 13.5 writes for each target and option, and is held against ``cuobjdump``, which looks
-only into the sections made for it: the kernels of cuFFT 13.5, in ``.data``, and those of cuTENSOR in
-``.cask_resource``, it does not see.
+NVIDIA's tools pack such code into fat binaries: a header of 16 bytes, then entries, each with a header that states its
+kind and its GPU. Nothing has to be decompressed for that. The layout is not documented. It was read from the output of
+``fatbinary`` of CUDA 13.5 for each target and option, and is compared with ``cuobjdump``, which reads only the sections
+made for such code: it does not see the kernels of cuFFT 13.5, in ``.data``, and of cuTENSOR, in ``.cask_resource``.
 """
 
 from __future__ import annotations
@@ -34,44 +33,44 @@ Key = tuple[Kind, str, str, str]
 FATBIN_MAGIC = b"\x50\xed\x55\xba"
 _ARCHIVE_MAGIC = b"!<arch>\n"
 _MAGICS = (ELF_MAGIC, PE_MAGIC, FATBIN_MAGIC, _ARCHIVE_MAGIC)
-_SMALLEST_BINARY = 512  # bytes; none with code is smaller
+_SMALLEST_BINARY = 512  # bytes; no binary with code is smaller
 _FATBIN = struct.Struct("<4sHHQ")  # magic, version, bytes of this header, bytes of the entries
 _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _KINDS: dict[int, Kind] = {1: "ptx", 2: "cubin", 8: "lto"}
 _TOGETHER = 256  # several entries, compressed as one: ``fatbinary --concat``
 _LZ4, _ZSTD, _ARCH_SPECIFIC, _FAMILY_SPECIFIC = 0x2000, 0x8000, 0x100000, 0x200000
-_FIXED = 72  # bytes of an entry's header before what only newer ones have; its length is the last number of them
+_FIXED = 72  # bytes of an entry's header that all versions have; the last number is the length of the rest
 _MOST_HEADER = 1 << 16
-# Of every source file that has no kernel for a target nvcc makes an object all the same. Bytes, decompressed: the
-# largest of these and the smallest with a kernel, in NVIDIA's libraries of 12.0 to 13.5 and from nvcc 13.5, were 1596
-# and 2312 of machine code before 10.0, 2284 and 4842 from there on, 56 and 93 of PTX.
+# nvcc makes an object for each target even of a source file without a kernel. The largest object without a kernel, and
+# the smallest with a kernel, in NVIDIA's libraries of 12.0 to 13.5 and from nvcc 13.5, had decompressed 1596 and 2312
+# bytes of machine code before 10.0, 2284 and 4842 from there on, 56 and 93 of PTX.
 _SMALLEST, _SMALLEST_100, _SMALLEST_PTX = 2000, 3500, 80
 _ELF = struct.Struct("<16sHHIQQQI")  # up to the flags
 _EM_CUDA = 190
 _PTX = re.compile(rb"\.version\s+(\d{1,3}\.\d{1,3})\s+(?:\s|//[^\n]*\n)*\.target\s+sm_(\d{2,4}[af]?)\b")
 _LONGEST_HEAD = 512  # bytes of PTX before its target
-# What cudart says when it cannot start; its version is the number that cudaRuntimeGetVersion and its variant for
+# The message of cudart when it cannot start; its version is the number that cudaRuntimeGetVersion and its variant for
 # per-thread streams store.
 _CUDART_SAYS = b"startup failure in cuda runtime"
 _STORES = re.compile(rb"\xc7(?:[\x00-\x03\x06\x07]|[\x40-\x47].|\x04.|\x44..)(?=(..\x00\x00))", re.DOTALL)
-# Beginnings of the names of libraries whose use says something, in tables of the loader and in calls that open them.
+# Beginnings of names of NVIDIA's libraries, in tables of the loader and in calls that open them.
 _USED = (
     *("libcuda.so", "libcudart.so", "libnvrtc.so", "libnvJitLink.so", "libnvvm.so"),
     *("nvcuda.dll", "cudart64_", "nvrtc64_", "nvJitLink_", "nvvm64_"),
 )
 _WHOLE_NAME = re.compile(rb"[A-Za-z]\w*\.(?:so(?:\.\d+)*|dll)")
-_MOST_NAMES = 100  # of one beginning
+_MOST_NAMES = 100  # for each beginning
 
 
 @dataclass(frozen=True, order=True)
 class GpuCode:
-    """Objects of one kind, for one target; a ``stub`` is one without a kernel.
+    """Objects of the same kind and target; a ``stub`` has no kernel.
 
     Attributes:
-        target: As nvcc writes it without what comes before the number: ``75``, ``90a``, ``100f``.
+        target: The number of nvcc's name, with its letter: ``75``, ``90a``, ``100f``.
         isa: PTX ISA version, ``8.8``; empty for the other kinds.
         packed: How they are compressed: ``lz4``, ``zstd`` or not at all.
-        count: How many there are.
+        count: The number of objects.
         size: Their bytes in the file.
     """
 
@@ -88,14 +87,14 @@ class GpuCode:
 
 @dataclass(frozen=True)
 class FileCode:
-    """What a file holds for GPUs.
+    """The code for GPUs in a file.
 
     Attributes:
         code: Sorted; none twice.
-        damaged: Fat binaries whose entries do not fit into them; what they hold is not among the code.
-        cudart: Version of a CUDA runtime that is linked in, ``13.0``; ``?`` for one that does not show it.
-        uses: The names of NVIDIA's libraries in it, which it needs or can open: the driver's, the CUDA runtime's, those
-            of NVRTC, nvJitLink and libNVVM.
+        damaged: The number of fat binaries whose entries do not fit into them; their code is not counted.
+        cudart: Version of a CUDA runtime that is linked in, ``13.0``; ``?`` if it is not visible.
+        uses: The names of NVIDIA's libraries that it needs or can open: those of the driver, the CUDA runtime, NVRTC,
+            nvJitLink and libNVVM.
     """
 
     code: tuple[GpuCode, ...] = ()
@@ -109,7 +108,7 @@ class FileCode:
 
 
 def read_file(path: Path, uses: bool = True) -> FileCode:
-    """The code in a file, which is mapped and not copied, however large it is; else as `read`."""
+    """The code in a file, as `read`; the file is mapped into memory, not copied."""
     with path.open("rb") as file:
         if not path.stat().st_size:
             return FileCode()
@@ -118,7 +117,7 @@ def read_file(path: Path, uses: bool = True) -> FileCode:
 
 
 def read_tree(folder: Path, names: Iterable[str]) -> dict[str, FileCode]:
-    """The code in those of some files of a folder that are binaries; links are left out."""
+    """File -> its code, for those files of a folder that are binaries with code; links are left out."""
     found = {}
     for name in names:
         file = folder / name
@@ -132,7 +131,7 @@ def read_tree(folder: Path, names: Iterable[str]) -> dict[str, FileCode]:
 
 
 def read_members(entries: Iterable[tuple[str, int, IO[bytes] | None]]) -> Iterator[tuple[str, FileCode]]:
-    """The same of an archive: path, size and content of its members; each is unpacked to disk while it is read."""
+    """The same for the members of an archive (path, size, content); each is unpacked to disk while it is read."""
     for name, size, content in entries:
         if content is None or size < _SMALLEST_BINARY:
             continue
@@ -148,7 +147,7 @@ def read_members(entries: Iterable[tuple[str, int, IO[bytes] | None]]) -> Iterat
 
 
 def read_wheel(path: Path) -> dict[str, FileCode]:
-    """The same of a wheel; AuditFailed when it cannot be read."""
+    """The same for a wheel; AuditFailed if it cannot be read."""
     found: dict[str, FileCode] = {}
     try:
         with path.open("rb") as file, open_zip(file) as archive:
@@ -161,9 +160,9 @@ def read_wheel(path: Path) -> dict[str, FileCode]:
 
 
 def read(content: Buffer, uses: bool = True) -> FileCode:
-    """The code in the bytes of a file, which may be damaged, or made to mislead: then some of it is missing.
+    """The code in the bytes of a file; in a file that is damaged, or made to mislead, some may be missing.
 
-    With `uses=False` names of libraries are not looked for, which takes most of the time of a file without code.
+    With `uses=False` names of libraries are not searched, which takes most of the time for a file without code.
     """
     found: Counter[Key] = Counter()
     sizes: Counter[Key] = Counter()
@@ -186,7 +185,7 @@ def read(content: Buffer, uses: bool = True) -> FileCode:
 
 
 def _fatbins(content: Buffer) -> Iterator[Stretch]:
-    """Where the entries of each fat binary begin and end."""
+    """The start and the end of the entries of each fat binary."""
     at = 0
     while (at := content.find(FATBIN_MAGIC, at)) >= 0:
         if at + _FATBIN.size <= len(content):
@@ -199,7 +198,7 @@ def _fatbins(content: Buffer) -> Iterator[Stretch]:
 
 
 def _entries(content: Buffer, at: int, end: int) -> Iterator[tuple[Key, int] | None]:
-    """Key and size of each entry of a fat binary; a last None where it does not fit."""
+    """Key and size of each entry of a fat binary; None last if an entry does not fit."""
     while at + _ENTRY.size <= end:
         kind, _, header, size, *_ = _ENTRY.unpack_from(content, at)
         if not _ENTRY.size <= header <= _MOST_HEADER or at + header + size > end:
@@ -213,7 +212,7 @@ def _entries(content: Buffer, at: int, end: int) -> Iterator[tuple[Key, int] | N
 
 
 def _parts(header: bytes, size: int) -> Iterator[tuple[Key, int] | None]:
-    """The entries that one header speaks of; each is credited with its share of the bytes."""
+    """The entries that share a header; each counts an equal part of the bytes."""
     number = struct.unpack_from("<I", header, 64)[0] if len(header) >= _FIXED else 0
     at = _FIXED
     for _ in range(number):
@@ -245,14 +244,14 @@ def _places(content: Buffer, needle: bytes, gaps: Iterable[Stretch]) -> Iterator
 
 
 def _loose_cubins(content: Buffer, gaps: list[Stretch]) -> Iterator[Key]:
-    """Machine code that is embedded as it is. In the newest ABI 90a has the flags of 90."""
+    """Machine code outside fat binaries. In the newest ABI 90a has the flags of 90."""
     for at in _places(content, ELF_MAGIC, gaps):
         if at + _ELF.size > len(content):
             return
         ident, _, machine, version, _, _, _, flags = _ELF.unpack_from(content, at)
         abi = ident[8]
         target = flags >> 8 & 0xFF if abi >= 8 else flags & 0xFF
-        # A compiler has such a header to begin with, and no target in it.
+        # A compiler has such a header as a template, without a target.
         if (machine, version, ident[4:6]) == (_EM_CUDA, 1, b"\2\1") and 20 <= target < 200:
             yield "cubin", f"{target}a" if abi < 8 and flags & 0x800 else str(target), "", ""
 

@@ -1,4 +1,4 @@
-"""What runs where: the GPUs and drivers that code in files is for, and whether a package's metadata says so.
+"""The GPUs and drivers that the code in files is for, and the comparison with a package's metadata.
 
 A driver compiles PTX up to the ISA version of its own toolkit, and runs machine code of its CUDA major.
 """
@@ -18,7 +18,8 @@ from rattler.package import BuildString
 
 from ctk.core.errors import AuditFailed, UnknownName
 from ctk.core.files import check_readable, read_json
-from ctk.package import reader as package
+from ctk.core.platforms import PLATFORMS
+from ctk.package import reader
 from ctk.package.binaries import version_key
 from ctk.package.gpu_fatbin import FileCode, read_file, read_members, read_tree, read_wheel
 from ctk.package.gpu_support import How, Runs, present, runs, worst
@@ -30,16 +31,16 @@ FOR_SOME_GPUS = {
     "cuda-sanitizer-api-files": "libsanitizer of 12.8 and 12.9 shows only its code for 10.0 and newer, before none",
     "libcufile": "cuda-libraries brings it: a bound would refuse all libraries to a GPU that this one leaves out",
 }
-"""Packages that may be installed for a GPU for which some of their files have no code -> why."""
+"""Packages that may be installed for GPUs for which some of their files have no code -> the reason."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of GPUs and PTX: of release locks, by `ctk.lock.facts.known`, or of `cuda-version` packages.
+    """All known GPUs and toolkits: from release locks, by `ctk.lock.facts.known`, or from `cuda-version` packages.
 
     Attributes:
         gpus: Every compute capability that some toolkit can compile for, lowest first.
-        isa: CTK minor -> PTX ISA version that it writes, and its driver reads.
+        isa: CTK minor -> the PTX ISA version that it writes and its driver reads.
         targets: CTK minor -> compute capabilities that its NVRTC can compile for.
     """
 
@@ -49,7 +50,7 @@ class Known:
 
     @classmethod
     def of_toolkits(cls, packages: Iterable[IndexJson]) -> Known:
-        """What `cuda-version` packages say: the constraint of a native one lists the GPUs of its toolkit."""
+        """From `cuda-version` packages: the constraint of a native build lists the GPUs of its toolkit."""
         targets: dict[str, tuple[str, ...]] = {}
         for index in packages:
             listed = next((spec for spec in index.constrains if spec.startswith("__cuda_arch ==")), "")
@@ -58,19 +59,19 @@ class Known:
         return cls(tuple(sorted({g for gpus in targets.values() for g in gpus}, key=version_key)), {}, targets)
 
     def driver_for(self, isa: str) -> str:
-        """The oldest driver that compiles PTX of a version, as the CUDA version that it supports; "" if none does."""
+        """The CUDA version of the oldest driver that compiles PTX of a version; "" if no known driver does."""
         minors = [minor for minor, newest in self.isa.items() if version_key(newest) >= version_key(isa)]
         return min(minors, key=version_key, default="")
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What `ctk gpu-code` was asked about: a package, wheel, library, or a package in an environment.
+    """A subject of `ctk gpu-code`: a package, a wheel, a library, or a package in an environment.
 
     Attributes:
         kind: ``package``, ``wheel`` or ``files``.
-        files: Path inside -> what it holds; those without anything are left out.
-        index: A package's metadata.
+        files: Path inside -> its code; files without code are left out.
+        index: The metadata of a package.
     """
 
     name: str
@@ -88,11 +89,11 @@ class Subject:
 
     @cached_property
     def runs(self) -> dict[str, Runs]:
-        """GPU -> how all of it runs: as its worst file does."""
+        """GPU -> how all of it runs: like its worst file."""
         return worst(self.by_file.values())
 
     def gpus(self, *hows: How) -> tuple[str, ...]:
-        """The GPUs on which it runs so."""
+        """The GPUs on which it runs in one of these ways."""
         return tuple(gpu for gpu, found in self.runs.items() if found.how in hows)
 
     @property
@@ -100,54 +101,54 @@ class Subject:
         return tuple(path for path, file in self.files.items() if file.damaged)
 
     def driver(self, gpu: str) -> str:
-        """The oldest CUDA version of a driver that runs it on a GPU, as far as its files show; "" where they do not."""
+        """The CUDA version of the oldest driver that runs it on a GPU; "" if its files do not show it."""
         isas = [found[gpu].isa for found in self.by_file.values() if found[gpu].isa]
         stated = {self.known.driver_for(isa) for isa in isas} | {f"{major}.0" for major in self.majors}
         return max(stated - {""}, key=version_key, default="")
 
     @cached_property
     def majors(self) -> frozenset[str]:
-        """The CUDA majors of the runtimes that its files have inside or need."""
+        """The CUDA majors of the runtimes that its files contain or need."""
         texts = [text for file in self.files.values() for text in (file.cudart, *file.uses)]
         found = (re.fullmatch(r"(?:libcudart\.so\.|cudart64_)?(\d\d)(?:0?\.\w+)?", text) for text in texts)
         return frozenset(match[1] for match in found if match)
 
     @property
     def promised(self) -> tuple[str, ...] | None:
-        """The GPUs for which a package's metadata lets it be installed; None for what has no metadata."""
+        """The GPUs for which the metadata of a package allows it; None without metadata."""
         if self.index is None:
             return None
         gpus = present(self.known.gpus, self.subdir)
         for spec in (*self.index.depends, *self.index.constrains):
             if spec_name(spec) == "__cuda_arch":
-                gpus = tuple(gpu for gpu in gpus if _admits(spec, gpu))
+                gpus = tuple(gpu for gpu in gpus if _matches(spec, gpu))
             elif spec_name(spec) == "cuda-version":
-                gpus = tuple(gpu for gpu in gpus if self._toolkit_admits(spec, gpu))
+                gpus = tuple(gpu for gpu in gpus if self._toolkit_allows(spec, gpu))
         return gpus
 
-    def _toolkit_admits(self, spec: str, gpu: str) -> bool:
-        """Whether `cuda-version`, in some build that a spec admits, goes with a GPU."""
+    def _toolkit_allows(self, spec: str, gpu: str) -> bool:
+        """Whether a build of `cuda-version` that a spec matches can be installed for a GPU."""
         native = "native" in spec.split()[-1]
         for minor, targets in self.known.targets.items():
             newer = version_key(gpu) >= version_key(targets[0])
-            if _admits(spec, minor) and (gpu in targets or (newer and not native)):
+            if _matches(spec, minor) and (gpu in targets or (newer and not native)):
                 return True
         return False
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """GPUs that its metadata admits, and for which some file has no code, or little."""
+        """GPUs that its metadata allows, and for which some file has no code, or little."""
         return tuple(gpu for gpu in self.promised or () if self.runs and self.runs[gpu].how in ("none", "part"))
 
     @property
-    def excuse(self) -> str:
-        """Why it may lack code for a GPU that it admits; "" where that is an error."""
+    def exemption(self) -> str:
+        """Why it may lack code for a GPU that its metadata allows; "" if that is an error."""
         return FOR_SOME_GPUS.get(self.index.name, "") if self.index else ""
 
     @property
-    def promised_in_vain(self) -> tuple[str, ...]:
-        """The GPUs of `lacking`, where that is an error."""
-        return () if self.excuse else self.lacking
+    def uncovered_gpus(self) -> tuple[str, ...]:
+        """The GPUs of `lacking`, unless there is an exemption."""
+        return () if self.exemption else self.lacking
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -167,13 +168,13 @@ class Subject:
             },
             "gpus": {gpu: {"runs": found.how, "driver": self.driver(gpu) or None} for gpu, found in self.runs.items()},
             "promised": self.promised and list(self.promised),
-            "promised_in_vain": list(self.promised_in_vain),
+            "promised_in_vain": list(self.uncovered_gpus),
         }
 
 
 @cache
-def _admits(spec: str, version: str) -> bool:
-    """Whether a spec, whatever build it asks for, goes with a version."""
+def _matches(spec: str, version: str) -> bool:
+    """Whether a spec without its build matches a version."""
     name = spec_name(spec)
     try:
         wanted = MatchSpec(spec).version
@@ -187,10 +188,10 @@ def _admits(spec: str, version: str) -> bool:
 
 
 def subjects(path: Path, known: Known) -> Iterator[Subject]:
-    """What there is at a path: a package, a wheel, a file, or a folder that is an environment, a channel or neither.
+    """The subjects at a path: a package, a wheel, a file, or a folder that is an environment, a channel or neither.
 
     Raises:
-        UnknownName: There is nothing.
+        UnknownName: Nothing is there.
         AuditFailed: It cannot be read.
     """
     if path.is_dir():
@@ -200,31 +201,23 @@ def subjects(path: Path, known: Known) -> Iterator[Subject]:
     elif path.suffix == ".conda":
         yield _package(path, known)
     elif path.suffix in (".whl", ".zip"):
-        subdir = next((s for tag, s in _WHEEL_TAGS.items() if re.search(tag, path.name)), "")
+        subdir = next((s for s, platform in PLATFORMS.items() if re.search(platform.wheel_tag, path.name)), "")
         yield Subject(path.name, "wheel", read_wheel(path), subdir=subdir, known=known)
     else:
         yield Subject(path.name, "files", {path.name: read_file(path)}, known=known)
 
 
-_WHEEL_TAGS = {
-    r"linux.*x86_64": "linux-64",
-    r"linux.*aarch64": "linux-aarch64",
-    r"win_amd64": "win-64",
-    r"win_arm64": "win-arm64",
-}
-
-
 def _folder(path: Path, known: Known) -> Iterator[Subject]:
     records = sorted(path.glob("conda-meta/*.json"))
-    # What may not be read is not found by a pattern.
+    # glob skips files that may not be read.
     check_readable(path, path / "conda-meta", *records)
     if not records:
         check_readable(*(place for place in path.rglob("*") if place.is_dir() and not place.is_symlink()))
     channel = sorted((*path.glob("*.conda"), *path.glob("*/*.conda")))
     for record in records:
-        said = read_json(record)
+        content = read_json(record)
         try:
-            index, names = index_of(said), [str(file) for file in said["files"]]
+            index, names = index_of(content), [str(file) for file in content["files"]]
         except (TypeError, KeyError, ValueError, AttributeError):
             raise AuditFailed(f"{record} is no record of a package", "make the environment again") from None
         yield Subject(index.identity, "package", read_tree(path, names), index, index.subdir, known=known)
@@ -236,7 +229,7 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
 
 
 def _package(path: Path, known: Known) -> Subject:
-    index = package.read_info(path).index
-    with package.readable(path):
-        files = dict(read_members((m.path, m.size, s) for m, s in package.members(path, "pkg")))
+    index = reader.read_info(path).index
+    with reader.readable(path):
+        files = dict(read_members((m.path, m.size, s) for m, s in reader.members(path, "pkg")))
     return Subject(path.name, "package", files, index, index.subdir, known=known)

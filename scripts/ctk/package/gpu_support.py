@@ -1,9 +1,8 @@
-"""Which GPUs run code: the rules, how much of a file has to be for a GPU, and the spec that says so.
+"""The GPUs that code runs on: the rules, the share of a file that a GPU needs, and the spec for metadata.
 
 The rules are those of the CUDA Programming Guide (1.3, "The CUDA platform"; 5.1, "Compute Capabilities"): machine code
-runs on GPUs of its major whose minor is not lower, PTX is compiled by the driver for its GPU and every newer one; what
-is for one architecture (``90a``) runs on that one only, what is for a family (``100f``) within its major, from its
-minor on.
+runs on GPUs of its major whose minor is not lower. PTX is compiled by the driver for its GPU and all newer GPUs. Code
+for an architecture (``90a``) runs on that only; code for a family (``100f``) runs within its major, from its minor on.
 """
 
 from __future__ import annotations
@@ -19,34 +18,34 @@ from ctk.package.gpu_fatbin import FileCode, GpuCode
 
 How = Literal["native", "jit", "part", "none"]
 ORDER: tuple[How, ...] = ("none", "part", "jit", "native")
-"""From worst to best: nothing for this GPU, little, PTX that the driver compiles, machine code."""
+"""From worst to best: no code for a GPU, little code, PTX that the driver compiles, machine code."""
 
 SOCS = ("5.3", "6.2", "7.2", "8.7", "10.1", "11.0")
-"""GPUs of Jetson and the like (https://developer.nvidia.com/cuda-gpus), which are beside ARM processors only. 10.1 is
-11.0 as CUDA 12 called it."""
+"""GPUs of Jetson and similar boards (https://developer.nvidia.com/cuda-gpus), which have ARM processors only. 10.1 is
+CUDA 12's number of 11.0."""
 
-_FUTURE = "99.0"  # a GPU of a major that nobody knows
-# A library of matrix products has far more kernels for some GPUs than for others, and still serves all: of cuBLASLt
-# 12.9, 64 objects for Maxwell beside 1436 for Hopper. Others have some left over: cuTENSOR 2.8 one of PTX for 5.0,
-# cuSOLVER 11.7 25 of PTX that fit 11.0, beside 172 of machine code for others.
-_ENOUGH_MACHINE_CODE = 1 / 8  # of what is usual for a GPU in this file
-_ENOUGH_PTX = 1 / 2  # of the least that a GPU with enough machine code has
+_FUTURE = "99.0"  # a GPU of an unknown major
+# Libraries of matrix products have many more kernels for some GPUs than for others, and support all: cuBLASLt 12.9 has
+# 64 objects for Maxwell and 1436 for Hopper. Other libraries have remains: cuTENSOR 2.8 one object of PTX for 5.0,
+# cuSOLVER 11.7 25 of PTX that run on 11.0, and 172 of machine code for other GPUs.
+_ENOUGH_MACHINE_CODE = 1 / 8  # of the median of the GPUs in this file
+_ENOUGH_PTX = 1 / 2  # of the smallest number that a GPU with enough machine code has
 
 
 def present(gpus: Sequence[str], subdir: str) -> tuple[str, ...]:
-    """Those of some GPUs that a machine of a platform can have; all of them for no platform."""
+    """The GPUs, of these, that a machine of a platform can have; all of them for an empty platform."""
     return tuple(g for g in gpus if g not in SOCS or not subdir or subdir.endswith(("aarch64", "arm64")))
 
 
 @dataclass(frozen=True)
 class Runs:
-    """How code runs on one GPU; `isa` is the newest PTX ISA that its driver has to compile for that."""
+    """How code runs on a GPU; `isa` is the newest PTX ISA that its driver must compile."""
 
     how: How
     isa: str = ""
 
 
-def fits(code: GpuCode, gpu: str) -> bool:
+def runs_on(code: GpuCode, gpu: str) -> bool:
     """Whether a GPU runs machine code, or its driver compiles PTX for it."""
     number = code.target.rstrip("af")
     lowest, here = divmod(int(number), 10), tuple(map(int, gpu.split(".")))
@@ -57,15 +56,15 @@ def fits(code: GpuCode, gpu: str) -> bool:
 
 
 def runs(file: FileCode, gpus: Sequence[str]) -> dict[str, Runs]:
-    """GPU -> how the code of one file runs on it; {} where a file has none.
+    """GPU -> how the code of a file runs on it; {} for a file without code.
 
-    PTX outside fat binaries does not count: it may be what the program makes code of, or compares it with.
+    PTX outside fat binaries does not count: the program may generate code from it, or compare code with it.
     """
     whole = [code for code in file.code if code.kind == "cubin" or (code.kind == "ptx" and code.size)]
     if not whole:
         return {}
     machine, ptx = (
-        {gpu: sum(code.count for code in whole if code.kind == kind and fits(code, gpu)) for gpu in gpus}
+        {gpu: sum(code.count for code in whole if code.kind == kind and runs_on(code, gpu)) for gpu in gpus}
         for kind in ("cubin", "ptx")
     )
     usual = median([n for n in machine.values() if n] or [0])
@@ -77,7 +76,7 @@ def runs(file: FileCode, gpus: Sequence[str]) -> dict[str, Runs]:
         if machine[gpu] in enough:
             found[gpu] = Runs("native")
         elif ptx[gpu] and both >= least * _ENOUGH_PTX:
-            isas = [code.isa for code in whole if code.kind == "ptx" and fits(code, gpu)]
+            isas = [code.isa for code in whole if code.kind == "ptx" and runs_on(code, gpu)]
             found[gpu] = Runs("jit", max(isas, key=version_key))
         else:
             found[gpu] = Runs("part" if both else "none")
@@ -85,7 +84,7 @@ def runs(file: FileCode, gpus: Sequence[str]) -> dict[str, Runs]:
 
 
 def worst(files: Iterable[Mapping[str, Runs]]) -> dict[str, Runs]:
-    """GPU -> how several files run on it together: as the worst does; {} where none has code."""
+    """GPU -> how several files run on it: like the worst of them; {} if none has code."""
     together = [found for found in files if found]
     return {
         gpu: min((found[gpu] for found in together), key=lambda r: (ORDER.index(r.how), r.isa))
@@ -94,10 +93,10 @@ def worst(files: Iterable[Mapping[str, Runs]]) -> dict[str, Runs]:
 
 
 def bound(files: Iterable[FileCode], gpus: Sequence[str]) -> str:
-    """A version spec for ``__cuda_arch`` that admits the known GPUs, lowest first, on which all of some files run.
+    """A version spec for ``__cuda_arch`` that matches the known GPUs, lowest first, on which all of some files run.
 
-    GPUs that are not known yet are in it where a rule says so: of the newest major by machine code, all by PTX. ``<0``
-    admits none, and "" is for files without code.
+    It matches unknown GPUs by the rules: with machine code those of the newest major, with PTX all. ``<0`` matches no
+    GPU; "" is for files without code.
     """
     found = worst(runs(file, (*gpus, _FUTURE)) for file in files)
     if not found:
@@ -109,7 +108,7 @@ def bound(files: Iterable[FileCode], gpus: Sequence[str]) -> str:
 
 
 def common(bounds: Iterable[str]) -> str:
-    """The spec that admits what each of some specs admits, all as `bound` writes them; ``<0`` for nothing."""
+    """The intersection of specs, all as `bound` writes them; ``<0`` if it is empty."""
     first, *others = map(_ranges, bounds)
     for other in others:
         pairs = [(max(a[0], b[0]), min(a[1], b[1])) for a in first for b in other]
@@ -127,7 +126,7 @@ def _ranges(text: str) -> list[_Range]:
 
 
 def within(gpu: str, spec: str) -> bool:
-    """Whether a spec, as `bound` writes it, admits a GPU."""
+    """Whether a spec, as `bound` writes it, matches a GPU."""
     return any(low <= version_key(gpu) < high for low, high in _ranges(spec))
 
 
@@ -137,7 +136,7 @@ def _text(low: tuple[int, ...], high: tuple[int, ...]) -> str:
 
 
 def spans(gpus: Iterable[str], known: Sequence[str]) -> str:
-    """GPUs in words, those between two that are both there left out: ``7.5 to 9.0, 12.0``."""
+    """GPUs in words, with ranges of neighbours: ``7.5 to 9.0, 12.0``."""
     parts: list[list[str]] = []
     wanted = set(gpus)
     for before, gpu in zip(("", *known), known, strict=False):

@@ -1,4 +1,4 @@
-"""Where the files of a CTK component lie in a package: the one table that recipes' tests, the audit and the docs use.
+"""The places of the files of CTK components in packages: a table for tests of recipes, the audit and the docs.
 
 recipes/common/layout.sh brings wheels into this layout; a test compares the two. Paths are relative to the prefix.
 """
@@ -15,7 +15,7 @@ MAJORS = (12, 13)
 
 @dataclass(frozen=True)
 class Layout:
-    """The places in packages of one subdir and CUDA major."""
+    """The places in packages of a subdir and CUDA major."""
 
     subdir: str
     cuda_major: int
@@ -33,17 +33,17 @@ class Layout:
     nvvm_tools: str  # cicc
     libdevice: str  # the bitcode file
     sanitizer: str  # all of Compute Sanitizer: programs, libraries, headers
-    rpath: str  # RPATH of the libraries, libNVVM's excepted: that file is never touched
+    rpath: str  # RPATH of the libraries, except libNVVM, which is never changed
     tool_rpath: str  # RPATH of the programs in ``tools``
     sanitizer_rpath: str  # RPATH of the programs and libraries in ``sanitizer``
-    forbidden: tuple[str, ...]  # patterns (regular expressions) of paths that no package may hold
+    forbidden: tuple[str, ...]  # patterns (regular expressions) of paths that no package may have
 
     def library_names(self, soname: str, version: str) -> tuple[str, ...]:
         """The names of a shared library on Linux: the real file, then the links for loaders and for linkers.
 
-        One that has no version in its SONAME (``libcudart.so.13``) has no other name. Of the component's version
-        (``13.4.92``) cuFile leaves the fourth number out, libNVVM counts for itself, and CUPTI's file is called as its
-        SONAME.
+        The version of the real file is the component's (``13.4.92``). cuFile leaves the fourth number out, libNVVM has
+        a version of its own, and CUPTI's file has its SONAME as the name. A library without a version in its SONAME
+        has no other name.
         """
         stem, _, number = soname.partition(".so.")
         if not number:
@@ -58,18 +58,18 @@ class Layout:
         return f"{stem}.so.{full}", soname, f"{stem}.so"
 
     def is_forbidden(self, path: str) -> bool:
-        """Whether no package may hold the path."""
+        """Whether no package may have the path."""
         return any(re.match(pattern, path) for pattern in self.forbidden)
 
 
-# Of each field of a layout the place on Linux and on Windows.
+# Field of a layout -> its place on Linux and on Windows.
 _PLACES = {
     "libraries": ("{target}/lib", "Library/bin"),
     "links": ("lib", "Library/bin"),
-    # CUDA 12 has its libraries where linkers look by default, CUDA 13 in one folder for each machine.
+    # CUDA 12 has its libraries where linkers search by default, CUDA 13 in a folder for each machine.
     "linking": ("{target}/lib", "Library/lib/{machine}"),
     "headers": ("{target}/include", "Library/include"),
-    # Tools look below targets/x64 on either machine; conda-forge's own cccl package has Library/include/cccl.
+    # Tools search below targets/x64 on both machines; conda-forge's own cccl package has Library/include/cccl.
     "cccl_headers": ("{target}/include/cccl", "Library/include/targets/x64/cccl"),
     "nvtx_headers": ("{target}/include", "Library/include/targets/x64"),
     "cmake": ("{target}/lib/cmake", "Library/lib/{machine}/cmake"),
@@ -88,11 +88,11 @@ _OF_CUDA_12 = {
     "linking": ("{target}/lib", "Library/lib"),
     "cccl_headers": ("{target}/include", "Library/include/targets/x64"),
 }
-# What a wheel is made of besides its files, whichever the platform.
+# Paths of a wheel that no package has, on all platforms.
 _LEFTOVERS = (r"(.*/)?nvidia/", r"(.*/)?cu1\d/", r"(.*/)?\.metadata/", r"(.*/)?__init__\.py$", r".*\.dist-info/")
 _FORBIDDEN = (
     (*_LEFTOVERS, r"lib64/", r"include/", r"Library/", r"(lib|targets/[^/]+/lib)/libnvvm\."),
-    # All of CUDA 13.0.0 was once in Library/bin/x64, where nothing looks for a DLL.
+    # All of CUDA 13.0.0 was once in Library/bin/x64, where no program searches a DLL.
     (*_LEFTOVERS, r"Library/bin/(x64|x86_64|arm64|nvvm)", r"(targets|bin|lib|include)/"),
 )
 

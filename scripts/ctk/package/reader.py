@@ -1,4 +1,4 @@
-"""Reading a ``.conda`` package as a stream: its metadata, and its members one by one, with nothing unpacked to disk."""
+"""Reads ``.conda`` packages as streams: their metadata, and their members one by one, without unpacking to disk."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Part = Literal["pkg", "info"]
 Kind = Literal["file", "link", "folder", "other"]
 PLACEHOLDER = "_placehold_placehold"
 BUFFER = 1 << 18
-"""Bytes that a tar is read in. Of more, tarfile would copy more for each small member, of fewer for each large one."""
+"""Bytes that are read of a tar at once. With more, small members are slower; with fewer, large members."""
 _WINDOW = 1 << 27  # bytes; the highest level of zstd needs no more
 _METADATA = 64 << 20  # bytes of everything under info/
-_MEMBERS = 100_000  # of a half; the largest have some thousand
+_MEMBERS = 100_000  # of a half; the largest packages have some thousand
 
 
 @dataclass(frozen=True)
 class IndexJson:
-    """``info/index.json``: what a solver sees of the package."""
+    """``info/index.json``: the metadata that solvers use."""
 
     name: str
     version: str
@@ -56,7 +56,7 @@ class IndexJson:
 
 @dataclass(frozen=True)
 class PathEntry:
-    """One line of ``info/paths.json``."""
+    """An entry of ``info/paths.json``."""
 
     path: str
     kind: str  # ``hardlink``, ``softlink`` or ``directory``, as conda names them
@@ -67,11 +67,11 @@ class PathEntry:
 
 @dataclass(frozen=True)
 class Promise:
-    """What the recipe, as rendered into the package, said the package would hold."""
+    """The files that the recipe, as rendered into the package, promises."""
 
-    files: tuple[str, ...] = ()  # globs of ``build.files``, without those that exclude
+    files: tuple[str, ...] = ()  # globs of ``build.files``, without ``exclude``
     contents: tuple[str, ...] = ()  # globs of the ``package_contents`` tests
-    absent: tuple[str, ...] = ()  # globs of those that say what is not there
+    absent: tuple[str, ...] = ()  # globs of ``not_exists`` in these tests
 
 
 @dataclass(frozen=True)
@@ -85,22 +85,21 @@ class PackageInfo:
     about: Mapping[str, Any] = field(default_factory=dict)
     licenses: Mapping[str, bytes] = field(default_factory=dict)  # the files under ``info/licenses``
     sboms: Mapping[str, bytes] = field(default_factory=dict)  # the files under ``info/sboms``
-    promise: Promise | None = None  # None when the package carries no rendered recipe
+    promise: Promise | None = None  # None if the package has no rendered recipe
 
 
 @dataclass(frozen=True)
 class Sighting:
-    """A byte string that was searched for and found."""
+    """A byte string that was found in a file."""
 
     needle: str  # the string
-    offset: int  # where it was first seen, in bytes
     count: int  # how often
-    context: str  # what stands there, printable
+    context: str  # the bytes around it, printable
 
 
 @dataclass(frozen=True)
 class ScannedFile:
-    """One member of the archive as it really is; what follows the link is known of those that were read whole."""
+    """A member of an archive; fields after ``link`` are known of members that were read."""
 
     part: Part  # ``pkg`` for what is installed, ``info`` for metadata
     path: str
@@ -108,27 +107,28 @@ class ScannedFile:
     size: int = 0  # bytes, 0 for links
     link: str = ""  # where a symbolic link points, as written
     sha256: str = ""
-    binary: Binary | None = None  # headers, when it is an executable, a library or an extension module
-    unreadable: str = ""  # why the headers could not be read, "" when they could
-    sightings: tuple[Sighting, ...] = ()  # forbidden paths that it holds, and undeclared placeholder prefixes
-    code: FileCode | None = None  # what a binary holds for GPUs, None where it holds nothing
-    gpus: str = ""  # the GPUs that its code runs on, as a spec, where only that is known of it
-    dll_folders: tuple[str, ...] = ()  # of a Python module: the names of folders that it has Windows search for DLLs
+    binary: Binary | None = None  # headers, if it is an executable, a library or an extension module
+    exports: tuple[str, ...] = ()  # names that a library exports, if they were asked for
+    unreadable: str = ""  # why the headers cannot be read, "" if they can
+    sightings: tuple[Sighting, ...] = ()  # forbidden paths in it, and undeclared placeholder prefixes
+    code: FileCode | None = None  # the code for GPUs of a binary, None without code
+    gpus: str = ""  # the GPUs that its code runs on, as a spec, if only that is known
+    dll_folders: tuple[str, ...] = ()  # of a Python module: names of folders that it adds to the DLL search of Windows
 
     @property
     def target(self) -> str:
-        """Where a relative link leads, as a path from the prefix."""
+        """The target of a relative link, as a path from the prefix."""
         return posixpath.normpath(posixpath.join(posixpath.dirname(self.path), self.link))
 
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turns whatever breaks while a package is read into an `AuditFailed` that names it."""
+    """Turns all errors of reading a package into an `AuditFailed` that names it."""
     try:
         yield
     except FileNotFoundError:
         raise AuditFailed(f"{path} does not exist", "build it first") from None
-    except PermissionError:  # says nothing of the package
+    except PermissionError:  # not an error of the package
         raise
     except RecursionError as error:
         raise AuditFailed(f"{path.name} has metadata nested too deeply", "build it again") from error
@@ -140,13 +140,13 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def unpacked(compressed: IO[bytes], part: Part) -> Limited:
-    """The stream of one half of a package, from its zstd frame."""
+    """The unpacked stream of a half of a package."""
     plain = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(compressed, read_size=BUFFER)
     return Limited(plain, _METADATA if part == "info" else EXPANDED)
 
 
 class _Content(io.RawIOBase):
-    """The content of a member: what breaks while it is read is the package's error, wherever that is."""
+    """The content of a member; errors while it is read name the package."""
 
     def __init__(self, content: IO[bytes], path: Path) -> None:
         self._content, self._path = content, path
@@ -157,22 +157,22 @@ class _Content(io.RawIOBase):
 
 
 def members(path: Path, part: Part, file: IO[bytes] | None = None) -> Iterator[tuple[ScannedFile, IO[bytes] | None]]:
-    """The entries of one half of the package in archive order; a stream is valid until the next entry is taken.
+    """The members of a half of a package in archive order; a stream is valid until the next member is taken.
 
     Raises:
-        AuditFailed: The file is no readable ``.conda``; from reading a stream, too.
+        AuditFailed: The file is not a readable ``.conda``; reading a stream raises it, too.
     """
     with readable(path), zipfile.ZipFile(file or path) as archive:
         inner = [name for name in archive.namelist() if name.startswith(f"{part}-") and name.endswith(".tar.zst")]
         if len(inner) != 1:
-            raise AuditFailed(f"{path.name} holds {len(inner)} {part}-*.tar.zst, not one", "build it again")
+            raise AuditFailed(f"{path.name} has {len(inner)} {part}-*.tar.zst, not one", "build it again")
         with (
             archive.open(inner[0]) as compressed,
             tarfile.open(fileobj=unpacked(compressed, part), mode="r|", bufsize=BUFFER, tarinfo=ShortHeaders) as tar,
         ):
             for count, entry in enumerate(tar):
                 if count == _MEMBERS:
-                    raise AuditFailed(f"{path.name} holds more than {_MEMBERS} files", "build it again")
+                    raise AuditFailed(f"{path.name} has more than {_MEMBERS} files", "build it again")
                 kind: Kind = "link" if entry.issym() else "folder" if entry.isdir() else "other"
                 name = entry.name.removeprefix("./")
                 if content := tar.extractfile(entry) if entry.isfile() else None:
@@ -182,12 +182,12 @@ def members(path: Path, part: Part, file: IO[bytes] | None = None) -> Iterator[t
 
 
 def read_info(path: Path) -> PackageInfo:
-    """The package's metadata, read without touching its contents."""
+    """The metadata of a package; its files are not read."""
     return info_of(path, ((member, stream.read() if stream else None) for member, stream in members(path, "info")))
 
 
 def info_of(path: Path, metadata: Iterable[tuple[ScannedFile, bytes | None]]) -> PackageInfo:
-    """The package's metadata, from the members of its ``info`` half and their contents."""
+    """The metadata of a package, from the members of its ``info`` half and their contents."""
     texts = {member.path: content for member, content in metadata if content is not None}
     licenses, sboms = (
         {path.removeprefix(folder): text for path, text in texts.items() if path.startswith(folder)}
@@ -206,7 +206,7 @@ def info_of(path: Path, metadata: Iterable[tuple[ScannedFile, bytes | None]]) ->
 
 
 def index_of(raw: Mapping[str, Any]) -> IndexJson:
-    """An ``info/index.json``, or the record in repodata made of one; TypeError for one that lacks a field."""
+    """Parses an ``info/index.json``, or a record of repodata; TypeError if a field is missing."""
     given = {f.name: raw[f.name] for f in fields(IndexJson) if raw.get(f.name) is not None}
     features = given.get("track_features", ())
     given["track_features"] = features.split() if isinstance(features, str) else features
@@ -217,7 +217,7 @@ def index_of(raw: Mapping[str, Any]) -> IndexJson:
 def index_record(texts: Mapping[str, bytes], archive: Mapping[str, Any]) -> dict[str, Any]:
     """The record of a package in repodata, from the files under ``info/`` and the archive's size and hashes.
 
-    What is empty is absent, except `depends`.
+    Empty fields are left out, except `depends`.
     """
     record = json.loads(texts["info/index.json"]) | archive
     record["run_exports"] = json.loads(texts.get("info/run_exports.json", b"{}"))
@@ -226,18 +226,18 @@ def index_record(texts: Mapping[str, bytes], archive: Mapping[str, Any]) -> dict
 
 
 def count_tests(texts: Mapping[str, bytes]) -> int:
-    """How many tests the files under ``info/`` carry; rattler-build keeps no contents tests, it runs them."""
+    """The number of tests in the files under ``info/``; rattler-build runs contents tests and does not keep them."""
     return len(_yaml(texts.get("info/tests/tests.yaml", b"[]")) or ())
 
 
 def path_entry(raw: Mapping[str, Any]) -> PathEntry:
-    """An entry of ``info/paths.json``; KeyError for one that lacks its path or its kind."""
+    """Parses an entry of ``info/paths.json``; KeyError if its path or kind is missing."""
     sha256, size, placeholder = (raw.get(key) for key in ("sha256", "size_in_bytes", "prefix_placeholder"))
     return PathEntry(raw["_path"], raw["path_type"], sha256 or "", size or 0, placeholder or "")
 
 
 def run_exports_of(raw: Any) -> dict[str, tuple[str, ...]]:
-    """An ``info/run_exports.json``, or the entry of a channel's that was made of one."""
+    """Parses an ``info/run_exports.json``, or an entry of a channel's ``run_exports.json``."""
     kinds = {"weak": raw} if isinstance(raw, list) else raw
     return {kind: tuple(specs) for kind, specs in kinds.items() if specs}
 
@@ -267,7 +267,7 @@ def _yaml(text: bytes) -> Any:
 
 
 def _globs(raw: Any) -> tuple[str, ...]:
-    """The patterns that a list of globs, or its long form with ``include`` or ``exists``, asks for."""
+    """The globs of a list, or of its long form with ``include`` or ``exists``."""
     if isinstance(raw, Mapping):
         raw = raw.get("include") or raw.get("exists")
     return tuple([raw] if isinstance(raw, str) else raw or ())

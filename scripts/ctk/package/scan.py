@@ -1,7 +1,7 @@
-"""The scan of a package: every file hashed, searched for byte strings, and its headers read if it is a binary.
+"""Scans packages and wheels: hashes every file, searches it for byte strings, and reads the headers of binaries.
 
-This is the slow half of the audit and knows no rule. Its result is plain data, kept by the package's sha256, so that a
-package is opened once however often the rules run.
+This is the slow half of the audit, without its rules. The result is plain data, kept by the package's sha256, so that a
+package is opened once, however often the rules run.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import ast
 import hashlib
 import io
 import posixpath
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -20,7 +21,7 @@ from typing import IO
 
 from pydantic import TypeAdapter
 
-from ctk.core.errors import AuditFailed
+from ctk.core.errors import MeasureFailed
 from ctk.core.files import file_sha256
 from ctk.core.memo import Memo, memo
 from ctk.core.platforms import PLATFORMS
@@ -31,16 +32,17 @@ from ctk.package.binaries import Binary, UnreadableBinary
 from ctk.package.reader import PLACEHOLDER, Kind, PackageInfo, ScannedFile, Sighting
 
 _CHUNK = 1 << 20
+_LIBRARY = re.compile(r".*(\.so(\.[\d.]+)?|\.dll|\.pyd)", re.IGNORECASE)
 _PLACEHOLDER = PLACEHOLDER.encode()
 _NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
 
 class Search:
-    """Finds whole paths in a stream of chunks, also across their seams.
+    """Finds whole paths in a stream of chunks, also across chunks.
 
-    A needle counts when no character of a file name touches it: ``/home/me`` is not seen in ``/mnt/home/meta``. A
-    folder of the root, such as ``/root``, is on every machine: it counts when something below it is named.
-    Placeholders, of which some are declared, count wherever they stand.
+    A path counts if no character of a file name is beside it: ``/home/me`` is not found in ``/mnt/home/meta``. A folder
+    of the root, such as ``/root``, is on every machine: it counts only with a path below it. Placeholders, declared or
+    not, count everywhere.
     """
 
     def __init__(self, forbidden: Sequence[bytes], declared: Sequence[bytes] = ()) -> None:
@@ -74,13 +76,13 @@ class Search:
         return (start == 0 or window[start - 1] not in _NAME) and (end >= len(window) or window[end] not in _NAME)
 
     def sightings(self) -> tuple[Sighting, ...]:
-        """Forbidden paths, and placeholders outside the stretches that a declared one covers."""
+        """Forbidden paths, and placeholders that are not inside a declared placeholder."""
         covered = [(at, at + len(needle)) for needle in self._declared for at in self.hits.get(needle, ())]
         found = []
         for needle in (*self._forbidden, _PLACEHOLDER):
             offsets = [at for at in self.hits.get(needle, ()) if not any(start <= at < end for start, end in covered)]
             if offsets:
-                found.append(Sighting(needle.decode(), offsets[0], len(offsets), self.context[needle]))
+                found.append(Sighting(needle.decode(), len(offsets), self.context[needle]))
         return tuple(found)
 
 
@@ -89,19 +91,19 @@ def _printable(content: bytes) -> str:
 
 
 def outermost(paths: Sequence[str]) -> tuple[str, ...]:
-    """The folders among the paths that lie in no other, without trailing slashes; the root itself is dropped."""
+    """The folders that are not inside another of them, without trailing slashes and without the root."""
     plain = sorted({path.rstrip("/") for path in paths} - {""})
     return tuple(path for path in plain if not any(path.startswith(f"{other}/") for other in plain))
 
 
 @dataclass(frozen=True)
 class PackageScan:
-    """The metadata and the files of a package, as checks use them."""
+    """The metadata and the files of a package, for the checks."""
 
     file: str  # its path as given
-    sha256: str  # of the package file, "" when only its metadata was read
+    sha256: str  # of the package file, "" if only its metadata was read
     info: PackageInfo
-    # Members of both halves; for a package that is only there to depend on, what its paths.json lists.
+    # Members of both halves; for a package that is only a dependency, the entries of its paths.json.
     files: tuple[ScannedFile, ...] = field(repr=False, default=())
 
     @property
@@ -118,13 +120,13 @@ class PackageScan:
 
     @property
     def half(self) -> str:
-        """The subdir for which a ``noarch`` package is the ``_<subdir>`` half, "" if it is none."""
+        """The subdir of a ``noarch`` package whose name ends with ``_<subdir>``, else ""."""
         subdirs = PLATFORMS if self.info.index.noarch else ()
         return next((subdir for subdir in subdirs if self.name.endswith(f"_{subdir}")), "")
 
     @property
     def target_subdir(self) -> str:
-        """The subdir whose machine runs the package's binaries, "" when any may."""
+        """The subdir whose machines run the package's binaries, "" for all."""
         return self.half or ("" if self.info.index.noarch else self.subdir)
 
     def installed(self) -> Iterator[ScannedFile]:
@@ -171,7 +173,7 @@ class Scanner:
         return memo(cache / "scans", [sha256, _code(), outermost(self.forbidden)], _SCANS)
 
     def _read(self, path: Path, file: IO[bytes], sha256: str) -> PackageScan:
-        # Paths.json, in the metadata, says which placeholders are declared: it is read before anything is searched.
+        # Declared placeholders are in paths.json, so the metadata is read before anything is searched.
         metadata = [
             (member, stream.read() if stream else None) for member, stream in package.members(path, "info", file)
         ]
@@ -196,14 +198,14 @@ def _code() -> list[str]:
 
 
 def listed_package(path: Path) -> PackageScan:
-    """A package known by its metadata alone: enough to depend on, not to audit."""
+    """A package by its metadata alone: enough for a dependency, not for the audit."""
     info = package.read_info(path)
     kinds: dict[str, Kind] = {"softlink": "link", "directory": "folder"}
     files = [ScannedFile("pkg", e.path, kinds.get(e.kind, "file"), e.size, sha256=e.sha256) for e in info.paths]
     return PackageScan(str(path), "", info, tuple(files))
 
 
-def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) -> ScannedFile:
+def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search, exports: bool = False) -> ScannedFile:
     if stream is None:
         return file
     digest, size = hashlib.sha256(), 0
@@ -220,7 +222,7 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) ->
             chunk = stream.read(_CHUNK)
         search.feed(b"", last=True)
         kept.flush()
-        binary, unreadable = _headers(Path(kept.name)) if is_binary else (None, "")
+        binary, exported, unreadable = _headers(Path(kept.name), file.path, exports) if is_binary else (None, (), "")
         code = gpu_fatbin.read_file(Path(kept.name), uses=False) if is_binary else None
         folders = _dll_folders(kept.getvalue()) if is_module and isinstance(kept, io.BytesIO) else ()
     file = replace(
@@ -228,6 +230,7 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) ->
         size=size,
         sha256=digest.hexdigest(),
         binary=binary,
+        exports=exported,
         unreadable=unreadable,
         code=code if code and code.says_something else None,
         dll_folders=folders,
@@ -235,24 +238,27 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) ->
     return replace(file, sightings=search.sightings())
 
 
-def _headers(path: Path) -> tuple[Binary | None, str]:
+def _headers(file: Path, name: str, exports: bool) -> tuple[Binary | None, tuple[str, ...], str]:
+    """The headers of a binary, the exports of a library if they are asked for, and why they cannot be read."""
     try:
-        return binaries.read_binary(path), ""
+        binary = binaries.read_binary(file)
+        is_asked = exports and binary and _LIBRARY.fullmatch(name)
+        return binary, binaries.read_exports(file) if is_asked else (), ""
     except UnreadableBinary as error:
-        return None, str(error)
+        return None, (), str(error)
 
 
 def _dll_folders(source: bytes) -> tuple[str, ...]:
-    """The names of the folders that a module has Windows search: of the paths that it gives `os.add_dll_directory`."""
+    """The names of folders in the arguments of a module's calls of `os.add_dll_directory`."""
     if b"add_dll_directory" not in source:
         return ()
     found: set[str] = set()
-    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # what Python cannot read, it does not run
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # Python does not run such a file either
         nodes = list(ast.walk(ast.parse(source)))
         calls = [n for n in nodes if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "add_dll_directory"]
         given = [argument for call in calls for argument in call.args]
         names = {argument.id for argument in given if isinstance(argument, ast.Name)}
-        for node in nodes:  # what these names stand for
+        for node in nodes:  # the values of these names
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             if any(isinstance(target, ast.Name) and target.id in names for target in targets):
                 given += [part for part in (getattr(node, "value", None), getattr(node, "iter", None)) if part]
@@ -264,15 +270,21 @@ def _dll_folders(source: bytes) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def scan_wheel(path: Path) -> Iterator[ScannedFile]:
-    """The members of a wheel as those of a package are seen; AuditFailed when it cannot be read."""
+def scan_wheel(path: Path, exports: bool = False) -> Iterator[ScannedFile]:
+    """The members of a wheel, scanned as those of a package; with `exports`, what its libraries export.
+
+    Raises:
+        MeasureFailed: The wheel, or a binary in it, cannot be read.
+    """
     try:
         with path.open("rb") as file, open_zip(file) as archive:
             for item in archive.infolist():
                 if not item.is_dir():
+                    member = ScannedFile("pkg", item.filename, "file", item.file_size)
                     with archive.open(item) as stream:
-                        yield _scan_member(
-                            ScannedFile("pkg", item.filename, "file", item.file_size), stream, Search(())
-                        )
+                        member = _scan_member(member, stream, Search(()), exports)
+                    if member.unreadable:
+                        raise MeasureFailed(f"{path}: {member.path}: {member.unreadable}", "look at that file")
+                    yield member
     except Refused as error:
-        raise AuditFailed(f"{path.name} cannot be read: {error}", "fetch it again") from error
+        raise MeasureFailed(f"{path} cannot be read: {error}", "delete it; the next run fetches it again") from error

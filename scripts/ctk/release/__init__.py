@@ -1,4 +1,4 @@
-"""Releases: here the tables of what is locked, for which no index is asked."""
+"""New versions on the package index, and new locks. Here: tables of the locks, which need no index."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ TABLE = Marked(
 
 
 def components_row(lock: ReleaseLock, classes: Classes) -> tuple[object, ...]:
-    """A CTK release: its components by class, and its artefacts by subdir."""
+    """A row for a CTK release: its components by class, and its artefacts by subdir."""
     name = f"{lock.release} partial" if lock.missing else lock.release
     counts = (len(lock.components), len(classes.packaged), len(classes.excluded), len(classes.unclassified))
     return name, *counts, *(_count(lock, subdir) for subdir in PLATFORMS)
 
 
 def projects_row(lock: ReleaseLock) -> tuple[object, ...]:
-    """The Python projects of a CUDA major: how many, and their artefacts by subdir."""
+    """A row for another lock: the number of its projects, and their artefacts by subdir."""
     return lock.release, len(lock.components), *(_count(lock, subdir) for subdir in (*PLATFORMS, NOARCH))
 
 
 def _count(lock: ReleaseLock, subdir: str) -> int:
-    return sum(a.target == subdir or a.target.startswith(f"{subdir}-") for a in lock.artefacts)
+    return sum(a.subdir == subdir for a in lock.artefacts)
 
 
 def facts_rows(locks: Iterable[ReleaseLock]) -> list[tuple[str, ...]]:
-    """What the binaries of each CTK release say of themselves; ``?`` where they have not been asked."""
+    """The facts of each CTK release; ``?`` where they are not measured."""
     releases = [lock for lock in locks if lock.is_ctk]
     known = sorted({gpu for lock in releases if lock.facts for gpu in lock.facts.gpu_architectures}, key=Version)
     return [(lock.release, *_facts(lock, known)) for lock in releases]
 
 
 def _facts(lock: ReleaseLock, known: Sequence[str]) -> tuple[str, str]:
-    """GPUs from the oldest to the newest, with those between them that others know and it does not; and PTX ISA."""
+    """The oldest and the newest GPU, the GPUs between them that only other releases know, and the PTX ISA."""
     if lock.facts is None:
         return "?", "?"
     gpus = lock.facts.gpu_architectures

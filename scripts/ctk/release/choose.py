@@ -1,6 +1,6 @@
-"""Which versions are locked of what has versions of its own: the Python projects, and what stands on the toolkit.
+"""Chooses the versions of projects that are locked by CUDA major: Python projects, and libraries beside the toolkit.
 
-Of each the newest that works, and older ones beside it where others, or older Pythons, need them.
+Of each project the newest version that works is locked, and older versions that other projects or older Pythons need.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from packaging.version import Version
 
 from ctk.core.errors import NotPublished, UnknownName
 from ctk.core.platforms import NOARCH, PLATFORMS, SYSTEMS
-from ctk.core.versions import python_name
+from ctk.core.versions import PythonTag
 from ctk.index.index import Index, IndexFile
 from ctk.index.inside import applies, read_requirements, stated_requirements
 from ctk.lock import wheels
@@ -27,22 +27,22 @@ from ctk.lock.components import CTK_COMPONENTS, MANIFEST, PYTHON_PROJECTS, PYTHO
 from ctk.lock.model import LIBRARY_LOCK, ReleaseLock
 
 VERSIONED_BY_CUDA = ("cuda-python", "cuda-bindings")
-"""Projects whose major is CUDA's."""
+"""Projects whose major version is CUDA's."""
 COOLDOWN = timedelta(days=14)
-"""A client that takes nothing younger (``exclude-newer`` of pixi) finds a version of each project in what is locked."""
+"""A client that takes nothing younger (``exclude-newer`` of pixi) finds a version of each project in the locks."""
 _STEP = "look at what the newest versions require; a mirror may have to fetch more of them"
 
 
 @dataclass(frozen=True)
 class ChosenProject:
-    """What is chosen of one project.
+    """The chosen versions of a project.
 
     Attributes:
-        files: Version -> its wheels, newest first: the newest, and the older ones beside it; none where nothing works.
-        targets: Version -> what it is locked for.
-        older: Each of the older versions -> why it is there beside the newest, in sentences.
-        newest: The newest final version on the index, for the CUDA major where a project is versioned by it.
-        held_back: Why that one is not chosen; empty when it is.
+        files: Version -> its wheels, newest version first; empty if no version works.
+        targets: Version -> the targets that it is locked for.
+        older: Each older version -> why it is locked beside the newest, in sentences.
+        newest: The newest final version on the index; of a project in `VERSIONED_BY_CUDA`, of this major.
+        held_back: Why `newest` is not chosen; empty if it is.
     """
 
     files: Mapping[Version, list[IndexFile]]
@@ -53,11 +53,11 @@ class ChosenProject:
 
 
 Chosen = dict[str, ChosenProject | None]
-"""By the name of the component; None for a library of which the index has no wheel for the CUDA major."""
+"""By the name of the component; None for a library without a wheel for the CUDA major."""
 
 
 def release_of(index: Index, name: str, toolkits: Iterable[ReleaseLock], tags: tuple[str, ...]) -> ReleaseLock:
-    """The lock ``python-13`` or ``libraries-13`` of what is chosen; its errors are those of `choose`."""
+    """The lock ``python-13`` or ``libraries-13`` of the chosen versions; raises the errors of `choose`."""
     components, missing = {}, {}
     for project, chosen in choose(index, name, toolkits, tags).items():
         if chosen is None:
@@ -70,11 +70,11 @@ def release_of(index: Index, name: str, toolkits: Iterable[ReleaseLock], tags: t
 
 
 def choose(index: Index, name: str, toolkits: Iterable[ReleaseLock], tags: tuple[str, ...]) -> Chosen:
-    """What ``python-13`` or ``libraries-13`` locks, for the Pythons of these tags.
+    """Chooses the versions for ``python-13`` or ``libraries-13``, for the Pythons of these tags.
 
     Raises:
         UnknownName: The index has nothing for that major.
-        NotPublished: No version of a Python project can be used, or none fits the others.
+        NotPublished: No version of a Python project can be used, or no version is compatible with the others.
     """
     kind, _, major = name.rpartition("-")
     if f"{kind}-" != LIBRARY_LOCK:
@@ -86,11 +86,11 @@ def choose(index: Index, name: str, toolkits: Iterable[ReleaseLock], tags: tuple
 
 
 def _python_projects(index: Index, major: str, tags: tuple[str, ...]) -> Chosen:
-    """Of each the newest that runs on every Python of these tags, and for which the index has what it requires.
+    """Chooses, of each project, the newest version that runs on all these Pythons and whose requirements the index has.
 
-    What another project requires does not hold it back: the version that this one goes with is chosen beside it. So is
-    the newest set in which all accept each other: ``cuda-python`` first, then in the order of `PYTHON_PROJECTS`;
-    and that set as it was `COOLDOWN` before the youngest wheel of all these, where the index says when each came.
+    Requirements of other projects do not hold it back: the version that such a project accepts is chosen beside it. So
+    are two sets in which all projects accept each other, `PYTHON_ROOT` first, then in the order of `PYTHON_PROJECTS`:
+    the newest, and the newest `COOLDOWN` before the youngest wheel of all these, if the index states upload times.
     """
     majors = sorted({v.major for v in wheels.final_versions(index.files(PYTHON_ROOT))})
     if major not in map(str, majors):
@@ -98,15 +98,15 @@ def _python_projects(index: Index, major: str, tags: tuple[str, ...]) -> Chosen:
     choice = _VersionChoice(index, major, tags)
     alone = {name: choice.alone(name) for name in PYTHON_PROJECTS}
     sets = [choice.together(PYTHON_PROJECTS), *(versions for versions, _ in alone.values())]
-    with suppress(NotPublished):  # a project that is as young as that
+    with suppress(NotPublished):  # a project that is younger
         sets.append(choice.before(sets).together(PYTHON_PROJECTS))
     return {name: choice.of(name, sets, held_back) for name, (_, held_back) in alone.items()}
 
 
 class _VersionChoice:
-    """The versions for one CUDA major and the Pythons of these tags; what each of them requires is read once.
+    """Versions of Python projects for a CUDA major and the Pythons of these tags; requirements are read once.
 
-    With a time (seconds since 1970), those versions of which all wheels were uploaded by then.
+    With a time (seconds since 1970), only versions whose wheels were all uploaded by then.
     """
 
     def __init__(self, index: Index, major: str, tags: tuple[str, ...], until: float = math.inf) -> None:
@@ -115,12 +115,12 @@ class _VersionChoice:
         self._requirements = cache(self._read_requirements)
 
     def before(self, sets: Iterable[Mapping[str, Version]]) -> _VersionChoice:
-        """The choice as it was `COOLDOWN` before the youngest wheel of these versions."""
+        """The choice `COOLDOWN` before the youngest wheel of these versions."""
         youngest = max(self._uploaded(*project) for versions in sets for project in versions.items())
         return _VersionChoice(self._index, self._major, self._tags, youngest - COOLDOWN.total_seconds())
 
     def alone(self, name: str) -> tuple[dict[str, Version], str]:
-        """The newest version of a project that can be used, with what it requires; and why no newer one can."""
+        """The newest usable version of a project with its requirements, and why newer versions are not usable."""
         held_back = ""
         for version in self._versions(name):
             reason = self._unusable(name, version)
@@ -130,13 +130,13 @@ class _VersionChoice:
         raise NotPublished(f"the package index has no {name} that can be used; {held_back}", _STEP)
 
     def together(self, names: Collection[str], chosen: Mapping[str, Version] | None = None) -> dict[str, Version]:
-        """The newest versions of projects, and of what they require, that all accept each other; else NotPublished."""
+        """The newest versions of projects and their requirements that all accept each other; else NotPublished."""
         chosen = dict(chosen or {})
         while open_ := [n for n in PYTHON_PROJECTS if n not in chosen and (n in names or self._accepted(n, chosen))]:
             name = open_[0]
             accepted = SpecifierSet(",".join(str(need.specifier) for _, need in self._accepted(name, chosen)))
-            fitting = (v for v in self._versions(name) if v in accepted and not self._unusable(name, v))
-            version = next((v for v in fitting if not self._refused(name, v, chosen)), None)
+            usable = (v for v in self._versions(name) if v in accepted and not self._unusable(name, v))
+            version = next((v for v in usable if not self._refused(name, v, chosen)), None)
             if version is None:
                 fixed = ", ".join(f"{other} {v}" for other, v in chosen.items()) or "any"
                 tags = ", ".join(self._tags)
@@ -146,7 +146,7 @@ class _VersionChoice:
         return chosen
 
     def of(self, name: str, sets: Sequence[Mapping[str, Version]], held_back: str) -> ChosenProject:
-        """What is chosen of a project, given the sets of versions that accept each other."""
+        """The versions of a project that are in some set; each set has versions that accept each other."""
         newest, *older = sorted({versions[name] for versions in sets if name in versions}, reverse=True)
         why = {
             v: {s: None for versions in sets if versions.get(name) == v for s in self._against(name, newest, versions)}
@@ -160,7 +160,7 @@ class _VersionChoice:
         return ChosenProject(files, targets, reasons, self._versions(name)[0], held_back)
 
     def _against(self, name: str, version: Version, chosen: Mapping[str, Version]) -> Iterator[str]:
-        """What in a set speaks against a version of one of its projects."""
+        """The requirements in a set that exclude a version of one of its projects, as sentences."""
         others = {other: v for other, v in chosen.items() if other != name}
         for other, need in self._accepted(name, others):
             if version not in need.specifier:
@@ -169,17 +169,17 @@ class _VersionChoice:
             yield f"{name} {version} requires {need.name}{need.specifier}, and {need.name} {chosen[need.name]} is there"
 
     def _accepted(self, name: str, chosen: Mapping[str, Version]) -> list[tuple[str, Requirement]]:
-        """What chosen projects require of another one."""
+        """The requirements of chosen projects on another project, each with the project that states it."""
         needs = [(other, need) for other, version in chosen.items() for need in self._requirements(other, version)]
         return [(other, need) for other, need in needs if need.name == name]
 
     def _refused(self, name: str, version: Version, chosen: Mapping[str, Version]) -> list[Requirement]:
-        """What a version requires that the chosen projects are not."""
+        """The requirements of a version that the chosen versions do not meet."""
         needs = self._requirements(name, version)
         return [need for need in needs if need.name in chosen and chosen[need.name] not in need.specifier]
 
     def _versions(self, name: str) -> list[Version]:
-        """Every final version, newest first."""
+        """All final versions, newest first."""
         of_major = SpecifierSet(f"=={self._major}.*") if name in VERSIONED_BY_CUDA else None
         versions = wheels.final_versions(self._index.files(name), of_major)
         if self._until < math.inf:
@@ -189,24 +189,24 @@ class _VersionChoice:
         return versions
 
     def _uploaded(self, name: str, version: Version) -> float:
-        """When the last wheel of a version was uploaded, in seconds since 1970; as old as can be where none says."""
+        """When the last wheel of a version was uploaded, in seconds since 1970; -inf if the index does not say."""
         stated = [f.uploaded for f in wheels.files_of(self._index.files(name), version) if f.uploaded is not None]
         return max(stated, default=-math.inf)
 
     def _unusable(self, name: str, version: Version) -> str:
-        """Why a version cannot be used, whatever else is; empty when it can."""
+        """Why a version cannot be used with any versions of other projects; empty if it can."""
         if (name, version) not in self._reasons:
-            self._reasons[name, version] = ""  # what it requires may require it
+            self._reasons[name, version] = ""  # two projects may require each other
             try:
-                self._reasons[name, version] = reason = self._unfit(name, version)
+                self._reasons[name, version] = reason = self._wrong_wheels(name, version)
                 if not reason:
                     self.together([name], {name: version})
             except NotPublished as error:
                 self._reasons[name, version] = error.cause
         return self._reasons[name, version]
 
-    def _unfit(self, name: str, version: Version) -> str:
-        """Why the wheels of a version are not for this matrix; empty when they are."""
+    def _wrong_wheels(self, name: str, version: Version) -> str:
+        """Why the wheels of a version are not for this matrix; empty if they are."""
         files, tags = wheels.files_of(self._index.files(name), version), self._tags
         if not any(wheels.wheel_for(files, target) for target in _targets(files, tags)):
             return f"it has no wheel for Python {', '.join(tags)} on {', '.join(PLATFORMS)}"
@@ -217,28 +217,27 @@ class _VersionChoice:
         return ""
 
     def _read_requirements(self, name: str, version: Version) -> list[Requirement]:
-        """What a version requires of the other projects, by itself or for this CUDA major."""
+        """The requirements of a version on other projects, without extras or for this CUDA major."""
         files = wheels.files_of(self._index.files(name), version)
         stated = read_requirements(self._index.metadata(min(files, key=lambda f: f.file)), name)
         extras = {"", f"cu{self._major}"}
         while True:
-            environments = [p.marker_environment | {"extra": extra} for p in PLATFORMS.values() for extra in extras]
-            required = [r for r in stated if applies(r, environments)]
-            # An extra may name another one of its own project: cuda-cccl[cu13] is cuda-cccl[minimal-cu13] and more.
+            required = [r for r in stated if _holds(r, *extras)]
+            # An extra may name another extra of its project: cuda-cccl[cu13] is cuda-cccl[minimal-cu13] and more.
             own = {extra for r in required if r.name == name for extra in r.extras}
             if own <= extras:
                 return [r for r in required if r.name in PYTHON_PROJECTS and r.name != name]
             extras |= own
 
 
-# ---- the libraries and programs that stand on the toolkit of a CUDA major
+# ---- the libraries and programs for the toolkits of a CUDA major
 
 
 def _libraries(index: Index, major: str, toolkits: Sequence[ReleaseLock], tags: Sequence[str]) -> Chosen:
-    """Of each the newest version that a locked toolkit of the major, and those before it, accept.
+    """Chooses, of each project, the newest version that a toolkit of the major and the projects before it accept.
 
-    Beside it, for each Python of the matrix that is older than all that it runs on, the newest that runs there. By name
-    with the major where a project has a distribution for each: majors share versions.
+    If that version does not run on older Pythons of the matrix, the newest version for each of them is chosen, too. A
+    project with a distribution for each major has the major in its name, as majors share versions.
     """
     wanted = {name: Requirement(form.format(major=major)) for name, form in SECOND_RING.items()}
     choice = _LibraryChoice(index, major, toolkits, tags, {r.name for r in wanted.values()})
@@ -252,7 +251,7 @@ def _libraries(index: Index, major: str, toolkits: Sequence[ReleaseLock], tags: 
 
 @dataclass(frozen=True)
 class _Demand:
-    """What a chosen version requires of another library, on the Pythons that it is there for."""
+    """The requirement of a chosen version on another library, for the Pythons that it was chosen for."""
 
     by: str
     requirement: Requirement
@@ -260,7 +259,7 @@ class _Demand:
 
 
 class _LibraryChoice:
-    """The projects for one CUDA major, one after another; `names` are their distributions."""
+    """Versions of the projects for a CUDA major, chosen one after another; `names` are their distributions."""
 
     def __init__(
         self, index: Index, major: str, toolkits: Sequence[ReleaseLock], tags: Sequence[str], names: Collection[str]
@@ -269,7 +268,7 @@ class _LibraryChoice:
         self._demands: list[_Demand] = []
 
     def of(self, wanted: Requirement) -> ChosenProject | None:
-        """What is chosen of a project, given what is chosen of those before it."""
+        """The newest versions compatible with the projects chosen so far; None without a wheel."""
         distribution = wanted.name
         try:
             listed = self._index.files(distribution)
@@ -294,7 +293,7 @@ class _LibraryChoice:
                 if len(files) > 1:
                     older[version] = (f"it is the newest for Python {', '.join(served)}",)
                 self._demands += [_Demand(f"{distribution} {version}", r, served) for r in needs if self._asks(r)]
-                # What a newer Python lacks, no older version has.
+                # An older version does not run on a newer Python either.
                 open_ = open_[: open_.index(served[0])]
             elif not files and not held_back:
                 held_back = f"{version}: {'; '.join(against or dict.fromkeys(refused.values()))}"
@@ -305,7 +304,7 @@ class _LibraryChoice:
         return ChosenProject(files, targets, older, versions[0], held_back) if versions else None
 
     def _against(self, needs: Sequence[Requirement], extras: Iterable[str]) -> Iterator[str]:
-        """What speaks against a version, whatever else is chosen."""
+        """Reasons against a version that do not depend on other choices."""
         for extra in extras:
             if not any(_holds(r, extra) and not _holds(r, "") for r in needs):
                 yield f"it says nothing of what it needs for {extra}"
@@ -314,7 +313,7 @@ class _LibraryChoice:
             yield f"it requires {', '.join(unmet)}, which no locked toolkit has"
 
     def _refusal(self, distribution: str, version: Version, tag: str) -> str:
-        """Why a version does not go with what is chosen for a Python, as a sentence; empty when it does."""
+        """The requirement that excludes a version for a Python, as a sentence; empty if none does."""
         for demand in self._demands:
             need = demand.requirement
             if need.name == distribution and tag in demand.tags and version not in need.specifier:
@@ -322,12 +321,12 @@ class _LibraryChoice:
         return ""
 
     def _asks(self, requirement: Requirement) -> bool:
-        """Whether a requirement holds by itself or for this CUDA major."""
+        """Whether a requirement is on one of the libraries, and applies without extras or for this CUDA major."""
         return requirement.name in self._names and _holds(requirement, "", f"cu{self._major}", f"cuda{self._major}")
 
 
 def _served(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:
-    """Those of these Pythons that the wheels of a version run on: of a wheel for any Python, those that it states."""
+    """The Pythons, of these, that the wheels of a version run on; a wheel for any Python states them."""
     pure = [f for f in files if wheels.targets_of(f) & {NOARCH, *PLATFORMS}]
     if pure:
         return [tag for tag in tags if all(_runs_on(file, tag) for file in pure)]
@@ -340,14 +339,14 @@ def _library_targets(files: Sequence[IndexFile], tags: Sequence[str]) -> list[st
 
 
 def _holds(requirement: Requirement, *extras: str) -> bool:
-    """Whether it holds on some platform of ours, with one of these extras asked for."""
+    """Whether a requirement applies on some platform of ours with one of these extras."""
     return applies(
         requirement, [p.marker_environment | {"extra": extra} for p in PLATFORMS.values() for extra in extras]
     )
 
 
 def _meets(lock: ReleaseLock, requirement: Requirement) -> bool:
-    """Whether a toolkit has what is required of it; what is no part of a toolkit is not asked for."""
+    """Whether a toolkit meets a requirement; requirements on anything else are met."""
     if requirement.name == MANIFEST:
         return Version(lock.release) in requirement.specifier
     if re.sub(r"-cu\d+$", "", requirement.name) not in {component.project for component in CTK_COMPONENTS}:
@@ -356,7 +355,7 @@ def _meets(lock: ReleaseLock, requirement: Requirement) -> bool:
     return any(Version(version) in requirement.specifier for version in had)
 
 
-# ---- wheels and requirements of both
+# ---- wheels
 
 
 def _targets(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:
@@ -366,8 +365,9 @@ def _targets(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:
 
 
 def _runs_on(file: IndexFile, tag: str) -> bool:
-    """Whether a file's Requires-Python accepts the Python of a tag: ``cp314t`` is 3.14."""
+    """Whether the Requires-Python of a file accepts the Python of a tag: ``cp314t`` is 3.14."""
+    python = PythonTag.read(tag)
     try:
-        return python_name(tag).removesuffix("t") in SpecifierSet(file.requires_python or "")
+        return python is not None and python.minor in SpecifierSet(file.requires_python or "")
     except InvalidSpecifier:
         return False

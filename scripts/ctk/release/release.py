@@ -1,12 +1,12 @@
-"""Making release locks from what the package index holds.
+"""Makes release locks from the package index.
 
-A CTK manifest is read strictly, so that a form that is new to this tool is an error and not a gap.
+A CTK manifest is read strictly: a form that is new to this tool is an error, so that no component is left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.message import Message
 
@@ -35,44 +35,43 @@ _ANSWERS = {
 """Variable of a marker -> its values on our platforms."""
 
 
-# ---- what a manifest states
+# ---- the manifest
 
 
 @dataclass(frozen=True)
 class Pin:
-    """One requirement of a manifest, with the line that states it."""
+    """A requirement of a manifest."""
 
     requirement: Requirement
-    line: str
 
     @property
     def extra(self) -> str | None:
-        """The extra under which it is stated; None for an unconditional one."""
+        """The extra that it belongs to; None without an extra."""
         stated = re.search(r"""extra == ["']([^"']+)["']""", str(self.requirement.marker or ""))
         return stated[1] if stated else None
 
     @property
     def accepted(self) -> SpecifierSet:
-        """The versions that it means.
+        """The accepted versions.
 
-        ``==13.4.92.*`` means the newest there is of it. ``<14,>=13.4.92`` means 13.4.92, the release's own: a lock
-        does not drift when a newer toolkit is published.
+        ``==13.4.92.*`` is the newest of them. ``<14,>=13.4.92`` is 13.4.92, the version of the release itself: a newer
+        toolkit does not change the lock.
         """
         stated = {s.operator: s.version for s in self.requirement.specifier}
         return SpecifierSet(f"=={stated['>=']}") if ">=" in stated else self.requirement.specifier
 
     @property
     def subdirs(self) -> tuple[str, ...]:
-        """The subdirs for which the marker says that the component exists; LockError where it has no answer."""
+        """The subdirs for which the component exists, by the marker; LockError if the marker has no answer."""
         extra = {"extra": self.extra or ""}
         return tuple(p.subdir for p in PLATFORMS.values() if applies(self.requirement, [p.marker_environment | extra]))
 
     @property
     def places(self) -> dict[str, tuple[str, ...]]:
-        """Where a wheel must be: a name of each place -> the subdirs of which one is enough.
+        """The places that need a wheel: name -> subdirs; a wheel for any of these subdirs is enough.
 
-        A marker that names machines asks for a wheel for each: ``win-64``. An older manifest's marker names operating
-        systems only, and NVIDIA never published for every machine of them: one wheel for ``linux``, one for ``win``.
+        A marker that names machines needs a wheel for each: ``win-64``. Markers of older manifests name only operating
+        systems, and NVIDIA never published for all their machines: they need a wheel for ``linux`` and for ``win``.
         """
         subdirs = self.subdirs
         if "machine" in str(self.requirement.marker):
@@ -81,36 +80,31 @@ class Pin:
         return {name: members for name, members in of_system.items() if members}
 
 
-def pins(metadata: Message) -> list[Pin]:
-    """Every line of a manifest that is a requirement, whatever it requires."""
-    return [Pin(stated, f"Requires-Dist: {line}") for line, stated in stated_requirements(metadata) if stated]
-
-
 def read_manifest(metadata: Message, version: str) -> list[Pin]:
-    """The requirements of a manifest; LockError with each line whose form is new."""
-    stated, major = pins(metadata), version.partition(".")[0]
-    wrong = [
-        f"no requirement that the standard knows:\n    Requires-Dist: {line}"
-        for line, requirement in stated_requirements(metadata)
-        if not requirement
-    ]
-    wrong += [f"{problem}:\n    {pin.line}" for pin in stated for problem in _strange(pin, major)]
+    """The requirements of a manifest; LockError names each line whose form is new."""
+    pins, wrong = [], []
+    for line, requirement in stated_requirements(metadata):
+        unknown: Iterable[str] = ["no requirement that the standard knows"]
+        if requirement:
+            pins.append(Pin(requirement))
+            unknown = _strange(pins[-1], version.partition(".")[0])
+        wrong += [f"{problem}:\n    Requires-Dist: {line}" for problem in unknown]
     if wrong:
         raise problems(LockError, f"{MANIFEST} {version}", wrong, _NEW_FORM)
-    return stated
+    return pins
 
 
 def _pins_of(component: CtkComponent, major: str, manifest: Sequence[Pin]) -> list[Pin]:
-    """What a manifest states of a component: of all requirements of its extra, those on its own distribution.
+    """The requirements of a component's extra that are on its own distribution.
 
-    An extra also names what the component needs (``nvcc`` names cudart and nvvm); those have extras of their own.
+    An extra also names dependencies of the component (``nvcc`` names cudart and nvvm), which have their own extras.
     """
     own = component.distribution(major)
     return [pin for pin in manifest if pin.extra == component.name and pin.requirement.name == own]
 
 
 def _strange(pin: Pin, major: str) -> Iterator[str]:
-    """What is not understood of one line."""
+    """The parts of a line that are not understood."""
     requirement, marker = pin.requirement, str(pin.requirement.marker or "")
     if requirement.name not in {component.distribution(major) for component in CTK_COMPONENTS}:
         yield f"an unknown distribution {requirement.name}"
@@ -131,17 +125,17 @@ def _strange(pin: Pin, major: str) -> Iterator[str]:
         yield f"a marker that names {', '.join(values)}"
 
 
-# ---- what the index has of a CTK release
+# ---- a CTK release on the index
 
 
 @dataclass(frozen=True)
 class WantedComponent:
-    """What a manifest wants of one component, and what of it the index has.
+    """A component of a manifest, with its wheels on the index.
 
     Attributes:
-        accepted: The versions that the manifest means.
-        files: The wheels of the newest of them that is whole, else of the newest; none where the index has none.
-        places: Where a wheel must be (`Pin.places`).
+        accepted: The versions that the manifest accepts.
+        files: The wheels of the newest complete version, else of the newest version; empty if the index has no version.
+        places: The places that need a wheel, as in `Pin.places`.
     """
 
     name: str
@@ -152,7 +146,7 @@ class WantedComponent:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The places for which the index has no wheel."""
+        """The places without a wheel on the index."""
         return tuple(
             place for place, subdirs in self.places.items() if not any(wheels.wheel_for(self.files, s) for s in subdirs)
         )
@@ -164,7 +158,7 @@ class WantedComponent:
 
 @dataclass(frozen=True)
 class PublishedRelease:
-    """A CTK release as the index has it: its manifest, and every component that this states."""
+    """A CTK release on the index: its manifest, and every component that the manifest states."""
 
     version: Version
     file: IndexFile
@@ -172,17 +166,17 @@ class PublishedRelease:
 
     @property
     def missing(self) -> dict[str, tuple[str, ...]]:
-        """Component -> the places for which it lacks a wheel."""
+        """Component -> the places without a wheel."""
         return {part.name: part.missing for part in self.parts if part.missing}
 
     @property
     def wanted(self) -> int:
-        """How many artefacts the manifest asks for."""
+        """The number of artefacts that the manifest asks for."""
         return sum(len(part.places) for part in self.parts)
 
 
 def published_minors(index: Index) -> dict[str, Version]:
-    """Every CTK minor of the index with its newest final patch, oldest first."""
+    """Each CTK minor of the index -> its newest final patch, oldest first."""
     return {_minor_of(version): version for version in reversed(wheels.final_versions(index.files(MANIFEST)))}
 
 
@@ -191,7 +185,7 @@ def _minor_of(version: Version) -> str:
 
 
 def manifest_of(index: Index, minor: str) -> tuple[Version, IndexFile]:
-    """The manifest of the newest final patch of a CTK minor; UnknownName when the index has none."""
+    """The manifest of the newest final patch of a CTK minor; UnknownName if the index has no such minor."""
     minors = published_minors(index)
     if minor not in minors:
         raise UnknownName.of("CTK minor", minor, minors)
@@ -203,7 +197,7 @@ def manifest_of(index: Index, minor: str) -> tuple[Version, IndexFile]:
 
 
 def published(index: Index, minor: str) -> PublishedRelease:
-    """What the index has of the newest final patch of a CTK minor."""
+    """The newest final patch of a CTK minor on the index."""
     version, file = manifest_of(index, minor)
     stated = read_manifest(index.metadata(file), str(version))
     return PublishedRelease(version, file, tuple(_parts(index, str(version.major), stated)))
@@ -221,12 +215,12 @@ def _parts(index: Index, major: str, manifest: Sequence[Pin]) -> Iterator[Wanted
             places = {place: subdirs for pin in stated for place, subdirs in pin.places.items()}
             offers = _offers(index, name, accepted)
             offered = [WantedComponent(component.name, name, accepted, files, places) for files in offers]
-            # A version can be uploaded piece by piece: the newest that is whole, else the newest.
+            # A version can be uploaded piece by piece: the newest complete version, else the newest.
             yield next((part for part in offered if not part.missing), offered[0])
 
 
 def _offers(index: Index, distribution: str, accepted: SpecifierSet) -> list[tuple[IndexFile, ...]]:
-    """The wheels of each accepted final version, newest first; of an index that has none, nothing once."""
+    """The wheels of each accepted final version, newest first; an empty tuple if the index has no version."""
     try:
         files = index.files(distribution)
     except NotPublished:
@@ -234,21 +228,20 @@ def _offers(index: Index, distribution: str, accepted: SpecifierSet) -> list[tup
     return [tuple(wheels.files_of(files, v)) for v in wheels.final_versions(files, accepted)] or [()]
 
 
-def incomplete(releases: Mapping[str, PublishedRelease]) -> CtkError:
-    """The error that names every artefact that the index lacks of CTK minors."""
-    lacking = [f"{minor} {part}" for minor, release in releases.items() for part in release.parts if part.missing]
-    names = ", ".join(f"{MANIFEST} {release.version}" for release in releases.values())
+def incomplete(minor: str, release: PublishedRelease) -> CtkError:
+    """The error that names every artefact of a CTK minor that the index lacks."""
+    lacking = [f"{minor} {part}" for part in release.parts if part.missing]
     step = "wait until they are published, or a mirror has them; --partial takes what there is"
-    return problems(Incomplete, f"the package index lacks artefacts of {names}", lacking, step)
+    return problems(Incomplete, f"the package index lacks artefacts of {MANIFEST} {release.version}", lacking, step)
 
 
 # ---- locks
 
 
 def names_of(arguments: Sequence[str]) -> list[str]:
-    """What ``13.4``, ``python-13``, ``libraries-13`` or ``base`` names, else UnknownName.
+    """The names of locks that ``13.4``, ``python-13``, ``libraries-13`` or ``base`` mean; UnknownName for other words.
 
-    A minor brings its major's Python set.
+    A minor includes the Python projects of its major.
     """
     minors: set[Version] = set()
     majors: set[int] = set()
@@ -270,11 +263,12 @@ def names_of(arguments: Sequence[str]) -> list[str]:
 
 
 def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False) -> ReleaseLock:
-    """A release (``cuda-13.4``, ``python-13``, ``libraries-13`` or ``base``) as the index has it now.
+    """The lock of a release (``cuda-13.4``, ``python-13``, ``libraries-13`` or ``base``) from the index.
 
-    What is known of the present lock's files stays where they are the same: their facts, and when they were uploaded,
-    as what was built of them has that time.
-    Incomplete when the index lacks something of a CTK release, unless a partial one is taken.
+    Facts and upload times of files that are in the present lock stay: packages carry these times.
+
+    Raises:
+        Incomplete: The index lacks an artefact of a CTK release, and `partial` is false.
     """
     kind, _, number = name.partition("-")
     if kind == BASE:
@@ -291,13 +285,13 @@ def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False
 
 
 def in_place(workspace: Workspace) -> dict[str, ReleaseLock]:
-    """Every lock in place that can be trusted, by name, oldest first; the base channel's too."""
+    """All valid locks of a checkout by name, oldest first, with the base channel's."""
     names = [path.stem for path in workspace.variants.glob("*.lock")] + [BASE]
     return {lock.name: lock for lock in in_order(filter(None, (present(workspace, name) for name in names)))}
 
 
 def present(workspace: Workspace, name: str) -> ReleaseLock | None:
-    """The lock in place of a release; None when it is absent, or not to be trusted."""
+    """The lock of a release in a checkout; None if it is absent or invalid."""
     try:
         return load(path_of(workspace, name))
     except LockError:
@@ -305,9 +299,9 @@ def present(workspace: Workspace, name: str) -> ReleaseLock | None:
 
 
 def _uploaded_as_before(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
-    """With the times that are locked already, of the same content and of the minor: packages have them.
+    """The new lock with the upload times that the old lock has for the same files, and its time of the minor.
 
-    Another index, which lost the first patches or states no times, must not change what is built.
+    Packages carry these times: an index that lost the first patches, or states no times, must not change them.
     """
     known = {a.sha256: a.uploaded for a in (*old.artefacts, old.manifest) if a}
 
@@ -322,10 +316,10 @@ def _uploaded_as_before(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
 
 
 def _ctk_release(index: Index, minor: str, partial: bool) -> ReleaseLock:
-    """The lock of the newest final patch of a CTK minor, without facts; its errors are those of `make`."""
+    """The lock of the newest final patch of a CTK minor, without facts; raises the errors of `make`."""
     release = published(index, minor)
     if release.missing and not partial:
-        raise incomplete({minor: release})
+        raise incomplete(minor, release)
     components = {part.name: _component(index, part) for part in release.parts if part.files}
     held = {name: component for name, component in components.items() if any(component.artefacts.values())}
     listed = index.files(MANIFEST)

@@ -1,6 +1,6 @@
-"""What a person reads before a lock changes: what the index has that it lacks, the difference, and the table of facts.
+"""For the review of new locks: the locks compared with the index, and the changes of files.
 
-A generator's files are shown as a difference first, and written on request: both halves of a release, or none.
+Generated files are first shown as a difference, and written on request: both halves of a release, or neither.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ctk.release.release import PublishedRelease, manifest_of, published, publis
 _STEP = "nothing was written; look at those files on the index, and ask whoever runs it"
 
 
-# ---- what conda-forge compiles with
+# ---- the toolkits that conda-forge compiles with
 
 # Widely used, rebuilt soon after conda-forge's compiler moves, and with a run-export of it.
 _COMPILED = ("libtorch", "onnxruntime", "llama.cpp")
@@ -37,7 +37,7 @@ _COMPILED = ("libtorch", "onnxruntime", "llama.cpp")
 def compiled_with(channel: str | Path) -> list[str]:
     """The newest CTK minor of each CUDA major that packages of a channel such as conda-forge are compiled with.
 
-    It is what the newest version of some packages for linux-64 asks of cuda-version at least.
+    It is the lower bound of cuda-version in the newest version of some packages for linux-64.
 
     Raises:
         ChannelMissing, IndexUnavailable: The channel cannot be read.
@@ -51,20 +51,20 @@ def compiled_with(channel: str | Path) -> list[str]:
     return [str(minor) for minor in sorted({v.major: v for v in sorted(found)}.values())]
 
 
-# ---- the locks against the index
+# ---- the locks compared with the index
 
 
 @dataclass(frozen=True)
 class LockedVersion:
-    """One distribution of one release, as it is locked and as the index has it.
+    """A distribution of a release, in the lock and on the index.
 
     Attributes:
         release: ``cuda-13.4``, ``python-13`` or ``libraries-13``.
         what: The distribution.
-        lockable: Version that `ctk release add` would lock now.
-        newest: Newest final version on the index.
+        lockable: The version that `ctk release add` would lock now.
+        newest: The newest final version on the index.
         held_back: Why `ctk release add` would not lock the newest version.
-        older: Each version that it would lock beside the newest, and why, in sentences.
+        older: Each version that it would lock beside the newest -> why, in sentences.
     """
 
     release: str
@@ -88,7 +88,7 @@ class LockedVersion:
 
     @property
     def reasons(self) -> Iterator[str]:
-        """What holds the newest version back, and what an older one is there for, a sentence each."""
+        """Why the newest version is held back, and why each older version is locked, a sentence each."""
         if self.held_back:
             yield f"{self.release}: {self.what} {self.newest} is held back; {self.held_back}"
         for version, sentences in self.older.items():
@@ -96,7 +96,7 @@ class LockedVersion:
 
 
 def compare(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspace) -> list[LockedVersion]:
-    """Every release, locked or not, against the index; minors first, oldest first. NotPublished if one is gone."""
+    """Compares all releases, locked or not, with the index; minors first, oldest first. NotPublished if one is gone."""
     return [*_minors(index, locks), *_projects(index, locks, workspace)]
 
 
@@ -121,11 +121,11 @@ def _projects(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspa
         if lock.is_ctk:
             continue
         for name, chosen in choose.choose(index, lock.name, locks.values(), tags).items():
-            if chosen is None:  # its lock says that it is missing
+            if chosen is None:  # its lock lists it as missing
                 continue
             have = lock.components[name].version if name in lock.components else None
             locked = {Version(c.version) for c in lock.components.values() if c.name == name}
-            lockable = next(iter(chosen.files), None)  # none where no locked toolkit goes with the project
+            lockable = next(iter(chosen.files), None)  # None if no locked toolkit is compatible with the project
             older = {str(version): why for version, why in chosen.older.items()}
             is_ahead = lockable is not None and (have is None or lockable > Version(have))
             newer = is_ahead or not locked >= chosen.older.keys()
@@ -138,7 +138,7 @@ class Completeness:
     """How complete a CTK release is on the index.
 
     Attributes:
-        published: What the index has of it; None when its manifest cannot be read, for what `problem` says.
+        published: The release on the index; None if its manifest cannot be read, for the reason in `problem`.
         withdrawn: Files of the release lock that are yanked or no longer on the index.
     """
 
@@ -147,6 +147,11 @@ class Completeness:
     published: PublishedRelease | None
     problem: str
     withdrawn: tuple[str, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it is understood, and nothing is missing or withdrawn."""
+        return self.published is not None and not self.published.missing and not self.withdrawn
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -159,7 +164,7 @@ class Completeness:
 
 
 def completeness(index: Index, locks: Mapping[str, ReleaseLock], minors: Collection[str] = ()) -> list[Completeness]:
-    """How complete CTK releases are, oldest first; by default all from the oldest locked one on."""
+    """How complete CTK releases are, oldest first; by default the oldest locked release and all newer ones."""
     locked = {lock.minor: lock for lock in locks.values() if lock.is_ctk}
     oldest = min(map(Version, locked), default=Version("0"))
     chosen = minors or [minor for minor in published_minors(index) if Version(minor) >= oldest]
@@ -193,7 +198,7 @@ def _withdrawn(index: Index, lock: ReleaseLock) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class FileChange:
-    """One file as it is (None when there is none) and as it would be."""
+    """A file as it is, None without one, and as it would be."""
 
     path: Path
     old: str | None
@@ -211,7 +216,7 @@ class FileChange:
 
 
 def changes(folder: Path, lock: ReleaseLock) -> list[FileChange]:
-    """What has to change so that ``folder`` holds a release; LockError when the index states what no lock may hold."""
+    """The changes that bring a release into ``folder``; LockError if the index states values that no lock may have."""
     halves = {".lock": dump(lock), ".yaml": variant_config(lock)}
     _, wrong = parse_lock(halves[".lock"], lock.name)
     if wrong:
@@ -221,9 +226,9 @@ def changes(folder: Path, lock: ReleaseLock) -> list[FileChange]:
 
 
 def predecessor(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> ReleaseLock | None:
-    """What a new lock is compared with, of those in place, oldest first: the one of its name, else the newest like it.
+    """The lock in place that a new lock is compared with: that of its name, else the newest of its kind.
 
-    One of the same major comes before newer ones of another.
+    Among those of its kind, the newest of its major comes first.
     """
     kind = lock.name.partition("-")[0]
     alike = [other for other in locks.values() if other.name.partition("-")[0] == kind]
@@ -232,10 +237,10 @@ def predecessor(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> ReleaseL
 
 
 def write(needed: Sequence[FileChange]) -> None:
-    """Write every change, or leave every file as it was.
+    """Writes every change, or on a full disk none.
 
     Each new text is on disk beside its file before the first is put in place. A process that is killed between two of
-    them leaves halves that disagree, which loading reports, with the command that repairs it.
+    them leaves halves that disagree; loading reports them, with the command that repairs them.
     """
     with ExitStack() as undo:
         ready = []
@@ -249,15 +254,5 @@ def write(needed: Sequence[FileChange]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             ready.append((temporary, change))
-        with ExitStack() as roll_back:
-            for temporary, change in ready:
-                os.replace(temporary, change.path)
-                roll_back.callback(_restore, change)
-            roll_back.pop_all()
-
-
-def _restore(change: FileChange) -> None:
-    if change.old is None:
-        change.path.unlink(missing_ok=True)
-    else:
-        change.path.write_text(change.old, encoding="utf-8", newline="\n")
+        for temporary, change in ready:
+            os.replace(temporary, change.path)

@@ -146,7 +146,7 @@ def with_facts(lock: ReleaseLock) -> ReleaseLock:
     """A lock with facts as `ctk release measure` would write them; there is no NVRTC in it to be asked."""
     if not lock.is_ctk:
         return lock
-    return replace(lock, facts=Facts(("7.5", "9.0", "12.1"), f"9.{lock.minor[-1]}", {}), measured={})
+    return replace(lock, facts=Facts(("7.5", "9.0", "12.1"), f"9.{lock.minor[-1]}", {}))
 
 
 def offer(index: FakeIndex, minor: str, pathfinder: str) -> None:

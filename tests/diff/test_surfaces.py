@@ -1,24 +1,17 @@
-"""What an artefact shows: read from wheels made byte by byte."""
+"""The surface of an artefact, read from made-up wheels."""
 
 from __future__ import annotations
 
-import zipfile
+import hashlib
 from pathlib import Path
 
 import pytest
 
 from ctk.core.errors import MeasureFailed
-from ctk.diff.scan import read_exports, read_surface, stem
-from ctk.package.binaries import UnreadableBinary
+from ctk.diff.scan import read_surface, stem
+from ctk.package.binaries import UnreadableBinary, read_exports
 from kit.binaries import elf, pe
-
-
-def wheel(folder: Path, files: dict[str, bytes]) -> Path:
-    path = folder / "a-1-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return path
+from kit.packages import wheel
 
 
 def written(folder: Path, content: bytes) -> Path:
@@ -38,17 +31,19 @@ def written(folder: Path, content: bytes) -> Path:
     ],
     ids=["names", "with versions", "a version named like the library", "of a DLL", "of a DLL without any"],
 )
-def test_what_programs_can_bind_to_is_an_export(tmp_path: Path, content: bytes, exports: tuple[str, ...]) -> None:
+def test_symbols_that_programs_can_bind_to_are_exports(
+    tmp_path: Path, content: bytes, exports: tuple[str, ...]
+) -> None:
     assert read_exports(written(tmp_path, content)) == exports
 
 
-def test_what_cannot_be_parsed_is_an_error_not_an_empty_list(tmp_path: Path) -> None:
+def test_a_broken_library_is_an_error_not_an_empty_list(tmp_path: Path) -> None:
     for content in (b"\x7fELF", b"MZ" + bytes(100)):
         with pytest.raises(UnreadableBinary):
             read_exports(written(tmp_path, content))
 
 
-def test_a_surface_has_files_and_what_binaries_show(tmp_path: Path) -> None:
+def test_a_surface_has_files_exports_and_requirements(tmp_path: Path) -> None:
     library = elf(
         ["libb.so.2", "libc.so.6"],
         soname="liba.so.13",
@@ -63,7 +58,7 @@ def test_a_surface_has_files_and_what_binaries_show(tmp_path: Path) -> None:
         "nvidia/cu13/bin/a64_13.dll": pe(["b.dll"], exports=["aCreate"]),
         "a-1.dist-info/RECORD": b"",
     }
-    surface = read_surface(wheel(tmp_path, files))
+    surface = read_surface(wheel(tmp_path / "a-1-py3-none-any.whl", files))
     assert list(surface.files) == [
         "bin/a64_13.dll",
         "bin/tool",
@@ -72,7 +67,7 @@ def test_a_surface_has_files_and_what_binaries_show(tmp_path: Path) -> None:
         "lib/liba.so.13",
         "lib/liba_static.a",
     ]
-    assert surface.size == sum(map(len, files.values()))
+    assert surface.files["include/a.h"] == hashlib.sha256(files["nvidia/cu13/include/a.h"]).hexdigest()
     dll, tool, shown = surface.binaries
     assert (dll.soname, dll.needed, dll.exports) == ("a64_13.dll", ("b.dll",), ("aCreate",))
     assert (tool.path, tool.exports) == ("bin/tool", ())  # nothing binds to a program
@@ -90,7 +85,7 @@ def test_a_broken_wheel_is_named(tmp_path: Path) -> None:
 
 def test_a_binary_that_cannot_be_read_is_named_with_its_wheel(tmp_path: Path) -> None:
     with pytest.raises(MeasureFailed, match=r"a-1-py3-none-any.whl: nvidia/a/lib/liba.so: "):
-        read_surface(wheel(tmp_path, {"nvidia/a/lib/liba.so": b"\x7fELF" + bytes(10)}))
+        read_surface(wheel(tmp_path / "a-1-py3-none-any.whl", {"nvidia/a/lib/liba.so": b"\x7fELF" + bytes(10)}))
 
 
 def test_versions_of_a_library_have_one_stem() -> None:
