@@ -284,7 +284,7 @@ def test_the_files_beside_a_package_have_to_be_what_the_index_says(folder: Folde
     fixed = next(plain.parent.glob("*.sigs.*"))
     content = fixed.read_bytes()
     plain.write_bytes(content + b" ")
-    assert found(folder, policy) == [f"{NAME}: {plain.name} does not hold what {fixed.name} does"]
+    assert found(folder, policy) == [f"{NAME}: {plain.name} differs from {fixed.name}"]
     plain.write_bytes(content)
     fixed.write_bytes(content + b" ")
     assert found(folder, policy) == [f"{NAME}: {fixed.name}: does not have the sha256 that repodata states"]

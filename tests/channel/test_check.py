@@ -48,10 +48,6 @@ def found(channel: Path) -> set[tuple[str, str, str]]:
     return {(p.where, p.check, p.message) for p in check_channel(channel).findings}
 
 
-def kinds(channel: Path) -> list[tuple[str, str]]:
-    return [(p.where, p.check) for p in check_channel(channel).findings]
-
-
 def test_a_sound_channel_has_no_problem(original: Path, url: str, tmp_path: Path) -> None:
     report = check_channel(original, jobs=4)
     assert report.findings == ()
@@ -65,32 +61,6 @@ def test_a_sound_channel_has_no_problem(original: Path, url: str, tmp_path: Path
 def test_a_built_channel_is_checked_as_well(tmp_path: Path) -> None:
     build(tmp_path / "channel", sound(digit(1)))
     assert check_channel(tmp_path / "channel").findings == ()
-
-
-def test_what_left_the_index_of_a_published_folder_is_no_orphan(www: Path, tmp_path: Path) -> None:
-    Folder(www, tmp_path).publish(build(tmp_path / "next", sound(digit(1))), exact=True)
-    assert (www / TWO).is_file()
-    assert found(www) == set()
-
-
-def test_a_run_that_was_killed_is_said_until_the_next_one_ends(
-    www: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Readers see the new index, and the history does not know of it."""
-    folder, channel = Folder(www, tmp_path), build(tmp_path / "next", sound(digit(1)), sound(digit(4)))
-
-    def dies(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("ctk.channel.publish.save", dies)
-        with pytest.raises(KeyboardInterrupt):
-            folder.publish(channel)
-    said = [p for p in check_channel(www).findings if p.where.endswith("repodata.json")]
-    assert [p.where for p in said] == ["linux-64/repodata.json"]
-    assert said[0].message.endswith("publish again")
-    folder.publish(channel)
-    assert found(www) == set()
 
 
 @pytest.mark.parametrize(("attack", "where", "check", "what"), ATTACKS.values(), ids=ATTACKS)
@@ -137,7 +107,7 @@ def test_files_that_nothing_names_are_named(www: Path) -> None:
         ("noarch/.digit1-1.0-h0_0.conda.123.part", "a killed run left it; the next one removes it"),
         ("noarch/digit9-1.0-h0_0.conda", "the index does not name it"),
         ("noarch/digit9-1.0-h0_1.conda.sigs", "the package that it attests is not there"),
-        ("notices.json", "no channel of ours has it"),
+        ("notices.json", "is no part of a channel"),
     }
     edit(www, REPODATA, lambda index: index["packages.conda"].clear())
     assert (TWO, "orphan", "run_exports.json names it, and there is no such package") in found(www)

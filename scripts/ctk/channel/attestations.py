@@ -1,8 +1,8 @@
-"""The attestations of a channel's packages: where CEP 50 has them, saying what CEP 27 demands, signed as they claim.
+"""Verifies the attestations of a channel's packages: sidecars as in CEP 50, statements as in CEP 27, signatures.
 
-Verified is, without the network: the signature over the statement, the certificate's chain and its entry in a
-certificate log, the entry in the transparency log with its inclusion proof, and the statement against the package. Who
-signed is compared only when a policy names somebody: anyone can sign anything, so without one it is merely reported.
+All of it works without the network. Verified are the signature of the statement, the chain of the certificate and its
+entry in a certificate log, the entry in the transparency log with its inclusion proof, and that the statement is about
+the package. The signer is compared only with a policy that names an identity or an issuer, and is reported otherwise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROOT = ("_store", quote("https://tuf-repo-cdn.sigstore.dev", safe=""), "trusted
 
 @dataclass(frozen=True)
 class Policy:
-    """What an attestation has to be: None for anybody, any channel, or the keys of Sigstore's public instance."""
+    """The demands on attestations; None for any signer, any channel, or the keys of Sigstore's public instance."""
 
     identity: str | None = None
     issuer: str | None = None
@@ -38,18 +38,18 @@ class Policy:
 
 
 class _Unverified(Exception):
-    """Why an attestation does not hold."""
+    """The reason why an attestation is not valid."""
 
 
 class Verifier:
-    """Verifies attestations; made once for a channel, since reading the keys takes a while."""
+    """Verifies attestations; created once for a channel, since reading the keys takes a while."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._sigstore: Any = None
 
     def check(self, package: ChannelPackage) -> Iterator[Finding]:
-        """Every attestation of one package; of one that holds, an "ok" with its signer and target."""
+        """The problems of a package's attestations; an "ok" with signer and target for each valid attestation."""
         plain = package.path.with_name(package.path.name + SIDECAR)
         if FIELD not in package.record:
             if plain.exists():
@@ -74,7 +74,7 @@ class Verifier:
             yield Finding(package.name, f"{fixed.name}: {reason}")
             return
         if not plain.is_file() or plain.read_bytes() != content:
-            yield Finding(package.name, f"{plain.name} does not hold what {fixed.name} does")
+            yield Finding(package.name, f"{plain.name} differs from {fixed.name}")
         for number, bundle in enumerate(bundles, 1):
             try:
                 yield Finding(package.name, self._verified(bundle, package), severity="ok")
@@ -82,10 +82,10 @@ class Verifier:
                 yield Finding(package.name, f"number {number}: {reason}")
 
     def _verified(self, raw: Any, package: ChannelPackage) -> str:
-        """Who signed a bundle that holds, and for which channel.
+        """The signer of a valid bundle and the channel that it is for, in words.
 
         Raises:
-            _Unverified: It does not hold, or cannot be verified here.
+            _Unverified: The bundle is not valid, or cannot be verified here.
         """
         try:
             from sigstore.errors import Error
@@ -129,14 +129,14 @@ class Verifier:
 
 
 class _Anybody:
-    """A policy that all signers meet; the library's own says so in the log for each."""
+    """A policy that accepts every signer; the library's own one logs a warning each time."""
 
     def verify(self, certificate: Any) -> None:
         return
 
 
 def _target(kind: str, payload: bytes, package: ChannelPackage, channel: str | None) -> str:
-    """The channel that a statement names, "" for none.
+    """The channel that a statement names, or "".
 
     Raises:
         _Unverified: The statement is not that of CEP 27 about this package.

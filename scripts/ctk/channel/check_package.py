@@ -1,4 +1,4 @@
-"""One package of a channel against its record in the index: its archive, metadata, payload and SBOM."""
+"""Compares a package of a channel with its record in the index: archive, metadata, payload and SBOM."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from ctk.rules import Finding, check
 
 _PARTS: tuple[Part, ...] = ("info", "pkg")
 _CHUNK = 1 << 20  # bytes
-_LONGEST = 1000  # characters of a value in a message
-_NOTHING: tuple[object, ...] = (None, "", [], {})  # what may as well be missing
-_OF_CHANNELS = {TIME, FIELD}  # what a record has of its channel, and not of its package
+_MAX_SHOWN = 1000  # characters of a value in a message
+_EMPTY: tuple[object, ...] = (None, "", [], {})  # values that mean the same as a missing key
+_OF_CHANNELS = {TIME, FIELD}  # keys that a channel adds to the record of a package
 _OPTIONAL = {"md5", "run_exports"}
 
 
 @dataclass(frozen=True)
 class ChannelPackage:
-    """A package that an index names as ``subdir/file``, with its entries in repodata and run_exports.json."""
+    """A package, named ``subdir/file``, with its entries in repodata and run_exports.json."""
 
     channel: Path
     name: str
@@ -45,18 +45,18 @@ class ChannelPackage:
 
     @property
     def size(self) -> int:
-        """Bytes as the index states them."""
+        """The size in bytes that the index states."""
         size = self.record.get("size")
         return size if isinstance(size, int) else 0
 
 
 @dataclass(frozen=True)
 class OpenedPackage:
-    """A package whose archive was read."""
+    """A package after its archive was read."""
 
     indexed: ChannelPackage
     scan: PackageScan
-    record: Mapping[str, Any]  # what its record should say
+    record: Mapping[str, Any]  # the record that the index should have
     texts: Mapping[str, bytes]
     faults: tuple[str, ...]
 
@@ -71,9 +71,9 @@ class OpenedPackage:
 
 @check(ChannelPackage, "file")
 def PackageFile(package: ChannelPackage) -> Iterator[Finding]:
-    """The file can be read, and has and holds what its record says.
+    """The package can be read, and has the size, hashes and metadata that its record states.
 
-    It is read for its hashes, and once more for all that is in it, with nothing unpacked to disk.
+    It is read once for its hashes, and once for its members; nothing is unpacked to disk.
     """
     if not package.path.is_file():
         yield Finding(package.name, "the index names it, and it is not there")
@@ -88,7 +88,11 @@ def PackageFile(package: ChannelPackage) -> Iterator[Finding]:
 
 
 def _open(package: ChannelPackage) -> OpenedPackage:
-    """Reads both halves of a package, metadata first; AuditFailed where one cannot be read."""
+    """Reads both halves of a package, metadata first.
+
+    Raises:
+        AuditFailed: A half cannot be read.
+    """
     texts: dict[str, bytes] = {}
     files: list[ScannedFile] = []
     faults: list[str] = []
@@ -106,16 +110,16 @@ def _open(package: ChannelPackage) -> OpenedPackage:
                     texts[member.path] = texts.get(member.path, b"") + piece
             files.append(replace(member, sha256=digest.hexdigest()))
     with package.path.open("rb") as stream:
-        held = digests(stream)
+        hashes = digests(stream)
     index, exports = (json.loads(texts.get(f"info/{name}.json", b"{}")) for name in ("index", "run_exports"))
     paths = tuple(map(path_entry, json.loads(texts["info/paths.json"])["paths"]))
     scan = PackageScan(str(package.path), "", PackageInfo(index_of(index), paths, exports), tuple(files))
-    return OpenedPackage(package, scan, {**index, **held, "run_exports": exports}, texts, tuple(faults))
+    return OpenedPackage(package, scan, {**index, **hashes, "run_exports": exports}, texts, tuple(faults))
 
 
 @check(OpenedPackage, "payload")
 def Payload(package: OpenedPackage) -> Iterator[Finding]:
-    """Both halves hold what belongs there, and the payload is what paths.json lists."""
+    """Each half has only members that belong there, and the payload is the list of paths.json."""
     for fault in package.faults:
         yield Finding(package.name, fault)
     for found in ArchiveMatchesPaths(package.scan):
@@ -124,7 +128,7 @@ def Payload(package: OpenedPackage) -> Iterator[Finding]:
 
 @check(OpenedPackage, "metadata")
 def Metadata(package: OpenedPackage) -> Iterator[Finding]:
-    """The record is about this file, and repeats the package's index.json and run exports."""
+    """The record is that of this file, and repeats the index.json and the run exports of the package."""
     name, index, said = package.name, package.index, package.indexed.record
     subdir, _, file = name.partition("/")
     if file != f"{index.identity}.conda":
@@ -157,9 +161,9 @@ def Sbom(package: OpenedPackage) -> Iterator[Finding]:
     text = package.texts.get(place)
     for other in sorted(package.texts):
         if other.startswith(f"{sbom.FOLDER}/") and other != place:
-            yield Finding(name, f"{other} is none of this package")
+            yield Finding(name, f"{other} is not of this package")
     if text is None:
-        yield Finding(name, "there is none")
+        yield Finding(name, "it has no SBOM")
         return
     if wrong := _invalid(text):
         yield Finding(name, f"it is not valid CycloneDX: {wrong}")
@@ -173,7 +177,7 @@ def Sbom(package: OpenedPackage) -> Iterator[Finding]:
     if ours != theirs:
         yield Finding(name, f"it is about {theirs}")
     if not said.provenance.commit:
-        yield Finding(name, "it names no commit of the recipe: built with changes that were not committed?")
+        yield Finding(name, "it names no commit of the recipe: was it built with uncommitted changes?")
     for given in said.provenance.inputs:
         if not given.license:
             yield Finding(name, f"it states no licence of {given.artefact.file}")
@@ -181,7 +185,7 @@ def Sbom(package: OpenedPackage) -> Iterator[Finding]:
 
 @cache
 def _validator() -> Any:
-    # Imported here: what reads the schema takes a second to load, and every command would pay for it.
+    # Imported here: the reader of schemas takes a second to load, which every command would pay for.
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
@@ -189,7 +193,7 @@ def _validator() -> Any:
 
 
 def _invalid(text: bytes) -> str:
-    """What the standard's schema says against a text, "" for nothing, or without the library that reads schemas."""
+    """The fault of a text by CycloneDX's schema; "" without a fault, or without the library that reads schemas."""
     from cyclonedx.exception import MissingOptionalDependencyException
 
     try:
@@ -203,7 +207,7 @@ def _invalid(text: bytes) -> str:
 
 
 def differences(said: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """The keys that two mappings differ in, with what each says; what is wanted to be empty may be missing."""
+    """The keys in which two mappings differ, with both values as text; an empty value equals a missing key."""
     for key in sorted(said.keys() | wanted.keys()):
         ours, theirs = _form(said.get(key)), _form(wanted.get(key))
         if ours != theirs or key not in wanted:
@@ -212,8 +216,8 @@ def differences(said: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[
 
 def shown(value: Any) -> str:
     """A value for a message."""
-    return "nothing" if value in _NOTHING else repr(value)[:_LONGEST]
+    return "nothing" if value in _EMPTY else repr(value)[:_MAX_SHOWN]
 
 
 def _form(value: Any) -> Any:
-    return None if value in _NOTHING else value
+    return None if value in _EMPTY else value

@@ -1,4 +1,4 @@
-"""Reading the index of a channel that is a folder."""
+"""Reads repodata of a channel folder, for every room; `ctk.channel.repodata` writes all index files."""
 
 from __future__ import annotations
 
