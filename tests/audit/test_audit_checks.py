@@ -207,7 +207,7 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         "a link to nothing": (change("cuda-cudart", links={"lib/libx.so.1": "libx.so.1.0"}), "libx.so.1.0"),
         "a link into a package that may be absent": (
             change("libcufile", links={"lib/libcudart.so.13.4": f"../{TARGET}/libcudart.so.13"}),
-            "nothing that comes with it",
+            "no package that is installed with it",
         ),
     },
     "NeededIsProvided": {

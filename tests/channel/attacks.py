@@ -220,7 +220,7 @@ ATTACKS: Mapping[str, tuple[Attack, str, str, str]] = {
     "payload in the info half": (added(INFO, "lib/evil.so"), TWO, "payload", "lib/evil.so: is in the info half"),
     "payload behind ..": (added(INFO, "info/../lib/evil.so"), TWO, "payload", "info/../lib/evil.so: it is no file"),
     "metadata in the pkg half": (drafted(files={"info/link.json": b"{}"}), TWO, "payload", "info/link.json: is in the"),
-    "payload twice": (added(PKG, "share/digit"), TWO, "payload", "the archive holds a path twice"),
+    "payload twice": (added(PKG, "share/digit"), TWO, "payload", "the archive contains a path twice"),
     "a pipe": (added(PKG, "share/pipe", b"", type=tarfile.FIFOTYPE), TWO, "payload", "share/pipe: it is no file"),
     "a file more": (added(PKG, "etc/x"), TWO, "payload", "etc/x: in the archive, missing in paths.json"),
     "a file less": (drafted(listed={"share/x": OTHER_LIST}), TWO, "payload", "share/x: listed in paths.json, missing"),

@@ -38,7 +38,7 @@ def test_a_finding_says_place_rule_and_fix_and_blocks(checkout: Workspace) -> No
     exports, version = done.stdout.splitlines()
     assert exports == (
         "recipes/thing/recipe.yaml:4: error[StaticHasNoRunExports]: thing-static has run exports;"
-        " fix: take run_exports out"
+        " fix: remove run_exports"
     )
     assert version.startswith("recipes/thing/recipe.yaml:9: error[NoVersionIsTyped]: 'cuda-version >=13.4' types")
     assert "1 file, 2 checks: 2 errors" in done.stderr
@@ -65,7 +65,7 @@ def test_the_list_has_every_check_with_its_help(checkout: Workspace) -> None:
     shown = ctk(checkout, "lint", "--list").stdout
     assert re.findall(r"^(\w+) \[", shown, re.M) == [check.name for check in CHECKS]
     assert "A -static package has no run exports" in shown
-    assert "fix: take run_exports out" in shown
+    assert "fix: remove run_exports" in shown
 
 
 @pytest.mark.parametrize(
