@@ -13,12 +13,12 @@ import pytest
 import rattler.index
 import rattler.package_streaming
 
-from ctk import pipeline
+from ctk import pipeline, site
 from ctk.build import build
 from ctk.channel.publish import Folder
 from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter
-from ctk.site import content, packages
+from ctk.site import report
 from kit.tiny import tiny_checkout, tiny_plan
 
 opens: list[str] = []
@@ -70,7 +70,7 @@ def test_a_package_is_opened_where_it_is_made_and_where_it_is_scanned(
     Folder(tmp_path / "published", checkout.recipes).publish(checkout.channel.resolve())
     assert opened() == {"hello": 1, "follower": 1}  # for the copy
     opens.clear()
-    site = content.read(checkout, checkout.channel)
-    (hello, _) = sorted(site.entries, key=lambda entry: entry.name, reverse=True)
-    assert packages.read_metadata(hello, site).summary == "A greeting"
+    content = site.read(checkout, checkout.channel)
+    (hello, _) = sorted(content.entries, key=lambda entry: entry.name, reverse=True)
+    assert report.read_metadata(hello, content).summary == "A greeting"
     assert not opened()

@@ -13,8 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup
 
-from ctk.site.content import Site
-from ctk.site.pages import Page, render
+from ctk.site.pages import Page, Site, render
 
 _FIRST = ("users", "how-the-right-build-is-picked", "pytorch-jax-cupy", "libraries", "gpu-code", "recipe-authors")
 _PICTURES = (".svg", ".png")

@@ -1,4 +1,4 @@
-"""Pages of the site: templates with their values, written into a folder that takes the place of the site before."""
+"""The input of a site, its templates, its folder, and the front page; `report` and `docs` have the other pages."""
 
 from __future__ import annotations
 
@@ -11,19 +11,25 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from rattler import Version
 
+from ctk.core.checkout import Workspace
 from ctk.core.console import count
-from ctk.core.errors import BadValue
+from ctk.core.errors import BadValue, ChannelMissing
 from ctk.core.files import check_place, disk_errors, held
+from ctk.core.platforms import PLATFORMS
+from ctk.lock.model import ReleaseLock, release_locks
+from ctk.package.reader import IndexJson, index_of
+from ctk.package.records import records
 from ctk.site.answers import Axes, gpu_names, pin_specs
-from ctk.site.content import Site
 from ctk.solve.fleet import pixi_lines
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import ASKS
@@ -40,6 +46,79 @@ _NAVIGATION = (
     ("packages.html", "Packages"),
     ("docs.html", "Docs"),
 )
+
+
+@dataclass(frozen=True)
+class IndexedPackage:
+    """A package file, as the index lists it."""
+
+    file: str
+    index: IndexJson
+    size: int
+    sha256: str
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.index.name
+
+
+@dataclass(frozen=True)
+class Site:
+    """The channel and the checkout. Pages of audits and binaries read caches as well."""
+
+    workspace: Workspace
+    channel: Path  # one state of it, which stays as it is
+    name: str
+    entries: tuple[IndexedPackage, ...]  # by name, then newest version first, then native before compat
+    locks: Mapping[str, ReleaseLock]  # CTK releases first, oldest first
+    channels: tuple[str, ...] = ()  # what a client is given, the most important first: addresses or names
+
+    @cached_property
+    def packages(self) -> Mapping[str, tuple[IndexedPackage, ...]]:
+        """Package name -> its entries, newest first."""
+        return {name: tuple(group) for name, group in groupby(self.entries, key=lambda entry: entry.name)}
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """The platforms that the channel has packages for."""
+        subdirs = {entry.index.subdir for entry in self.entries}
+        return tuple(subdir for subdir in PLATFORMS if subdir in subdirs)
+
+    @property
+    def releases(self) -> tuple[ReleaseLock, ...]:
+        """The CTK releases of the checkout, oldest first."""
+        return tuple(lock for lock in self.locks.values() if lock.is_ctk)
+
+    @property
+    def newest(self) -> str:
+        """The newest CTK release that is locked; "" without any."""
+        return self.releases[-1].release if self.releases else ""
+
+
+def read(workspace: Workspace, channel: Path) -> Site:
+    """Reads the index of a channel folder, and the locks.
+
+    Raises:
+        ChannelBroken: An index is damaged.
+        ChannelMissing: The channel does not exist.
+    """
+    if not channel.is_dir():
+        raise ChannelMissing.of(channel)
+    state = channel.resolve()  # one state, since a build may make the next one meanwhile
+    entries = [_entry(state / name, record) for name, record in records(state).items()]
+    entries.sort(key=lambda entry: (entry.index.subdir, entry.file))  # each sort keeps the order before
+    entries.sort(key=lambda entry: (Version(entry.index.version), entry.index.build_number), reverse=True)
+    entries.sort(key=lambda entry: entry.name)
+    return Site(workspace, state, channel.name, tuple(entries), release_locks(workspace))
+
+
+def _entry(path: Path, record: Mapping[str, Any]) -> IndexedPackage:
+    index = replace(index_of(record), subdir=path.parent.name)
+    return IndexedPackage(path.name, index, record["size"], record["sha256"], path)
+
+
+# Templates
 
 
 class Page(NamedTuple):
@@ -86,7 +165,6 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "count": count,
-        "bytes": bytes_text,
         "thousands": lambda number: f"{number:,}",
         "create": create_line,
         "arrows": lambda text: text.replace(" -> ", " → "),
@@ -94,13 +172,7 @@ def _environment() -> Environment:
     return environment
 
 
-def bytes_text(size: float) -> str:
-    """``812 B``, ``16.8 kB``, ``84.4 MB``, ``1.02 GB``: as download sizes are told, in powers of 1000."""
-    units = ["B", "kB", "MB", "GB", "TB"]
-    while size >= 999.5 and len(units) > 1:
-        size /= 1000
-        units.pop(0)
-    return f"{size:.3g} {units[0]}"
+# The folder
 
 
 def write(pages: Iterable[Page], folder: Path) -> int:
@@ -157,7 +229,7 @@ def _exchange(first: Path, second: Path) -> bool:
     return call is not None and call(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0
 
 
-# The front page: the selector, and what a client is given to install it.
+# The front page: the selector, and the commands for clients
 
 _FIELDS = ("drivers", "older", "newer", "gpus", "pythons", "pins", "packages")  # of axes, as the script has them
 _FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc", "cuda-toolkit")  # have buttons, where the channel has them
