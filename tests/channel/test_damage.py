@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Folder:
 
 
 def at(folder: Folder, moment: datetime | int) -> Folder:
-    """The same on a machine whose clock says so, or on that day after `START`."""
+    """The folder at a time, or so many days after `START`."""
     now = moment if isinstance(moment, datetime) else START + timedelta(days=moment)
     return replace(folder, now=lambda: now)
 
@@ -109,7 +109,7 @@ def test_files_of_others_stay(folder: Folder, tmp_path: Path) -> None:
     for file in others:
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(b"theirs")
-    # A note of what they have, as ctk left it once.
+    # A note of their file, which an older ctk wrote.
     (folder.path / HISTORY / UNUSED).write_text(json.dumps({"linux-64/a-1-0.conda": START.isoformat()}))
     for day in (30, 60):
         assert at(folder, day).publish(channel(tmp_path, 1, 2)).deleted == ()
@@ -182,7 +182,7 @@ def test_a_built_channel_is_no_folder_to_publish_into(
     assert files(output) == before
 
 
-# Notes that are damaged or lost: what is kept is never written over.
+# Damaged or lost notes: kept states are never overwritten.
 
 DAMAGED = [b"", b"[]", b'{"x": 7, "states": 7}']
 
@@ -211,7 +211,7 @@ def shown(place: Path) -> set[str]:
 
 
 def does(error: ChannelBroken) -> None:
-    """Does what the next step of an error says, as a shell would."""
+    """Runs the command in the next step of an error."""
     (command,) = re.findall(r"\((rm [^)]+)\)", error.step)
     subprocess.run(["sh", "-c", command], check=True)
 
@@ -269,15 +269,15 @@ def test_damaged_names_stop_a_run_and_its_next_step_works(published: Folder, com
 def test_damaged_times_lose_nothing(published: Folder, coming: Path, name: str, content: bytes) -> None:
     (published.notes / name).write_bytes(content)
     times = read_index(published.path).times()
-    # Months later: of a package of which is not known since when it is unused, that is from now on.
+    # Months later: a package counts as unused from now on if its note is lost.
     later = replace(published, now=lambda: START + timedelta(days=90), keep=replace(published.keep, states=1))
     assert later.publish(coming).deleted == ()
     assert read_index(published.path).times().items() >= times.items()
-    # Whose a package is that left the index is not known then.
+    # Without the times, a package that left the index is not known to be ours.
     assert {f.check for f in check_channel(published.path).findings} == ({"orphan"} if name == TIMES else set())
 
 
-def test_the_commands_say_it_in_words(published: Folder, run_ctk: Callable[..., Result]) -> None:
+def test_the_commands_name_a_damaged_note(published: Folder, run_ctk: Callable[..., Result]) -> None:
     www = str(published.path)
     (published.notes / NAMES).write_text("{")
     for words in (("publish", "--to", www), ("channel", "check", "--published", www)):

@@ -1,4 +1,4 @@
-"""Publishing into a folder: what it looks like, what stays, who can read it, and what a killed run leaves."""
+"""Publishing into a folder: its files, old packages and shards, permissions, and killed runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Folder:
 
 
 def indexed(place: Path) -> set[str]:
-    """The names of the packages that the index names, if every form of it is whole and says the same."""
+    """The names in the index, after a check that all its forms are whole and equal."""
     names = set()
     for repodata in place.glob("*/repodata.json"):
         plain = repodata.read_bytes()
@@ -74,7 +74,7 @@ def on(folder: Folder, day: int) -> Folder:
 
 
 def days(place: Path) -> dict[str, float]:
-    """Name of each package that an index names -> the day after `START` on which it says that it came into it."""
+    """Name of a package -> days from `START` to its publication, by the index."""
     moments = {name.partition("/")[2].partition("-")[0]: text for name, text in read_index(place).times().items()}
     return {name: (datetime.fromisoformat(text) - START).days for name, text in moments.items()}
 
@@ -95,7 +95,7 @@ def test_an_index_says_when_each_package_was_published_first(folder: Folder, tmp
     assert days(folder.path) == {"digit1": 0, "digit2": 0}
     on(folder, 9).rollback(2)
     assert days(folder.path) == {"digit1": 0, "digit4": 3}
-    # A channel that was built says nothing of it: nobody has published it.
+    # A built channel has no such times.
     assert days(one) == {}
 
 
@@ -112,7 +112,7 @@ def test_a_package_is_deleted_days_after_the_last_kept_state_that_names_it(folde
     assert on(www, 38).publish(others[1], exact=True).deleted == (gone,)
     assert not (folder.path / gone).exists()
     assert indexed(folder.path) == {"digit1", "digit6"}
-    # Its name is remembered all the same: mirrors may have it.
+    # Its name is still known, since mirrors may have the file.
     assert gone in folder.names()
 
 
@@ -196,11 +196,11 @@ def test_a_full_disk_leaves_what_readers_see(folder: Folder, tmp_path: Path, mon
 
 
 class Killed(BaseException):
-    """What no code of ours catches."""
+    """An exception that no code of ours catches."""
 
 
 def dies(function: Callable[..., Any], at: int, calls: list[int]) -> Callable[..., Any]:
-    """A function that dies before its n-th call when n is odd in halves, after it when even."""
+    """The function, which dies before call (at + 1) / 2 for an odd `at`, and after call at / 2 for an even one."""
 
     def call(*arguments: Any) -> Any:
         calls[0] += 1
@@ -280,5 +280,5 @@ def test_what_is_built_and_published_can_be_read_by_all_and_written_by_nobody_el
         for path in (place, *place.rglob("*")):
             if path.name != "lock":
                 assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644), path
-    # What was there keeps its mode.
+    # Existing folders keep their mode.
     assert (stat.S_IMODE(tmp_path.stat().st_mode), stat.S_IMODE(www.stat().st_mode)) == (0o710, 0o2750)

@@ -1,4 +1,4 @@
-"""A package file name is never reused with other content: in folders, on servers, and asked beforehand."""
+"""A package file name is never reused for other content in a published folder."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_packages_whose_names_are_taken_can_be_left_out(tmp_path: Path, exact: b
     assert done.left_out == (kept, *gone)
     assert done.added == ("linux-64/digit4-1.0-h0_0.conda",)
     after = read_index(folder.path)
-    # What left the index does not come back under its name with other content.
+    # A package that left the index does not come back with other content.
     others = set() if exact else {"noarch/digit3-1.0-h0_0.conda"}
     assert after.names().keys() == {*done.added, kept, *others}
     assert after.records[kept] == before

@@ -1,4 +1,4 @@
-"""The way back: states of published folders, and what is not possible."""
+"""The states of a published folder, and the return to a state."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_only_as_many_states_are_kept_as_asked_for(folder: Folder) -> None:
         folder.rollback(1)
 
 
-def test_what_is_not_possible_is_said(folder: Folder) -> None:
+def test_a_state_that_is_not_kept_or_is_shown_is_an_error(folder: Folder) -> None:
     make(folder, 1)
     for number, words in (
         (None, "no state before the one it shows; kept are 1"),

@@ -27,7 +27,7 @@ KEYS = ("PREFIX_API_KEY", "ACTIONS_ID_TOKEN_REQUEST_URL", "GITHUB_ACTIONS")
 
 @pytest.fixture(autouse=True)
 def _key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key for the server is at hand, where rattler keeps keys."""
+    """Writes a key for the server to the file where rattler keeps keys."""
     for name in KEYS:
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "auth.json").write_text(json.dumps({"127.0.0.1": {"BearerToken": "the-key"}}))
@@ -35,7 +35,7 @@ def _key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def channel(folder: Path, depends: Mapping[str, Sequence[str]]) -> list[Path]:
-    """The packages of a channel with these dependencies, in the order of upload; the files hold nothing."""
+    """The packages of a channel with these dependencies, in the order of upload; their files are fakes."""
     (folder / "noarch").mkdir(parents=True, exist_ok=True)
     records = {
         f"{name}-1-0.conda": {"name": name, "depends": list(needs), "sha256": "00"} for name, needs in depends.items()
@@ -149,7 +149,7 @@ def checkout(two_states: Workspace) -> Workspace:
 
 @pytest.fixture
 def theirs(tmp_path: Path) -> Path:
-    """What the server has published: another hello."""
+    """The channel on the server, with another hello."""
     folder = Folder(tmp_path / "server" / "published" / "cuda", tmp_path)
     folder.publish(build(tmp_path / "theirs", Draft("hello", files={"a": b"b"})))
     return folder.path
@@ -173,7 +173,7 @@ def test_a_server_is_not_sent_a_name_that_has_other_content_there(
 
 @pytest.mark.usefixtures("checkout")
 @pytest.mark.parametrize("status", [404, 403])
-def test_a_server_that_does_not_say_what_it_has_is_sent_nothing_unless_it_is_said_to_be_new(
+def test_nothing_is_sent_to_a_server_without_an_index_unless_the_channel_is_new(
     run_ctk: Callable[..., Result], tmp_path: Path, status: int
 ) -> None:
     with upload_server(tmp_path / "server", index=status) as server:
@@ -236,7 +236,7 @@ def test_a_server_is_asked_afterwards_what_it_lists(
 
 
 @pytest.mark.usefixtures("checkout", "theirs")
-def test_a_server_that_holds_a_name_with_other_content_is_an_error_that_names_it(
+def test_a_name_with_other_content_on_the_server_is_an_error_that_names_it(
     run_ctk: Callable[..., Result], tmp_path: Path
 ) -> None:
     with upload_server(tmp_path / "server", hello=409) as server:

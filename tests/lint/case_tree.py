@@ -50,7 +50,7 @@ TIME = 1_757_000_000
 
 @dataclass(frozen=True)
 class Case:
-    """One case: the file that says it, what its checkout has, and the finding that is expected, if any."""
+    """A case: its file, the contents of its checkout, and the expected finding, if any."""
 
     path: Path
     state: Mapping[str, Any]
@@ -62,7 +62,7 @@ class Case:
 
 
 def read(path: Path) -> Case:
-    """The case that a file holds."""
+    """The case in a file."""
     text = path.read_text()
     if re.search(r"^schema_version", text, re.M):
         name = "recipes/thing/recipe.yaml"
@@ -92,7 +92,7 @@ def write(case: Case, root: Path) -> None:
 def release_lock(
     release: str, versions: Mapping[str, str], published: Mapping[str, Sequence[str]] | None = None
 ) -> ReleaseLock:
-    """A valid lock with one artefact of each component for each platform; Python projects are the same on all."""
+    """A valid lock with an artefact of each component for each platform; those of Python projects are noarch."""
     ctk = release[0].isdigit()
     components = {}
     for name, version in sorted(versions.items()):

@@ -1,4 +1,4 @@
-"""The pages of the report: what holds for all of them, and what each part says."""
+"""The pages of picks, releases and packages: HTML and links of all, and the text of each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def html(files: Mapping[str, bytes]) -> dict[str, Read]:
 
 
 def text(pages: object, name: str) -> str:
-    """The words of one page of a part."""
+    """The text of a page."""
     found: dict[str, Page] = {page.path: page for page in pages}  # type: ignore[attr-defined]
     return Read(found[name].content).text
 

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -35,7 +34,7 @@ from ctk.solve.machine import python_specs
 from ctk.solve.solve import ASKS
 
 MARKER = ".ctk-site"
-"""A file that only our sites have: a folder without it is never replaced."""
+"""A file that marks the folder of a site; other folders are never replaced."""
 _TEXT = b"Made by ctk site build. The folder is replaced as a whole: keep nothing of yours in it.\n"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 _HERE = Path(__file__).parent
@@ -50,7 +49,7 @@ _NAVIGATION = (
 
 @dataclass(frozen=True)
 class IndexedPackage:
-    """A package file, as the index lists it."""
+    """A package file, with its data from the index."""
 
     file: str
     index: IndexJson
@@ -65,14 +64,14 @@ class IndexedPackage:
 
 @dataclass(frozen=True)
 class Site:
-    """The channel and the checkout. Pages of audits and binaries read caches as well."""
+    """The channel and the checkout of a site."""
 
     workspace: Workspace
-    channel: Path  # one state of it, which stays as it is
+    channel: Path  # the folder of a state, which does not change
     name: str
     entries: tuple[IndexedPackage, ...]  # by name, then newest version first, then native before compat
     locks: Mapping[str, ReleaseLock]  # CTK releases first, oldest first
-    channels: tuple[str, ...] = ()  # what a client is given, the most important first: addresses or names
+    channels: tuple[str, ...] = ()  # URLs or names of channels for clients, by priority
 
     @cached_property
     def packages(self) -> Mapping[str, tuple[IndexedPackage, ...]]:
@@ -81,7 +80,7 @@ class Site:
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        """The platforms that the channel has packages for."""
+        """The platforms for which the channel has packages."""
         subdirs = {entry.index.subdir for entry in self.entries}
         return tuple(subdir for subdir in PLATFORMS if subdir in subdirs)
 
@@ -92,7 +91,7 @@ class Site:
 
     @property
     def newest(self) -> str:
-        """The newest CTK release that is locked; "" without any."""
+        """The newest locked CTK release, or ""."""
         return self.releases[-1].release if self.releases else ""
 
 
@@ -122,14 +121,14 @@ def _entry(path: Path, record: Mapping[str, Any]) -> IndexedPackage:
 
 
 class Page(NamedTuple):
-    """One file of the site: its path below the folder, with ``/``, and its bytes."""
+    """A file of the site: its path below the folder, with ``/``, and its bytes."""
 
     path: str
     content: bytes
 
 
 def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
-    """A page from a template of its own name, or of another; every value is escaped, unless it is `Markup`."""
+    """A page from `template`, by default that of its own name; values are escaped, except `Markup`."""
     first, slash, _ = path.partition("/")
     section = f"{first}.html" if slash else path  # packages/cuda-core.html belongs to packages.html
     root = "../" * path.count("/")
@@ -139,7 +138,7 @@ def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
 
 
 def stand_alone(template: str, **values: Any) -> bytes:
-    """A page that is one file, with the look of the site in it."""
+    """A page as a single file, with the style sheet in it."""
     style = (_HERE / "assets" / "style.css").read_bytes()
     digest = base64.b64encode(hashlib.sha256(style).digest()).decode()
     own = {"style": Markup(style.decode()), "styles": Markup(f"'sha256-{digest}'"), "root": ""}
@@ -147,7 +146,7 @@ def stand_alone(template: str, **values: Any) -> bytes:
 
 
 def assets() -> Iterator[Page]:
-    """The style sheets, and the scripts of pages that have one."""
+    """The style sheets and scripts."""
     for file in sorted((_HERE / "assets").iterdir()):
         if file.is_file() and not file.name.startswith((".", "_")):
             yield Page(f"assets/{file.name}", file.read_bytes())
@@ -155,7 +154,7 @@ def assets() -> Iterator[Page]:
 
 @cache
 def _environment() -> Environment:
-    """Templates with autoescape; a name that they use and do not get is an error."""
+    """The templates, with autoescape; an undefined name is an error."""
     environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
@@ -176,9 +175,9 @@ def _environment() -> Environment:
 
 
 def write(pages: Iterable[Page], folder: Path) -> int:
-    """Writes pages into a new folder, which replaces the one before in one step; returns how many.
+    """Writes pages into a new folder, which replaces the old folder in one step; returns the number of pages.
 
-    A reader sees the site before or the new one; a killed run, and a page that cannot be made, leave the former.
+    Readers see the old site until all pages are written; after a kill or an error it stays.
     """
     check(folder)
     folder = folder.absolute()
@@ -195,7 +194,7 @@ def write(pages: Iterable[Page], folder: Path) -> int:
 
 
 def check(folder: Path) -> None:
-    """Refuses a place where no folder can be, and a folder that holds something else than a site."""
+    """Refuses a place where a folder cannot be made, and a folder with other content than a site."""
     check_place(folder.absolute())
     if not folder.exists() and not folder.is_symlink():
         return
@@ -203,11 +202,11 @@ def check(folder: Path) -> None:
     if not folder.is_dir() or folder.is_symlink():
         raise BadValue(f"{folder} is no folder", step)
     if any(folder.iterdir()) and not (folder / MARKER).is_file():
-        raise BadValue(f"{folder} holds something that is no site of ctk's, and would be replaced", step)
+        raise BadValue(f"{folder} is not a site of ctk, and would be replaced", step)
 
 
 def _take_place(fresh: Path, folder: Path) -> None:
-    """Exchanges the two in one step where the system can (Linux); else there is a moment without a site."""
+    """Exchanges the two folders in one step on Linux; elsewhere there is a moment without a site."""
     if not folder.exists():
         fresh.rename(folder)
     elif not _exchange(fresh, folder):
@@ -222,9 +221,7 @@ def _take_place(fresh: Path, folder: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    if sys.platform != "linux":
-        return False
-    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # glibc has it from 2.28 on
+    call = getattr(ctypes.CDLL(None), "renameat2", None)  # glibc 2.28 or newer
     names = os.fsencode(first), os.fsencode(second)
     return call is not None and call(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0
 
@@ -232,20 +229,20 @@ def _exchange(first: Path, second: Path) -> bool:
 # The front page: the selector, and the commands for clients
 
 _FIELDS = ("drivers", "older", "newer", "gpus", "pythons", "pins", "packages")  # of axes, as the script has them
-_FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc", "cuda-toolkit")  # have buttons, where the channel has them
-_PLAIN = re.compile(r"[\w@%+=:,./-]+")  # what no shell reads as anything else
+_FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc", "cuda-toolkit")  # packages with buttons, if the channel has them
+_PLAIN = re.compile(r"[\w@%+=:,./-]+")  # characters without a meaning in any shell
 
 
 @dataclass(frozen=True)
 class Selector:
-    """What the front page offers."""
+    """The choices of the front page."""
 
     axes: Mapping[str, Axes]  # by platform
     base: str = "local"  # as ``ctk solve --base`` takes it
 
 
 def front_page(site: Site, selector: Selector) -> Page:
-    """``index.html``. Where nothing was solved it says so."""
+    """``index.html``, also for a channel without packages."""
     return render(
         site,
         "index.html",
@@ -257,25 +254,25 @@ def front_page(site: Site, selector: Selector) -> Page:
 
 
 def create_line(specs: str, channels: Sequence[str], client: str = "conda") -> str:
-    """The command that makes an environment, broken at its options, with the channels first."""
+    """The command that creates an environment, with a line for each option, channels first."""
     given = [f"--channel {channel if _PLAIN.fullmatch(channel) else json.dumps(channel)}" for channel in channels]
     options = [*given, "--override-channels --strict-channel-priority", specs]
     return " \\\n  ".join([f"{client} create --name cuda", *options])
 
 
 def shards(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Page]:
-    """A script for the packed answers of each package and Python: a page in a folder may load scripts, but no JSON."""
+    """A script for the packed answers of each package and Python, since a page in a folder cannot load JSON."""
     for name, content in answers:
         yield Page(f"answers/{name}.js", f"ctkAnswers({safe_json(name)},{safe_json(content)});\n".encode())
 
 
 def safe_json(content: object) -> str:
-    """JSON that may stand in a script: nothing in it ends one, whatever a package is called."""
+    """JSON for a script element, which no text in it can end."""
     return json.dumps(content, separators=(",", ":"), ensure_ascii=True).replace("<", "\\u003c")
 
 
 def _offered(site: Site, selector: Selector) -> dict[str, Any]:
-    """The choices of the page, and for each pin and Python the specs for conda and the lines of a ``pixi.toml``."""
+    """The choices of the page, with the specs for conda and the lines of a ``pixi.toml`` for each pin and Python."""
     every = selector.axes.values()
     packages = {package for axes in every for package in axes.packages}
     pins = {pin: pin_specs(pin) for axes in every for pin in axes.pins}

@@ -62,7 +62,7 @@ def picks(site: Site) -> Iterator[Page]:
 
 
 def releases(site: Site) -> Iterator[Page]:
-    """The list of CTK releases, newest first, and a page for each: what changed since the one before it."""
+    """The list of CTK releases, newest first, and a page for each with the changes since the release before."""
     before = (None, *site.releases)
     rows = [_release(site, *args) for args in zip(site.releases, before, facts_rows(site.releases), strict=False)]
     described = "Every release that is locked here: what changed, and what was measured from its binaries."
@@ -76,7 +76,7 @@ def releases(site: Site) -> Iterator[Page]:
 
 
 def _release(site: Site, lock: ReleaseLock, before: ReleaseLock | None, facts: Sequence[str]) -> dict[str, Any]:
-    """A release as the templates take it; sizes in bytes."""
+    """The values of a release for the templates; sizes in bytes."""
     measured = lock.facts.glibc if lock.facts else {}
     release: dict[str, Any] = {
         "lock": lock,
@@ -102,20 +102,20 @@ def _release(site: Site, lock: ReleaseLock, before: ReleaseLock | None, facts: S
 
 
 class LicenceText(NamedTuple):
-    """A text under ``info/licenses``, by its path there."""
+    """A text under ``info/licenses``, with its path there."""
 
     name: str
     content: bytes
 
     @property
     def path(self) -> str:
-        """Of the copy in the site: one for each content."""
+        """The path of the copy in the site, by content."""
         return f"licences/{hashlib.sha256(self.content).hexdigest()[:16]}.txt"
 
 
 @dataclass(frozen=True)
 class PackageBuild:
-    """One file of a package: its record in the index, and its own metadata."""
+    """A package file: its record in the index, and its own metadata."""
 
     entry: IndexedPackage
     summary: str = ""
@@ -127,25 +127,25 @@ class PackageBuild:
 
     @property
     def installed(self) -> int:
-        """Bytes of the files."""
+        """The size of the files in bytes."""
         return sum(file.size for file in self.files)
 
     @property
     def sbom_path(self) -> str:
-        """Of the copy in the site; "" without an SBOM."""
+        """The path of the SBOM in the site, or ""."""
         name = self.entry.file.removesuffix(".conda")
         return f"sboms/{self.entry.index.subdir}/{name}.cdx.json" if self.sbom else ""
 
     @property
     def fit(self) -> str:
-        """``native`` or ``compat``; "" for what exists in one build only."""
+        """``native`` or ``compat``; "" for a package without these builds."""
         if self.entry.name == "cuda-version":
             return self.entry.index.build.partition("_")[0]
         return next((match[1] for spec in self.entry.index.depends if (match := _FIT.match(spec))), "")
 
 
 def packages(site: Site) -> Iterator[Page]:
-    """The list, a page for each name, and beside them SBOMs and licence texts."""
+    """The list of packages, a page for each name, SBOMs and licence texts."""
     builds = {name: [read_metadata(entry, site) for entry in own] for name, own in site.packages.items()}
     every = [build for own in builds.values() for build in own]
     listed = load_exclusions(site.workspace)
@@ -174,7 +174,7 @@ def packages(site: Site) -> Iterator[Page]:
 
 
 def _package_page(site: Site, name: str, builds: Sequence[PackageBuild], users: Sequence[str]) -> Page:
-    """The page of a package, of its builds, newest first, and the packages that depend on it."""
+    """The page of a package; `builds` are newest first, `users` are the packages that depend on it."""
     newest = builds[0]
     shown: dict[str, PackageBuild] = {}
     for build in builds:
@@ -196,7 +196,7 @@ def _package_page(site: Site, name: str, builds: Sequence[PackageBuild], users: 
 
 
 def read_metadata(entry: IndexedPackage, site: Site) -> PackageBuild:
-    """The metadata inside a package, as the audit kept it."""
+    """The metadata of a package, from the audit's cache if it is there."""
     scanner = Scanner(machine_paths(site.workspace), site.workspace.cache / "audit")
     kept = scanner.load(entry.sha256)
     info = kept.info if kept else read_info(entry.path)
@@ -212,7 +212,7 @@ def read_metadata(entry: IndexedPackage, site: Site) -> PackageBuild:
 
 
 def _text(value: object) -> str:
-    """A line of a package's own words; some have several texts, or none."""
+    """A text of ``about.json`` as a line; the first text of a list; "" for other values."""
     first = value[0] if isinstance(value, list) and value else value
     return " ".join(first.split()) if isinstance(first, str) else ""
 
