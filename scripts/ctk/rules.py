@@ -6,12 +6,10 @@ docstring the help. The decorator `check` adds name, fix and severity to finding
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from inspect import getdoc
 from types import ModuleType
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -103,12 +101,6 @@ def chosen(checks: Sequence[Check[Any]], names: Iterable[str]) -> list[Check[Any
         if name not in known:
             raise UnknownName.of("check", name, known)
     return [known[name] for name in wanted] or list(checks)
-
-
-@cache
-def spec_name(spec: str) -> str:
-    """The package name of a spec."""
-    return re.split(r"[\s=<>!~\[;]", spec.strip().rpartition("::")[2], maxsplit=1)[0].lower()
 
 
 @dataclass(frozen=True)

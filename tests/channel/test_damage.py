@@ -48,17 +48,6 @@ def files(place: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
 
 
-def test_a_folder_stays_sound_and_small_through_ten_publishes_in_twenty_days(folder: Folder, tmp_path: Path) -> None:
-    deleted: list[str] = []
-    for number in range(2, 12):
-        done = at(folder, 2 * number).publish(channel(tmp_path, 1, 2 * number), exact=True)
-        deleted += done.deleted
-        assert check_channel(folder.path).findings == ()
-    assert len(deleted) > 3
-    assert not read_index(folder.path).run_exports.keys() & {*deleted}
-    assert folder.names().keys() >= {*deleted}
-
-
 @pytest.mark.parametrize("year", [1990, 2023, 2040])
 def test_with_a_clock_that_is_clearly_wrong_nothing_is_published(folder: Folder, tmp_path: Path, year: int) -> None:
     """The packages were made in November 2023, and the channel was built now."""

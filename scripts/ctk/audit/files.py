@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from ctk.core.versions import PythonTag
 from ctk.package.reader import PLACEHOLDER, PathEntry, ScannedFile
+from ctk.package.records import spec_name
 from ctk.package.scan import PackageScan
-from ctk.rules import Finding, Severity, check, spec_name
+from ctk.rules import Finding, Severity, check
 
 
 def at(package: PackageScan, file: ScannedFile | str, message: str, severity: Severity = "") -> Finding:

@@ -20,8 +20,9 @@ from ctk.package.binaries import Binary, oldest_glibc, version_key
 from ctk.package.gpu_subject import Known, Subject
 from ctk.package.gpu_support import spans, within
 from ctk.package.reader import IndexJson, ScannedFile
+from ctk.package.records import spec_name
 from ctk.package.scan import PackageScan
-from ctk.rules import Finding, check, spec_name
+from ctk.rules import Finding, check
 
 
 @cache
