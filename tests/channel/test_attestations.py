@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from ctk.channel.attestations import Policy
+from ctk.channel.attestations import PREDICATE, Policy, Sigstore
 from ctk.channel.check import check_channel
-from ctk.channel.publish import FIELD, PREDICATE, Folder, Sigstore
+from ctk.channel.publish import FIELD, Folder
 from ctk.channel.repodata import FILES, read_index, write_index
 from ctk.core.errors import BadValue, ChannelBroken, PublishFailed
 from kit.small_channels import build, digit

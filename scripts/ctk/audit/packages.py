@@ -84,16 +84,10 @@ class PackageSet:
         """
         half = package.half
         name = package.name.removesuffix(f"_{half}" if half else "-files")
+        if name == package.name:
+            return []
         subdir = half or package.subdir
-        return [
-            other
-            for other, _ in self._named.get(name, ())
-            if name != package.name and other.subdir == subdir and self.pins(other, package)
-        ]
-
-    def pins(self, one: PackageScan, other: PackageScan) -> bool:
-        """Whether a package depends on exactly this build of another package."""
-        return any(self.is_exact(spec, other) for spec in one.info.index.depends)
+        return [other for other in self._pinning(package) if (other.name, other.subdir) == (name, subdir)]
 
     @staticmethod
     def is_exact(spec: str, package: PackageScan) -> bool:
@@ -132,14 +126,17 @@ class PackageSet:
     def companions(self, package: PackageScan) -> list[PackageScan]:
         """The closure of the package, and the closures of packages that pin exactly this build."""
         subdir = package.target_subdir
-        index = package.info.index
-        pinned = self._pinning.get((index.name, index.version, index.build), ())
-        pinning = (other for other in pinned if other.subdir in (subdir, NOARCH))
+        pinning = (other for other in self._pinning(package) if other.subdir in (subdir, NOARCH))
         found = {other.file: other for start in (package, *pinning) for other in self.closure(start)[0]}
         return list(found.values())
 
+    def _pinning(self, package: PackageScan) -> list[PackageScan]:
+        """The packages that pin exactly this build."""
+        index = package.info.index
+        return self._by_pin.get((index.name, index.version, index.build), [])
+
     @cached_property
-    def _pinning(self) -> dict[tuple[str, ...], list[PackageScan]]:
+    def _by_pin(self) -> dict[tuple[str, ...], list[PackageScan]]:
         """Name, version and build -> the packages that pin exactly this build."""
         found: dict[tuple[str, ...], list[PackageScan]] = defaultdict(list)
         for package in self.all:

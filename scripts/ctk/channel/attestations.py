@@ -1,6 +1,6 @@
-"""Verifies the attestations of a channel's packages: sidecars as in CEP 50, statements as in CEP 27, signatures.
+"""Signs packages, and verifies their attestations: sidecars as in CEP 50, statements as in CEP 27.
 
-All of it works without the network. Verified are the signature of the statement, the chain of the certificate and its
+The verification needs no network. Verified are the signature of the statement, the chain of the certificate and its
 entry in a certificate log, the entry in the transparency log with its inclusion proof, and that the statement is about
 the package. The signer is compared only with a policy that names an identity or an issuer, and is reported otherwise.
 """
@@ -10,20 +10,97 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from ctk.channel.check_package import ChannelPackage
-from ctk.channel.publish import FIELD, PREDICATE, SIDECAR
-from ctk.core.errors import BadValue
+from ctk.channel.publish import FIELD, SIDECAR
+from ctk.core.errors import BadValue, CtkError, PublishFailed
 from ctk.rules import Finding
 
+if TYPE_CHECKING:  # an extra
+    from sigstore.sign import Signer, SigningContext
+
+PREDICATE = "https://schemas.conda.org/attestations/publish/v1"
 _PAYLOAD = "application/vnd.in-toto+json"
 _ROOT = ("_store", quote("https://tuf-repo-cdn.sigstore.dev", safe=""), "trusted_root.json")
+
+
+# Signing
+
+
+@dataclass
+class Sigstore:
+    """Signs with the identity of the current CI job, which is recorded in Sigstore's public log."""
+
+    channel: str  # the URL of the channel, which is part of the statement
+    context: Callable[[], SigningContext] = field(default=lambda: _public(), repr=False)
+    token: Callable[[], str | None] = field(default=lambda: _ambient(), repr=False)
+    _signer: Signer | None = field(default=None, init=False, repr=False)
+
+    def __call__(self, file: str, sha256: str) -> str:
+        from sigstore import dsse
+        from sigstore.oidc import ExpiredIdentity
+        from sigstore.sign import ExpiredCertificate  # type: ignore[attr-defined]  # it has no other public place
+
+        statement = (
+            dsse.StatementBuilder()
+            .subjects([dsse.Subject(name=file, digest=dsse.DigestSet({"sha256": sha256}))])
+            .predicate_type(PREDICATE)
+            .predicate({"targetChannel": self.channel.rstrip("/")})
+            .build()
+        )
+        try:
+            try:
+                return self.signer().sign_dsse(statement).to_json()
+            except (ExpiredCertificate, ExpiredIdentity):  # they are valid for minutes; a large channel takes longer
+                self._signer = None
+                return self.signer().sign_dsse(statement).to_json()
+        except CtkError:
+            raise
+        except Exception as error:  # sigstore's errors have no common base class
+            raise PublishFailed(
+                f"{file} cannot be attested: {type(error).__name__}: {error}", "run the command again to go on"
+            ) from error
+
+    def signer(self) -> Signer:
+        """The signer with the identity of this job, created once."""
+        from sigstore.oidc import IdentityToken
+        from sigstore.sign import Signer
+
+        if self._signer is None:
+            token = self.token()
+            if token is None:
+                raise no_identity()
+            self._signer = Signer(IdentityToken(token), self.context())
+        return self._signer
+
+
+def no_identity() -> PublishFailed:
+    return PublishFailed(
+        "an attestation says which CI job published a package, and this is none that has an identity",
+        "run it in GitHub Actions with `permissions: id-token: write`, or without --attest",
+    )
+
+
+def _public() -> SigningContext:
+    from sigstore.models import ClientTrustConfig
+    from sigstore.sign import SigningContext
+
+    return SigningContext.from_trust_config(ClientTrustConfig.production())
+
+
+def _ambient() -> str | None:
+    from sigstore.oidc import detect_credential
+
+    return detect_credential()
+
+
+# Verification
 
 
 @dataclass(frozen=True)

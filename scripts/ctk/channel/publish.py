@@ -27,7 +27,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
@@ -49,17 +48,13 @@ from ctk.channel.repodata import (
     unnamed_shards,
     write_index,
 )
-from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, NameReused, NotReady, PublishFailed
+from ctk.core.errors import BadValue, Busy, ChannelBroken, NameReused, NotReady, PublishFailed
 from ctk.core.files import copy_file, disk_errors, file_sha256, holds, make_folder, read_json, replace_file, temporaries
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.package.records import REPODATA
 from ctk.plan.recipes import find_recipes, maker_of
 
-if TYPE_CHECKING:  # an extra
-    from sigstore.sign import Signer, SigningContext
-
 HISTORY = ".history"
-PREDICATE = "https://schemas.conda.org/attestations/publish/v1"
 FIELD = "attestations_sha256"  # in repodata: the sha256 of the sidecar
 SIDECAR = ".sigs"
 NAMES, TIMES, UNUSED, INCOMING = "names.json", "published.json", "unused.json", "incoming.json"
@@ -442,70 +437,3 @@ def _is_moment(text: object) -> bool:
 def write_notes(file: Path, noted: Mapping[str, str]) -> None:
     """Writes a file of notes with one rename."""
     replace_file(file, json.dumps(noted, indent=1, sort_keys=True).encode())
-
-
-@dataclass
-class Sigstore:
-    """Signs with the identity of the current CI job, which is recorded in Sigstore's public log."""
-
-    channel: str  # the URL of the channel, which is part of the statement
-    context: Callable[[], SigningContext] = field(default=lambda: _public(), repr=False)
-    token: Callable[[], str | None] = field(default=lambda: _ambient(), repr=False)
-    _signer: Signer | None = field(default=None, init=False, repr=False)
-
-    def __call__(self, file: str, sha256: str) -> str:
-        from sigstore import dsse
-        from sigstore.oidc import ExpiredIdentity
-        from sigstore.sign import ExpiredCertificate  # type: ignore[attr-defined]  # it has no other public place
-
-        statement = (
-            dsse.StatementBuilder()
-            .subjects([dsse.Subject(name=file, digest=dsse.DigestSet({"sha256": sha256}))])
-            .predicate_type(PREDICATE)
-            .predicate({"targetChannel": self.channel.rstrip("/")})
-            .build()
-        )
-        try:
-            try:
-                return self.signer().sign_dsse(statement).to_json()
-            except (ExpiredCertificate, ExpiredIdentity):  # they are valid for minutes; a large channel takes longer
-                self._signer = None
-                return self.signer().sign_dsse(statement).to_json()
-        except CtkError:
-            raise
-        except Exception as error:  # sigstore's errors have no common base class
-            raise PublishFailed(
-                f"{file} cannot be attested: {type(error).__name__}: {error}", "run the command again to go on"
-            ) from error
-
-    def signer(self) -> Signer:
-        """The signer with the identity of this job, created once."""
-        from sigstore.oidc import IdentityToken
-        from sigstore.sign import Signer
-
-        if self._signer is None:
-            token = self.token()
-            if token is None:
-                raise no_identity()
-            self._signer = Signer(IdentityToken(token), self.context())
-        return self._signer
-
-
-def no_identity() -> PublishFailed:
-    return PublishFailed(
-        "an attestation says which CI job published a package, and this is none that has an identity",
-        "run it in GitHub Actions with `permissions: id-token: write`, or without --attest",
-    )
-
-
-def _public() -> SigningContext:
-    from sigstore.models import ClientTrustConfig
-    from sigstore.sign import SigningContext
-
-    return SigningContext.from_trust_config(ClientTrustConfig.production())
-
-
-def _ambient() -> str | None:
-    from sigstore.oidc import detect_credential
-
-    return detect_credential()

@@ -18,7 +18,8 @@ import rattler_build
 from rattler import SourceConfig, Subdir
 from rattler.exceptions import GatewayError, InvalidChannelError
 
-from ctk.channel.publish import clashes, no_identity, refuse
+from ctk.channel.attestations import no_identity
+from ctk.channel.publish import clashes, refuse
 from ctk.core.address import open_gateway, real
 from ctk.core.errors import PublishFailed, without_credentials
 from ctk.core.platforms import NOARCH, PLATFORMS
