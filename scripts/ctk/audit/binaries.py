@@ -64,7 +64,7 @@ def BinariesFitTheSubdir(package: PackageScan) -> Iterator[Finding]:
             yield at(package, file, f"{binary.format}, {binary.machine}, in a package for {subdir}")
 
 
-@check(PackageScan, fix="set the RPATH to $ORIGIN in the recipe's layout script")
+@check(PackageScan, fix="write rpath FILE '$ORIGIN' in the recipe's script, as recipes/common/layout.sh does")
 def RpathIsRelative(package: PackageScan) -> Iterator[Finding]:
     """RPATH entries begin with ``$ORIGIN``, stay inside the prefix, and are no folders of the wheels' layout.
 
@@ -126,7 +126,7 @@ def FilesAreInTheirPlace(package: PackageScan) -> Iterator[Finding]:
                 yield at(package, file, f"the real file of {file.binary.soname} is called {name}")
 
 
-@check(PackageScan, fix="set it with patchelf in recipes/common/layout.sh; leave libNVVM alone")
+@check(PackageScan, fix="write rpath FILE RPATH in recipes/common/layout.sh; leave libNVVM alone")
 def RpathIsTheLayouts(package: PackageScan) -> Iterator[Finding]:
     """Libraries and tools of CTK components have the RPATH of the layout table; libNVVM, which is never patched, none.
 

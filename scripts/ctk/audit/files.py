@@ -29,7 +29,7 @@ LICENCE_WORDS = {
 }
 
 
-@check(PackageScan, fix="name the artefact's licence files in about: license_file, or a text beside the recipe")
+@check(PackageScan, fix="write about: {license_file: FILE}: a licence file of the artefact, or beside the recipe")
 def LicenseIsInside(package: PackageScan) -> Iterator[Finding]:
     """The package names its licence and has the text of each under info/licenses, unless it installs nothing."""
     if not package.info.index.license:
@@ -145,7 +145,10 @@ def LinksStayInside(package: PackageScan) -> Iterator[Finding]:
             yield at(package, file, f"links out of the prefix: {file.link}")
 
 
-@check(PackageScan, fix="move the link to the -dev output (build: files)")
+@check(
+    PackageScan,
+    fix="write build: {files: {exclude: lib/libX.so}}, and leave the link to the -dev output",
+)
 def BareNameOnlyInDev(package: PackageScan) -> Iterator[Finding]:
     """The bare name of a library (``lib/libX.so``), by which linkers find it, is in ``-dev`` packages only.
 
@@ -169,7 +172,7 @@ def BareNameOnlyInDev(package: PackageScan) -> Iterator[Finding]:
             yield at(package, file, "the bare name of a library, outside a -dev package")
 
 
-@check(PackageScan, fix="check the Python tag in the recipe's source line, and its python_abi requirement")
+@check(PackageScan, fix="check ${{ python_tag }} in the source of the recipe, and its requirement python_abi")
 def ExtensionsFitThePython(package: PackageScan) -> Iterator[Finding]:
     """Extension modules are in the folder of their Python, and the package depends on the ABI of that Python."""
     depends = [spec for spec in package.info.index.depends if spec.split()[0] in ("python", "python_abi")]

@@ -199,7 +199,7 @@ _SITE = re.compile(r"(lib/python3\.\d+t?|Lib)/site-packages/")
 _SCRIPTS = re.compile(r"(python-scripts|bin|Scripts)/")
 
 
-@check(PackageSet, fix="leave the file to one of the two (build: files), or let one depend on the other")
+@check(PackageSet, fix="write build: {files: {exclude: FILE}} in one output, and let it depend on the other")
 def FilesHaveOneOwner(packages: PackageSet) -> Iterator[Finding]:
     """No file is in two packages that fit in one environment; on Windows, case is ignored."""
     reported: set[frozenset[str]] = set()
@@ -240,7 +240,8 @@ def _place(package: PackageScan, path: str, subdir: str) -> str:
 
 
 @check(
-    PackageSet, fix="depend on the package that has the target with pin_subpackage(..., exact=True), or drop the link"
+    PackageSet,
+    fix="write run: ${{ pin_subpackage('NAME', exact=True) }}, with the target's package, or drop the link",
 )
 def LinksLeadSomewhere(packages: PackageSet) -> Iterator[Finding]:
     """The target of each symbolic link is in the same package, in a dependency, or in a package that pins this build.
@@ -310,7 +311,7 @@ OPTIONAL: Mapping[tuple[str, str], re.Pattern[str]] = {
 _DLL_FOLDERS = frozenset({"", "Library/bin"})
 
 
-@check(PackageSet, fix="add the package that has the library to the recipe's run requirements")
+@check(PackageSet, fix="write requirements: {run: NAME} for the package that has the library")
 def NeededIsProvided(packages: PackageSet) -> Iterator[Finding]:
     """Each library that a binary needs is part of the system or the driver, in the package, or in a dependency."""
     for package, file, _, library in _needs(packages):
@@ -319,7 +320,10 @@ def NeededIsProvided(packages: PackageSet) -> Iterator[Finding]:
             yield at(package, file, f"needs {library}, which is not in {depends} or their dependencies")
 
 
-@check(PackageSet, fix="set the RPATH to $ORIGIN in the recipe's layout script; put DLLs into Library/bin")
+@check(
+    PackageSet,
+    fix="write rpath FILE '$ORIGIN' in the recipe's script; move DLLs to Library/bin",
+)
 def NeededIsFound(packages: PackageSet) -> Iterator[Finding]:
     """The loader finds each needed library: by the RPATH of the binary, or in folders that Python or Windows search.
 
@@ -378,7 +382,7 @@ def _loader_folders(packages: PackageSet, package: PackageScan, file: ScannedFil
     return folders | ({"lib"} if "site-packages/" in file.path else set())
 
 
-@check(PackageSet, fix="declare the floor that the release's facts measured: __glibc >=X.Y,<3.0.a0")
+@check(PackageSet, fix="write run: '__glibc >=X.Y,<3.0.a0', with X.Y from the measured facts of the release")
 def GlibcIsDeclared(packages: PackageSet) -> Iterator[Finding]:
     """No ELF file needs a newer glibc than the ``__glibc`` floor in the dependencies of the package and its owners.
 
@@ -423,7 +427,7 @@ def _glibc_floors(package: PackageScan) -> list[str]:
     return [match[1] for spec in specs for match in re.finditer(r">=\s*([0-9.]*[0-9])", spec)]
 
 
-@check(PackageSet, fix="constrain __cuda_arch in the recipe to the GPUs of the release lock, which end in _gpus")
+@check(PackageSet, fix="write run_constraints: __cuda_arch ${{ COMPONENT_gpus }}, a variant key of the release")
 def CodeIsForItsGpus(packages: PackageSet) -> Iterator[Finding]:
     """A package can be installed only for GPUs for which all its libraries have code."""
     known = Known.of_toolkits(package.info.index for package in packages.all)

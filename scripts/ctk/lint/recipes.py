@@ -41,7 +41,7 @@ def _outputs(tree: Tree) -> Iterator[tuple[Build, RecipeFile, Rendered]]:
                 yield build, tree.recipes[build.recipe.name], output
 
 
-@check(Tree, fix="add requirements: run_exports with a pin_subpackage of the library")
+@check(Tree, fix="write run_exports: ${{ pin_subpackage('NAME', upper_bound='x') }}, the NAME of the library's package")
 def DevHasRunExports(tree: Tree) -> Iterator[Finding]:
     """A -dev package of a library has run exports, so that packages linked against the library depend on it."""
     for build, recipe, output in _outputs(tree):
@@ -59,7 +59,7 @@ def StaticHasNoRunExports(tree: Tree) -> Iterator[Finding]:
             yield recipe.at(recipe.output_line(output.name), f"{output.name} has run exports")
 
 
-@check(Tree, fix="add build: noarch: generic")
+@check(Tree, fix="write build: {noarch: generic}")
 def HalvesAreNoarch(tree: Tree) -> Iterator[Finding]:
     """A -dev or -static package with a platform in its name is noarch: generic, for compilers on other platforms."""
     for build, recipe, output in _outputs(tree):
@@ -75,7 +75,7 @@ def SourcesAreArtefacts(recipe: RecipeFile) -> Iterator[Finding]:
             yield recipe.at(number, f"a source is {match[0]}", match.start() + 1)
 
 
-@check(Tree, fix="use the variant key, such as ${{ cudart }} or ${{ cuda_version }}, or give the reason in a comment")
+@check(Tree, fix="write the variant key, such as ${{ cudart }} or ${{ cuda_version }}, or the reason in a comment")
 def NoVersionIsTyped(tree: Tree) -> Iterator[Finding]:
     """A recipe has no version of a component as text; bounds such as <0a0 are allowed."""
     locked = {c.version: f"{c.name} in {lock.name}" for lock in tree.locks.values() for c in lock.components.values()}
@@ -91,7 +91,8 @@ def NoVersionIsTyped(tree: Tree) -> Iterator[Finding]:
 
 
 @check(
-    Tree, fix="write >=${{ cuda_major }},<${{ next_major }}, or pin_subpackage(NAME, upper_bound='x'), or the reason"
+    Tree,
+    fix="write >=${{ cuda_major }},<${{ next_major }}, or pin_subpackage('NAME', upper_bound='x'), or the reason",
 )
 def PinsSpanTheMajor(tree: Tree) -> Iterator[Finding]:
     """A dependency of a package for a CUDA major, and each run export, allows every later minor of that major.
@@ -141,7 +142,7 @@ def _spans(spec: str) -> bool:
     return all(takes(Version(f"{major}.9999")) for major in taken)
 
 
-@check(Tree, fix="state the licence of the artefact, with a condition on cuda_version where it changed")
+@check(Tree, fix="write about: {license: NAME}, as the artefact, with a condition on cuda_version if it changed")
 def LicenceIsTheArtefacts(tree: Tree) -> Iterator[Finding]:
     """The licence of a package is that of its artefact: not proprietary for an open artefact, and not the reverse."""
     # A text that some wheel declares as open is open, since NVIDIA's declarations of the same text changed.
