@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,9 +10,9 @@ from pathlib import Path
 from ctk.core.checkout import Workspace
 from ctk.lock.model import Facts, ReleaseLock, dump, variant_config
 from ctk.site import Site, read
+from kit.locks import release_lock
 from kit.packages import Draft
 from kit.small_channels import build
-from kit.tiny import lock
 
 HOSTILE = "<script>alert('taken over')</script> & \"more\""
 MINORS = ("13.3", "13.4")
@@ -59,21 +58,8 @@ def checkout(root: Path) -> Workspace:
 
 
 def _release(minor: str) -> ReleaseLock:
-    plain = lock()
-    version = f"{minor}.92"
-    artefact = replace(
-        plain.artefacts[0],
-        version=version,
-        file=plain.artefacts[0].file.replace("13.4.92", version),
-        sha256=hashlib.sha256(minor.encode()).hexdigest(),
-    )
-    assert plain.manifest is not None
-    file = plain.manifest.file.replace("13.4.3", f"{minor}.1")
-    manifest = replace(plain.manifest, version=f"{minor}.1", file=file)
     facts = Facts(("7.5", "9.0"), f"9.{minor[-1]}", {"linux-64": {"cudart": "2.17"}})
-    targets = {**plain.components["cudart"].artefacts, "linux-64": artefact}
-    component = replace(plain.components["cudart"], version=version, artefacts=targets)
-    return replace(plain, release=f"{minor}.1", manifest=manifest, components={"cudart": component}, facts=facts)
+    return replace(release_lock(f"{minor}.1", {"cudart": f"{minor}.92"}), facts=facts)
 
 
 def drafts() -> list[Draft]:

@@ -37,9 +37,6 @@ from ctk.solve.why import COMPAT, explain, find_reason, fit_in_words
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, facts, matrix
 
-CODE = ("solve", "site/answers")
-"""The rooms and modules on which answers depend: after a change, all answers are solved again."""
-
 ALWAYS = ("cuda-version", "python", "python_abi")
 """Packages that a pick may contain besides the requested package."""
 
@@ -305,10 +302,8 @@ def _digest(axes: Axes, channels: Sequence[Path | str]) -> str:
                 digest.update((channel / subdir / "repodata.json").read_bytes())
             digest.update(f"\0{channel.name}/{subdir}\0".encode())
     digest.update(installed_version("py-rattler").encode())
-    for module in CODE:
-        place = Path(__file__).parents[1] / module
-        for file in sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]:
-            digest.update(file.read_bytes())
+    for file in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(file.read_bytes())
     return digest.hexdigest()
 
 
