@@ -1,4 +1,4 @@
-"""Publishing into a folder: its files, old packages and shards, permissions, and killed runs."""
+"""Publishing into a folder: its files, old packages and shards, permissions, killed runs, and the return to a state."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from typing import Any
 import pytest
 import zstandard
 from filelock import FileLock
+from typer.testing import Result
 
 from ctk.channel.publish import HISTORY, Folder, Keep, Published
 from ctk.channel.repodata import FILES, put_in_place, read_index
-from ctk.core.errors import Busy, PublishFailed
+from ctk.core.checkout import Workspace
+from ctk.core.errors import Busy, ChannelMissing, PublishFailed, UnknownName
 from kit.small_channels import Draft, build, digit, sharded_records
+
+pytest_plugins = ["kit.channel_fixtures"]
 
 
 @pytest.fixture
@@ -274,3 +278,68 @@ def test_what_is_built_and_published_can_be_read_by_all_and_written_by_nobody_el
                 assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644), path
     # Existing folders keep their mode.
     assert (stat.S_IMODE(tmp_path.stat().st_mode), stat.S_IMODE(www.stat().st_mode)) == (0o710, 0o2750)
+
+
+# The return to a state
+
+
+def make(folder: Folder, *digits: int, exact: bool = True) -> None:
+    folder.publish(build(folder.recipes / "source", *map(digit, digits)), exact=exact)
+
+
+def test_a_folder_returns_to_the_state_before_and_forth(folder: Folder) -> None:
+    for digits in ((1,), (1, 2), (3,)):
+        make(folder, *digits)
+    assert (folder.rollback().number, indexed(folder.path)) == (2, {"digit1", "digit2"})
+    assert (folder.rollback().packages, indexed(folder.path)) == (1, {"digit1"})
+    assert folder.history().current == 1
+    assert (folder.rollback(3).number, indexed(folder.path)) == (3, {"digit3"})
+
+
+def test_after_a_return_the_next_state_follows_and_adds_to_the_one_that_readers_saw(folder: Folder) -> None:
+    make(folder, 1)
+    make(folder, 2)
+    folder.rollback()
+    make(folder, 3, exact=False)
+    assert (folder.history().current, indexed(folder.path)) == (3, {"digit1", "digit3"})
+    assert (folder.rollback().number, indexed(folder.path)) == (1, {"digit1"})
+
+
+def test_only_as_many_states_are_kept_as_asked_for(folder: Folder) -> None:
+    folder = replace(folder, keep=Keep(states=3))
+    for number in range(1, 5):
+        make(folder, number)
+    assert [s.number for s in folder.history().states] == [2, 3, 4]
+    with pytest.raises(UnknownName, match="no state 1; kept are 2, 3, 4"):
+        folder.rollback(1)
+
+
+def test_a_state_that_is_not_kept_or_is_shown_is_an_error(folder: Folder) -> None:
+    make(folder, 1)
+    for number, words in (
+        (None, "no state before the one it shows; kept are 1"),
+        (7, "no state 7; kept are 1"),
+        (1, "shows state 1 already"),
+    ):
+        with pytest.raises(UnknownName, match=words):
+            folder.rollback(number)
+
+
+def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path) -> None:
+    www = str(tmp_path / "www")
+    assert "state 1 of" in run_ctk("publish", "--to", www).stdout
+    build(two_states.channel, digit(1))
+    assert "1 package, 0 new, 1 no longer in the index" in run_ctk("publish", "--to", www, "--exact").stdout
+    listed = json.loads(run_ctk("channel", "history", www, "--json").stdout)
+    shown = [(s["number"], s["before"], s["packages"], s["current"]) for s in listed["states"]]
+    assert shown == [(1, None, 2, False), (2, 1, 1, True)]
+    assert "readers see it" in run_ctk("channel", "history", www).stdout
+    assert "shows state 1" in run_ctk("channel", "rollback", www).stdout
+    assert indexed(tmp_path / "www") == {"digit1", "digit2"}
+    refused = run_ctk("channel", "rollback", www, "--to", "9")
+    assert isinstance(refused.exception, UnknownName)
+    assert refused.exception.step == f"see `ctk channel history {www}`"
+    for command in ("history", "rollback"):
+        assert isinstance(run_ctk("channel", command, "absent").exception, ChannelMissing)
+        built = run_ctk("channel", command, str(two_states.channel)).exception
+        assert isinstance(built, UnknownName) and "nothing was published into" in built.cause
