@@ -227,8 +227,8 @@ ATTACKS: Mapping[str, tuple[Attack, str, str, str]] = {
     "another file": (drafted(listed={"share/digit": {"sha256": "0" * 64}}), TWO, "payload", "share/digit: paths.json"),
     # its SBOM
     "no SBOM": (with_sbom(b""), TWO, "sbom", "it has no SBOM"),
-    "an SBOM that is none": (with_sbom(b"{}"), TWO, "sbom", "it is not valid CycloneDX"),
-    "an SBOM of words": (with_sbom(b"words"), TWO, "sbom", "it is not valid CycloneDX"),
+    "an SBOM of nothing": (with_sbom(b"{}"), TWO, "sbom", "an SBOM of ours cannot be read"),
+    "an SBOM of words": (with_sbom(b"words"), TWO, "sbom", "an SBOM of ours cannot be read"),
     "an SBOM under another name": (with_sbom(b"{}", "other"), TWO, "sbom", "info/sboms/other.cdx.json is not of this"),
     "an SBOM of another": (with_sbom(OTHER_SBOM), TWO, "sbom", "it is about digit2 1.1 h0_0 for linux-64"),
     "no commit": (packaged(UNSURE), TWO, "sbom", "it names no commit of the recipe"),

@@ -139,8 +139,8 @@ def _note(cache: Path, paths: Sequence[Path], base: Sequence[Path], asked: list[
         of = [[[p.parent.name, p.name, file_sha256(p)] for p in sorted(packages)] for packages in (paths, base)]
     except OSError:
         return None
-    said = json.dumps([of, asked, _code()])
-    return cache / "reports" / f"{hashlib.sha256(said.encode()).hexdigest()}.json"
+    inputs = json.dumps([of, asked, _code()])
+    return cache / "reports" / f"{hashlib.sha256(inputs.encode()).hexdigest()}.json"
 
 
 @remembered

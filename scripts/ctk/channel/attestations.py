@@ -219,17 +219,17 @@ def _target(kind: str, payload: bytes, package: ChannelPackage, channel: str | N
         _Unverified: The statement is not that of CEP 27 about this package.
     """
     try:
-        said = json.loads(payload)
-        subjects, predicate = said["subject"], said.get("predicate")
+        statement = json.loads(payload)
+        subjects, predicate = statement["subject"], statement.get("predicate")
         target = "" if predicate is None else predicate["targetChannel"]
-        statement, about = said["_type"], said["predicateType"]
+        form, about = statement["_type"], statement["predicateType"]
         name, digest = subjects[0]["name"], subjects[0]["digest"]
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise _Unverified(f"its statement cannot be read: {type(error).__name__}: {error}") from None
     parts = urlsplit(target) if isinstance(target, str) else None
     wrong = {
         f"its payload is {kind!r}, not {_PAYLOAD}": kind != _PAYLOAD,
-        f"its statement is of type {statement!r}": statement != "https://in-toto.io/Statement/v1",
+        f"its statement is of type {form!r}": form != "https://in-toto.io/Statement/v1",
         f"its predicate is {about!r}, not {PREDICATE}": about != PREDICATE,
         f"it is about {len(subjects)} subjects, not one": len(subjects) != 1,
         f"it is about {name!r}": name != package.path.name,

@@ -134,8 +134,8 @@ class IndexFiles:
             info, packages = content.pop("info", None), content.pop(_SECTION, None)
             if not isinstance(info, dict) or not isinstance(packages, dict):
                 raise ValueError("is not shaped like an index")
-            for key, said, wanted in (*differences(info, {"subdir": subdir, **about}), *differences(content, empty)):
-                faults.append(f"has {said} as {key}, and should have {wanted}")
+            for key, found, wanted in (*differences(info, {"subdir": subdir, **about}), *differences(content, empty)):
+                faults.append(f"has {found} as {key}, and should have {wanted}")
             for name, value in packages.items():
                 if not isinstance(value, dict) or "/" in name or not name.endswith(".conda"):
                     faults.append(f"has an entry for {name!r} that cannot be read")
@@ -214,8 +214,8 @@ def _times(index: IndexFiles) -> Iterator[Finding]:
         if stated is not None and type(stated) is not int:
             yield Finding(name, f"its {TIME} is {stated!r}, and no number of milliseconds")
         elif name in noted and stated != milliseconds(noted[name]):
-            said = "has no" if stated is None else f"says {stated} as its"
-            yield Finding(name, f"repodata {said} {TIME}, and it was published first at {noted[name]}")
+            text = "has no" if stated is None else f"says {stated} as its"
+            yield Finding(name, f"repodata {text} {TIME}, and it was published first at {noted[name]}")
         elif stated is not None and type(made) is int and stated < made:
             yield Finding(name, f"its {TIME} is {stated}, before the package was made ({made})")
 

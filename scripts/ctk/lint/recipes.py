@@ -148,7 +148,7 @@ def LicenceIsTheArtefacts(tree: Tree) -> Iterator[Finding]:
     # A text that some wheel declares as open is open, since NVIDIA's declarations of the same text changed.
     known = [component for lock in tree.locks.values() for component in lock.components.values()]
     is_open = {text for c in known if "nvidia" not in c.license.lower() for text in c.license_texts} | _OPEN.keys()
-    said: dict[tuple[str, str, str, str], str] = {}
+    wrong: dict[tuple[str, str, str, str], str] = {}
     for build in tree.builds:
         lock = tree.locks[build.lock]
         made = {c.name: c for a in build.artefacts if (c := lock.component_of(a.component, a.version))}
@@ -157,8 +157,8 @@ def LicenceIsTheArtefacts(tree: Tree) -> Iterator[Finding]:
             for output in build.outputs:
                 if not _fits(output.license, declared, texts):
                     key = (build.recipe.name, output.license, component.name, declared)
-                    said.setdefault(key, f"{output.name} of {build.lock}")
-    for (name, stated, component_name, declared), package in said.items():
+                    wrong.setdefault(key, f"{output.name} of {build.lock}")
+    for (name, stated, component_name, declared), package in wrong.items():
         recipe = tree.recipes[name]
         line = next((n for n, text in recipe.code() if re.search(r"\blicense: ", text)), 1)
         message = f"{package} is under {stated or 'no licence'}, and {component_name} declares {declared}"

@@ -63,9 +63,9 @@ def LacksAreExplained(tree: Tree) -> Iterator[Finding]:
     known = {component.name for component in CTK_COMPONENTS}
     for lock in tree.locks.values():
         if lock.is_ctk:
-            said = known & {e.name for e in tree.exclusions.unpublished if Version(lock.minor) in e.releases}
+            listed = known & {e.name for e in tree.exclusions.unpublished if Version(lock.minor) in e.releases}
             lacked = known - set(lock.components)
-            for name in sorted(lacked - said):
+            for name in sorted(lacked - listed):
                 yield tree.at_lock(lock, f"it lacks {name}, and the written list does not say why")
-            for name in sorted(said - lacked):
+            for name in sorted(listed - lacked):
                 yield tree.at_lock(lock, f"it has {name}, which the written list calls unpublished")
