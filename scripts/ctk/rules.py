@@ -1,17 +1,15 @@
-"""The framework of all checks: of recipes (`lint`), packages (`audit`), channels (`channel`) and machines (`doctor`).
+"""The framework of all checks: of recipes (`lint`), packages (`audit`), channels (`channel`) and machines (`env`).
 
-A check is a function of one subject that yields findings. The decorator `check` gives it its name as its id, its
-docstring as its help, and adds its name, fix and severity to findings that do not have their own.
+A check is a function of a subject that yields findings. The name of the function is the id of the check, and its
+docstring the help. The decorator `check` adds name, fix and severity to findings that do not have their own.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from inspect import getdoc
 from types import ModuleType
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -20,14 +18,14 @@ from ctk.core.console import count
 from ctk.core.errors import UnknownName
 
 Severity = Literal["error", "hint", "ok", ""]
-"""An error blocks, a hint advises; "ok" is for checks that say how things are, and "" stands for the check's own."""
+"""An error blocks, a hint advises, "ok" reports a good state, and "" stands for the severity of the check."""
 
 S = TypeVar("S")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One result of a check, in a file of a checkout, package or channel; lines and columns count from 1."""
+    """A result of a check, in a file of a checkout, package or channel; lines and columns count from 1."""
 
     where: str
     message: str
@@ -46,21 +44,6 @@ class Finding:
     def order(self) -> tuple[str | int, ...]:
         """The order in which findings are shown."""
         return self.where, self.path, self.line, self.column, self.check, self.message
-
-    def as_annotation(self) -> str:
-        """A workflow command, which GitHub shows at the line: an error, or a notice for a hint."""
-        kind = "error" if self.severity == "error" else "notice"
-        place = f"file={_property(self.where)},line={self.line},col={self.column},title={_property(self.check)}"
-        return f"::{kind} {place}::{_data(f'{self.message}; fix: {self.fix}')}"
-
-
-def _data(text: str) -> str:
-    """Escaped as https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts does."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +64,7 @@ class Check(Generic[S]):
         return map(self.complete, self.run(subject))
 
     def complete(self, f: Finding) -> Finding:
-        """The finding with the check's name, and its fix and severity where it has none of its own."""
+        """The finding with name, fix and severity of the check, where it does not have its own."""
         return replace(f, check=f.check or self.name, fix=f.fix or self.fix, severity=f.severity or self.severity)
 
 
@@ -92,12 +75,12 @@ def check(
     fix: str = "",
     severity: Severity = "error",
 ) -> Callable[[Callable[[S], Iterable[Finding]]], Check[S]]:
-    """Makes a check of a function, which gives it its name and its help."""
+    """Turns a function into a check."""
     return lambda run: Check(name or run.__name__, subject, run, fix, severity)
 
 
 def checks_of(*modules: ModuleType) -> tuple[Check[Any], ...]:
-    """The checks that modules define, in the order in which they are written."""
+    """The checks that modules define, in the order of the source."""
     return tuple(
         value
         for module in modules
@@ -107,10 +90,10 @@ def checks_of(*modules: ModuleType) -> tuple[Check[Any], ...]:
 
 
 def chosen(checks: Sequence[Check[Any]], names: Iterable[str]) -> list[Check[Any]]:
-    """The checks of the given names, in the order of the names; all of them for none.
+    """The checks of the given names, in that order; all checks without names.
 
     Raises:
-        UnknownName: A name that no check has.
+        UnknownName: No check has this name.
     """
     known = {check.name: check for check in checks}
     wanted = list(names)
@@ -120,15 +103,9 @@ def chosen(checks: Sequence[Check[Any]], names: Iterable[str]) -> list[Check[Any
     return [known[name] for name in wanted] or list(checks)
 
 
-@cache
-def spec_name(spec: str) -> str:
-    """The package that a spec is about."""
-    return re.split(r"[\s=<>!~\[;]", spec.strip().rpartition("::")[2], maxsplit=1)[0].lower()
-
-
 @dataclass(frozen=True)
 class Report:
-    """The outcome of checks: findings as they are shown, names of checks, how many subjects, wall time."""
+    """The outcome of checks: sorted findings, names of checks, number of subjects, wall time in seconds."""
 
     findings: tuple[Finding, ...]
     checks: tuple[str, ...] = ()
@@ -144,7 +121,7 @@ class Report:
         start: float,
         **more: Any,
     ) -> Self:
-        """A report with its findings, which may come twice, sorted; `start` is by `time.monotonic`."""
+        """A report with sorted findings, without duplicates; `start` is a `time.monotonic()`."""
         names = tuple(check.name for check in checks)
         return cls(
             tuple(sorted(dict.fromkeys(findings), key=lambda finding: finding.order)),
@@ -160,21 +137,21 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing blocks; hints do not."""
+        """Whether there are no errors."""
         return not self.errors
 
     @property
     def counts(self) -> dict[str, int]:
-        """Findings by check, with a 0 for each check that has none."""
+        """Number of findings by check, also 0."""
         numbers = Counter(finding.check for finding in self.findings)
         return {name: numbers[name] for name in dict.fromkeys([*self.checks, *numbers])}
 
     def verdict(self) -> str:
-        """How many findings there are, in words: ``1 error, 2 hints``."""
+        """The number of findings, in words: ``1 error, 2 hints``."""
         hints = sum(finding.severity == "hint" for finding in self.findings)
         words = [count(n, noun) for n, noun in ((len(self.errors), "error"), (hints, "hint")) if n]
         return ", ".join(words) or "nothing found"
 
     def rows(self, **keys: str) -> list[dict[str, Any]]:
-        """The findings for JSON and tables: key -> the attribute of a finding that it has the value of."""
+        """The findings for JSON and tables; `keys` are key -> attribute of a finding."""
         return [{key: getattr(finding, name) for key, name in keys.items()} for finding in self.findings]

@@ -1,4 +1,4 @@
-"""Each check passes a set of good packages, and catches the packages that break its rule."""
+"""Each check passes a set of good packages, and finds the packages that break its rule."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Break = Callable[[Drafts], object]
 
 
 def change(name: str, **changes: object) -> Break:
-    """Changes one package of the good set; mappings are added to."""
+    """Changes a package of the good set; mappings are added to."""
     return lambda drafts: drafts.update({name: drafts[name].with_(**changes)})
 
 
@@ -30,12 +30,12 @@ def add(name: str, subdir: str = "linux-64", **fields: object) -> Break:
 
 
 def module(**fields: object) -> dict[str, bytes]:
-    """The runtime module of cuda-bindings, made anew."""
+    """The runtime module of cuda-bindings, with other contents."""
     return {f"{SITE}/cuda/bindings/_internal/runtime.cpython-312-x86_64-linux-gnu.so": elf(**fields)}
 
 
 def binary(name: str, path: str, needed: Sequence[str] = ("libc.so.6",), **fields: object) -> Break:
-    """Adds an ELF file to one package of the good set."""
+    """Adds an ELF file to a package of the good set."""
     return change(name, files={path: elf(needed, **fields)})
 
 
@@ -61,7 +61,7 @@ def for_gpus(*constrains: str, name: str = "libone") -> Break:
 
 LIBRARY = {f"{TARGET}/libcudart.so.13.4.92": elf(("libc.so.6",), soname="libcudart.so.13", versions=GLIBC)}
 
-# Check -> what breaks its rule -> how, and a word of what it must say.
+# Check -> name of a case -> the change that breaks its rule, and a part of the message.
 APACHE = b"Apache License\n    Version 2.0, January 2004\n"
 BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
     "LicenseIsInside": {
@@ -207,7 +207,7 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         "a link to nothing": (change("cuda-cudart", links={"lib/libx.so.1": "libx.so.1.0"}), "libx.so.1.0"),
         "a link into a package that may be absent": (
             change("libcufile", links={"lib/libcudart.so.13.4": f"../{TARGET}/libcudart.so.13"}),
-            "nothing that comes with it",
+            "no package that is installed with it",
         ),
     },
     "NeededIsProvided": {
@@ -282,7 +282,7 @@ def test_every_check_has_a_package_that_breaks_it() -> None:
     assert set(BROKEN) == {check.name for check in CHECKS}
 
 
-# What looks like a broken rule and is none.
+# Changes that break no rule.
 ALLOWED: dict[str, Break] = {
     "a library is for fewer GPUs than its toolkit, and says so": for_gpus("__cuda_arch >=8.0"),
     "a library that nobody may lack is for fewer GPUs": for_gpus(name="libcufile"),

@@ -31,7 +31,7 @@ def test_a_good_channel_passes(tmp_path: Path) -> None:
     assert "nothing found" in done.output
 
 
-def test_a_broken_package_fails_and_is_shown_with_what_to_mend(tmp_path: Path) -> None:
+def test_a_broken_package_fails_and_is_shown_with_its_fix(tmp_path: Path) -> None:
     path = good_set()["libcufile"].with_(licenses={}).write(tmp_path / "channel")
     done = run(str(path))
     assert isinstance(done.exception, AuditFailed)
@@ -47,7 +47,7 @@ def test_one_check_alone_and_json(tmp_path: Path) -> None:
 
 
 def test_a_named_place_without_packages_is_an_error_and_not_a_good_channel(tmp_path: Path) -> None:
-    """A gate with a wrong folder would pass for ever."""
+    """A gate with a wrong folder would always pass."""
     channel = tmp_path / "output" / "channel"
     good_set()["libcufile"].write(channel)
     (tmp_path / "empty").mkdir()

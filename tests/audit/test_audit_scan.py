@@ -1,4 +1,4 @@
-"""The pass over a package sees everything once, and what it saw is kept."""
+"""The scan of a package sees everything, and scans and reports are kept."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_path_is_found_wherever_chunks_end(before: bytes, after: bytes, size: 
         (NEEDLE, b"/mnt/srv/here", False),
         (NEEDLE, b"/srv/her", False),
         (NEEDLE, b"x/srv/here", False),
-        # A folder of the root is on every machine: it counts with something below it.
+        # A folder of the root is on every machine, so it counts only with a path below it.
         (b"/srv", b"/maps\0/srv\0$Id", False),
         (b"/srv", b"=/srv/.cache\0", True),
         (b"/srv", b"=/srv", False),
@@ -67,7 +67,7 @@ def test_a_package_that_cannot_be_read_is_a_finding_beside_the_others(tmp_path: 
     assert not report.ok
 
 
-def test_the_same_packages_are_held_to_the_same_rules_once(tmp_path: Path) -> None:
+def test_the_same_packages_are_audited_once(tmp_path: Path) -> None:
     paths = [draft.write(tmp_path) for draft in good_set().values()]
     cache = tmp_path / "cache"
 

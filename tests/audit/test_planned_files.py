@@ -1,4 +1,4 @@
-"""What `ctk audit --planned` sees: packages that nobody built, held to the rules by what is inside their artefacts."""
+"""`ctk audit --planned`: checks of packages before they are built, by the contents of their artefacts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ctk.package.reader import read_info
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags, small
 from ctk.rules import Finding
 
-# What NVIDIA's wheels for CUDA 12.0 and 13.0 have in common.
+# Files that NVIDIA's wheels for CUDA 12.0 and 13.0 have in common.
 WHEELS = {
     ("nvcc", "12"): ("nvidia/cuda_nvcc/bin/ptxas", "nvidia/cuda_nvcc/include/nvPTXCompiler.h"),
     ("nvcc", "13"): ("nvidia/cu13/bin/nvcc", "nvidia/cu13/bin/nvcc.profile", "nvidia/cu13/bin/crt/link.stub"),
@@ -77,7 +77,7 @@ def test_files_without_a_tie_are_found_before_anything_is_built(copy: Workspace)
 
 
 def test_every_package_that_locks_and_recipes_name_follows_the_rules(project: Workspace) -> None:
-    """All releases, rings and platforms: what README's `ctk build --all-components --all-releases` would find."""
+    """All releases, libraries and platforms, as in `ctk build --all-components --all-releases` of the README."""
     everything = plan(published_set(project), Request(platforms=tuple(PLATFORMS)), python_tags(project.build_config))
     report = audit_planned(everything, project, contents.load(project), jobs=os.cpu_count() or 1)
     assert [f"{f.check} {f.where} {f.path}: {f.message}" for f in report.findings] == []
@@ -92,7 +92,7 @@ def test_what_is_noted_is_canonical_and_of_the_locks(project: Workspace) -> None
 
 
 class Changed:
-    """A plan whose artefacts hold what is noted, but for one member."""
+    """A plan whose artefacts have the noted contents, except for a member."""
 
     def __init__(self, project: Workspace, recipe: str, *releases: str, platform: str = "linux-64") -> None:
         self.project = project
@@ -104,7 +104,7 @@ class Changed:
         return [finding.message for finding in report.errors if finding.check == check]
 
     def change(self, ending: str, **changes: Any) -> None:
-        """Gives the members whose names end so other contents, or headers; none takes them away."""
+        """Changes contents or headers of the members whose names end so; without `changes`, removes them."""
         done = 0
         for artefact in self.plan.artefacts:
             members = dict(self.held.members(artefact.sha256) or {})  # one Python stands for the others
@@ -120,7 +120,7 @@ class Changed:
         assert done
 
 
-# Check -> recipe, its locks and platform, the member, what is changed in it, and what is said then.
+# Check -> recipe, its locks and platform, the member, the change, and a part of the message.
 CHANGES = {
     "KeepsItsPromises": ("libcufile", "cuda-13.1", "linux-64", "libcufile_rdma.so.1", {}, "matches no file"),
     "NeededIsProvided": (
@@ -134,7 +134,7 @@ CHANGES = {
     # As of cccl-python, which said nothing of GPUs.
     "CodeIsForItsGpus": (
         *("cccl-python", "cuda-12.9 python-12", "linux-64", "libcccl.c.parallel.so"),
-        *({"gpus": ">=8.0"}, "has no code, or little, for GPUs that it admits: 7.5"),
+        *({"gpus": ">=8.0"}, "has no code, or little, for GPUs that it allows: 7.5"),
     ),
     "NeededIsFound": (
         *("cccl-python", "python-13", "win-64", "cuda/compute/_bindings.py"),
@@ -158,7 +158,7 @@ def test_a_library_that_a_recipe_adds_has_the_symbols(project: Workspace, recipe
     assert world.audit("GlibcIsDeclared") == []
 
 
-def test_what_is_not_measured_is_said_and_not_judged(project: Workspace) -> None:
+def test_an_artefact_that_is_not_measured_is_a_hint(project: Workspace) -> None:
     world = Changed(project, "libcufile", "cuda-13.1")
     (artefact,) = world.plan.artefacts
     del world.held.artefacts[artefact.sha256]
@@ -166,12 +166,12 @@ def test_what_is_not_measured_is_said_and_not_judged(project: Workspace) -> None
     assert (hint.severity, hint.where, hint.fix) == ("hint", "cuda-13.1", "ctk release measure 13.1 --write")
 
 
-# ---- held against what was built
+# ---- compared with built packages
 
 
 @pytest.mark.parametrize("releases", [pytest.param((), marks=pytest.mark.sweep), (NEWEST,)], ids=["all", "newest"])
 def test_a_planned_package_has_the_files_of_the_built_one(built: Workspace, releases: tuple[str, ...]) -> None:
-    """All but what an output's own script adds (etc/conda, lib/cuda), and what is left out of what is noted."""
+    """All files except those of an output's own script (etc/conda, lib/cuda), and those that are not noted."""
     request = small(Request(releases, platforms=(this_platform(),)), built)
     everything = plan(published_set(built), request, python_tags(built.build_config))
     noted, inside = contents.load(built), Contents()

@@ -53,11 +53,10 @@ class Key:
 
 
 class OwnSigstore:
-    """The three services; `later` is how long after the certificate the log says that it has seen the signature."""
+    """The three services."""
 
     def __init__(self) -> None:
         self.authority, self.certificate_log, self.log = Key(), Key(), Key()
-        self.later = timedelta()
         self.url = ""
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a test's authority")])
         self.root = (
@@ -129,7 +128,7 @@ class OwnSigstore:
         signed = text64(self.log.id[:4] + self.log.sign(note.encode()))
         promise = {
             "body": text64(content),
-            "integratedTime": int((datetime.now(UTC) + self.later).timestamp()),
+            "integratedTime": int(datetime.now(UTC).timestamp()),
             "logID": self.log.id.hex(),
             "logIndex": 1,
         }
@@ -146,7 +145,7 @@ class OwnSigstore:
 
     @property
     def trusted_root(self) -> dict[str, Any]:
-        """What a client has to trust."""
+        """Writes the root of trust for clients."""
         valid = {"start": START.isoformat()}
 
         def log(key: Key) -> dict[str, Any]:
@@ -175,7 +174,7 @@ class OwnSigstore:
         }
 
     def context(self) -> SigningContext:
-        """What signs with it."""
+        """The context in which a signer uses these services."""
         service = [
             {"url": self.url, "majorApiVersion": 1, "validFor": {"start": START.isoformat()}, "operator": "test"}
         ]
@@ -211,7 +210,7 @@ def token(identity: str = WORKFLOW) -> str:
 
 @contextmanager
 def running() -> Iterator[OwnSigstore]:
-    """The services, listening."""
+    """The running services."""
     own = OwnSigstore()
 
     class Handler(BaseHTTPRequestHandler):

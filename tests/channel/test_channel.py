@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ctk.build import build
-from ctk.channel import local as states
+from ctk.channel import local
 from ctk.channel.repodata import FILES, SHARDED, SHARDS
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelBroken, UnknownName
@@ -40,18 +40,18 @@ def names(where: Path, subdir: str) -> set[str]:
 
 def test_a_staged_state_is_not_seen_until_it_is_committed(made: tuple[build.Built, ...], tmp_path: Path) -> None:
     place = tmp_path / "channel"
-    staged = states.stage(made[:1], place)
+    staged = local.stage(made[:1], place)
     assert not place.exists()
-    states.commit(staged)
+    local.commit(staged)
     assert names(place, "linux-64") == {made[0].packages[0].name}
-    second = states.stage(made, place)
+    second = local.stage(made, place)
     assert names(place, "noarch") == set()
-    states.commit(second)
+    local.commit(second)
     assert names(place, "noarch") == {made[1].packages[0].name}
 
 
 def test_the_index_has_every_form_that_clients_ask_for(made: tuple[build.Built, ...], tmp_path: Path) -> None:
-    states.commit(states.stage(made, tmp_path / "channel"))
+    local.commit(local.stage(made, tmp_path / "channel"))
     for subdir in ("linux-64", "noarch"):
         found = {p.name for p in (tmp_path / "channel" / subdir).iterdir() if not p.name.endswith(".conda")}
         assert found == {*FILES, SHARDS}
@@ -62,7 +62,7 @@ def test_the_index_has_every_form_that_clients_ask_for(made: tuple[build.Built, 
 def test_the_same_packages_give_the_same_index(made: tuple[build.Built, ...], tmp_path: Path) -> None:
     one, two = (tmp_path / place / "channel" for place in ("one", "two"))
     for place in (one, two):
-        states.commit(states.stage(made, place))
+        local.commit(local.stage(made, place))
     files = [p.relative_to(one.resolve()) for p in one.resolve().rglob("*") if p.is_file() and p.suffix != ".conda"]
     assert len(files) == 2 * (len(FILES) + 1)  # and a shard
     assert all((one / file).read_bytes() == (two / file).read_bytes() for file in files)
@@ -72,11 +72,11 @@ def test_only_what_changed_makes_a_new_state_and_a_lost_index_file_is_written_ag
     made: tuple[build.Built, ...], tmp_path: Path
 ) -> None:
     place = tmp_path / "channel"
-    states.commit(states.stage(made, place))
-    again = states.stage(made, place)
+    local.commit(local.stage(made, place))
+    again = local.stage(made, place)
     assert (again.changed, again.path) == (False, place.resolve())
     (place / "noarch" / SHARDED).unlink()
-    states.commit(states.stage(made, place))
+    local.commit(local.stage(made, place))
     assert (place / "noarch" / SHARDED).is_file()
 
 
@@ -84,36 +84,36 @@ def test_an_index_that_does_not_name_a_package_of_another_build_is_not_taken_ove
     made: tuple[build.Built, ...], tmp_path: Path
 ) -> None:
     place = tmp_path / "channel"
-    states.commit(states.stage(made, place))
+    local.commit(local.stage(made, place))
     index = place / "noarch" / "repodata.json"
     index.write_text("{")
     with pytest.raises(ChannelBroken, match="has other content"):
-        states.stage(made[:1], place)
-    assert states.stage(made, place).changed  # the step that it names
+        local.stage(made[:1], place)
+    assert local.stage(made, place).changed  # the step that it names
 
 
 def test_packages_of_other_builds_stay_and_replaced_ones_go(made: tuple[build.Built, ...], tmp_path: Path) -> None:
     place = tmp_path / "channel"
-    states.commit(states.stage(made, place))
+    local.commit(local.stage(made, place))
     renamed = tmp_path / "linux-64" / "hello-14-h0_0.conda"
     renamed.parent.mkdir()
     os.link(made[0].packages[0], renamed)
     (record,) = made[0].records.values()
     newer = replace(made[0], key="other", home=tmp_path, records={"linux-64/hello-14-h0_0.conda": record})
-    staged = states.stage([newer], place)
-    assert sorted(p.name for p in states.packages(staged.path)) == sorted([made[1].packages[0].name, renamed.name])
+    staged = local.stage([newer], place)
+    assert sorted(p.name for p in local.packages(staged.path)) == sorted([made[1].packages[0].name, renamed.name])
 
 
 def test_a_run_that_dies_between_staging_and_commit_leaves_the_channel_and_the_next_one_cleans_up(
     made: tuple[build.Built, ...], tmp_path: Path
 ) -> None:
     place = tmp_path / "channel"
-    states.commit(states.stage(made[:1], place))
-    dead = states.stage(made, place)
+    local.commit(local.stage(made[:1], place))
+    dead = local.stage(made, place)
     assert names(place, "noarch") == set()
-    next_ = states.stage(made, place)
+    next_ = local.stage(made, place)
     assert not dead.path.exists()
-    states.commit(next_)
+    local.commit(next_)
     assert names(place, "noarch") == {made[1].packages[0].name}
 
 
@@ -121,19 +121,19 @@ def test_what_other_builds_made_stays_when_the_cache_is_deleted(made: tuple[buil
     hello, follower = made
     place, cache = tmp_path / "channel", tmp_path / "cache"
     shutil.copytree(follower.home, cache)
-    states.commit(states.stage([replace(follower, home=cache)], place))
+    local.commit(local.stage([replace(follower, home=cache)], place))
     shutil.rmtree(cache)
-    states.commit(states.stage([hello], place))
+    local.commit(local.stage([hello], place))
     assert names(place, "noarch") == {follower.packages[0].name}
     assert names(place, "linux-64") == {hello.packages[0].name}
-    assert not states.stage([hello], place).changed
+    assert not local.stage([hello], place).changed
 
 
 def test_a_reader_of_a_state_sees_it_whole_until_enough_newer_ones_were_made(tmp_path: Path) -> None:
     seen = small_channels.build(tmp_path / "channel", digit(1), digit(2))
-    for number in range(3, 2 + states.KEPT):
+    for number in range(3, 2 + local.KEPT):
         small_channels.build(tmp_path / "channel", digit(number))
-        assert len(states.packages(seen)) == 2
+        assert len(local.packages(seen)) == 2
     small_channels.build(tmp_path / "channel", digit(9))
     assert not seen.exists()
 

@@ -1,4 +1,4 @@
-"""`ctk channel check`: a sound channel has no problem, and whatever is wrong with one is a line of its own."""
+"""`ctk channel check`: a sound channel has no problems, and each problem is a line."""
 
 from __future__ import annotations
 
@@ -33,23 +33,19 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(original: Path) -> Iterator[str]:
-    """The URL of the folder that the published folder is in."""
+    """The URL of the folder above the published folder."""
     with serve(original.parent) as address:
         yield address
 
 
 @pytest.fixture
 def www(original: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be spoilt."""
+    """A copy of it, to be changed."""
     return Path(shutil.copytree(original, tmp_path / "www"))
 
 
 def found(channel: Path) -> set[tuple[str, str, str]]:
     return {(p.where, p.check, p.message) for p in check_channel(channel).findings}
-
-
-def kinds(channel: Path) -> list[tuple[str, str]]:
-    return [(p.where, p.check) for p in check_channel(channel).findings]
 
 
 def test_a_sound_channel_has_no_problem(original: Path, url: str, tmp_path: Path) -> None:
@@ -67,32 +63,6 @@ def test_a_built_channel_is_checked_as_well(tmp_path: Path) -> None:
     assert check_channel(tmp_path / "channel").findings == ()
 
 
-def test_what_left_the_index_of_a_published_folder_is_no_orphan(www: Path, tmp_path: Path) -> None:
-    Folder(www, tmp_path).publish(build(tmp_path / "next", sound(digit(1))), exact=True)
-    assert (www / TWO).is_file()
-    assert found(www) == set()
-
-
-def test_a_run_that_was_killed_is_said_until_the_next_one_ends(
-    www: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Readers see the new index, and the history does not know of it."""
-    folder, channel = Folder(www, tmp_path), build(tmp_path / "next", sound(digit(1)), sound(digit(4)))
-
-    def dies(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("ctk.channel.publish.save", dies)
-        with pytest.raises(KeyboardInterrupt):
-            folder.publish(channel)
-    said = [p for p in check_channel(www).findings if p.where.endswith("repodata.json")]
-    assert [p.where for p in said] == ["linux-64/repodata.json"]
-    assert said[0].message.endswith("publish again")
-    folder.publish(channel)
-    assert found(www) == set()
-
-
 @pytest.mark.parametrize(("attack", "where", "check", "what"), ATTACKS.values(), ids=ATTACKS)
 def test_an_attack_is_a_problem_on_the_disk_and_from_outside(
     original: Path, url: str, tmp_path: Path, attack: Attack, where: str, check: str, what: str
@@ -103,13 +73,13 @@ def test_an_attack_is_a_problem_on_the_disk_and_from_outside(
     assert any((name, kind) == (where, check) and text.startswith(what) for name, kind, text in lines), lines
     assert not any(name == ONE for name, _, _ in lines)
     with mirrored(f"{url}/{www.name}", tmp_path) as seen:
-        # What no index names is not fetched, and so another orphan.
+        # Files that no index names are not fetched, so the orphans differ.
         here, there = ({line[:2] for line in each if line[1] != "orphan"} for each in (lines, found(seen)))
         assert here == there
 
 
 @pytest.mark.parametrize(("attack", "what"), OF_SHARDS.values(), ids=OF_SHARDS)
-def test_what_a_reader_of_shards_alone_would_get_is_a_line_and_the_next_publish_mends_it(
+def test_a_change_of_the_sharded_index_is_a_problem_and_the_next_publish_fixes_it(
     original: Path, url: str, tmp_path: Path, attack: Attack, what: str
 ) -> None:
     www = Path(shutil.copytree(original, original.parent / tmp_path.name))
@@ -137,13 +107,13 @@ def test_files_that_nothing_names_are_named(www: Path) -> None:
         ("noarch/.digit1-1.0-h0_0.conda.123.part", "a killed run left it; the next one removes it"),
         ("noarch/digit9-1.0-h0_0.conda", "the index does not name it"),
         ("noarch/digit9-1.0-h0_1.conda.sigs", "the package that it attests is not there"),
-        ("notices.json", "no channel of ours has it"),
+        ("notices.json", "is no part of a channel"),
     }
     edit(www, REPODATA, lambda index: index["packages.conda"].clear())
     assert (TWO, "orphan", "run_exports.json names it, and there is no such package") in found(www)
 
 
-def test_a_folder_without_an_index_is_said_to_have_none(tmp_path: Path) -> None:
+def test_a_folder_without_an_index_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert found(tmp_path / "empty") == {
         ("noarch/repodata.json", "index", "is not there; clients refuse a channel without it")
@@ -185,7 +155,7 @@ def test_a_channel_on_a_server_is_checked_as_clients_get_it(www: Path, run_ctk: 
         assert "0 problems" in run_ctk("channel", "check", url).stdout
         (www / ONE).write_bytes((www / ONE).read_bytes() + b"more" * 100_000)
         report = json.loads(run_ctk("channel", "check", url, "--json").stdout)
-    # One byte more than the index says is fetched, and shows it.
+    # The download stops one byte after the size in the index, which shows the difference.
     assert any(p["package"] == ONE and p["what"].startswith("repodata says size") for p in report["problems"])
     gone = run_ctk("channel", "check", url.replace("//", "//user:password@")).exception
     assert isinstance(gone, PublishFailed) and "password" not in gone.cause

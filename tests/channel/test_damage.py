@@ -1,8 +1,9 @@
-"""Notes of a published folder that are damaged or lost: nothing that is kept is written over."""
+"""A published folder after wrong clocks, growth, kills and damage, and with files that are not ours."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -16,31 +17,178 @@ from typer.testing import Result
 
 from ctk.channel.check import check_channel
 from ctk.channel.history import STATES
-from ctk.channel.publish import HISTORY, NAMES, TIMES, UNUSED, Folder
+from ctk.channel.publish import HISTORY, NAMES, TIMES, UNUSED, Folder, Keep
 from ctk.channel.repodata import read_index
-from ctk.core.errors import ChannelBroken
+from ctk.core.checkout import Workspace
+from ctk.core.errors import BadValue, ChannelBroken, NotReady
 from kit.small_channels import build, digit, sound
 
 pytest_plugins = ["kit.channel_fixtures"]
 
-START = datetime(2027, 1, 15, 8, tzinfo=UTC)
-DAMAGED = [b"", b"[]", b'{"x": 7, "states": 7}']
+START = datetime(2026, 1, 1, tzinfo=UTC)
+TWO = "linux-64/digit2-1.0-h0_0.conda"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    """A published folder with two states, of which the first is shown; beside it is what is published next."""
+    return Folder(tmp_path / "www", tmp_path / "recipes", Keep(states=2, unused=timedelta(days=7)))
+
+
+def at(folder: Folder, moment: datetime | int) -> Folder:
+    """The folder at a time, or so many days after `START`."""
+    now = moment if isinstance(moment, datetime) else START + timedelta(days=moment)
+    return replace(folder, now=lambda: now)
+
+
+def channel(place: Path, *digits: int) -> Path:
+    return build(place / "-".join(map(str, digits)), *(sound(digit(number)) for number in digits))
+
+
+def files(place: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("year", [1990, 2023, 2040])
+def test_with_a_clock_that_is_clearly_wrong_nothing_is_published(folder: Folder, tmp_path: Path, year: int) -> None:
+    """The packages were made in November 2023, and the channel was built now."""
+    built = channel(tmp_path, 1)
+    with pytest.raises(NotReady, match=rf"the clock of this machine says {year}-01-01") as error:
+        at(folder, datetime(year, 1, 1, tzinfo=UTC)).publish(built)
+    assert error.value.step.startswith("set it; `date -u` shows it")
+    assert not folder.path.exists()
+    at(folder, 0).publish(built)
+    before = files(folder.path)
+    with pytest.raises(NotReady):
+        at(folder, datetime(year, 1, 1, tzinfo=UTC)).publish(built)
+    assert files(folder.path) == before
+
+
+def test_files_without_a_time_of_their_own_say_nothing_against_the_clock(folder: Folder, tmp_path: Path) -> None:
+    built = channel(tmp_path, 1)
+    for file in built.glob("*/repodata.json"):
+        os.utime(file, (0, 0))  # as an archive of bytes that can be made again unpacks them
+    assert at(folder, datetime(2024, 6, 1, tzinfo=UTC)).publish(built).packages == 1
+
+
+@pytest.mark.parametrize("year", [1990, 2040])
+def test_what_was_published_with_a_wrong_clock_is_dated_anew_by_the_next_publish(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, year: int
+) -> None:
+    wrong, built = at(folder, datetime(year, 1, 1, tzinfo=UTC)), channel(tmp_path, 1)
+    with monkeypatch.context() as patch:  # as ctk did once
+        patch.setattr(Folder, "_check_clock", lambda *_: None)
+        wrong.publish(channel(tmp_path, 1, 2))
+        wrong.publish(built, exact=True)
+        replace(wrong, keep=Keep(1)).publish(built, exact=True)
+    at(folder, 3).publish(built)
+    assert check_channel(folder.path).findings == ()
+    now = (START + timedelta(days=3)).isoformat(timespec="milliseconds")
+    assert set(read_index(folder.path).times().values()) == {now}
+    assert {*json.loads((folder.path / HISTORY / UNUSED).read_bytes()).values()} == {now}
+    assert all(datetime.fromisoformat(state.made) <= START + timedelta(days=3) for state in folder.history().states)
+    assert at(folder, 9).publish(built).deleted == ()
+    assert at(folder, 10).publish(built).deleted == (TWO,)
+
+
+def test_files_of_others_stay(folder: Folder, tmp_path: Path) -> None:
+    www = at(folder, 0)
+    www.publish(channel(tmp_path, 1, 2))
+    others = [folder.path / name for name in ("other/a-1-0.conda", "other/.a.1.part", "linux-64/a-1-0.conda")]
+    others += [folder.path / "linux-64" / name for name in (".a-1-0.conda.7.part", ".rsync.part", f".{Path(TWO).name}")]
+    for file in others:
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"theirs")
+    # A note of their file, which an older ctk wrote.
+    (folder.path / HISTORY / UNUSED).write_text(json.dumps({"linux-64/a-1-0.conda": START.isoformat()}))
+    for day in (30, 60):
+        assert at(folder, day).publish(channel(tmp_path, 1, 2)).deleted == ()
+    assert {file.read_bytes() for file in others} == {b"theirs"}
+    said = {f.message for f in check_channel(folder.path).findings if f.where.startswith("linux-64/")}
+    assert said == {"the index does not name it"}
+
+
+def test_what_a_killed_publish_left_is_known_as_ours_and_leaves(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at(folder, 0).publish(channel(tmp_path, 1))
+
+    def killed(*_: object) -> None:
+        half = folder.path / "linux-64" / f".{Path(TWO).name}.77.part"
+        half.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Folder, "_new_state", killed)
+        at(folder, 1).publish(channel(tmp_path, 1, 2, 4))
+    assert "a killed run left it; the next one removes it" in {f.message for f in check_channel(folder.path).findings}
+    at(folder, 2).publish(channel(tmp_path, 1, 2))
+    assert check_channel(folder.path).findings == ()
+    assert not list(folder.path.rglob("*.part"))
+    assert at(folder, 9).publish(channel(tmp_path, 1, 2)).deleted == ("linux-64/digit4-1.0-h0_0.conda",)
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize("damage", [cut, Path.unlink])
+def test_a_damaged_package_is_named_by_a_rollback_and_replaced_by_the_next_publish(
+    folder: Folder, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    built, folder = channel(tmp_path, 1, 2), replace(folder, keep=Keep())
+    at(folder, 0).publish(built)
+    at(folder, 1).publish(channel(tmp_path, 1), exact=True)
+    damage(folder.path / TWO)
+    with pytest.raises(ChannelBroken, match=rf"state 1 of .* lacks {TWO}") as error:
+        folder.rollback()
+    assert f"`ctk publish --to {folder.path}`" in error.value.step
+    done = at(folder, 2).publish(built)
+    assert TWO in (*done.mended, *done.added)
+    assert check_channel(folder.path).findings == ()
+    assert folder.rollback(1).packages == 2
+
+
+def test_the_command_says_which_damaged_packages_it_wrote_again(
+    two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path
+) -> None:
+    www = tmp_path / "www"
+    run_ctk("publish", "--to", str(www))
+    cut(www / TWO)
+    assert "2 packages, 0 new, 1 damaged and written again" in run_ctk("publish", "--to", str(www)).stdout
+    cut(www / TWO)
+    assert json.loads(run_ctk("publish", "--to", str(www), "--json").stdout)["mended"] == [TWO]
+
+
+@pytest.mark.parametrize("place", ["channel", "channel/sub", ".channel-states"])
+def test_a_built_channel_is_no_folder_to_publish_into(
+    two_states: Workspace, run_ctk: Callable[..., Result], place: str
+) -> None:
+    output = two_states.channel.parent
+    before = files(output)
+    done = run_ctk("publish", "--to", str(output / place))
+    assert isinstance(done.exception, BadValue)
+    assert "nothing can be published into it" in done.exception.cause
+    assert files(output) == before
+
+
+# Damaged or lost notes: kept states are never overwritten.
+
+DAMAGED = [b"", b"[]", b'{"x": 7, "states": 7}']
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Folder:
+    """A published folder with two states, of which the first is shown."""
     made = Folder(tmp_path / "www", tmp_path, now=lambda: START)
-    made.publish(build(tmp_path / "one", sound(digit(1)), sound(digit(2))))
-    made.publish(build(tmp_path / "two", sound(digit(1)), sound(digit(4))))
+    made.publish(channel(tmp_path, 1, 2))
+    made.publish(channel(tmp_path, 1, 4))
     made.rollback(1)
-    build(tmp_path / "next", sound(digit(1)), sound(digit(8)))
     return made
 
 
 @pytest.fixture
-def coming(folder: Folder) -> Path:
-    return (folder.path.parent / "next").resolve()
+def coming(tmp_path: Path) -> Path:
+    return channel(tmp_path, 1, 8)
 
 
 def kept(place: Path) -> dict[Path, bytes]:
@@ -52,75 +200,77 @@ def shown(place: Path) -> set[str]:
 
 
 def does(error: ChannelBroken) -> None:
-    """Does what the next step of an error says, as a shell would."""
+    """Runs the command in the next step of an error."""
     (command,) = re.findall(r"\((rm [^)]+)\)", error.step)
     subprocess.run(["sh", "-c", command], check=True)
 
 
 @pytest.mark.parametrize("content", DAMAGED, ids=range(len(DAMAGED)))
-def test_a_damaged_history_stops_a_run_and_its_next_step_works(folder: Folder, coming: Path, content: bytes) -> None:
-    before, file = kept(folder.notes), folder.notes / STATES
+def test_a_damaged_history_stops_a_run_and_its_next_step_works(published: Folder, coming: Path, content: bytes) -> None:
+    before, file = kept(published.notes), published.notes / STATES
     file.write_bytes(content)
-    for act in (folder.history, folder.rollback, lambda: folder.publish(coming)):
+    for act in (published.history, published.rollback, lambda: published.publish(coming)):
         with pytest.raises(ChannelBroken, match=r"history\.json cannot be read") as error:
             act()
-    assert f"{HISTORY}/{STATES}" in [problem.where for problem in check_channel(folder.path).findings]
-    assert kept(folder.notes) == before
+    assert f"{HISTORY}/{STATES}" in [problem.where for problem in check_channel(published.path).findings]
+    assert kept(published.notes) == before
     does(error.value)
-    assert folder.publish(coming).state == 2
-    assert shown(folder.path) == {"digit1", "digit2", "digit8"}
-    assert check_channel(folder.path).findings == ()
-    folder.rollback()
-    assert shown(folder.path) == {"digit1", "digit2"}
+    assert published.publish(coming).state == 2
+    assert shown(published.path) == {"digit1", "digit2", "digit8"}
+    assert check_channel(published.path).findings == ()
+    published.rollback()
+    assert shown(published.path) == {"digit1", "digit2"}
 
 
 @pytest.mark.parametrize("damage", ["lost", "damaged"])
-def test_a_state_that_is_not_whole_is_named_and_the_next_step_works(folder: Folder, coming: Path, damage: str) -> None:
-    place = folder.notes / "2"
+def test_a_state_that_is_not_whole_is_named_and_the_next_step_works(
+    published: Folder, coming: Path, damage: str
+) -> None:
+    place = published.notes / "2"
     if damage == "lost":
         shutil.rmtree(place)
     else:
         (place / "linux-64" / "repodata.json").write_bytes(b"no JSON")
     with pytest.raises(ChannelBroken, match=r"state 2 of .* has lost index files") as error:
-        folder.publish(coming)
-    assert shown(folder.path) >= {"digit1", "digit2"}
-    assert f"delete {folder.notes / STATES}" in error.value.step
-    (folder.notes / STATES).unlink()
-    folder.publish(coming)
-    assert check_channel(folder.path).findings == ()
+        published.publish(coming)
+    assert shown(published.path) >= {"digit1", "digit2"}
+    assert f"delete {published.notes / STATES}" in error.value.step
+    (published.notes / STATES).unlink()
+    published.publish(coming)
+    assert check_channel(published.path).findings == ()
 
 
 @pytest.mark.parametrize("content", DAMAGED, ids=range(len(DAMAGED)))
-def test_damaged_names_stop_a_run_and_its_next_step_works(folder: Folder, coming: Path, content: bytes) -> None:
-    file = folder.notes / NAMES
+def test_damaged_names_stop_a_run_and_its_next_step_works(published: Folder, coming: Path, content: bytes) -> None:
+    file = published.notes / NAMES
     noted = json.loads(file.read_bytes())
     file.write_bytes(content)
-    for act in (folder.names, lambda: folder.publish(coming)):
+    for act in (published.names, lambda: published.publish(coming)):
         with pytest.raises(ChannelBroken, match=r"names\.json cannot be read") as error:
             act()
     does(error.value)
-    folder.publish(coming)
+    published.publish(coming)
     assert json.loads(file.read_bytes()).items() >= noted.items()
 
 
 @pytest.mark.parametrize("content", [*DAMAGED, b'{"linux-64/digit2-1.0-h0_0.conda": "2027-01-15"}'], ids=range(4))
 @pytest.mark.parametrize("name", [TIMES, UNUSED])
-def test_damaged_times_lose_nothing(folder: Folder, coming: Path, name: str, content: bytes) -> None:
-    (folder.notes / name).write_bytes(content)
-    times = read_index(folder.path).times()
-    # Months later: of a package of which is not known since when it is unused, that is from now on.
-    later = replace(folder, now=lambda: START + timedelta(days=90), keep=replace(folder.keep, states=1))
+def test_damaged_times_lose_nothing(published: Folder, coming: Path, name: str, content: bytes) -> None:
+    (published.notes / name).write_bytes(content)
+    times = read_index(published.path).times()
+    # Months later: a package counts as unused from now on if its note is lost.
+    later = replace(published, now=lambda: START + timedelta(days=90), keep=replace(published.keep, states=1))
     assert later.publish(coming).deleted == ()
-    assert read_index(folder.path).times().items() >= times.items()
-    # Whose a package is that left the index is not known then.
-    assert {f.check for f in check_channel(folder.path).findings} == ({"orphan"} if name == TIMES else set())
+    assert read_index(published.path).times().items() >= times.items()
+    # Without the times, a package that left the index is not known to be ours.
+    assert {f.check for f in check_channel(published.path).findings} == ({"orphan"} if name == TIMES else set())
 
 
-def test_the_commands_say_it_in_words(folder: Folder, run_ctk: Callable[..., Result]) -> None:
-    www = str(folder.path)
-    (folder.notes / NAMES).write_text("{")
+def test_the_commands_name_a_damaged_note(published: Folder, run_ctk: Callable[..., Result]) -> None:
+    www = str(published.path)
+    (published.notes / NAMES).write_text("{")
     for words in (("publish", "--to", www), ("channel", "check", "--published", www)):
         assert isinstance(run_ctk(*words).exception, ChannelBroken)
-    (folder.notes / STATES).write_text("{")
+    (published.notes / STATES).write_text("{")
     for words in (("channel", "history", www), ("channel", "rollback", www)):
         assert isinstance(run_ctk(*words).exception, ChannelBroken)

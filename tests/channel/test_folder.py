@@ -1,4 +1,4 @@
-"""Publishing into a folder: what it looks like, what stays, who can read it, and what a killed run leaves."""
+"""Publishing into a folder: its files, old packages and shards, permissions, killed runs, and the return to a state."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from typing import Any
 import pytest
 import zstandard
 from filelock import FileLock
+from typer.testing import Result
 
 from ctk.channel.publish import HISTORY, Folder, Keep, Published
 from ctk.channel.repodata import FILES, put_in_place, read_index
-from ctk.core.errors import Busy, NoSpace, PublishFailed
+from ctk.core.checkout import Workspace
+from ctk.core.errors import Busy, ChannelMissing, PublishFailed, UnknownName
 from kit.small_channels import Draft, build, digit, sharded_records
+
+pytest_plugins = ["kit.channel_fixtures"]
 
 
 @pytest.fixture
@@ -29,7 +33,7 @@ def folder(tmp_path: Path) -> Folder:
 
 
 def indexed(place: Path) -> set[str]:
-    """The names of the packages that the index names, if every form of it is whole and says the same."""
+    """The names in the index, after a check that all its forms are whole and equal."""
     names = set()
     for repodata in place.glob("*/repodata.json"):
         plain = repodata.read_bytes()
@@ -74,7 +78,7 @@ def on(folder: Folder, day: int) -> Folder:
 
 
 def days(place: Path) -> dict[str, float]:
-    """Name of each package that an index names -> the day after `START` on which it says that it came into it."""
+    """Name of a package -> days from `START` to its publication, by the index."""
     moments = {name.partition("/")[2].partition("-")[0]: text for name, text in read_index(place).times().items()}
     return {name: (datetime.fromisoformat(text) - START).days for name, text in moments.items()}
 
@@ -95,7 +99,7 @@ def test_an_index_says_when_each_package_was_published_first(folder: Folder, tmp
     assert days(folder.path) == {"digit1": 0, "digit2": 0}
     on(folder, 9).rollback(2)
     assert days(folder.path) == {"digit1": 0, "digit4": 3}
-    # A channel that was built says nothing of it: nobody has published it.
+    # A built channel has no such times.
     assert days(one) == {}
 
 
@@ -112,7 +116,8 @@ def test_a_package_is_deleted_days_after_the_last_kept_state_that_names_it(folde
     assert on(www, 38).publish(others[1], exact=True).deleted == (gone,)
     assert not (folder.path / gone).exists()
     assert indexed(folder.path) == {"digit1", "digit6"}
-    # Its name is remembered all the same: mirrors may have it.
+    assert gone not in read_index(folder.path).run_exports
+    # Its name is still known, since mirrors may have the file.
     assert gone in folder.names()
 
 
@@ -186,21 +191,12 @@ def test_two_at_once_do_not_meet(folder: Folder, tmp_path: Path) -> None:
         folder.publish(built)
 
 
-def test_a_full_disk_leaves_what_readers_see(folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder.publish(build(tmp_path / "one", digit(1)))
-    two = build(tmp_path / "two", digit(1), digit(2))
-    monkeypatch.setattr(os, "fsync", lambda handle: os.write(os.open("/dev/full", os.O_WRONLY), b"x"))
-    with pytest.raises(NoSpace, match="No space left on device"):
-        folder.publish(two)
-    assert indexed(folder.path) == {"digit1"}
-
-
 class Killed(BaseException):
-    """What no code of ours catches."""
+    """An exception that no code of ours catches."""
 
 
 def dies(function: Callable[..., Any], at: int, calls: list[int]) -> Callable[..., Any]:
-    """A function that dies before its n-th call when n is odd in halves, after it when even."""
+    """The function, which dies before call (at + 1) / 2 for an odd `at`, and after call at / 2 for an even one."""
 
     def call(*arguments: Any) -> Any:
         calls[0] += 1
@@ -280,5 +276,70 @@ def test_what_is_built_and_published_can_be_read_by_all_and_written_by_nobody_el
         for path in (place, *place.rglob("*")):
             if path.name != "lock":
                 assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644), path
-    # What was there keeps its mode.
+    # Existing folders keep their mode.
     assert (stat.S_IMODE(tmp_path.stat().st_mode), stat.S_IMODE(www.stat().st_mode)) == (0o710, 0o2750)
+
+
+# The return to a state
+
+
+def make(folder: Folder, *digits: int, exact: bool = True) -> None:
+    folder.publish(build(folder.recipes / "source", *map(digit, digits)), exact=exact)
+
+
+def test_a_folder_returns_to_the_state_before_and_forth(folder: Folder) -> None:
+    for digits in ((1,), (1, 2), (3,)):
+        make(folder, *digits)
+    assert (folder.rollback().number, indexed(folder.path)) == (2, {"digit1", "digit2"})
+    assert (folder.rollback().packages, indexed(folder.path)) == (1, {"digit1"})
+    assert folder.history().current == 1
+    assert (folder.rollback(3).number, indexed(folder.path)) == (3, {"digit3"})
+
+
+def test_after_a_return_the_next_state_follows_and_adds_to_the_one_that_readers_saw(folder: Folder) -> None:
+    make(folder, 1)
+    make(folder, 2)
+    folder.rollback()
+    make(folder, 3, exact=False)
+    assert (folder.history().current, indexed(folder.path)) == (3, {"digit1", "digit3"})
+    assert (folder.rollback().number, indexed(folder.path)) == (1, {"digit1"})
+
+
+def test_only_as_many_states_are_kept_as_asked_for(folder: Folder) -> None:
+    folder = replace(folder, keep=Keep(states=3))
+    for number in range(1, 5):
+        make(folder, number)
+    assert [s.number for s in folder.history().states] == [2, 3, 4]
+    with pytest.raises(UnknownName, match="no state 1; kept are 2, 3, 4"):
+        folder.rollback(1)
+
+
+def test_a_state_that_is_not_kept_or_is_shown_is_an_error(folder: Folder) -> None:
+    make(folder, 1)
+    for number, words in (
+        (None, "no state before the one it shows; kept are 1"),
+        (7, "no state 7; kept are 1"),
+        (1, "shows state 1 already"),
+    ):
+        with pytest.raises(UnknownName, match=words):
+            folder.rollback(number)
+
+
+def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path) -> None:
+    www = str(tmp_path / "www")
+    assert "state 1 of" in run_ctk("publish", "--to", www).stdout
+    build(two_states.channel, digit(1))
+    assert "1 package, 0 new, 1 no longer in the index" in run_ctk("publish", "--to", www, "--exact").stdout
+    listed = json.loads(run_ctk("channel", "history", www, "--json").stdout)
+    shown = [(s["number"], s["before"], s["packages"], s["current"]) for s in listed["states"]]
+    assert shown == [(1, None, 2, False), (2, 1, 1, True)]
+    assert "readers see it" in run_ctk("channel", "history", www).stdout
+    assert "shows state 1" in run_ctk("channel", "rollback", www).stdout
+    assert indexed(tmp_path / "www") == {"digit1", "digit2"}
+    refused = run_ctk("channel", "rollback", www, "--to", "9")
+    assert isinstance(refused.exception, UnknownName)
+    assert refused.exception.step == f"see `ctk channel history {www}`"
+    for command in ("history", "rollback"):
+        assert isinstance(run_ctk("channel", command, "absent").exception, ChannelMissing)
+        built = run_ctk("channel", command, str(two_states.channel)).exception
+        assert isinstance(built, UnknownName) and "nothing was published into" in built.cause

@@ -1,4 +1,4 @@
-"""Readers who poll a published folder while it changes: through a web server, and with rattler as the client."""
+"""Readers that poll a published folder while it changes: a web client, and rattler."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def get(url: str, path: str, method: str = "GET") -> HTTPResponse:
 
 
 def as_conda_does(url: str) -> Named:
-    """Both forms of the index, and each package that either names."""
+    """The packages of both forms of the index."""
     for subdir in SUBDIRS:
         for form in ("repodata.json", "repodata.json.zst"):
             content = get(url, f"/{subdir}/{form}").read()
@@ -53,7 +53,7 @@ def as_rattler_does(url: str) -> Named:
 
 def test_a_reader_polling_during_50_publishes_never_sees_an_index_that_names_a_missing_package(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "www", tmp_path)
-    # Each state has two packages that the one before lacks, and lacks two that it had.
+    # Each state adds two packages to the state before, and drops two.
     states = [build(tmp_path / f"state{n}" / "channel", *map(digit, range(n, n + 4))) for n in range(0, 20, 2)]
     folder.publish(states[0])
     readers, looks, ended = (as_conda_does, as_conda_does, as_rattler_does), [0, 0, 0], threading.Event()
@@ -75,7 +75,7 @@ def test_a_reader_polling_during_50_publishes_never_sees_an_index_that_names_a_m
             for number in range(1, PUBLISHES + 1):
                 before = min(looks)
                 shown.add(folder.publish(states[number % len(states)], exact=True).state)
-                # Everybody sees something of every tenth, however slow the machine.
+                # Every reader sees each tenth state, also on a slow machine.
                 while number % 10 == 0 and min(looks) == before and not any(each.done() for each in polling):
                     time.sleep(0.01)
         finally:

@@ -16,7 +16,7 @@ import zstandard
 from ctk.build import sbom
 from ctk.build.build import Built
 from ctk.build.sbom import Input, Provenance
-from ctk.channel import local as states
+from ctk.channel import local
 from ctk.lock.model import Artefact
 from ctk.package.reader import index_record, members
 from kit.packages import Draft
@@ -34,7 +34,7 @@ def build(folder: Path, *drafts: Draft) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     place = folder.with_name(f"{folder.name}-packages") / str(len(list(folder.parent.iterdir())))
     records = {f"{file.parent.name}/{file.name}": record(file) for file in (d.write(place) for d in drafts)}
-    states.commit(states.stage([Built("all", place.name, place, records, {}, 0.0, False)], folder))
+    local.commit(local.stage([Built("all", place.name, place, records, {}, 0.0, False)], folder))
     return folder.resolve()
 
 

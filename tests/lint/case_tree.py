@@ -11,18 +11,16 @@ component -> version), `targets` (component -> where it is published), `missing`
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
-from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.lock.components import CTK_COMPONENTS
-from ctk.lock.model import Artefact, Component, Facts, ReleaseLock, dump, variant_config
+from ctk.lock.model import dump, variant_config
+from kit.locks import release_lock
 
 CONFIG = """cuda_major:
   - "12"
@@ -42,15 +40,11 @@ c_stdlib_version:
   - "2.17"
 """
 LOCKS = {"12.9.2": {"cudart": "12.9.79"}, "13.4.3": {"cudart": "13.4.92"}, "python-13": {"cuda-core": "1.2.2"}}
-TAGS = {"linux-64": "manylinux2014_x86_64", "linux-aarch64": "manylinux2014_aarch64"}
-TAGS |= {"win-64": "win_amd64", "win-arm64": "win_arm64"}
-DISTRIBUTIONS = {c.name: c for c in CTK_COMPONENTS}
-TIME = 1_757_000_000
 
 
 @dataclass(frozen=True)
 class Case:
-    """One case: the file that says it, what its checkout has, and the finding that is expected, if any."""
+    """A case: its file, the contents of its checkout, and the expected finding, if any."""
 
     path: Path
     state: Mapping[str, Any]
@@ -62,7 +56,7 @@ class Case:
 
 
 def read(path: Path) -> Case:
-    """The case that a file holds."""
+    """The case in a file."""
     text = path.read_text()
     if re.search(r"^schema_version", text, re.M):
         name = "recipes/thing/recipe.yaml"
@@ -87,31 +81,3 @@ def write(case: Case, root: Path) -> None:
     for name, text in case.state.get("files", {}).items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-
-
-def release_lock(
-    release: str, versions: Mapping[str, str], published: Mapping[str, Sequence[str]] | None = None
-) -> ReleaseLock:
-    """A valid lock with one artefact of each component for each platform; Python projects are the same on all."""
-    ctk = release[0].isdigit()
-    components = {}
-    for name, version in sorted(versions.items()):
-        known = DISTRIBUTIONS.get(name)
-        distribution = known.distribution(release.split(".")[0]) if ctk and known else name
-        targets = (published or {}).get(name, PLATFORMS if ctk else [NOARCH])
-        artefacts = {t: artefact(name, distribution, version, t) for t in targets}
-        licence = "LicenseRef-NVIDIA-Proprietary" if ctk else "Apache-2.0"
-        texts = (hashlib.sha256(licence.encode()).hexdigest(),)
-        components[name] = Component(name, distribution, version, artefacts, licence, texts)
-    if not ctk:
-        return ReleaseLock(release, None, components)
-    manifest = artefact("cuda-toolkit", "cuda-toolkit", release, NOARCH)
-    facts = Facts(("7.5", "9.0"), "9.4" if release.startswith("13") else "8.8", {s: {} for s in TAGS if "linux" in s})
-    return ReleaseLock(release, manifest, components, facts, since=TIME)
-
-
-def artefact(component: str, distribution: str, version: str, target: str) -> Artefact:
-    subdir, _, python = target.partition("-cp")
-    tag = f"cp{python}-cp{python}" if python else "py3-none"
-    file = f"{distribution.replace('-', '_')}-{version}-{tag}-{TAGS.get(subdir, 'any')}.whl"
-    return Artefact(component, distribution, version, target, file, hashlib.sha256(file.encode()).hexdigest(), 9, TIME)

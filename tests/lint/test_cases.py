@@ -1,4 +1,4 @@
-"""Every check finds the slip in a file that breaks it, at the line of the slip, and takes what is an exception."""
+"""Every check finds the mistake in a failing case, at its line, and allows the exceptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ctk lint`, run as a process: what a user reads, and what a script gets."""
+"""`ctk lint`, run as a process: its output for people and for scripts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BOTH = ("--check", "StaticHasNoRunExports", "--check", "NoVersionIsTyped")
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Workspace:
-    """A checkout with one recipe that has two errors."""
+    """A checkout with a recipe that has two errors."""
     write(Case(tmp_path, {"files": {"recipes/thing/recipe.yaml": RECIPE}}, {}), tmp_path)
     return Workspace(tmp_path)
 
@@ -38,7 +38,7 @@ def test_a_finding_says_place_rule_and_fix_and_blocks(checkout: Workspace) -> No
     exports, version = done.stdout.splitlines()
     assert exports == (
         "recipes/thing/recipe.yaml:4: error[StaticHasNoRunExports]: thing-static has run exports;"
-        " fix: take run_exports out"
+        " fix: remove run_exports"
     )
     assert version.startswith("recipes/thing/recipe.yaml:9: error[NoVersionIsTyped]: 'cuda-version >=13.4' types")
     assert "1 file, 2 checks: 2 errors" in done.stderr
@@ -65,7 +65,7 @@ def test_the_list_has_every_check_with_its_help(checkout: Workspace) -> None:
     shown = ctk(checkout, "lint", "--list").stdout
     assert re.findall(r"^(\w+) \[", shown, re.M) == [check.name for check in CHECKS]
     assert "A -static package has no run exports" in shown
-    assert "fix: take run_exports out" in shown
+    assert "fix: remove run_exports" in shown
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,9 @@ def test_the_list_has_every_check_with_its_help(checkout: Workspace) -> None:
         (["--format", "xml"], 2, "xml"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_two_lines(checkout: Workspace, words: list[str], code: int, said: str) -> None:
+def test_a_mistake_of_the_user_is_an_error_in_two_lines(
+    checkout: Workspace, words: list[str], code: int, said: str
+) -> None:
     done = ctk(checkout, "lint", *words)
     assert done.returncode == code, done.stderr
     assert said in done.stderr
@@ -91,7 +93,7 @@ def test_a_path_where_nothing_is_linted_is_an_error(checkout: Workspace) -> None
 
 
 def test_a_folder_without_anything_to_lint_is_an_error(tmp_path: Path) -> None:
-    """It would be green for ever."""
+    """A gate with a wrong folder would always pass."""
     (tmp_path / "recipes").mkdir()
     done = ctk(Workspace(tmp_path), "lint")
     assert done.returncode == 3

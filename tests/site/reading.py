@@ -1,4 +1,4 @@
-"""A page as a strict reader sees it: tags that close, ids, links, text."""
+"""A strict parser of pages: tags that are not closed, ids, links, text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ALONE = {"path", "rect", "circle", "polyline"}  # of SVG, which may close themse
 
 
 class Read(HTMLParser):
-    """What a page consists of: `wrong` is what is no good HTML, `loaded` what the browser fetches by itself."""
+    """The parts of a page: `wrong` has errors of HTML, `loaded` the files that a browser fetches by itself."""
 
     def __init__(self, page: bytes) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Read(HTMLParser):
 
     @property
     def text(self) -> str:
-        """Everything that is read, with single spaces."""
+        """The text of the page, with single spaces."""
         return " ".join(self._text.split())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -72,6 +72,6 @@ class Read(HTMLParser):
 
 
 def target(page: str, link: str) -> tuple[str, str]:
-    """The file below the site that a relative link of a page leads to, and the id in it."""
+    """The file below the site to which a relative link of a page leads, and the id in it."""
     path, _, fragment = link.partition("#")
     return (posixpath.normpath(posixpath.join(posixpath.dirname(page), path)) if path else page), fragment

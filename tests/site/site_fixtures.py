@@ -1,4 +1,4 @@
-"""One tiny site for the tests that only look at it."""
+"""A tiny site for tests that do not change it."""
 
 from __future__ import annotations
 

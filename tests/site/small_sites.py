@@ -1,8 +1,7 @@
-"""A tiny checkout with a tiny channel: two toolkits, a package that says hostile things, and the site of both."""
+"""A tiny checkout with a tiny channel: two toolkits, a package with a hostile text, and the site of both."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,8 +10,9 @@ from pathlib import Path
 from ctk.core.checkout import Workspace
 from ctk.lock.model import Facts, ReleaseLock, dump, variant_config
 from ctk.site import Site, read
+from kit.locks import release_lock
 from kit.packages import Draft
-from kit.tiny import lock
+from kit.small_channels import build
 
 HOSTILE = "<script>alert('taken over')</script> & \"more\""
 MINORS = ("13.3", "13.4")
@@ -58,25 +58,12 @@ def checkout(root: Path) -> Workspace:
 
 
 def _release(minor: str) -> ReleaseLock:
-    plain = lock()
-    version = f"{minor}.92"
-    artefact = replace(
-        plain.artefacts[0],
-        version=version,
-        file=plain.artefacts[0].file.replace("13.4.92", version),
-        sha256=hashlib.sha256(minor.encode()).hexdigest(),
-    )
-    assert plain.manifest is not None
-    file = plain.manifest.file.replace("13.4.3", f"{minor}.1")
-    manifest = replace(plain.manifest, version=f"{minor}.1", file=file)
     facts = Facts(("7.5", "9.0"), f"9.{minor[-1]}", {"linux-64": {"cudart": "2.17"}})
-    targets = {**plain.components["cudart"].artefacts, "linux-64": artefact}
-    component = replace(plain.components["cudart"], version=version, artefacts=targets)
-    return replace(plain, release=f"{minor}.1", manifest=manifest, components={"cudart": component}, facts=facts)
+    return replace(release_lock(f"{minor}.1", {"cudart": f"{minor}.92"}), facts=facts)
 
 
 def drafts() -> list[Draft]:
-    """A channel in which drivers choose: cuda-version twice for each minor, and what needs it."""
+    """The packages of a channel in which the driver decides: two builds of each cuda-version, and its users."""
     found = []
     for minor in MINORS:
         native, compat = f"__cuda >={minor}", "__cuda >=13"
@@ -106,27 +93,8 @@ def drafts() -> list[Draft]:
     return found
 
 
-def channel(folder: Path, packages: Iterable[Draft]) -> Path:
-    """The packages with an index of them; ``nowhere`` is what nobody has, and is not needed to solve."""
-    records: dict[str, dict[str, object]] = {"noarch": {}, "linux-64": {}}
-    for draft in packages:
-        content = draft.write(folder).read_bytes()
-        name = f"{draft.name}-{draft.version}-{draft.build}.conda"
-        records.setdefault(draft.subdir, {})[name] = {
-            **draft.index_json(),
-            "size": len(content),
-            "sha256": hashlib.sha256(content).hexdigest(),
-        }
-    for subdir, found in records.items():
-        (folder / subdir).mkdir(parents=True, exist_ok=True)
-        (folder / subdir / "repodata.json").write_text(
-            json.dumps({"info": {"subdir": subdir}, "packages": {}, "packages.conda": found})
-        )
-    return folder
-
-
 def small_site(root: Path, packages: Iterable[Draft] | None = None) -> Site:
     """The site of a channel of these packages."""
     workspace = checkout(root / "checkout")
-    site = read(workspace, channel(root / "channel", drafts() if packages is None else packages))
+    site = read(workspace, build(root / "channel", *(drafts() if packages is None else packages)))
     return replace(site, channels=("https://example.org/cuda", "conda-forge"))

@@ -1,4 +1,4 @@
-"""The install selector's answers: what a solver says of each question, and the same again after it was made small."""
+"""The answers of the install selector: those of a solver, and the same after they were packed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import grimp
 import pytest
 from rattler import MatchSpec
 from reading import Read
@@ -23,7 +22,6 @@ from ctk.core.errors import SolverFailed, UnknownName
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.site import Site
 from ctk.site.answers import (
-    CODE,
     Axes,
     SelectorAnswer,
     SelectorQuestion,
@@ -69,7 +67,7 @@ def asked(folders: Folders, locks: list[ReleaseLock]) -> Axes:
 
 
 def look_up(axes: Axes, content: Mapping[str, Any], question: SelectorQuestion) -> SelectorAnswer:
-    """One answer from what was packed, found as the page finds it."""
+    """An answer from packed answers, as the page finds it."""
     row = content["rows"][content["grid"][question.pin][axes.drivers.index(question.driver)]]
     by_gpu = [answer for answer, length in zip(row[::2], row[1::2], strict=True) for _ in range(length)]
     pick, toolkit, fit, title, reasons = content["answers"][by_gpu[axes.gpus.index(question.arch)]]
@@ -84,7 +82,7 @@ def alike(folders: Folders) -> AlikeCatalogue:
 
 
 def picky(folder: Path, depends: str) -> list[Path]:
-    """A channel with a package that depends on one thing, and a base channel."""
+    """A channel with a package that has a single dependency, and a base channel."""
     only = record("picky", "1.0", "h_0", "linux-64", depends=[depends])
     return [write(folder / "channel", iter([only])), write(folder / "base", base())]
 
@@ -217,15 +215,6 @@ def test_answers_are_kept_until_something_they_depend_on_changes(folders: Folder
     assert list(solved([work], 1, lambda size, note: None)) == [first]
 
 
-def test_answers_are_solved_again_when_what_words_them_changes() -> None:
-    graph = grimp.build_graph("ctk", cache_dir=None)
-    used = {name.removeprefix("ctk.").replace(".", "/") for name in graph.find_upstream_modules("ctk.site.answers")}
-    rest = {name for name in used if not any(name == code or name.startswith(f"{code}/") for code in CODE)}
-    # These hold values (the axes have those that matter), read wheels for locks, run things or print.
-    values = {"verify", "verify/facts", "verify/oracle", "verify/scenarios"}
-    assert {name for name in rest if not name.startswith(("core", "lock", "index", "package"))} <= values
-
-
 def test_a_process_that_is_killed_is_an_error_with_a_step(asked: Axes, folders: Folders, tmp_path: Path) -> None:
     few = replace(asked, pins=("",), pythons=("", "3.13"), packages=("cuda-core", "cuda-nvcc"))
     work = [_Deadly(**vars(one)) for one in plan_work(few, folders, tmp_path)]
@@ -235,7 +224,7 @@ def test_a_process_that_is_killed_is_an_error_with_a_step(asked: Axes, folders: 
 
 
 class _Deadly(Work):
-    """Work during which its process is killed, as when memory runs out: `channels` is what solving asks for first."""
+    """Work whose process is killed, as when memory runs out; solving reads `channels` first."""
 
     def __getattribute__(self, name: str) -> Any:
         if name == "channels" and multiprocessing.parent_process():

@@ -1,4 +1,4 @@
-"""The docs as pages: those of this repository, whose links all lead somewhere, and what becomes of their parts."""
+"""The pages of the docs: those of this repository, whose links are valid, and each kind of part."""
 
 from __future__ import annotations
 

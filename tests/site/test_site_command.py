@@ -1,4 +1,4 @@
-"""`ctk site build`: what it refuses before anything is solved, and how its folder takes the place of another."""
+"""`ctk site build`: errors before anything is solved, and the replacement of an existing folder."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from pathlib import Path
 
 import pytest
 import typer
-from small_sites import channel, checkout, drafts
+from small_sites import checkout, drafts
 
 from conftest import ROOT
 from ctk.cli.main import app
 from ctk.core.errors import BadValue, Unsolvable
 from ctk.site import Page, write
 from ctk.site.pages import MARKER
+from kit import small_channels
 
 
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Runs the command, where a tiny channel is for linux-64 only; gives the folder."""
+    """Runs the command with a tiny channel for linux-64 only; returns the folder."""
     made = checkout(tmp_path / "checkout")
     for name in ("conda_build_config.yaml", "pyproject.toml"):
         shutil.copy(ROOT / name, made.root / name)
-    channel(made.channel, drafts())
-    channel(made.base_channel, ())
+    small_channels.build(made.channel, *drafts())
+    small_channels.build(made.base_channel)
     monkeypatch.setenv("CTK_ROOT", str(made.root))
 
     def run(*words: str) -> Path:
@@ -89,7 +90,7 @@ def test_a_page_that_cannot_be_made_leaves_the_old_site_whole(tmp_path: Path) ->
 
 def test_a_folder_with_something_else_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("precious")
-    with pytest.raises(BadValue, match="no site of ctk's"):
+    with pytest.raises(BadValue, match="is not a site of ctk"):
         write([Page("index.html", b"1")], tmp_path)
     assert contents(tmp_path) == {"mine.txt": b"precious"}
     (tmp_path / "link").symlink_to(tmp_path)

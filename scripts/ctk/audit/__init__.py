@@ -1,4 +1,4 @@
-"""`ctk audit`: every built package is opened and held to the rules of the design; and those of a plan, unbuilt."""
+"""`ctk audit`: checks built packages, and the packages of a plan before they are built, by the rules of the design."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHECKS: tuple[Check[Any], ...] = checks_of(files, binaries, packages)
 
 @dataclass(frozen=True)
 class AuditReport(Report):
-    """The outcome of an audit; its subjects are packages. `earlier` is one that an earlier run had kept."""
+    """The outcome of an audit, whose subjects are packages; `earlier` if it is the kept report of an earlier run."""
 
     earlier: bool = field(compare=False, default=False)
 
@@ -67,14 +67,19 @@ def audit_packages(
     cache: Path | None = None,
     earlier: bool = True,
 ) -> AuditReport:
-    """Holds packages, which may depend on those of the base, to every rule, or to those named in `only`.
+    """Runs every check, or the checks named in `only`, on packages.
 
-    Scans and the outcome are noted in the folder `cache`: the same packages are not audited again by the same code.
-    With `earlier=False` the outcome's note is not read: its name needs the packages' hashes, so new packages would be
-    read once more.
+    Args:
+        paths: The packages.
+        forbidden_paths: Paths of this machine that no package may contain.
+        base: Packages that they may depend on.
+        jobs: Threads.
+        only: Names of checks.
+        cache: The folder of notes, with scans and reports: the same code does not audit the same packages again.
+        earlier: Whether to look for a kept report, for which packages that were not hashed yet are read.
 
     Raises:
-        UnknownName: A name in ``only`` that no check has.
+        UnknownName: `only` has a name that no check has.
     """
     start = time.monotonic()
     checks = chosen(CHECKS, only)
@@ -90,7 +95,7 @@ def audit_packages(
         beside = [scan for scan in pool.map(_listed, base) if scan is not None]
     scans = sorted((scan for scan in results if isinstance(scan, PackageScan)), key=lambda scan: scan.file)
     findings = [unreadable for unreadable in results if isinstance(unreadable, Finding)]
-    findings += _held(scans, PackageSet(scans, beside), checks)
+    findings += _found(scans, PackageSet(scans, beside), checks)
     report = AuditReport.of(findings, checks, len(paths), start)
     note = _note(cache, paths, base, asked) if cache else None  # the scans have hashed the packages
     return note.write(report) if note else report
@@ -99,7 +104,7 @@ def audit_packages(
 def audit_planned(
     plan: Plan, workspace: Workspace, contents: Contents, *, jobs: int = 2, only: Collection[str] = ()
 ) -> AuditReport:
-    """Holds the packages of a plan to every rule for which no byte of them is needed, or to those named in `only`."""
+    """Runs the checks that need no bytes of packages, or those of them named in `only`, on the packages of a plan."""
     start = time.monotonic()
     checks = [check for check in chosen(CHECKS, only) if check.name not in NEED_BYTES]
     scans, unseen, hints = planned_scans(plan, workspace, contents, jobs)
@@ -108,16 +113,16 @@ def audit_planned(
     unknown = {scan.file for scan in unseen}
 
     def is_certain(finding: Finding) -> bool:
-        """Whether no package without its files could have what is missing."""
+        """Whether the finding stands even if a package of unknown content had the missing file."""
         scan = by_name[finding.where]
         reach = (*together.closure(scan)[0], *together.constrained(scan))
         return not any(other.file in unknown for other in reach)
 
-    findings = filter(is_certain, _held(scans, together, checks))
+    findings = filter(is_certain, _found(scans, together, checks))
     return AuditReport.of([*hints, *findings], checks, len(scans), start)
 
 
-def _held(scans: Sequence[PackageScan], together: PackageSet, checks: Sequence[Check[Any]]) -> Iterator[Finding]:
+def _found(scans: Sequence[PackageScan], together: PackageSet, checks: Sequence[Check[Any]]) -> Iterator[Finding]:
     for check in checks:
         for subject in (*scans, together):
             if isinstance(subject, check.subject):
@@ -135,7 +140,7 @@ def _note(cache: Path, paths: Sequence[Path], base: Sequence[Path], asked: list[
 
 @remembered
 def _code() -> list[str]:
-    """What decides an outcome besides the packages: this package's modules, and the solver that a check asks."""
+    """The inputs of an audit besides packages: the modules of ctk, and the version of rattler, which a check uses."""
     root = Path(__file__).parents[2]
     return [version("py-rattler"), *(file_sha256(file) for file in sorted(root.rglob("*.py")))]
 
@@ -148,6 +153,6 @@ def _scan(path: Path, scanner: Scanner) -> PackageScan | Finding:
 
 
 def _listed(path: Path) -> PackageScan | None:
-    with suppress(AuditFailed):  # the base channel has its own tests; here it only provides names
+    with suppress(AuditFailed):  # the base channel has tests of its own; here it only provides names
         return listed_package(path)
     return None

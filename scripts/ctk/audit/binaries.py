@@ -1,4 +1,4 @@
-"""Rules on the binaries of one package, and on where a CTK component's files lie (`ctk.package.layout`)."""
+"""Checks of the binaries of one package, and of the places of a CTK component's files (`ctk.package.layout`)."""
 
 from __future__ import annotations
 
@@ -18,22 +18,28 @@ _MACHINES = {"linux-64": ("elf", "x86_64"), "linux-aarch64": ("elf", "aarch64")}
     "win-arm64": ("pe", "aarch64"),
 }
 _ORIGIN = re.compile(r"\$(ORIGIN|\{ORIGIN\})(/.*)?")
-# How wheels find each other: no such folder exists in an environment.
+# Folders of wheels, which no environment has.
 _WHEEL_LEFTOVER = re.compile(r"(^|/)(nvidia|cu1\d)(/|$)|\.libs(/|$)")
 
 
 def binaries(package: PackageScan) -> Iterator[tuple[ScannedFile, Binary]]:
-    """The package's executables, libraries and extension modules; GPU code (cubin) is none."""
+    """The package's executables, libraries and extension modules, without GPU code (cubin)."""
     for file in package.installed():
         if file.binary is not None and file.binary.machine != "cuda":
             yield file, file.binary
 
 
 def search_folders(path: str, binary: Binary) -> list[str]:
-    """The folders that the RPATH of a binary opened at a path names, as paths from the prefix."""
-    here = posixpath.dirname(path)
-    matches = (_ORIGIN.fullmatch(entry) for search in binary.search for entry in search.entries)
-    return [posixpath.normpath(posixpath.join(here, (match[2] or "").lstrip("/"))) for match in matches if match]
+    """The folders in the RPATH of a binary that is opened at `path`, as paths from the prefix."""
+    entries = (entry for search in binary.search for entry in search.entries)
+    return [folder for entry in entries if (folder := _folder(path, entry)) is not None]
+
+
+def _folder(path: str, entry: str) -> str | None:
+    """The folder of an RPATH entry of a file, as a path from the prefix; None if it is not relative to $ORIGIN."""
+    match = _ORIGIN.fullmatch(entry)
+    below = (match[2] or "").lstrip("/") if match else ""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(path), below)) if match else None
 
 
 @check(
@@ -41,7 +47,7 @@ def search_folders(path: str, binary: Binary) -> list[str]:
     fix="check the artefact: the file is cut short or corrupted (libnvvm.so, for one, does not survive patching)",
 )
 def BinariesAreReadable(package: PackageScan) -> Iterator[Finding]:
-    """Each file that begins like an ELF or PE file is one, so that the other checks see all of them."""
+    """A file that begins like an ELF or PE file can be read as one, so that the other checks see it."""
     for file in package.installed():
         if file.unreadable:
             yield at(package, file, file.unreadable)
@@ -49,7 +55,7 @@ def BinariesAreReadable(package: PackageScan) -> Iterator[Finding]:
 
 @check(PackageScan, fix="check which target's artefact the recipe's source line names")
 def BinariesFitTheSubdir(package: PackageScan) -> Iterator[Finding]:
-    """Binaries are of the machine and the system that the package's subdir, or ``_<subdir>`` half, is for."""
+    """Binaries are for the machine and system of the package's subdir, or of the subdir that its name ends with."""
     subdir = package.target_subdir
     for file, binary in binaries(package):
         if not subdir:
@@ -58,30 +64,27 @@ def BinariesFitTheSubdir(package: PackageScan) -> Iterator[Finding]:
             yield at(package, file, f"{binary.format}, {binary.machine}, in a package for {subdir}")
 
 
-@check(PackageScan, fix="set the RPATH to $ORIGIN in the recipe's layout script")
+@check(PackageScan, fix="write rpath FILE '$ORIGIN' in the recipe's script, as recipes/common/layout.sh does")
 def RpathIsRelative(package: PackageScan) -> Iterator[Finding]:
-    """RPATHs hold ``$ORIGIN``-relative entries only, stay inside the prefix and name no folder of the wheels' layout.
+    """RPATH entries begin with ``$ORIGIN``, stay inside the prefix, and are no folders of the wheels' layout.
 
     An empty entry, as in ``$ORIGIN:``, is an error: the loader reads it as the current directory, so a program that is
-    started in a folder where someone else can write loads their ``librt.so.1`` or ``libcuda.so.1`` (CWE-427).
+    started in a folder of somebody else loads that person's ``librt.so.1`` or ``libcuda.so.1`` (CWE-427).
     """
     for file, binary in binaries(package):
         for search in binary.search:
             for entry in search.entries:
-                problem = _entry_problem(file, entry)
-                if problem:
+                if problem := _entry_problem(file, entry):
                     yield at(package, file, f"{search.tag} {search.text!r}: {problem}")
 
 
 def _entry_problem(file: ScannedFile, entry: str) -> str:
     if not entry:
         return "the empty entry means the current directory"
-    match = _ORIGIN.fullmatch(entry)
-    if match is None:
+    if (folder := _folder(file.path, entry)) is None:
         return f"{entry!r} is not relative to $ORIGIN"
-    if _WHEEL_LEFTOVER.search(match[2] or ""):
+    if _WHEEL_LEFTOVER.search(entry):
         return f"{entry!r} is a folder of the wheel's layout"
-    folder = posixpath.normpath(posixpath.join(posixpath.dirname(file.path), (match[2] or "").lstrip("/")))
     return f"{entry!r} leaves the prefix" if folder.startswith("..") else ""
 
 
@@ -89,7 +92,7 @@ _MAJOR = re.compile(r"cuda-version\s*[>=~]*\s*(\d+)\.")
 
 
 def layout_of(package: PackageScan) -> Layout | None:
-    """The row of the table that a package follows; None for Python projects and what is not of the CTK."""
+    """The layout of a package of a CTK component; None for Python projects and packages beside the CTK."""
     if any("site-packages/" in file.path for file in package.installed()):
         return None
     majors = [int(match[1]) for spec in package.info.index.depends if (match := _MAJOR.match(spec))]
@@ -98,10 +101,10 @@ def layout_of(package: PackageScan) -> Layout | None:
 
 @check(
     PackageScan,
-    fix="mend recipes/common/layout.sh, or the table in scripts/ctk/package/layout.py, which the recipes' tests share",
+    fix="fix recipes/common/layout.sh, or the table in scripts/ctk/package/layout.py, which the tests of recipes share",
 )
 def FilesAreInTheirPlace(package: PackageScan) -> Iterator[Finding]:
-    """Files of CTK components are where the layout table says, and no folder is left from the wheels.
+    """Files of CTK components are in the places of the layout table, and no folder of the wheels is left.
 
     DLLs are in Library/bin, libraries below targets/ under their full version, libdevice where compilers look for it.
     """
@@ -123,33 +126,27 @@ def FilesAreInTheirPlace(package: PackageScan) -> Iterator[Finding]:
                 yield at(package, file, f"the real file of {file.binary.soname} is called {name}")
 
 
-@check(PackageScan, fix="set it with patchelf in recipes/common/layout.sh; leave libNVVM alone")
+@check(PackageScan, fix="write rpath FILE RPATH in recipes/common/layout.sh; leave libNVVM alone")
 def RpathIsTheLayouts(package: PackageScan) -> Iterator[Finding]:
-    """Libraries and tools of CTK components have the RPATH of the layout table; libNVVM, never to be patched, none.
+    """Libraries and tools of CTK components have the RPATH of the layout table; libNVVM, which is never patched, none.
 
-    It is RPATH, not RUNPATH: loaders follow LD_LIBRARY_PATH before a RUNPATH, so that an NVRTC would compile with the
-    parts of another toolkit.
+    It is RPATH, not RUNPATH: loaders search LD_LIBRARY_PATH before a RUNPATH, so NVRTC would compile with the parts of
+    another toolkit.
     """
     layout = layout_of(package)
     if layout is None or not layout.pkgconfig:
         return
-    for file in package.installed():
-        if file.binary is None or file.binary.machine == "cuda":
-            continue
-        folder = posixpath.dirname(file.path)
-        wanted = {
-            layout.libraries: layout.rpath,
-            layout.tools: layout.tool_rpath,
-            layout.sanitizer: layout.sanitizer_rpath,
-        }.get(folder, "")
-        wanted = f"RPATH {wanted}" if wanted else "no RPATH"
-        found = ", ".join(f"{search.tag} {search.text}" for search in file.binary.search) or "no RPATH"
+    rpaths = {layout.libraries: layout.rpath, layout.tools: layout.tool_rpath, layout.sanitizer: layout.sanitizer_rpath}
+    for file, binary in binaries(package):
+        rpath = rpaths.get(posixpath.dirname(file.path), "")
+        wanted = f"RPATH {rpath}" if rpath else "no RPATH"
+        found = ", ".join(f"{search.tag} {search.text}" for search in binary.search) or "no RPATH"
         if found != wanted:
             yield at(package, file, f"it has {found}, and should have {wanted}")
 
 
 def _places(layout: Layout, file: ScannedFile) -> tuple[str, ...]:
-    """Where a file of this kind may lie: folders with a slash at their end, or whole paths. Empty for any place."""
+    """The places for a file of this kind: folders, ending with a slash, or whole paths; empty for any place."""
     folder_of = {
         r"libdevice\..*\.bc": (layout.libdevice,),
         r"(libnvvm|nvvm64).*\.(so.*|dll)": (f"{layout.nvvm_library}/",),
@@ -182,7 +179,7 @@ def _lies(path: str, place: str) -> bool:
     fix="check which wheel the recipe took; if NVIDIA links cudart dynamically again, depend on cuda-cudart",
 )
 def CudartIsInside(package: PackageScan) -> Iterator[Finding]:
-    """cuda-bindings from 13 has cudart linked in: a module says so, but for Windows, and none needs libcudart."""
+    """cuda-bindings from 13 on links cudart statically: no module needs libcudart, and off Windows a module has it."""
     if package.name != "cuda-bindings" or version_key(package.info.index.version)[0] < 13:
         return
     modules = list(binaries(package))

@@ -1,4 +1,4 @@
-"""Rules on one package: what it says of itself, its files and links, and Python tags."""
+"""Checks of one package: its metadata, files, links and Python tags."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from ctk.core.versions import PythonTag
 from ctk.package.reader import PLACEHOLDER, PathEntry, ScannedFile
+from ctk.package.records import spec_name
 from ctk.package.scan import PackageScan
-from ctk.rules import Finding, Severity, check, spec_name
+from ctk.rules import Finding, Severity, check
 
 
 def at(package: PackageScan, file: ScannedFile | str, message: str, severity: Severity = "") -> Finding:
-    """A finding in a file of a package, of the check's own severity unless told otherwise."""
+    """A finding in a file of a package; the severity is that of the check by default."""
     return Finding(package.file_name, message, file if isinstance(file, str) else file.path, severity=severity)
 
 
-# Words by which the text of a licence or exception is told: of all that recipes name, but LicenseRef-*.
+# Licence or exception -> words that its text has; for all that recipes name, except LicenseRef-*.
 LICENCE_WORDS = {
     "Apache-2.0": b"Apache License Version 2.0",
     "BSD-2-Clause": b"Redistribution and use in source and binary forms",
@@ -27,9 +29,9 @@ LICENCE_WORDS = {
 }
 
 
-@check(PackageScan, fix="name the artefact's licence files in about: license_file, or a text beside the recipe")
+@check(PackageScan, fix="write about: {license_file: FILE}: a licence file of the artefact, or beside the recipe")
 def LicenseIsInside(package: PackageScan) -> Iterator[Finding]:
-    """The package names its licence and, unless it installs nothing, carries its text, or each, under info/licenses."""
+    """The package names its licence and has the text of each under info/licenses, unless it installs nothing."""
     if not package.info.index.license:
         yield at(package, "info/index.json", "no licence named")
     if any(True for _ in package.installed()) and not package.info.licenses:
@@ -45,34 +47,34 @@ def LicenseIsInside(package: PackageScan) -> Iterator[Finding]:
 
 @check(
     PackageScan,
-    fix="let the build station clean info/; keep the path out of other files; declare a prefix in paths.json",
+    fix="let the build step clean info/; keep the path out of other files; declare a prefix in paths.json",
 )
 def NoBuildPath(package: PackageScan) -> Iterator[Finding]:
-    """No text and no binary, metadata included, holds a path of the build machine or an undeclared placeholder."""
+    """No file, including metadata, contains a path of the build machine or an undeclared placeholder."""
     for file in package.files:
         for seen in file.sightings:
             times = f" ({seen.count} times)" if seen.count > 1 else ""
-            what = "an undeclared placeholder prefix" if seen.needle == PLACEHOLDER else seen.needle
-            yield at(package, file, f"holds {what}{times}: {seen.context!r}")
+            text = "an undeclared placeholder prefix" if seen.needle == PLACEHOLDER else seen.needle
+            yield at(package, file, f"contains {text}{times}: {seen.context!r}")
 
 
 _KINDS = {"hardlink": "file", "softlink": "link", "directory": "folder"}
 _LIBRARY_FOLDER = re.compile(r"(targets/[^/]+/)?lib")
-_EXTENSION = re.compile(r"\.(?:cpython-|cp)(3)(\d+)(t?)-[^/]*\.(?:so|pyd)$")
+_EXTENSION = re.compile(r"\.(?:cpython-|cp)(3\d+t?)-[^/]*\.(?:so|pyd)$")
 
 
 @check(PackageScan, fix="build it again; a package must not be changed after it was built")
 def ArchiveMatchesPaths(package: PackageScan) -> Iterator[Finding]:
-    """The archive holds exactly the files that paths.json lists, each of the size and sha256 given there."""
+    """The archive contains exactly the files that paths.json lists, with the size and sha256 that it states."""
     listed = {entry.path: entry for entry in package.info.paths}
-    held = {file.path: file for file in package.files if file.part == "pkg"}
+    found = {file.path: file for file in package.files if file.part == "pkg"}
     if len(listed) != len(package.info.paths):
         yield at(package, "info/paths.json", "lists a path twice")
-    if len(held) != sum(file.part == "pkg" for file in package.files):
-        yield at(package, "", "the archive holds a path twice")
-    for path in sorted(listed.keys() - held.keys()):
+    if len(found) != sum(file.part == "pkg" for file in package.files):
+        yield at(package, "", "the archive contains a path twice")
+    for path in sorted(listed.keys() - found.keys()):
         yield at(package, path, "listed in paths.json, missing in the archive")
-    for path, file in held.items():
+    for path, file in found.items():
         if path in listed:
             yield from _differences(package, file, listed[path])
         else:
@@ -81,18 +83,18 @@ def ArchiveMatchesPaths(package: PackageScan) -> Iterator[Finding]:
 
 def _differences(package: PackageScan, file: ScannedFile, entry: PathEntry) -> Iterator[Finding]:
     if _KINDS.get(entry.kind) != file.kind:
-        yield at(package, file, f"paths.json says {entry.kind}, the archive holds a {file.kind}")
+        yield at(package, file, f"paths.json says {entry.kind}, the archive contains a {file.kind}")
     elif file.kind == "file" and entry.size != file.size:
-        yield at(package, file, f"paths.json says {entry.size} bytes, the archive holds {file.size}")
+        yield at(package, file, f"paths.json says {entry.size} bytes, the archive contains {file.size}")
     elif file.kind == "file" and entry.sha256 != file.sha256:
-        yield at(package, file, f"paths.json says sha256 {entry.sha256}, the archive holds {file.sha256}")
+        yield at(package, file, f"paths.json says sha256 {entry.sha256}, the archive contains {file.sha256}")
 
 
-@check(PackageScan, fix="mend the glob in the recipe, or the script that should have made the file")
+@check(PackageScan, fix="fix the glob in the recipe, or the script that should have made the file")
 def KeepsItsPromises(package: PackageScan) -> Iterator[Finding]:
-    """Each glob of the recipe's ``build: files`` and of its package_contents tests matches a file, or as it says none.
+    """Each glob of the recipe's ``build: files`` and of its package_contents tests matches a file; ``not_exists`` none.
 
-    Read from the rendered recipe in the package; a package without one was held to its tests when it was built.
+    The globs are those of the rendered recipe in the package; without it, the build has run these tests.
     """
     promise = package.info.promise
     if promise is None:
@@ -111,7 +113,7 @@ def KeepsItsPromises(package: PackageScan) -> Iterator[Finding]:
 
 
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    """A glob of rattler-build as a regular expression: ``**`` spans folders, a folder stands for all in it."""
+    """A glob of rattler-build as a regular expression: ``**`` spans folders, and a folder matches all files in it."""
     pieces = {"**/": r"(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     tokens = re.findall(r"\*\*/|\*\*|\*|\?|\{[^}]*\}|\[[^]]*\]|.", glob)
     body = "".join(pieces.get(token) or _literal(token) for token in tokens)
@@ -126,7 +128,7 @@ def _literal(token: str) -> str:
 
 @check(PackageScan, fix="make the link relative to its own folder, or ship the file; on Windows, ship the file")
 def LinksStayInside(package: PackageScan) -> Iterator[Finding]:
-    """Symbolic links are relative and stay inside the prefix; packages for Windows have none."""
+    """Symbolic links are relative and stay inside the prefix; packages for Windows have no links."""
     windows = package.target_subdir.startswith("win-")
     for file in package.files:
         if file.kind == "other":
@@ -143,12 +145,15 @@ def LinksStayInside(package: PackageScan) -> Iterator[Finding]:
             yield at(package, file, f"links out of the prefix: {file.link}")
 
 
-@check(PackageScan, fix="move the link to the -dev output (build: files)")
+@check(
+    PackageScan,
+    fix="write build: {files: {exclude: lib/libX.so}}, and leave the link to the -dev output",
+)
 def BareNameOnlyInDev(package: PackageScan) -> Iterator[Finding]:
-    """The bare name of a library (``lib/libX.so``) is in ``-dev`` packages only: linkers must not find it elsewhere.
+    """The bare name of a library (``lib/libX.so``), by which linkers find it, is in ``-dev`` packages only.
 
-    So it is in one that exports itself to who links with it, as nccl does. A library whose SONAME is the bare name has
-    no other name to be loaded by, and is where it is used.
+    Exceptions: a package that is in its own run-exports, such as nccl, and a library whose SONAME is the bare name,
+    since it cannot be loaded by another name.
     """
     exported = {spec_name(spec) for specs in package.info.run_exports.values() for spec in specs}
     if "-dev" in package.name or package.name in exported:
@@ -167,24 +172,24 @@ def BareNameOnlyInDev(package: PackageScan) -> Iterator[Finding]:
             yield at(package, file, "the bare name of a library, outside a -dev package")
 
 
-@check(PackageScan, fix="check the Python tag in the recipe's source line, and its python_abi requirement")
+@check(PackageScan, fix="check ${{ python_tag }} in the source of the recipe, and its requirement python_abi")
 def ExtensionsFitThePython(package: PackageScan) -> Iterator[Finding]:
-    """Extension modules are for the Python whose folder they are in, and the package depends on that Python's ABI."""
+    """Extension modules are in the folder of their Python, and the package depends on the ABI of that Python."""
     depends = [spec for spec in package.info.index.depends if spec.split()[0] in ("python", "python_abi")]
     missing = set()
     for file in package.installed():
         match = _EXTENSION.search(file.path)
-        if match is None:
+        python = PythonTag.read(match[1]) if match else None
+        if python is None:
             continue
-        major, minor, threaded = match.groups()
         folder = re.search(r"lib/python([0-9.]+)t?/", file.path)
-        if folder and folder[1] != f"{major}.{minor}":
-            yield at(package, file, f"for Python {major}.{minor}, in the folder of {folder[1]}")
+        if folder and folder[1] != python.minor:
+            yield at(package, file, f"for Python {python.minor}, in the folder of {folder[1]}")
         if package.info.index.noarch:
             yield at(package, file, "an extension module in a noarch package")
-        tag = re.compile(rf"(^python {major}\.{minor}(\.|\s|$))|_cp{major}{minor}{threaded or '(?!t)'}")
-        if not any(tag.search(spec) for spec in depends):
-            missing.add(f"{major}.{minor}{threaded}")
-    for python in sorted(missing):
-        message = f"holds modules for Python {python}, on which it does not depend: {depends}"
+        wanted = re.compile(rf"(^python {re.escape(python.minor)}(\.|\s|$))|_{python.tag}(?!t)")
+        if not any(wanted.search(spec) for spec in depends):
+            missing.add(python.name)
+    for name in sorted(missing):
+        message = f"contains modules for Python {name}, on which it does not depend: {depends}"
         yield at(package, "info/index.json", message)

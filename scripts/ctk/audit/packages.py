@@ -1,4 +1,4 @@
-"""Rules on packages that share an environment: whose file it is, where links lead, what a binary needs to be loaded."""
+"""Checks of packages that share an environment: owners of files, targets of links, needed libraries, glibc, GPUs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from ctk.package.binaries import Binary, oldest_glibc, version_key
 from ctk.package.gpu_subject import Known, Subject
 from ctk.package.gpu_support import spans, within
 from ctk.package.reader import IndexJson, ScannedFile
+from ctk.package.records import spec_name
 from ctk.package.scan import PackageScan
-from ctk.rules import Finding, check, spec_name
+from ctk.rules import Finding, check
 
 
 @cache
@@ -33,7 +34,7 @@ def _spec(text: str) -> MatchSpec | None:
 
 
 def _exact(spec: str) -> tuple[str, ...]:
-    """Name, version and build of a spec that admits one build only; of others, what is no such three."""
+    """Name, version and build of a spec for exactly one build; for other specs, another number of words."""
     return tuple(spec.replace("==", "").replace("=", " ").split())
 
 
@@ -45,7 +46,7 @@ def _record(index: IndexJson) -> PackageRecord | None:
 
 
 class PackageSet:
-    """Packages under audit, and the base that they may depend on: what one channel would offer."""
+    """The packages under audit, and the base packages that they may depend on, as one channel would have them."""
 
     def __init__(self, audited: Sequence[PackageScan], base: Sequence[PackageScan] = ()) -> None:
         self.audited = tuple(audited)
@@ -62,11 +63,11 @@ class PackageSet:
         self._matching: dict[tuple[str, str], list[PackageScan]] = {}
 
     def is_audited(self, package: PackageScan) -> bool:
-        """Whether the package is under audit, and not only there to depend on."""
+        """Whether the package is under audit, and not in the base."""
         return package.file in self._audited
 
     def matching(self, spec: str, subdir: str) -> list[PackageScan]:
-        """The packages of the set that satisfy a spec in an environment of a subdir ("" for any)."""
+        """The packages that match a spec in an environment of a subdir ("" for any)."""
         if (spec, subdir) not in self._matching:
             parsed = _spec(spec)
             self._matching[spec, subdir] = [
@@ -77,31 +78,25 @@ class PackageSet:
         return self._matching[spec, subdir]
 
     def owners(self, package: PackageScan) -> list[PackageScan]:
-        """The packages without which this one is never installed, and that pin exactly this build.
+        """The packages with which this one is always installed, and which pin exactly this build.
 
-        For a ``_<subdir>`` half, its other half; for ``<name>-files``, the twins that bring it.
+        For a package ``<name>_<subdir>`` this is ``<name>``; for ``<name>-files``, the twins that depend on it.
         """
         half = package.half
         name = package.name.removesuffix(f"_{half}" if half else "-files")
+        if name == package.name:
+            return []
         subdir = half or package.subdir
-        return [
-            other
-            for other, _ in self._named.get(name, ())
-            if name != package.name and other.subdir == subdir and self.pins(other, package)
-        ]
-
-    def pins(self, one: PackageScan, other: PackageScan) -> bool:
-        """Whether a package depends on exactly this build of another."""
-        return any(self.is_exact(spec, other) for spec in one.info.index.depends)
+        return [other for other in self._pinning(package) if (other.name, other.subdir) == (name, subdir)]
 
     @staticmethod
     def is_exact(spec: str, package: PackageScan) -> bool:
-        """Whether a spec admits this one build only."""
+        """Whether a spec is for exactly this build."""
         index = package.info.index
         return _exact(spec) == (index.name, index.version, index.build)
 
     def closure(self, package: PackageScan) -> tuple[tuple[PackageScan, ...], frozenset[str]]:
-        """The package, its other half and all they depend on; and the names that no package of the set has."""
+        """The package, its owners and all their dependencies; and the names of dependencies that are not in the set."""
         if package.file not in self._closures:
             self._closures[package.file] = self._walk(package)
         return self._closures[package.file]
@@ -116,30 +111,33 @@ class PackageSet:
             seen[current.file] = current
             for spec in current.info.index.depends:
                 name = spec_name(spec)
-                # A package of another subdir is no package here: the base channel is this machine's only.
+                # Packages of other subdirs do not count: the base channel has those of this machine alone.
                 if all(other.subdir not in (subdir or other.subdir, NOARCH) for other, _ in self._named.get(name, ())):
                     outside.add(name)
                 queue.extend(found for found in self.matching(spec, subdir) if found.file not in seen)
         return tuple(seen.values()), frozenset(outside)
 
     def constrained(self, package: PackageScan) -> tuple[PackageScan, ...]:
-        """What the package or its other half states run constraints for, with all that depends on."""
+        """The packages in the run constraints of the package and its owners, with their dependencies."""
         specs = {spec for stating in (package, *self.owners(package)) for spec in stating.info.index.constrains}
         found = (other for spec in sorted(specs) for other in self.matching(spec, package.target_subdir))
         return tuple({reached.file: reached for other in found for reached in self.closure(other)[0]}.values())
 
     def companions(self, package: PackageScan) -> list[PackageScan]:
-        """The package's closure, and the closures of those that pin exactly this build."""
+        """The closure of the package, and the closures of packages that pin exactly this build."""
         subdir = package.target_subdir
-        index = package.info.index
-        pinned = self._pinning.get((index.name, index.version, index.build), ())
-        pinning = (other for other in pinned if other.subdir in (subdir, NOARCH))
+        pinning = (other for other in self._pinning(package) if other.subdir in (subdir, NOARCH))
         found = {other.file: other for start in (package, *pinning) for other in self.closure(start)[0]}
         return list(found.values())
 
+    def _pinning(self, package: PackageScan) -> list[PackageScan]:
+        """The packages that pin exactly this build."""
+        index = package.info.index
+        return self._by_pin.get((index.name, index.version, index.build), [])
+
     @cached_property
-    def _pinning(self) -> dict[tuple[str, ...], list[PackageScan]]:
-        """Name, version and build -> the packages that depend on exactly that one."""
+    def _by_pin(self) -> dict[tuple[str, ...], list[PackageScan]]:
+        """Name, version and build -> the packages that pin exactly this build."""
         found: dict[tuple[str, ...], list[PackageScan]] = defaultdict(list)
         for package in self.all:
             for spec in package.info.index.depends:
@@ -148,13 +146,13 @@ class PackageSet:
         return found
 
     def places(self, package: PackageScan) -> frozenset[str]:
-        """The paths of the package's files, and the folders that they are in."""
+        """The paths of the package's files and their folders."""
         if package.file not in self._places:
             self._places[package.file] = frozenset(package.places())
         return self._places[package.file]
 
     def named(self, package: PackageScan, library: str) -> list[str]:
-        """Where a package has a file or link of a name; case matters only off Windows."""
+        """The paths of files and links of a name in a package; case is ignored for Windows."""
         if package.file not in self._files:
             names: dict[str, list[str]] = defaultdict(list)
             for file in package.installed():
@@ -164,7 +162,7 @@ class PackageSet:
         return self._files[package.file].get(library.lower() if library.lower().endswith(".dll") else library, [])
 
     def links_to(self, package: PackageScan, path: str) -> list[str]:
-        """The links to a file that the package, its other half and its dependencies have, also through other links."""
+        """The links to a file, also through other links, in the package's closure."""
         reach, _ = self.closure(package)
         targets = {file.path: file.target for other in reach for file in other.installed() if file.kind == "link"}
         found, new = [], [path]
@@ -174,7 +172,7 @@ class PackageSet:
         return found
 
     def coexist(self, one: PackageScan, other: PackageScan, subdir: str) -> bool:
-        """Whether some builds of all that both depend on, themselves included, are the same for both."""
+        """Whether two packages fit in one environment: of each common dependency some build fits both."""
         wanted: dict[str, set[str]] = {i.info.index.name: {i.file} for i in (one, other)}
         for spec in (*one.info.index.depends, *other.info.index.depends):
             if (name := spec_name(spec)) in self._named and _spec(spec) is not None:
@@ -187,53 +185,54 @@ class PackageSet:
 
     @cached_property
     def subdirs(self) -> tuple[str, ...]:
-        """The subdirs whose environments the set can fill."""
-        held = {package.subdir for package in self.audited} - {NOARCH}
-        return tuple(sorted(held or {package.half for package in self.audited} - {""})) or ("linux-64",)
+        """The subdirs for which the set has packages."""
+        found = {package.subdir for package in self.audited} - {NOARCH}
+        return tuple(sorted(found or {package.half for package in self.audited} - {""})) or ("linux-64",)
 
     def environment(self, subdir: str) -> Iterator[PackageScan]:
-        """The packages that an environment of the subdir may draw from."""
+        """The packages for environments of the subdir."""
         return (package for package in self.all if package.subdir in (subdir, NOARCH))
 
 
-# noarch: python packages hold site-packages/ and python-scripts/; the installer moves them to the Python's folders.
+# noarch: python packages have site-packages/ and python-scripts/; the installer moves them to the Python's folders.
 _SITE = re.compile(r"(lib/python3\.\d+t?|Lib)/site-packages/")
 _SCRIPTS = re.compile(r"(python-scripts|bin|Scripts)/")
 
 
-@check(PackageSet, fix="leave the file to one of the two (build: files), or let one depend on the other")
+@check(PackageSet, fix="write build: {files: {exclude: FILE}} in one output, and let it depend on the other")
 def FilesHaveOneOwner(packages: PackageSet) -> Iterator[Finding]:
-    """No file is in two packages that fit in one environment; on Windows, whatever the case of its name."""
+    """No file is in two packages that fit in one environment; on Windows, case is ignored."""
     reported: set[frozenset[str]] = set()
     for subdir in packages.subdirs:
         by_file = {package.file: package for package in packages.environment(subdir)}
         shared: dict[tuple[str, str], list[str]] = defaultdict(list)
         for path, holders in _holders(packages, subdir).items():
-            for one, other in combinations(holders, 2):
-                shared[one.file, other.file].append(path)
-        for (first, second), paths in shared.items():
-            one, other = by_file[first], by_file[second]
-            names = frozenset((one.name, other.name))
-            if len(names) == 2 and names not in reported and packages.coexist(one, other, subdir):
+            for first, second in combinations(holders, 2):
+                shared[first.file, second.file].append(path)
+        for pair, paths in shared.items():
+            first, second = (by_file[file] for file in pair)
+            names = frozenset((first.name, second.name))
+            if len(names) == 2 and names not in reported and packages.coexist(first, second, subdir):
                 reported.add(names)
                 more = f", as are {len(paths) - 1} more files" if len(paths) > 1 else ""
-                yield at(one, min(paths), f"also in {other.file_name}{more}; both fit in one environment")
+                yield at(first, min(paths), f"also in {second.file_name}{more}; both fit in one environment")
 
 
 def _holders(packages: PackageSet, subdir: str) -> dict[str, list[PackageScan]]:
+    """Path -> the packages with this file, for paths in several packages, of which one is under audit."""
     holders: dict[str, list[PackageScan]] = defaultdict(list)
     for package in packages.environment(subdir):
         for path in {_place(package, file.path, subdir) for file in package.installed()}:
             holders[path].append(package)
     return {
-        path: sorted(held, key=lambda package: package.file)
-        for path, held in holders.items()
-        if len(held) > 1 and any(map(packages.is_audited, held))
+        path: sorted(found, key=lambda package: package.file)
+        for path, found in holders.items()
+        if len(found) > 1 and any(map(packages.is_audited, found))
     }
 
 
 def _place(package: PackageScan, path: str, subdir: str) -> str:
-    """The path that two packages must not share: where the installer puts the file, without the Python's version."""
+    """The path to which the installer writes a file, without the Python's version and, on Windows, without case."""
     path = _SITE.sub("site-packages/", path)
     if package.info.index.noarch == "python":
         path = _SCRIPTS.sub("bin/" if not subdir.startswith("win-") else "Scripts/", path, count=1)
@@ -241,12 +240,13 @@ def _place(package: PackageScan, path: str, subdir: str) -> str:
 
 
 @check(
-    PackageSet, fix="depend on the package that has the target with pin_subpackage(..., exact=True), or drop the link"
+    PackageSet,
+    fix="write run: ${{ pin_subpackage('NAME', exact=True) }}, with the target's package, or drop the link",
 )
 def LinksLeadSomewhere(packages: PackageSet) -> Iterator[Finding]:
-    """The target of each symbolic link is in the same package, below what it depends on, or comes with it.
+    """The target of each symbolic link is in the same package, in a dependency, or in a package that pins this build.
 
-    It comes with a package that pins exactly this build, as the compiler's parts pin one another.
+    For example, the parts of the compiler pin each other.
     """
     for package in packages.audited:
         links = [file for file in package.installed() if file.kind == "link" and not file.link.startswith("/")]
@@ -254,14 +254,13 @@ def LinksLeadSomewhere(packages: PackageSet) -> Iterator[Finding]:
             continue
         there = [packages.places(other) for other in packages.companions(package)]
         for file in links:
-            target = file.target
-            if not target.startswith("..") and not any(target in places for places in there):
-                yield at(package, file, f"leads to {target}, which nothing that comes with it has")
+            if not file.target.startswith("..") and not any(file.target in places for places in there):
+                yield at(package, file, f"leads to {file.target}, which no package that is installed with it has")
 
 
-# glibc, and the loader; a system that installs conda packages has them.
+# glibc and the loader, which every system has on which conda packages are installed.
 _GLIBC = r"lib(c|m|dl|pthread|rt|util)\.so\.\d+|ld-linux-(x86-64\.so\.2|aarch64\.so\.1)"
-# The driver's own libraries: only ever the machine's.
+# Libraries of the driver, which the machine provides.
 _LINUX_DRIVER = r"lib(cuda|nvidia-ml|cudla)\.so\.1"
 _WINDOWS = (
     r"(kernel32|user32|advapi32|ole32|oleaut32|shell32|ws2_32|ntdll|gdi32|bcrypt|crypt32|setupapi|cfgmgr32|version|dbghelp"
@@ -275,7 +274,7 @@ _SYSTEM = {
     "pe": re.compile(f"{_WINDOWS}|{_WINDOWS_DRIVER}", re.IGNORECASE),
 }
 
-# Also on every system, new enough for what NVIDIA builds to the manylinux rules.
+# On every system as well, and new enough for NVIDIA's manylinux builds.
 _COMPILER_RUNTIME = re.compile(r"libgcc_s\.so\.1|libstdc\+\+\.so\.6")
 
 _UCRT = r"api-ms-win-crt-.*\.dll|ucrtbase\.dll"
@@ -297,37 +296,40 @@ EXTERNAL: Mapping[str, re.Pattern[str]] = {
     }.items()
 }
 
-# Modules that are imported only where what they need is loaded, which no RPATH or dependency says: (package, file) ->
-# library.
+# (package, part of a path) -> library. These modules are imported only after the library was loaded, which neither an
+# RPATH nor a dependency states.
 OPTIONAL: Mapping[tuple[str, str], re.Pattern[str]] = {
-    # Reads PyTorch tensors; imported once torch is.
+    # Reads PyTorch tensors; imported after torch.
     ("cuda-core", "_tensor_bridge"): re.compile(r"torch_cpu\.dll", re.IGNORECASE),
-    # On Windows jax imports jaxlib/_jax.pyd first, which has this DLL beside it. Once loaded, it is found by its name.
+    # On Windows jax imports jaxlib/_jax.pyd first, which has this DLL beside it. A loaded DLL is found by its name.
     ("jaxlib-files", "/_mlir_libs/"): re.compile(r"jax_common\.dll", re.IGNORECASE),
 }
 
 
-# Where Windows looks for a DLL in an environment besides the folder of the program: conda puts these on PATH, and
-# Python searches them for its modules.
+# Folders of an environment in which Windows looks for DLLs, besides that of the program: conda adds them to PATH, and
+# Python searches them for the DLLs of its modules.
 _DLL_FOLDERS = frozenset({"", "Library/bin"})
 
 
-@check(PackageSet, fix="add the package that has the library to the recipe's run requirements")
+@check(PackageSet, fix="write requirements: {run: NAME} for the package that has the library")
 def NeededIsProvided(packages: PackageSet) -> Iterator[Finding]:
-    """Each library that a binary needs is the system's or the driver's, or in the package or one that it depends on."""
+    """Each library that a binary needs is part of the system or the driver, in the package, or in a dependency."""
     for package, file, _, library in _needs(packages):
         if not _places(packages, package, file, library):
             depends = ", ".join(dict.fromkeys(map(spec_name, package.info.index.depends))) or "nothing"
-            yield at(package, file, f"needs {library}, which nothing below {depends} has")
+            yield at(package, file, f"needs {library}, which is not in {depends} or their dependencies")
 
 
-@check(PackageSet, fix="set the RPATH to $ORIGIN in the recipe's layout script; put DLLs into Library/bin")
+@check(
+    PackageSet,
+    fix="write rpath FILE '$ORIGIN' in the recipe's script; move DLLs to Library/bin",
+)
 def NeededIsFound(packages: PackageSet) -> Iterator[Finding]:
-    """The loader reaches each needed library: by the binary's own RPATH, or where Python and Windows look anyway.
+    """The loader finds each needed library: by the RPATH of the binary, or in folders that Python or Windows search.
 
-    On Windows these are also the folders that a module of the package adds with ``os.add_dll_directory``. A library
-    that relies on the RPATH of the program that loads it works in some programs only. Where it is the
-    compiler's runtime that is not reached, this is a hint: the loader takes the system's copy.
+    On Windows these include the folders that a module of the package adds with ``os.add_dll_directory``. A library that
+    relies on the RPATH of the loading program works in some programs only. For the compiler's runtime this is a hint,
+    since the loader takes the system's copy.
     """
     for package, file, binary, library in _needs(packages):
         places = _places(packages, package, file, library)
@@ -339,7 +341,7 @@ def NeededIsFound(packages: PackageSet) -> Iterator[Finding]:
 
 
 def _needs(packages: PackageSet) -> Iterator[tuple[PackageScan, ScannedFile, Binary, str]]:
-    """Each library that a binary of the audited packages needs from an environment."""
+    """The needed libraries of all binaries under audit that an environment must provide."""
     for package in packages.audited:
         for file, binary in binaries(package):
             for library in dict.fromkeys((*binary.needed, *binary.delayed)):
@@ -354,11 +356,11 @@ def _needs(packages: PackageSet) -> Iterator[tuple[PackageScan, ScannedFile, Bin
 def _places(packages: PackageSet, package: PackageScan, file: ScannedFile, library: str) -> list[str]:
     """The paths of a library in the environments of a package, in the order of its dependencies.
 
-    What the package, or its other half, only constrains counts: a module that needs that is imported where it is.
+    Packages in its run constraints count as well, since a module that needs them is imported where they are installed.
     """
     reach, outside = packages.closure(package)
     reach += packages.constrained(package)
-    # What the base channel has may be less than the real package, where this machine lacks the library.
+    # A package of the base channel may lack files of the real package that this machine does not have.
     outside |= {other.name for other in reach if not packages.is_audited(other)}
     places = [path for other in reach for path in packages.named(other, library)]
     known = [name for name in outside if name in EXTERNAL and EXTERNAL[name].fullmatch(library)]
@@ -369,23 +371,23 @@ def _places(packages: PackageSet, package: PackageScan, file: ScannedFile, libra
 def _loader_folders(packages: PackageSet, package: PackageScan, file: ScannedFile, binary: Binary) -> set[str]:
     here = posixpath.dirname(file.path)
     if binary.format == "pe":
-        # Those that a module of the package makes a path of and adds, as the wheels' repair tool has __init__.py do.
+        # Folders that a module of the package adds, as __init__.py does after the repair of a wheel.
         added = {name for other in package.installed() for name in other.dll_folders}
         folders = {posixpath.dirname(other.path) for other in package.installed() if other.path.endswith(".dll")}
         return {here, *_DLL_FOLDERS, *(folder for folder in folders if posixpath.basename(folder) in added)}
-    # $ORIGIN is the folder of the name by which a library was opened, so each link to it adds one.
+    # $ORIGIN is the folder of the name by which a library was opened, so each link to it adds a folder.
     names = [file.path, *packages.links_to(package, file.path)] if binary.search else []
     folders = {folder for name in names for folder in search_folders(name, binary)}
     # conda's Python searches its lib for everything that its modules load.
     return folders | ({"lib"} if "site-packages/" in file.path else set())
 
 
-@check(PackageSet, fix="declare the floor that the release's facts measured: __glibc >=X.Y,<3.0.a0")
+@check(PackageSet, fix="write run: '__glibc >=X.Y,<3.0.a0', with X.Y from the measured facts of the release")
 def GlibcIsDeclared(packages: PackageSet) -> Iterator[Finding]:
-    """No ELF file needs a glibc above the ``__glibc`` floor that the package, or its other half, depends on.
+    """No ELF file needs a newer glibc than the ``__glibc`` floor in the dependencies of the package and its owners.
 
-    Symbols say by their versions what they need. Those that libc.so.6 took over in 2.34 need that one where they have
-    no version, and nothing that the file is loaded with needs the library that had them, as of libcutensorMg.
+    The versions of symbols state the needed glibc. A symbol without a version that moved to libc.so.6 in 2.34 needs
+    2.34, unless a library that is loaded with the file needs the old library of the symbol; see libcutensorMg.
     """
     for package in packages.audited:
         reach, _ = packages.closure(package)
@@ -402,14 +404,14 @@ def GlibcIsDeclared(packages: PackageSet) -> Iterator[Finding]:
 
 
 def _binaries_named(packages: PackageSet, reach: Sequence[PackageScan], name: str) -> Iterator[Binary]:
-    """The libraries of a name in some packages."""
+    """The libraries of a name in the given packages."""
     for package in reach:
         paths = packages.named(package, name)
         yield from (binary for file, binary in (binaries(package) if paths else ()) if file.path in paths)
 
 
 def _glibc_floor(packages: PackageSet, package: PackageScan) -> str:
-    """The highest floor that holds wherever the package is installed, "" for none."""
+    """The highest floor that is in force wherever the package is installed, or ""."""
     certain = _glibc_floors(package)
     for spec in package.info.index.depends:
         for other in packages.matching(spec, package.target_subdir):
@@ -425,9 +427,9 @@ def _glibc_floors(package: PackageScan) -> list[str]:
     return [match[1] for spec in specs for match in re.finditer(r">=\s*([0-9.]*[0-9])", spec)]
 
 
-@check(PackageSet, fix="constrain __cuda_arch in the recipe to the GPUs of the release lock, which end in _gpus")
+@check(PackageSet, fix="write run_constraints: __cuda_arch ${{ COMPONENT_gpus }}, a variant key of the release")
 def CodeIsForItsGpus(packages: PackageSet) -> Iterator[Finding]:
-    """A package can be installed only for GPUs for which all of its libraries have code."""
+    """A package can be installed only for GPUs for which all its libraries have code."""
     known = Known.of_toolkits(package.info.index for package in packages.all)
     for package in packages.audited:
         files = {file.path: file.code for file in package.installed() if file.code}
@@ -437,4 +439,4 @@ def CodeIsForItsGpus(packages: PackageSet) -> Iterator[Finding]:
             ranges = [file.gpus for file in package.installed() if file.gpus]
             gpus += tuple(g for g in subject.promised or () if not all(within(g, range_) for range_ in ranges))
         if gpus:
-            yield at(package, "", f"has no code, or little, for GPUs that it admits: {spans(gpus, known.gpus)}")
+            yield at(package, "", f"has no code, or little, for GPUs that it allows: {spans(gpus, known.gpus)}")

@@ -1,8 +1,8 @@
-"""The attestations of a channel's packages: where CEP 50 has them, saying what CEP 27 demands, signed as they claim.
+"""Signs packages, and verifies their attestations: sidecars as in CEP 50, statements as in CEP 27.
 
-Verified is, without the network: the signature over the statement, the certificate's chain and its entry in a
-certificate log, the entry in the transparency log with its inclusion proof, and the statement against the package. Who
-signed is compared only when a policy names somebody: anyone can sign anything, so without one it is merely reported.
+The verification needs no network. Verified are the signature of the statement, the chain of the certificate and its
+entry in a certificate log, the entry in the transparency log with its inclusion proof, and that the statement is about
+the package. The signer is compared only with a policy that names an identity or an issuer, and is reported otherwise.
 """
 
 from __future__ import annotations
@@ -10,25 +10,102 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from ctk.channel.check_package import ChannelPackage
-from ctk.channel.publish import FIELD, PREDICATE, SIDECAR
-from ctk.core.errors import BadValue
+from ctk.channel.publish import FIELD, SIDECAR
+from ctk.core.errors import BadValue, CtkError, PublishFailed
 from ctk.rules import Finding
 
+if TYPE_CHECKING:  # an extra
+    from sigstore.sign import Signer, SigningContext
+
+PREDICATE = "https://schemas.conda.org/attestations/publish/v1"
 _PAYLOAD = "application/vnd.in-toto+json"
 _ROOT = ("_store", quote("https://tuf-repo-cdn.sigstore.dev", safe=""), "trusted_root.json")
 
 
+# Signing
+
+
+@dataclass
+class Sigstore:
+    """Signs with the identity of the current CI job, which is recorded in Sigstore's public log."""
+
+    channel: str  # the URL of the channel, which is part of the statement
+    context: Callable[[], SigningContext] = field(default=lambda: _public(), repr=False)
+    token: Callable[[], str | None] = field(default=lambda: _ambient(), repr=False)
+    _signer: Signer | None = field(default=None, init=False, repr=False)
+
+    def __call__(self, file: str, sha256: str) -> str:
+        from sigstore import dsse
+        from sigstore.oidc import ExpiredIdentity
+        from sigstore.sign import ExpiredCertificate  # type: ignore[attr-defined]  # it has no other public place
+
+        statement = (
+            dsse.StatementBuilder()
+            .subjects([dsse.Subject(name=file, digest=dsse.DigestSet({"sha256": sha256}))])
+            .predicate_type(PREDICATE)
+            .predicate({"targetChannel": self.channel.rstrip("/")})
+            .build()
+        )
+        try:
+            try:
+                return self.signer().sign_dsse(statement).to_json()
+            except (ExpiredCertificate, ExpiredIdentity):  # they are valid for minutes; a large channel takes longer
+                self._signer = None
+                return self.signer().sign_dsse(statement).to_json()
+        except CtkError:
+            raise
+        except Exception as error:  # sigstore's errors have no common base class
+            raise PublishFailed(
+                f"{file} cannot be attested: {type(error).__name__}: {error}", "run the command again to go on"
+            ) from error
+
+    def signer(self) -> Signer:
+        """The signer with the identity of this job, created once."""
+        from sigstore.oidc import IdentityToken
+        from sigstore.sign import Signer
+
+        if self._signer is None:
+            token = self.token()
+            if token is None:
+                raise no_identity()
+            self._signer = Signer(IdentityToken(token), self.context())
+        return self._signer
+
+
+def no_identity() -> PublishFailed:
+    return PublishFailed(
+        "an attestation says which CI job published a package, and this is none that has an identity",
+        "run it in GitHub Actions with `permissions: id-token: write`, or without --attest",
+    )
+
+
+def _public() -> SigningContext:
+    from sigstore.models import ClientTrustConfig
+    from sigstore.sign import SigningContext
+
+    return SigningContext.from_trust_config(ClientTrustConfig.production())
+
+
+def _ambient() -> str | None:
+    from sigstore.oidc import detect_credential
+
+    return detect_credential()
+
+
+# Verification
+
+
 @dataclass(frozen=True)
 class Policy:
-    """What an attestation has to be: None for anybody, any channel, or the keys of Sigstore's public instance."""
+    """The demands on attestations; None for any signer, any channel, or the keys of Sigstore's public instance."""
 
     identity: str | None = None
     issuer: str | None = None
@@ -38,18 +115,18 @@ class Policy:
 
 
 class _Unverified(Exception):
-    """Why an attestation does not hold."""
+    """The reason why an attestation is not valid."""
 
 
 class Verifier:
-    """Verifies attestations; made once for a channel, since reading the keys takes a while."""
+    """Verifies attestations; created once for a channel, since reading the keys takes a while."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._sigstore: Any = None
 
     def check(self, package: ChannelPackage) -> Iterator[Finding]:
-        """Every attestation of one package; of one that holds, an "ok" with its signer and target."""
+        """The problems of a package's attestations; an "ok" with signer and target for each valid attestation."""
         plain = package.path.with_name(package.path.name + SIDECAR)
         if FIELD not in package.record:
             if plain.exists():
@@ -74,7 +151,7 @@ class Verifier:
             yield Finding(package.name, f"{fixed.name}: {reason}")
             return
         if not plain.is_file() or plain.read_bytes() != content:
-            yield Finding(package.name, f"{plain.name} does not hold what {fixed.name} does")
+            yield Finding(package.name, f"{plain.name} differs from {fixed.name}")
         for number, bundle in enumerate(bundles, 1):
             try:
                 yield Finding(package.name, self._verified(bundle, package), severity="ok")
@@ -82,10 +159,10 @@ class Verifier:
                 yield Finding(package.name, f"number {number}: {reason}")
 
     def _verified(self, raw: Any, package: ChannelPackage) -> str:
-        """Who signed a bundle that holds, and for which channel.
+        """The signer of a valid bundle and the channel that it is for, in words.
 
         Raises:
-            _Unverified: It does not hold, or cannot be verified here.
+            _Unverified: The bundle is not valid, or cannot be verified here.
         """
         try:
             from sigstore.errors import Error
@@ -129,30 +206,30 @@ class Verifier:
 
 
 class _Anybody:
-    """A policy that all signers meet; the library's own says so in the log for each."""
+    """A policy that accepts every signer; the library's own one logs a warning each time."""
 
     def verify(self, certificate: Any) -> None:
         return
 
 
 def _target(kind: str, payload: bytes, package: ChannelPackage, channel: str | None) -> str:
-    """The channel that a statement names, "" for none.
+    """The channel that a statement names, or "".
 
     Raises:
         _Unverified: The statement is not that of CEP 27 about this package.
     """
     try:
-        said = json.loads(payload)
-        subjects, predicate = said["subject"], said.get("predicate")
+        statement = json.loads(payload)
+        subjects, predicate = statement["subject"], statement.get("predicate")
         target = "" if predicate is None else predicate["targetChannel"]
-        statement, about = said["_type"], said["predicateType"]
+        form, about = statement["_type"], statement["predicateType"]
         name, digest = subjects[0]["name"], subjects[0]["digest"]
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise _Unverified(f"its statement cannot be read: {type(error).__name__}: {error}") from None
     parts = urlsplit(target) if isinstance(target, str) else None
     wrong = {
         f"its payload is {kind!r}, not {_PAYLOAD}": kind != _PAYLOAD,
-        f"its statement is of type {statement!r}": statement != "https://in-toto.io/Statement/v1",
+        f"its statement is of type {form!r}": form != "https://in-toto.io/Statement/v1",
         f"its predicate is {about!r}, not {PREDICATE}": about != PREDICATE,
         f"it is about {len(subjects)} subjects, not one": len(subjects) != 1,
         f"it is about {name!r}": name != package.path.name,

@@ -1,7 +1,13 @@
-"""Whether a channel, in a folder or on a server, is what its index says."""
+"""`ctk channel check`: compares a channel, in a folder or on a server, with its index.
+
+The index files must agree with each other and with the history of a published folder, and each file must be explained
+by them. `ctk.channel.check_package` compares a package with its record.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,25 +18,46 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import zstandard
 
 from ctk.channel.attestations import Policy, Verifier
-from ctk.channel.check_index import IndexFiles, IndexIsConsistent, Orphans
-from ctk.channel.check_package import ChannelPackage, PackageFile
+from ctk.channel.check_package import ChannelPackage, PackageFile, differences
 from ctk.channel.history import STATES
-from ctk.channel.publish import FIELD, HISTORY, SIDECAR, TIMES, Folder
-from ctk.channel.repodata import FILES, STATED, named_shards
+from ctk.channel.publish import FIELD, HISTORY, SIDECAR, TIMES, UNUSED, Folder, moments
+from ctk.channel.repodata import (
+    COMPRESSED,
+    FILES,
+    RUN_EXPORTS,
+    SHARDED,
+    SHARDS,
+    STATED,
+    TIME,
+    ChannelIndex,
+    Records,
+    about,
+    milliseconds,
+    named_shards,
+    shards_of,
+    unpacked,
+)
 from ctk.core.address import real
 from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed, describe, without_credentials
-from ctk.core.files import disk_errors, held
+from ctk.core.files import disk_errors, file_sha256, held
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.index import IndexSettings
 from ctk.index.client import connection
-from ctk.rules import Check, Finding, Report
+from ctk.package.records import REPODATA
+from ctk.rules import Check, Finding, Report, check
+
+_MAX_INDEX = 1 << 28  # bytes of an index file
+_MAX_SIDECAR = 8 << 20  # bytes of a sidecar, and of a shard
+_SIDECAR = re.compile(rf"(.+\.conda){re.escape(SIDECAR)}(\.[0-9a-f]{{64}})?")
+_SECTION = "packages.conda"
 
 
 @dataclass(frozen=True)
 class ChannelReport(Report):
-    """The outcome of a check of a channel; `attestations` counts the verified ones by signer."""
+    """The outcome of a check of a channel; `attestations` counts the verified attestations by signer."""
 
     size: int = 0
     sboms: int = 0
@@ -47,16 +74,11 @@ class ChannelReport(Report):
         }
 
 
-def check_channel(
-    channel: Path,
-    *,
-    policy: Policy | None = None,
-    jobs: int = 2,
-) -> ChannelReport:
-    """Looks at every file of a channel.
+def check_channel(channel: Path, *, policy: Policy | None = None, jobs: int = 2) -> ChannelReport:
+    """Checks the index of a channel folder, its packages, and that the index explains all other files.
 
     Raises:
-        ChannelMissing: There is no such folder.
+        ChannelMissing: The folder does not exist.
     """
     start = time.monotonic()
     if not channel.is_dir():
@@ -85,16 +107,185 @@ def check_channel(
     )
 
 
-_INDEX = 1 << 28  # bytes; an index is smaller
-_SIDECAR = 8 << 20  # bytes of one, and of a shard
+@dataclass
+class IndexFiles:
+    """The index of a channel as far as it can be read: entries by ``subdir/file``, and the faults of its files."""
+
+    channel: Path
+    folder: Folder = field(init=False)  # the channel as a published folder, for its history
+    subdirs: list[Path] = field(init=False)
+    records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    run_exports: dict[str, Any] = field(default_factory=dict)
+    faults: list[Finding] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.folder = Folder(self.channel, self.channel)
+        self.subdirs = [p for p in sorted(self.channel.iterdir()) if p.is_dir() and not p.name.startswith(".")]
+        for folder in self.subdirs:
+            empty = {"packages": {}, "repodata_version": 1, "removed": [], "v3": {}}
+            self._read(folder / REPODATA, {}, empty, self.records)
+            self._read(folder / RUN_EXPORTS, {"version": 1}, {"packages": {}}, self.run_exports)
+
+    def _read(self, file: Path, about: Mapping[str, Any], empty: Mapping[str, Any], entries: dict[str, Any]) -> None:
+        """Adds the entries of an index file, whose ``info`` must be `about`, and whose other keys `empty`."""
+        subdir, faults = file.parent.name, []
+        try:
+            content = json.loads(file.read_bytes())
+            info, packages = content.pop("info", None), content.pop(_SECTION, None)
+            if not isinstance(info, dict) or not isinstance(packages, dict):
+                raise ValueError("is not shaped like an index")
+            for key, found, wanted in (*differences(info, {"subdir": subdir, **about}), *differences(content, empty)):
+                faults.append(f"has {found} as {key}, and should have {wanted}")
+            for name, value in packages.items():
+                if not isinstance(value, dict) or "/" in name or not name.endswith(".conda"):
+                    faults.append(f"has an entry for {name!r} that cannot be read")
+                else:
+                    entries[f"{subdir}/{name}"] = value
+        except FileNotFoundError:
+            faults.append("is not there")
+        except PermissionError:  # the file may be sound
+            raise
+        except (ValueError, TypeError, AttributeError, RecursionError, OSError) as error:
+            faults.append(f"cannot be read: {type(error).__name__}: {error}")
+        self.faults += [Finding(f"{subdir}/{file.name}", fault) for fault in faults]
+
+
+@check(IndexFiles, "index")
+def IndexIsConsistent(index: IndexFiles) -> Iterator[Finding]:
+    """Every client can read the index files, and they agree with each other and with the current state."""
+    yield from index.faults
+    for folder in index.subdirs:
+        if not (folder / REPODATA).is_file():
+            continue  # a fault already, and the other index files have nothing to be compared with
+        if message := _compressed(folder):
+            yield Finding(f"{folder.name}/{COMPRESSED}", message)
+        for file, message in _sharded(folder, index.records):
+            yield Finding(f"{folder.name}/{file}", f"{message}; publish or build the channel again")
+    if not any(folder.name == NOARCH for folder in index.subdirs):
+        yield Finding(f"{NOARCH}/{REPODATA}", "is not there; clients refuse a channel without it")
+    yield from _times(index)
+    yield from _history(index)
+
+
+def _compressed(folder: Path) -> str:
+    """The fault of the compressed repodata of a subdir, or ""."""
+    plain, packed = folder / REPODATA, folder / COMPRESSED
+    try:
+        wanted = plain.read_bytes()
+        with packed.open("rb") as stream:
+            # One byte more than expected is enough to see a difference, whatever the file unpacks to.
+            found = zstandard.ZstdDecompressor().stream_reader(stream).read(len(wanted) + 1)
+    except (zstandard.ZstdError, OSError) as error:
+        return f"cannot be read: {_why(error)}"
+    return "" if found == wanted else f"does not unpack to {REPODATA}"
+
+
+def _sharded(folder: Path, records: Records) -> Iterator[tuple[str, str]]:
+    """Files of the sharded index of a subdir that differ from ``repodata.json``, each with the difference."""
+    try:
+        wanted, index = shards_of(records, folder.name), unpacked(folder / SHARDED)
+        named = index.pop("shards").keys()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        yield SHARDED, f"cannot be compared with {REPODATA}: {_why(error)}"
+        return
+    if index != about(folder.name):
+        yield SHARDED, f"says {index} of itself, and should say {about(folder.name)}"
+    if differing := named ^ wanted.keys():
+        yield SHARDED, f"is not about the same packages as {REPODATA}: {', '.join(sorted(map(str, differing)))}"
+    for name, file in named_shards(folder).items():
+        try:
+            if file_sha256(folder / file) != Path(file).name.partition(".")[0]:
+                yield file, f"does not have the sha256 that {SHARDED} states for {name}"
+            if name in wanted and unpacked(folder / file) != wanted[name]:
+                yield file, f"does not say of {name} what {REPODATA} says"
+        except (OSError, ValueError) as error:
+            yield file, f"cannot be read: {_why(error)}"
+
+
+def _why(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+
+
+def _times(index: IndexFiles) -> Iterator[Finding]:
+    """Times of publication (CEP 47) that are malformed, or differ from the history of a published folder."""
+    noted = moments(index.channel / HISTORY / TIMES)
+    for name, record in index.records.items():
+        stated, made = record.get(TIME), record.get("timestamp")
+        if stated is not None and type(stated) is not int:
+            yield Finding(name, f"its {TIME} is {stated!r}, and no number of milliseconds")
+        elif name in noted and stated != milliseconds(noted[name]):
+            text = "has no" if stated is None else f"says {stated} as its"
+            yield Finding(name, f"repodata {text} {TIME}, and it was published first at {noted[name]}")
+        elif stated is not None and type(made) is int and stated < made:
+            yield Finding(name, f"its {TIME} is {stated}, before the package was made ({made})")
+
+
+def _history(index: IndexFiles) -> Iterator[Finding]:
+    """Subdirs of a published folder whose index is not that of the current state."""
+    file, channel = f"{HISTORY}/{STATES}", index.channel
+    if not (channel / HISTORY).is_dir():
+        return
+    if not (channel / file).is_file():
+        yield Finding(file, "is not there; publish again")
+        return
+    try:
+        state = index.folder.history().shown
+        wanted = index.folder.state_index(state).undated() if state else {}
+    except ChannelBroken as error:
+        yield Finding(file, f"{error.cause}; {error.step}")
+        return
+    seen = ChannelIndex(index.records).undated()
+    differing = {name.partition("/")[0] for name in seen.keys() | wanted.keys() if seen.get(name) != wanted.get(name)}
+    number = state.number if state else "none"
+    for subdir in sorted(differing):
+        message = f"is not that of state {number}, which {file} says is shown: an older one, or a run was killed"
+        yield Finding(f"{subdir}/{REPODATA}", f"{message}; publish again")
+
+
+@check(IndexFiles, "orphan")
+def Orphans(index: IndexFiles) -> Iterator[Finding]:
+    """The index explains each file, and each entry of run_exports.json has a package."""
+    channel, leftovers = index.channel, {*index.folder.leftovers()}
+    for name in sorted(index.run_exports.keys() - index.records.keys()):
+        if not (channel / name).is_file():
+            yield Finding(name, f"{RUN_EXPORTS} names it, and there is no such package")
+    for path in sorted(channel.iterdir()):
+        if not path.is_dir() or (path.name.startswith(".") and path.name != HISTORY):
+            yield Finding(path.name, "is no part of a channel")
+    known = {*index.records, *_retained(index.folder)}
+    known |= {f"{f.name}/{name}" for f in index.subdirs for name in (*FILES, SHARDS, *named_shards(f).values())}
+    # Where the sharded index cannot be read, which is a finding already, each shard would be another one.
+    readable = [folder / SHARDS for folder in index.subdirs if named_shards(folder)]
+    places = [place for place in (*index.subdirs, *readable) if place.is_dir()]
+    for path in (path for place in places for path in sorted(place.iterdir())):
+        name, sidecar = path.relative_to(channel).as_posix(), _SIDECAR.fullmatch(path.name)
+        if path in leftovers:
+            yield Finding(name, "a killed run left it; the next one removes it")
+        elif sidecar:
+            if not (path.parent / sidecar[1]).is_file():
+                yield Finding(name, "the package that it attests is not there")
+        elif name not in known:
+            yield Finding(name, "the index does not name it")
+
+
+def _retained(folder: Folder) -> set[str]:
+    """Packages of a published folder that left its index, and that its history keeps for a while."""
+    retained = set(moments(folder.notes / UNUSED))
+    with suppress(ChannelBroken):
+        for state in folder.history().states:
+            retained |= folder.state_index(state).names().keys()
+    return retained
+
+
+# A channel on a server
 
 
 @contextmanager
 def mirrored(url: str, beside: Path, jobs: int = 4) -> Iterator[Path]:
-    """A folder with everything that the index of a channel names, for as long as the block lasts.
+    """A temporary folder in `beside` with everything that the index of a channel on a server names.
 
-    What the server does not have is not in it, and what is larger than the index says is cut off one byte later: the
-    check then says so. The folder is made in `beside`, and takes as much space as the channel.
+    It takes as much space as the channel. A file that the server lacks is missing from it, and a file that is larger
+    than the index says is cut off one byte later, so that the check reports it.
 
     Raises:
         PublishFailed: The server does not answer.
@@ -109,34 +300,34 @@ def mirrored(url: str, beside: Path, jobs: int = 4) -> Iterator[Path]:
     ):
 
         def get(wanted: Iterable[tuple[str, int]]) -> None:
-            list(pool.map(lambda one: _download(client, url.rstrip("/"), one[0], folder, one[1]), wanted))
+            list(pool.map(lambda file: _download(client, url.rstrip("/"), file[0], folder, file[1]), wanted))
 
         subdirs = (NOARCH, *PLATFORMS)
         index = [f"{subdir}/{name}" for subdir in subdirs for name in FILES]
-        get((name, _INDEX) for name in (*index, f"{HISTORY}/{STATES}", f"{HISTORY}/{TIMES}"))
-        get((f"{subdir}/{file}", _SIDECAR) for subdir in subdirs for file in named_shards(folder / subdir).values())
+        get((name, _MAX_INDEX) for name in (*index, f"{HISTORY}/{STATES}", f"{HISTORY}/{TIMES}"))
+        get((f"{subdir}/{file}", _MAX_SIDECAR) for subdir in subdirs for file in named_shards(folder / subdir).values())
         with suppress(ChannelBroken):
             if state := Folder(folder, folder).history().shown:
                 kept = [f"{HISTORY}/{state.number}/{subdir}/{name}" for subdir in subdirs for name in STATED]
-                get((name, _INDEX) for name in kept)
+                get((name, _MAX_INDEX) for name in kept)
         get(_named(IndexFiles(folder)))
         yield folder
 
 
 def _named(index: IndexFiles) -> Iterator[tuple[str, int]]:
-    """What an index names, with the most bytes that each can have."""
+    """The packages and sidecars that an index names, with the largest size that each may have, in bytes."""
     for name, record in index.records.items():
         size, digest = record.get("size"), record.get(FIELD)
         yield name, size if isinstance(size, int) and size >= 0 else 0
         if isinstance(digest, str) and digest.isalnum():
-            yield from ((f"{name}{SIDECAR}", _SIDECAR), (f"{name}{SIDECAR}.{digest}", _SIDECAR))
+            yield from ((f"{name}{SIDECAR}", _MAX_SIDECAR), (f"{name}{SIDECAR}.{digest}", _MAX_SIDECAR))
 
 
 def _download(client: Any, url: str, name: str, folder: Path, most: int) -> None:
     path, left = folder / name, most + 1
     try:
         with client.stream("GET", f"{real(url)}/{name}") as answer:
-            if answer.status_code in (403, 404):  # object stores say 403 for what they do not have
+            if answer.status_code in (403, 404):  # object stores answer 403 for a file that does not exist
                 return
             answer.raise_for_status()
             path.parent.mkdir(parents=True, exist_ok=True)

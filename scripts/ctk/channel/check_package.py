@@ -1,4 +1,4 @@
-"""One package of a channel against its record in the index: its archive, metadata, payload and SBOM."""
+"""Compares a package of a channel with its record in the index: archive, metadata, payload and SBOM."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +23,15 @@ from ctk.rules import Finding, check
 
 _PARTS: tuple[Part, ...] = ("info", "pkg")
 _CHUNK = 1 << 20  # bytes
-_LONGEST = 1000  # characters of a value in a message
-_NOTHING: tuple[object, ...] = (None, "", [], {})  # what may as well be missing
-_OF_CHANNELS = {TIME, FIELD}  # what a record has of its channel, and not of its package
+_MAX_SHOWN = 1000  # characters of a value in a message
+_EMPTY: tuple[object, ...] = (None, "", [], {})  # values that mean the same as a missing key
+_OF_CHANNELS = {TIME, FIELD}  # keys that a channel adds to the record of a package
 _OPTIONAL = {"md5", "run_exports"}
 
 
 @dataclass(frozen=True)
 class ChannelPackage:
-    """A package that an index names as ``subdir/file``, with its entries in repodata and run_exports.json."""
+    """A package, named ``subdir/file``, with its entries in repodata and run_exports.json."""
 
     channel: Path
     name: str
@@ -45,18 +44,18 @@ class ChannelPackage:
 
     @property
     def size(self) -> int:
-        """Bytes as the index states them."""
+        """The size in bytes that the index states."""
         size = self.record.get("size")
         return size if isinstance(size, int) else 0
 
 
 @dataclass(frozen=True)
 class OpenedPackage:
-    """A package whose archive was read."""
+    """A package after its archive was read."""
 
     indexed: ChannelPackage
     scan: PackageScan
-    record: Mapping[str, Any]  # what its record should say
+    record: Mapping[str, Any]  # the record that the index should have
     texts: Mapping[str, bytes]
     faults: tuple[str, ...]
 
@@ -71,9 +70,9 @@ class OpenedPackage:
 
 @check(ChannelPackage, "file")
 def PackageFile(package: ChannelPackage) -> Iterator[Finding]:
-    """The file can be read, and has and holds what its record says.
+    """The package can be read, and has the size, hashes and metadata that its record states.
 
-    It is read for its hashes, and once more for all that is in it, with nothing unpacked to disk.
+    It is read once for its hashes, and once for its members; nothing is unpacked to disk.
     """
     if not package.path.is_file():
         yield Finding(package.name, "the index names it, and it is not there")
@@ -88,7 +87,11 @@ def PackageFile(package: ChannelPackage) -> Iterator[Finding]:
 
 
 def _open(package: ChannelPackage) -> OpenedPackage:
-    """Reads both halves of a package, metadata first; AuditFailed where one cannot be read."""
+    """Reads both halves of a package, metadata first.
+
+    Raises:
+        AuditFailed: A half cannot be read.
+    """
     texts: dict[str, bytes] = {}
     files: list[ScannedFile] = []
     faults: list[str] = []
@@ -106,16 +109,16 @@ def _open(package: ChannelPackage) -> OpenedPackage:
                     texts[member.path] = texts.get(member.path, b"") + piece
             files.append(replace(member, sha256=digest.hexdigest()))
     with package.path.open("rb") as stream:
-        held = digests(stream)
+        hashes = digests(stream)
     index, exports = (json.loads(texts.get(f"info/{name}.json", b"{}")) for name in ("index", "run_exports"))
     paths = tuple(map(path_entry, json.loads(texts["info/paths.json"])["paths"]))
     scan = PackageScan(str(package.path), "", PackageInfo(index_of(index), paths, exports), tuple(files))
-    return OpenedPackage(package, scan, {**index, **held, "run_exports": exports}, texts, tuple(faults))
+    return OpenedPackage(package, scan, {**index, **hashes, "run_exports": exports}, texts, tuple(faults))
 
 
 @check(OpenedPackage, "payload")
 def Payload(package: OpenedPackage) -> Iterator[Finding]:
-    """Both halves hold what belongs there, and the payload is what paths.json lists."""
+    """Each half has only members that belong there, and the payload is the list of paths.json."""
     for fault in package.faults:
         yield Finding(package.name, fault)
     for found in ArchiveMatchesPaths(package.scan):
@@ -124,15 +127,15 @@ def Payload(package: OpenedPackage) -> Iterator[Finding]:
 
 @check(OpenedPackage, "metadata")
 def Metadata(package: OpenedPackage) -> Iterator[Finding]:
-    """The record is about this file, and repeats the package's index.json and run exports."""
-    name, index, said = package.name, package.index, package.indexed.record
+    """The record is that of this file, and repeats the index.json and the run exports of the package."""
+    name, index, record = package.name, package.index, package.indexed.record
     subdir, _, file = name.partition("/")
     if file != f"{index.identity}.conda":
         yield Finding(name, f"it is {index.identity} by its own index.json")
     if index.subdir != subdir:
         yield Finding(name, f"it is for {index.subdir} by its own index.json")
-    wanted = {key: value for key, value in package.record.items() if key in said or key not in _OPTIONAL}
-    for key, theirs, ours in differences({k: v for k, v in said.items() if k not in _OF_CHANNELS}, wanted):
+    wanted = {key: value for key, value in package.record.items() if key in record or key not in _OPTIONAL}
+    for key, theirs, ours in differences({k: v for k, v in record.items() if k not in _OF_CHANNELS}, wanted):
         yield Finding(name, f"repodata says {key} {theirs}, the package {ours}")
 
 
@@ -140,80 +143,55 @@ def Metadata(package: OpenedPackage) -> Iterator[Finding]:
 def RunExports(package: OpenedPackage) -> Iterator[Finding]:
     """run_exports.json repeats the run exports of the package."""
     entry, ours = package.indexed.exports, package.record["run_exports"]
-    said = entry.get("run_exports") if isinstance(entry, Mapping) else None
+    stated = entry.get("run_exports") if isinstance(entry, Mapping) else None
     if entry is None:
         yield Finding(package.name, "run_exports.json does not name it")
-    elif not isinstance(said, Mapping) or len(entry) != 1:
+    elif not isinstance(stated, Mapping) or len(entry) != 1:
         yield Finding(package.name, "its entry in run_exports.json cannot be read")
-    elif any(differences(said, ours)):
-        yield Finding(package.name, f"run_exports.json says {shown(said)}, the package {shown(ours)}")
+    elif any(differences(stated, ours)):
+        yield Finding(package.name, f"run_exports.json says {shown(stated)}, the package {shown(ours)}")
 
 
 @check(OpenedPackage, "sbom")
 def Sbom(package: OpenedPackage) -> Iterator[Finding]:
-    """The package carries one SBOM, which is valid and about this package."""
+    """The package has a single SBOM, which can be read, is about this package, and names commit and licences."""
     name, index = package.name, package.index
     place = sbom.place(index.name)
     text = package.texts.get(place)
     for other in sorted(package.texts):
         if other.startswith(f"{sbom.FOLDER}/") and other != place:
-            yield Finding(name, f"{other} is none of this package")
+            yield Finding(name, f"{other} is not of this package")
     if text is None:
-        yield Finding(name, "there is none")
+        yield Finding(name, "it has no SBOM")
         return
-    if wrong := _invalid(text):
-        yield Finding(name, f"it is not valid CycloneDX: {wrong}")
     try:
-        said = sbom.read(text)
+        found = sbom.read(text)
     except AuditFailed as error:
         yield Finding(name, error.cause)
         return
     ours = f"{index.name} {index.version} {index.build} for {index.subdir}"
-    theirs = f"{said.name} {said.version} {said.build} for {said.subdir}"
+    theirs = f"{found.name} {found.version} {found.build} for {found.subdir}"
     if ours != theirs:
         yield Finding(name, f"it is about {theirs}")
-    if not said.provenance.commit:
-        yield Finding(name, "it names no commit of the recipe: built with changes that were not committed?")
-    for given in said.provenance.inputs:
+    if not found.provenance.commit:
+        yield Finding(name, "it names no commit of the recipe: was it built with uncommitted changes?")
+    for given in found.provenance.inputs:
         if not given.license:
             yield Finding(name, f"it states no licence of {given.artefact.file}")
 
 
-@cache
-def _validator() -> Any:
-    # Imported here: what reads the schema takes a second to load, and every command would pay for it.
-    from cyclonedx.schema import SchemaVersion
-    from cyclonedx.validation.json import JsonStrictValidator
-
-    return JsonStrictValidator(SchemaVersion.V1_6)
-
-
-def _invalid(text: bytes) -> str:
-    """What the standard's schema says against a text, "" for nothing, or without the library that reads schemas."""
-    from cyclonedx.exception import MissingOptionalDependencyException
-
-    try:
-        json.loads(text)
-        found = _validator().validate_str(text.decode(errors="replace"))
-    except MissingOptionalDependencyException:
-        return ""
-    except (ValueError, RecursionError) as error:
-        return str(error)
-    return " ".join(str(found).split())[:200] if found else ""
-
-
-def differences(said: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """The keys that two mappings differ in, with what each says; what is wanted to be empty may be missing."""
-    for key in sorted(said.keys() | wanted.keys()):
-        ours, theirs = _form(said.get(key)), _form(wanted.get(key))
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The keys in which two mappings differ, with both values as text; an empty value equals a missing key."""
+    for key in sorted(found.keys() | wanted.keys()):
+        ours, theirs = _form(found.get(key)), _form(wanted.get(key))
         if ours != theirs or key not in wanted:
-            yield key, shown(said.get(key)), shown(wanted.get(key))
+            yield key, shown(found.get(key)), shown(wanted.get(key))
 
 
 def shown(value: Any) -> str:
     """A value for a message."""
-    return "nothing" if value in _NOTHING else repr(value)[:_LONGEST]
+    return "nothing" if value in _EMPTY else repr(value)[:_MAX_SHOWN]
 
 
 def _form(value: Any) -> Any:
-    return None if value in _NOTHING else value
+    return None if value in _EMPTY else value

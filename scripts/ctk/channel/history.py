@@ -1,4 +1,4 @@
-"""The history of a published folder: the states that readers saw, kept to return to one."""
+"""The states of a channel: numbered folders, and the history that a published folder keeps to return to a state."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from ctk.core.errors import ChannelBroken, UnknownName
 from ctk.core.files import replace_file
 
 STATES = "history.json"
-"""The note of a history, in the folder that has each state under its number."""
+"""The file of a history, in the folder that has each state under its number."""
 
 
 @dataclass(frozen=True)
 class State:
-    """One state that readers saw."""
+    """A state that readers saw."""
 
-    number: int  # counts up and is never used again
-    before: int | None  # the state that it followed, also after a return to an older one; None for the first
-    made: str  # ISO 8601 in UTC, for people
-    packages: int  # how many the index names
+    number: int  # counts up; a number is never reused
+    before: int | None  # the number of the state that readers saw before; None for the first state
+    made: str  # ISO 8601 in UTC, for display
+    packages: int  # the number of packages in the index
 
 
 @dataclass(frozen=True)
 class History:
-    """The states of a channel that are kept, oldest first, and the number of the one that readers see."""
+    """The states that are kept, oldest first, and the number of the state that readers see."""
 
     states: tuple[State, ...] = ()
     current: int | None = None
@@ -45,27 +45,27 @@ class History:
         return 1 + max((s.number for s in self.states), default=0)
 
     def with_state(self, packages: int, now: datetime) -> History:
-        """With one more state, which readers see from now on."""
+        """The history with a new state, which readers see from now on."""
         number = self.next_number
         state = State(number, self.current, now.isoformat(timespec="seconds"), packages)
         return replace(self, states=(*self.states, state), current=number)
 
     def until(self, now: str) -> History:
-        """With no state of the future: what a clock that was wrong said was made `now`."""
+        """The history without times after `now`, which a wrong clock stated: they become `now`."""
         states = (replace(s, made=min(s.made, now, key=datetime.fromisoformat)) for s in self.states)
         return replace(self, states=tuple(states))
 
     def kept(self, count: int) -> History:
-        """With the newest states and the current one only; one that followed a dropped state follows none."""
+        """The history with only the newest states and the current state; a dropped state is no longer a `before`."""
         newest = {s.number for s in self.states[-count:]} | {self.current}
         states = [replace(s, before=s.before if s.before in newest else None) for s in self.states]
         return replace(self, states=tuple(s for s in states if s.number in newest))
 
     def target(self, number: int | None, channel: Path) -> State:
-        """The state of a channel to return to, by default the one before the current.
+        """The state to return to: by default the state before the current one.
 
         Raises:
-            UnknownName: It is not kept, or it is the current one, or there is none before.
+            UnknownName: The state is not kept, is the current one, or does not exist.
         """
         by_number = {s.number: s for s in self.states}
         kept = f"kept are {', '.join(map(str, sorted(by_number)))}" if by_number else "no state is kept"
@@ -85,10 +85,15 @@ Note = TypeVar("Note")
 
 
 def read_note(file: Path, kind: type[Note], lost: str) -> Note | None:
-    """A note of a channel; None where there is none. `lost` says what is lost with it.
+    """The content of a note of a published folder, or None without the file.
+
+    Args:
+        file: The note.
+        kind: The type of its content.
+        lost: The consequence of deleting the file, for the error's next step.
 
     Raises:
-        ChannelBroken: It is damaged. Whoever went on without it would write over what is kept.
+        ChannelBroken: The file is damaged. A run without it would overwrite states that are kept.
     """
     try:
         return TypeAdapter(kind).validate_json(file.read_bytes())
@@ -102,20 +107,20 @@ def read_note(file: Path, kind: type[Note], lost: str) -> Note | None:
 
 
 def load(folder: Path) -> History:
-    """The history that lies in a folder with the states; an empty one where it is lost.
+    """The history in a folder of states; an empty history without the file.
 
     Raises:
-        ChannelBroken: Its note is damaged.
+        ChannelBroken: The file is damaged.
     """
     return read_note(folder / STATES, History, "its states are forgotten, and what readers see is kept") or History()
 
 
 def numbered(folder: Path) -> list[Path]:
-    """The folders of states in a folder, whole or not, oldest first."""
+    """The folders of states, complete or not, oldest first."""
     places = [place for place in folder.glob("*/") if re.fullmatch("[1-9][0-9]*", place.name)]
     return sorted(places, key=lambda place: int(place.name))
 
 
 def save(history: History, folder: Path) -> None:
-    """Writes a history into the folder with the states; a reader sees the old one or the new one."""
+    """Writes a history into a folder of states, with one rename."""
     replace_file(folder / STATES, json.dumps(asdict(history), indent=1).encode())

@@ -1,19 +1,19 @@
-"""Publishing into a folder that a web server, rsync or an object store hands out file by file.
+"""Publishes into a folder that a web server, rsync or an object store serves file by file.
 
-The folder is a real tree, not a link: packages lie in it under their final names, and each file is put in place by one
-rename. What a reader may rely on at any moment, whichever run was killed when:
+The folder is a real tree, not a link: packages have their final names in it, and each file is put in place with one
+rename. Guarantees for readers at any moment, even when runs were killed:
 
-- An index file is whole, and every package that it names is there with the size and sha256 that it states.
-- An index of one subdir and an older one of another make a set that was published together (`put_in_place`).
-- A package or a shard stays for days after the last index that names it is gone, for readers who hold that index.
-- A package file name that was in the folder once is never given to other content: clients, mirrors and lock files
-  keep what they saw. Packages are reproducible, so another sha256 means a change that needs another build number.
-- A record says when its package came into this index first (CEP 47), and never another time.
+- An index file is whole, and every package that it names exists with the stated size and sha256.
+- The index of one subdir and an older index of another subdir were published together (`put_in_place`).
+- A package or a shard stays for days after the last index that names it, for readers that still use that index.
+- A package file name is never reused for other content, since clients, mirrors and lock files keep it. Packages are
+  reproducible, so another sha256 means a change that needs another build number.
+- A record states when its package was first in this index (CEP 47), and this time never changes.
 
-What the folder needs for that is in ``.history``: the index files of its states, the names that were ever used with
-their sha256, when each was first in the index, since when a package is not used, and what a run is about to put. A
-killed run leaves the state before it in place, or a mixture as above; the next run finishes the work. Only what these
-notes name is ever deleted: a folder may have files of others. What has the name of a shard, among shards, is ours.
+The data for these guarantees is in ``.history``: the index files of the states, every name that was ever used with its
+sha256, the time when each was first in the index, the time since when a package is unused, and the names that a run is
+about to add. A killed run leaves the state before it, or a mixture as above; the next run finishes the work. Only
+files that these notes name are deleted, since other people may have files in the folder; shards are known by name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
@@ -49,54 +48,50 @@ from ctk.channel.repodata import (
     unnamed_shards,
     write_index,
 )
-from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, NameReused, NotReady, PublishFailed
+from ctk.core.errors import BadValue, Busy, ChannelBroken, NameReused, NotReady, PublishFailed
 from ctk.core.files import copy_file, disk_errors, file_sha256, holds, make_folder, read_json, replace_file, temporaries
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.package.records import REPODATA
 from ctk.plan.recipes import find_recipes, maker_of
 
-if TYPE_CHECKING:  # an extra
-    from sigstore.sign import Signer, SigningContext
-
 HISTORY = ".history"
-PREDICATE = "https://schemas.conda.org/attestations/publish/v1"
 FIELD = "attestations_sha256"  # in repodata: the sha256 of the sidecar
 SIDECAR = ".sigs"
 NAMES, TIMES, UNUSED, INCOMING = "names.json", "published.json", "unused.json", "incoming.json"
 _SUBDIRS = (*PLATFORMS, NOARCH)
-_STALE = timedelta(days=365)  # nobody publishes a channel that long after it was built, but a clock that is fast
+_STALE = timedelta(days=365)  # a channel is not published that long after its build, so the clock is fast
 
 Attester = Callable[[str, str], str]
-"""Signs: gives a Sigstore bundle, as JSON, which says that a package of this name and sha256 was published."""
+"""Signs a package, given its file name and sha256; returns a Sigstore bundle as JSON."""
 
 
 @dataclass(frozen=True)
 class Keep:
-    """What stays of the past."""
+    """How long old states and packages are kept."""
 
-    states: int = 10  # that can be returned to, the one that readers see included
-    unused: timedelta = timedelta(days=7)  # how long a package stays after no kept state names it
+    states: int = 10  # states to return to, including the current state
+    unused: timedelta = timedelta(days=7)  # time until a package is deleted that no kept state names
 
 
 @dataclass(frozen=True)
 class Published:
-    """What a run did; packages as ``subdir/file``."""
+    """The changes that a run made; packages are ``subdir/file``."""
 
-    state: int  # that readers see now
-    packages: int  # that its index names
-    added: tuple[str, ...]  # to the folder
-    left: tuple[str, ...]  # the index
-    deleted: tuple[str, ...]  # since they were unused for long enough
-    left_out: tuple[str, ...]  # since their names are taken by other content
-    mended: tuple[str, ...] = ()  # that were damaged in the folder
+    state: int  # the number of the state that readers see now
+    packages: int  # number of packages in its index
+    added: tuple[str, ...]  # new in the folder
+    left: tuple[str, ...]  # no longer in the index
+    deleted: tuple[str, ...]  # unused for longer than `Keep.unused`
+    left_out: tuple[str, ...]  # not published: their names have other content
+    mended: tuple[str, ...] = ()  # damaged in the folder, and written again
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder to publish into; made when it is not there."""
+    """A folder to publish into, created if needed."""
 
     path: Path
-    recipes: Path  # the feedstocks, for messages
+    recipes: Path  # the folder of feedstocks, for messages
     keep: Keep = Keep()
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
 
@@ -105,10 +100,10 @@ class Folder:
         return self.path / HISTORY
 
     def history(self) -> History:
-        """Its states; none where the note of them is lost.
+        """The states of the folder; an empty history if its file is lost.
 
         Raises:
-            ChannelBroken: The note is damaged.
+            ChannelBroken: The file is damaged.
         """
         return load(self.notes)
 
@@ -116,7 +111,7 @@ class Folder:
         """The index of a kept state.
 
         Raises:
-            ChannelBroken: It is not whole.
+            ChannelBroken: The state has lost index files.
         """
         place = self.notes / str(state.number)
         try:
@@ -132,19 +127,19 @@ class Folder:
         return index
 
     def names(self) -> dict[str, str]:
-        """Every name that was ever used -> sha256; what a killed run or somebody else left is read.
+        """Every name that was ever used -> sha256; files of killed runs and of other people are hashed.
 
         Raises:
-            ChannelBroken: The note is damaged. Without it a name may get other content.
+            ChannelBroken: The file of names is damaged. Without it a name could be reused for other content.
         """
         noted = read_note(self.notes / NAMES, dict[str, str], "the names of deleted packages may be used again") or {}
         indexed = self._visible().names()
-        # Of files of others it counts what they are now.
+        # Files of other people count with their current content.
         unknown = self._packages() - indexed.keys() - (noted.keys() & self._ours())
         return {**indexed, **noted, **{name: file_sha256(self.path / name) for name in sorted(unknown)}}
 
     def times(self) -> dict[str, str]:
-        """``subdir/file`` -> when it came into the index first, as noted; else, after a kill, as the index says it."""
+        """``subdir/file`` -> time of first publication, from the notes or, after a killed run, from the index."""
         return {**self._visible().times(), **moments(self.notes / TIMES)}
 
     def publish(
@@ -156,13 +151,20 @@ class Folder:
         attester: Attester | None = None,
         progress: Callable[[str], None] = lambda name: None,
     ) -> Published:
-        """Publishes a built channel, which does not change meanwhile; after an error, readers see what they saw before.
+        """Publishes a built channel, which must not change meanwhile; after an error, readers see the old state.
 
-        What the channel lacks leaves the index only if `exact`. A package whose name is taken by other content is an
-        error (`NameReused`), or left out if `skip_taken`. A package that is damaged in the folder is put there
-        anew. A time of publication that cannot be, since the clock of a run was wrong, becomes the time of this run.
+        Packages that are damaged in the folder are replaced. An impossible time of publication, from a run with a wrong
+        clock, becomes the time of this run.
+
+        Args:
+            channel: The built channel.
+            exact: Whether packages that the channel lacks leave the index.
+            skip_taken: Whether packages whose names have other content are left out.
+            attester: Signs each package.
+            progress: Called with the name of each package.
 
         Raises:
+            NameReused: A package's name has other content, without `skip_taken`.
             BadValue: The folder is a built channel, or in one.
             NotReady: The clock of this machine is wrong.
         """
@@ -211,11 +213,11 @@ class Folder:
             return Published(*done)
 
     def rollback(self, number: int | None = None) -> State:
-        """Lets readers see an older state again, by default the one before; the newer ones can be returned to as well.
+        """Shows readers an older state, by default the state before; newer states stay, to be returned to as well.
 
         Raises:
-            UnknownName: It is not kept.
-            ChannelBroken: A package that it names is not there, or damaged; nothing was changed.
+            UnknownName: The state is not kept.
+            ChannelBroken: A package of the state is missing or damaged; nothing was changed.
         """
         with self._held():
             history = self.history()
@@ -225,8 +227,7 @@ class Folder:
                 named = ", ".join(f"{name} (damaged)" if (self.path / name).exists() else name for name in gone)
                 raise ChannelBroken(
                     f"state {state.number} of {self.path} lacks {named}",
-                    f"return to another state, or put them there again: `ctk publish --to {self.path}`, where the "
-                    "channel has them",
+                    f"return to another state, or add them again with `ctk publish --to {self.path}`",
                 )
             self._show(index, replace(history, current=state.number))
             return state
@@ -246,7 +247,7 @@ class Folder:
                 yield
 
     def leftovers(self) -> Iterator[Path]:
-        """Half written files that killed runs left: of notes, of index files, and of packages that the notes name."""
+        """Half-written files of killed runs: notes, index files, and packages that the notes name."""
         yield from temporaries(self.notes)
         ours = self._ours()
         places = [self.path / subdir / part for subdir in _SUBDIRS for part in ("", SHARDS)]
@@ -257,16 +258,16 @@ class Folder:
                 yield file
 
     def _ours(self) -> set[str]:
-        """The packages that were ever in the index, and those that a run was about to put there."""
+        """The packages that were ever in the index, and those that a run was about to add."""
         return {*moments(self.notes / TIMES), *moments(self.notes / INCOMING)}
 
     def _check_clock(self, channel: Path, ours: ChannelIndex) -> None:
-        """Raises NotReady before what is there was made, or long after the channel was built: dates stay for good."""
+        """Raises NotReady if the clock is before a package was made, or a year after the build: dates are permanent."""
         now = self.now()
         records = (self._visible() | ours).records
         newest = datetime.fromtimestamp(max(map(made_at, records.values()), default=FIRST) / 1000, UTC)
         file = max(channel.glob(f"*/{REPODATA}"), key=lambda file: file.stat().st_mtime)
-        built = max(newest, datetime.fromtimestamp(file.stat().st_mtime, UTC))  # of an unpacked archive it may be 1980
+        built = max(newest, datetime.fromtimestamp(file.stat().st_mtime, UTC))  # an unpacked archive may state 1980
         says, step = f"the clock of this machine says {now:%Y-%m-%d %H:%M} UTC", "set it; `date -u` shows it"
         if now < newest:
             raise NotReady(f"{says}, before a package was made ({newest:%Y-%m-%d %H:%M})", step)
@@ -278,12 +279,12 @@ class Folder:
         return self.state_index(state).dated(self.times())
 
     def _packages(self) -> set[str]:
-        """Those that lie in the folder, named by an index or not."""
+        """The packages in the folder, whether an index names them or not."""
         files = (file for subdir in _SUBDIRS for file in (self.path / subdir).glob("[!.]*.conda") if file.is_file())
         return {f"{file.parent.name}/{file.name}" for file in files}
 
     def _adopted(self, history: History) -> History:
-        """The history of a folder that had an index before anything was published into it: that is its first state."""
+        """The history; a folder that had an index before the first run gets it as its first state."""
         found = read_index(self.path) if history.current is None else ChannelIndex()
         return self._new_state(history, found) if len(found) else history
 
@@ -295,7 +296,7 @@ class Folder:
         return history.with_state(len(index), self.now())
 
     def _put(self, source: Path, sha256: str) -> bool:
-        """Puts a package into the folder unless it is there, undamaged; whether it was put."""
+        """Copies a package into the folder unless it is there, undamaged; returns whether it was copied."""
         target = self.path / source.parent.name / source.name
         if holds(target, sha256):
             return False
@@ -306,10 +307,10 @@ class Folder:
         return True
 
     def _attested(self, index: ChannelIndex, names: Sequence[str], attester: Attester) -> ChannelIndex:
-        """The index with an attestation for each of some packages; those that have one keep it.
+        """The index with attestations of the named packages; existing attestations stay.
 
-        A sidecar is written under its content's name, then under the name that tools guess, and only then named by the
-        index that this returns: a reader of any index finds what it names.
+        A sidecar is written under the name with its hash, then under the name that tools guess, and only then is it in
+        the index that this returns, so that a reader of any index finds the files that it names.
         """
         records = dict(index.records)
         for name in names:
@@ -317,7 +318,7 @@ class Folder:
                 continue
             package = self.path / name
             plain = package.with_name(package.name + SIDECAR)
-            left = plain.read_bytes() if plain.exists() else b""  # what was accepted once stays, as CEP 50 demands
+            left = plain.read_bytes() if plain.exists() else b""  # accepted attestations stay, as CEP 50 requires
             content = left or f"[{attester(package.name, records[name]['sha256'])}]".encode()
             digest = hashlib.sha256(content).hexdigest()
             replace_file(package.with_name(f"{plain.name}.{digest}"), content)
@@ -326,21 +327,21 @@ class Folder:
         return replace(index, records=records)
 
     def _show(self, index: ChannelIndex, history: History, gone: Collection[str] = ()) -> None:
-        """Lets readers see an index, and notes the history of which it is the current one.
+        """Shows readers an index, and saves the history in which it is current.
 
-        Entries of run_exports.json stay as long as their packages, but for those that will be `gone`.
+        Entries of run_exports.json stay as long as their packages, except for those of packages in `gone`.
         """
         old, new = self._present(self._visible(), gone), self._present(index, gone)
-        # A subdir that the index does not have any more is shown empty.
+        # A subdir that is no longer in the index gets empty index files.
         new = replace(new | old, records=index.records)
         if not shows(self.path, new):
-            self._note_shards()  # those that a rollback named again, and this takes away, are not old ones
+            self._note_shards()  # shards that a rollback named again, and that this run drops, count from now
             put_in_place(old, new, self.path)
         self._note_shards()
         save(history, self.notes)
 
     def _note_shards(self) -> None:
-        """Notes since when the shards that no index in place names are not named."""
+        """Notes the time since when a shard is in no index."""
         old, noted = unnamed_shards(self.path), moments(self.notes / UNUSED)
         since = dict.fromkeys(old, self.now().isoformat(timespec="milliseconds"))
         since |= {name: text for name, text in noted.items() if name in old or not SHARD.fullmatch(Path(name).name)}
@@ -348,21 +349,22 @@ class Folder:
             write_notes(self.notes / UNUSED, since)
 
     def _present(self, index: ChannelIndex, gone: Collection[str] = ()) -> ChannelIndex:
-        """An index whose run exports are those of packages that are in the folder."""
+        """The index with only the run exports of packages that are in the folder."""
         there = {n: e for n, e in index.run_exports.items() if n not in gone and (self.path / n).exists()}
         return replace(index, run_exports=there)
 
     def _visible(self) -> ChannelIndex:
-        """What index files in place name; a damaged one names nothing, and is replaced."""
+        """The index that readers see now; an empty index if it is damaged, since it is replaced."""
         try:
             return read_index(self.path)
         except ChannelBroken:
             return ChannelIndex()
 
     def _clean(self, history: History, index: ChannelIndex, times: Mapping[str, str]) -> tuple[str, ...]:
-        """Drops states that are too old, and packages and shards that have been unused for long enough.
+        """Deletes the oldest states, and packages and shards that were unused for `Keep.unused`.
 
-        Returns the packages that it deleted.
+        Returns:
+            The deleted packages.
         """
         kept, now, used = history.kept(self.keep.states), self.now(), {*index.records}
         stamp = now.isoformat(timespec="milliseconds")
@@ -374,14 +376,14 @@ class Folder:
             used |= self.state_index(state).names().keys()
         unused = dict.fromkeys((self._packages() & self._ours()) - used | unnamed_shards(self.path), stamp)
         for name, since in moments(self.notes / UNUSED).items():
-            # Unless it says what a wrong clock said: before the package came, or in the future.
+            # A time before the package was published, or in the future, is from a wrong clock.
             if name in unused and milliseconds(times.get(name, since)) <= milliseconds(since) <= milliseconds(stamp):
                 unused[name] = since
         old = tuple(sorted(n for n, t in unused.items() if now - datetime.fromisoformat(t) >= self.keep.unused))
         if old:
             self._show(index, kept, gone=old)
         for package in (self.path / name for name in old):
-            # The package last: a run that is killed here leaves nothing that the next one does not know.
+            # The package is last, so that after a kill the next run knows every file that is left.
             for file in (*package.parent.glob(f"{package.name}{SIDECAR}*"), package):
                 file.unlink(missing_ok=True)
         write_notes(self.notes / UNUSED, {name: since for name, since in unused.items() if name not in old})
@@ -389,16 +391,16 @@ class Folder:
 
 
 Clashes = Mapping[str, tuple[str, str]]
-"""``subdir/file`` of a package -> the sha256 that is published under this name, and another one that ours has."""
+"""``subdir/file`` -> the published sha256, and the different sha256 of our package."""
 
 
 def clashes(ours: Mapping[str, str], taken: Mapping[str, str]) -> Clashes:
-    """Which of our packages have another content than what was published; both are ``subdir/file`` -> sha256."""
+    """The packages of ours that differ from the published ones; both arguments are ``subdir/file`` -> sha256."""
     return {name: (taken[name], ours[name]) for name in sorted(ours.keys() & taken.keys()) if taken[name] != ours[name]}
 
 
 def refuse(found: Clashes, where: str, recipes: Path) -> None:
-    """Raises NameReused if names are taken somewhere: each with both hashes, and the recipes to mend."""
+    """Raises NameReused if there are clashes, with both hashes of each name and the recipes to change."""
     if not found:
         return
     lines = [f"  {name}\n    published sha256 {old}\n    this one's sha256 {new}" for name, (old, new) in found.items()]
@@ -413,13 +415,13 @@ def refuse(found: Clashes, where: str, recipes: Path) -> None:
 
 
 def moments(file: Path) -> dict[str, str]:
-    """Notes that say a moment of packages, ``subdir/file`` -> ISO 8601; those that cannot be read are left out."""
+    """Reads a file of ``subdir/file`` -> time in ISO 8601, without invalid times; empty if it cannot be read."""
     notes = read_json(file)
     return {name: text for name, text in notes.items() if _is_moment(text)} if isinstance(notes, dict) else {}
 
 
 def possible(times: Mapping[str, str], index: ChannelIndex, now: str) -> dict[str, str]:
-    """Times of publication; one after `now`, or before the package of the index was made, is `now`."""
+    """The times of publication; a time in the future, or before the package was made, becomes `now`."""
     latest, records = milliseconds(now), index.records
     known = {name: (text, milliseconds(text), made_at(records.get(name, {}))) for name, text in times.items()}
     return {name: text if made <= time <= latest else now for name, (text, time, made) in known.items()}
@@ -433,72 +435,5 @@ def _is_moment(text: object) -> bool:
 
 
 def write_notes(file: Path, noted: Mapping[str, str]) -> None:
-    """Writes notes; a reader sees the old ones or the new ones."""
+    """Writes a file of notes with one rename."""
     replace_file(file, json.dumps(noted, indent=1, sort_keys=True).encode())
-
-
-@dataclass
-class Sigstore:
-    """Signs with the identity of the CI job that this runs in, and notes it in Sigstore's public log."""
-
-    channel: str  # URL under which the folder is read, which becomes part of the statement
-    context: Callable[[], SigningContext] = field(default=lambda: _public(), repr=False)
-    token: Callable[[], str | None] = field(default=lambda: _ambient(), repr=False)
-    _signer: Signer | None = field(default=None, init=False, repr=False)
-
-    def __call__(self, file: str, sha256: str) -> str:
-        from sigstore import dsse
-        from sigstore.oidc import ExpiredIdentity
-        from sigstore.sign import ExpiredCertificate  # type: ignore[attr-defined]  # it has no other public place
-
-        statement = (
-            dsse.StatementBuilder()
-            .subjects([dsse.Subject(name=file, digest=dsse.DigestSet({"sha256": sha256}))])
-            .predicate_type(PREDICATE)
-            .predicate({"targetChannel": self.channel.rstrip("/")})
-            .build()
-        )
-        try:
-            try:
-                return self.signer().sign_dsse(statement).to_json()
-            except (ExpiredCertificate, ExpiredIdentity):  # they live for minutes; a large channel takes longer
-                self._signer = None
-                return self.signer().sign_dsse(statement).to_json()
-        except CtkError:
-            raise
-        except Exception as error:  # sigstore's own have no common base, and its client's come through
-            raise PublishFailed(
-                f"{file} cannot be attested: {type(error).__name__}: {error}", "run the command again to go on"
-            ) from error
-
-    def signer(self) -> Signer:
-        """What signs for the identity of this job; made once."""
-        from sigstore.oidc import IdentityToken
-        from sigstore.sign import Signer
-
-        if self._signer is None:
-            token = self.token()
-            if token is None:
-                raise no_identity()
-            self._signer = Signer(IdentityToken(token), self.context())
-        return self._signer
-
-
-def no_identity() -> PublishFailed:
-    return PublishFailed(
-        "an attestation says which CI job published a package, and this is none that has an identity",
-        "run it in GitHub Actions with `permissions: id-token: write`, or without --attest",
-    )
-
-
-def _public() -> SigningContext:
-    from sigstore.models import ClientTrustConfig
-    from sigstore.sign import SigningContext
-
-    return SigningContext.from_trust_config(ClientTrustConfig.production())
-
-
-def _ambient() -> str | None:
-    from sigstore.oidc import detect_credential
-
-    return detect_credential()

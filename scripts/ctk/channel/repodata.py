@@ -1,4 +1,7 @@
-"""The index of a channel as data, and as the files that clients ask for."""
+"""The index of a channel: as data, and as the files that clients read.
+
+`ctk.package.records` reads repodata alone, for rooms that need no other index file.
+"""
 
 from __future__ import annotations
 
@@ -22,33 +25,33 @@ from ctk.package.records import REMAKE, REPODATA, entries, records
 
 COMPRESSED, RUN_EXPORTS = "repodata.json.zst", "run_exports.json"
 SHARDED, SHARDS = "repodata_shards.msgpack.zst", "shards"
-"""The sharded index of a subdir (CEP 16), and the folder beside it with a shard for each name of packages."""
+"""The sharded index of a subdir (CEP 16), and the folder beside it with a shard for each package name."""
 SHARD = re.compile(r"[0-9a-f]{64}\.msgpack\.zst")
 FILES = (RUN_EXPORTS, SHARDED, COMPRESSED, REPODATA)
 STATED = (RUN_EXPORTS, REPODATA)
-"""Those that say everything: a state in a history has no others."""
+"""The index files from which the others follow; a state in a history has only these."""
 TIME = "indexed_timestamp"
-"""In a record: when the package came into the index of its channel first, in milliseconds since 1970 (CEP 47)."""
-FIRST = 1_325_376_000_000  # 2012, the year of conda, in milliseconds: no package is older
+"""Key of a record: the time at which the package was first indexed, in milliseconds since 1970 (CEP 47)."""
+FIRST = 1_325_376_000_000  # 2012, the first year of conda, in milliseconds: no package is older
 _DIGESTS = ("md5", "sha256")  # bytes in a shard, and hexadecimal in repodata
-_LARGEST = 16 << 20  # bytes that a file of a sharded index unpacks to; conda-forge's have a tenth of that
+_MAX_UNPACKED = 16 << 20  # bytes of an unpacked file of a sharded index; conda-forge's have a tenth of that
 Records = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class ChannelIndex:
-    """What a channel says that it has, by ``subdir/file``."""
+    """The index of a channel; keys are ``subdir/file``."""
 
-    records: Records = field(default_factory=dict)  # what repodata says of a package
-    run_exports: Records = field(default_factory=dict)  # its entry in run_exports.json (CEP 12)
-    subdirs: frozenset[str] = frozenset()  # those that have index files, with packages or without
+    records: Records = field(default_factory=dict)  # entries of repodata.json
+    run_exports: Records = field(default_factory=dict)  # entries of run_exports.json (CEP 12)
+    subdirs: frozenset[str] = frozenset()  # subdirs with index files, also without packages
 
     def names(self) -> dict[str, str]:
         """``subdir/file`` -> sha256."""
         return {name: record["sha256"] for name, record in self.records.items()}
 
     def without(self, names: Collection[str]) -> ChannelIndex:
-        """Without the records of some packages; their run exports stay."""
+        """The index without the records of some packages; their run exports stay."""
         return replace(self, records={name: record for name, record in self.records.items() if name not in names})
 
     def times(self) -> dict[str, str]:
@@ -57,16 +60,16 @@ class ChannelIndex:
         return {n: datetime.fromtimestamp(t, UTC).isoformat(timespec="milliseconds") for n, t in known.items()}
 
     def dated(self, times: Mapping[str, str]) -> ChannelIndex:
-        """With the time of each package that `times` has; the other records are as they were."""
+        """The index with the times of publication in `times`; records of other packages stay."""
         dated = {n: {**self.records[n], TIME: milliseconds(times[n])} for n in self.records.keys() & times.keys()}
         return replace(self, records={**self.records, **dated})
 
     def undated(self) -> dict[str, dict[str, Any]]:
-        """The records without those times: what two indexes of one state have in common."""
+        """The records without times of publication, which differ between indexes of the same state."""
         return {name: {k: v for k, v in record.items() if k != TIME} for name, record in self.records.items()}
 
     def __or__(self, newer: ChannelIndex) -> ChannelIndex:
-        """Both; where both have a package, the record of `self`: it may name attestations that the other does not."""
+        """The union; `self` wins, since its records may name attestations that the other index lacks."""
         exports = {**newer.run_exports, **self.run_exports}
         return ChannelIndex({**newer.records, **self.records}, exports, self.subdirs | newer.subdirs)
 
@@ -75,20 +78,20 @@ class ChannelIndex:
 
 
 def made_at(record: Mapping[str, Any]) -> int:
-    """The time of a package's newest artefact in milliseconds since 1970; `FIRST` if its record does not say it."""
+    """The timestamp of a record in milliseconds since 1970; `FIRST` if it has none or an older one."""
     return max(FIRST, int(record.get("timestamp", 0)))
 
 
 def milliseconds(text: str) -> int:
-    """A moment of ISO 8601 as records state it."""
+    """A time in ISO 8601 -> milliseconds since 1970, as in records."""
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def read_index(channel: Path) -> ChannelIndex:
-    """The index of a channel folder; an empty one where there is no folder.
+    """Reads the index of a channel folder; an empty index without the folder.
 
     Raises:
-        ChannelBroken: A file of it cannot be read as one.
+        ChannelBroken: An index file is damaged.
     """
     found, folders = records(channel), sorted(file.parent for file in channel.glob(f"*/{REPODATA}"))
     run_exports = {name: entry for folder in folders for name, entry in entries(folder / RUN_EXPORTS).items()}
@@ -101,9 +104,9 @@ def read_index(channel: Path) -> ChannelIndex:
 
 
 def write_index(index: ChannelIndex, channel: Path, subdir: str, files: Iterable[str]) -> None:
-    """Puts index files of one subdir in place, in the order given, each by one rename.
+    """Writes index files of a subdir, in the given order, each with one rename.
 
-    Shards come before the sharded index. One that is there already is left as it is: its name says its content.
+    Shards are written before the sharded index; an existing shard stays, since its name is its hash.
     """
     for name in files:
         for file, content in _contents(index, subdir, name).items():
@@ -114,7 +117,7 @@ def write_index(index: ChannelIndex, channel: Path, subdir: str, files: Iterable
 
 
 def shows(channel: Path, index: ChannelIndex) -> bool:
-    """Whether the index files of a channel, shards included, are those of an index, byte for byte."""
+    """Whether the index files of a channel, including shards, are exactly those of `index`."""
     files = ((subdir, name) for subdir in index.subdirs for name in FILES)
     return all(_has(channel / s / f, c) for s, name in files for f, c in _contents(index, s, name).items())
 
@@ -124,12 +127,12 @@ def _has(file: Path, content: bytes) -> bool:
 
 
 def _contents(index: ChannelIndex, subdir: str, name: str) -> dict[str, bytes]:
-    """An index file, after those that it names and that are of no use without it; by path below the subdir."""
+    """Path below the subdir -> content of an index file and, before it, the shards that it names."""
     return _sharded(index, subdir) if name == SHARDED else {name: _content(index, subdir, name)}
 
 
 def _sharded(index: ChannelIndex, subdir: str) -> dict[str, bytes]:
-    # rattler's own writer reads the packages again, and writes the time of day into records and index.
+    # rattler's own writer reads the packages again, and writes the current time into records and index.
     contents = {name: _packed(shard) for name, shard in sorted(shards_of(index.records, subdir).items())}
     digests = {name: hashlib.sha256(content) for name, content in contents.items()}
     files = {f"{SHARDS}/{digest.hexdigest()}.msgpack.zst": contents[name] for name, digest in digests.items()}
@@ -138,7 +141,7 @@ def _sharded(index: ChannelIndex, subdir: str) -> dict[str, bytes]:
 
 
 def shards_of(records: Records, subdir: str) -> dict[str, dict[str, Any]]:
-    """Name of packages -> what its shard says, for the packages of a subdir."""
+    """Package name -> content of its shard, for a subdir."""
     shards: dict[str, dict[str, Any]] = {}
     for file, record in sorted(_of_subdir(records, subdir).items()):
         shard = shards.setdefault(record["name"], {"packages": {}, "packages.conda": {}, "removed": []})
@@ -147,8 +150,8 @@ def shards_of(records: Records, subdir: str) -> dict[str, dict[str, Any]]:
 
 
 def about(subdir: str) -> dict[str, Any]:
-    """What a sharded index says beside its shards; it has no time (`created_at`), which no client needs."""
-    # rattler and conda demand both addresses; those of packages are relative to the subdir.
+    """The fields of a sharded index besides its shards, without the time `created_at`, which no client needs."""
+    # rattler and conda require both URLs; packages are relative to the subdir.
     return {"version": 1, "info": {"base_url": "", "shards_base_url": f"./{SHARDS}/", "subdir": subdir}}
 
 
@@ -162,24 +165,24 @@ def _packed(content: Mapping[str, Any]) -> bytes:
 
 
 def unpacked(file: Path) -> Any:
-    """What a shard or a sharded index says.
+    """The content of a shard or a sharded index.
 
     Raises:
-        ValueError: It is none, or larger than any is.
-        OSError: It cannot be read.
+        ValueError: The file is damaged, or too large.
+        OSError: The file cannot be read.
     """
     try:
         with file.open("rb") as stream:
-            text = zstandard.ZstdDecompressor().stream_reader(stream).read(_LARGEST + 1)
+            text = zstandard.ZstdDecompressor().stream_reader(stream).read(_MAX_UNPACKED + 1)
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from None
-    if len(text) > _LARGEST:
-        raise ValueError(f"it unpacks to more than {_LARGEST} bytes")
+    if len(text) > _MAX_UNPACKED:
+        raise ValueError(f"it unpacks to more than {_MAX_UNPACKED} bytes")
     return msgpack.unpackb(text)
 
 
 def named_shards(folder: Path) -> dict[str, str]:
-    """Name of packages -> its shard, as a path below the folder of a subdir; nothing where no index can be read."""
+    """Package name -> path of its shard below the subdir's folder; empty if the sharded index cannot be read."""
     try:
         digests = unpacked(folder / SHARDED)["shards"].items()
         named = {name: f"{digest.hex()}.msgpack.zst" for name, digest in digests if isinstance(name, str)}
@@ -189,7 +192,7 @@ def named_shards(folder: Path) -> dict[str, str]:
 
 
 def unnamed_shards(channel: Path) -> set[str]:
-    """The shards in a channel folder that its sharded indexes do not name, as ``subdir/shards/file``."""
+    """``subdir/shards/file`` of each shard that no sharded index of the channel names."""
     found: set[str] = set()
     for folder in (channel / subdir for subdir in (*PLATFORMS, NOARCH)):
         files = {f"{SHARDS}/{f.name}" for f in (folder / SHARDS).glob("*") if SHARD.fullmatch(f.name) and f.is_file()}
@@ -215,16 +218,16 @@ def _of_subdir(entries: Records, subdir: str) -> dict[str, Any]:
 
 
 def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
-    """Lets readers of a channel go from one index to another, whatever they read in between.
+    """Replaces the index files of a channel, so that readers see a consistent index at any moment.
 
-    Nothing but single files can be replaced, and a reader may hold the old file of one subdir and the new one of
-    another. So when something leaves the index there are two steps: to the union of both, and from there to the new
-    one. Any mixture then has all of the old index or all of the new one, and names only packages that are there.
-    Entries of run_exports.json leave with a later step only: a build that took the old index asks for them afterwards.
-    ``noarch`` comes first, and within a subdir run_exports.json before the repodata that need it, and shards before the
-    index that names them; repodata.json, which every client can read, is last. Old shards stay.
+    Only single files can be replaced atomically, and a reader may combine the old file of one subdir with the new file
+    of another. So packages leave the index in two steps: first to the union of both indexes, then to the new index. Any
+    mixture then contains all of the old index or all of the new index, and names only packages that exist.
+    Entries of run_exports.json stay, since a build that has read the old index asks for them later. ``noarch`` is
+    written first; in a subdir, run_exports.json before the repodata that needs it, and shards before the index that
+    names them; repodata.json, which every client can read, is last. Old shards stay.
 
-    All packages of both are in the folder, and the run exports of `new` have those of `old`.
+    The folder has the packages of both indexes, and the run exports of `new` include those of `old`.
     """
     union = new | old
     subdirs = sorted({*union.subdirs, NOARCH}, key=lambda subdir: (subdir != NOARCH, subdir))
@@ -236,7 +239,7 @@ def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
 
 
 def add(source: Path, channel: Path) -> None:
-    """Puts the packages of one channel folder into another, in place of any of the same file names there."""
+    """Adds the packages of one channel folder to another, replacing packages of the same file name."""
     found = read_index(source)
     exports = {name: {"run_exports": record.get("run_exports", {})} for name, record in found.records.items()}
     with disk_errors(channel):
@@ -251,11 +254,11 @@ def add(source: Path, channel: Path) -> None:
 
 
 def in_order(channel: Path) -> list[Path]:
-    """The packages of a channel folder, each after those it depends on; packages in a circle in order of their names.
+    """The packages of a channel folder, each after its dependencies; packages in a cycle are sorted by name.
 
     Raises:
-        ChannelMissing: There is no such folder.
-        PublishFailed: It is no channel, or has no packages.
+        ChannelMissing: The folder does not exist.
+        PublishFailed: It is not a channel, or has no packages.
     """
     if not channel.is_dir():
         raise ChannelMissing.of(channel)
@@ -269,7 +272,7 @@ def in_order(channel: Path) -> list[Path]:
     done: dict[str, None] = {}
     entered: set[str] = set()
     stack = sorted(needs, reverse=True)
-    while stack:  # depth first, without recursion: a circle may go through thousands of files
+    while stack:  # depth first, without recursion: a cycle may have thousands of files
         file = stack[-1]
         needed = [] if file in entered else [other for name in needs[file] for other in providers.get(name, [])]
         entered.add(file)

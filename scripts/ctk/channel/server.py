@@ -1,7 +1,7 @@
-"""A channel on a server: the names that are taken in it, the upload of packages, and whether they are listed then.
+"""A channel on a server: its package names, the upload of packages, and a check that it lists them afterwards.
 
-A server takes packages one by one, so a reader may see a part of a new set. What a package needs is uploaded before
-it: whoever finds a package finds what it depends on.
+A server takes packages one by one, so a reader may see a part of a new set. The dependencies of a package are uploaded
+before the package.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ import rattler_build
 from rattler import SourceConfig, Subdir
 from rattler.exceptions import GatewayError, InvalidChannelError
 
-from ctk.channel.publish import clashes, no_identity, refuse
+from ctk.channel.attestations import no_identity
+from ctk.channel.publish import clashes, refuse
 from ctk.core.address import open_gateway, real
 from ctk.core.errors import PublishFailed, without_credentials
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.pool import ProcessPool
 from ctk.core.process import run
 
-# What GitHub Actions sets for a job that may ask for an identity token, which signs the attestation.
+# GitHub Actions sets it for a job that may request an identity token, which signs the attestation.
 _IDENTITY = "ACTIONS_ID_TOKEN_REQUEST_URL"
-SLOWEST = 50_000  # bytes in a second: a server that takes fewer is taken for one that has stopped
+MIN_SPEED = 50_000  # bytes per second; a slower server counts as stopped
 
 
 def on_server(url: str, patience: float = 120.0) -> dict[str, str]:
-    """The names that a channel on a server has taken: ``subdir/file`` -> sha256.
+    """The packages of a channel on a server: ``subdir/file`` -> sha256.
 
-    Read as rattler reads any channel, with the key that it has for the server, and past its cache.
+    rattler reads them, with its key for the server and without its cache.
 
     Raises:
-        PublishFailed: The server does not answer in `patience` seconds, so nobody knows which names are taken.
+        PublishFailed: The server does not answer within `patience` seconds, so the taken names are unknown.
     """
 
     async def ask() -> dict[str, str]:
@@ -56,15 +57,15 @@ def on_server(url: str, patience: float = 120.0) -> dict[str, str]:
 
 
 def confirm(sent: Mapping[str, str], url: str, recipes: Path, wait: float) -> None:
-    """Reads back what a server lists of the packages that it was sent, again and again for `wait` seconds.
+    """Checks that a server lists the uploaded packages, repeatedly for up to `wait` seconds.
 
-    An answer without an error does not say that a package is in the channel: a server refuses a name that it has
-    without a look at the content, what answers may be no such server, and some list a package only minutes later.
+    A successful upload does not prove that a package is in the channel: a server refuses a name that it has without
+    comparing the content, another server may have answered, and some list a package only minutes later.
 
     Args:
         sent: ``subdir/file`` -> sha256.
-        url: Of the channel.
-        recipes: The feedstocks, for messages.
+        url: The URL of the channel.
+        recipes: The folder of feedstocks, for messages.
         wait: Seconds.
 
     Raises:
@@ -99,14 +100,14 @@ def publish(
     *,
     patience: float = 120.0,
 ) -> None:
-    """Uploads packages in the order given to a channel of a server; what it has already is left as it is.
+    """Uploads packages, in the given order, to a channel of a server; packages that it has are skipped.
 
-    With `attest`, in a CI job that has an identity, each package goes with a signed attestation (CEP 27).
-    The key of the server is what rattler has stored for it, or that of a trusted publisher in CI. For each package the
-    server must answer within `patience` seconds, and the time that its bytes take.
+    With `attest`, in a CI job that has an identity, each package is uploaded with a signed attestation (CEP 27).
+    The server's key is the one that rattler has stored, or that of a trusted publisher in CI. The server must answer
+    within `patience` seconds, plus the time that the bytes of the package take at `MIN_SPEED`.
 
     Raises:
-        PublishFailed: The server refuses or does not answer. What was uploaded stays; another run goes on from there.
+        PublishFailed: The server refuses a package or does not answer. Uploaded packages stay; the next run continues.
     """
     if attest and not os.environ.get(_IDENTITY):
         raise no_identity()
@@ -116,7 +117,7 @@ def publish(
     try:
         pool.submit(int).result()  # the time in which the process starts is not the server's
         for number, file in enumerate(files):
-            limit = patience + file.stat().st_size / SLOWEST
+            limit = patience + file.stat().st_size / MIN_SPEED
             try:
                 problem = pool.submit(_upload, str(file), real(server), channel, attest).result(limit)
             except TimeoutError:
@@ -134,7 +135,7 @@ def publish(
 
 
 def _upload(file: str, server: str, channel: str, attest: bool) -> str:
-    """Uploads a package unless the server has it; what went wrong, or ""."""
+    """Uploads a package unless the server has it; returns the error, or ""."""
     try:
         rattler_build.upload_package_to_prefix(
             [file],

@@ -197,7 +197,8 @@ def publish_command(
     Examples: ctk publish --to /srv/www/cuda
     ctk publish --server https://conda.example.org --channel cuda
     """
-    from ctk.channel.publish import Folder, Keep, Sigstore, clashes, refuse
+    from ctk.channel.attestations import Sigstore
+    from ctk.channel.publish import Folder, Keep, clashes, refuse
     from ctk.channel.repodata import in_order, read_index
     from ctk.channel.server import confirm, on_server, publish
 

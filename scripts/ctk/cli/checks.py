@@ -69,7 +69,7 @@ def lint_command(
     from rich.text import Text
 
     from ctk import lint as lints
-    from ctk.lint import lint
+    from ctk.lint import annotation, lint
     from ctk.lint.tree import Tree
 
     report = Reporter()
@@ -87,7 +87,7 @@ def lint_command(
     found = lint(tree, check or (), [_linted(name, here) for name in names or ()])
     report.result(**found.as_json())
     for finding in found.findings:
-        report.line(printable(finding.as_annotation() if format_ is LintFormat.github else str(finding)))
+        report.line(printable(annotation(finding) if format_ is LintFormat.github else str(finding)))
     report.say(f"lint: {found.summary()} ({found.seconds:.1f} s)")
     if not found.ok:
         step = "each line names its fix; ctk lint --list says why"

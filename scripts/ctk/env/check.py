@@ -27,7 +27,8 @@ from ctk.core.platforms import PLATFORMS
 from ctk.env.doctor import look_at, missing, ok, problem
 from ctk.env.prefix import Installed, Note
 from ctk.lock.model import ReleaseLock, release_locks
-from ctk.rules import Finding, checks_of, spec_name
+from ctk.package.records import spec_name
+from ctk.rules import Finding, checks_of
 from ctk.solve.machine import STATE_DRIVER, Machine, machine, overstated
 from ctk.solve.solve import Catalogue, Scenario, channel_name, lasting, older
 from ctk.solve.why import newer_nvjitlink

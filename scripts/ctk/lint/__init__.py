@@ -1,4 +1,4 @@
-"""`ctk lint`: recipes, release locks and variant files held to written rules, before anything is built."""
+"""`ctk lint`: checks recipes, release locks and variant files, before anything is built."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ctk.core.console import count
 from ctk.core.errors import BadValue, UnknownName
 from ctk.lint import recipes, releases
 from ctk.lint.tree import Tree
-from ctk.rules import Check, Report, checks_of, chosen
+from ctk.rules import Check, Finding, Report, checks_of, chosen
 
 CHECKS: tuple[Check[Any], ...] = checks_of(recipes, releases)
 
 
 class LintReport(Report):
-    """The outcome of a lint; its subjects are files."""
+    """The outcome of a lint, whose subjects are files."""
 
     def summary(self) -> str:
         """The outcome in one line."""
@@ -35,11 +35,11 @@ class LintReport(Report):
 
 
 def lint(tree: Tree, checks: Sequence[str] = (), paths: Sequence[Path] = ()) -> LintReport:
-    """Holds the files of a tree, or those below some paths, to all rules or those that are named.
+    """Runs all checks, or the named checks, on the files of a tree, or on those below `paths`.
 
     Raises:
-        UnknownName: A rule or a path that does not exist.
-        BadValue: A path where nothing is linted.
+        UnknownName: A check or a path does not exist.
+        BadValue: A path has no files to lint.
     """
     start, wanted = time.monotonic(), chosen(CHECKS, checks)
     step = "name recipes, release locks, variant files, or folders of them"
@@ -57,7 +57,23 @@ def lint(tree: Tree, checks: Sequence[str] = (), paths: Sequence[Path] = ()) -> 
     return LintReport.of(shown, wanted, len(files), start)
 
 
+def annotation(finding: Finding) -> str:
+    """A workflow command that GitHub shows at the line of a finding: an error, or a notice for a hint."""
+    kind = "error" if finding.severity == "error" else "notice"
+    place = f"file={_property(finding.where)},line={finding.line},col={finding.column},title={_property(finding.check)}"
+    return f"::{kind} {place}::{_data(f'{finding.message}; fix: {finding.fix}')}"
+
+
+def _data(text: str) -> str:
+    """Escaped as in https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
 def _within(path: Path, paths: Sequence[Path]) -> bool:
-    """Whether a path is below one of the others; always where there is none."""
+    """Whether a path is below one of `paths`; always without `paths`."""
     real = path.resolve()
     return not paths or any(real.is_relative_to(other.resolve()) for other in paths)

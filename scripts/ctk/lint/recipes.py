@@ -1,4 +1,4 @@
-"""Rules on recipes: what can be wrong in this set alone. conda-smithy's linter has the rules of all feedstocks."""
+"""Checks of recipes for the rules of this set; conda-smithy's linter has the rules of all feedstocks."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from ctk.plan.plan import Build
 from ctk.plan.recipes import Rendered
 from ctk.rules import Finding, check
 
-# Names of packages that are made of a lock's components: no version of these is typed.
+# Specs of packages that are built from components of a lock, with a version in them.
 _TYPED = re.compile(
     r"\b(?:lib(?:nv|cu)|cuda-(?:version|cudart|nvrtc|nvvm|nvcc|crt|cccl))\S* (?=[<>=!~*\d])[^\"'\]}#]*\d"
 )
 _EXPORTS = ("weak", "strong", "noarch")
 _PROPRIETARY = re.compile(r"nvidia|propriet", re.I)
-# Open texts of wheels that declare LicenseRef-NVIDIA-Proprietary.
+# sha256 of open licence texts in wheels that declare LicenseRef-NVIDIA-Proprietary.
 _OPEN = {"0f0174a6b4e0b33ac26375bf729533075b32f4c51a5b6802a3d742d7dcdc9a76": "BSD-3-Clause, of NCCL"}
 
 
-@check(Tree, fix="mend what rattler-build names")
+@check(Tree, fix="fix the line that rattler-build names")
 def RecipesRender(tree: Tree) -> Iterator[Finding]:
-    """Every recipe renders for every release and platform that it is for, and reads artefacts that a lock has."""
+    """Every recipe renders for each of its releases and platforms, and its artefacts are in a lock."""
     _ = tree.builds
     for name, cause in tree.unplanned.items():
         yield tree.recipes[name].at(1, " ".join(cause.split())[:300])
 
 
 def _outputs(tree: Tree) -> Iterator[tuple[Build, RecipeFile, Rendered]]:
-    """Every output of every build, once for each recipe and name, beside its recipe."""
+    """The outputs of all builds, each name of a recipe once, with a build and the recipe."""
     seen: set[tuple[str, str]] = set()
     for build in tree.builds:
         for output in build.outputs:
@@ -41,9 +41,9 @@ def _outputs(tree: Tree) -> Iterator[tuple[Build, RecipeFile, Rendered]]:
                 yield build, tree.recipes[build.recipe.name], output
 
 
-@check(Tree, fix="add requirements: run_exports with a pin_subpackage of the library")
+@check(Tree, fix="write run_exports: ${{ pin_subpackage('NAME', upper_bound='x') }}, the NAME of the library's package")
 def DevHasRunExports(tree: Tree) -> Iterator[Finding]:
-    """A -dev package that brings its recipe's library has run exports: what is linked to it must get that library."""
+    """A -dev package of a library has run exports, so that packages linked against the library depend on it."""
     for build, recipe, output in _outputs(tree):
         full = {o.name.removesuffix("-files") for o in build.outputs if o.files or "**" not in o.left_files}
         match = re.search(r"-dev(?=$|_)", output.name)
@@ -51,17 +51,17 @@ def DevHasRunExports(tree: Tree) -> Iterator[Finding]:
             yield recipe.at(recipe.output_line(output.name), f"{output.name} has no run exports")
 
 
-@check(Tree, fix="take run_exports out")
+@check(Tree, fix="remove run_exports")
 def StaticHasNoRunExports(tree: Tree) -> Iterator[Finding]:
-    """A -static package has no run exports: what was linked against it holds its code, and needs nothing at run."""
+    """A -static package has no run exports: packages linked against it contain its code, and need nothing to run."""
     for _, recipe, output in _outputs(tree):
         if any(output.run_exports.values()) and re.search(r"-static(?=$|_)", output.name):
             yield recipe.at(recipe.output_line(output.name), f"{output.name} has run exports")
 
 
-@check(Tree, fix="add build: noarch: generic")
+@check(Tree, fix="write build: {noarch: generic}")
 def HalvesAreNoarch(tree: Tree) -> Iterator[Finding]:
-    """The half of a -dev or -static package named for a platform is noarch: generic: other machines compile with it."""
+    """A -dev or -static package with a platform in its name is noarch: generic, for compilers on other platforms."""
     for build, recipe, output in _outputs(tree):
         if re.search(rf"-(dev|static)_{build.subdir}(-files)?$", output.name) and output.noarch != "generic":
             yield recipe.at(recipe.output_line(output.name), f"{output.name} is not noarch")
@@ -69,15 +69,15 @@ def HalvesAreNoarch(tree: Tree) -> Iterator[Finding]:
 
 @check(RecipeFile, fix="write path: ../../.cache/artefacts/COMPONENT/${{ version }}/${{ target_platform }}.zip")
 def SourcesAreArtefacts(recipe: RecipeFile) -> Iterator[Finding]:
-    """A source is an artefact that fetch has checked, by component, version and platform: no address, git or hash."""
+    """A source is an artefact in the cache, by component, version and platform, and not a URL, git or a hash."""
     for number, line in recipe.code():
         if match := re.search(r"\b(url|git|sha256|md5|path): +(?![\"']?\.\./\.\./\.cache/artefacts/)\S+", line):
             yield recipe.at(number, f"a source is {match[0]}", match.start() + 1)
 
 
-@check(Tree, fix="use the variant key, such as ${{ cudart }} or ${{ cuda_version }}, or give the reason in a comment")
+@check(Tree, fix="write the variant key, such as ${{ cudart }} or ${{ cuda_version }}, or the reason in a comment")
 def NoVersionIsTyped(tree: Tree) -> Iterator[Finding]:
-    """A recipe types no version that a lock provides, nor one of a toolkit's component, but bounds such as <0a0."""
+    """A recipe has no version of a component as text; bounds such as <0a0 are allowed."""
     locked = {c.version: f"{c.name} in {lock.name}" for lock in tree.locks.values() for c in lock.components.values()}
     for recipe in tree.recipes.values():
         for number, line in recipe.code():
@@ -91,12 +91,13 @@ def NoVersionIsTyped(tree: Tree) -> Iterator[Finding]:
 
 
 @check(
-    Tree, fix="write >=${{ cuda_major }},<${{ next_major }}, or pin_subpackage(NAME, upper_bound='x'), or the reason"
+    Tree,
+    fix="write >=${{ cuda_major }},<${{ next_major }}, or pin_subpackage('NAME', upper_bound='x'), or the reason",
 )
 def PinsSpanTheMajor(tree: Tree) -> Iterator[Finding]:
-    """What is for a CUDA major, or was linked against a toolkit, takes every later minor of that major.
+    """A dependency of a package for a CUDA major, and each run export, allows every later minor of that major.
 
-    A run export also has a lower bound, since older libraries lack symbols. A comment above says why it is not so.
+    A run export also has a lower bound, since older libraries lack symbols. A comment above the line allows exceptions.
     """
     toolkit = {o.name for build in tree.builds if build.lock.startswith("cuda-") for o in build.outputs}
     seen: set[tuple[str, str, str]] = set()
@@ -120,17 +121,17 @@ def PinsSpanTheMajor(tree: Tree) -> Iterator[Finding]:
 
 
 def _is_bounded(spec: str) -> bool:
-    """Whether a requirement has a lower and an upper bound; a version alone, = and == are both."""
+    """Whether a requirement has a lower and an upper bound, as a version alone, ``=`` and ``==`` have."""
     versions = str(MatchSpec(spec).version or "*")
     return versions[0] not in "<>*" or (">" in versions and "<" in versions)
 
 
 def _spans(spec: str) -> bool:
-    """Whether a requirement takes every later version of each major of which it takes one."""
+    """Whether a requirement that allows a version of a major allows every later version of that major."""
     try:
         versions = MatchSpec(spec).version
     except InvalidMatchSpecError:
-        return True  # the audit reads requirements
+        return True  # the audit finds invalid requirements
     if versions is None:
         return True
     takes = VersionSpec(versions).matches
@@ -141,13 +142,13 @@ def _spans(spec: str) -> bool:
     return all(takes(Version(f"{major}.9999")) for major in taken)
 
 
-@check(Tree, fix="state the licence of the artefact, with a condition on cuda_version where it changed")
+@check(Tree, fix="write about: {license: NAME}, as the artefact, with a condition on cuda_version if it changed")
 def LicenceIsTheArtefacts(tree: Tree) -> Iterator[Finding]:
-    """The licence of a package is what its artefact declares: not proprietary when that is open, nor the reverse."""
-    # A text that is declared open somewhere counts for more than NVIDIA's declaration, which changed while it stayed.
+    """The licence of a package is that of its artefact: not proprietary for an open artefact, and not the reverse."""
+    # A text that some wheel declares as open is open, since NVIDIA's declarations of the same text changed.
     known = [component for lock in tree.locks.values() for component in lock.components.values()]
     is_open = {text for c in known if "nvidia" not in c.license.lower() for text in c.license_texts} | _OPEN.keys()
-    said: dict[tuple[str, str, str, str], str] = {}
+    wrong: dict[tuple[str, str, str, str], str] = {}
     for build in tree.builds:
         lock = tree.locks[build.lock]
         made = {c.name: c for a in build.artefacts if (c := lock.component_of(a.component, a.version))}
@@ -156,8 +157,8 @@ def LicenceIsTheArtefacts(tree: Tree) -> Iterator[Finding]:
             for output in build.outputs:
                 if not _fits(output.license, declared, texts):
                     key = (build.recipe.name, output.license, component.name, declared)
-                    said.setdefault(key, f"{output.name} of {build.lock}")
-    for (name, stated, component_name, declared), package in said.items():
+                    wrong.setdefault(key, f"{output.name} of {build.lock}")
+    for (name, stated, component_name, declared), package in wrong.items():
         recipe = tree.recipes[name]
         line = next((n for n, text in recipe.code() if re.search(r"\blicense: ", text)), 1)
         message = f"{package} is under {stated or 'no licence'}, and {component_name} declares {declared}"
@@ -165,7 +166,7 @@ def LicenceIsTheArtefacts(tree: Tree) -> Iterator[Finding]:
 
 
 def _fits(stated: str, declared: str, open_texts: list[bool]) -> bool:
-    """Whether a package's licence can be that of its artefact, for each of whose texts it is known if it is open."""
+    """Whether the licence of a package fits that of its artefact; `open_texts` has a value for each licence text."""
     if _PROPRIETARY.search(stated):
         return bool(_PROPRIETARY.search(declared)) and not (open_texts and all(open_texts))
     return not _PROPRIETARY.search(declared) or any(open_texts)

@@ -1,4 +1,4 @@
-"""Rules on release locks, and on the lists that are kept by hand beside them."""
+"""Checks of release locks, and of the lists beside them that are written by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ctk.rules import Finding, check
 
 @check(Tree, fix="ctk release add RELEASE --write, which asks the index for each of them")
 def LockCoversItsTargets(tree: Tree) -> Iterator[Finding]:
-    """Every Python project says which artefact it has for each Python of the matrix on each platform."""
+    """The lock of a Python project has an artefact, or the lack of one, for each Python and platform."""
     pythons = [f"{subdir}-{tag}" for subdir in PLATFORMS for tag in tree.python_tags]
     for lock in (lock for lock in tree.locks.values() if lock.name.startswith("python-")):
         for name, component in lock.components.items():
@@ -22,9 +22,9 @@ def LockCoversItsTargets(tree: Tree) -> Iterator[Finding]:
                 yield tree.at_lock(lock, f"{name} says nothing of {', '.join(lost)}")
 
 
-@check(Tree, fix="ctk release measure RELEASE --write; for what is missing, ctk release add RELEASE --write")
+@check(Tree, fix="ctk release measure RELEASE --write; for missing artefacts, ctk release add RELEASE --write")
 def FactsAreMeasured(tree: Tree) -> Iterator[Finding]:
-    """A CTK release has its measured facts, with glibc for each Linux platform, and all artefacts of its manifest."""
+    """A CTK release has measured facts, with glibc for each Linux platform, and all artefacts of its manifest."""
     for lock in tree.locks.values():
         if not lock.is_ctk:
             continue
@@ -40,32 +40,32 @@ def FactsAreMeasured(tree: Tree) -> Iterator[Finding]:
 
 @check(Tree, fix="package it, or write the reason into variants/exclusions.yaml")
 def ComponentsAreAccountedFor(tree: Tree) -> Iterator[Finding]:
-    """Every component of a release is packaged, or on the written list with the reason."""
+    """Every component of a release is packaged, or excluded with a reason."""
     for name, classes in tree.classes.items():
         for component in sorted(classes.unclassified):
             yield tree.at_lock(tree.locks[name], f"{component} is neither packaged nor excluded")
 
 
-@check(Tree, fix="mend variants/exclusions.yaml: it is kept by hand")
+@check(Tree, fix="fix variants/exclusions.yaml, which is written by hand")
 def ExclusionsAreTrue(tree: Tree) -> Iterator[Finding]:
-    """The list of what is not packaged speaks of locked releases, and names nothing that is packaged."""
+    """The list of exclusions names only locked releases, and no packaged component."""
     for name in needless_exclusions(tree.exclusions, tree.locks):
-        yield tree.at_name(EXCLUSIONS, name, f"{name}: no locked release is meant")
+        yield tree.at_name(EXCLUSIONS, name, f"{name}: for no locked release")
     for entry in tree.exclusions.excluded:
         packaged = [release for release, classes in tree.classes.items() if entry.component in classes.needless]
         if packaged:
             yield tree.at_name(EXCLUSIONS, entry.component, f"{entry.component} is packaged in {', '.join(packaged)}")
 
 
-@check(Tree, fix="write the component and the reason into variants/exclusions.yaml, or take it out")
+@check(Tree, fix="write the component and the reason into variants/exclusions.yaml, or remove it")
 def LacksAreExplained(tree: Tree) -> Iterator[Finding]:
-    """Known components that a release lacks are on the list of what NVIDIA does not publish, and no others."""
+    """The list of unpublished components has exactly the known components that a release lacks."""
     known = {component.name for component in CTK_COMPONENTS}
     for lock in tree.locks.values():
         if lock.is_ctk:
-            said = known & {e.name for e in tree.exclusions.unpublished if Version(lock.minor) in e.releases}
+            listed = known & {e.name for e in tree.exclusions.unpublished if Version(lock.minor) in e.releases}
             lacked = known - set(lock.components)
-            for name in sorted(lacked - said):
+            for name in sorted(lacked - listed):
                 yield tree.at_lock(lock, f"it lacks {name}, and the written list does not say why")
-            for name in sorted(said - lacked):
+            for name in sorted(listed - lacked):
                 yield tree.at_lock(lock, f"it has {name}, which the written list calls unpublished")

@@ -1,4 +1,4 @@
-"""A checkout as rules see it: its recipes line by line, its locks, and every build of them."""
+"""The subjects of the lint: recipes line by line, locks, and all builds of a checkout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BRANCH = re.compile(r"\s*(- )?(if|then|else):")
 
 
 class RecipeFile:
-    """One ``recipe.yaml``. Lines count from 1."""
+    """A ``recipe.yaml``. Lines count from 1."""
 
     def __init__(self, recipe: Recipe, root: Path) -> None:
         self.recipe, self.path = recipe, recipe.file
@@ -31,11 +31,11 @@ class RecipeFile:
         return Finding(self.name, message, line=line, column=column)
 
     def code(self) -> list[tuple[int, str]]:
-        """The lines that are no comments, with their numbers."""
+        """The lines that are not comments, with their numbers."""
         return [(n, line) for n, line in enumerate(self.lines, 1) if not line.lstrip().startswith("#")]
 
     def output_line(self, output: str) -> int:
-        """Where the output is named that renders to a package of this name."""
+        """The line with the name of the output that renders to this package name."""
         for written in self.recipe.output_names:
             if re.fullmatch(".+".join(map(re.escape, EXPRESSION.split(written))), output):
                 pattern = re.compile(rf"\bname: [\"']?{re.escape(written)}(?![\w-])")
@@ -43,7 +43,7 @@ class RecipeFile:
         return 1
 
     def commented(self, line: int) -> bool:
-        """Whether a comment says something of a line: on it, right above it, or above the condition that it is for."""
+        """Whether a line has a comment: on it, right above it, or above its condition."""
         if " #" in self.lines[line - 1]:
             return True
         above = self.lines[: line - 1]
@@ -53,16 +53,16 @@ class RecipeFile:
 
 
 class Tree:
-    """A checkout. What cannot be read at all is the error of whoever reads it."""
+    """A checkout; files that cannot be read are errors of their readers."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self.unplanned: dict[str, str] = {}
-        """Recipe -> why nothing can be planned of it, once `builds` was asked for."""
+        """Recipe -> why it cannot be planned, filled in by `builds`."""
 
     @property
     def paths(self) -> list[Path]:
-        """The files that the rules are about."""
+        """The files that are linted."""
         here = self.workspace
         locks = [path for suffix in ("lock", "yaml") for path in sorted(here.variants.glob(f"*.{suffix}"))]
         return [*sorted(here.recipes.glob("*/recipe.yaml")), *locks]
@@ -81,16 +81,16 @@ class Tree:
         return {name: lock for name, (lock, _) in self.set.locks.items()}
 
     def at_lock(self, lock: ReleaseLock, message: str) -> Finding:
-        """A finding on a lock, which is written by a command: it has no line."""
+        """A finding on a lock; a command writes it, so the line is 1."""
         return Finding(path_of(self.workspace, lock.name).relative_to(self.workspace.root).as_posix(), message, line=1)
 
     @cached_property
     def exclusions(self) -> Exclusions:
-        """What is not packaged on purpose."""
+        """The list of components that are not packaged on purpose."""
         return load_exclusions(self.workspace)
 
     def at_name(self, file: str, name: str, message: str) -> Finding:
-        """A finding on a file of ``variants/`` that is kept by hand, at the line that begins with a name."""
+        """A finding on a hand-written file of ``variants/``, at the line of a name."""
         path = self.workspace.variants / file
         lines = path.read_text(encoding="utf-8").split("\n")
         number = next((n for n, line in enumerate(lines, 1) if re.search(rf": {re.escape(name)}\b", line)), 1)
@@ -102,7 +102,7 @@ class Tree:
 
     @cached_property
     def builds(self) -> tuple[Build, ...]:
-        """Every build of every release and platform, as far as it can be planned; `unplanned` has the rest."""
+        """The builds of all releases and platforms that can be planned; `unplanned` has the other recipes."""
         found: list[Build] = []
         for name in self.set.recipes:
             request = Request(recipes=(name,), platforms=tuple(PLATFORMS))
@@ -114,5 +114,5 @@ class Tree:
 
     @cached_property
     def classes(self) -> dict[str, Classes]:
-        """Which components of each CTK release are packaged, excluded or neither."""
+        """CTK release -> its components that are packaged, excluded, or neither."""
         return classified(self.workspace, self.set)

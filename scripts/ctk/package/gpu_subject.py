@@ -24,7 +24,7 @@ from ctk.package.binaries import version_key
 from ctk.package.gpu_fatbin import FileCode, read_file, read_members, read_tree, read_wheel
 from ctk.package.gpu_support import How, Runs, present, runs, worst
 from ctk.package.reader import IndexJson, index_of
-from ctk.rules import spec_name
+from ctk.package.records import spec_name
 
 FOR_SOME_GPUS = {
     "cuda-cupti-files": "libnvperf of CUDA 12 begins with 7.0; libcupti has code for the GPUs before",

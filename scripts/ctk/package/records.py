@@ -1,8 +1,10 @@
-"""Reading the index of a channel that is a folder."""
+"""Reads repodata of a channel folder, for every room; `ctk.channel.repodata` writes all index files."""
 
 from __future__ import annotations
 
 import json
+import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,3 +38,9 @@ def records(channel: Path, subdir: str = "*") -> dict[str, dict[str, Any]]:
     """
     files = sorted(channel.glob(f"{subdir}/{REPODATA}"))
     return {name: record for file in files for name, record in entries(file).items()}
+
+
+@cache
+def spec_name(spec: str) -> str:
+    """The package name of a spec in a record."""
+    return re.split(r"[\s=<>!~\[;]", spec.strip().rpartition("::")[2], maxsplit=1)[0].lower()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ctk.site import docs, packages, report
-from ctk.site.content import Site, read
-from ctk.site.pages import Page, assets, write
+from ctk.site import docs, report
+from ctk.site.pages import Page, Site, assets, read, write
 
 __all__ = ["Page", "Site", "read", "report_pages", "write"]
 
@@ -14,5 +13,5 @@ __all__ = ["Page", "Site", "read", "report_pages", "write"]
 def report_pages(site: Site) -> Iterator[Page]:
     """The shared assets and every page except the front page."""
     yield from assets()
-    for pages in (report.picks, report.releases, packages.pages, docs.pages):
+    for pages in (report.picks, report.releases, report.packages, docs.pages):
         yield from pages(site)

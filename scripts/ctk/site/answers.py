@@ -1,8 +1,7 @@
-"""The install selector: its questions, and what a solver answers to each, as `ctk solve --explain` says.
+"""The questions of the install selector, and a solver's answer to each, as in `ctk solve --explain`.
 
-Machines that are alike to a solver are one question, solved once. Whatever is said *about* a pick still has the
-machine's own numbers in it. Answers are solved on all cores, a package
-and Python at a time, and packed for the page, which looks them up: nothing is left for a browser to work out.
+Machines that no rule of the channels tells apart are solved once, but texts about a pick have the numbers of the
+machine. Answers are solved on all cores, by package and Python, and packed for the page, which only looks them up.
 """
 
 from __future__ import annotations
@@ -36,23 +35,20 @@ from ctk.solve.why import COMPAT, explain, find_reason, fit_in_words
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, facts, matrix
 
-CODE = ("solve", "site/answers")
-"""The rooms and modules that decide what an answer says: when one of them changes, all is solved again."""
-
 ALWAYS = ("cuda-version", "python", "python_abi")
-"""Packages that a pick may have besides the one that was asked for."""
+"""Packages that a pick may contain besides the requested package."""
 
-_OLDEST_DRIVER = "1.0"  # older than any
+_OLDEST_DRIVER = "1.0"  # older than every driver
 _GPUS = Path(__file__).with_name("gpus.yaml")
-# Halves of packages that nobody installs by name: what a cross-compiler takes for its target, and the files that the
-# two builds of a package share.
+# Packages that nobody installs by name: those of a cross-compiler's target, and the files that native and compat builds
+# share.
 _HALVES = re.compile(r".*_(?:linux|win)-\w+|.*-files|python_abi")
 
 T = TypeVar("T", bound=Hashable)
 
 
 class SelectorQuestion(NamedTuple):
-    """One combination of the selector's fields; "" leaves a Python or a pin to the solver."""
+    """A combination of the selector's fields; "" leaves the Python or the pin to the solver."""
 
     package: str
     driver: str | None  # the newest CUDA version that the driver supports, or None without a driver
@@ -61,32 +57,32 @@ class SelectorQuestion(NamedTuple):
     pin: str  # of cuda-version, a major or a minor
 
     def scenario(self, subdir: str) -> Scenario:
-        """What a client is given, as ``ctk solve PACKAGE cuda-version=PIN --python PYTHON``."""
+        """The request to a solver, as ``ctk solve PACKAGE cuda-version=PIN --python PYTHON``."""
         specs = (self.package, *pin_specs(self.pin), *(python_specs(self.python) if self.python else ()))
         return Scenario(specs, subdir, self.driver, self.arch)
 
 
 @dataclass(frozen=True)
 class Axes:
-    """The values of each field for one platform, oldest first; their combinations are what is solved."""
+    """The values of each field for a platform, oldest first; all their combinations are solved."""
 
     subdir: str
-    drivers: tuple[str | None, ...]  # None, then one that is too old for every toolkit, then the others
-    gpus: tuple[str | None, ...]  # None, then compute capabilities; the last is newer than every toolkit
-    pythons: tuple[str, ...]  # "", then those that the base channel has
+    drivers: tuple[str | None, ...]  # None, then a driver that is too old for every toolkit, then the others
+    gpus: tuple[str | None, ...]  # None, then compute capabilities; the last is unknown to every toolkit
+    pythons: tuple[str, ...]  # "", then the Pythons of the base channel
     pins: tuple[str, ...]  # "", then CUDA majors, then the minors in the channel
     packages: tuple[str, ...]
-    older: bool = False  # a driver older than the first is the same question: no rule of the channel tells them apart
-    newer: bool = False  # the same of one newer than the last
-    impossible: Mapping[Machine, str] = field(default_factory=dict)  # machine that cannot exist -> why; never solved
+    older: bool = False  # whether older drivers than the first get the same answers
+    newer: bool = False  # whether newer drivers than the last get the same answers
+    impossible: Mapping[Machine, str] = field(default_factory=dict)  # machine that cannot exist -> why
 
     @property
     def machines(self) -> list[Machine]:
-        """Every driver with every GPU, and the machine without a driver."""
+        """Each driver with each GPU, and the machine without a driver."""
         return [(driver, gpu) for driver in self.drivers for gpu in self.gpus if driver or not gpu]
 
     def questions(self, package: str, python: str) -> Iterator[SelectorQuestion]:
-        """Every question about one package with one Python."""
+        """The questions about a package with a Python."""
         for pin, (driver, arch) in product(self.pins, self.machines):
             yield SelectorQuestion(package, driver, arch, python, pin)
 
@@ -98,10 +94,14 @@ def axes(
     packages: Collection[str] = (),
     pythons: Collection[str] = (),
 ) -> Axes:
-    """The axes of a catalogue of this channel and its base, for its platform.
+    """The axes for the platform of a catalogue of this channel and its base.
 
-    The facts of the locks say which drivers and GPUs exist; the wheel tags, oldest first, are the Pythons that packages
-    are built for. `packages` and `pythons`, where given, are the only ones.
+    Args:
+        catalogue: The channels.
+        locks: Release locks, whose facts have the drivers and GPUs.
+        tags: The wheel tags for which packages are built, oldest first.
+        packages: Only these packages.
+        pythons: Only these Pythons.
     """
     known, offered = matrix(facts(locks), tags, [catalogue.subdir]), installed_by_name(catalogue)
     check_names("package", packages, offered)
@@ -125,13 +125,13 @@ def axes(
 
 
 def installed_by_name(catalogue: Catalogue) -> list[str]:
-    """The packages of the channel that somebody would ask for."""
+    """The packages of the channel that users install by name."""
     other = f"_{'win' if catalogue.subdir.startswith('linux') else 'linux'}-"
     return sorted(name for name in catalogue.own_names if not is_half(name) and other not in name)
 
 
 def is_half(name: str) -> bool:
-    """Whether nobody installs a package by its name: other packages bring it."""
+    """Whether a package is only installed as a dependency."""
     return bool(_HALVES.fullmatch(name))
 
 
@@ -140,30 +140,30 @@ def pin_specs(pin: str) -> tuple[str, ...]:
 
 
 def gpu_names() -> dict[str, str]:
-    """Name of a GPU -> its compute capability, as NVIDIA lists them; the newest first."""
+    """Name of a GPU -> compute capability, from NVIDIA's lists; newest first."""
     return {name: arch for arch, names in YAML(typ="safe").load(_GPUS).items() for name in names}
 
 
 Picked = tuple[str, str, str, int, str]
-"""One package of a pick: name, version, build, bytes to download (0 where it is not built yet) and channel."""
+"""A package of a pick: name, version, build, download size in bytes (0 if it is not built yet) and channel."""
 
 
 class SelectorAnswer(NamedTuple):
-    """The answer to one question; without packages where it has no solution."""
+    """The answer to a question; without packages if there is no solution."""
 
     packages: tuple[Picked, ...]  # by name
     toolkit: str  # CTK minor, or ""
     fit: str  # native, compat, or ""
-    title: str  # ``CUDA 13.0: everything works on this machine``, or why there is no solution
-    reasons: tuple[str, ...]  # as ``--explain`` prints them; the next step where there is no solution
+    title: str  # ``CUDA 13.0: everything works on this machine``, or the reason without a solution
+    reasons: tuple[str, ...]  # as in ``--explain``; the next step without a solution
 
 
 Answered = Iterator[tuple[SelectorQuestion, SelectorAnswer]]
 
 
 def answers(catalogue: AlikeCatalogue, axes: Axes, package: str, python: str) -> Answered:
-    """Every answer about one package with one Python, in the order of the axes."""
-    catalogue.ask(_foreseen(catalogue, axes, package, python))
+    """The answers about a package with a Python, in the order of the axes."""
+    catalogue.ask(_scenarios(catalogue, axes, package, python))
     for question in axes.questions(package, python):
         if why := axes.impossible.get((question.driver, question.arch)):
             yield question, SelectorAnswer((), "", "", why, ())
@@ -172,7 +172,7 @@ def answers(catalogue: AlikeCatalogue, axes: Axes, package: str, python: str) ->
 
 
 def answer(catalogue: Catalogue, scenario: Scenario) -> SelectorAnswer:
-    """The answer to one request for one machine."""
+    """The answer to a request on a machine."""
     pick = catalogue.pick(scenario)
     if pick is None:
         sentence, step = find_reason(scenario, catalogue)
@@ -182,7 +182,7 @@ def answer(catalogue: Catalogue, scenario: Scenario) -> SelectorAnswer:
 
 
 def headline(pick: Pick, catalogue: Catalogue) -> str:
-    """What a pick means for somebody who does not know the words native and compat."""
+    """A pick in a sentence without the words native and compat."""
     if not pick.toolkit:
         return "no CUDA toolkit is needed"
     if pick.fit == "native":
@@ -195,14 +195,14 @@ def headline(pick: Pick, catalogue: Catalogue) -> str:
 
 @lru_cache(maxsize=4096)
 def _packages(records: tuple[RepoDataRecord, ...]) -> tuple[Picked, ...]:
-    """The packages of a pick; the same object for the machines that have one pick."""
+    """The packages of a pick; the same object for machines with the same pick."""
     return tuple(
         (r.name.normalized, str(r.version), str(r.build), r.size or 0, channel_name(str(r.channel))) for r in records
     )
 
 
-def _foreseen(catalogue: AlikeCatalogue, axes: Axes, package: str, python: str) -> Iterator[Scenario]:
-    """Nearly all of the solves that the answers for one Python will need, so that they can be done together."""
+def _scenarios(catalogue: AlikeCatalogue, axes: Axes, package: str, python: str) -> Iterator[Scenario]:
+    """Nearly all solves that the answers for a Python need, so that they can be solved together."""
     for driver, arch in (*(m for m in axes.machines if m not in axes.impossible), (ANY_DRIVER, None)):
         for pin in axes.pins:
             yield SelectorQuestion(package, driver, arch, python, pin).scenario(axes.subdir)
@@ -213,16 +213,16 @@ def _foreseen(catalogue: AlikeCatalogue, axes: Axes, package: str, python: str) 
 
 
 def packed(answered: Answered) -> dict[str, Any]:
-    """The answers about one package and Python, in the order of the axes, small enough for a page to load.
+    """The answers about a package and Python, in the order of the axes, in a small form for the page.
 
     Returns:
         records: [name, version, build, bytes, channel] of each package of any pick
-        picks: lists of places in `records`
-        lines: lists of places in `texts`
-        texts: parts of sentences, which stand with a space between them
-        answers: [pick or -1, toolkit, fit, title, reasons]; a title is a place in `lines`, reasons a list of such
-        rows: for one driver and pin: the answers by GPU, as [answer, how many GPUs, answer, how many ...]
-        grid: pin -> for each driver the place of its row
+        picks: lists of indexes in `records`
+        lines: lists of indexes in `texts`
+        texts: parts of sentences, to be joined with spaces
+        answers: [pick or -1, toolkit, fit, title, reasons]; title is an index in `lines`, reasons a list of them
+        rows: the answers by GPU for a driver and pin: [answer, number of GPUs, answer, number of GPUs, ...]
+        grid: pin -> the index of the row of each driver
     """
     kinds: dict[SelectorAnswer, int] = {}
     rows: dict[tuple[int, ...], int] = {}
@@ -240,7 +240,7 @@ def packed(answered: Answered) -> dict[str, Any]:
         pick = _place(picks, members) if members else -1
         numbered.append([pick, toolkit, fit, _place(lines, title), [_place(lines, line) for line in reasons]])
     texts: dict[str, int] = {}
-    # Lines are cut at their stops: many have parts in common.
+    # Lines are split after punctuation, since many have parts in common.
     parts = [[_place(texts, part) for part in re.split(r"(?<=[.;:,]) ", line)] for line in lines]
     named: dict[str, Collection[Any]] = {
         "records": records,
@@ -254,7 +254,7 @@ def packed(answered: Answered) -> dict[str, Any]:
 
 
 def _place(places: dict[T, int], thing: T) -> int:
-    """The number of a thing among different ones, in the order in which they came."""
+    """The index of a value in `places`, where a new value is added."""
     return places.setdefault(thing, len(places))
 
 
@@ -263,22 +263,22 @@ _ANSWERS = TypeAdapter(dict[str, Any])
 
 @dataclass(frozen=True)
 class Work:
-    """One package with one Python, on one platform, which is solved at a time."""
+    """A package with a Python, on a platform: a process solves it as a whole."""
 
     axes: Axes
-    channels: tuple[Path | str, ...]  # folders or URLs, the most important first
+    channels: tuple[Path | str, ...]  # folders or URLs, by priority
     package: str
     python: str  # "" leaves it to the solver
     note: Memo[dict[str, Any]] | None = None  # of the answers; None for a channel behind a URL, which may change
 
     @property
     def size(self) -> int:
-        """How many questions it is."""
+        """The number of questions."""
         return len(self.axes.pins) * len(self.axes.machines)
 
     @property
     def name(self) -> str:
-        """Such as ``linux-64/cuda-core/3.13``, or ``linux-64/cuda-core/any``."""
+        """``linux-64/cuda-core/3.13``, or ``linux-64/cuda-core/any``."""
         return f"{self.axes.subdir}/{self.package}/{self.python or 'any'}"
 
 
@@ -292,7 +292,7 @@ def plan_work(axes: Axes, channels: Sequence[Path | str], notes: Path) -> list[W
 
 
 def _digest(axes: Axes, channels: Sequence[Path | str]) -> str:
-    """A digest of all that answers depend on: metadata, questions and code; "" with a channel behind a URL."""
+    """A digest of metadata, questions and code; "" with a channel behind a URL, which may change."""
     digest = hashlib.sha256(repr((axes.drivers, axes.gpus, axes.pins, axes.impossible)).encode())
     for channel in channels:
         if not isinstance(channel, Path):
@@ -302,19 +302,17 @@ def _digest(axes: Axes, channels: Sequence[Path | str]) -> str:
                 digest.update((channel / subdir / "repodata.json").read_bytes())
             digest.update(f"\0{channel.name}/{subdir}\0".encode())
     digest.update(installed_version("py-rattler").encode())
-    for module in CODE:
-        place = Path(__file__).parents[1] / module
-        for file in sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]:
-            digest.update(file.read_bytes())
+    for file in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(file.read_bytes())
     return digest.hexdigest()
 
 
 def solved(
     work: Sequence[Work], jobs: int, advance: Callable[[float, str], None]
 ) -> Iterator[tuple[Work, Mapping[str, Any]]]:
-    """Does the work in any order in so many processes, and yields each piece with its `packed` answers.
+    """Does the work in any order in `jobs` processes, and yields each piece with its `packed` answers.
 
-    `advance` is told how many questions have been answered, and about what.
+    `advance` is called with a number of answered questions and their name.
     """
     waiting = []
     for piece in work:
@@ -353,7 +351,7 @@ def _in_processes(
 
 
 def solve_one(work: Work) -> Mapping[str, Any]:
-    """Solves one piece of work, and keeps its answers."""
+    """Does a piece of work, and keeps the answers."""
     catalogue = AlikeCatalogue(work.channels, work.axes.subdir, [work.package, *ALWAYS])
     found = packed(answers(catalogue, work.axes, work.package, work.python))
     content: dict[str, Any] = json.loads(json.dumps(found))  # as a note has it

@@ -1,4 +1,4 @@
-"""The docs as pages: every Markdown file below ``docs`` of the checkout, its links leading to pages of the site."""
+"""The pages of the docs, from the Markdown files below ``docs``."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup
 
-from ctk.site.content import Site
-from ctk.site.pages import Page, render
+from ctk.site.pages import Page, Site, render
 
 _FIRST = ("users", "how-the-right-build-is-picked", "pytorch-jax-cupy", "libraries", "gpu-code", "recipe-authors")
 _PICTURES = (".svg", ".png")
 
 
 def pages(site: Site) -> Iterator[Page]:
-    """The list of the docs, a page for each, and the pictures in them."""
+    """The list of the docs, a page for each, and their pictures."""
     folder = site.workspace.root / "docs"
     files = {file.relative_to(folder.parent).as_posix(): file for file in sorted(folder.rglob("*.md"))}
     listed: dict[str, list[tuple[str, str, str]]] = {}  # group -> path, title and first sentence of each
@@ -43,22 +42,22 @@ def _group(name: str) -> str:
 
 
 def _order(name: str) -> tuple[int, int, str]:
-    """Places what users and recipe authors read first, and drafts for other projects last."""
+    """A sort key: docs for users and recipe authors first, drafts for other projects last."""
     stem = name.removeprefix("docs/").removesuffix(".md")
     return stem.count("/"), _FIRST.index(stem) if stem in _FIRST else len(_FIRST), stem
 
 
 class Doc:
-    """One Markdown file as a page.
+    """A Markdown file as a page.
 
-    A link to a file of the repository that is no page here becomes the file's path in words: the site knows no address
-    of the repository.
+    A link to a file of the repository that is not a page becomes text with the path of the file, since the site knows
+    no URL of the repository.
     """
 
     def __init__(self, name: str, text: str, names: Collection[str]) -> None:
         self._name, self._names = name, names
         self._markdown = MarkdownIt("commonmark", {"xhtmlOut": False}).enable("table")
-        for kind in ("html_block", "html_inline"):  # comments for tests and writers
+        for kind in ("html_block", "html_inline"):  # comments for tests and authors
             self._markdown.add_render_rule(kind, lambda *_: "")
         self._markdown.add_render_rule("fence", lambda _, tokens, place, *__: _code(tokens[place]))
         self._markdown.add_render_rule("image", _picture)
@@ -70,7 +69,7 @@ class Doc:
         self.title = _words(tokens[heading + 1])
         paragraph = next((tokens[n + 1] for n, token in enumerate(tokens) if token.type == "paragraph_open"), None)
         self.about = _words(paragraph).partition(". ")[0].rstrip(".") if paragraph else ""
-        self.contents: list[tuple[str, str]] = []  # id and words of each part
+        self.contents: list[tuple[str, str]] = []  # id and title of each part
         self.html = self._html(tokens[:heading] + tokens[heading + 3 :])
 
     def _html(self, tokens: Sequence[Token]) -> str:
@@ -89,16 +88,16 @@ class Doc:
                 token.meta["label"] = f"Table: {part}"
             elif token.type == "th_open" and tokens[place + 1].content:
                 token.attrSet("scope", "col")
-            elif token.type == "th_open":  # above the names of rows, and no head of anything
+            elif token.type == "th_open":  # above the names of rows, so not a heading
                 token.tag = tokens[place + 2].tag = "td"
             elif token.children:
                 token.children = self._linked(token.children)
         return str(self._markdown.renderer.render(tokens, self._markdown.options, {}))
 
     def _linked(self, children: Sequence[Token]) -> list[Token]:
-        """The parts of a line, its links leading to pages; one that can lead to none becomes words and a path."""
+        """The parts of a line, with links to pages of the site; other links within the repository become text."""
         changed: list[Token] = []
-        gone = ""  # the path of the link that is open and leads to no page
+        gone = ""  # the path of the open link, if it is not a page
         for child in children:
             target = urlsplit(str(child.attrGet("href") or ""))
             file = posixpath.normpath(posixpath.join(posixpath.dirname(self._name), target.path))
@@ -108,7 +107,7 @@ class Doc:
                     continue
                 child.attrSet("href", target._replace(path=target.path.removesuffix(".md") + ".html").geturl())
             elif child.type == "link_close" and gone:
-                if changed[-1].content != gone:  # the words are not the path
+                if changed[-1].content != gone:  # unless the text is the path already
                     path = Token("code_inline", "code", 0, content=gone)
                     changed += [Token("text", "", 0, content=" ("), path, Token("text", "", 0, content=")")]
                 gone = ""
@@ -118,23 +117,23 @@ class Doc:
 
 
 def _scrolled(table: Token) -> str:
-    """The beginning of a table in a box that scrolls, as in the other pages."""
+    """The start of a table, in a box that scrolls as on other pages."""
     return f'<div class="scroll" role="group" tabindex="0" aria-label="{escape(table.meta["label"])}">\n<table>\n'
 
 
 def _picture(renderer: Any, tokens: Sequence[Token], place: int, options: Any, env: Any) -> str:
-    """A picture that leads to itself, as it may be small here."""
+    """A picture with a link to itself, since it may be small on the page."""
     return f'<a href="{escape(str(tokens[place].attrGet("src")))}">{renderer.image(tokens, place, options, env)}</a>'
 
 
 def _words(inline: Token) -> str:
-    """The text of a line without what marks it up."""
+    """The text of a line without markup."""
     words = (" " if child.type == "softbreak" else child.content for child in inline.children or ())
     return "".join(words)
 
 
 def _code(token: Token) -> str:
-    """A block of code with its language; what somebody would type or save can be copied."""
+    """A block of code with its language; all but output has a button that copies it."""
     language = escape(token.info.strip().partition(" ")[0])
     label = {"": "Code", "text": "Output"}.get(language, language)
     code = f'<code class="language-{language}">{escape(token.content.rstrip())}</code>'

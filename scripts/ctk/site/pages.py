@@ -1,4 +1,4 @@
-"""Pages of the site: templates with their values, written into a folder that takes the place of the site before."""
+"""The input of a site, its templates, its folder, and the front page; `report` and `docs` have the other pages."""
 
 from __future__ import annotations
 
@@ -9,27 +9,32 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from rattler import Version
 
+from ctk.core.checkout import Workspace
 from ctk.core.console import count
-from ctk.core.errors import BadValue
+from ctk.core.errors import BadValue, ChannelMissing
 from ctk.core.files import check_place, disk_errors, held
+from ctk.core.platforms import PLATFORMS
+from ctk.lock.model import ReleaseLock, release_locks
+from ctk.package.reader import IndexJson, index_of
+from ctk.package.records import records
 from ctk.site.answers import Axes, gpu_names, pin_specs
-from ctk.site.content import Site
 from ctk.solve.fleet import pixi_lines
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import ASKS
 
 MARKER = ".ctk-site"
-"""A file that only our sites have: a folder without it is never replaced."""
+"""A file that marks the folder of a site; other folders are never replaced."""
 _TEXT = b"Made by ctk site build. The folder is replaced as a whole: keep nothing of yours in it.\n"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 _HERE = Path(__file__).parent
@@ -42,15 +47,88 @@ _NAVIGATION = (
 )
 
 
+@dataclass(frozen=True)
+class IndexedPackage:
+    """A package file, with its data from the index."""
+
+    file: str
+    index: IndexJson
+    size: int
+    sha256: str
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.index.name
+
+
+@dataclass(frozen=True)
+class Site:
+    """The channel and the checkout of a site."""
+
+    workspace: Workspace
+    channel: Path  # the folder of a state, which does not change
+    name: str
+    entries: tuple[IndexedPackage, ...]  # by name, then newest version first, then native before compat
+    locks: Mapping[str, ReleaseLock]  # CTK releases first, oldest first
+    channels: tuple[str, ...] = ()  # URLs or names of channels for clients, by priority
+
+    @cached_property
+    def packages(self) -> Mapping[str, tuple[IndexedPackage, ...]]:
+        """Package name -> its entries, newest first."""
+        return {name: tuple(group) for name, group in groupby(self.entries, key=lambda entry: entry.name)}
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """The platforms for which the channel has packages."""
+        subdirs = {entry.index.subdir for entry in self.entries}
+        return tuple(subdir for subdir in PLATFORMS if subdir in subdirs)
+
+    @property
+    def releases(self) -> tuple[ReleaseLock, ...]:
+        """The CTK releases of the checkout, oldest first."""
+        return tuple(lock for lock in self.locks.values() if lock.is_ctk)
+
+    @property
+    def newest(self) -> str:
+        """The newest locked CTK release, or ""."""
+        return self.releases[-1].release if self.releases else ""
+
+
+def read(workspace: Workspace, channel: Path) -> Site:
+    """Reads the index of a channel folder, and the locks.
+
+    Raises:
+        ChannelBroken: An index is damaged.
+        ChannelMissing: The channel does not exist.
+    """
+    if not channel.is_dir():
+        raise ChannelMissing.of(channel)
+    state = channel.resolve()  # one state, since a build may make the next one meanwhile
+    entries = [_entry(state / name, record) for name, record in records(state).items()]
+    entries.sort(key=lambda entry: (entry.index.subdir, entry.file))  # each sort keeps the order before
+    entries.sort(key=lambda entry: (Version(entry.index.version), entry.index.build_number), reverse=True)
+    entries.sort(key=lambda entry: entry.name)
+    return Site(workspace, state, channel.name, tuple(entries), release_locks(workspace))
+
+
+def _entry(path: Path, record: Mapping[str, Any]) -> IndexedPackage:
+    index = replace(index_of(record), subdir=path.parent.name)
+    return IndexedPackage(path.name, index, record["size"], record["sha256"], path)
+
+
+# Templates
+
+
 class Page(NamedTuple):
-    """One file of the site: its path below the folder, with ``/``, and its bytes."""
+    """A file of the site: its path below the folder, with ``/``, and its bytes."""
 
     path: str
     content: bytes
 
 
 def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
-    """A page from a template of its own name, or of another; every value is escaped, unless it is `Markup`."""
+    """A page from `template`, by default that of its own name; values are escaped, except `Markup`."""
     first, slash, _ = path.partition("/")
     section = f"{first}.html" if slash else path  # packages/cuda-core.html belongs to packages.html
     root = "../" * path.count("/")
@@ -60,7 +138,7 @@ def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
 
 
 def stand_alone(template: str, **values: Any) -> bytes:
-    """A page that is one file, with the look of the site in it."""
+    """A page as a single file, with the style sheet in it."""
     style = (_HERE / "assets" / "style.css").read_bytes()
     digest = base64.b64encode(hashlib.sha256(style).digest()).decode()
     own = {"style": Markup(style.decode()), "styles": Markup(f"'sha256-{digest}'"), "root": ""}
@@ -68,7 +146,7 @@ def stand_alone(template: str, **values: Any) -> bytes:
 
 
 def assets() -> Iterator[Page]:
-    """The style sheets, and the scripts of pages that have one."""
+    """The style sheets and scripts."""
     for file in sorted((_HERE / "assets").iterdir()):
         if file.is_file() and not file.name.startswith((".", "_")):
             yield Page(f"assets/{file.name}", file.read_bytes())
@@ -76,7 +154,7 @@ def assets() -> Iterator[Page]:
 
 @cache
 def _environment() -> Environment:
-    """Templates with autoescape; a name that they use and do not get is an error."""
+    """The templates, with autoescape; an undefined name is an error."""
     environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
@@ -86,7 +164,6 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "count": count,
-        "bytes": bytes_text,
         "thousands": lambda number: f"{number:,}",
         "create": create_line,
         "arrows": lambda text: text.replace(" -> ", " → "),
@@ -94,19 +171,13 @@ def _environment() -> Environment:
     return environment
 
 
-def bytes_text(size: float) -> str:
-    """``812 B``, ``16.8 kB``, ``84.4 MB``, ``1.02 GB``: as download sizes are told, in powers of 1000."""
-    units = ["B", "kB", "MB", "GB", "TB"]
-    while size >= 999.5 and len(units) > 1:
-        size /= 1000
-        units.pop(0)
-    return f"{size:.3g} {units[0]}"
+# The folder
 
 
 def write(pages: Iterable[Page], folder: Path) -> int:
-    """Writes pages into a new folder, which replaces the one before in one step; returns how many.
+    """Writes pages into a new folder, which replaces the old folder in one step; returns the number of pages.
 
-    A reader sees the site before or the new one; a killed run, and a page that cannot be made, leave the former.
+    Readers see the old site until all pages are written; after a kill or an error it stays.
     """
     check(folder)
     folder = folder.absolute()
@@ -123,7 +194,7 @@ def write(pages: Iterable[Page], folder: Path) -> int:
 
 
 def check(folder: Path) -> None:
-    """Refuses a place where no folder can be, and a folder that holds something else than a site."""
+    """Refuses a place where a folder cannot be made, and a folder with other content than a site."""
     check_place(folder.absolute())
     if not folder.exists() and not folder.is_symlink():
         return
@@ -131,11 +202,11 @@ def check(folder: Path) -> None:
     if not folder.is_dir() or folder.is_symlink():
         raise BadValue(f"{folder} is no folder", step)
     if any(folder.iterdir()) and not (folder / MARKER).is_file():
-        raise BadValue(f"{folder} holds something that is no site of ctk's, and would be replaced", step)
+        raise BadValue(f"{folder} is not a site of ctk, and would be replaced", step)
 
 
 def _take_place(fresh: Path, folder: Path) -> None:
-    """Exchanges the two in one step where the system can (Linux); else there is a moment without a site."""
+    """Exchanges the two folders in one step on Linux; elsewhere there is a moment without a site."""
     if not folder.exists():
         fresh.rename(folder)
     elif not _exchange(fresh, folder):
@@ -150,30 +221,28 @@ def _take_place(fresh: Path, folder: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    if sys.platform != "linux":
-        return False
-    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # glibc has it from 2.28 on
+    call = getattr(ctypes.CDLL(None), "renameat2", None)  # glibc 2.28 or newer
     names = os.fsencode(first), os.fsencode(second)
     return call is not None and call(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0
 
 
-# The front page: the selector, and what a client is given to install it.
+# The front page: the selector, and the commands for clients
 
 _FIELDS = ("drivers", "older", "newer", "gpus", "pythons", "pins", "packages")  # of axes, as the script has them
-_FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc", "cuda-toolkit")  # have buttons, where the channel has them
-_PLAIN = re.compile(r"[\w@%+=:,./-]+")  # what no shell reads as anything else
+_FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc", "cuda-toolkit")  # packages with buttons, if the channel has them
+_PLAIN = re.compile(r"[\w@%+=:,./-]+")  # characters without a meaning in any shell
 
 
 @dataclass(frozen=True)
 class Selector:
-    """What the front page offers."""
+    """The choices of the front page."""
 
     axes: Mapping[str, Axes]  # by platform
     base: str = "local"  # as ``ctk solve --base`` takes it
 
 
 def front_page(site: Site, selector: Selector) -> Page:
-    """``index.html``. Where nothing was solved it says so."""
+    """``index.html``, also for a channel without packages."""
     return render(
         site,
         "index.html",
@@ -185,25 +254,25 @@ def front_page(site: Site, selector: Selector) -> Page:
 
 
 def create_line(specs: str, channels: Sequence[str], client: str = "conda") -> str:
-    """The command that makes an environment, broken at its options, with the channels first."""
+    """The command that creates an environment, with a line for each option, channels first."""
     given = [f"--channel {channel if _PLAIN.fullmatch(channel) else json.dumps(channel)}" for channel in channels]
     options = [*given, "--override-channels --strict-channel-priority", specs]
     return " \\\n  ".join([f"{client} create --name cuda", *options])
 
 
 def shards(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Page]:
-    """A script for the packed answers of each package and Python: a page in a folder may load scripts, but no JSON."""
+    """A script for the packed answers of each package and Python, since a page in a folder cannot load JSON."""
     for name, content in answers:
         yield Page(f"answers/{name}.js", f"ctkAnswers({safe_json(name)},{safe_json(content)});\n".encode())
 
 
 def safe_json(content: object) -> str:
-    """JSON that may stand in a script: nothing in it ends one, whatever a package is called."""
+    """JSON for a script element, which no text in it can end."""
     return json.dumps(content, separators=(",", ":"), ensure_ascii=True).replace("<", "\\u003c")
 
 
 def _offered(site: Site, selector: Selector) -> dict[str, Any]:
-    """The choices of the page, and for each pin and Python the specs for conda and the lines of a ``pixi.toml``."""
+    """The choices of the page, with the specs for conda and the lines of a ``pixi.toml`` for each pin and Python."""
     every = selector.axes.values()
     packages = {package for axes in every for package in axes.packages}
     pins = {pin: pin_specs(pin) for axes in every for pin in axes.pins}

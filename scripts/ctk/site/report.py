@@ -1,76 +1,68 @@
-"""The report's pages of picks and CTK releases; `packages` and `docs` have the others."""
+"""The pages of picks, CTK releases and packages."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import cycle, groupby
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from ctk.build.one import machine_paths
 from ctk.core.errors import CtkError
 from ctk.core.platforms import PLATFORMS
 from ctk.diff.compare import compare
 from ctk.diff.render import summary, tables
+from ctk.lock.components import load_exclusions
 from ctk.lock.model import ReleaseLock
 from ctk.package.binaries import version_key
+from ctk.package.reader import PathEntry, read_info
+from ctk.package.scan import Scanner
 from ctk.release import facts_rows
-from ctk.site.content import Site
-from ctk.site.pages import Page, render
+from ctk.site.answers import is_half
+from ctk.site.pages import IndexedPackage, Page, Site, render
 from ctk.verify import channels
-from ctk.verify.table import REQUEST, Answers, ask, merged
+from ctk.verify.table import REQUEST, ask, merged
 
-_SHADES = 6  # of each CUDA major in the style sheet
 _COLUMNS = ("component", "version", "MB", "glibc")
+_OPERATORS = {">=": "from", "<=": "up to", "<": "before", ">": "after", "==": ""}
+_FIT = re.compile(r"^cuda-version .*\b(native|compat)_\*$")
 
 
 class HeatMap(NamedTuple):
-    """The picks for one platform as a picture, and as the same table in words (`heads` and `lines`)."""
+    """The picks for a platform: headings, and rows of a driver and its cells."""
 
     platform: str
-    answers: Answers
-    shades: Mapping[str, str]  # toolkit, oldest first -> its class in the style sheet
     heads: Sequence[str]
-    lines: Sequence[Sequence[str]]
+    rows: Sequence[tuple[str, Sequence[str]]]
 
 
 def picks(site: Site) -> Iterator[Page]:
-    """Which toolkit a driver and a GPU get; a sentence instead of a picture where the solver cannot be asked."""
+    """The toolkit for each driver and GPU; without a solver's answer, the page says why."""
     maps: list[HeatMap] = []
     problem = ""
-    if site.platforms and any(lock.facts for lock in site.releases):  # the facts say which GPUs there are
+    if site.platforms and any(lock.facts for lock in site.releases):  # the facts have the GPUs
         try:
             # Some hundred solves for each platform of the channel, which take a second or two.
             with TemporaryDirectory(prefix="ctk-site-") as folder:
                 folders = channels.write(channels.built(site.channel), Path(folder)).folders
-                maps += [heat_map(s, ask(folders, site.releases, s)) for s in site.platforms]
+                for platform in site.platforms:
+                    heads, rows = merged(ask(folders, site.releases, platform))
+                    maps.append(HeatMap(platform, heads, [(driver, cells) for driver, *cells in rows]))
         except CtkError as error:
             problem = f"{error.cause}. {error.step}".strip()
-    description = f"What a solver picks for {REQUEST}, for each driver and GPU."
+    description = f"The toolkit that a solver picks for {REQUEST}, for each driver and GPU."
     values: dict[str, Any] = {"request": REQUEST, "maps": maps, "problem": problem}
     yield render(site, "picks.html", title="Which toolkit a machine gets", description=description, **values)
 
 
-def heat_map(platform: str, answers: Answers) -> HeatMap:
-    toolkits = sorted({cell.partition(" ")[0] for cell in answers.cells.values()} - {"-", ""}, key=Version)
-    return HeatMap(platform, answers, _shades(toolkits), *merged(answers))
-
-
-def _shades(toolkits: Sequence[str]) -> dict[str, str]:
-    """Toolkit -> class: the majors take turns with two colours, the minors go from light to strong."""
-    shades: dict[str, str] = {}
-    majors = groupby(toolkits, key=lambda toolkit: toolkit.partition(".")[0])
-    for letter, (_, group) in zip(cycle("ab"), majors, strict=False):
-        minors = list(group)
-        steps = max(len(minors) - 1, 1)
-        shades |= {t: f"{letter}{1 + round(place * (_SHADES - 1) / steps)}" for place, t in enumerate(minors)}
-    return shades
-
-
 def releases(site: Site) -> Iterator[Page]:
-    """The list of CTK releases, newest first, and a page for each: what changed since the one before it."""
+    """The list of CTK releases, newest first, and a page for each with the changes since the release before."""
     before = (None, *site.releases)
     rows = [_release(site, *args) for args in zip(site.releases, before, facts_rows(site.releases), strict=False)]
     described = "Every release that is locked here: what changed, and what was measured from its binaries."
@@ -84,7 +76,7 @@ def releases(site: Site) -> Iterator[Page]:
 
 
 def _release(site: Site, lock: ReleaseLock, before: ReleaseLock | None, facts: Sequence[str]) -> dict[str, Any]:
-    """A release as the templates take it; sizes in bytes."""
+    """The values of a release for the templates; sizes in bytes."""
     measured = lock.facts.glibc if lock.facts else {}
     release: dict[str, Any] = {
         "lock": lock,
@@ -104,3 +96,129 @@ def _release(site: Site, lock: ReleaseLock, before: ReleaseLock | None, facts: S
         "summary": lines,
         "changes": list(tables(difference, {}, _COLUMNS)),
     }
+
+
+# Packages
+
+
+class LicenceText(NamedTuple):
+    """A text under ``info/licenses``, with its path there."""
+
+    name: str
+    content: bytes
+
+    @property
+    def path(self) -> str:
+        """The path of the copy in the site, by content."""
+        return f"licences/{hashlib.sha256(self.content).hexdigest()[:16]}.txt"
+
+
+@dataclass(frozen=True)
+class PackageBuild:
+    """A package file: its record in the index, and its own metadata."""
+
+    entry: IndexedPackage
+    summary: str = ""
+    home: str = ""  # address of the project
+    files: tuple[PathEntry, ...] = ()
+    run_exports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    licences: tuple[LicenceText, ...] = ()
+    sbom: bytes = field(default=b"", repr=False)
+
+    @property
+    def installed(self) -> int:
+        """The size of the files in bytes."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def sbom_path(self) -> str:
+        """The path of the SBOM in the site, or ""."""
+        name = self.entry.file.removesuffix(".conda")
+        return f"sboms/{self.entry.index.subdir}/{name}.cdx.json" if self.sbom else ""
+
+    @property
+    def fit(self) -> str:
+        """``native`` or ``compat``; "" for a package without these builds."""
+        if self.entry.name == "cuda-version":
+            return self.entry.index.build.partition("_")[0]
+        return next((match[1] for spec in self.entry.index.depends if (match := _FIT.match(spec))), "")
+
+
+def packages(site: Site) -> Iterator[Page]:
+    """The list of packages, a page for each name, SBOMs and licence texts."""
+    builds = {name: [read_metadata(entry, site) for entry in own] for name, own in site.packages.items()}
+    every = [build for own in builds.values() for build in own]
+    listed = load_exclusions(site.workspace)
+    yield from (Page(build.sbom_path, build.sbom) for build in every if build.sbom)
+    yield render(
+        site,
+        "packages.html",
+        title="Packages",
+        description="Every package of the channel: versions, sizes, files, dependencies, licences and SBOMs.",
+        rows=[
+            (name, own[0].entry, sorted({build.entry.index.subdir for build in own}), own[0].summary)
+            for name, own in builds.items()
+        ],
+        total=sum(entry.size for entry in site.entries),
+        excluded=[(e.component, _in_words(e.releases), e.reason) for e in listed.excluded],
+        unpublished=[(e.name, _in_words(e.releases), e.reason) for e in listed.unpublished],
+    )
+    users: dict[str, set[str]] = {}
+    for entry in site.entries:
+        for spec in entry.index.depends:
+            users.setdefault(spec.partition(" ")[0], set()).add(entry.name)
+    for name, own in builds.items():
+        yield _package_page(site, name, own, sorted(users.get(name, set()) - {name}))
+    licences = {text.path: text.content for build in every for text in build.licences}
+    yield from (Page(path, text) for path, text in sorted(licences.items()))
+
+
+def _package_page(site: Site, name: str, builds: Sequence[PackageBuild], users: Sequence[str]) -> Page:
+    """The page of a package; `builds` are newest first, `users` are the packages that depend on it."""
+    newest = builds[0]
+    shown: dict[str, PackageBuild] = {}
+    for build in builds:
+        shown.setdefault(build.entry.index.subdir, build)
+    return render(
+        site,
+        f"packages/{name}.html",
+        "package.html",
+        title=name,
+        description=newest.summary or f"Builds, files and dependencies of {name}.",
+        builds=builds,
+        by_name=not is_half(name),
+        newest=newest,
+        platforms=sorted({build.entry.index.subdir for build in builds}),
+        users=users,
+        licences=list({text.path: text for text in newest.licences}.values()),
+        shown=shown.values(),
+    )
+
+
+def read_metadata(entry: IndexedPackage, site: Site) -> PackageBuild:
+    """The metadata of a package, from the audit's cache if it is there."""
+    scanner = Scanner(machine_paths(site.workspace), site.workspace.notes)
+    kept = scanner.note(site.workspace.notes, entry.sha256).read()
+    info = kept.info if kept else read_info(entry.path)
+    return PackageBuild(
+        entry,
+        _text(info.about.get("summary")),
+        _text(info.about.get("home")) or _text(info.about.get("dev_url")),
+        info.paths,
+        info.run_exports,
+        tuple(LicenceText(name, text) for name, text in sorted(info.licenses.items())),
+        next(iter(info.sboms.values()), b""),
+    )
+
+
+def _text(value: object) -> str:
+    """A text of ``about.json`` as a line; the first text of a list; "" for other values."""
+    first = value[0] if isinstance(value, list) and value else value
+    return " ".join(first.split()) if isinstance(first, str) else ""
+
+
+def _in_words(releases: SpecifierSet) -> str:
+    """``<12.3`` as ``before 12.3``."""
+    ordered = sorted(releases, key=lambda part: Version(part.version.removesuffix(".*")))
+    texts = (f"{_OPERATORS.get(part.operator, part.operator)} {part.version}".strip() for part in ordered)
+    return ", ".join(texts) or "all"

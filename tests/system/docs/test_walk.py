@@ -116,7 +116,7 @@ def test_what_is_measured_is_in_the_lock_and_in_the_tables(walked: Walked) -> No
 
 
 def test_what_was_published_can_be_looked_through_and_taken_back(walked: Walked) -> None:
-    """The commands of docs/publishing.md for a folder; tests/channel/test_publish.py has those for a server."""
+    """The commands of docs/publishing.md for a folder; tests/channel/test_server.py has those for a server."""
     said = {}
     for command in commands(next(block for block in PUBLISHING if "ctk publish --to" in block.text)):
         if "URL" not in command.words:

@@ -1,4 +1,4 @@
-// A button in the corner of what somebody would type or save, which copies it. Without scripts there is none.
+// Adds a button to commands and files that copies them.
 "use strict";
 for (const box of document.querySelectorAll(".copy")) {
   const text = box.querySelector("pre");
@@ -14,7 +14,7 @@ for (const box of document.querySelectorAll(".copy")) {
       await navigator.clipboard.writeText(text.textContent);
       said.textContent = "Copied";
     } catch {
-      // A page in a folder may not reach the clipboard: the text is selected, so that the keys for copying take it.
+      // A page in a folder may not use the clipboard: the text is selected, for the keyboard.
       getSelection().selectAllChildren(text);
       said.textContent = "Selected: press the keys for copying";
     }

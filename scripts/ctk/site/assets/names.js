@@ -1,14 +1,14 @@
-// Names that are like one that was typed.
+// Names that are similar to a typed name.
 "use strict";
 
-/** How well a name fits what was typed, the best first: the same, begins with it, has it in it, or 3 for none of these. */
+/** How well a name fits a typed text: 0 if equal, 1 if it begins with it, 2 if it contains it, else 3. */
 function misfit(name, typed) {
   if (name === typed) return 0;
   if (name.startsWith(typed)) return 1;
   return name.includes(typed) ? 2 : 3;
 }
 
-/** How many letters must be typed anew to make one word of another (Levenshtein's distance). */
+/** The Levenshtein distance of two words. */
 function distance(one, other) {
   let row = Array.from({ length: other.length + 1 }, (_, place) => place);
   for (let line = 1; line <= one.length; line += 1) {
@@ -22,7 +22,7 @@ function distance(one, other) {
   return row.at(-1);
 }
 
-/** At most three names that somebody may have meant, the nearest first; none where nothing is near. */
+/** At most three similar names, the most similar first. */
 function nearest(typed, names) {
   const wanted = typed.toLowerCase();
   const far = (name) => (misfit(name, wanted) < 3 ? misfit(name, wanted) - 3 : distance(name, wanted));

@@ -1,8 +1,8 @@
-// Reads what nvidia-smi prints, and names of GPUs: which driver and which compute capability that is.
-// What a solver makes of them is not worked out here, nor anywhere else in these pages: it was solved before.
+// Reads the output of nvidia-smi, and names of GPUs: the CUDA version of the driver, and the compute capability.
+// No page solves anything: all answers were solved when the site was made.
 "use strict";
 
-/** The compute capability of a name such as "NVIDIA H100 80GB HBM3"; null where the list has no such GPU.
+/** The compute capability of a name such as "NVIDIA H100 80GB HBM3"; null if the list has no such GPU.
  *
  * A name that nvidia-smi cut short ("GeForce RTX 5070 ...") counts where all that it may be have the same one.
  */
@@ -22,7 +22,7 @@ function gpuOfName(text, listed) {
   for (const [name, gpu] of names) {
     for (const form of [name, short(name)]) {
       const next = wanted.charAt(form.length);
-      // "RTX 3000 Ada" is no Quadro RTX 3000.
+      // "RTX 3000 Ada" is not a Quadro RTX 3000.
       if (/^\s+(ada|blackwell)\b/.test(wanted.slice(form.length))) continue;
       if (form.length > best[0].length && wanted.startsWith(form) && /^$|[\s,(-]/.test(next)) best = [form, gpu];
     }
@@ -30,14 +30,14 @@ function gpuOfName(text, listed) {
   return best[1];
 }
 
-/** The compute capability that somebody typed: 9.0, sm_90, 90, or a name; null where it cannot be told. */
+/** The compute capability of a typed text: 9.0, sm_90, 90, or a name; null if it is unknown. */
 function gpuOfText(text, listed) {
   const number = text.trim().toLowerCase().match(/^(?:(\d{1,2})\.(\d)|(?:sm_|compute_)?([3-9]|\d\d)(\d))[af]?$/);
   if (number) return `${Number(number[1] ?? number[3])}.${number[2] ?? number[4]}`;
   return gpuOfName(text, listed);
 }
 
-/** The column compute_cap of what --query-gpu prints; the last one where there is no head to say which it is. */
+/** The column compute_cap in the output of --query-gpu; the last column without a heading. */
 function capabilities(text) {
   const lines = text.split(/\r?\n/);
   const head = lines.findIndex((line) => line.includes("compute_cap"));
@@ -47,7 +47,7 @@ function capabilities(text) {
   return values.filter((value) => /^\d{1,2}\.\d$/.test(value ?? ""));
 }
 
-/** What nvidia-smi's output says.
+/** The machine that the output of nvidia-smi describes.
  *
  * Returns {driver, gpus, unknown, note}: the CUDA version (null: no driver; undefined: it does not say), the compute
  * capabilities, the names that the list does not have, and a sentence for the reader. `wrong` where it is no such output.
@@ -69,7 +69,7 @@ function readNvidiaSmi(text, listed) {
   }
   const version = text.match(/CUDA(?:\s+UMD)?\s+Version\s*:\s*(\d+)\.(\d+)/i);
   const names = [
-    // Its bus follows; rows of processes begin and end alike.
+    // The bus follows the name; rows of processes look the same otherwise.
     ...text.matchAll(/^\|\s*\d+\s+(\S.*?)\s+(?:On|Off|N\/A|WDDM|TCC|MCDM)\s*\|(?=\s*[0-9A-F]{4,8}:)/gim),
     ...text.matchAll(/^\s*GPU \d+: (.+?) \(UUID/gm),
     ...text.matchAll(/^\s*Product Name\s*:\s*(.+?)\s*$/gm),

@@ -1,5 +1,4 @@
-// Narrows a table to the rows that have every word that was typed, the names that fit best first. Without this script the
-// list is whole.
+// Filters a table to the rows that have every typed word, the best names first.
 "use strict";
 for (const box of document.querySelectorAll("[data-search]")) {
   const body = document.getElementById(box.dataset.search);

@@ -1,5 +1,5 @@
-// The front page: takes what was chosen, looks the answer up, and shows it. Every answer is what a solver said when the
-// site was made; a combination that was not solved has none.
+// The front page: looks up the answer to the chosen values, and shows it. A solver gave all answers when the site was
+// made; a combination that was not solved has no answer.
 "use strict";
 (() => {
   const offered = JSON.parse(document.getElementById("offered").textContent);
@@ -10,14 +10,14 @@
 
   window.ctkAnswers = (name, content) => arrived.get(name)?.(content);
 
-  /** The answers about one package with one Python, loaded once. A script, as a page in a folder may not fetch. */
+  /** The answers about a package with a Python, loaded once, as a script, since a page in a folder may not fetch. */
   function load(name) {
     if (!shards.has(name)) {
       shards.set(name, new Promise((resolve, reject) => {
         arrived.set(name, (content) => { ready.add(name); resolve(content); });
         const script = document.createElement("script");
         script.src = `answers/${name}.js`;
-        // A file that was cut short loads, and answers nothing.
+        // A truncated file loads, and has no answers.
         script.onload = script.onerror = () => {
           if (!ready.has(name)) { shards.delete(name); reject(new Error(name)); }
         };
@@ -27,7 +27,7 @@
     return shards.get(name);
   }
 
-  /** One answer of those that were loaded; null where it was not solved. */
+  /** An answer of those that were loaded; null if it was not solved. */
   function lookUp(answers, axes, { driver, gpu, pin }) {
     const row = answers.rows[answers.grid[pin]?.[axes.drivers.indexOf(driver)]];
     let left = axes.gpus.indexOf(gpu);
@@ -65,19 +65,19 @@
     };
   }
 
-  // What to type
+  // The commands
 
   const request = (now) => [now.package, ...offered.pins[now.pin].specs, ...offered.pythons[now.python].specs];
   const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `"${word}"`);
   const onWindows = (now) => now.platform.startsWith("win-");
 
   function createCommand(now) {
-    // The driver is asked for, too: conda and mamba could drop it otherwise, and install what it cannot run. A GPU that
-    // was named has one. What asks for CUDA builds as well decides first.
+    // The driver is requested as well: conda and mamba could ignore it otherwise, and install a toolkit that it cannot
+    // run. A named GPU has a driver. The package that asks for CUDA builds as well comes first.
     const asks = (now.driver || now.gpu) && now.package !== offered.asks ? [offered.asks] : [];
     const specs = [...asks, ...request(now)].map(quoted);
     const command = offered.create[now.client] + specs.join(" ");
-    // PowerShell and cmd each break lines with a sign of their own, and the other one does not know it.
+    // PowerShell and cmd continue lines with different characters, so there is one line.
     return onWindows(now) ? command.replaceAll(" \\\n  ", " ") : command;
   }
 
@@ -109,7 +109,7 @@
     return `${words.join(" ")} --explain`;
   }
 
-  /** What else the reader of a command should know: words, and what to type. */
+  /** More that the reader of a command should know: words, and a command. */
   function hint(now) {
     if (now.driver === undefined) {
       return now.gpu ? ["", ""] : ["On a machine with an NVIDIA driver, add this to get CUDA builds, and an error if the driver is too old:", offered.asks];
@@ -121,9 +121,9 @@
       : ["On another machine than that one, put this in front:", set.join(" ")];
   }
 
-  // What is shown
+  // The answer
 
-  /** A sentence with a capital, unless it begins with the name of a package. */
+  /** A sentence with a capital letter, unless it begins with the name of a package. */
   const sentence = (text) => text.replace(/^[a-z]+(?=[ ,:;])/, (word) =>
     Object.values(offered.platforms).some((axes) => axes.packages.includes(word)) ? word : word[0].toUpperCase() + word.slice(1));
 
@@ -171,7 +171,7 @@
       return row;
     }));
     fillList(at("why"), reasons);
-    // A client that does not look at the GPU answers as for one that is not detected.
+    // A client that ignores the GPU gives the answer for a GPU that is not detected.
     if (now.client !== "pixi" && now.gpu && unseen?.toolkit !== toolkit) {
       const instead = unseen?.toolkit ? `would take CUDA ${unseen.toolkit}` : "would find nothing";
       at("unseen").hidden = false;
@@ -217,7 +217,7 @@
   }
 
   let latest = 0;
-  /** Shows the answer for what is chosen now. #answer then says of which command it is. */
+  /** Shows the answer for the chosen values. #answer then names its command. */
   async function update() {
     const now = chosen();
     const turn = (latest += 1);
@@ -235,7 +235,7 @@
       if (missing) show("unsolved", ...missing);
       else if (answer.packages) showPick(now, answer, unseen);
       else {
-        // Without a next step nobody asked: such a machine cannot exist.
+        // Without a next step, such a machine cannot exist.
         const why = answer.reasons.length ? "" : "There is no such machine, so nothing was solved for it.";
         show("refused", sentence(answer.title), why, answer.reasons.length ? answer.reasons.map(sentence) : ["Choose another driver or GPU."]);
       }
@@ -245,7 +245,7 @@
 
   const NOT_SOLVED = "There is no answer for this choice";
 
-  /** Why there can be no answer, with what was solved instead; null where there can be one. */
+  /** Why there is no answer, with the values that were solved instead; null if there may be an answer. */
   function unknown(now) {
     const axes = offered.platforms[now.platform];
     const wrong = (sentence, values) => [NOT_SOLVED, sentence, [`Choose one of ${values.filter(Boolean).join(", ")}.`]];
@@ -269,7 +269,7 @@
 
   const shardOf = (now) => `${now.platform}/${now.package}/${now.python || "any"}`;
 
-  /** The answer, and that for a client which does not see the GPU; or why there is none. */
+  /** The answer, and the answer for a client that does not see the GPU; or why there is no answer. */
   async function find(now) {
     const axes = offered.platforms[now.platform];
     try {
@@ -285,7 +285,7 @@
 
   // The fields
 
-  /** Fills a row with buttons, and keeps what was chosen. */
+  /** Fills a row with buttons, and keeps the choice. */
   function buttons(id, values, words) {
     const before = picked(id);
     at(id).replaceChildren(...values.map((value) => button(id, value, words(value))));
@@ -300,7 +300,7 @@
     return label;
   }
 
-  /** Chooses a value. One that is not offered is, then: another one would be another question. */
+  /** Chooses a value, and adds it if it is not offered. */
   function keep(name, value) {
     const radios = () => [...document.querySelectorAll(`input[name=${name}]`)];
     if (!radios().some((radio) => radio.value === value)) at(name).append(button(name, value, value));
@@ -326,19 +326,19 @@
     at("packages").replaceChildren(...axes.packages.map((name) => new Option(name)));
   }
 
-  /** The driver as it is offered: those beyond either end may be one question with it. */
+  /** The label of a driver: drivers beyond either end may have the same answers. */
   function driverWords(driver, axes) {
     if (driver === endOf(axes, "newer")) return `${driver} or newer`;
     return driver === endOf(axes, "older") ? `${driver} or older` : driver;
   }
 
-  /** The driver that stands for all beyond it; undefined where a rule tells them apart. */
+  /** The driver that stands for all drivers beyond it; undefined if a rule tells them apart. */
   function endOf(axes, end) {
     const drivers = axes.drivers.filter(Boolean);
     return axes[end] ? drivers.at(end === "newer" ? -1 : 0) : undefined;
   }
 
-  /** Which end a driver is beyond: "older", "newer", or undefined. */
+  /** "older" or "newer" for a driver beyond either end, else undefined. */
   function beyond(driver, drivers) {
     const parts = (text) => text.split(".").map(Number);
     const less = ([one, two], [other, last]) => one < other || (one === other && two < last);
@@ -346,7 +346,7 @@
     return less(parts(drivers.at(-1)), parts(driver)) ? "newer" : undefined;
   }
 
-  /** Takes a driver, and returns the one that answers for it. One that none answers for is offered, and has no answer. */
+  /** The driver that has the answers for a driver; a driver without answers is added to the choices. */
   function chooseDriver(driver) {
     const select = at("driver");
     const axes = offered.platforms[picked("platform")];
@@ -357,7 +357,7 @@
     return value;
   }
 
-  /** A paste says everything of the machine: what an earlier one set, or somebody by hand, is gone. */
+  /** A paste describes the whole machine, so it replaces earlier values. */
   function paste() {
     const text = at("paste").value;
     const note = at("paste-note");
@@ -376,12 +376,12 @@
     else if (ordered.length) said.push(`The GPU has compute capability ${ordered[0]}.`);
     note.classList.toggle("wrong", Boolean(found.wrong));
     note.textContent = said.join(" ");
-    // The box stays open, so that the next paste has a place.
+    // The box stays open for the next paste.
     keep("machine", found.driver === null ? "none" : "choose");
     update();
   }
 
-  // The address has what is chosen, so that it can be sent to somebody.
+  // The URL has the choices, so that it can be sent to somebody.
 
   function remember(now) {
     const driver = now.driver === null ? "none" : now.driver;
@@ -422,7 +422,7 @@
   at("paste").addEventListener("input", paste);
   for (const id of ["driver", "gpu", "package"]) at(id).addEventListener("input", update);
   for (const radio of document.querySelectorAll("#client input, #machine input")) radio.addEventListener("change", update);
-  // The link to the content changes the address too, and chooses nothing.
+  // The link to the content changes the URL too, without a choice.
   window.addEventListener("hashchange", () => { if (location.hash.includes("=")) { recall(); update(); } });
   at("selector").hidden = false;
   update();
