@@ -14,13 +14,13 @@ import time
 from figures import RATIO, record
 
 from build import cpu_seconds  # benchmarks/build.py
-from ctk.cli.solve import catalogue as channels
 from ctk.core.checkout import workspace
 from ctk.core.console import Reporter
 from ctk.core.platforms import this_platform
 from ctk.lock.model import release_locks
 from ctk.plan.plan import python_tags
 from ctk.site.answers import answers, axes
+from ctk.solve.channels import catalogue as channels
 from ctk.solve.solve import AlikeCatalogue, Catalogue
 from ctk.solve.why import explain, find_reason
 

@@ -26,9 +26,10 @@ from ctk.core.checkout import workspace
 from ctk.core.console import Reporter
 from ctk.core.errors import SolverMissing
 from ctk.lock.model import release_locks
+from ctk.solve import channels
+from ctk.solve.channels import pythons
 from ctk.solve.solve import Scenario
-from ctk.verify import channels, clients
-from ctk.verify.channels import pythons
+from ctk.verify import clients
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.oracle import Question
 from ctk.verify.run import Solver, SolverAnswer, Tally

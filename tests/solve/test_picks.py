@@ -17,8 +17,8 @@ from ctk.core.platforms import NOARCH, this_platform
 from ctk.lock.model import release_locks
 from ctk.plan.plan import write_repodata
 from ctk.release.choose import COOLDOWN
+from ctk.solve.channels import Channels
 from ctk.solve.solve import Pick, Scenario, solve
-from ctk.verify.channels import Channels
 
 MAJOR_PACKAGES = ("cuda-bindings", "cuda-nvrtc", "libnvjitlink", "cuda-nvvm-impl")
 

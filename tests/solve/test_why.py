@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ctk.cli.solve import built_catalogue
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, ChannelMissing, Unsolvable
 from ctk.core.platforms import this_platform
+from ctk.solve.channels import built_catalogue
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Catalogue, Maker, Pick, Scenario
 from ctk.solve.why import choices, explain, fit_in_words, native_instead, newer_nvjitlink, solve_or_say_why

@@ -6,8 +6,8 @@ import pytest
 
 from ctk.core.checkout import Workspace
 from ctk.lock.model import release_locks
+from ctk.solve.channels import Channels
 from ctk.verify import table
-from ctk.verify.channels import Channels
 from ctk.verify.oracle import version
 from ctk.verify.table import Answers
 

@@ -24,9 +24,9 @@ from ctk.core.checkout import Workspace, settings, workspace
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, repodata_of, write_repodata
 from ctk.release.review import compiled_with
+from ctk.solve.channels import universe
 from ctk.solve.solve import Scenario
 from ctk.verify import clients
-from ctk.verify.channels import universe
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.libsolv import Libsolv, library
 from ctk.verify.run import SolverAnswer

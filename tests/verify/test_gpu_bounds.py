@@ -13,8 +13,8 @@ import pytest
 
 from ctk.core.checkout import Workspace
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, write_repodata
+from ctk.solve.channels import Repodata, universe
 from ctk.solve.solve import Scenario
-from ctk.verify.channels import Repodata, universe
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.run import SolverAnswer
 from kit.worlds import Record, records

@@ -32,7 +32,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.model import release_locks
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags
-from ctk.verify.channels import pythons
+from ctk.solve.channels import pythons
 from ctk.verify.oracle import PYTHON_REQUESTS, Question, Toolkit, expected, version
 from ctk.verify.scenarios import facts, matrix
 from kit.worlds import (

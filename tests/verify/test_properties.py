@@ -23,7 +23,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH
 from ctk.lock.model import ReleaseLock, release_locks, variant_config
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags
-from ctk.verify.channels import Repodata, pythons
+from ctk.solve.channels import Repodata, pythons
 from ctk.verify.oracle import (
     PYTHON_REQUESTS,
     REQUESTS,

@@ -14,8 +14,8 @@ import pytest
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, write_repodata
+from ctk.solve.channels import universe
 from ctk.solve.solve import Scenario
-from ctk.verify.channels import universe
 from ctk.verify.clients import RattlerSolver
 
 GROUPS = "cuda-toolkit"

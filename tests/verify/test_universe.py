@@ -12,9 +12,9 @@ from ruamel.yaml import YAML
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.plan.plan import python_tags, write_repodata
+from ctk.solve.channels import UNIVERSE, Repodata, pythons, universe
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario
-from ctk.verify.channels import UNIVERSE, Repodata, pythons, universe
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.run import SolverAnswer
 

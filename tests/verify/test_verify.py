@@ -17,10 +17,10 @@ from ctk.core.console import Reporter
 from ctk.core.errors import ChannelMissing, CtkError, SolverFailed, VerifyFailed
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import write_repodata
-from ctk.solve import solve
+from ctk.solve import channels, solve
+from ctk.solve.channels import Channels, TwinBuild
 from ctk.solve.solve import Alike, Scenario
-from ctk.verify import channels, clients
-from ctk.verify.channels import Channels, TwinBuild
+from ctk.verify import clients
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.oracle import REQUESTS, Cause, Expected, Loss, OracleFacts, Question
 from ctk.verify.run import Counts, Record, SolverAnswer, Tally, wrong

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ctk.cli.options import Base, OtherChannels, Platforms, VariantConfig, not_both, packages
-from ctk.cli.solve import catalogue
 from ctk.core.checkout import checkout
 from ctk.core.console import Reporter, count, listing
 from ctk.core.errors import BadValue, MachinesLost, Unsolvable, check_names
@@ -65,6 +64,7 @@ def installable_command(
     from ctk.authors.expected import foresee, recipe_at, variant_files
     from ctk.authors.installable import alike, survey_records, survey_specs
     from ctk.lock.model import release_locks
+    from ctk.solve.channels import catalogue
     from ctk.solve.solve import Catalogue, parse_spec
     from ctk.verify.scenarios import facts, matrix
 

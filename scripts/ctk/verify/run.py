@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Protocol
 
 from ctk.core.errors import SolverFailed
 from ctk.core.versions import PythonTag
+from ctk.solve.channels import Channels, Twins
 from ctk.solve.solve import Scenario
 from ctk.verify import oracle
-from ctk.verify.channels import Channels, Twins
 from ctk.verify.oracle import Cause, Expected, Loss, OracleFacts, Question
 from ctk.verify.scenarios import scenario
 

@@ -24,8 +24,8 @@ from ctk.env import environment
 from ctk.fetch.fetch import fetch, stored
 from ctk.index.index import Index
 from ctk.lock.model import load
+from ctk.solve.channels import Repodata
 from ctk.solve.solve import Scenario, solve
-from ctk.verify.channels import Repodata
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the base channel is made on Linux")
 

@@ -20,8 +20,8 @@ from ctk.core.errors import Unsolvable
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.plan.plan import write_repodata
 from ctk.plan.recipes import Recipe, render
+from ctk.solve import channels
 from ctk.solve.solve import Scenario, solve
-from ctk.verify import channels
 from kit.feedstock import Feedstock, build
 
 FOLDER = ROOT / "examples" / "cpp-extension"

@@ -1,6 +1,7 @@
-"""The repodata that scenarios are solved from: this channel, planned or built, above the universe.
+"""The channels that a command solves from: built ones, or the planned channel above the universe.
 
-The universe stands in for conda-forge: ``universe.yaml`` made into repodata, always the same, and without a network.
+The planned channel is the repodata that recipes and release locks would give. The universe stands in for conda-forge:
+``universe.yaml`` made into repodata, always the same, and without a network.
 """
 
 from __future__ import annotations
@@ -9,17 +10,21 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
 
-from ctk.core.checkout import Workspace
-from ctk.core.errors import ChannelMissing
-from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.core.checkout import Workspace, base_channel, settings
+from ctk.core.console import Reporter
+from ctk.core.errors import ChannelMissing, Unsolvable
+from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.package.records import REPODATA, records
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, repodata_of, write_repodata
+from ctk.plan.recipes import find_recipes, maker_of
+from ctk.solve.solve import Catalogue, Maker
 
 UNIVERSE = Path(__file__).with_name("universe.yaml")
 
@@ -49,6 +54,65 @@ class Channels(NamedTuple):
     folders: tuple[Path, Path]  # this channel, then the universe
     subdirs: tuple[str, ...]  # the platforms that this channel is for
     twins: Twins
+
+
+# --- the channels of a command
+
+
+def catalogue(
+    where: Workspace,
+    base: str,
+    subdir: str,
+    report: Reporter | None = None,
+    as_planned: bool = False,
+    others: Sequence[str] = (),
+) -> Catalogue:
+    """The channel and its base channel, for one platform; `others` are folders and URLs in place of the channel.
+
+    For another platform than this machine's, packages that were not built are replaced by planned ones: the channel by
+    the planned channel, a base channel of ours by the universe. One line says so. `as_planned` takes both, whatever was
+    built.
+    """
+    channels = [where.channel, base_channel(base, where)]
+    foreign = subdir != this_platform()
+    if others:
+        channels[:1] = [base_channel(name, where) for name in others]
+    elif as_planned or (foreign and not records(where.channel, subdir)):
+        # The same as `ctk verify` has, so that a scenario which it prints is solved here as it was there.
+        channels[0] = write_repodata(planned(where), where.cache / "planned" / "channel")
+    if base == "local" and (as_planned or (foreign and not records(where.base_channel, subdir))):
+        channels[1] = write_repodata(universe(), where.cache / "planned" / "base")
+    if report and not others and where.channel not in channels:
+        why = "" if as_planned else f"nothing is built for {subdir} here: "
+        stand_in = ", with a stand-in for conda-forge" if base == "local" and where.base_channel not in channels else ""
+        report.line(f"{why}solved against what recipes and release locks say{stand_in}")
+    return Catalogue(channels, subdir, maker=partial(maker, where))
+
+
+def built_catalogue(where: Workspace, base: str, subdir: str) -> Catalogue:
+    """The same with built packages only."""
+    if subdir != this_platform():
+        if not records(where.channel, subdir):
+            raise Unsolvable(f"nothing is built for {subdir} here", f"run `ctk build --platform {subdir}` first")
+        if base == "local" and not records(where.base_channel, subdir):
+            raise Unsolvable(
+                f"the base channel that is made here has no Python for {subdir}",
+                "name one that has, such as --base conda-forge or a folder",
+            )
+    return Catalogue([where.channel, base_channel(base, where)], subdir, maker=partial(maker, where))
+
+
+def maker(where: Workspace, package: str) -> Maker | None:
+    """The recipe of this checkout that makes a package, and the option that builds it; None without such a recipe."""
+    recipe, stated = maker_of(package, find_recipes(where.recipes)), settings(where.root)
+    if recipe is None:
+        return None
+    if stated.default.recipes is None or recipe in stated.default.recipes:
+        return Maker(recipe, "")
+    return Maker(recipe, "--ring 2" if recipe in stated.ring2.recipes else "--all-components")
+
+
+# --- the planned channel
 
 
 def planned(workspace: Workspace, subdirs: Sequence[str] = ()) -> Repodata:
