@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from conftest import ctk
-from ctk.authors.expected import foresee, recipe_at, variant_files
+from ctk.authors.expected import expected_records, recipe_at, variant_files
 from ctk.authors.installable import Change, Kind, Survey, alike, groups_in_words, pin_records, survey_specs
 from ctk.cli.installable import _map
 from ctk.core import errors
@@ -169,7 +169,10 @@ def write_recipe(folder: Path, text: str = RECIPE, variants: str = BOTH_MAJORS) 
 
 def records_of(recipe: Recipe, folders: list[Path]) -> dict[str, dict[str, Any]]:
     channels = Catalogue(folders, SUBDIR)
-    return {made["build"]: made for made in foresee(recipe, variant_files(recipe, Path()), channels, channels).records}
+    return {
+        made["build"]: made
+        for made in expected_records(recipe, variant_files(recipe, Path()), channels, channels).records
+    }
 
 
 def test_run_exports_of_the_host_environment_are_requirements(folders: list[Path], tmp_path: Path) -> None:
@@ -241,7 +244,7 @@ def test_run_exports_may_be_in_a_file_of_their_own(tmp_path: Path) -> None:
 def test_what_cannot_be_known_is_said(folders: list[Path], tmp_path: Path) -> None:
     channels = Catalogue(folders, SUBDIR)
     recipe = write_recipe(tmp_path / "mine", RECIPE + "  build: [cmake]\n", 'cuda_version: ["12.8", "13.0"]\n')
-    records, notes = foresee(recipe, variant_files(recipe, Path()), channels, channels)
+    records, notes = expected_records(recipe, variant_files(recipe, Path()), channels, channels)
     assert [made["build"] for made in records] == ["cuda13_13"]
     assert notes == (
         "cmake is not in these channels: what its run-exports add is not known",

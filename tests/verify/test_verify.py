@@ -19,7 +19,7 @@ from ctk.core.platforms import NOARCH
 from ctk.plan.plan import write_repodata
 from ctk.solve import channels, solve
 from ctk.solve.channels import Channels, TwinBuild
-from ctk.solve.solve import Alike, Scenario
+from ctk.solve.solve import MachineClasses, Scenario
 from ctk.verify import clients
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.oracle import REQUESTS, Cause, Expected, Loss, OracleFacts, Question
@@ -206,7 +206,7 @@ def test_machines_that_are_alike_get_what_each_gets_alone(
     monkeypatch.setattr(clients, "solve_many", solve_many)
     together = {a.scenario: a for a in RattlerSolver().solve_all(machines, solved.folders)}
     assert len(asked) < len(machines) / 2
-    alone = {a.scenario: a for a in RattlerSolver(alike=False).solve_all(machines, solved.folders)}
+    alone = {a.scenario: a for a in RattlerSolver(grouped=False).solve_all(machines, solved.folders)}
     assert list(together) != machines, "members of a class follow each other"
     assert together.keys() == alone.keys() == set(machines)
     assert all(together[m].records == alone[m].records for m in machines)
@@ -238,7 +238,7 @@ def tally(known: OracleFacts, solved: Channels, solver: Scripted, *questions: Qu
 def test_machines_that_are_taken_for_alike_and_are_not_fail_the_run(
     machines: list[Scenario], solved: Channels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Alike, "key", lambda self, scenario: scenario.specs)
+    monkeypatch.setattr(MachineClasses, "key", lambda self, scenario: scenario.specs)
     with pytest.raises(SolverFailed, match="no rule of the channel tells apart got different packages"):
         list(RattlerSolver().solve_all(machines, solved.folders))
 

@@ -30,7 +30,7 @@ _TAKEN = {
 }
 
 
-class Foreseen(NamedTuple):
+class ExpectedRecords(NamedTuple):
     """The packages of a recipe for one platform, as records of a ``repodata.json``."""
 
     records: tuple[dict[str, Any], ...]
@@ -80,7 +80,7 @@ def variant_files(recipe: Recipe, build_config: Path) -> list[Path]:
     return [file for file in (build_config, *(recipe.folder / name for name in _FILES)) if file.is_file()]
 
 
-def foresee(recipe: Recipe, files: Sequence[Path], target: Catalogue, builder: Catalogue) -> Foreseen:
+def expected_records(recipe: Recipe, files: Sequence[Path], target: Catalogue, builder: Catalogue) -> ExpectedRecords:
     """What a recipe's packages will require on the platform of `target`, built on that of `builder`.
 
     What run-exports add is read from the packages that a solver picks into the environments, for a machine without a
@@ -115,7 +115,7 @@ def foresee(recipe: Recipe, files: Sequence[Path], target: Catalogue, builder: C
     if not variants:
         notes[f"the recipe makes nothing for {target.subdir}"] = []
     lines = [f"{count(len(why), 'build')} {note}: {why[0]}" if why else note for note, why in notes.items()]
-    return Foreseen(tuple(records.values()), tuple(lines))
+    return ExpectedRecords(tuple(records.values()), tuple(lines))
 
 
 def _with(output: Rendered, added: Iterable[_Export], subdir: str) -> Rendered:

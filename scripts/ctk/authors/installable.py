@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ctk.core.console import count, listing
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import repodata_of, write_repodata
-from ctk.solve.solve import AlikeCatalogue, Catalogue, Pick, Scenario, older, parse_spec
+from ctk.solve.solve import Catalogue, GroupedCatalogue, Pick, Scenario, older, parse_spec
 from ctk.solve.why import Reason, find_reason
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, Matrix
@@ -63,7 +63,7 @@ class MachinePick:
 class Case(NamedTuple):
     """A request, and what every machine gets."""
 
-    catalogue: AlikeCatalogue
+    catalogue: GroupedCatalogue
     specs: tuple[str, ...]
     picks: Mapping[Machine, MachinePick]
 
@@ -80,7 +80,7 @@ class Case(NamedTuple):
         return find_reason(Scenario(self.specs, self.catalogue.subdir, *machine), self.catalogue)
 
 
-def take_survey(asked: str, every: Matrix, requests: Sequence[tuple[AlikeCatalogue, Sequence[str]]]) -> Survey:
+def take_survey(asked: str, every: Matrix, requests: Sequence[tuple[GroupedCatalogue, Sequence[str]]]) -> Survey:
     """Solves a request for every machine and, where there is a second one, that as well.
 
     Machines that no rule of the channels tells apart are solved once.
@@ -186,7 +186,7 @@ def survey_specs(specs: Sequence[str], pins: Sequence[str], channels: Catalogue,
     for pin in pins:
         then = with_pin(then, pin)
     names = {parse_spec(spec).name for spec in (*specs, *then)}
-    solver = AlikeCatalogue(channels.channels, channels.subdir, names, gateway=channels.gateway, maker=channels.maker)
+    solver = GroupedCatalogue(channels.channels, channels.subdir, names, gateway=channels.gateway, maker=channels.maker)
     return take_survey(" ".join(specs), every, [(solver, specs), *([(solver, then)] if pins else [])])
 
 
@@ -199,11 +199,11 @@ def survey_records(
     """
     subdir, names = channels.subdir, list(dict.fromkeys(record["name"] for record in records))
 
-    def catalogue_of(some: Records) -> AlikeCatalogue:
+    def catalogue_of(some: Records) -> GroupedCatalogue:
         files = {f"{r['name']}-{r['version']}-{r['build']}.conda": r for r in some}
         content = {NOARCH: repodata_of(NOARCH, {}), subdir: repodata_of(subdir, files)}
         place = write_repodata(content, Path(mkdtemp(dir=folder)))
-        return AlikeCatalogue(
+        return GroupedCatalogue(
             [place, *channels.channels], subdir, names, gateway=channels.gateway, maker=channels.maker
         )
 

@@ -197,8 +197,7 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) ->
 
     Returns the packages of which the request should name a build.
     """
-    from ctk.solve.drivers import impossible
-    from ctk.solve.machine import STATE_DRIVER, overstated
+    from ctk.solve.machine import STATE_DRIVER, impossible, overstated
     from ctk.solve.solve import channel_name
     from ctk.solve.why import choices, native_instead, newer_nvjitlink, toolkit_in_words
 

@@ -24,11 +24,11 @@ from ctk.solve.solve import (
     ANY_DRIVER,
     ASKS,
     PYTHON,
-    Asked,
     Catalogue,
     ChannelToolkit,
     Pick,
     Scenario,
+    Spec,
     older,
     parse_spec,
     solve,
@@ -230,11 +230,11 @@ def _wants_nvcc_12(scenario: Scenario, catalogue: Catalogue) -> bool:
     return False
 
 
-def _without_pin(scenario: Scenario, pin: Asked) -> Scenario:
+def _without_pin(scenario: Scenario, pin: Spec) -> Scenario:
     return replace(scenario, specs=tuple(pin.name if text == pin.text else text for text in scenario.specs))
 
 
-def conflict(scenario: Scenario, catalogue: Catalogue) -> list[Asked]:
+def conflict(scenario: Scenario, catalogue: Catalogue) -> list[Spec]:
     """The specs that have no solution together, and have one without any of them."""
     left = [parse_spec(text) for text in dict.fromkeys(scenario.specs)]
     # What says most is tried last, and so stays: pins rather than names, cuda-version rather than anything.
@@ -245,7 +245,7 @@ def conflict(scenario: Scenario, catalogue: Catalogue) -> list[Asked]:
     return left
 
 
-def _droppable_pins(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Catalogue) -> str:
+def _droppable_pins(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> str:
     """Which pin, or `ASKS`, can be dropped, one at a time, and what that gives on this machine; "" when none helps."""
     ways = []
     for spec in at_fault:
@@ -262,13 +262,13 @@ def _droppable_pins(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Ca
     return ", or ".join(ways)
 
 
-def _toolkits_for(package: Asked, ideal: Scenario, catalogue: Catalogue) -> list[str]:
+def _toolkits_for(package: Spec, ideal: Scenario, catalogue: Catalogue) -> list[str]:
     """The toolkits, oldest first, that a spec can be had for."""
     versions = [toolkit.version for toolkit in reversed(catalogue.toolkits)]
     return [v for v in versions if catalogue.solves(ideal, specs=(package.text, f"cuda-version={v}"))]
 
 
-def _in_words(*specs: Asked) -> str:
+def _in_words(*specs: Spec) -> str:
     """``toolkit 12.9`` of ``cuda-version=12.9``, ``Python 3.14t`` of what --python 3.14t asks for, else the spec."""
     first, version = specs[0], _plain(specs[0].version)
     if first.name == "cuda-version" and re.fullmatch(r"[\d.]+", version):
@@ -367,7 +367,7 @@ def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
 
 
 def _missing_python(
-    package: Asked, toolkits: Sequence[Asked], python: Sequence[Asked], ideal: Scenario, catalogue: Catalogue
+    package: Spec, toolkits: Sequence[Spec], python: Sequence[Spec], ideal: Scenario, catalogue: Catalogue
 ) -> Reason:
     """The reason of a package that is not built for a Python, with the Pythons that it is built for."""
     specs = tuple(a.text for a in (package, *toolkits))
@@ -377,7 +377,7 @@ def _missing_python(
     return cause, f"ask for Python {listing(have, 'or')}"
 
 
-def _missing_dependency(package: Asked, ideal: Scenario, catalogue: Catalogue) -> Reason:
+def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) -> Reason:
     """The reason of a package that needs something no channel has."""
     chain = _chain_to_missing(package.text, ideal, catalogue, {})
     if not chain:
@@ -443,7 +443,7 @@ def _machine_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
     return f"{driver}; besides, {gpu}", pins or f"{driver_step}, and {gpu_step}"
 
 
-def _driver_reason(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Catalogue) -> Reason:
+def _driver_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> Reason:
     """The reason of a request that a newer driver solves."""
     drivers = {d for t in catalogue.toolkits for d in (t.driver, t.compat_driver) if d}
     newer = [d for d in sorted(drivers, key=Version) if not scenario.driver or older(scenario.driver, d)]
@@ -463,7 +463,7 @@ def _driver_reason(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Cat
     return f"{needs}; this one supports {scenario.driver}", step
 
 
-def _gpu_reason(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Catalogue) -> Reason:
+def _gpu_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> Reason:
     """The reason of a request that another GPU solves."""
     arch = scenario.arch or ""
     known = {gpu for t in catalogue.toolkits for gpu in t.gpus} | set(catalogue.versions("cuda-arch"))
@@ -486,7 +486,7 @@ def _gpu_reason(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Catalo
     return f"{subject} {'need' if plural else 'needs'} a GPU of {wanted}; this one has {arch}", step
 
 
-def _subject(at_fault: Sequence[Asked], scenario: Scenario, catalogue: Catalogue) -> tuple[str, bool]:
+def _subject(at_fault: Sequence[Spec], scenario: Scenario, catalogue: Catalogue) -> tuple[str, bool]:
     """Who is at fault, and whether the verb that follows is a plural."""
     first = at_fault[0]
     if len(at_fault) == 1 and first.name != "cuda-version":

@@ -14,8 +14,7 @@ from ctk.core.errors import BadValue, LockError, check_names
 from ctk.core.platforms import PLATFORMS
 from ctk.core.versions import python_name
 from ctk.lock.model import ReleaseLock, variant_keys
-from ctk.solve.drivers import impossible
-from ctk.solve.machine import python_specs
+from ctk.solve.machine import impossible, python_specs
 from ctk.solve.solve import Scenario
 from ctk.verify.oracle import REQUESTS, OracleFacts, Question, Toolkit, version
 

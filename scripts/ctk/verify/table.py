@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from ctk.core.checkout import Marked, Workspace, markdown_table
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.solve import channels
-from ctk.solve.drivers import impossible
+from ctk.solve.machine import impossible
 from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify.scenarios import facts, matrix
 
