@@ -159,7 +159,7 @@ def with_its_path_in_a_file(prefix: Path) -> None:
     ("spoil", "said"),
     [
         (without_a_file, r"application.*lib/application\.bin"),
-        (with_its_path_in_a_file, "share/written holds"),
+        (with_its_path_in_a_file, "share/written contains"),
     ],
 )
 def test_an_environment_that_cannot_be_packed_is_refused_with_what_is_wrong(

@@ -33,26 +33,25 @@ Repodata = Mapping[str, Mapping[str, Any]]
 
 _CUDA_VERSION = re.compile(r"^cuda-version >=(?P<major>\d+)\S* (?P<fit>native|compat)_\*$")
 _FREE_THREADED = re.compile(r"\*_cp\d+t\b")
-# In milliseconds, as repodata has it.
-_SOME_DAY = 1_790_000_000_000
+_SOME_DAY = 1_790_000_000_000  # a timestamp of repodata, in milliseconds
 
 
 class TwinBuild(NamedTuple):
-    """Which of a package's two builds one is, ``native`` or ``compat``, and for which CUDA major."""
+    """A build of a package that has two builds for each CUDA major."""
 
-    fit: str
+    fit: str  # native or compat
     major: str
 
 
 Twins = Mapping[tuple[str, str, str], TwinBuild]
-"""Name, version and build -> which of two builds it is."""
+"""Name, version and build of a package -> the kind of the build."""
 
 
 class Channels(NamedTuple):
-    """Channel folders, ready for a solver."""
+    """Folders of channels for a solver."""
 
     folders: tuple[Path, Path]  # this channel, then the universe
-    subdirs: tuple[str, ...]  # the platforms that this channel is for
+    subdirs: tuple[str, ...]  # the platforms of this channel
     twins: Twins
 
 
@@ -116,10 +115,10 @@ def maker(where: Workspace, package: str) -> Maker | None:
 
 
 def planned(workspace: Workspace, subdirs: Sequence[str] = ()) -> Repodata:
-    """The repodata that this checkout's recipes and locks would give, for all platforms or some. Takes seconds.
+    """The repodata that the recipes and locks of a checkout would give, for all platforms or some. Takes seconds.
 
-    When packages were built must decide nothing, so those are given the later dates here that should be taken last:
-    solvers prefer what was built later when all else is equal.
+    If all else is equal, solvers prefer the package with the later timestamp. A pick must not depend on the time of a
+    build, so packages that should be picked last have the latest timestamps here.
     """
     wanted = Request((), (), tuple(subdirs) or tuple(PLATFORMS), ())
     content = planned_repodata(plan(published_set(workspace), wanted, python_tags(workspace.build_config)))
@@ -131,7 +130,11 @@ def planned(workspace: Workspace, subdirs: Sequence[str] = ()) -> Repodata:
 
 
 def built(folder: Path) -> Repodata:
-    """The repodata of a channel's folder, which must have packages for a platform."""
+    """The repodata of a channel in a folder.
+
+    Raises:
+        ChannelMissing: It has no packages for a platform.
+    """
     found = {file.parent.name: records(folder, file.parent.name) for file in sorted(folder.glob(f"*/{REPODATA}"))}
     content = {s: repodata_of(s, {n.partition("/")[2]: r for n, r in by.items()}) for s, by in found.items()}
     if not any(_platforms(content)):
@@ -143,7 +146,7 @@ def built(folder: Path) -> Repodata:
 
 
 def without_virtual_constraints(content: Repodata) -> Repodata:
-    """A copy without constraints on virtual packages, as clients see it that ignore them."""
+    """A copy without constraints on virtual packages, for clients that ignore them."""
     copy: dict[str, dict[str, Any]] = json.loads(json.dumps(content))
     for record in _records(*copy.values()):
         if "constrains" in record:
@@ -152,7 +155,7 @@ def without_virtual_constraints(content: Repodata) -> Repodata:
 
 
 def write(content: Repodata, folder: Path) -> Channels:
-    """Writes this channel's repodata and the universe's below a folder."""
+    """Writes the repodata of this channel and of the universe below a folder."""
     own = write_repodata({NOARCH: repodata_of(NOARCH, {}), **content}, folder / "channel")
     base = write_repodata(universe(), folder / "universe")
     twins: dict[tuple[str, str, str], TwinBuild] = {}
@@ -180,12 +183,12 @@ def _records(*subdirs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def pythons() -> tuple[str, ...]:
-    """The tags of every Python of the universe, oldest first: ``cp310`` to ``cp315t``."""
+    """The tags of all Pythons in the universe, oldest first: ``cp310`` to ``cp315t``."""
     return tuple(_read_universe()["pythons"])
 
 
 def universe() -> dict[str, dict[str, Any]]:
-    """The universe's repodata, by subdir."""
+    """Subdir -> the repodata of the universe."""
     by_subdir: dict[str, dict[str, Any]] = {subdir: {} for subdir in (*PLATFORMS, NOARCH)}
     for package, words in _packages(_read_universe()):
         on = package.get("on")
@@ -202,7 +205,7 @@ def _read_universe() -> dict[str, Any]:
 
 
 def _packages(data: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Every package of the data in every version and for every Python, with what its placeholders stand for."""
+    """All packages of the data, in all versions and for all Pythons, each with the values of its placeholders."""
     kinds = {tag: _words(tag, python) for tag, python in data["pythons"].items()}
     for package in data["packages"]:
         tags = kinds if package.get("pythons") == "all" else package.get("pythons", [""])
@@ -211,7 +214,7 @@ def _packages(data: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[st
             yield {**package, "version": version}, kinds.get(tag, {})
     abi = ["python_abi {minor}.* *_{tag}"]
     for tag, words in kinds.items():
-        # python itself: its build with the GIL is the default; since 3.13 it depends on its python_abi.
+        # The package python: its build with the GIL is the default; since 3.13 it depends on its python_abi.
         whole = {"name": "python", "version": "{version}", "number": 100, "build": "h{digest}_{number}_{python}"}
         if data["pythons"][tag].get("free_threaded"):
             whole |= {"track_features": "py_freethreading", "number": 0}
@@ -220,13 +223,13 @@ def _packages(data: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[st
     for package in data["compiled"]:
         for tag in package["pythons"]:
             needs = ["python >={minor},<{next}.0a0", *abi]
-            if kinds[tag]["python"] != "cpython":  # since 3.13 python's own build tells its two kinds apart as well
+            if kinds[tag]["python"] != "cpython":  # since 3.13 the build of python has the tag too
                 needs.append(f"{needs[0]} *_{{tag}}")
             yield {"build": "py{py}h{digest}_{number}", **package, "needs": needs}, kinds[tag]
 
 
 def _words(tag: str, python: Mapping[str, Any]) -> dict[str, str]:
-    """What the placeholders of the data stand for, for one Python."""
+    """The values of the placeholders for a Python."""
     major, minor, _ = python["version"].split(".")
     own = {"tag": tag, "py": tag.removeprefix("cp"), "version": python["version"], "python": python.get("python", tag)}
     return {**own, "minor": f"{major}.{minor}", "next": f"{major}.{int(minor) + 1}"}

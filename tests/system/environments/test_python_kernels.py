@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ctk
+from conftest import ROOT, ctk
 from ctk.base.base import this_python
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
@@ -23,7 +23,7 @@ RECIPES = ("numba-cuda-mlir", "numba-cuda-mlir-files", "cccl-python")
 
 @dataclass(frozen=True)
 class Made:
-    """An environment that cccl-python asks for; numba-cuda-mlir is in it."""
+    """An environment with cccl-python, which depends on numba-cuda-mlir."""
 
     environment: Environment
     toolkit: str  # the CTK minor
@@ -66,7 +66,7 @@ def test_a_kernel_is_compiled_to_ptx_a_cubin_and_lto_code(made: Made, project: W
 
 
 def test_cub_is_compiled_from_the_headers_that_cuda_cccl_brings(made: Made) -> None:
-    found = made.use("cccl_python.py")
+    found = made.use(str(ROOT / "tests" / "system" / "gpu" / "programs" / "cccl_python.py"))
     assert found["nvrtc"] == made.toolkit
     assert int(str(found["cubin bytes"])) > 1000
     assert not found["gpus"] or found["differences"]
