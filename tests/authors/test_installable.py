@@ -1,4 +1,4 @@
-"""`ctk installable`: where a request or a recipe installs, what it becomes there, and what a pin changes."""
+"""Surveys: the machines on which a request or a recipe installs, the builds there, and the changes by a pin."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def more() -> Iterator[Record]:
 
 @pytest.fixture(scope="module")
 def where(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The locks of this checkout, which say what machines there are, with a small channel."""
+    """The small channel, with the locks of this checkout, from which the machines are made."""
     made = Workspace(tmp_path_factory.mktemp("checkout"))
     for place in (project.variants, project.build_config):
         (made.root / place.name).symlink_to(place)
@@ -123,7 +123,7 @@ def test_a_package_without_cuda_builds_is_no_cpu_build(folders: list[Path], ever
 
 
 def test_with_one_build_of_cuda_version_driver_and_gpu_say_whether_it_is_native(tmp_path: Path, every: Matrix) -> None:
-    """As on conda-forge, where nothing is refused for its minor."""
+    """As on conda-forge, where no minor is refused."""
     records = [record("cuda-version", v, "h_3", "noarch", constrains=["__cuda >=13"]) for v in ("13.0", "13.4")]
     records.append(record("mine", "1.0", "h_0", SUBDIR, depends=["cuda-version >=13,<14"]))
     picks = surveyed([write(tmp_path / "one", iter(records))], every, "mine").today.picks
@@ -314,7 +314,7 @@ def test_the_page_is_one_file_with_a_table_that_can_be_read_aloud(folders: list[
 
 # --- the command
 
-# Elsewhere the same is held without the command by the tests above, of the survey and of recipes.
+# On other platforms, the tests above check the same without the command.
 needs_linux = pytest.mark.skipif(HERE != SUBDIR, reason="the small channel's packages without CUDA are for linux-64")
 
 

@@ -1,4 +1,4 @@
-"""`ctk verify` finds every scenario right, counts what it finds, and finds what is wrong."""
+"""`ctk verify`: every scenario is right, verdicts are counted, and wrong picks are found."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SAMPLE = 700
 
 @pytest.fixture(scope="module")
 def small(planned: channels.Repodata, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A channel of one platform, for runs of the command that need not plan."""
+    """A channel for a platform, so that runs of the command need no plan."""
     parts = {subdir: planned[subdir] for subdir in ("win-arm64", NOARCH)}
     return write_repodata(parts, tmp_path_factory.mktemp("small"))
 
@@ -190,7 +190,7 @@ def test_a_pick_where_there_must_be_none_and_none_where_there_must_be_one() -> N
 
 @pytest.fixture
 def machines(every: Matrix) -> list[Scenario]:
-    """Every machine, for one request on one platform."""
+    """A request on every machine of a platform."""
     return [scenario(Question("cuda-core", "linux-64", *machine)) for machine in every.machines]
 
 
@@ -216,7 +216,7 @@ def test_machines_that_are_alike_get_what_each_gets_alone(
 
 
 class Scripted:
-    """A solver that gives answers, or real ones but for the last, and then ends or fails as it is told."""
+    """A solver with given answers, or with real answers except for the last; then it ends, or raises `end`."""
 
     name = "scripted"
 
@@ -315,7 +315,7 @@ def test_a_folder_without_packages_for_a_platform_is_no_channel(tmp_path: Path, 
 
 
 def run(*arguments: str) -> Any:
-    """In this process; errors come as exceptions, which `start` prints."""
+    """Runs the command in this process; errors are exceptions, which `start` would print."""
     return CliRunner().invoke(app, ["verify", *arguments], env={"COLUMNS": "120"})
 
 

@@ -92,11 +92,6 @@ class Examined:
     def prefix(self) -> Path:
         return self.has.prefix
 
-    @property
-    def unreadable(self) -> list[str]:
-        """Names of files in place of a record that cannot be read."""
-        return [file.name for file in self.has.broken]
-
     @cached_property
     def by_name(self) -> dict[str, InstalledPackage]:
         return {package.name: package for package in self.packages}
@@ -319,11 +314,11 @@ def _some(texts: Sequence[str]) -> str:
 @look_at(Examined, "records")
 def _records(on: Examined) -> Finding:
     """No client updates or removes a package whose record is broken."""
-    if on.unreadable:
-        files = [shlex.quote(str(on.prefix / "conda-meta" / name)) for name in on.unreadable]
-        lost = [name.rsplit("-", 2)[0] for name in on.unreadable if name.count("-") > 1]
+    if names := [file.name for file in on.has.broken]:
+        files = [shlex.quote(str(file)) for file in on.has.broken]
+        lost = [name.rsplit("-", 2)[0] for name in names if name.count("-") > 1]
         step = f"rm {' '.join(files)}" + (f" && {on.install('--force-reinstall', *lost)}" if lost else "")
-        return problem(f"no records: {_some([ascii(name)[1:-1] for name in on.unreadable])}", step)
+        return problem(f"no records: {_some([ascii(name)[1:-1] for name in names])}", step)
     channels = sorted({package.channel or "an unknown channel" for package in on.packages})
     return ok(f"{count(len(on.packages), 'package')}{f', of {listing(channels)}' if channels else ''}")
 
@@ -416,7 +411,7 @@ def _agreement(on: Examined) -> Finding:
             other = on.by_name.get(name)
             if other is not None and not _matches(spec, other.record):
                 unmet.append(f"{package} needs {spec}, and there is {other}")
-            elif other is None and spec in package.depends and not name.startswith("__") and not on.unreadable:
+            elif other is None and spec in package.depends and not name.startswith("__") and not on.has.broken:
                 unmet.append(f"{package} needs {spec}, which is not there")
             else:
                 continue

@@ -28,7 +28,7 @@ from ctk.core.errors import BadValue, ProofFailed
 from ctk.core.files import alone, check_path, disk_errors, make_folder, replace_file
 from ctk.core.platforms import this_platform
 from ctk.core.process import run
-from ctk.env.prefix import LOCK, NOTE, Installed, Note, package_key, titles
+from ctk.env.prefix import LOCK, NOTE, Installed, Note, package_key, rewrite, titles
 from ctk.solve.machine import Machine
 from ctk.solve.solve import Catalogue, Pick, Scenario, lasting
 from ctk.solve.why import solve_or_say_why
@@ -114,13 +114,14 @@ def create(
         NoSpace: No files can be written there.
     """
     wanted = {package_key(r.file_name, r.sha256 and r.sha256.hex()): str(r.name.normalized) for r in pick.records}
-    if _is_made(prefix, wanted):
+    note, has = Note.read(prefix), Installed.read(prefix)
+    if note and _is_whole(note, has, wanted) and has.stamp == note.stamp:  # no file was touched since
         return Environment(prefix, pick, False)
-    _check_owner(prefix, wanted, force)
+    _check_owner(note, has, wanted, force)
     _check_cache(cache)  # before anything is written
     with disk_errors(prefix.parent), alone(prefix / LOCK, f"at {prefix}", say):
-        _check_owner(prefix, wanted, force)  # again: another run may just have ended
-        note, has = Note.read(prefix), Installed.read(prefix)
+        note, has = Note.read(prefix), Installed.read(prefix)  # again: another run may just have ended
+        _check_owner(note, has, wanted, force)
         altered = has.altered()
         if note and _is_whole(note, has, wanted) and not altered:
             replace(note, stamp=has.stamp).write(prefix)
@@ -145,15 +146,6 @@ def create(
     return Environment(prefix, pick, True, tuple(sorted(title.split()[0] for title in going.values())))
 
 
-def _is_made(prefix: Path, wanted: Iterable[str]) -> bool:
-    """Whether an environment has these packages, and no file of them was touched since `create` finished."""
-    note = Note.read(prefix)
-    if note is None:
-        return False
-    has = Installed.read(prefix)
-    return _is_whole(note, has, wanted) and has.stamp == note.stamp
-
-
 def _is_whole(note: Note, has: Installed, wanted: Iterable[str]) -> bool:
     """Whether `create` finished with these packages, and there are no others."""
     return bool(note.stamp) and not has.broken and set(wanted) == set(note.packages) == has.packages.keys()
@@ -168,19 +160,16 @@ def _is_foreign(record: Path) -> bool:
     return False
 
 
-def _check_owner(prefix: Path, wanted: Iterable[str], force: bool) -> None:
+def _check_owner(note: Note | None, has: Installed, wanted: Iterable[str], force: bool) -> None:
     """Refuses an environment with packages that `create` did not put there, and names packages that it would remove."""
-    if force or not (prefix / "conda-meta").is_dir():
-        return
-    has, note = Installed.read(prefix), Note.read(prefix)
     ours = {*wanted, *note.packages} if note else set()
     others = [title for key, title in has.packages.items() if key not in ours]
     others += [file.name for file in has.broken if note is None]
-    if others:
+    if others and not force:
         lost = [title for key, title in has.packages.items() if key not in {*ours, *wanted}]
         what = f"and would lose {titles(lost)}" if lost else "and is of another tool"
         raise BadValue(
-            f"{prefix} has {count(len(others), 'package')} that this command did not put there, {what}",
+            f"{has.prefix} has {count(len(others), 'package')} that this command did not put there, {what}",
             "name a new or empty folder, or let it have only what you ask for with --force",
         )
 
@@ -246,9 +235,7 @@ def _settle_records(prefix: Path) -> None:
         if stat.S_IMODE(file.stat().st_mode) == stat.S_IRUSR | stat.S_IWUSR:
             record = json.loads(file.read_text(encoding="utf-8"))
             record |= {key: lasting(record[key]) for key in ("channel", "url") if record.get(key)}
-            fresh = file.with_suffix(".part")
-            fresh.write_text(json.dumps(record, indent=1), encoding="utf-8")
-            fresh.replace(file)
+            rewrite(file, json.dumps(record, indent=1).encode())
 
 
 def compile_modules(pick: Pick, prefix: Path) -> str:
@@ -291,8 +278,7 @@ def _write_activation(pick: Pick, prefix: Path) -> None:
     for source, target in [*_scripts, (RUNNER, f"bin/{RUNNER.name}")]:
         place = prefix / target
         place.parent.mkdir(exist_ok=True)
-        place.unlink(missing_ok=True)
-        place.write_bytes(Path(os.fspath(source)).read_bytes())
+        rewrite(place, Path(os.fspath(source)).read_bytes())
         place.chmod(0o755)
 
 

@@ -31,6 +31,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, PackFailed, UnknownName
 from ctk.core.files import BREAKING, disk_errors, file_sha256, held
 from ctk.env.environment import PROGRAMS, RUNNER, compile_modules, install, write_history
+from ctk.env.prefix import rewrite
 from ctk.package.binaries import UnreadableBinary, read_binary, version_key
 from ctk.solve.solve import Pick, channel_name
 
@@ -222,16 +223,13 @@ def _remove_traces(prefix: Path) -> None:
             if path.get("path_type") == "unix_python_entry_point":
                 path.pop("sha256", None)
                 path.pop("size_in_bytes", None)
-        # Not in place: the file may be a hard link.
-        file.unlink()
-        file.write_text(json.dumps({**record, **public_source(record)}, indent=1), encoding="utf-8")
+        rewrite(file, json.dumps({**record, **public_source(record)}, indent=1).encode())
     # If this path does not fit into a #! line, commands of Python packages have a form that conda-pack does not change.
     long_form = re.compile(rb"#!/bin/sh\n'''exec' \"" + re.escape(os.fsencode(prefix)) + rb"/bin/([^\"/]+)\" .*\n")
     for file in (prefix / "bin").glob("*"):
         if file.is_file() and not file.is_symlink() and (match := long_form.match(content := file.read_bytes())):
             mode = file.stat().st_mode
-            file.unlink()
-            file.write_bytes(b"#!/usr/bin/env " + match[1] + b"\n" + content[match.end() :])
+            rewrite(file, b"#!/usr/bin/env " + match[1] + b"\n" + content[match.end() :])
             file.chmod(mode)
 
 

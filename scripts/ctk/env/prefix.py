@@ -40,9 +40,7 @@ class Note:
             return None
 
     def write(self, prefix: Path) -> None:
-        fresh = (prefix / NOTE).with_suffix(".part")  # with the mode that the umask gives, as all files there
-        fresh.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
-        fresh.replace(prefix / NOTE)
+        rewrite(prefix / NOTE, json.dumps(asdict(self), indent=1).encode())
 
     def again(self, prefix: Path) -> str:
         """The command that creates the environment again."""
@@ -103,6 +101,16 @@ class Installed:
                 if not is_right:
                     found[name].append(file.path)
         return dict(found)
+
+
+def rewrite(file: Path, content: bytes) -> None:
+    """Replaces a file of an environment by a new file with the mode of the umask, as all files there have.
+
+    Nothing is written into the old file: it may be a hard link into the cache of packages.
+    """
+    fresh = file.with_name(f"{file.name}.part")
+    fresh.write_bytes(content)
+    fresh.replace(file)
 
 
 def package_key(file: Any, sha256: Any) -> str:

@@ -1,4 +1,4 @@
-"""The base channel: its lock, what this machine adds to it, and an environment made of nothing else."""
+"""The base channel: its lock, packages for this machine's programs, and an environment made from it alone."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Made:
 
 @pytest.fixture(scope="module", params=[pytest.param("12.9", marks=pytest.mark.sweep), "13.0"])
 def made(project: Workspace, request: pytest.FixtureRequest) -> Made:
-    """Of a channel of its own with one toolkit, for this Python."""
+    """An environment from a channel with one toolkit, for this Python."""
     toolkit = request.param
     if not this_platform().startswith("linux-"):
         pytest.skip("packages are built on Linux only")
@@ -73,7 +73,7 @@ def test_cub_is_compiled_from_the_headers_that_cuda_cccl_brings(made: Made) -> N
 
 
 def test_one_half_of_the_wheel_is_there_and_it_finds_its_libraries(made: Made) -> None:
-    """All but the driver's, which only a machine with a driver has."""
+    """All libraries except the driver's."""
     major = made.toolkit.partition(".")[0]
     assert [half.name for half in (made.site / "cuda" / "compute").glob("cu1?")] == [f"cu{major}"]
     code = "import ctypes, sys; [ctypes.CDLL(name) for name in sys.argv[1:]]"
