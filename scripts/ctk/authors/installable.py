@@ -186,7 +186,7 @@ def survey_specs(specs: Sequence[str], pins: Sequence[str], channels: Catalogue,
     for pin in pins:
         then = with_pin(then, pin)
     names = {parse_spec(spec).name for spec in (*specs, *then)}
-    solver = GroupedCatalogue(channels.channels, channels.subdir, names, gateway=channels.gateway, maker=channels.maker)
+    solver = channels.grouped(names)
     return take_survey(" ".join(specs), every, [(solver, specs), *([(solver, then)] if pins else [])])
 
 

@@ -23,7 +23,7 @@ from ruamel.yaml import YAML
 
 from ctk.core.errors import BadValue
 from ctk.solve.machine import GLIBC, Machine, machine
-from ctk.solve.solve import ASKS, Catalogue, GroupedCatalogue, Pick, Scenario, Spec, older, parse_spec
+from ctk.solve.solve import ASKS, Catalogue, Pick, Scenario, Spec, older, parse_spec
 from ctk.solve.why import cpu_instead
 
 Kinds = dict[Machine, list[str]]
@@ -170,9 +170,7 @@ def find_fleet(specs: Sequence[str], kinds: Iterable[Machine], channels: Catalog
     kinds = tuple(kinds)
     specs = _with_cuda_gpu(tuple(specs), kinds, channels)
     names = {parse_spec(spec).name for spec in (*specs, "cuda-version")}
-    catalogue = GroupedCatalogue(
-        channels.channels, channels.subdir, names, gateway=channels.gateway, maker=channels.maker
-    )
+    catalogue = channels.grouped(names)
     scenarios = {on: Scenario(specs, on.subdir, on.driver, on.arch) for on in kinds}
     candidates = _candidates(specs, kinds, catalogue)
     catalogue.ask([*scenarios.values(), *candidates])

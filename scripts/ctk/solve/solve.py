@@ -338,7 +338,7 @@ class Catalogue:
     ) -> None:
         self.channels, self.subdir, self.maker = tuple(channels), subdir, maker
         self.gateway = gateway or open_gateway()
-        self._picks: dict[Scenario, Pick | None] = {}
+        self._picks: dict[Hashable, Pick | None] = {}
         self._records: dict[str, list[RepoDataRecord]] = {}
         self._names: dict[tuple[tuple[str, ...], tuple[Path | str, ...]], set[str]] = {}
 
@@ -348,14 +348,24 @@ class Catalogue:
         Raises:
             BadValue, ChannelMissing: As `solve`.
         """
-        if scenario not in self._picks:
+        key = self.key(scenario)
+        if key not in self._picks:
             try:
-                self._picks[scenario] = solve(scenario, self.channels, self.gateway)
+                self._picks[key] = solve(scenario, self.channels, self.gateway)
             except Unsolvable as error:
                 if not error.solver:
                     raise
-                self._picks[scenario] = None
-        return self._picks[scenario]
+                self._picks[key] = None
+        pick = self._picks[key]
+        return replace(pick, scenario=scenario) if pick and pick.scenario != scenario else pick
+
+    def key(self, scenario: Scenario) -> Hashable:
+        """Equal for scenarios that are solved together."""
+        return scenario
+
+    def grouped(self, names: Iterable[str]) -> GroupedCatalogue:
+        """These channels, with a solve for each class of machines; `names` are the packages that will be requested."""
+        return GroupedCatalogue(self.channels, self.subdir, names, gateway=self.gateway, maker=self.maker)
 
     def solves(self, scenario: Scenario, **changes: Any) -> bool:
         """Whether a scenario has a solution, with these fields changed."""
@@ -427,28 +437,17 @@ class GroupedCatalogue(Catalogue):
 
     def __init__(self, channels: Sequence[Path | str], subdir: str, names: Iterable[str], **more: Any) -> None:
         super().__init__(channels, subdir, **more)
-        self._answers: dict[Hashable, Pick | None] = {}
         self.classes = MachineClasses(self.query([f"{name} *" for name in names], recursive=True))
 
-    def pick(self, scenario: Scenario) -> Pick | None:
-        pick = self._answer(scenario)
-        return pick and replace(pick, scenario=scenario)
-
-    def solves(self, scenario: Scenario, **changes: Any) -> bool:
-        return self._answer(replace(scenario, **changes)) is not None
-
-    def _answer(self, scenario: Scenario) -> Pick | None:
-        """The pick for a machine of its class."""
-        key = self.classes.key(scenario)
-        if key not in self._answers:
-            self._answers[key] = super().pick(scenario)
-        return self._answers[key]
+    def key(self, scenario: Scenario) -> Hashable:
+        """Equal for scenarios of machines of the same class."""
+        return self.classes.key(scenario)
 
     def ask(self, scenarios: Iterable[Scenario]) -> None:
         """Solves many scenarios at a time, for later calls of `pick`: several times faster than one after the other."""
-        missing = {key: s for s in scenarios if (key := self.classes.key(s)) not in self._answers}
+        missing = {key: s for s in scenarios if (key := self.key(s)) not in self._picks}
         for scenario, answer in solve_many(missing.values(), self.channels, self.gateway, _CONCURRENT):
-            self._answers[self.classes.key(scenario)] = answer if isinstance(answer, Pick) else None
+            self._picks[self.key(scenario)] = answer if isinstance(answer, Pick) else None
 
 
 @cache

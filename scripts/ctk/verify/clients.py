@@ -95,7 +95,7 @@ class RattlerSolver:
         known = {s: GroupedCatalogue(channels, s, requested, gateway=gateway) for s, requested in names.items()}
         classes: dict[Hashable, list[Scenario]] = {}
         for scenario in scenarios:
-            classes.setdefault(known[scenario.subdir].classes.key(scenario), []).append(scenario)
+            classes.setdefault(known[scenario.subdir].key(scenario), []).append(scenario)
         return classes.values()
 
 

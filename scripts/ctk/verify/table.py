@@ -35,7 +35,7 @@ def ask(folders: Sequence[Path | str], locks: Iterable[ReleaseLock], subdir: str
     """Solves `REQUEST` for every driver and GPU in the release locks, except for pairs that cannot exist."""
     known = matrix(facts(locks), ())
     drivers, gpus = (None, *known.drivers[2:]), (*known.gpus[1:], None)  # without the driver that is too old
-    catalogue = Catalogue(folders, subdir)
+    catalogue = Catalogue(folders, subdir).grouped([REQUEST])
 
     def cell(driver: str | None, gpu: str | None) -> str:
         if impossible(driver, gpu):
