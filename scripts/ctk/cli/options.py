@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ctk.core.checkout import base_channel as base_channel
 from ctk.core.checkout import workspace
 from ctk.core.console import Reporter
 from ctk.core.errors import BadValue

@@ -12,7 +12,7 @@ import typer
 from ctk.cli import options
 from ctk.cli.options import Platforms, not_both, show_written
 from ctk.core import console
-from ctk.core.checkout import Workspace, base_channel, checkout, settings
+from ctk.core.checkout import Workspace, checkout, settings
 from ctk.core.console import Reporter, Task, listing
 from ctk.core.errors import (
     BadValue,
@@ -274,7 +274,7 @@ def check_command(
     if base:
         known = settings(here.root).conda_forge.minors
         try:
-            compiled = review.compiled_with(base_channel(base, here))
+            compiled = review.compiled_with(options.base_channel(base, here))
         except (ChannelMissing, IndexUnavailable) as error:  # what was said before is no less true
             report.line(f"what {base} compiles with is not known: {error.cause}")
             return

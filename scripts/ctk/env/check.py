@@ -133,11 +133,6 @@ class Examined:
         lock = self.locks.get(f"cuda-{minor}")
         return lock.facts.gpu_architectures if lock and lock.facts else ()
 
-    @property
-    def is_native(self) -> str:
-        """The build to add to a spec of cuda-version; "" for a channel that has only one build of it."""
-        return " native_*" if self.fit else ""
-
     @cached_property
     def better(self) -> str:
         """The spec for a toolkit that is native on the machine; "" if its channels have no such toolkit.
@@ -148,7 +143,8 @@ class Examined:
         fit = [m for m in self._for_gpu if driver and not older(driver, m)]
         if not fit:
             return ""
-        spec = f"cuda-version >={fit[0]},<={fit[-1]}{self.is_native}"
+        build = " native_*" if self.fit else ""  # another channel has only one build of a cuda-version
+        spec = f"cuda-version >={fit[0]},<={fit[-1]}{build}"
         places = [Path(unquote(urlsplit(source).path)) for source in self.channels if source.startswith("file:")]
         if not places or len(places) < len(self.channels) or not all(place.is_dir() for place in places):
             return spec
