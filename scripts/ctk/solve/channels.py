@@ -66,11 +66,11 @@ def catalogue(
     as_planned: bool = False,
     others: Sequence[str] = (),
 ) -> Catalogue:
-    """The channel and its base channel, for one platform; `others` are folders and URLs in place of the channel.
+    """The channel and its base channel for a platform; `others` are folders and URLs in place of the channel.
 
-    For another platform than this machine's, packages that were not built are replaced by planned ones: the channel by
-    the planned channel, a base channel of ours by the universe. One line says so. `as_planned` takes both, whatever was
-    built.
+    For a platform that is not this machine's, the planned channel replaces a channel without packages for it, and the
+    universe replaces such a base channel of ours; `report` gets a line about that. With `as_planned`, both are always
+    replaced.
     """
     channels = [where.channel, base_channel(base, where)]
     foreign = subdir != this_platform()
@@ -89,7 +89,11 @@ def catalogue(
 
 
 def built_catalogue(where: Workspace, base: str, subdir: str) -> Catalogue:
-    """The same with built packages only."""
+    """As `catalogue`, with built packages only.
+
+    Raises:
+        Unsolvable: Nothing is built for the platform.
+    """
     if subdir != this_platform():
         if not records(where.channel, subdir):
             raise Unsolvable(f"nothing is built for {subdir} here", f"run `ctk build --platform {subdir}` first")
