@@ -11,7 +11,6 @@ import typer
 
 from ctk.cli.gpu_code import show_subject
 from ctk.cli.options import Base, OtherChannels, VariantConfig, minors, pythons
-from ctk.cli.solve import catalogue
 from ctk.core.checkout import checkout
 from ctk.core.console import Reporter, count
 from ctk.core.errors import BadValue, BuildFailed, Unsolvable
@@ -77,6 +76,7 @@ def build_recipe_command(
     from ctk.lock.facts import known as known_gpu_code
     from ctk.lock.model import release_locks
     from ctk.package.gpu_subject import subjects
+    from ctk.solve.channels import catalogue
     from ctk.solve.machine import driver_version, python_specs
     from ctk.verify.scenarios import facts, matrix
 

@@ -282,11 +282,11 @@ def site_command(
     Example: ctk site build /srv/www/cuda-site --url https://example.org/cuda --base conda-forge
     """
     from ctk import site
-    from ctk.cli.solve import catalogue
     from ctk.lock.model import release_locks
     from ctk.plan.plan import python_tags
     from ctk.site.answers import axes, plan_work, solved
     from ctk.site.pages import Selector, check, front_page, shards
+    from ctk.solve.channels import catalogue
 
     where, report = workspace(), Reporter()
     check(folder)

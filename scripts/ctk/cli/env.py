@@ -40,10 +40,11 @@ def create_command(
 
     Example: ctk env create cuda-core --prefix ./my-env
     """
-    from ctk.cli.solve import built_catalogue, show_pick, solve_request
+    from ctk.cli.solve import show_pick, solve_request
     from ctk.env.check import beside, examined
     from ctk.env.environment import check as check_prefix
     from ctk.env.environment import create
+    from ctk.solve.channels import built_catalogue
     from ctk.solve.machine import machine
 
     where, report, on = workspace(), Reporter(), machine(None, driver, arch)
@@ -139,8 +140,9 @@ def pack_command(
 
     Example: ctk env pack cuda-core --driver 13.0 --arch 9.0 -o cuda-core.run
     """
-    from ctk.cli.solve import built_catalogue, show_pick, solve_request
+    from ctk.cli.solve import show_pick, solve_request
     from ctk.env.pack import PackOrder, check, pack
+    from ctk.solve.channels import built_catalogue
     from ctk.solve.machine import machine
 
     where, report, on = workspace(), Reporter(), machine(platform, driver, arch)

@@ -25,8 +25,8 @@ def stated_machines(
     where: Workspace, drivers: str | None, archs: str | None, file: Path | None, platform: str | None
 ) -> tuple[Kinds, list[str]]:
     """The machines that options state, and what to know of them; a pair that cannot exist is left out."""
-    from ctk.solve.drivers import impossible
     from ctk.solve.fleet import pairs, read_machines
+    from ctk.solve.machine import impossible
 
     if archs is not None and drivers is None:
         step = f"add --drivers, as in --drivers 13.0 --archs {archs}"

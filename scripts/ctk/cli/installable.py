@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ctk.cli.options import Base, OtherChannels, Platforms, VariantConfig, not_both, packages
-from ctk.cli.solve import catalogue
 from ctk.core.checkout import checkout
 from ctk.core.console import Reporter, count, listing
 from ctk.core.errors import BadValue, MachinesLost, Unsolvable, check_names
@@ -62,9 +61,10 @@ def installable_command(
     Examples: ctk installable cupy --planned --pin "cuda-version >=13.4"
     ctk installable ./recipe.yaml --platform linux-64 --html installable.html
     """
-    from ctk.authors.expected import foresee, recipe_at, variant_files
+    from ctk.authors.expected import expected_records, recipe_at, variant_files
     from ctk.authors.installable import alike, survey_records, survey_specs
     from ctk.lock.model import release_locks
+    from ctk.solve.channels import catalogue
     from ctk.solve.solve import Catalogue, parse_spec
     from ctk.verify.scenarios import facts, matrix
 
@@ -89,7 +89,7 @@ def installable_command(
                 channels = catalogue(where, base, subdir, report, False, channel or ())
             if recipe:
                 files = variant_config or variant_files(recipe, where.build_config)
-                found = foresee(recipe, files, channels, here)
+                found = expected_records(recipe, files, channels, here)
                 added, more = survey_records(found.records, pins, channels, every, Path(folder))
                 notes |= dict.fromkeys(f"{subdir}: {note}" for note in (*found.notes, *more))
                 surveys += added

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ctk.core.checkout import Workspace, workspace
+from ctk.core.checkout import base_channel as base_channel
+from ctk.core.checkout import workspace
 from ctk.core.console import Reporter
 from ctk.core.errors import BadValue
 from ctk.core.platforms import PLATFORMS
@@ -175,15 +176,6 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
 
     called.__signature__ = inspect.Signature([*chosen.values(), *own])  # type: ignore[attr-defined]
     return called
-
-
-def base_channel(base: str, workspace: Workspace) -> Path | str:
-    """The base channel that --base names: the one made here, a folder, or whatever a client understands."""
-    if base == "local":
-        return workspace.base_channel
-    # A name such as conda-forge/label/dev has slashes too.
-    is_place = Path(base).is_dir() or base.startswith(("/", "./", "../", "~"))
-    return Path(base).expanduser().resolve() if is_place else base
 
 
 def show_written(changed: Sequence[Path], report: Reporter) -> None:

@@ -1,10 +1,9 @@
-"""`ctk solve`, `ctk prove`, `ctk verify`, and the channels that `ctk env` and `ctk site` solve from as well."""
+"""`ctk solve`, `ctk prove` and `ctk verify`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,21 +20,19 @@ from ctk.cli.options import (
     Platforms,
     Python,
     Specs,
-    base_channel,
     not_both,
     show_written,
 )
 from ctk.core import console
-from ctk.core.checkout import Workspace, checkout, settings, workspace
+from ctk.core.checkout import Workspace, base_channel, checkout, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, CtkError, CudaLost, Unsolvable, VerifyFailed, check_names
 from ctk.core.files import check_place
-from ctk.core.platforms import this_platform
 from ctk.core.versions import python_name
 
 if TYPE_CHECKING:
     from ctk.solve.machine import Machine
-    from ctk.solve.solve import Catalogue, Maker, Pick
+    from ctk.solve.solve import Catalogue, Pick
     from ctk.verify.run import Solver, Tally, Wrong
 
 # How much of a solver's text is shown below a cause, and of a wrong answer: the rest is the same said for every build.
@@ -82,6 +79,7 @@ def solve_command(
     Examples: ctk solve cuda-version=12.6 numba-cuda --driver 12.9 --arch 7.0 --explain
     ctk solve cuda-core --drivers 12.4,13.0 --archs 7.0,9.0 --write ./files
     """
+    from ctk.solve.channels import catalogue
     from ctk.solve.fleet import find_fleet
     from ctk.solve.machine import machine
     from ctk.solve.solve import channel_url, lasting
@@ -130,6 +128,7 @@ def prove_command(
     Example: ctk prove
     """
     from ctk.env.environment import PROOFS, proof_environment, proof_note, proof_picks, prove
+    from ctk.solve.channels import catalogue
     from ctk.solve.machine import machine
     from ctk.solve.solve import Scenario
 
@@ -197,8 +196,7 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) ->
 
     Returns the packages of which the request should name a build.
     """
-    from ctk.solve.drivers import impossible
-    from ctk.solve.machine import STATE_DRIVER, overstated
+    from ctk.solve.machine import STATE_DRIVER, impossible, overstated
     from ctk.solve.solve import channel_name
     from ctk.solve.why import choices, native_instead, newer_nvjitlink, toolkit_in_words
 
@@ -244,69 +242,6 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter) ->
     for line in notes:
         report.line(line)
     return [document["package"] for _, document in named]
-
-
-def catalogue(
-    where: Workspace,
-    base: str,
-    subdir: str,
-    report: Reporter | None = None,
-    as_planned: bool = False,
-    others: Sequence[str] = (),
-) -> Catalogue:
-    """The channel and its base channel, for one platform; `others` are folders and URLs in place of the channel.
-
-    For another platform than this machine's, packages that were not built are replaced by planned ones: the channel by
-    what recipes and release locks say, a base channel of ours by metadata shaped as conda-forge's. One line says so.
-    `as_planned` takes the plan, whatever was built.
-    """
-    from ctk.package.records import records
-    from ctk.plan.plan import write_repodata
-    from ctk.solve.solve import Catalogue
-    from ctk.verify import channels as matrix_channels
-
-    channels = [where.channel, base_channel(base, where)]
-    foreign = subdir != this_platform()
-    if others:
-        channels[:1] = [base_channel(name, where) for name in others]
-    elif as_planned or (foreign and not records(where.channel, subdir)):
-        # The same as `ctk verify` has, so that a scenario which it prints is solved here as it was there.
-        channels[0] = write_repodata(matrix_channels.planned(where), where.notes / "planned" / "channel")
-    if base == "local" and (as_planned or (foreign and not records(where.base_channel, subdir))):
-        channels[1] = write_repodata(matrix_channels.universe(), where.notes / "planned" / "base")
-    if report and not others and where.channel not in channels:
-        why = "" if as_planned else f"nothing is built for {subdir} here: "
-        stand_in = ", with a stand-in for conda-forge" if base == "local" and where.base_channel not in channels else ""
-        report.line(f"{why}solved against what recipes and release locks say{stand_in}")
-    return Catalogue(channels, subdir, maker=partial(_maker, where))
-
-
-def built_catalogue(where: Workspace, base: str, subdir: str) -> Catalogue:
-    """The same with packages that are built and not only planned."""
-    from ctk.package.records import records
-    from ctk.solve.solve import Catalogue
-
-    if subdir != this_platform():
-        if not records(where.channel, subdir):
-            raise Unsolvable(f"nothing is built for {subdir} here", f"run `ctk build --platform {subdir}` first")
-        if base == "local" and not records(where.base_channel, subdir):
-            raise Unsolvable(
-                f"the base channel that is made here has no Python for {subdir}",
-                "name one that has, such as --base conda-forge or a folder",
-            )
-    return Catalogue([where.channel, base_channel(base, where)], subdir, maker=partial(_maker, where))
-
-
-def _maker(where: Workspace, package: str) -> Maker | None:
-    from ctk.plan.recipes import find_recipes, maker_of
-    from ctk.solve.solve import Maker
-
-    recipe, stated = maker_of(package, find_recipes(where.recipes)), settings(where.root)
-    if recipe is None:
-        return None
-    if stated.default.recipes is None or recipe in stated.default.recipes:
-        return Maker(recipe, "")
-    return Maker(recipe, "--ring 2" if recipe in stated.ring2.recipes else "--all-components")
 
 
 def _solvers() -> list[str]:
@@ -363,7 +298,7 @@ def verify_command(
     Example: ctk verify --platform win-64 --request cuda-core
     """
     from ctk.lock.model import release_locks
-    from ctk.verify import channels as matrix_channels
+    from ctk.solve import channels as matrix_channels
     from ctk.verify import clients, table
     from ctk.verify.run import Tally, counts_as_json
     from ctk.verify.scenarios import command, facts, matrix
@@ -417,7 +352,7 @@ def verify_command(
 def _tags(where: Workspace, wanted: Sequence[str] | None) -> list[str]:
     """The Pythons of the matrix as tags: those of the channel, and others, which it must refuse."""
     from ctk.plan.plan import python_tags
-    from ctk.verify import channels as matrix_channels
+    from ctk.solve import channels as matrix_channels
 
     tags = list(dict.fromkeys((*matrix_channels.pythons(), *python_tags(where.build_config))))
     names = list(map(python_name, tags))

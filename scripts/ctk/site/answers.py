@@ -28,9 +28,8 @@ from ctk.core.memo import Memo, memo
 from ctk.core.platforms import NOARCH
 from ctk.core.pool import ProcessPool
 from ctk.lock.model import ReleaseLock
-from ctk.solve.drivers import impossible
-from ctk.solve.machine import python_specs
-from ctk.solve.solve import ANY_DRIVER, Alike, AlikeCatalogue, Catalogue, Pick, Scenario, channel_name
+from ctk.solve.machine import impossible, python_specs
+from ctk.solve.solve import ANY_DRIVER, Catalogue, GroupedCatalogue, MachineClasses, Pick, Scenario, channel_name
 from ctk.solve.why import COMPAT, explain, find_reason, fit_in_words
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, facts, matrix
@@ -108,7 +107,7 @@ def axes(
     check_names("Python", pythons, catalogue.pythons)
     names = tuple(name for name in offered if not packages or name in packages)
     minors = sorted((t.version for t in catalogue.toolkits), key=version)
-    alike = Alike(catalogue.query([f"{name} *" for name in (*names, *ALWAYS)], recursive=True))
+    alike = MachineClasses(catalogue.query([f"{name} *" for name in (*names, *ALWAYS)], recursive=True))
     _, oldest, *_, newest = known.drivers
     machines = product(known.drivers, known.gpus)
     return Axes(
@@ -161,7 +160,7 @@ class SelectorAnswer(NamedTuple):
 Answered = Iterator[tuple[SelectorQuestion, SelectorAnswer]]
 
 
-def answers(catalogue: AlikeCatalogue, axes: Axes, package: str, python: str) -> Answered:
+def answers(catalogue: GroupedCatalogue, axes: Axes, package: str, python: str) -> Answered:
     """The answers about a package with a Python, in the order of the axes."""
     catalogue.ask(_scenarios(catalogue, axes, package, python))
     for question in axes.questions(package, python):
@@ -201,7 +200,7 @@ def _packages(records: tuple[RepoDataRecord, ...]) -> tuple[Picked, ...]:
     )
 
 
-def _scenarios(catalogue: AlikeCatalogue, axes: Axes, package: str, python: str) -> Iterator[Scenario]:
+def _scenarios(catalogue: GroupedCatalogue, axes: Axes, package: str, python: str) -> Iterator[Scenario]:
     """Nearly all solves that the answers for a Python need, so that they can be solved together."""
     for driver, arch in (*(m for m in axes.machines if m not in axes.impossible), (ANY_DRIVER, None)):
         for pin in axes.pins:
@@ -352,7 +351,7 @@ def _in_processes(
 
 def solve_one(work: Work) -> Mapping[str, Any]:
     """Does a piece of work, and keeps the answers."""
-    catalogue = AlikeCatalogue(work.channels, work.axes.subdir, [work.package, *ALWAYS])
+    catalogue = GroupedCatalogue(work.channels, work.axes.subdir, [work.package, *ALWAYS])
     found = packed(answers(catalogue, work.axes, work.package, work.python))
     content: dict[str, Any] = json.loads(json.dumps(found))  # as a note has it
     return work.note.write(content) if work.note else content

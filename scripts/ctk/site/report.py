@@ -26,7 +26,7 @@ from ctk.package.scan import Scanner
 from ctk.release import facts_rows
 from ctk.site.answers import is_half
 from ctk.site.pages import IndexedPackage, Page, Site, render
-from ctk.verify import channels
+from ctk.solve import channels
 from ctk.verify.table import REQUEST, ask, merged
 
 _COLUMNS = ("component", "version", "MB", "glibc")
