@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from world import NEW, OLD, RECIPES, ROOT, World, built_world, ctk, publish_release, serve
 
 from ctk.core.platforms import this_platform
+from kit.world import NEW, OLD, RECIPES, ROOT, World, built_world, ctk, publish_release, serve
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from world import NEW, OLD, World
 
 from ctk.cli.main import COMMANDS, app
+from kit.world import NEW, OLD, World
 
 RECIPE = Path(__file__).with_name("recipe")
 """Somebody's, which needs no compiler."""

@@ -7,7 +7,6 @@ import subprocess
 
 import pytest
 from command_list import ALL, line
-from world import World, ctk
 
 from ctk.core.errors import (
     BadValue,
@@ -19,6 +18,7 @@ from ctk.core.errors import (
     Unsolvable,
 )
 from kit.next_steps import commands_in
+from kit.world import World, ctk
 
 pytest_plugins = ["command_fixtures"]
 

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 from command_list import RECIPE, line
-from job import group_of
-from whole import problems
-from world import NEW, OLD, Fault, World, ctk
-from world import command as command_line
 
 from ctk.core.errors import Stopped
+from kit.job import group_of
+from kit.whole import problems
+from kit.world import NEW, OLD, Fault, World, ctk
+from kit.world import command as command_line
 
 pytest_plugins = ["command_fixtures"]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from command_list import ALL, RECIPE, line
-from world import NEW, OLD, World, ctk
 
 from conftest import ROOT
 from ctk.core import errors
+from kit.world import NEW, OLD, World, ctk
 
 pytest_plugins = ["command_fixtures"]
 

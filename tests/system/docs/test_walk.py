@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 import walk_world
-import world
 from doc_commands import Command, commands
 from doc_pages import blocks
-from world import World
 
 from conftest import ROOT
 from ctk.core.platforms import this_platform
 from ctk.lock.model import load
+from kit import world
 from kit.fake_index import serve
+from kit.world import World
 
 MAINTAINERS = blocks(ROOT / "docs" / "maintainers.md")
 PUBLISHING = blocks(ROOT / "docs" / "publishing.md")

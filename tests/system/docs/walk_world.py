@@ -8,13 +8,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import world
-from world import World
-
 from conftest import ROOT
+from kit import world
 from kit.binaries import elf, pe
 from kit.fake_ctk import WHEELS_13
 from kit.fake_index import FakeIndex
+from kit.world import World
 
 NEW_COMPONENT = "cccl"
 NVRTC = {"nvrtc": ("nvidia-cuda-nvrtc", ("nvrtc.h",))}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from job import Job, Undisturbed
-from world import NEW, built_world, publish_release, serve
 
 from ctk.core.platforms import this_platform
+from kit.job import Job, Undisturbed
+from kit.world import NEW, built_world, publish_release, serve
 
 
 @pytest.fixture(scope="session")

@@ -20,10 +20,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from job import STATIONS, Job, Outcome, Point, Undisturbed
 from rich.console import Console
 from rich.table import Table
-from world import NEW, built_world, publish_release, serve
+
+from kit.job import STATIONS, Job, Outcome, Point, Undisturbed
+from kit.world import NEW, built_world, publish_release, serve
 
 
 def points(number: int, right: Undisturbed, chance: random.Random) -> list[Point]:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from job import Job, Undisturbed
-from whole import problems, state
-from world import NEW, OLD, ctk
 
 from ctk.core import errors
+from kit.job import Job, Undisturbed
+from kit.whole import problems, state
+from kit.world import NEW, OLD, ctk
 
 pytest_plugins = ["fault_fixtures"]
 

@@ -16,14 +16,14 @@ import time
 from pathlib import Path
 
 import pytest
-from job import Job, Run, Undisturbed
-from whole import problems, state
-from world import command
 
 from conftest import ROOT
 from ctk.core.checkout import Workspace
 from ctk.core.errors import NotReady
+from kit.job import Job, Run, Undisturbed
 from kit.small_channels import build, digit, sound
+from kit.whole import problems, state
+from kit.world import command
 
 pytest_plugins = ["fault_fixtures", "kit.channel_fixtures"]
 

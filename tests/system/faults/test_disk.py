@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from job import Job, Undisturbed
-from whole import damaged, problems, state
-from world import NEW, OLD, ctk
 
 from ctk.build.one import MEMORY
 from ctk.core.errors import NoSpace
+from kit.job import Job, Undisturbed
 from kit.mounts import emptied, mounts, read_only, small
+from kit.whole import damaged, problems, state
+from kit.world import NEW, OLD, ctk
 
 pytest_plugins = ["fault_fixtures"]
 

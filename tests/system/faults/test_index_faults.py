@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from job import Job, Undisturbed
-from whole import problems, state
-from world import NEW, OLD, VERSIONS, Fault, World, ctk
 
 from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
+from kit.job import Job, Undisturbed
+from kit.whole import problems, state
+from kit.world import NEW, OLD, VERSIONS, Fault, World, ctk
 
 pytest_plugins = ["fault_fixtures"]
 

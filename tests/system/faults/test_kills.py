@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
-from job import STATIONS, Job, Point, Undisturbed
 from kills import points
-from whole import damaged, installed
-from world import command, ctk
 
 from ctk.core.checkout import Workspace
+from kit.job import STATIONS, Job, Point, Undisturbed
+from kit.whole import damaged, installed
+from kit.world import command, ctk
 
 SEED, KILLS = 20260, 10
 INSTALLED = ("cuda-crt", "cuda-pathfinder")

@@ -9,11 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
-from job import Job, Undisturbed
-from whole import problems, state
-from world import NEW, OLD, World, command, ctk
-
 from ctk.core.files import publishing
+from kit.job import Job, Undisturbed
+from kit.whole import problems, state
+from kit.world import NEW, OLD, World, command, ctk
 
 pytest_plugins = ["fault_fixtures"]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 
-from whole import State, problems, state
-from world import NEW, OLD, Fault, World, command, ctk
+from kit.whole import State, problems, state
+from kit.world import NEW, OLD, Fault, World, command, ctk
 
 INSIDE = Path(__file__).with_name("inside")
 STATIONS = ("start", "fetch", "build", "index", "audit", "package tests", "publish", "end")

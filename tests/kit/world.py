@@ -29,7 +29,7 @@ from kit.packages import Draft
 
 __all__ = ["FakeIndex", "Fault", "World", "built_world", "command", "ctk", "new_world", "publish_release", "serve"]
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("recipes", "conda_build_config.yaml", "conda-forge.yml", "pyproject.toml")
 OLD, NEW = "13.4", "13.5"
 VERSIONS = {OLD: "13.4.92", NEW: "13.5.37"}
