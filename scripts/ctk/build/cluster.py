@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from distributed import Client, Future
 
-MAX_SUBMITS = 2  # of a build whose process was killed, or whose workers died: another build of theirs may be at fault
+MAX_SUBMITS = 2  # of a build whose workers failed: another build of theirs may be at fault
 STORE_ROUNDS = 3  # in which the store may lose files before a build fails
 CONNECT_TIMEOUT = 5  # seconds in which a scheduler answers
 WORKER_TIMEOUT = 30  # seconds without a worker until the run says so
@@ -59,7 +59,7 @@ _A_STORE = (
     "a store is a folder that every worker sees, such as file:///shared/ctk, or an object store such as s3://bucket"
 )
 _SAME = "install the same revision of ctk on the scheduler and every worker"
-_STEP = "what is finished is kept: fix the cluster and run the command again, or leave --dask out"
+_STEP = "finished builds are kept: fix the cluster and run the command again, or leave --dask out"
 
 
 class Store:
@@ -378,14 +378,14 @@ class Cluster:
             if result.complete and (built := self._take(build, workspace, level, cached=False)):
                 return built
         raise BuildFailed(
-            f"{build.id}: the store {self._store.shown} does not give back what was put there",
-            "check that the store keeps what is written",
+            f"{build.id}: the store {self._store.shown} does not return the files that were put there",
+            "check that nothing removes its files",
         )
 
     def _result(self, order: WorkOrder) -> WorkResult:
         from distributed import KilledWorker
 
-        killed = ""
+        failure = ""
         for _ in range(MAX_SUBMITS):
             # A key of its own: Dask must not answer with an earlier result.
             key = f"{order.build.id}-{uuid.uuid4().hex[:8]}"
@@ -396,12 +396,12 @@ class Cluster:
                     f"the connection to the scheduler at {self._address} was lost: {describe(error)}", _STEP
                 ) from None
             except (KilledWorker, Killed) as error:
-                killed = str(error)
+                failure = f"{error}; is memory short there?"
             except ClusterFailed:
                 raise
             except Exception as error:
-                return WorkResult(error=f"{order.build.id}: a worker failed: {describe(error)}")
-        return WorkResult(error=f"{order.build.id}: {killed}; is memory short there?")
+                failure = f"a worker failed: {describe(error)}"
+        return WorkResult(error=f"{order.build.id}: {failure}")
 
     def _wait(self, future: Future[WorkResult]) -> WorkResult:
         """The result of a build, or its error; says when no worker is left, and goes on waiting."""
