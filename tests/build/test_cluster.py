@@ -226,7 +226,7 @@ def test_a_scheduler_that_is_lost_ends_the_run_and_keeps_what_is_finished(tmp_pa
     ("file", "message"),
     [
         ("pipeline.py", r"the worker tcp://127.0.0.1:\d+ .* has ctk \w+ with rattler-build"),
-        ("build/cluster.py", r"the worker tcp://127.0.0.1:\d+ cannot build with this ctk: .*cluster"),
+        ("build/cluster.py", r"the worker tcp://127.0.0.1:\d+ cannot load this ctk: .*cluster"),
     ],
     ids=["another revision", "none that knows of workers"],
 )

@@ -224,12 +224,12 @@ def _moved(build: Build, place: Callable[[Path], Path]) -> Build:
 # On the worker.
 
 
-def mismatch(wanted: str, store: str, probe: str) -> str:
-    """Why this worker cannot build for a client with this engine, and this file in this store; "" if it can."""
+def mismatch(wanted: str, store: str = "", probe: str = "") -> str:
+    """Why this machine cannot work for a client with this engine, and this file in this store; "" if it can."""
     if engine() != wanted:
         return f"on {socket.gethostname()} has {engine()}, and this machine has {wanted}"
     with tempfile.TemporaryDirectory(prefix="ctk-probe-") as folder, suppress(CtkError):
-        if Store(store).get(probe, Path(folder) / "probe"):
+        if not store or Store(store).get(probe, Path(folder) / "probe"):
             return ""
     return f"on {socket.gethostname()} does not see the store {without_credentials(store)}"
 
@@ -440,18 +440,17 @@ class Cluster:
     def _check_ctk(self) -> None:
         """Raises ClusterFailed unless scheduler and workers have this ctk: all of them unpickle orders."""
         probe = self._store.put(Path(__file__))
-        answers: Mapping[str, Any] = self._client.run(mismatch, engine(), self._store.url, probe, on_error="return")
-        wrong = []
+        workers = self._client.run(mismatch, engine(), self._store.url, probe, on_error="return")
+        answers: dict[str, Any] = {f"the worker {address}": answer for address, answer in workers.items()}
         try:
-            if (has := self._client.run_on_scheduler(engine)) != engine():
-                wrong.append(f"the scheduler has {has}, and this machine has {engine()}")
+            answers["the scheduler"] = self._client.run_on_scheduler(mismatch, engine())
         except Exception as error:  # of any kind: its ctk may be of another revision, or missing
-            wrong.append(f"the scheduler cannot load this ctk: {describe(error)}")
-        for address, answer in answers.items():
-            if isinstance(answer, BaseException):
-                answer = f"cannot build with this ctk: {describe(answer)}"
-            if answer:
-                wrong.append(f"the worker {address} {answer}")
+            answers["the scheduler"] = error
+        wrong = [
+            f"{name} {answer if isinstance(answer, str) else f'cannot load this ctk: {describe(answer)}'}"
+            for name, answer in answers.items()
+            if answer
+        ]
         if wrong:
             raise ClusterFailed("\n".join(wrong), f"{_SAME}, and name a store that they all see with --store")
 
