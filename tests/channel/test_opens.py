@@ -40,7 +40,7 @@ def opened(without: str = "?") -> Counter[str]:
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     # In this process, where the builds can be watched.
-    monkeypatch.setattr(build, "ProcessPoolExecutor", lambda *given: ThreadPoolExecutor(1))
+    monkeypatch.setattr(build, "processes", lambda *given: ThreadPoolExecutor(1))
     # rattler's readers, which no hook of Python sees
     monkeypatch.setattr(rattler.index, "index_fs", None)
     monkeypatch.setattr(rattler.package_streaming, "PackageArchive", None)
