@@ -6,7 +6,7 @@ import shutil
 import socket
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -46,8 +46,10 @@ def hello(workspace: Workspace) -> Build:
     return tiny_plan(workspace).by_id[HELLO]
 
 
-def run(workspace: Workspace, address: str, store: Path) -> build.BuildReport:
-    with Cluster(address, str(store)) as cluster:
+def run(
+    workspace: Workspace, address: str, store: Path, say: Callable[[str], None] = lambda message: None
+) -> build.BuildReport:
+    with Cluster(address, str(store), say) as cluster:
         return build.run(tiny_plan(workspace), workspace, cluster=cluster)
 
 
@@ -166,12 +168,8 @@ def test_without_a_worker_the_run_waits_and_says_so(tmp_path: Path, monkeypatch:
         messages.append(message)
         told.set()
 
-    def whole_run(address: str) -> build.BuildReport:
-        with Cluster(address, str(tmp_path / "store"), say) as cluster:
-            return build.run(tiny_plan(workspace), workspace, cluster=cluster)
-
     with loopback(tmp_path / "dask", workers=0) as cluster, ThreadPoolExecutor(1) as pool:
-        done = pool.submit(whole_run, cluster.address)
+        done = pool.submit(run, workspace, cluster.address, tmp_path / "store", say)
         assert told.wait(300), "before any worker has joined"
         told.clear()
         doomed = cluster.worker()
@@ -226,7 +224,7 @@ def test_a_scheduler_that_is_lost_ends_the_run_and_keeps_what_is_finished(tmp_pa
     ("file", "message"),
     [
         ("pipeline.py", r"the worker tcp://127.0.0.1:\d+ .* has ctk \w+ with rattler-build"),
-        ("build/cluster.py", r"the worker tcp://127.0.0.1:\d+ cannot build with this ctk: .*cluster"),
+        ("build/cluster.py", r"the worker tcp://127.0.0.1:\d+ cannot load this ctk: .*cluster"),
     ],
     ids=["another revision", "none that knows of workers"],
 )

@@ -24,15 +24,14 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("content", [b"CONTENT", b"con"])
-def test_a_file_comes_back_by_its_hash_and_another_is_absent_and_can_be_put_again(
-    store: Store, file: Path, tmp_path: Path, content: bytes
+def test_a_file_comes_back_by_its_hash_and_a_damaged_one_is_absent_and_can_be_put_again(
+    store: Store, file: Path, tmp_path: Path
 ) -> None:
     sha, copy = store.put(file), tmp_path / "deep" / "copy"
     (stored,) = (p for p in (tmp_path / "store").rglob("*") if p.is_file())
     assert stored.name == sha == file_sha256(file)
     assert store.get(sha, copy) and copy.read_bytes() == b"content"
-    stored.write_bytes(content)
+    stored.write_bytes(b"CONTENT")
     assert not store.get(sha, copy)
     assert not copy.exists()
     store.put(file)

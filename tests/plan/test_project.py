@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_lock import ctk_lock, write
 
 from ctk.core.checkout import Workspace
 from ctk.lock.model import ReleaseLock
 from ctk.plan.plan import Request, published_set, small
+from kit.ctk_release import release as ctk_lock
+from kit.ctk_release import write
 
 
 @pytest.fixture

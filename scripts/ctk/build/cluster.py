@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from distributed import Client, Future
 
-MAX_SUBMITS = 2  # of a build whose process was killed, or whose workers died: another build of theirs may be at fault
+MAX_SUBMITS = 2  # of a build whose workers failed: another build of theirs may be at fault
 STORE_ROUNDS = 3  # in which the store may lose files before a build fails
 CONNECT_TIMEOUT = 5  # seconds in which a scheduler answers
 WORKER_TIMEOUT = 30  # seconds without a worker until the run says so
@@ -60,7 +60,7 @@ _A_STORE = (
     "a store is a folder that every worker sees, such as file:///shared/ctk, or an object store such as s3://bucket"
 )
 _SAME = "install the same revision of ctk on the scheduler and every worker"
-_STEP = "what is finished is kept: fix the cluster and run the command again, or leave --dask out"
+_STEP = "finished builds are kept: fix the cluster and run the command again, or leave --dask out"
 
 
 class Store:
@@ -225,12 +225,12 @@ def _moved(build: Build, place: Callable[[Path], Path]) -> Build:
 # On the worker.
 
 
-def mismatch(wanted: str, store: str, probe: str) -> str:
-    """Why this worker cannot build for a client with this engine, and this file in this store; "" if it can."""
+def mismatch(wanted: str, store: str = "", probe: str = "") -> str:
+    """Why this machine cannot work for a client with this engine, and this file in this store; "" if it can."""
     if engine() != wanted:
         return f"on {socket.gethostname()} has {engine()}, and this machine has {wanted}"
     with tempfile.TemporaryDirectory(prefix="ctk-probe-") as folder, suppress(CtkError):
-        if Store(store).get(probe, Path(folder) / "probe"):
+        if not store or Store(store).get(probe, Path(folder) / "probe"):
             return ""
     return f"on {socket.gethostname()} does not see the store {without_credentials(store)}"
 
@@ -380,14 +380,14 @@ class Cluster:
             if result.complete and (built := self._take(build, workspace, level, cached=False)):
                 return built
         raise BuildFailed(
-            f"{build.id}: the store {self._store.shown} does not give back what was put there",
-            "check that the store keeps what is written",
+            f"{build.id}: the store {self._store.shown} does not return the files that were put there",
+            "check that nothing removes its files",
         )
 
     def _result(self, order: WorkOrder) -> WorkResult:
         from distributed import KilledWorker
 
-        killed = ""
+        failure = ""
         for _ in range(MAX_SUBMITS):
             # A key of its own: Dask must not answer with an earlier result.
             key = f"{order.build.id}-{uuid.uuid4().hex[:8]}"
@@ -398,12 +398,12 @@ class Cluster:
                     f"the connection to the scheduler at {self._address} was lost: {describe(error)}", _STEP
                 ) from None
             except (KilledWorker, Killed) as error:
-                killed = str(error)
+                failure = f"{error}; is memory short there?"
             except ClusterFailed:
                 raise
             except Exception as error:
-                return WorkResult(error=f"{order.build.id}: a worker failed: {describe(error)}")
-        return WorkResult(error=f"{order.build.id}: {killed}; is memory short there?")
+                failure = f"a worker failed: {describe(error)}"
+        return WorkResult(error=f"{order.build.id}: {failure}")
 
     def _wait(self, future: Future[WorkResult]) -> WorkResult:
         """The result of a build, or its error; says when no worker is left, and goes on waiting."""
@@ -442,18 +442,17 @@ class Cluster:
     def _check_ctk(self) -> None:
         """Raises ClusterFailed unless scheduler and workers have this ctk: all of them unpickle orders."""
         probe = self._store.put(Path(__file__))
-        answers: Mapping[str, Any] = self._client.run(mismatch, engine(), self._store.url, probe, on_error="return")
-        wrong = []
+        workers = self._client.run(mismatch, engine(), self._store.url, probe, on_error="return")
+        answers: dict[str, Any] = {f"the worker {address}": answer for address, answer in workers.items()}
         try:
-            if (has := self._client.run_on_scheduler(engine)) != engine():
-                wrong.append(f"the scheduler has {has}, and this machine has {engine()}")
+            answers["the scheduler"] = self._client.run_on_scheduler(mismatch, engine())
         except Exception as error:  # of any kind: its ctk may be of another revision, or missing
-            wrong.append(f"the scheduler cannot load this ctk: {describe(error)}")
-        for address, answer in answers.items():
-            if isinstance(answer, BaseException):
-                answer = f"cannot build with this ctk: {describe(answer)}"
-            if answer:
-                wrong.append(f"the worker {address} {answer}")
+            answers["the scheduler"] = error
+        wrong = [
+            f"{name} {answer if isinstance(answer, str) else f'cannot load this ctk: {describe(answer)}'}"
+            for name, answer in answers.items()
+            if answer
+        ]
         if wrong:
             raise ClusterFailed("\n".join(wrong), f"{_SAME}, and name a store that they all see with --store")
 

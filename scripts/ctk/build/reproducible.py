@@ -129,7 +129,7 @@ def _refuse_stand_ins(contents: Iterable[bytes], find: Find) -> None:
     for content in contents:
         with find(content) as found:
             if found:
-                raise standins.Changed("one is in the metadata")
+                raise standins.Changed("metadata has a stand-in in it")
 
 
 def _true_entries(text: bytes, entries: Mapping[str, tuple[str, int]]) -> bytes:
@@ -138,7 +138,7 @@ def _true_entries(text: bytes, entries: Mapping[str, tuple[str, int]]) -> bytes:
     for entry in document["paths"]:
         if found := entries.get(entry["sha256"]):
             if "prefix_placeholder" in entry:
-                raise standins.Changed("the prefix is in one")
+                raise standins.Changed("a stand-in has the prefix in it")
             entry["sha256"] = found[0]
             if entry["path_type"] == "hardlink":  # for a link, it is the link's own
                 entry["size_in_bytes"] = found[1]

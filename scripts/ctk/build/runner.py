@@ -100,7 +100,7 @@ def build_key(build: Build, level: int) -> str:
         add(output.subdir, output.file_name, json.dumps(dict(output.variant), sort_keys=True))
     for artefact in sorted(build.artefacts, key=lambda a: a.target):
         add(artefact.component, artefact.target, artefact.sha256, build.licenses[artefact.component])
-    # The rest of the SBOM.
+    # The rest of what the SBOM says.
     add(recipe_commit(build.recipe), build.place, str(build.timestamp), json.dumps(dict(tools()), sort_keys=True))
     return digest.hexdigest()[:32]
 

@@ -206,7 +206,7 @@ class StandIns:
         edits = content[len(member.head) :].decode(errors="replace").splitlines() if member else []
         mark = f"{self._token} "
         if not member or not content.startswith(member.head) or not all(edit.startswith(mark) for edit in edits):
-            raise Changed("something else than patchelf changed one")
+            raise Changed("something else than patchelf changed a stand-in")
         rpaths = [edit.removeprefix(mark) for edit in edits]
         with zipfile.ZipFile(member.wheel) as archive, archive.open(member.name) as stream:
             if all(map(member.has, rpaths)):
