@@ -18,6 +18,7 @@ from ctk.core.platforms import PLATFORMS
 from ctk.lock.model import release_locks
 from ctk.package.reader import read_info
 from ctk.plan.plan import Request, lacking, plan, planned_repodata, published_set, python_tags, small
+from ctk.plan.recipes import render, variant_config, variant_values
 
 Record = Mapping[str, Any]
 FITS = ("native", "compat")
@@ -226,6 +227,22 @@ def test_built_twins_hold_the_same_files(built: Workspace) -> None:
     for name, pair in contents.items():
         assert len(pair) == 2, name
         assert pair[0] == pair[1], name
+
+
+@pytest.mark.parametrize("name", ["cuda-version", "cuda-nvrtc", "libnvjitlink", "cuda-core", "numba-cuda-mlir-files"])
+def test_the_variant_that_an_sbom_states_renders_the_same_packages(
+    project: Workspace, tmp_path: Path, name: str
+) -> None:
+    """With the zips that are left: `ctk rebuild` has nothing else of conda_build_config.yaml."""
+    request = small(Request(platforms=["linux-64"], recipes=[name]), project)
+    builds = plan(published_set(project), request, python_tags(project.build_config)).builds
+    assert builds
+    for build in builds:
+        stated = variant_values(build.recipe, build.variant_files, build.subdir, build.outputs)
+        file = tmp_path / "variants.yaml"
+        file.write_text(json.dumps(variant_config(stated)))
+        outputs = {o.file_name: (o.build_number, o.track_features) for o in render(build.recipe, [file], build.subdir)}
+        assert outputs == {o.file_name: (o.build_number, o.track_features) for o in build.outputs}
 
 
 def test_the_default_set_has_what_conda_forge_compiles_with_and_a_channel_without_is_told(
