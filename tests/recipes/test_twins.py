@@ -229,6 +229,14 @@ def test_built_twins_hold_the_same_files(built: Workspace) -> None:
         assert pair[0] == pair[1], name
 
 
+def test_a_key_of_numbers_is_in_no_hash(project: Workspace) -> None:
+    """Each recipe has in ignore_keys those that it uses: cuda_fit and python tell the builds apart."""
+    numbers = {"fit_number", "fit_priority", "nvjitlink_number", "nvjitlink_priority", "python_number"}
+    wanted = small(Request(platforms=list(PLATFORMS)), project, all_components=True, ring2=True)
+    for build in plan(published_set(project), wanted, python_tags(project.build_config)).builds:
+        assert not {key for output in build.outputs for key in output.variant} & numbers, build.id
+
+
 @pytest.mark.parametrize("name", ["cuda-version", "cuda-nvrtc", "libnvjitlink", "cuda-core", "numba-cuda-mlir-files"])
 def test_the_variant_that_an_sbom_states_renders_the_same_packages(
     project: Workspace, tmp_path: Path, name: str
