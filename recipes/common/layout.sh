@@ -1,6 +1,6 @@
 #!/bin/bash
 # Brings the wheel of a CTK component, unpacked in the work folder, into the layout of conda packages below $PREFIX.
-# scripts/ctk/layout.py states that layout as a table; a test compares the two.
+# scripts/ctk/package/layout.py has that layout as a table, and tests/recipes/test_layout.py compares the two.
 #
 # CUDA_VERSION  The CTK minor, e.g. 13.4.
 # PKGCONFIG     The libraries to write a .pc file for, as linkers name them (cufft cufftw); empty for none.
@@ -25,7 +25,7 @@ tree=$PWD/tree
 mv "${roots[0]}" "$tree"
 # In 13.2 CCCL's own tree has another name.
 if [[ -d $tree/cuda_cccl ]]; then mv "$tree/cuda_cccl" "$tree/cccl"; fi
-# What makes the tree a Python package, how pip's users call its programs, and NVIDIA's records of a scan.
+# Files that make the tree a Python package, its entry points for pip, and NVIDIA's records of a scan.
 find "$tree" -name __init__.py -delete
 rm -rf "$tree/.metadata" "$tree"/cccl/{.metadata,LICENSE} "$tree/cuda_entrypoints"
 # In 12.0 the list of nvJitLink's symbols, which nothing reads.
@@ -46,7 +46,7 @@ move "$tree"/cccl/lib/* "$tree/lib"
 # package does; older ones have its files among other components' headers and libraries.
 if [[ -n $(find "$tree" -name '*sanitizer-public.*') ]]; then
   if [[ -d $tree/compute-sanitizer ]]; then
-    # A script that starts it, and what is for programs of 32 bits.
+    # A script that starts it, and libraries for 32-bit programs.
     rm -rf "$tree/bin" "$tree/compute-sanitizer/x86"
   else
     rm -f "$tree/bin/libsanitizer-collection.so" # the same as in lib
@@ -66,7 +66,7 @@ linux() { # <folder below targets/>
 
   for file in "$there"/lib/*.so* "$PREFIX"/nvvm/lib64/*.so*; do
     soname=$(patchelf --print-soname "$file")
-    # It becomes a file name: a folder in it would lead elsewhere.
+    # It becomes a file name, so it must not name a folder.
     [[ $soname == lib*.so || $soname == lib*.so.* ]] && [[ $soname != *[!A-Za-z0-9._+-]* ]] ||
       fail "$file has the SONAME '$soname'"
     # A library has the version of its component, cuFile without the fourth number; libNVVM counts for itself.
@@ -135,7 +135,7 @@ rpath() { # <ELF file> <RPATH>: sets it, as RPATH: after a RUNPATH, LD_LIBRARY_P
 
 pkgconfig() { # <folder of the target> <library>
   local name=${2,,}
-  # The one name that NVIDIA's own .pc files have as it is.
+  # The only name that NVIDIA's own .pc files do not have in lower case.
   if [[ $2 == nvToolsExt ]]; then name=$2; fi
   mkdir -p "$PREFIX/lib/pkgconfig"
   # Written relative to its own place, so that no prefix is in it.

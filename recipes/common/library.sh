@@ -14,7 +14,7 @@ roots=(nvidia/*/ cutenso[r]/)
 tree=${roots[0]%/}
 cat ./*.dist-info/[Ll][Ii][Cc]* ./*.dist-info/licenses/* "$tree"/{LICENSE*,NOTICE} 2>/dev/null >LICENSE || true
 [[ -s LICENSE ]] || fail "the wheel holds no licence text"
-# What makes the tree a Python package, and texts that no program reads.
+# Files that make the tree a Python package, and texts that no program reads.
 find "$tree" \( -name '__init__.py' -o -name load.py \) -delete
 rm -rf "$tree"/{LICENSE*,NOTICE,share}
 
@@ -32,7 +32,7 @@ linux() {
   move "$tree/bin"/* "$PREFIX/bin"
   for file in "$PREFIX"/lib/*.so*; do
     soname=$(patchelf --print-soname "$file")
-    # It becomes a file name: a folder in it would lead elsewhere.
+    # It becomes a file name, so it must not name a folder.
     [[ $soname == *.so.* && $soname != *[!A-Za-z0-9._+-]* ]] || fail "$file has the SONAME '$soname'"
     # Three numbers, as in NVIDIA's archives: by that name cuDNN looks for its parts first.
     full=${soname%%.so.*}.so.$(cut -d. -f1-3 <<<"$LIBRARY_VERSION")
@@ -42,7 +42,7 @@ linux() {
     chmod 755 "$PREFIX/lib/$full"
     # It calls shm_open, and does not need librt, which has that before glibc 2.34.
     if [[ $soname == libcutensorMg.so.2 ]]; then patchelf --add-needed librt.so.1 "$PREFIX/lib/$full"; fi
-    # Some have their builder's folders, or none of their own.
+    # Some have an RPATH of the build machine, or none.
     patchelf --force-rpath --set-rpath "\$ORIGIN" "$PREFIX/lib/$full"
   done
   for file in "$PREFIX"/bin/*; do

@@ -3,13 +3,14 @@
 #
 # PYTHON_TAG  The wheel's Python: cp313, cp314t ...; empty for a noarch package.
 # DROP        What to leave out: paths or patterns below site-packages, e.g. cuda/core/cu12; empty for nothing.
-# OWN_FOLDER  Libraries below site-packages that shall look for others in their own folder, whatever RPATH they have.
-# TIDY        Libraries or patterns below site-packages whose RPATH names folders of the machine that made them: what is
-#             not there is taken out.
-# IN_LIB      Libraries or patterns below site-packages that shall look for others in lib of the environment.
-# SITE        The folder of the prefix that stands for site-packages, for files that no Python owns; else empty.
+# OWN_FOLDER  Libraries below site-packages whose RPATH becomes their own folder.
+# TIDY        Libraries or patterns below site-packages whose RPATH names folders of the build machine: folders that do
+#             not exist are taken out.
+# IN_LIB      Libraries or patterns below site-packages whose RPATH becomes lib of the environment.
+# SITE        A folder of the prefix in place of site-packages, for files that belong to no Python; else empty.
 # SHARED      Libraries or patterns below site-packages that another package has, at the same paths below SHARED_SITE:
-#             links lead there. As deep in lib as site-packages, so that $ORIGIN means the same by either path.
+#             they become links to these. SHARED_SITE is as deep in lib as site-packages, so that $ORIGIN means the
+#             same by either path.
 # EDIT        A script beside the recipe, run in site-packages: changes files, and prints the name of each.
 set -euo pipefail
 
@@ -70,7 +71,7 @@ fi
     rm -r "$dropped"
     sed -i "\|^$dropped[/,]|d" "$record"
   done
-  unhash() { sed -i "s|^$1,.*|$1,,|" "$record"; } # no longer the file whose hash that was
+  unhash() { sed -i "s|^$1,.*|$1,,|" "$record"; } # the file has changed, so its hash goes
   up_to() { # <folder> <path of a file>: the way from the file's folder
     realpath --no-symlinks --relative-to "${2%/*}" "$1"
   }
@@ -105,7 +106,7 @@ fi
   done
 )
 
-# conda-style installs say who installed them, so that pip leaves them alone.
+# INSTALLER says that conda installed it, so that pip leaves it alone.
 echo conda >"$site/$info/INSTALLER"
 sed -i -e '$a\' "$record" # a last line may lack its end
 echo "$info/INSTALLER,," >>"$record"

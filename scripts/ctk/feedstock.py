@@ -15,7 +15,7 @@ from typing import Any
 
 from packaging.version import Version
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
 from ctk.core.checkout import Workspace
@@ -48,7 +48,7 @@ _ORDER = (
     *("schema_version", "context", "package", "recipe", "source", "build"),
     *("requirements", "tests", "outputs", "about", "extra"),
 )
-_SCRIPT = re.compile(r"\bfile: \.\./common/([^\s,}]+)")
+_SCRIPT = re.compile(r"\bfile: \.\./common/(\S+)")
 _PATH = re.compile(r"\.cache/artefacts/(?P<component>[^/]+)/\$\{\{ *(?P<version>[^}]+?) *\}\}/(?P<target>.+)\.zip$")
 _MAJOR = re.compile(r"\$\{\{ *cuda_major *\}\}")  # in the name of a component, as nccl-cu13
 # A wheel is unpacked with Python's zipfile, and patchelf is what the scripts call for Linux. Both have a version, so
@@ -58,10 +58,13 @@ _TOOLS = ("patchelf >=0.17", "python >=3.11")
 _UNPACK = "python -m zipfile -e *.whl ."
 # conda-smithy builds for linux-64 whatever its settings are.
 _NOT_LINUX_64 = 'target_platform == "linux-64"'
-# conda-forge's pinning zips `python` with this key and no other, and conda-build takes no key in two groups: so the tag
-# follows from `python` here, where the recipe has it from a zip of its own.
+# The pinning of conda-forge zips `python` with this key only, and conda-build takes no key in two groups. So the keys
+# that this checkout zips with `python` are computed from it, in the context of the recipe.
 _PYTHON_ZIP = "is_python_min"
-_PYTHON_TAG = '${{ "cp3" ~ (python | split("."))[1] ~ ("t" if python[-1:] == "t" else "") }}'
+_FROM_PYTHON = {
+    "python_tag": '${{ "cp3" ~ (python | split("."))[1] ~ ("t" if python[-1:] == "t" else "") }}',
+    "python_number": '${{ 0 if python[-1:] == "t" else 10 }}',
+}
 
 Locate = Callable[[Artefact], str]
 """Gives the address of an artefact."""
@@ -216,10 +219,10 @@ def _variants(workspace: Workspace, recipe: Recipe, locks: Sequence[ReleaseLock]
     shared: dict[str, Any] = YAML(typ="safe").load(workspace.build_config)
     zips = [group for group in shared.pop("zip_keys", []) if recipe.names_used & set(group)]
     used = recipe.names_used | {key for group in zips for key in group}
-    if "python_tag" in used:
-        shared[_PYTHON_ZIP] = ["false"] * len(shared.pop("python_tag"))
-        zips = [[_PYTHON_ZIP if key == "python_tag" else key for key in group] for group in zips]
-        used |= {_PYTHON_ZIP}
+    if "python" in used:
+        shared[_PYTHON_ZIP] = ["false"] * len(shared["python"])
+        zips = [["python", _PYTHON_ZIP] if "python" in group else group for group in zips]
+        used = (used | {_PYTHON_ZIP}) - _FROM_PYTHON.keys()
     # The first of a project's versions is the newest, and each GPU is a variant of its own.
     columns = [
         {k: v if k == "cuda_arch" else v[:1] for k, v in variant_keys(lock).items() if k in used} for lock in locks
@@ -268,23 +271,19 @@ def _standalone(
 ) -> str:
     """The text of a recipe with its sources by address, and the variants skipped that have no artefact."""
     document = _yaml().load(recipe.file)
-    if "python_tag" in recipe.names_used:
-        _section(document, "context").insert(0, "python_tag", _PYTHON_TAG)
+    for key, expression in _FROM_PYTHON.items():
+        if key in recipe.names_used:
+            _section(document, "context").insert(0, key, expression)
     common = document.get("build") or {}
     for block in (document, *document.get("outputs", ())):
-        for section in block.values():
-            if isinstance(section, CommentedSeq) and any(isinstance(entry, CommentedMap) for entry in section):
-                section.fa.set_block_style()  # in brackets a mapping of one key loses its braces
         build = common | (block.get("build") or {})
         if "source" in block:
-            block.fa.set_block_style()
             block["source"] = [entry for source in _as_list(block["source"]) for entry in _addresses(source, offers)]
             requirements = _section(block, "requirements")
             requirements.insert(0, "build", [*_TOOLS, *(requirements.pop("build", None) or ())])
             if "script" not in build:
                 _section(block, "build")["script"] = _UNPACK
         if skips and "package" in block:
-            block.fa.set_block_style()
             _section(block, "build").insert(0, "skip", [*_as_list(build.get("skip") or []), *skips])
     if _NOT_LINUX_64 in skips and "recipe" in document:
         # Where all of a platform is skipped, conda-smithy reads the version before it is rendered.
@@ -304,7 +303,6 @@ def _section(block: CommentedMap, name: str) -> CommentedMap:
         later = _ORDER[_ORDER.index(name) + 1 :]
         block.insert(sum(key not in later for key in block), name, CommentedMap())
     section: CommentedMap = block[name]
-    section.fa.set_block_style()
     return section
 
 

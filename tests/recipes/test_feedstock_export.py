@@ -31,8 +31,10 @@ import rattler_build as rb
 recipe, variants, output, wanted, fits, *channels = sys.argv[1:]
 platform = rb.PlatformConfig(target_platform="linux-64", host_platform="linux-64", experimental=True)
 config = rb.VariantConfig.from_files_with_context([variants], rb.JinjaConfig(platform=platform))
+zipped = next(group for group in config.zip_keys if "cuda_fit" in group)
 for fit in fits.split():
-    one = config.merge(rb.VariantConfig({"cuda_fit": [fit]}))
+    row = config.get_values("cuda_fit").index(fit)
+    one = config.merge(rb.VariantConfig({key: [config.get_values(key)[row]] for key in zipped}))
     for variant in rb.Stage0Recipe.from_file(recipe).render(one, rb.RenderConfig(platform=platform)):
         if wanted in variant.recipe.to_dict()["build"]["string"]:
             variant.run_build(

@@ -18,6 +18,7 @@ from ctk.core.platforms import PLATFORMS
 from ctk.lock.model import release_locks
 from ctk.package.reader import read_info
 from ctk.plan.plan import Request, lacking, plan, planned_repodata, published_set, python_tags, small
+from ctk.plan.recipes import render, variant_config, variant_values
 
 Record = Mapping[str, Any]
 FITS = ("native", "compat")
@@ -226,6 +227,30 @@ def test_built_twins_hold_the_same_files(built: Workspace) -> None:
     for name, pair in contents.items():
         assert len(pair) == 2, name
         assert pair[0] == pair[1], name
+
+
+def test_a_key_of_numbers_is_in_no_hash(project: Workspace) -> None:
+    """Each recipe has in ignore_keys those that it uses: cuda_fit and python tell the builds apart."""
+    numbers = {"fit_number", "fit_priority", "nvjitlink_number", "nvjitlink_priority", "python_number"}
+    wanted = small(Request(platforms=list(PLATFORMS)), project, all_components=True, ring2=True)
+    for build in plan(published_set(project), wanted, python_tags(project.build_config)).builds:
+        assert not {key for output in build.outputs for key in output.variant} & numbers, build.id
+
+
+@pytest.mark.parametrize("name", ["cuda-version", "cuda-nvrtc", "libnvjitlink", "cuda-core", "numba-cuda-mlir-files"])
+def test_the_variant_that_an_sbom_states_renders_the_same_packages(
+    project: Workspace, tmp_path: Path, name: str
+) -> None:
+    """With the zips that are left: `ctk rebuild` has nothing else of conda_build_config.yaml."""
+    request = small(Request(platforms=["linux-64"], recipes=[name]), project)
+    builds = plan(published_set(project), request, python_tags(project.build_config)).builds
+    assert builds
+    for build in builds:
+        stated = variant_values(build.recipe, build.variant_files, build.subdir, build.outputs)
+        file = tmp_path / "variants.yaml"
+        file.write_text(json.dumps(variant_config(stated)))
+        outputs = {o.file_name: (o.build_number, o.track_features) for o in render(build.recipe, [file], build.subdir)}
+        assert outputs == {o.file_name: (o.build_number, o.track_features) for o in build.outputs}
 
 
 def test_the_default_set_has_what_conda_forge_compiles_with_and_a_channel_without_is_told(

@@ -206,7 +206,7 @@ def _machine_keys(artefacts: Sequence[Artefact]) -> str:
     short, tag = this_python().minor, this_python().tag
     abi = "cpython" if int(short.split(".")[1]) < 13 else tag
     keys = {a.component.replace("-", "_"): [a.version] for a in artefacts}
-    keys |= {"python": [f"{short}.* *_{abi}"], "python_tag": [tag]}
+    keys |= {"python": [f"{short}.* *_{abi}"], "python_tag": [tag], "python_number": ["0"]}  # all keys of their zip
     if compilers := installed_compilers():
         keys["machine_gcc"] = [f"{target} {version}" for target, version in compilers.items()]
         keys["machine_glibc"] = [glibc()]

@@ -25,7 +25,7 @@ from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.package.reader import ScannedFile, members
 from ctk.plan.plan import Build, Plan
-from ctk.plan.recipes import Recipe, recipe_digest, render
+from ctk.plan.recipes import Recipe, recipe_digest, render, variant_config
 
 _BATCH = 32  # builds; their packages lie on the disk together
 
@@ -129,7 +129,7 @@ def _build(name: str, origin: Provenance, recipe: Recipe, wanted: set[str]) -> B
     """The build that a package's SBOM describes."""
     variants = recipe.folder.parent / f"variant-{name}.yaml"
     with variants.open("w", encoding="utf-8") as file:
-        YAML(typ="safe", pure=True).dump({key: list(values) for key, values in origin.variant.items()}, file)
+        YAML(typ="safe", pure=True).dump(variant_config(origin.variant), file)
     subdir = this_platform() if origin.place == NOARCH else origin.place
     outputs = {o.file_name: o for o in render(recipe, (variants,), subdir)}
     if lost := wanted - outputs.keys():

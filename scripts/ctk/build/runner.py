@@ -33,7 +33,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotReady, without_credentials
 from ctk.core.files import HashNotes, check_path, disk_errors, full_disk, read_json
 from ctk.plan.plan import Build
-from ctk.plan.recipes import recipe_commit, variant_values
+from ctk.plan.recipes import recipe_commit, variant_config, variant_values
 
 REVISION = 9
 """Raise this when the tooling itself changes the content of packages."""
@@ -100,7 +100,8 @@ def build_key(build: Build, level: int) -> str:
         add(output.subdir, output.file_name, json.dumps(dict(output.variant), sort_keys=True))
     for artefact in sorted(build.artefacts, key=lambda a: a.target):
         add(artefact.component, artefact.target, artefact.sha256, build.licenses[artefact.component])
-    # The rest of what the SBOM says.
+    # The rest of what the SBOM says; an output's variant lacks the keys in its ignore_keys.
+    add(json.dumps(variant_values(build.recipe, build.variant_files, build.subdir, build.outputs), sort_keys=True))
     add(recipe_commit(build.recipe), build.place, str(build.timestamp), json.dumps(dict(tools()), sort_keys=True))
     return digest.hexdigest()[:32]
 
@@ -232,12 +233,12 @@ def _run_rattler_build(build: Build, workspace: Workspace, folder: Path) -> list
     packages are not rendered together. A package that is the same for all is made with each, and kept once.
     """
     values = variant_values(build.recipe, build.variant_files, build.subdir, build.outputs)
-    fits = {(key, value) for o in build.outputs for key, value in o.variant.items() if key.endswith("_fit")}
+    fits = [{key: [value]} for key, found in values.items() if "_fit" in key for value in found]
     try:
-        for fit in [{key: [value]} for key, value in sorted(fits)] or [{}]:
+        for fit in fits or [{}]:
             variants = folder / "variants.yaml"
-            variants.write_text(json.dumps({**values, **fit}))
-            # Its successor names each output's tree after the output, and stages it anew.
+            variants.write_text(json.dumps(variant_config({**values, **fit})))
+            # What is to replace it names each output's tree after the output, and stages it anew.
             with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
                 build_recipes(
                     [build.recipe.file],

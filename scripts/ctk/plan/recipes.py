@@ -28,6 +28,7 @@ _CONDITION = re.compile(r"^[ \t]*(?:-[ \t]*)?(?:if|skip):(.*(?:\n[ \t]*(?:-.*|#.
 # Within braces a condition ends at a comma, unless it is in quotes.
 _FLOW_CONDITION = re.compile(r"[{,]\s*(?:if|skip):\s*('[^'\n]*'|\"[^\"\n]*\"|\[[^]\n]*\]|[^,}\n]*)")
 _COMMENT = re.compile(r"(?:^|\s)#.*")
+_ZIP = ","  # between zipped keys, and between their values, which have none
 _NAME = re.compile(r"\b[a-z_][a-z0-9_]*\b")
 _ASKED = re.compile(r"\b([a-z_][a-z0-9_]*) is defined\b")
 _ARTEFACT = re.compile(r"\.cache/artefacts/(?P<component>[^/]+)/(?P<version>[^/]+)/(?P<target>[^/]+)\.zip$")
@@ -221,7 +222,8 @@ def variant_values(
 ) -> dict[str, tuple[str, ...]]:
     """Every variant key that a recipe can see -> its values: with them alone, it renders to the same outputs.
 
-    Of the keys that its outputs use, the values are those that they have.
+    Of the keys that its outputs use, the values are those that they have. Zipped keys that have more than one row are
+    one entry: ``cuda_fit,fit_number`` -> ``compat,0`` and ``native,100``; `variant_config` takes them apart.
     """
     variants = _variants(tuple(map(_as_of, variant_files)), subdir)
     used: dict[str, set[str]] = defaultdict(set)
@@ -233,7 +235,29 @@ def variant_values(
         values = variants.get_values(key)  # None for what is no key: names of packages, functions, exact pins
         if values:
             found[key] = tuple(sorted(used.get(key) or map(str, values)))
+    for group in variants.zip_keys or []:
+        keys = [key for key in group if key in found]
+        columns = [map(str, variants.get_values(key) or ()) for key in keys]
+        rows = {row for row in zip(*columns, strict=True) if all(v in found[k] for k, v in zip(keys, row, strict=True))}
+        if len(rows) == 1:
+            found |= {key: (value,) for key, value in zip(keys, *rows, strict=True)}
+        elif len(keys) > 1:
+            found = {key: values for key, values in found.items() if key not in keys}
+            found[_ZIP.join(keys)] = tuple(sorted(map(_ZIP.join, rows)))
     return found
+
+
+def variant_config(values: Mapping[str, Iterable[str]]) -> dict[str, Any]:
+    """The content of a variant file that has the keys and values of `variant_values`."""
+    config: dict[str, Any] = {}
+    zips = []
+    for name, entries in values.items():
+        keys = name.split(_ZIP)
+        rows = [entry.split(_ZIP) if len(keys) > 1 else [entry] for entry in entries]
+        config |= {key: list(column) for key, column in zip(keys, zip(*rows, strict=True), strict=True)}
+        if len(keys) > 1:
+            zips.append(keys)
+    return config | ({"zip_keys": zips} if zips else {})
 
 
 def platform_config(subdir: str) -> rattler_build.PlatformConfig:
