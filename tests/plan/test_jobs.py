@@ -18,7 +18,7 @@ from ctk.plan.plan import Request, plan, published_set, python_tags, small
 
 @pytest.fixture(scope="module")
 def everything(project: Workspace) -> dict[str, object]:
-    done = ctk(project, "plan", "--format", "github", "--all-releases", "--all-components", check=True)
+    done = ctk(project, "build", "--dry-run", "--format", "github", "--all-releases", "--all-components", check=True)
     assert done.stdout.count("\n") == 1  # what $GITHUB_OUTPUT takes
     return json.loads(done.stdout)
 
@@ -56,12 +56,11 @@ def test_a_job_says_what_to_run_and_where(everything: dict[str, list[dict[str, s
 
 
 def test_a_job_keeps_the_narrowing_of_the_command(project: Workspace) -> None:
-    done = ctk(
-        project, "plan", "--format", "github", "-r", "13.0", "-p", "win-64", "--recipe", "cuda-cudart", check=True
-    )
-    (job,) = json.loads(done.stdout)["include"]
-    assert job["options"] == "--release cuda-13.0 --platform win-64 --recipe cuda-cudart"
-    assert job["builds"] == 1
+    words = ("--dry-run", "--format", "github", "-r", "13.0", "-p", "win-64", "cuda-nvrtc", "--python", "3.12")
+    (job,) = json.loads(ctk(project, "build", *words, check=True).stdout)["include"]
+    assert job["options"] == "--release cuda-13.0 --platform win-64 cuda-nvrtc cuda-version --python 3.12"
+    done = ctk(project, "build", *job["options"].split(), "--dry-run", "--json", check=True)
+    assert job["builds"] == len(json.loads(done.stdout)["builds"]) == 2
 
 
 def test_the_key_changes_with_the_recipe_and_only_for_the_jobs_that_use_it(project: Workspace, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from ctk.core.errors import LockError, RecipeError, UnknownName
 from ctk.lock.model import UNDECLARED, Artefact, Component, ReleaseLock
-from ctk.plan.plan import LeftOut, Plan, Request, Set, folded, plan
+from ctk.plan.plan import LeftOut, Plan, Request, Set, folded, plan, with_needs
 from ctk.plan.recipes import find_recipes, render_variants, rendered_outputs
 
 TAGS = ("cp312", "cp313", "cp314t")
@@ -230,6 +230,30 @@ def test_an_older_release_brings_along_what_a_newer_one_makes_for_it(
     assert f"linker-cuda{older}-linux-64" in ids(planned)
 
 
+@pytest.mark.parametrize(
+    ("names", "recipes"),
+    [
+        (["toolkit-version"], {"toolkit-version"}),
+        (["runtime"], {"runtime"}),  # its folder: no output has the name
+        (["runtime_win-64"], {"runtime"}),  # an output whose name has the platform
+        (["binding"], {"binding", "runtime", "toolkit-version"}),
+        (["optional"], {"optional", "toolkit-version"}),  # by a constraint
+        (["chooser"], {"chooser"}),  # it has no files: its constraint only chooses
+    ],
+)
+def test_named_packages_bring_what_they_need_and_nothing_else(
+    names: list[str], recipes: set[str], small_set: Set, tmp_path: Path
+) -> None:
+    constraint = "requirements: {run_constraints: [toolkit-version >=12]}\n"
+    source = 'source: {path: "../../.cache/artefacts/cudart/${{ cudart }}/${{ target_platform }}.zip"}\n'
+    for name, more in (("optional", source), ("chooser", "")):
+        (tmp_path / "recipes" / name).mkdir()
+        text = VERSION.replace("toolkit-version", name) + constraint + more
+        (tmp_path / "recipes" / name / "recipe.yaml").write_text(text)
+    what = replace(small_set, recipes=find_recipes(tmp_path / "recipes"))
+    assert set(with_needs(what, Request(recipes=names, platforms=["linux-64"]), TAGS).recipes) == recipes
+
+
 def test_artefacts_are_listed_once_largest_first(small_set: Set) -> None:
     planned = plan(small_set, Request(platforms=["linux-64"]), TAGS)
     assert [a.file for a in planned.artefacts] == [
@@ -270,6 +294,13 @@ def test_an_unknown_name_is_an_error_with_the_nearest_valid_ones(
     assert near in error.value.step
 
 
+def test_an_unknown_package_is_an_error_with_the_nearest_packages_and_recipes(small_set: Set) -> None:
+    for name, near in (("runtime-statik", "runtime-static"), ("runtim", "runtime")):
+        with pytest.raises(UnknownName, match=f"unknown package '{name}'") as error:
+            with_needs(small_set, Request(recipes=[name]), TAGS)
+        assert near in error.value.step and "{" not in error.value.step
+
+
 def test_a_recipe_that_reads_what_no_lock_has_is_an_error(small_set: Set, tmp_path: Path) -> None:
     file = tmp_path / "recipes" / "runtime" / "recipe.yaml"
     file.write_text(file.read_text().replace("artefacts/cudart/", "artefacts/cudarr/"))
@@ -308,5 +339,4 @@ def test_the_plan_as_json_has_every_build(small_set: Set) -> None:
     assert [b["id"] for b in data["builds"]] == [b.id for b in planned.builds]
     binding = next(b for b in data["builds"] if b["id"] == "binding-cuda13-py312-linux-64")
     assert binding["python"] == "cp312"
-    assert binding["needs"] == []  # no build reads what another made
     assert len(data["left_out"]) == len(planned.left_out)

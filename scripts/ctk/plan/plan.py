@@ -24,10 +24,10 @@ from ctk.core.errors import LockError, RecipeError, UnknownName, problems
 from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.versions import python_name
-from ctk.lock.components import SECOND_RING, Classes, Exclusion, classify, load_exclusions
+from ctk.lock.components import LIBRARIES, Classes, Exclusion, classify, load_exclusions
 from ctk.lock.model import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
 from ctk.package.records import REPODATA, records
-from ctk.plan.recipes import Recipe, Rendered, find_recipes, render
+from ctk.plan.recipes import Recipe, Rendered, find_recipes, makers_of, render
 
 Named = TypeVar("Named")
 
@@ -153,7 +153,6 @@ class Plan:
                     "python": b.python or None,
                     "packages": [f"{o.subdir}/{o.file_name}" for o in b.outputs],
                     "artefacts": [{"file": a.file, "sha256": a.sha256, "size": a.size} for a in b.artefacts],
-                    "needs": [],
                 }
                 for b in self.builds
             ],
@@ -196,7 +195,7 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
     every = [lock for lock, _ in what.locks.values()]
     keys = {name: _keys(lock) for name, (lock, _) in what.locks.items()}
     # A checkout may have no lock of the libraries; their recipes are fed by no other one.
-    known = frozenset(name.replace("-", "_") for name in SECOND_RING).union(*keys.values())
+    known = frozenset(name.replace("-", "_") for name in LIBRARIES).union(*keys.values())
     chosen = [what.locks[name][0] for name in locks]
     published = {subdir for subdir in subdirs if any(_is_published(lock, subdir) for lock in every)}
     builds: dict[str, Build] = {}
@@ -223,6 +222,61 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
                     builds[group.id] = group
                     packages |= made
     return Plan(tuple(builds.values()), tuple(left_out.values()))
+
+
+def with_needs(what: Set, request: Request, python_tags: Sequence[str]) -> Request:
+    """The request with the recipes of every package of the set that its packages need, in the order of the set.
+
+    The request may name packages in place of recipes; a package that several recipes make is of all of them. A package
+    needs its requirements, and if it has files, also its constraints: they are the libraries that it uses if they are
+    installed, as cupy uses cuTENSOR. Those of cuda-gpu, which has no files, only choose among builds.
+
+    Raises:
+        UnknownName: For a name of no package and no recipe, naming the nearest.
+    """
+    recipes: set[str] = set()
+    new: set[str] = set()
+    for name in request.recipes:
+        found = {*makers_of(name, what.recipes), *({name} & what.recipes.keys())}
+        if not found:
+            outputs = (output for recipe in what.recipes.values() for output in recipe.output_names)
+            raise UnknownName.of("package", name, [*what.recipes, *(o for o in outputs if "{" not in o)])
+        new |= found
+    while new:
+        recipes |= new
+        names: set[str] = set()
+        for build in plan(what, replace(request, recipes=new), python_tags).builds:
+            for output in build.outputs:
+                specs = (*output.depends, *(output.constrains if build.artefacts else ()))
+                names |= {spec.split()[0] for spec in specs}
+        new = {recipe for name in names for recipe in makers_of(name, what.recipes)} - recipes
+    return replace(request, recipes=tuple(name for name in what.recipes if name in recipes))
+
+
+def release_for(locks: Iterable[ReleaseLock], subdir: str, driver: str | None, gpu: str | None) -> str | None:
+    """The CTK minor that a machine gets from a channel with all releases; None where no toolkit runs on it.
+
+    This is the rule of docs/how-the-right-build-is-picked.md: the newest native toolkit, else the newest compat one. It
+    is about the toolkit alone: a library may have no code for the GPU. `ctk.verify.oracle` states the rule by itself,
+    and tests/plan/test_machines.py compares both.
+
+    Args:
+        locks: All releases.
+        subdir: The platform.
+        driver: The newest CUDA version that the driver supports; None without a driver.
+        gpu: Its compute capability; None for every GPU that the native toolkit knows.
+    """
+    native, compat = [], []
+    for lock in locks:
+        if not _is_published(lock, subdir):
+            continue
+        toolkit, known = Version(lock.minor), [Version(g) for g in lock.require_facts().gpu_architectures]
+        if driver is not None and toolkit <= Version(driver) and (gpu is None or Version(gpu) in known):
+            native.append(toolkit)
+        if (driver is None or toolkit.major <= Version(driver).major) and (gpu is None or known[0] <= Version(gpu)):
+            compat.append(toolkit)
+    best = max(native or compat, default=None)
+    return None if best is None else str(best)
 
 
 def _without_recipe(lock: ReleaseLock, exclusions: Iterable[Exclusion]) -> Iterator[LeftOut]:
@@ -455,23 +509,22 @@ def small(
     *,
     all_releases: bool = False,
     all_components: bool = False,
-    ring2: bool = False,
+    libraries: bool = False,
 ) -> Request:
     """A request that names no release or no recipe, narrowed to what this checkout builds by default.
 
-    ``[tool.ctk.default]`` of ``pyproject.toml`` says what that is, and ``[tool.ctk.ring2]`` what stands on the toolkit
-    and is built where it is asked for; a checkout without them builds everything.
+    ``[tool.ctk.default]`` of ``pyproject.toml`` lists that, and ``[tool.ctk.libraries]`` the libraries beside the
+    toolkit. A checkout without these tables builds everything.
     """
     stated = settings(workspace.root)
-    default, ring = stated.default, stated.ring2
+    default, beside = stated.default, stated.libraries
     if default.releases is not None and not request.releases and not all_releases:
         locks = release_locks(workspace).values()
         request = replace(request, releases=_releases(default.releases, locks, stated.conda_forge.minors))
     if default.recipes is not None and not request.recipes:
-        recipes = [*default.recipes, *((*ring.recipes, *ring.toolkit) if ring2 else ())]
+        recipes = [*default.recipes, *((*beside.recipes, *beside.toolkit) if libraries else ())]
         if all_components:
-            beside = () if ring2 else ring.recipes
-            recipes = [name for name in find_recipes(workspace.recipes) if name not in beside] if beside else []
+            recipes = [] if libraries else [n for n in find_recipes(workspace.recipes) if n not in beside.recipes]
         request = replace(request, recipes=tuple(recipes))
     return request
 

@@ -104,14 +104,19 @@ def find_recipes(folder: Path) -> dict[str, Recipe]:
     return {p.parent.name: Recipe(p.parent.name, p.parent) for p in sorted(folder.glob("*/recipe.yaml"))}
 
 
+def makers_of(package: str, recipes: Mapping[str, Recipe]) -> list[str]:
+    """Names of the recipes that make a package of this name; an expression in an output's name stands for any text."""
+
+    def makes(output: str) -> bool:
+        pattern = ".+".join(map(re.escape, re.split(r"\$\{\{.*?\}\}", output)))
+        return re.fullmatch(pattern, package) is not None
+
+    return [name for name, recipe in recipes.items() if any(map(makes, recipe.output_names))]
+
+
 def maker_of(package: str, recipes: Mapping[str, Recipe]) -> str | None:
-    """The feedstock that makes a package of this name, None for none; an expression in a name stands for any text."""
-    for name, recipe in recipes.items():
-        for output in recipe.output_names:
-            pattern = ".+".join(map(re.escape, re.split(r"\$\{\{.*?\}\}", output)))
-            if re.fullmatch(pattern, package):
-                return name
-    return None
+    """The first of `makers_of`, or None."""
+    return next(iter(makers_of(package, recipes)), None)
 
 
 # --- rendering
