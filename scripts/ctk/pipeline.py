@@ -37,7 +37,7 @@ from ctk.plan.plan import Plan
 from ctk.solve.machine import detected
 from ctk.solve.solve import Scenario, channel_url, solve
 
-_MEND = "mend the recipes; the channel in place was not changed"
+_FIX = "fix the recipes; the channel in place was not changed"
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Pipeline:
     def make_base(self) -> Path:
         """Makes the base channel for this machine; returns its folder."""
         made = self._fetch_and_build(base.plan_base(self.workspace))
-        staged = states.stage(made.built, self.workspace.base_channel, HashNotes.of(self.workspace).holds)
+        staged = self._stage(made, self.workspace.base_channel)
         self._commit(staged, made)
         self._lap("channel", f"{sum(staged.packages.values())} packages")
         return self.workspace.base_channel
@@ -122,26 +122,16 @@ class Pipeline:
         """
         made = self._fetch_and_build(plan)
         target = channel_folder or self.workspace.channel
-        with publishing(target, self.report.say):  # nobody else replaces what this one is made from
-            dropped: dict[str, None] = {}
-            while True:
-                staged = states.stage(made.built, target, HashNotes.of(self.workspace).holds, without=dropped)
-                unchanged = "" if staged.changed else ", unchanged"
-                self._lap("index", f"{sum(staged.packages.values())} packages{unchanged}")
-                audited = self._audit(staged, base_channel)
-                refused = [f for f in audited.errors if f.where in staged.earlier]
-                if not refused:
-                    break
-                for finding in refused:
-                    self.report.say(f"an earlier run built what the audit refuses now: {finding}")
-                dropped |= dict.fromkeys(staged.earlier[f.where] for f in refused)
-            if not audited.ok:
-                raise AuditFailed("\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]), _MEND)
+        with publishing(target, self.report.say):  # no other run may replace the state that this run adds to
+            audited, dropped = self._audit(made, target, base_channel)
+            staged = self._stage(made, target, dropped)
+            unchanged = "" if staged.changed else ", unchanged"
+            self._lap("index", f"{sum(staged.packages.values())} packages{unchanged}")
             tested = self._test(made, [staged.path, base_channel])
             self._commit(staged, made)
             self._lap("publish", f"{megabytes(staged.size)} MB in {target}{unchanged}")
         trim(self.workspace, {b.key for b in made.built})
-        return Result(staged, made, audited, tested, self.stages, [*dropped])
+        return Result(staged, made, audited, tested, self.stages, dropped)
 
     def fetch(self, plan: Plan) -> Sequence[Artefact]:
         """Fetches what a plan reads; returns what was not there before."""
@@ -181,21 +171,38 @@ class Pipeline:
         if made.failed:
             raise BuildFailed(
                 "\n".join(made.failed.values()),
-                "mend the recipe; what was built is kept, and the channel in place was not changed",
+                "fix the recipe; what was built is kept, and the channel in place was not changed",
             )
         return made
 
-    def _audit(self, staged: states.Staged, base_channel: Path | str) -> AuditReport:
-        audited = audit_packages(
-            states.packages(staged.path),
-            forbidden_paths=machine_paths(self.workspace),
-            base=states.packages(base_channel) if isinstance(base_channel, Path) else (),
-            jobs=self.jobs,
-            cache=self.workspace.cache / "audit",
-            earlier=not staged.changed,
-        )
-        self._lap("audit", audited.summary())
-        return audited
+    def _audit(
+        self, made: build.BuildReport, channel: Path, base_channel: Path | str
+    ) -> tuple[AuditReport, Sequence[str]]:
+        """Audits the packages that the channel will have; returns also the ids of earlier builds that must leave it."""
+        dropped: dict[str, None] = {}
+        while True:
+            found = states.candidates(made.built, channel, HashNotes.of(self.workspace).holds, without=dropped)
+            audited = audit_packages(
+                [*found.files.values()],
+                forbidden_paths=machine_paths(self.workspace),
+                base=states.packages(base_channel) if isinstance(base_channel, Path) else (),
+                jobs=self.jobs,
+                cache=self.workspace.cache / "audit",
+                earlier=not found.is_new,
+            )
+            self._lap("audit", audited.summary())
+            refused = [f for f in audited.errors if f.where in found.earlier]
+            if not refused:
+                break
+            for finding in refused:
+                self.report.say(f"an earlier run built what the audit refuses now: {finding}")
+            dropped |= dict.fromkeys(found.earlier[f.where] for f in refused)
+        if not audited.ok:
+            raise AuditFailed("\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]), _FIX)
+        return audited, [*dropped]
+
+    def _stage(self, made: build.BuildReport, channel: Path, without: Sequence[str] = ()) -> states.Staged:
+        return states.stage(made.built, channel, HashNotes.of(self.workspace).holds, without=without)
 
     def _test(self, made: build.BuildReport, channels: Sequence[Path | str]) -> Sequence[Outcome]:
         def say(outcome: Outcome) -> None:
@@ -207,7 +214,7 @@ class Pipeline:
         counts = {s: sum(o.state == s for o in tested) for s in ("passed", "unchanged", "not run", "failed")}
         self._lap("package tests", ", ".join(f"{n} {s}" for s, n in counts.items() if n) or "none")
         if failed := [f"{o.package}: its tests failed\n{o.detail}" for o in tested if o.state == "failed"]:
-            raise BuildFailed("\n".join(failed), _MEND)
+            raise BuildFailed("\n".join(failed), _FIX)
         return tested
 
     def _commit(self, staged: states.Staged, made: build.BuildReport) -> None:

@@ -140,6 +140,9 @@ def test_what_an_earlier_run_built_and_the_audit_refuses_now_leaves_the_channel(
         assert CliRunner().invoke(app, ["build", "hello", *base]).exit_code == 0
     assert [p.name.split("-")[0] for p in packages(checkout.channel)] == ["hello"]
     change(checkout, r"echo .*; cp path.txt", "cp greeting.txt")
+    follower = checkout.recipes / "follower" / "recipe.yaml"
+    text = follower.read_text()
+    follower.write_text(text.replace("requirements: {run: [hello]}\n", ""))  # which would bring hello
     done = build(checkout, "follower", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["dropped"] == ["hello-cuda13.4-linux-64"]

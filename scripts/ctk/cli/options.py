@@ -200,9 +200,9 @@ def renamed(old: str, now: str) -> Any:
 
     def end(value: object) -> None:
         if value:
-            raise BadValue(f"{old} is now: {now}", "see ctk build --help")
+            raise BadValue(f"`{old}` is now `{now}`", "see ctk build --help")
 
-    return typer.Option(old, callback=end, expose_value=False, hidden=True, help=f"It is now: {now}.")
+    return typer.Option(old, callback=end, expose_value=False, hidden=True, help=f"It is now `{now}`.")
 
 
 def base_channel(base: str, workspace: Workspace) -> Path | str:

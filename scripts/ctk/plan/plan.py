@@ -24,7 +24,15 @@ from ctk.core.errors import LockError, RecipeError, UnknownName, problems
 from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.versions import python_name
-from ctk.lock.components import LIBRARIES, Classes, Exclusion, classify, load_exclusions
+from ctk.lock.components import (
+    CTK_COMPONENTS,
+    LIBRARIES,
+    PYTHON_PROJECTS,
+    Classes,
+    Exclusion,
+    classify,
+    load_exclusions,
+)
 from ctk.lock.model import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
 from ctk.package.records import REPODATA, records
 from ctk.plan.recipes import Recipe, Rendered, find_recipes, makers_of, render
@@ -194,8 +202,9 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
     pythons = {"", *_choose("Python", by_name, map(python_name, request.pythons)).values()}
     every = [lock for lock, _ in what.locks.values()]
     keys = {name: _keys(lock) for name, (lock, _) in what.locks.items()}
-    # A checkout may have no lock of the libraries; their recipes are fed by no other one.
-    known = frozenset(name.replace("-", "_") for name in LIBRARIES).union(*keys.values())
+    # A checkout may lack the locks of some components: then no lock feeds their recipes.
+    names = (*LIBRARIES, *PYTHON_PROJECTS, *(component.name for component in CTK_COMPONENTS))
+    known = frozenset(name.replace("-", "_") for name in names).union(*keys.values())
     chosen = [what.locks[name][0] for name in locks]
     published = {subdir for subdir in subdirs if any(_is_published(lock, subdir) for lock in every)}
     builds: dict[str, Build] = {}
