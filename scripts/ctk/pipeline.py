@@ -1,4 +1,4 @@
-"""Runs the stations one after another for one request: fetch, build, stage, audit, test, publish."""
+"""Runs the steps of `ctk build`: fetch, build, audit, index, test, publish."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ _FIX = "fix the recipes; the channel in place was not changed"
 
 @dataclass(frozen=True)
 class Result:
-    """The state of the channel that a run published, and the reports of its stations."""
+    """The state of the channel that a run published, and the reports of its steps."""
 
     staged: states.Staged
     built: build.BuildReport
     audit: AuditReport
     tests: Sequence[Outcome]
     stages: Sequence[dict[str, Any]]
-    dropped: Sequence[str]  # builds of earlier runs that the audit refuses now
+    dropped: Sequence[str]  # ids of builds of earlier runs that the audit refuses now
 
     def as_json(self, plan: Plan) -> dict[str, Any]:
-        """The run for other programs; sizes in bytes, times in seconds."""
+        """The document of `ctk build --json`; sizes in bytes, times in seconds."""
         return {
             "channel": str(self.staged.channel),
             "changed": self.staged.changed,
@@ -77,15 +77,15 @@ class Result:
 
 
 class Pipeline:
-    """The stations of one run; each reports its wall time.
+    """The steps of a run; each reports its wall time.
 
     Args:
         workspace: The checkout.
-        report: Where stations report.
+        report: Prints progress.
         level: zstd compression level of the packages.
         jobs: Processes and threads at a time, by default one for each core.
-        cluster: Where builds run; by default on this machine.
-        prefix: Before the names of the stations.
+        cluster: Runs the builds; by default this machine does.
+        prefix: Put before the names of the steps.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Pipeline:
         self._start = time.monotonic()
 
     def make_base(self) -> Path:
-        """Makes the base channel for this machine; returns its folder."""
+        """Builds the base channel for this machine, and returns its folder."""
         made = self._fetch_and_build(base.plan_base(self.workspace))
         staged = self._stage(made, self.workspace.base_channel)
         self._commit(staged, made)
@@ -112,13 +112,13 @@ class Pipeline:
         return self.workspace.base_channel
 
     def run(self, plan: Plan, base_channel: Path | str, channel_folder: Path | None = None) -> Result:
-        """Builds a plan and publishes it, if every package passes the audit and its own tests.
+        """Builds a plan and publishes its packages, if all pass the audit and their own tests.
 
-        What an earlier run built and the audit refuses now leaves the channel: its recipe or the rules have changed.
+        Packages of earlier builds that the audit refuses now, as a recipe or a rule has changed, leave the channel.
 
         Raises:
-            BuildFailed, ClusterFailed, AuditFailed, NoSpace: The channel in place stays as it was.
-            Busy: Another run publishes there for too long.
+            BuildFailed, ClusterFailed, AuditFailed, NoSpace: The channel stays as it was.
+            Busy: Another run publishes to the channel for too long.
         """
         made = self._fetch_and_build(plan)
         target = channel_folder or self.workspace.channel
@@ -134,7 +134,7 @@ class Pipeline:
         return Result(staged, made, audited, tested, self.stages, dropped)
 
     def fetch(self, plan: Plan) -> Sequence[Artefact]:
-        """Fetches what a plan reads; returns what was not there before."""
+        """Fetches the artefacts of a plan; returns those that were not in the cache."""
         wanted = fetch.missing(plan.artefacts, self.workspace)
         for artefact in wanted:
             if fetch.stored(artefact, self.workspace).exists():
@@ -224,36 +224,36 @@ class Pipeline:
         )
 
     def _lap(self, name: str, note: str) -> None:
-        """Reports a station, and the wall time since the one before."""
+        """Reports a step, and the wall time since the last step."""
         name, now = f"{self.prefix}{name}", time.monotonic()
         self.stages.append({"name": name, "seconds": now - self._start, "note": note})
         self.report.say(f"{name}: {note} ({now - self._start:.1f} s)")
         self._start = now
 
 
-# The tests that packages carry. What a package must contain was checked by rattler-build while it was built; these are
-# the imports and commands, in environments made from the channel that is about to be published. They run for packages
-# of this machine's platform whose Python the base channel has.
+# The tests in packages. rattler-build checked their contents during the build. Here are the imports and commands, in
+# environments from the staged channel. They run for packages of this machine's platform whose Python the base channel
+# has.
 
 _PASSED = ".tests.json"
 _PYTHON = re.compile(r"python(?:_abi)? \D*(\d+\.\d+)")
-_TESTED = 2 << 30  # bytes that a test writes; of those here, numba-cuda's writes 0.9 GB
+_TEST_SIZE = 2 << 30  # bytes of temporary files of a test; numba-cuda's, the largest, has 0.9 GB
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a package's tests."""
+    """The outcome of a package's tests."""
 
     package: str  # file name
     state: str  # passed, failed, unchanged (passed in an earlier run) or not run
-    detail: str = ""  # output of a failed test, or why nothing ran
-    missing: str = ""  # the spec of what a test that did not run needs
+    detail: str = ""  # output of a failed test, or why no test was run
+    missing: str = ""  # spec of a package that a test that was not run needs
 
 
 def verdict(tests: Sequence[Outcome]) -> list[str]:
-    """What became of the packages' tests, and whether all is well, in sentences."""
+    """Sentences that count the outcomes of the packages' tests, and say whether all is well."""
     not_run = [o.missing for o in tests if o.state == "not run"]
-    # A build makes packages for more drivers and Pythons than one machine has; of all else nothing may be missing.
+    # A channel is for more drivers and Pythons than this machine has. Nothing else may be missing.
     drivers = [spec for spec in not_run if spec.startswith("__cuda")]
     minors = [m[1] for spec in not_run if (m := _PYTHON.match(spec))]
     others = Counter(spec for spec in not_run if not spec.startswith("__cuda") and not _PYTHON.match(spec))
@@ -286,14 +286,14 @@ def run_tests(
     """Tests every package that has tests and can be installed here, from the staged and the base channel.
 
     Raises:
-        NoSpace: A disk is full: that of the packages, or where temporary files are.
+        NoSpace: The disk of the packages or of temporary files is full.
     """
     gateway = open_gateway()
     here = (this_platform(), NOARCH)
     tested = [(build, name) for build in built for name in build.tests if name.split("/")[0] in here]
 
-    # Each test unpacks all packages of its environment anew.
-    with temporary_files(workspace, _TESTED, jobs) as folder, disk_errors(folder), ThreadPoolExecutor(jobs) as pool:
+    # Each test unpacks all packages of its environment again.
+    with temporary_files(workspace, _TEST_SIZE, jobs) as folder, disk_errors(folder), ThreadPoolExecutor(jobs) as pool:
 
         def one(item: tuple[Built, str]) -> Outcome:
             outcome = _test(*item, channels, gateway, folder)

@@ -1,4 +1,4 @@
-"""What a command without names builds: the table in pyproject.toml, and what it may say."""
+"""The default releases and recipes: the tables of pyproject.toml and their words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kit.tiny import lock
 
 @pytest.fixture
 def here(tmp_path: Path) -> Workspace:
-    """A checkout with some releases, whose table a test writes."""
+    """A checkout with some releases; tests write its table."""
     (tmp_path / "variants").mkdir()
     locks = [ReleaseLock("python-13", None, lock().components)]
     for release in ("12.0.1", "12.6.3", "12.10.1", "13.0.3", "13.4.3"):
