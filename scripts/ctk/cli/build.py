@@ -217,17 +217,31 @@ def build_command(
                 Pipeline(where, report, level=level, jobs=jobs, prefix="base ").make_base()
             run = Pipeline(where, report, level=level, jobs=jobs, cluster=cluster)
             result = run.run(planned, base_channel(base, where), channel and channel.absolute())
-    _summary(result, planned, report)
+    _summary(result, planned, chosen.packages or (), report)
 
 
-def _summary(result: Result, planned: Plan, report: Reporter) -> None:
-    report.result(**result.as_json(planned))
+def _summary(result: Result, planned: Plan, named: Sequence[str], report: Reporter) -> None:
     from ctk.pipeline import verdict
     from ctk.plan.plan import lacking
 
+    report.result(**result.as_json(planned))
+    channel = result.staged.channel
+    where = ", ".join(f"{subdir} {count}" for subdir, count in result.staged.packages.items())
+    report.line(f"channel: {channel} ({where}; {megabytes(result.staged.size)} MB)")
     for line in verdict(result.tests):
         report.line(line)
-    _show_left_out(planned, report)
+    if result.dropped:
+        report.line(
+            f"left the channel, as the audit refuses now what earlier runs built: {', '.join(result.dropped)}; "
+            "`ctk build NAME` makes it again"
+        )
+    if lacks := lacking(workspace(), channel):
+        more = " ".join([*named, *(f"--release {minor}" for minor in lacks)])
+        more += f" --channel {shlex.quote(str(channel))}" if channel != workspace().channel else ""
+        report.line(
+            f"before conda-forge it hides toolkit {listing(lacks)}, which conda-forge compiles with: CUDA builds of "
+            f"pytorch and others need that; `ctk build {more}` adds it"
+        )
     rows = []
     for recipe in sorted({b.recipe.name for b in planned.builds}):
         made = [b for b in result.built.built if planned.by_id[b.id].recipe.name == recipe]
@@ -235,24 +249,9 @@ def _summary(result: Result, planned: Plan, report: Reporter) -> None:
         fresh = [b for b in made if not b.cached]
         spent = f"{sum(b.seconds for b in fresh):.1f}" if fresh else "unchanged"
         rows.append((recipe, len(made), packages, megabytes(sum(b.size for b in made)), spent))
-    report.table(
-        "built", ["recipe", "builds", "packages", "MB", "seconds"], rows, ["builds", "packages", "MB", "seconds"]
-    )
-    if result.dropped:
-        report.line(
-            f"left the channel, as the audit refuses now what earlier runs built: {', '.join(result.dropped)}; "
-            "`ctk build NAME` makes it again"
-        )
-    where = ", ".join(f"{subdir} {count}" for subdir, count in result.staged.packages.items())
-    report.line(f"channel: {result.staged.channel} ({where}; {megabytes(result.staged.size)} MB)")
-    if lacks := lacking(workspace(), result.staged.channel):
-        channel = result.staged.channel
-        more = " ".join(f"--release {minor}" for minor in lacks)
-        more += f" --channel {shlex.quote(str(channel))}" if channel != workspace().channel else ""
-        report.line(
-            f"before conda-forge it hides toolkit {listing(lacks)}, which conda-forge compiles with: CUDA builds of "
-            f"pytorch and others need that; `ctk build {more}` adds it"
-        )
+    columns = ["builds", "packages", "MB", "seconds"]
+    report.table("built", ["recipe", *columns], rows, columns)
+    _show_left_out(planned, report)
 
 
 def rebuild_command(

@@ -23,13 +23,8 @@ from ctk.core.platforms import NOARCH, this_platform
 
 _SHARED = re.compile(r"\bfile:\s*(\.\./[^\s,}]+)")
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
-# A condition is on the line of its key, or a list below it.
-_CONDITION = re.compile(r"^[ \t]*(?:-[ \t]*)?(?:if|skip):(.*(?:\n[ \t]*(?:-.*|#.*)?$)*)", re.MULTILINE)
-# Within braces a condition ends at a comma, unless it is in quotes.
-_FLOW_CONDITION = re.compile(r"[{,]\s*(?:if|skip):\s*('[^'\n]*'|\"[^\"\n]*\"|\[[^]\n]*\]|[^,}\n]*)")
-_COMMENT = re.compile(r"(?:^|\s)#.*")
 _NAME = re.compile(r"\b[a-z_][a-z0-9_]*\b")
-_ASKED = re.compile(r"\b([a-z_][a-z0-9_]*) is defined\b")
+_DEFINED = re.compile(r"\b([a-z_][a-z0-9_]*) is defined\b")
 _ARTEFACT = re.compile(r"\.cache/artefacts/(?P<component>[^/]+)/(?P<version>[^/]+)/(?P<target>[^/]+)\.zip$")
 
 
@@ -52,26 +47,18 @@ class Recipe:
     @cached_property
     def names_used(self) -> frozenset[str]:
         """The identifiers in the recipe's expressions and conditions, among them its variant keys."""
-        found = (*_CONDITION.findall(self._text), *_FLOW_CONDITION.findall(self._text))
-        conditions = (_COMMENT.sub("", condition) for condition in found)
-        code = (*_EXPRESSION.findall(self._text), *conditions)
-        return frozenset(name for part in code for name in _NAME.findall(part))
+        return frozenset(name for part in _code(self._stage0) for name in _NAME.findall(part))
 
     @cached_property
     def names_needed(self) -> frozenset[str]:
         """`names_used` without the names that a condition tests with ``is defined``."""
-        return self.names_used - set(_ASKED.findall(self._text))
+        return self.names_used - {name for part in _code(self._stage0) for name in _DEFINED.findall(part)}
 
     @cached_property
     def _stage0(self) -> Mapping[str, Any]:
         """The recipe as rattler-build parses it, with unrendered expressions."""
         stage0: dict[str, Any] = _parse(self.file).to_dict()
         return stage0
-
-    @property
-    def components(self) -> frozenset[str]:
-        """The components whose artefacts it has as sources."""
-        return frozenset(re.findall(r"\.cache/artefacts/([\w-]+)/", self._text))
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -97,6 +84,20 @@ class Recipe:
         """The files that can change the recipe's packages, also in shared folders, in a fixed order."""
         for folder in (self.folder, *sorted(s for s in self.shared_folders() if s.is_dir())):
             yield from sorted(p for p in folder.rglob("*") if p.is_file())
+
+
+def _code(part: Any) -> Iterator[str]:
+    """The expressions and conditions in a part of an unrendered recipe."""
+    if isinstance(part, str):
+        yield from _EXPRESSION.findall(part)
+    elif isinstance(part, list):
+        for item in part:
+            yield from _code(item)
+    elif isinstance(part, Mapping):
+        for key, value in part.items():
+            if key in ("if", "skip"):
+                yield from map(str, _as_list(value))
+            yield from _code(value)
 
 
 def find_recipes(folder: Path) -> dict[str, Recipe]:
