@@ -77,7 +77,7 @@ def test_files_without_a_tie_are_found_before_anything_is_built(copy: Workspace)
 
 
 def test_every_package_that_locks_and_recipes_name_follows_the_rules(project: Workspace) -> None:
-    """All releases, libraries and platforms: what README's `ctk build --all-components --all-releases` would find."""
+    """All releases, rings and platforms: what README's `ctk build --all-components --all-releases` would find."""
     everything = plan(published_set(project), Request(platforms=tuple(PLATFORMS)), python_tags(project.build_config))
     report = audit_planned(everything, project, contents.load(project), jobs=os.cpu_count() or 1)
     assert [f"{f.check} {f.where} {f.path}: {f.message}" for f in report.findings] == []

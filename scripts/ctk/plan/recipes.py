@@ -231,9 +231,9 @@ def render_variants(
 def variant_values(
     recipe: Recipe, variant_files: Sequence[Path], subdir: str, outputs: Iterable[Rendered]
 ) -> dict[str, tuple[str, ...]]:
-    """The variant keys that a recipe can read, with their values: with these alone, it renders to the same outputs.
+    """Every variant key that a recipe can see -> its values: with them alone, it renders to the same outputs.
 
-    A key that the outputs use has only their values.
+    Of the keys that its outputs use, the values are those that they have.
     """
     variants = _variants(variant_files, subdir)
     used: dict[str, set[str]] = defaultdict(set)
