@@ -44,7 +44,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "env pack cuda-crt -o /no/place/crt.run --base {base}": (BadValue, "error: there is no folder /no/place"),
     "env run /no/place -- true": (BadValue, "error: /no/place is no environment"),
     "feedstock export no-recipe {folder}/new": (UnknownName, "error: unknown recipe 'no-recipe'"),
-    "build --fetch-only --all-releases --python 2.7": (UnknownName, "error: unknown Python '2.7'"),
+    "build cuda-crt --fetch-only --all-releases --python 2.7": (UnknownName, "error: unknown Python '2.7'"),
     "gpu-code /no/place": (UnknownName, "error: there is no /no/place"),
     "installable cuda-crt --pin cuda-crt== --base {base}": (BadValue, SPEC),
     "installable no-package --base {base}": (Unsolvable, "error: there is no package no-package"),

@@ -41,10 +41,6 @@ class Recipe:
         return self.folder / "recipe.yaml"
 
     @cached_property
-    def _text(self) -> str:
-        return self.file.read_text(encoding="utf-8")
-
-    @cached_property
     def names_used(self) -> frozenset[str]:
         """The identifiers in the recipe's expressions and conditions, among them its variant keys."""
         return frozenset(name for part in _code(self._stage0) for name in _NAME.findall(part))
@@ -78,7 +74,8 @@ class Recipe:
 
     def shared_folders(self) -> frozenset[Path]:
         """Other folders that the recipe takes scripts from; they may not exist."""
-        return frozenset((self.folder / name).resolve().parent for name in _SHARED.findall(self._text))
+        text = self.file.read_text(encoding="utf-8")
+        return frozenset((self.folder / name).resolve().parent for name in _SHARED.findall(text))
 
     def files(self) -> Iterator[Path]:
         """The files that can change the recipe's packages, also in shared folders, in a fixed order."""
