@@ -22,7 +22,7 @@ from ctk.base import base
 from ctk.build import build
 from ctk.build.cluster import Cluster
 from ctk.build.runner import Built, check_machine, machine_paths, temporary_files
-from ctk.channel import local as states
+from ctk.channel import local
 from ctk.clean import trim
 from ctk.core.address import open_gateway
 from ctk.core.checkout import Workspace
@@ -44,7 +44,7 @@ _FIX = "fix the recipes; the channel in place was not changed"
 class Result:
     """The state of the channel that a run published, and the reports of its steps."""
 
-    staged: states.Staged
+    staged: local.Staged
     built: build.BuildReport
     audit: AuditReport
     tests: Sequence[Outcome]
@@ -181,11 +181,11 @@ class Pipeline:
         """Audits the packages that the channel will have; returns also the ids of earlier builds that must leave it."""
         dropped: dict[str, None] = {}
         while True:
-            found = states.candidates(made.built, channel, HashNotes.of(self.workspace).holds, without=dropped)
+            found = local.candidates(made.built, channel, HashNotes.of(self.workspace).holds, without=dropped)
             audited = audit_packages(
                 [*found.files.values()],
                 forbidden_paths=machine_paths(self.workspace),
-                base=states.packages(base_channel) if isinstance(base_channel, Path) else (),
+                base=local.packages(base_channel) if isinstance(base_channel, Path) else (),
                 jobs=self.jobs,
                 cache=self.workspace.cache / "audit",
                 earlier=not found.is_new,
@@ -201,8 +201,8 @@ class Pipeline:
             raise AuditFailed("\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]), _FIX)
         return audited, [*dropped]
 
-    def _stage(self, made: build.BuildReport, channel: Path, without: Sequence[str] = ()) -> states.Staged:
-        return states.stage(made.built, channel, HashNotes.of(self.workspace).holds, without=without)
+    def _stage(self, made: build.BuildReport, channel: Path, without: Sequence[str] = ()) -> local.Staged:
+        return local.stage(made.built, channel, HashNotes.of(self.workspace).holds, without=without)
 
     def _test(self, made: build.BuildReport, channels: Sequence[Path | str]) -> Sequence[Outcome]:
         def say(outcome: Outcome) -> None:
@@ -217,8 +217,8 @@ class Pipeline:
             raise BuildFailed("\n".join(failed), _FIX)
         return tested
 
-    def _commit(self, staged: states.Staged, made: build.BuildReport) -> None:
-        states.commit(staged)
+    def _commit(self, staged: local.Staged, made: build.BuildReport) -> None:
+        local.commit(staged)
         HashNotes.of(self.workspace).save(
             {b.home / name: sha256 for b in made.built for name, sha256 in b.sha256.items()}
         )

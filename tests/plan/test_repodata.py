@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ctk.build import build
-from ctk.channel import local as states
+from ctk.channel import local
 from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError
 from ctk.core.platforms import NOARCH, this_platform
@@ -82,7 +82,7 @@ def test_the_indexer_writes_what_was_planned(small: Plan, tmp_path: Path) -> Non
         pytest.skip("packages are built on Linux only")
     made = build.run(small, Workspace(tmp_path), jobs=1)
     assert not made.failed
-    staged = states.stage(made.built, tmp_path / "channel")
+    staged = local.stage(made.built, tmp_path / "channel")
     planned = planned_repodata(small)
     assert set(planned) == {*PLATFORMS, NOARCH}
     for subdir, ours in planned.items():
