@@ -32,11 +32,9 @@ CASES = {
     "env pack": "cuda-crt python -o {folder}/crt.run --base {base}",
     "env run": "{folder}/env -- echo said",
     "feedstock export": "cuda-arch {folder}/feedstock --maintainer someone",
-    "fetch": "{new}",
     "gpu-code": "{channel}",
     "installable": "cuda-crt --base {base}",
     "lint": "--check RecipesRender",
-    "plan": "{new}",
     "prove": "--base {base}",
     "publish": "--to {folder}/www",
     "rebuild": "cuda-crt",
@@ -106,6 +104,12 @@ def test_a_command_prints_one_document_with_the_documented_keys_and_quietly_noth
     assert found.keys() <= documented(name)
     # What another program prints goes to stderr.
     assert done.stderr == ("said\n" if name == "env run" else "")
+
+
+@pytest.mark.parametrize(("option", "keys"), [("--dry-run", {"builds", "left_out"}), ("--fetch-only", {"artefacts"})])
+def test_a_build_that_builds_nothing_has_the_document_of_its_option(option: str, keys: set[str], world: World) -> None:
+    done = ctk(world, "build", *world.plan(NEW), option, "--json")
+    assert (done.returncode, one_document(done).keys()) == (0, keys)
 
 
 def test_an_error_is_a_document_too(world: World) -> None:

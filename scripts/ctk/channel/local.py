@@ -18,7 +18,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +41,27 @@ class Staged:
     packages: Mapping[str, int]  # subdir -> number of packages
     size: int  # bytes of all packages
     changed: bool  # whether it differs from the current state
-    earlier: Mapping[str, str] = field(default_factory=dict)  # file name of a package of an earlier run -> build id
 
 
-def stage(
+@dataclass(frozen=True)
+class Candidates:
+    """The packages of the next state of a channel."""
+
+    builds: Mapping[str, Any]  # build id -> its key and packages
+    files: Mapping[str, Path]  # ``subdir/file`` -> the package, in the folder of its build or in the current state
+    records: Records
+    is_new: bool  # whether builds or packages differ from those of the current state
+    earlier: Mapping[str, str]  # file name of a package of an earlier run -> build id
+
+
+def candidates(
     built: Iterable[Built],
     channel: Path,
     holds: Callable[[Path, str], bool] = holds,
     *,
     without: Collection[str] = (),
-) -> Staged:
-    """Writes the next state of a channel: the packages of `built`, and those of other builds that it has now.
+) -> Candidates:
+    """The packages of the next state of a channel: those of `built`, and those of other builds that it has now.
 
     Args:
         built: Builds, whose packages replace earlier packages of the same builds.
@@ -61,7 +71,6 @@ def stage(
 
     Raises:
         ChannelBroken: A package of another build was changed in the channel.
-        NoSpace: The disk is full; the current state stays as it was.
     """
     built, current = tuple(built), channel.resolve()
     before, indexed = _builds(current), _indexed(current)
@@ -83,17 +92,35 @@ def stage(
             f"{channel} has other content than was built under {', '.join(lost)}",
             "build these packages again, with the options of the earlier build",
         )
-    exports = {name: {"run_exports": records[name].get("run_exports", {})} for name in files}
-    subdirs = frozenset({NOARCH, *(name.partition("/")[0] for name in files)})
-    index = ChannelIndex({name: records[name] for name in files}, exports, subdirs)
-    changed = wanted != before or bool(damaged) or not shows(current, index)
+    earlier = {Path(n).name: i for i, note in wanted.items() for n in note["packages"] if n not in fresh}
+    is_new = wanted != before or bool(damaged)
+    return Candidates(wanted, files, {name: records[name] for name in files}, is_new, earlier)
+
+
+def stage(
+    built: Iterable[Built],
+    channel: Path,
+    holds: Callable[[Path, str], bool] = holds,
+    *,
+    without: Collection[str] = (),
+) -> Staged:
+    """Writes the next state of a channel, which has the packages of its `candidates`.
+
+    Raises:
+        ChannelBroken: A package of another build was changed in the channel.
+        NoSpace: The disk is full; the current state stays as it was.
+    """
+    found, current = candidates(built, channel, holds, without=without), channel.resolve()
+    exports = {name: {"run_exports": record.get("run_exports", {})} for name, record in found.records.items()}
+    subdirs = frozenset({NOARCH, *(name.partition("/")[0] for name in found.files)})
+    index = ChannelIndex(found.records, exports, subdirs)
+    changed = found.is_new or not shows(current, index)
     path = current
     if changed:
         with disk_errors(channel.parent):
-            path = _assemble(channel, wanted, files, index)
-    counts = dict(sorted(Counter(name.partition("/")[0] for name in files).items()))
-    earlier = {Path(n).name: i for i, note in wanted.items() for n in note["packages"] if n not in fresh}
-    return Staged(channel, path, counts, sum(f.stat().st_size for f in files.values()), changed, earlier)
+            path = _assemble(channel, found.builds, found.files, index)
+    counts = dict(sorted(Counter(name.partition("/")[0] for name in found.files).items()))
+    return Staged(channel, path, counts, sum(f.stat().st_size for f in found.files.values()), changed)
 
 
 def commit(staged: Staged) -> None:

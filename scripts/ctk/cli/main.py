@@ -37,8 +37,6 @@ from ctk.core.process import hard_exit
 
 COMMANDS: dict[str, Any] = {
     "doctor": doctor.doctor_command,
-    "plan": build.plan_command,
-    "fetch": build.fetch_command,
     "build": build.build_command,
     "lint": checks.lint_command,
     "audit": checks.audit_command,

@@ -175,8 +175,8 @@ class Default:
 
 
 @dataclass(frozen=True)
-class Ring:
-    """The recipes of libraries and programs on top of the toolkit, and the toolkit recipes that only they need."""
+class Libraries:
+    """Recipes of libraries beside the toolkit, and of the toolkit those that they need and `Default` lacks."""
 
     __pydantic_config__: ClassVar = _STRICT
     recipes: list[str] = field(default_factory=list)
@@ -207,7 +207,7 @@ class Settings:
 
     __pydantic_config__: ClassVar = _STRICT
     default: Default = Default()
-    ring2: Ring = field(default_factory=Ring)
+    libraries: Libraries = field(default_factory=Libraries)
     conda_forge: CondaForge = field(default_factory=CondaForge)
     feedstock: FeedstockSettings = field(default_factory=FeedstockSettings)
     runners: Mapping[str, str] = field(default_factory=dict)
