@@ -23,7 +23,6 @@ from ctk.core.platforms import NOARCH, this_platform
 
 _SHARED = re.compile(r"\bfile:\s*(\.\./[^\s,}]+)")
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
-# The value on the line of its key, or a list of values below it.
 _ZIP = ","  # between zipped keys, and between their values, which have none
 _NAME = re.compile(r"\b[a-z_][a-z0-9_]*\b")
 _DEFINED = re.compile(r"\b([a-z_][a-z0-9_]*) is defined\b")
