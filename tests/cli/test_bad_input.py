@@ -46,6 +46,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "feedstock export no-recipe {folder}/new": (UnknownName, "error: unknown recipe 'no-recipe'"),
     "fetch --all-releases --recipe cuda-crt --python 2.7": (UnknownName, "error: unknown Python '2.7'"),
     "gpu-code /no/place": (UnknownName, "error: there is no /no/place"),
+    "help solve cuda-crt": (BadValue, "error: ctk solve has no subcommands"),
     "installable cuda-crt --pin cuda-crt== --base {base}": (BadValue, SPEC),
     "installable no-package --base {base}": (Unsolvable, "error: there is no package no-package"),
     "lint /no/place": (UnknownName, "error: there is no /no/place"),
@@ -80,6 +81,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "verify --channel /no/place": (ChannelMissing, "error: there is no channel with packages for a platform in /no"),
     "verify --request no-request": (UnknownName, "error: unknown request 'no-request'"),
     "verify --python 2.7": (UnknownName, "error: unknown Python '2.7'"),
+    "version --no-option": (BadValue, "error: no such option: --no-option"),
 }
 """A command line -> the error, and the beginning of the first line on stderr that is no progress."""
 

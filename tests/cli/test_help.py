@@ -10,7 +10,7 @@ from command_list import ALL, command
 from typer.testing import CliRunner
 
 from conftest import ROOT, ctk
-from ctk.cli.main import app
+from ctk.cli.main import GROUPS, app
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue
 
@@ -53,8 +53,11 @@ def test_a_command_or_option_that_is_nearly_right_is_named(words: str, near: str
     assert near in error and step.startswith("see ctk ")
 
 
-@pytest.mark.parametrize("words", [[], ["release"]])
-def test_a_group_alone_prints_its_commands(words: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "headings"), [([], {f"\n{heading}:\n" for heading in GROUPS}), (["release"], {"\nCommands:\n"})]
+)
+def test_a_group_alone_prints_its_commands_below_who_uses_them(words: list[str], headings: set[str]) -> None:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0
-    assert "Commands:" in done.stdout and done.stderr == ""
+    assert done.stderr == "" and all(heading in done.stdout for heading in headings)
+    assert CliRunner().invoke(app, ["help", *words]).stdout == done.stdout

@@ -34,6 +34,7 @@ CASES = {
     "feedstock export": "cuda-arch {folder}/feedstock --maintainer someone",
     "fetch": "{new}",
     "gpu-code": "{channel}",
+    "help": "env create",
     "installable": "cuda-crt --base {base}",
     "lint": "--check RecipesRender",
     "plan": "{new}",
@@ -48,6 +49,7 @@ CASES = {
     "site build": "{folder}/site --package cuda-crt --base {base}",
     "solve": "cuda-crt --explain --base {base}",
     "verify": "--channel {channel} --sample 3",
+    "version": "",
 }
 FAILS = {
     "prove": errors.Unsolvable,  # the releases are made up, and have no cuda-core
