@@ -27,7 +27,6 @@ CASES = {
     "channel rollback": "{folder}/www --to 1",
     "clean": "--dry-run",
     "doctor": "--offline",
-    "env check": "{folder}/env",
     "env create": "cuda-crt --prefix {folder}/env --base {base}",
     "env pack": "cuda-crt python -o {folder}/crt.run --base {base}",
     "env run": "{folder}/env -- echo said",
@@ -67,7 +66,7 @@ def documented(name: str) -> set[str]:
 
 def prepare(name: str, world: World, folder: Path) -> None:
     """Makes what a case works on: an environment, or a published folder with two states."""
-    if name in ("env check", "env run"):
+    if name == "env run":
         assert ctk(world, *line(world, f"env create {CASES['env create']}", folder)).returncode == 0
     elif name in ("channel history", "channel rollback"):
         for index in ("linux-64", "noarch"):  # a folder that was there before is its first state

@@ -166,7 +166,7 @@ def refused(where: Workspace, place: Path, *words: str) -> None:
     place.chmod(mode)
 
 
-@pytest.mark.parametrize("command", [("env", "check"), ("gpu-code",)], ids=" ".join)
+@pytest.mark.parametrize("command", [("doctor",), ("gpu-code",)], ids=" ".join)
 def test_an_environment_that_may_not_be_read_is_not_said_to_be_broken(
     where: Workspace, environment: Path, command: tuple[str, ...]
 ) -> None:

@@ -166,8 +166,8 @@ def test_a_signal_is_the_commands(where: Workspace, environment: Path, tmp_path:
 )
 def test_what_is_no_environment_is_said(where: Workspace, tmp_path: Path, name: str, words: str) -> None:
     (tmp_path / "file").write_text("")
-    for command in (("run", str(tmp_path / name), "--", "true"), ("check", str(tmp_path / name))):
-        done = ctk(where, "env", *command)
+    for command in (("env", "run", str(tmp_path / name), "--", "true"), ("doctor", str(tmp_path / name))):
+        done = ctk(where, *command)
         assert done.returncode == 2
         assert words in done.stderr and "\nnext: " in done.stderr
 
@@ -183,8 +183,8 @@ def test_a_path_that_would_break_the_environment_is_refused(
         assert done.returncode == 2 and "would break files of packages" in done.stderr
     assert not os.path.lexists(tmp_path / name)
     shutil.copytree(environment, tmp_path / name, symlinks=True)  # another program made it
-    for command in (("run", str(tmp_path / name), "--", "true"), ("check", str(tmp_path / name))):
-        done = ctk(where, "env", *command)
+    for command in (("env", "run", str(tmp_path / name), "--", "true"), ("doctor", str(tmp_path / name))):
+        done = ctk(where, *command)
         assert done.returncode == 2 and "would break files of packages" in done.stderr
 
 

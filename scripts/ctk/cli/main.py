@@ -175,7 +175,6 @@ GROUPS: dict[str, dict[str, Any]] = {
             {
                 "create": env.create_command,
                 "run": env.run_command,
-                "check": env.check_command,
                 "pack": env.pack_command,
             },
         ),
@@ -225,7 +224,9 @@ GROUPS: dict[str, dict[str, Any]] = {
 The docstring of a function is the help of its command. It ends with ``Example:`` and a line for each example.
 """
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
-OLD: dict[str, str] = {}
+OLD = {
+    "env check": "ctk doctor PREFIX",
+}
 """Name of a command in an earlier version -> the command line that does the same now."""
 
 

@@ -86,7 +86,8 @@ OtherChannels = Annotated[
     list[str] | None,
     typer.Option(
         "--channel",
-        help="A folder or URL in place of the built channel, the most important first; may be repeated.",
+        help="A folder, a name or a URL in place of the built channel, the most important first; may be repeated. "
+        "conda-forge is then the base channel, if none was made here.",
     ),
 ]
 VariantConfig = Annotated[
@@ -184,6 +185,11 @@ def base_channel(base: str, workspace: Workspace) -> Path | str:
     # A name such as conda-forge/label/dev has slashes too.
     is_place = Path(base).is_dir() or base.startswith(("/", "./", "../", "~"))
     return Path(base).expanduser().resolve() if is_place else base
+
+
+def base_beside(base: str, channels: Sequence[str] | None, workspace: Workspace) -> str:
+    """The base channel beside those of --channel: conda-forge, if --base names none and none was made here."""
+    return "conda-forge" if base == "local" and channels and not workspace.base_channel.exists() else base
 
 
 def show_written(changed: Sequence[Path], report: Reporter) -> None:

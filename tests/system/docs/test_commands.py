@@ -35,7 +35,7 @@ NOT_RUN = (
     ("site", "build"),
     ("env", "pack"),
     ("env", "run"),
-    ("env", "check"),
+    ("doctor", "./my-env"),
     ("channel",),
     ("publish",),
     ("release", "add"),

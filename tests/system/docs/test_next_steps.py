@@ -56,7 +56,7 @@ def test_every_command_of_ctk_in_a_text_is_one_that_it_takes() -> None:
     assert wrong == []
 
 
-# --- `ctk env check`
+# --- `ctk doctor PREFIX`
 
 MACHINES = (
     ("13.0", None),

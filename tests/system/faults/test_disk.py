@@ -109,7 +109,7 @@ def test_a_checkout_that_may_only_be_read_is_enough_for_what_only_reads(job: Job
             done = ctk(world, *words, mounts=there.pid, XDG_CACHE_HOME=os.devnull)
             refused(done, f"cannot write {os.devnull}", f"{own} cannot be written either: set XDG_CACHE_HOME")
         assert not Path(prefix).exists()
-        check = ("env", "check", prefix)
+        check = ("doctor", prefix)
         for words in (("solve", "cuda-crt", *base), create, check, pack, ("audit", *base), ("clean",)):
             done = ctk(world, *words, mounts=there.pid, **home)
             assert done.returncode == 0, done.stderr
