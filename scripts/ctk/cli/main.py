@@ -23,9 +23,9 @@ from ctk.cli import (
     doctor,
     env,
     gpu_code,
-    installable,
     release,
     solve,
+    verify,
 )
 from ctk.cli.options import VERBATIM
 from ctk.core import console
@@ -169,7 +169,6 @@ GROUPS: dict[str, dict[str, Any]] = {
     "Install": {
         "doctor": doctor.doctor_command,
         "solve": solve.solve_command,
-        "installable": installable.installable_command,
         "env": (
             "Environments made from the channel.",
             {
@@ -214,8 +213,7 @@ GROUPS: dict[str, dict[str, Any]] = {
                 "diff": release.diff_command,
             },
         ),
-        "verify": solve.verify_command,
-        "prove": solve.prove_command,
+        "verify": verify.verify_command,
     },
     "About ctk": {"help": help_command, "version": version_command},
 }
@@ -225,6 +223,8 @@ The docstring of a function is the help of its command. It ends with ``Example:`
 """
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 OLD = {
+    "prove": "ctk verify --install",
+    "installable": "ctk solve --everywhere",
     "env check": "ctk doctor PREFIX",
 }
 """Name of a command in an earlier version -> the command line that does the same now."""
