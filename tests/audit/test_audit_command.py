@@ -1,4 +1,4 @@
-"""`ctk audit` as a user types it."""
+"""`ctk check` as a user types it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ctk.cli.main import app
-from ctk.core.errors import AuditFailed, UnknownName
+from ctk.core.errors import AuditFailed, ChannelMissing, UnknownName
 from kit.packages import good_set
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["audit", *arguments])
+    return CliRunner().invoke(app, ["check", *arguments])
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def test_a_good_channel_passes(tmp_path: Path) -> None:
     assert "nothing found" in done.output
 
 
-def test_a_broken_package_fails_and_is_shown_with_what_to_mend(tmp_path: Path) -> None:
+def test_a_broken_package_fails_and_is_shown_with_the_fix(tmp_path: Path) -> None:
     path = good_set()["libcufile"].with_(licenses={}).write(tmp_path / "channel")
     done = run(str(path))
     assert isinstance(done.exception, AuditFailed)
@@ -51,7 +51,7 @@ def test_a_named_place_without_packages_is_an_error_and_not_a_good_channel(tmp_p
     channel = tmp_path / "output" / "channel"
     good_set()["libcufile"].write(channel)
     (tmp_path / "empty").mkdir()
-    assert isinstance(run(str(tmp_path / "nowhere")).exception, UnknownName)
+    assert isinstance(run(str(tmp_path / "nowhere")).exception, ChannelMissing)
     for place in (tmp_path / "empty", tmp_path / "output"):
         refused = run(str(channel), str(place)).exception
         assert isinstance(refused, UnknownName)

@@ -1,4 +1,4 @@
-"""What `ctk audit --planned` sees: packages that nobody built, held to the rules by what is inside their artefacts."""
+"""What `ctk lint --planned` sees: packages that nobody built, held to the rules by what is inside their artefacts."""
 
 from __future__ import annotations
 

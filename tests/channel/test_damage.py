@@ -119,8 +119,8 @@ def test_damaged_times_lose_nothing(folder: Folder, coming: Path, name: str, con
 def test_the_commands_say_it_in_words(folder: Folder, run_ctk: Callable[..., Result]) -> None:
     www = str(folder.path)
     (folder.notes / NAMES).write_text("{")
-    for words in (("publish", "--to", www), ("channel", "check", "--published", www)):
+    for words in (("publish", "--to", www), ("check", "--published", www)):
         assert isinstance(run_ctk(*words).exception, ChannelBroken)
     (folder.notes / STATES).write_text("{")
-    for words in (("channel", "history", www), ("channel", "rollback", www)):
+    for words in (("rollback", www), ("rollback", www, "--to", "1")):
         assert isinstance(run_ctk(*words).exception, ChannelBroken)

@@ -19,32 +19,33 @@ from ctk.core import errors
 pytest_plugins = ["command_fixtures"]
 
 CASES = [
-    "audit --base {base}",
     "build --base {base} {both}",
     f"build-recipe {RECIPE} --base {{base}} --output {{folder}}/packages --driver none",
-    "channel check",
-    "channel history {folder}/www",
-    "channel rollback {folder}/www --to 1",
-    "clean --dry-run",
+    "check --base {base}",
+    "check --list",
+    "check --rebuild 1",
+    "clean",
+    "clean --yes",
     "doctor --offline",
     "doctor {folder}/env",
     "env create cuda-crt --prefix {folder}/env --base {base}",
     "env pack cuda-crt python -o {folder}/crt.run --base {base}",
     "env run {folder}/env -- echo said",
-    "feedstock export cuda-arch {folder}/feedstock --maintainer someone",
+    "feedstock cuda-arch {folder}/feedstock --maintainer someone",
     "fetch {new}",
     "gpu-code {channel}",
     "help env create",
     "lint --check RecipesRender",
     "plan {new}",
     "publish --to {folder}/www",
-    "rebuild cuda-crt",
     f"release add {OLD}",
     "release check",
     f"release diff {OLD} {NEW} -p linux-64",
     "release list",
     f"release measure {OLD}",
-    "site build {folder}/site --package cuda-crt --base {base}",
+    "rollback {folder}/www",
+    "rollback {folder}/www --to 1",
+    "site {folder}/site --package cuda-crt --base {base}",
     "solve cuda-crt --explain --base {base}",
     "solve cuda-crt --everywhere --base {base}",
     "solve cuda-crt --drivers 13.4,13.5 --base {base}",
@@ -76,7 +77,7 @@ def prepare(case: str, world: World, folder: Path) -> None:
     if case.startswith(("env run", "doctor {folder}/env")):
         create = next(case for case in CASES if case.startswith("env create"))
         assert ctk(world, *line(world, create, folder)).returncode == 0
-    elif case.startswith(("channel history", "channel rollback")):
+    elif case.startswith("rollback"):
         for index in ("linux-64", "noarch"):  # a folder that was there before is its first state
             if (place := world.workspace.channel / index).is_dir():
                 shutil.copytree(place, folder / "www" / index)
@@ -118,7 +119,7 @@ def test_a_command_prints_one_document_with_the_documented_keys_and_quietly_noth
 
 
 def test_an_error_is_a_document_too(world: World) -> None:
-    done = ctk(world, "--json", "channel", "check", "--no-such-option")
+    done = ctk(world, "--json", "env", "create", "--no-such-option")
     error = one_document(done)["error"]
     assert done.returncode == error["exit_code"] == errors.BadValue.exit_code
     assert error["kind"] == "BadValue" and "--no-such-option" in error["cause"]
@@ -127,7 +128,7 @@ def test_an_error_is_a_document_too(world: World) -> None:
 
 def test_what_was_found_before_an_error_is_kept(world: World, tmp_path: Path) -> None:
     (tmp_path / "broken-1-0.conda").write_bytes(b"no package")
-    done = ctk(world, "audit", str(tmp_path), "--json")
+    done = ctk(world, "check", str(tmp_path), "--json")
     found = one_document(done)
     assert done.returncode == errors.AuditFailed.exit_code == found["error"]["exit_code"]
     assert not found["ok"]
@@ -137,7 +138,7 @@ def test_what_was_found_before_an_error_is_kept(world: World, tmp_path: Path) ->
 def test_what_nobody_expected_is_a_document_with_the_traceback_beside_it(world: World, tmp_path: Path) -> None:
     gone = (world.root / "LICENSE").rename(world.root / "LICENSE.gone")
     try:
-        done = ctk(world, "feedstock", "export", "cuda-arch", str(tmp_path / "feedstock"), "--json")
+        done = ctk(world, "feedstock", "cuda-arch", str(tmp_path / "feedstock"), "--json")
     finally:
         gone.rename(world.root / "LICENSE")
     assert done.returncode == 1

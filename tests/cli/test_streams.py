@@ -20,14 +20,14 @@ HERE = Workspace(ROOT)
 @pytest.mark.parametrize("options", ["", "--json", "--debug"])
 def test_a_pipe_whose_reader_has_enough_ends_the_command_silently(options: str) -> None:
     main = f"{sys.executable} -c 'from ctk.cli.main import main; main()'"
-    line = f"{main} audit --list {options} | true; echo ${{PIPESTATUS[0]}}"  # gone before anything is written
+    line = f"{main} check --list {options} | true; echo ${{PIPESTATUS[0]}}"  # gone before anything is written
     done = subprocess.run(
         ["bash", "-c", line], env={**os.environ, "CTK_ROOT": str(ROOT)}, capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr) == (f"{errors.ReaderGone.exit_code}\n", "")
 
 
-@pytest.mark.parametrize("words", ["plan --recipe x", "plan --no-such-option"])
+@pytest.mark.parametrize("words", ["build --recipe x", "build --no-such-option"])
 def test_debug_adds_a_traceback_and_takes_nothing_away(words: str) -> None:
     plain, debug = ctk(HERE, *words.split()), ctk(HERE, "--debug", *words.split())
     assert debug.returncode == plain.returncode

@@ -1,4 +1,4 @@
-"""`ctk site build`: what it refuses before anything is solved, and how its folder takes the place of another."""
+"""`ctk site`: what it refuses before anything is solved, and how its folder takes the place of another."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
     monkeypatch.setenv("CTK_ROOT", str(made.root))
 
     def run(*words: str) -> Path:
-        arguments = ["site", "build", str(tmp_path / "site"), *words]
+        arguments = ["site", str(tmp_path / "site"), *words]
         typer.main.get_command(app).main(arguments, "ctk", standalone_mode=False)
         return tmp_path / "site"
 

@@ -1,4 +1,4 @@
-"""`ctk audit`: every built package is opened and held to the rules of the design; and those of a plan, unbuilt."""
+"""`ctk check`: every built package is opened and held to the rules of the design; and those of a plan, unbuilt."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The provenance of a package, and the SBOM that carries it: CycloneDX, at ``info/sboms/<package>.cdx.json``.
 
 There is no convention for the place yet; this is that of PEP 770 for wheels, moved to where conda keeps metadata. It
-names the package, its artefacts with sha256 and licence, and the commit of the recipe: all that `ctk rebuild` needs.
+names the package, its artefacts with sha256 and licence, and the commit of the recipe: all that a rebuild needs.
 What CycloneDX has no word for is a property in the namespace ``cuda-feedstocks``.
 
 The package itself has no PURL: that of a conda package must say its channel (CEP 49), and the same bytes may be in any.

@@ -14,19 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ctk.cli import (
-    build,
-    build_recipe,
-    channel,
-    checks,
-    clean,
-    doctor,
-    env,
-    gpu_code,
-    release,
-    solve,
-    verify,
-)
+from ctk.cli import authors, build, channel, check, doctor, env, gpu_code, release, solve, verify
 from ctk.cli.options import VERBATIM
 from ctk.core import console
 from ctk.core.address import take
@@ -170,37 +158,25 @@ GROUPS: dict[str, dict[str, Any]] = {
         "doctor": doctor.doctor_command,
         "solve": solve.solve_command,
         "env": (
-            "Environments made from the channel.",
-            {
-                "create": env.create_command,
-                "run": env.run_command,
-                "pack": env.pack_command,
-            },
+            "Create environments from the channel, run commands in them, pack them.",
+            {"create": env.create_command, "run": env.run_command, "pack": env.pack_command},
         ),
         "gpu-code": gpu_code.gpu_code_command,
     },
     "Write recipes": {
-        "build-recipe": build_recipe.build_recipe_command,
-        "lint": checks.lint_command,
-        "feedstock": ("Recipes as feedstocks of their own.", {"export": build.export_command}),
+        "build-recipe": authors.build_recipe_command,
+        "lint": authors.lint_command,
+        "feedstock": build.export_command,
     },
     "Keep a channel": {
         "plan": build.plan_command,
         "fetch": build.fetch_command,
         "build": build.build_command,
-        "audit": checks.audit_command,
-        "rebuild": build.rebuild_command,
+        "check": check.check_command,
         "publish": channel.publish_command,
-        "channel": (
-            "Check a channel, and return to an older state of it.",
-            {
-                "check": channel.check_command,
-                "history": channel.history_command,
-                "rollback": channel.rollback_command,
-            },
-        ),
-        "site": ("The channel's site.", {"build": channel.site_command}),
-        "clean": clean.clean_command,
+        "rollback": channel.rollback_command,
+        "site": channel.site_command,
+        "clean": channel.clean_command,
     },
     "Develop": {
         "release": (
@@ -225,7 +201,15 @@ COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.it
 OLD = {
     "prove": "ctk verify --install",
     "installable": "ctk solve --everywhere",
+    "audit --planned": "ctk lint --planned",
+    "audit": "ctk check",
+    "rebuild": "ctk check --rebuild",
+    "channel check": "ctk check",
+    "channel history": "ctk rollback",
+    "channel rollback": "ctk rollback",
     "env check": "ctk doctor PREFIX",
+    "site build": "ctk site",
+    "feedstock export": "ctk feedstock",
 }
 """Name of a command in an earlier version -> the command line that does the same now."""
 

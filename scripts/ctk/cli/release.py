@@ -122,7 +122,7 @@ def measure_command(
 ) -> None:
     """Measure the facts of releases from their artefacts: GPUs that NVRTC targets, PTX ISA, glibc, code for GPUs.
 
-    And what is inside them, for `ctk audit --planned`. Only what is not measured yet. Fetches what is not in the cache,
+    And what is inside them, for `ctk lint --planned`. Only what is not measured yet. Fetches what is not in the cache,
     3 to 8 GB for a new release, one file or component after another, and removes it again. Needs a linux-64 machine, no
     GPU and no driver.
 
