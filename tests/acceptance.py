@@ -84,11 +84,11 @@ def _builds(where: Workspace) -> Iterator[Piece]:
     here = this_platform()
     groups = sorted({name for (_, platform), found in made.items() if platform == here for name in found})
     yield Piece(f"components:{here}", [[CTK, "build", "--all-components"], *_used(groups, here)])
-    ring = settings(where.root).ring2.recipes
+    libraries = settings(where.root).libraries.recipes
     for platform in PLATFORMS:
-        builds = [build for build in everything.builds if build.recipe.name in ring and build.subdir == platform]
+        builds = [build for build in everything.builds if build.recipe.name in libraries and build.subdir == platform]
         used = _used(sorted({output.name for build in builds for output in build.outputs}), platform)
-        yield Piece(f"ring:{platform}", [[CTK, "build", "--ring", "2", "--platform", platform], *used])
+        yield Piece(f"libraries:{platform}", [[CTK, "build", "--libraries", "--platform", platform], *used])
     for platform in PLATFORMS:
         yield Piece(f"releases:{platform}", [[CTK, "build", "--all-releases", "--platform", platform]])
 
@@ -151,7 +151,7 @@ class Run:
         shutil.rmtree(self.clone / ".cache", ignore_errors=True)
         _checked(["./scripts/setup"], cwd=self.clone)
         # The least that `ctk build` can be asked for makes the base channel too.
-        _checked([CTK, "build", "--recipe", "cuda-arch"], cwd=self.clone)
+        _checked([CTK, "build", "cuda-arch"], cwd=self.clone)
         for file in self.clone.glob("output/*channel*"):
             file.unlink() if file.is_symlink() or file.is_file() else shutil.rmtree(file)
         self._kept = self._made()

@@ -148,7 +148,7 @@ def _planned(published: Set, recipe: Recipe, releases: Sequence[str], tags: Sequ
             builds = tuple(b for b in planned.builds if _is_newest(b, published.locks[b.lock][0]))
             return replace(planned, builds=builds)
     reasons = [x.reason for x in planned.left_out] or [f"no lock of {', '.join(releases) or 'any release'} has it"]
-    raise problems(BadValue, recipe.name, list(dict.fromkeys(reasons)), "see `ctk plan` for what there is")
+    raise problems(BadValue, recipe.name, list(dict.fromkeys(reasons)), "see `ctk build --dry-run`")
 
 
 def _is_newest(build: Build, lock: ReleaseLock) -> bool:

@@ -1,4 +1,4 @@
-"""Runs the stations one after another for one request: fetch, build, stage, audit, test, publish."""
+"""Runs the steps of `ctk build`: fetch, build, audit, index, test, publish."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ from ctk.plan.plan import Plan
 from ctk.solve.machine import detected
 from ctk.solve.solve import Scenario, channel_url, solve
 
-_MEND = "mend the recipes; the channel in place was not changed"
+_FIX = "fix the recipes; the channel in place was not changed"
 
 
 @dataclass(frozen=True)
 class Result:
-    """The state of the channel that a run published, and the reports of its stations."""
+    """The state of the channel that a run published, and the reports of its steps."""
 
     staged: states.Staged
     built: build.BuildReport
     audit: AuditReport
     tests: Sequence[Outcome]
     stages: Sequence[dict[str, Any]]
-    dropped: Sequence[str]  # builds of earlier runs that the audit refuses now
+    dropped: Sequence[str]  # ids of builds of earlier runs that the audit refuses now
 
     def as_json(self, plan: Plan) -> dict[str, Any]:
-        """The run for other programs; sizes in bytes, times in seconds."""
+        """The document of `ctk build --json`; sizes in bytes, times in seconds."""
         return {
             "channel": str(self.staged.channel),
             "changed": self.staged.changed,
@@ -77,15 +77,15 @@ class Result:
 
 
 class Pipeline:
-    """The stations of one run; each reports its wall time.
+    """The steps of a run; each reports its wall time.
 
     Args:
         workspace: The checkout.
-        report: Where stations report.
+        report: Prints progress.
         level: zstd compression level of the packages.
         jobs: Processes and threads at a time, by default one for each core.
-        cluster: Where builds run; by default on this machine.
-        prefix: Before the names of the stations.
+        cluster: Runs the builds; by default this machine does.
+        prefix: Put before the names of the steps.
     """
 
     def __init__(
@@ -104,47 +104,37 @@ class Pipeline:
         self._start = time.monotonic()
 
     def make_base(self) -> Path:
-        """Makes the base channel for this machine; returns its folder."""
+        """Builds the base channel for this machine, and returns its folder."""
         made = self._fetch_and_build(base.plan_base(self.workspace))
-        staged = states.stage(made.built, self.workspace.base_channel, HashNotes.of(self.workspace).holds)
+        staged = self._stage(made, self.workspace.base_channel)
         self._commit(staged, made)
         self._lap("channel", f"{sum(staged.packages.values())} packages")
         return self.workspace.base_channel
 
     def run(self, plan: Plan, base_channel: Path | str, channel_folder: Path | None = None) -> Result:
-        """Builds a plan and publishes it, if every package passes the audit and its own tests.
+        """Builds a plan and publishes its packages, if all pass the audit and their own tests.
 
-        What an earlier run built and the audit refuses now leaves the channel: its recipe or the rules have changed.
+        Packages of earlier builds that the audit refuses now, as a recipe or a rule has changed, leave the channel.
 
         Raises:
-            BuildFailed, ClusterFailed, AuditFailed, NoSpace: The channel in place stays as it was.
-            Busy: Another run publishes there for too long.
+            BuildFailed, ClusterFailed, AuditFailed, NoSpace: The channel stays as it was.
+            Busy: Another run publishes to the channel for too long.
         """
         made = self._fetch_and_build(plan)
         target = channel_folder or self.workspace.channel
-        with publishing(target, self.report.say):  # nobody else replaces what this one is made from
-            dropped: dict[str, None] = {}
-            while True:
-                staged = states.stage(made.built, target, HashNotes.of(self.workspace).holds, without=dropped)
-                unchanged = "" if staged.changed else ", unchanged"
-                self._lap("index", f"{sum(staged.packages.values())} packages{unchanged}")
-                audited = self._audit(staged, base_channel)
-                refused = [f for f in audited.errors if f.where in staged.earlier]
-                if not refused:
-                    break
-                for finding in refused:
-                    self.report.say(f"an earlier run built what the audit refuses now: {finding}")
-                dropped |= dict.fromkeys(staged.earlier[f.where] for f in refused)
-            if not audited.ok:
-                raise AuditFailed("\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]), _MEND)
+        with publishing(target, self.report.say):  # no other run may replace the state that this run adds to
+            audited, dropped = self._audit(made, target, base_channel)
+            staged = self._stage(made, target, dropped)
+            unchanged = "" if staged.changed else ", unchanged"
+            self._lap("index", f"{sum(staged.packages.values())} packages{unchanged}")
             tested = self._test(made, [staged.path, base_channel])
             self._commit(staged, made)
             self._lap("publish", f"{megabytes(staged.size)} MB in {target}{unchanged}")
         trim(self.workspace, {b.key for b in made.built})
-        return Result(staged, made, audited, tested, self.stages, [*dropped])
+        return Result(staged, made, audited, tested, self.stages, dropped)
 
     def fetch(self, plan: Plan) -> Sequence[Artefact]:
-        """Fetches what a plan reads; returns what was not there before."""
+        """Fetches the artefacts of a plan; returns those that were not in the cache."""
         wanted = fetch.missing(plan.artefacts, self.workspace)
         for artefact in wanted:
             if fetch.stored(artefact, self.workspace).exists():
@@ -181,21 +171,38 @@ class Pipeline:
         if made.failed:
             raise BuildFailed(
                 "\n".join(made.failed.values()),
-                "mend the recipe; what was built is kept, and the channel in place was not changed",
+                "fix the recipe; what was built is kept, and the channel in place was not changed",
             )
         return made
 
-    def _audit(self, staged: states.Staged, base_channel: Path | str) -> AuditReport:
-        audited = audit_packages(
-            states.packages(staged.path),
-            forbidden_paths=machine_paths(self.workspace),
-            base=states.packages(base_channel) if isinstance(base_channel, Path) else (),
-            jobs=self.jobs,
-            cache=self.workspace.cache / "audit",
-            earlier=not staged.changed,
-        )
-        self._lap("audit", audited.summary())
-        return audited
+    def _audit(
+        self, made: build.BuildReport, channel: Path, base_channel: Path | str
+    ) -> tuple[AuditReport, Sequence[str]]:
+        """Audits the packages that the channel will have; returns also the ids of earlier builds that must leave it."""
+        dropped: dict[str, None] = {}
+        while True:
+            found = states.candidates(made.built, channel, HashNotes.of(self.workspace).holds, without=dropped)
+            audited = audit_packages(
+                [*found.files.values()],
+                forbidden_paths=machine_paths(self.workspace),
+                base=states.packages(base_channel) if isinstance(base_channel, Path) else (),
+                jobs=self.jobs,
+                cache=self.workspace.cache / "audit",
+                earlier=not found.is_new,
+            )
+            self._lap("audit", audited.summary())
+            refused = [f for f in audited.errors if f.where in found.earlier]
+            if not refused:
+                break
+            for finding in refused:
+                self.report.say(f"an earlier run built what the audit refuses now: {finding}")
+            dropped |= dict.fromkeys(found.earlier[f.where] for f in refused)
+        if not audited.ok:
+            raise AuditFailed("\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]), _FIX)
+        return audited, [*dropped]
+
+    def _stage(self, made: build.BuildReport, channel: Path, without: Sequence[str] = ()) -> states.Staged:
+        return states.stage(made.built, channel, HashNotes.of(self.workspace).holds, without=without)
 
     def _test(self, made: build.BuildReport, channels: Sequence[Path | str]) -> Sequence[Outcome]:
         def say(outcome: Outcome) -> None:
@@ -207,7 +214,7 @@ class Pipeline:
         counts = {s: sum(o.state == s for o in tested) for s in ("passed", "unchanged", "not run", "failed")}
         self._lap("package tests", ", ".join(f"{n} {s}" for s, n in counts.items() if n) or "none")
         if failed := [f"{o.package}: its tests failed\n{o.detail}" for o in tested if o.state == "failed"]:
-            raise BuildFailed("\n".join(failed), _MEND)
+            raise BuildFailed("\n".join(failed), _FIX)
         return tested
 
     def _commit(self, staged: states.Staged, made: build.BuildReport) -> None:
@@ -217,36 +224,36 @@ class Pipeline:
         )
 
     def _lap(self, name: str, note: str) -> None:
-        """Reports a station, and the wall time since the one before."""
+        """Reports a step, and the wall time since the last step."""
         name, now = f"{self.prefix}{name}", time.monotonic()
         self.stages.append({"name": name, "seconds": now - self._start, "note": note})
         self.report.say(f"{name}: {note} ({now - self._start:.1f} s)")
         self._start = now
 
 
-# The tests that packages carry. What a package must contain was checked by rattler-build while it was built; these are
-# the imports and commands, in environments made from the channel that is about to be published. They run for packages
-# of this machine's platform whose Python the base channel has.
+# The tests in packages. rattler-build checked their contents during the build. Here are the imports and commands, in
+# environments from the staged channel. They run for packages of this machine's platform whose Python the base channel
+# has.
 
 _PASSED = ".tests.json"
 _PYTHON = re.compile(r"python(?:_abi)? \D*(\d+\.\d+)")
-_TESTED = 2 << 30  # bytes that a test writes; of those here, numba-cuda's writes 0.9 GB
+_TEST_SIZE = 2 << 30  # bytes of temporary files of a test; numba-cuda's, the largest, has 0.9 GB
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a package's tests."""
+    """The outcome of a package's tests."""
 
     package: str  # file name
     state: str  # passed, failed, unchanged (passed in an earlier run) or not run
-    detail: str = ""  # output of a failed test, or why nothing ran
-    missing: str = ""  # the spec of what a test that did not run needs
+    detail: str = ""  # output of a failed test, or why no test was run
+    missing: str = ""  # spec of a package that a test that was not run needs
 
 
 def verdict(tests: Sequence[Outcome]) -> list[str]:
-    """What became of the packages' tests, and whether all is well, in sentences."""
+    """Sentences that count the outcomes of the packages' tests, and say whether all is well."""
     not_run = [o.missing for o in tests if o.state == "not run"]
-    # A build makes packages for more drivers and Pythons than one machine has; of all else nothing may be missing.
+    # A channel is for more drivers and Pythons than this machine has. Nothing else may be missing.
     drivers = [spec for spec in not_run if spec.startswith("__cuda")]
     minors = [m[1] for spec in not_run if (m := _PYTHON.match(spec))]
     others = Counter(spec for spec in not_run if not spec.startswith("__cuda") and not _PYTHON.match(spec))
@@ -279,14 +286,14 @@ def run_tests(
     """Tests every package that has tests and can be installed here, from the staged and the base channel.
 
     Raises:
-        NoSpace: A disk is full: that of the packages, or where temporary files are.
+        NoSpace: The disk of the packages or of temporary files is full.
     """
     gateway = open_gateway()
     here = (this_platform(), NOARCH)
     tested = [(build, name) for build in built for name in build.tests if name.split("/")[0] in here]
 
-    # Each test unpacks all packages of its environment anew.
-    with temporary_files(workspace, _TESTED, jobs) as folder, disk_errors(folder), ThreadPoolExecutor(jobs) as pool:
+    # Each test unpacks all packages of its environment again.
+    with temporary_files(workspace, _TEST_SIZE, jobs) as folder, disk_errors(folder), ThreadPoolExecutor(jobs) as pool:
 
         def one(item: tuple[Built, str]) -> Outcome:
             outcome = _test(*item, channels, gateway, folder)

@@ -26,7 +26,7 @@ SPEC = "error: 'cuda-crt==' is no spec: "
 CHANNEL = "error: there is no channel in /no/place"
 CASES: dict[str, tuple[type[CtkError], str]] = {
     "build --release 99.9": (UnknownName, "error: unknown release '99.9'"),
-    "build --all-releases --recipe no-recipe": (UnknownName, "error: unknown recipe 'no-recipe'"),
+    "build no-package --all-releases": (UnknownName, "error: unknown package 'no-package'"),
     "build-recipe /no/place": (UnknownName, "error: there is no recipe in /no/place"),
     "check /no/place": (ChannelMissing, CHANNEL),
     "check /no/place/a.conda": (UnknownName, "error: there is no /no/place/a.conda"),
@@ -46,7 +46,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "env pack cuda-crt -o /no/place/crt.run --base {base}": (BadValue, "error: there is no folder /no/place"),
     "env run /no/place -- true": (BadValue, "error: /no/place is no environment"),
     "feedstock no-recipe {folder}/new": (UnknownName, "error: unknown recipe 'no-recipe'"),
-    "fetch --all-releases --recipe cuda-crt --python 2.7": (UnknownName, "error: unknown Python '2.7'"),
+    "build cuda-crt --fetch-only --all-releases --python 2.7": (UnknownName, "error: unknown Python '2.7'"),
     "gpu-code /no/place": (UnknownName, "error: there is no /no/place"),
     "help solve cuda-crt": (BadValue, "error: ctk solve has no subcommands"),
     "solve cuda-crt --pin cuda-crt== --base {base}": (BadValue, SPEC),
@@ -54,9 +54,13 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "solve cuda-crt --html {folder}/x.html": (BadValue, "error: --html, --variant-config and several platforms are"),
     "solve no-package --everywhere --base {base}": (Unsolvable, "error: there is no package no-package"),
     "lint /no/place": (UnknownName, "error: there is no /no/place"),
-    "plan --all-releases --recipe cuda-crt --platform linux-46": (UnknownName, "error: unknown platform 'linux-46'"),
-    "fetch --release 13.4 --all-releases": (BadValue, "error: --release and --all-releases exclude each other"),
-    "build --print-plan --recipe a --all-components": (BadValue, "error: --recipe and --all-components exclude each"),
+    "build --dry-run --all-releases --platform linux-46": (UnknownName, "error: unknown platform 'linux-46'"),
+    "build --release 13.4 --all-releases": (BadValue, "error: --release and --all-releases exclude each other"),
+    "build a --all-components": (BadValue, "error: names of packages and --all-components exclude each"),
+    "build --recipe a": (BadValue, "error: `--recipe` is now `ctk build NAME`"),
+    "build --ring 2": (BadValue, "error: `--ring` is now `ctk build --libraries`"),
+    "build --arch 7.0": (BadValue, "error: --arch says nothing without --driver"),
+    "build --driver 11.8": (BadValue, "error: no locked release runs on"),
     "lint --planned --check NoCheck": (UnknownName, "error: unknown check 'NoCheck'"),
     "lint --planned --list": (BadValue, "error: --planned and names, --list and --format exclude each other"),
     "lint --check NoCheck": (UnknownName, "error: unknown check 'NoCheck'"),
@@ -99,7 +103,7 @@ def test_every_command_is_given_something_that_it_cannot_take() -> None:
     assert [name for name in ALL if not any(f"{case} ".startswith(f"{name} ") for case in CASES)] == []
 
 
-ELSEWHERE = ("ctk env create ", "ctk build", "ctk plan")
+ELSEWHERE = ("ctk env create ", "ctk build")
 """What needs a whole checkout: the tests of real channels build and plan, and make environments."""
 
 

@@ -65,18 +65,18 @@ def test_the_documented_exit_codes_are_the_real_ones() -> None:
 
 
 def test_an_unknown_name_ends_with_the_nearest_names(checkout: Workspace) -> None:
-    done = ctk(checkout, "build", "--recipe", "helo")
+    done = ctk(checkout, "build", "helo")
     assert done.returncode == errors.UnknownName.exit_code
-    assert "error: unknown recipe 'helo'\nnext: did you mean hello" in done.stderr
+    assert "error: unknown package 'helo'\nnext: did you mean hello" in done.stderr
 
 
-def test_print_plan_prints_what_is_left_out_and_why_and_builds_nothing(checkout: Workspace) -> None:
-    done = build(checkout, "--print-plan", "--platform", "linux-64", "--platform", "win-64")
+def test_a_dry_run_prints_what_is_left_out_and_why_and_builds_nothing(checkout: Workspace) -> None:
+    done = build(checkout, "--dry-run", "--platform", "linux-64", "--platform", "win-64")
     assert done.returncode == 0
     assert "hello-cuda13.4-linux-64" in done.stdout
     assert "2 builds, 2 packages, 1 artefact of" in done.stdout
     assert "left out, by reason (-v: each)\n- 13.4; win-64: no hello; not published\n" in done.stdout
-    done = build(checkout, "--print-plan", "-v", "--platform", "win-64")
+    done = build(checkout, "--dry-run", "-v", "--platform", "win-64")
     assert "nvidia-cuda-runtime 13.4.92 is not published for win-64" in re.sub(r"[\s│]+", " ", done.stdout)
     assert not checkout.output.exists()
 
@@ -137,10 +137,13 @@ def test_what_an_earlier_run_built_and_the_audit_refuses_now_leaves_the_channel(
         allowing.setattr(pipeline, "audit_packages", lambda *_, **__: AuditReport.of([], [], 0, 0))
         change(checkout, r"cp greeting.txt", f"echo {checkout.root} > path.txt; cp path.txt greeting.txt")
         base = ["--base", str(checkout.root / "base-channel")]
-        assert CliRunner().invoke(app, ["build", "--recipe", "hello", *base]).exit_code == 0
+        assert CliRunner().invoke(app, ["build", "hello", *base]).exit_code == 0
     assert [p.name.split("-")[0] for p in packages(checkout.channel)] == ["hello"]
     change(checkout, r"echo .*; cp path.txt", "cp greeting.txt")
-    done = build(checkout, "--recipe", "follower", "--json")
+    follower = checkout.recipes / "follower" / "recipe.yaml"
+    text = follower.read_text()
+    follower.write_text(text.replace("requirements: {run: [hello]}\n", ""))  # which would bring hello
+    done = build(checkout, "follower", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["dropped"] == ["hello-cuda13.4-linux-64"]
     assert "an earlier run built what the audit refuses now" in done.stderr and "NoBuildPath" in done.stderr

@@ -206,7 +206,7 @@ def test_in_words_each_problem_is_a_line_and_the_error_names_them(checkout: Work
     assert (done.returncode, first, second[:6]) == (errors.NotReady.exit_code, "error: 1 problem: disk", "next: ")
 
 
-@pytest.mark.parametrize("words", ["doctor --offline", "plan", "release add 13.4", "verify"])
+@pytest.mark.parametrize("words", ["doctor --offline", "build --dry-run", "release add 13.4", "verify"])
 def test_a_root_that_is_no_checkout_is_said_to_be_none_and_stays_as_it_is(words: str, tmp_path: Path) -> None:
     """It is mistyped: what its files lack is not worth a word."""
     (tmp_path / "mistyped").mkdir()

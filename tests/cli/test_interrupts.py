@@ -32,8 +32,8 @@ LONG = {
     # Who gets the signal -> the command: one of each way to wait, which are processes, threads, the index and a solver.
     "build": ("group", "build --base {base} {both}"),
     "build-recipe": ("main", f"build-recipe {RECIPE} --base {{base}} --output {{folder}}/packages"),
+    "build --fetch-only": ("group", "build --fetch-only {new}"),
     "env create": ("main", "env create cuda-crt python --prefix {folder}/env --base {base}"),
-    "fetch": ("group", "fetch {new}"),
     "publish": ("main", "publish --to {folder}/www"),
     "release diff": ("group", f"release diff {OLD} {NEW}"),
     "solve": ("main", "solve cuda-crt --base {base}"),
@@ -116,7 +116,7 @@ def test_a_command_ends_and_leaves_nothing_behind(name: str, slow: World, tmp_pa
 def test_an_interrupt_is_an_error_of_the_document(slow: World) -> None:
     slow.index.faults[:] = [Fault(match="", delay=60)]
     asked = len(slow.index.requests)
-    run = start(slow, ["fetch", *slow.plan(NEW), "--json"])
+    run = start(slow, ["build", "--fetch-only", *slow.plan(NEW), "--json"])
     while len(slow.index.requests) == asked:  # from here on it waits for an answer
         assert run.poll() is None
         time.sleep(0.01)

@@ -32,11 +32,9 @@ CASES = [
     "env pack cuda-crt python -o {folder}/crt.run --base {base}",
     "env run {folder}/env -- echo said",
     "feedstock cuda-arch {folder}/feedstock --maintainer someone",
-    "fetch {new}",
     "gpu-code {channel}",
     "help env create",
     "lint --check RecipesRender",
-    "plan {new}",
     "publish --to {folder}/www",
     f"release add {OLD}",
     "release check",
@@ -116,6 +114,12 @@ def test_a_command_prints_one_document_with_the_documented_keys_and_quietly_noth
     assert found.keys() <= documented(name_of(case))
     # What another program prints goes to stderr.
     assert done.stderr == ("said\n" if case.startswith("env run") else "")
+
+
+@pytest.mark.parametrize(("option", "keys"), [("--dry-run", {"builds", "left_out"}), ("--fetch-only", {"artefacts"})])
+def test_a_build_that_builds_nothing_has_the_document_of_its_option(option: str, keys: set[str], world: World) -> None:
+    done = ctk(world, "build", *world.plan(NEW), option, "--json")
+    assert (done.returncode, one_document(done).keys()) == (0, keys)
 
 
 def test_an_error_is_a_document_too(world: World) -> None:

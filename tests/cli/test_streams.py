@@ -27,7 +27,7 @@ def test_a_pipe_whose_reader_has_enough_ends_the_command_silently(options: str) 
     assert (done.stdout, done.stderr) == (f"{errors.ReaderGone.exit_code}\n", "")
 
 
-@pytest.mark.parametrize("words", ["build --recipe x", "build --no-such-option"])
+@pytest.mark.parametrize("words", ["build x", "build --no-such-option"])
 def test_debug_adds_a_traceback_and_takes_nothing_away(words: str) -> None:
     plain, debug = ctk(HERE, *words.split()), ctk(HERE, "--debug", *words.split())
     assert debug.returncode == plain.returncode

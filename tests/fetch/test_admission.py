@@ -197,7 +197,7 @@ def test_headers_of_another_platform_are_refused_by_whatever_fetches(
         replace(linux, **{field: getattr(windows, field) for field in swapped}),
         replace(windows, **{field: getattr(linux, field) for field in swapped}),
     )
-    done = ctk(workspace, "fetch", "--platform", subdir)
+    done = ctk(workspace, "build", "--fetch-only", "--platform", subdir)
     assert done.returncode == (error.exit_code if error else 0), done.stderr
     assert error is None or f"for {subdir}" in done.stderr
     assert workspace.artefacts.exists() == (error is None)

@@ -1,4 +1,4 @@
-"""The CI matrix: one job for each release lock and platform, each whole without the others, named by its content."""
+"""The CI matrix: a job for each release lock and platform, which needs no other job and has a key of its content."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ctk.plan.plan import Request, plan, published_set, python_tags, small
 
 @pytest.fixture(scope="module")
 def everything(project: Workspace) -> dict[str, object]:
-    done = ctk(project, "plan", "--format", "github", "--all-releases", "--all-components", check=True)
-    assert done.stdout.count("\n") == 1  # what $GITHUB_OUTPUT takes
+    done = ctk(project, "build", "--dry-run", "--format", "github", "--all-releases", "--all-components", check=True)
+    assert done.stdout.count("\n") == 1  # as $GITHUB_OUTPUT needs it
     return json.loads(done.stdout)
 
 
@@ -41,7 +41,7 @@ def test_the_jobs_of_all_platforms_make_the_whole_plan(project: Workspace) -> No
 
 def test_every_release_and_platform_that_is_published_has_one_job(everything: dict[str, list[dict[str, str]]]) -> None:
     ids = [job["id"] for job in everything["include"]]
-    assert len(ids) == len(set(ids)) <= 256  # the service starts no more
+    assert len(ids) == len(set(ids)) <= 256  # the service starts at most these
     assert "cuda-12.0-linux-64" in ids
     assert "cuda-12.0-linux-aarch64" not in ids  # came with 12.3
     assert "cuda-13.0-win-arm64" not in ids  # came with 13.4
@@ -56,12 +56,11 @@ def test_a_job_says_what_to_run_and_where(everything: dict[str, list[dict[str, s
 
 
 def test_a_job_keeps_the_narrowing_of_the_command(project: Workspace) -> None:
-    done = ctk(
-        project, "plan", "--format", "github", "-r", "13.0", "-p", "win-64", "--recipe", "cuda-cudart", check=True
-    )
-    (job,) = json.loads(done.stdout)["include"]
-    assert job["options"] == "--release cuda-13.0 --platform win-64 --recipe cuda-cudart"
-    assert job["builds"] == 1
+    words = ("--dry-run", "--format", "github", "-r", "13.0", "-p", "win-64", "cuda-nvrtc", "--python", "3.12")
+    (job,) = json.loads(ctk(project, "build", *words, check=True).stdout)["include"]
+    assert job["options"] == "--release cuda-13.0 --platform win-64 cuda-nvrtc cuda-version --python 3.12"
+    done = ctk(project, "build", *job["options"].split(), "--dry-run", "--json", check=True)
+    assert job["builds"] == len(json.loads(done.stdout)["builds"]) == 2
 
 
 def test_the_key_changes_with_the_recipe_and_only_for_the_jobs_that_use_it(project: Workspace, tmp_path: Path) -> None:
@@ -94,14 +93,14 @@ def test_a_platform_without_a_machine_is_an_error_that_says_where_to_set_it(proj
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[tool.ctk", "cannot be read"),
         ("[tool.ctk]\nmachines = 1", r"tool\.ctk\.machines"),
         ("[tool.ctk.runners]\nlinux64 = 'x'", r"tool\.ctk\.runners\.linux64: no platform"),
     ],
 )
-def test_settings_that_cannot_be_are_named(tmp_path: Path, text: str, said: str) -> None:
+def test_settings_that_cannot_be_are_named(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "pyproject.toml").write_text(text)
-    with pytest.raises(BadValue, match=said):
+    with pytest.raises(BadValue, match=message):
         settings(tmp_path)

@@ -1,4 +1,4 @@
-"""The plan: which builds, in which order, and what is left out with which reason."""
+"""Plans: the builds and their order, and why a build is left out."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from ctk.core.errors import LockError, RecipeError, UnknownName
 from ctk.lock.model import UNDECLARED, Artefact, Component, ReleaseLock
-from ctk.plan.plan import LeftOut, Plan, Request, Set, folded, plan
-from ctk.plan.recipes import find_recipes, render_variants, rendered_outputs
+from ctk.plan.plan import LeftOut, Plan, Request, Set, folded, plan, with_needs
+from ctk.plan.recipes import find_recipes, render_variants
 
 TAGS = ("cp312", "cp313", "cp314t")
 
@@ -60,7 +60,7 @@ requirements:
 
 
 def lock(release: str, components: dict[str, tuple[str, dict[str, int | None]]]) -> ReleaseLock:
-    """A release lock whose artefacts have made-up files; the numbers are sizes."""
+    """A release lock with invented artefacts; the numbers are sizes."""
     return ReleaseLock(
         release,
         None,
@@ -82,7 +82,7 @@ def lock(release: str, components: dict[str, tuple[str, dict[str, int | None]]])
 
 @pytest.fixture
 def small_set(tmp_path: Path) -> Set:
-    """Three recipes, two CTK releases, one Python lock; nothing is published for win-arm64 but the newest runtime."""
+    """Three recipes, two CTK releases, a Python lock; for win-arm64 only the newest runtime is published."""
     for name, text in {"runtime": RUNTIME, "toolkit-version": VERSION, "binding": PYTHON}.items():
         (tmp_path / "recipes" / name).mkdir(parents=True)
         (tmp_path / "recipes" / name / "recipe.yaml").write_text(text)
@@ -217,7 +217,7 @@ requirements:
 def test_an_older_release_brings_along_what_a_newer_one_makes_for_it(
     older: str, brought: set[str], small_set: Set, tmp_path: Path
 ) -> None:
-    """The newer one's tie says so, and nothing else of the newer one comes."""
+    """By its requirement of cuda-version; no other package of the newer release comes."""
     (tmp_path / "recipes" / "linker").mkdir()
     (tmp_path / "recipes" / "linker" / "recipe.yaml").write_text(SERVING)
     locks = dict(small_set.locks)
@@ -228,6 +228,30 @@ def test_an_older_release_brings_along_what_a_newer_one_makes_for_it(
     planned = plan(what, Request(releases=[older], platforms=["linux-64"]), TAGS)
     assert {build for build in ids(planned) if "cuda12.6" in build} == brought
     assert f"linker-cuda{older}-linux-64" in ids(planned)
+
+
+@pytest.mark.parametrize(
+    ("names", "recipes"),
+    [
+        (["toolkit-version"], {"toolkit-version"}),
+        (["runtime"], {"runtime"}),  # its folder: no output has the name
+        (["runtime_win-64"], {"runtime"}),  # an output whose name has the platform
+        (["binding"], {"binding", "runtime", "toolkit-version"}),
+        (["optional"], {"optional", "toolkit-version"}),  # by a constraint
+        (["chooser"], {"chooser"}),  # it has no files: its constraint only chooses
+    ],
+)
+def test_named_packages_bring_what_they_need_and_nothing_else(
+    names: list[str], recipes: set[str], small_set: Set, tmp_path: Path
+) -> None:
+    constraint = "requirements: {run_constraints: [toolkit-version >=12]}\n"
+    source = 'source: {path: "../../.cache/artefacts/cudart/${{ cudart }}/${{ target_platform }}.zip"}\n'
+    for name, more in (("optional", source), ("chooser", "")):
+        (tmp_path / "recipes" / name).mkdir()
+        text = VERSION.replace("toolkit-version", name) + constraint + more
+        (tmp_path / "recipes" / name / "recipe.yaml").write_text(text)
+    what = replace(small_set, recipes=find_recipes(tmp_path / "recipes"))
+    assert set(with_needs(what, Request(recipes=names, platforms=["linux-64"]), TAGS).recipes) == recipes
 
 
 def test_artefacts_are_listed_once_largest_first(small_set: Set) -> None:
@@ -270,6 +294,13 @@ def test_an_unknown_name_is_an_error_with_the_nearest_valid_ones(
     assert near in error.value.step
 
 
+def test_an_unknown_package_is_an_error_with_the_nearest_packages_and_recipes(small_set: Set) -> None:
+    for name, near in (("runtime-statik", "runtime-static"), ("runtim", "runtime")):
+        with pytest.raises(UnknownName, match=f"unknown package '{name}'") as error:
+            with_needs(small_set, Request(recipes=[name]), TAGS)
+        assert near in error.value.step and "{" not in error.value.step
+
+
 def test_a_recipe_that_reads_what_no_lock_has_is_an_error(small_set: Set, tmp_path: Path) -> None:
     file = tmp_path / "recipes" / "runtime" / "recipe.yaml"
     file.write_text(file.read_text().replace("artefacts/cudart/", "artefacts/cudarr/"))
@@ -292,21 +323,10 @@ def test_a_recipe_that_reads_facts_needs_a_measured_release(small_set: Set, tmp_
     assert "ctk release measure 12." in error.value.step
 
 
-def test_a_recipe_that_is_written_again_while_a_process_runs_is_read_again(small_set: Set, tmp_path: Path) -> None:
-    # Not through a plan, whose cache of what was rendered goes by the files' content anyway.
-    recipe = find_recipes(tmp_path / "recipes")["toolkit-version"]
-    variants = [tmp_path / "cuda-13.4.yaml"]
-    (before,) = rendered_outputs(render_variants(recipe, variants, "linux-64"), "linux-64")
-    recipe.file.write_text(recipe.file.read_text() + "requirements: {run: [runtime-static]}\n")
-    (after,) = rendered_outputs(render_variants(recipe, variants, "linux-64"), "linux-64")
-    assert set(after.depends) - set(before.depends) == {"runtime-static"}
-
-
 def test_the_plan_as_json_has_every_build(small_set: Set) -> None:
     planned = plan(small_set, Request(platforms=["linux-64"]), TAGS)
     data = json.loads(json.dumps(planned.as_json()))
     assert [b["id"] for b in data["builds"]] == [b.id for b in planned.builds]
     binding = next(b for b in data["builds"] if b["id"] == "binding-cuda13-py312-linux-64")
     assert binding["python"] == "cp312"
-    assert binding["needs"] == []  # no build reads what another made
     assert len(data["left_out"]) == len(planned.left_out)

@@ -1,4 +1,4 @@
-"""The index of what was built says what the plan said: only so may `ctk verify` solve for platforms nobody built."""
+"""Built packages have the planned repodata, so `ctk verify` can solve for platforms that were not built."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVERYWHERE = tuple(PLATFORMS)
 
 
 @cache
-def plan_says(
+def planned_for(
     project: Workspace, platforms: tuple[str, ...], releases: tuple[str, ...] = (), whole: bool = False
 ) -> Repodata:
     request = Request(releases=releases, platforms=platforms)
@@ -28,7 +28,7 @@ def plan_says(
     return planned_repodata(plan(published_set(project), request, python_tags(project.build_config)))
 
 
-def index_says(channel: Path, subdir: str) -> dict[str, Any]:
+def indexed_in(channel: Path, subdir: str) -> dict[str, Any]:
     return json.loads((channel / subdir / "repodata.json").read_text())
 
 
@@ -52,28 +52,28 @@ def differences(ours: Mapping[str, Mapping[str, Any]], theirs: Mapping[str, Mapp
 @pytest.mark.parametrize("subdir", ["this platform", NOARCH])
 def test_every_package_of_the_channel_is_indexed_as_planned(built: Workspace, subdir: str) -> None:
     place = this_platform() if subdir == "this platform" else subdir
-    found = known_before(index_says(built.channel, place)["packages.conda"])
-    here = plan_says(built, (this_platform(),))[place]["packages.conda"]
-    # Whoever built more, or for other platforms too, has that in the same channel.
-    anywhere = plan_says(built, EVERYWHERE, whole=True)[place]["packages.conda"]
+    found = known_before(indexed_in(built.channel, place)["packages.conda"])
+    here = planned_for(built, (this_platform(),))[place]["packages.conda"]
+    # The same channel may have more, also for other platforms.
+    anywhere = planned_for(built, EVERYWHERE, whole=True)[place]["packages.conda"]
     assert sorted(here.keys() - found.keys()) == [], "planned, but not in the channel"
-    assert sorted(found.keys() - anywhere.keys()) == [], "in the channel, but nothing makes it (any more)"
+    assert sorted(found.keys() - anywhere.keys()) == [], "in the channel, but not planned"
     assert differences(anywhere, found) == {}
 
 
 @pytest.mark.sweep
 def test_the_newest_release_is_indexed_as_planned_on_all_platforms(built: Workspace, all_platforms: Path) -> None:
-    says = plan_says(built, EVERYWHERE, (NEWEST,))
-    assert set(says) == {*PLATFORMS, NOARCH}
-    for subdir, ours in says.items():
-        found = known_before(index_says(all_platforms, subdir)["packages.conda"])
+    planned = planned_for(built, EVERYWHERE, (NEWEST,))
+    assert set(planned) == {*PLATFORMS, NOARCH}
+    for subdir, ours in planned.items():
+        found = known_before(indexed_in(all_platforms, subdir)["packages.conda"])
         assert sorted(ours["packages.conda"]) == sorted(found)
         assert differences(ours["packages.conda"], found) == {}
 
 
 def test_the_rest_of_the_index_is_as_planned(built: Workspace) -> None:
-    for subdir, ours in plan_says(built, (this_platform(),)).items():
-        theirs = index_says(built.channel, subdir)
+    for subdir, ours in planned_for(built, (this_platform(),)).items():
+        theirs = indexed_in(built.channel, subdir)
         assert {k: v for k, v in ours.items() if k != "packages.conda"} == {
             k: v for k, v in theirs.items() if k != "packages.conda"
         }

@@ -1,24 +1,30 @@
-"""What a command without names builds: the table in pyproject.toml, and what it may say."""
+"""The default releases and recipes: the tables of pyproject.toml and their words."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_lock import ctk_lock, write
 
 from ctk.core.checkout import Workspace
-from ctk.lock.model import ReleaseLock
+from ctk.lock.model import ReleaseLock, dump, variant_config
 from ctk.plan.plan import Request, published_set, small
+from kit.tiny import lock
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Workspace:
-    """A checkout with some releases, whose table a test writes."""
+    """A checkout with some releases; tests write its table."""
     (tmp_path / "variants").mkdir()
+    locks = [ReleaseLock("python-13", None, lock().components)]
     for release in ("12.0.1", "12.6.3", "12.10.1", "13.0.3", "13.4.3"):
-        write(tmp_path / "variants", ctk_lock(release))
-    write(tmp_path / "variants", ReleaseLock("python-13", None, ctk_lock().components))
+        manifest = lock().manifest
+        assert manifest
+        locks.append(replace(lock(), release=release, manifest=replace(manifest, version=release)))
+    for locked in locks:
+        (tmp_path / "variants" / f"{locked.name}.lock").write_text(dump(locked))
+        (tmp_path / "variants" / f"{locked.name}.yaml").write_text(variant_config(locked))
     return Workspace(tmp_path)
 
 
@@ -41,16 +47,16 @@ def test_what_is_named_or_asked_for_whole_is_left_alone(here: Workspace) -> None
     assert small(Request(), here, all_components=True) == Request(("12.10", "13.4"), ())
 
 
-def test_the_second_ring_is_made_where_it_is_asked_for(here: Workspace) -> None:
+def test_the_libraries_beside_the_toolkit_are_made_where_it_is_asked_for(here: Workspace) -> None:
     for name in ("a", "b", "c", "d"):
         (here.recipes / name).mkdir(parents=True)
         (here.recipes / name / "recipe.yaml").touch()
-    ring = "[tool.ctk.ring2]\nrecipes = ['c']\ntoolkit = ['b']\n"
-    table(here, f"releases = ['newest']\nrecipes = ['a']\n{ring}")
+    beside = "[tool.ctk.libraries]\nrecipes = ['c']\ntoolkit = ['b']\n"
+    table(here, f"releases = ['newest']\nrecipes = ['a']\n{beside}")
     assert small(Request(), here).recipes == ("a",)
-    assert small(Request(), here, ring2=True).recipes == ("a", "c", "b")
+    assert small(Request(), here, libraries=True).recipes == ("a", "c", "b")
     assert small(Request(), here, all_components=True).recipes == ("a", "b", "d")
-    assert small(Request(), here, all_components=True, ring2=True).recipes == ()
+    assert small(Request(), here, all_components=True, libraries=True).recipes == ()
     assert small(Request(recipes=["c"]), here).recipes == ["c"]
 
 

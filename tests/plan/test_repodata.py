@@ -1,4 +1,4 @@
-"""Planned repodata: what the index will say, known before anything is built."""
+"""Planned repodata: the repodata of a channel before its packages are built."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ PLATFORMS = ("linux-64", "win-arm64")
 
 
 def small_plan(folder: Path, platforms: tuple[str, ...] = PLATFORMS, **recipes: str) -> Plan:
-    """The plan of some recipes for one release of CUDA and both fits."""
+    """The plan of some recipes for one release of CUDA, native and compat."""
     for name, text in recipes.items():
         (folder / "recipes" / name).mkdir(parents=True)
         (folder / "recipes" / name / "recipe.yaml").write_text(text)
@@ -83,9 +83,9 @@ def test_the_indexer_writes_what_was_planned(small: Plan, tmp_path: Path) -> Non
     made = build.run(small, Workspace(tmp_path), jobs=1)
     assert not made.failed
     staged = states.stage(made.built, tmp_path / "channel")
-    says = planned_repodata(small)
-    assert set(says) == {*PLATFORMS, NOARCH}
-    for subdir, ours in says.items():
+    planned = planned_repodata(small)
+    assert set(planned) == {*PLATFORMS, NOARCH}
+    for subdir, ours in planned.items():
         theirs = json.loads((staged.path / subdir / "repodata.json").read_text())
         for record in theirs["packages.conda"].values():
             assert record.keys() >= FROM_BUILD
@@ -104,14 +104,14 @@ outputs:
   - package: {name: high}
     requirements: {run: ['${{ pin_subpackage("low", upper_bound="x") }}']}
 """
-    says = planned_repodata(small_plan(tmp_path, pair=pair))["linux-64"]["packages.conda"].values()
-    assert {r["version"]: r["depends"] for r in says if r["name"] == "high"} == {
+    records = planned_repodata(small_plan(tmp_path, pair=pair))["linux-64"]["packages.conda"].values()
+    assert {r["version"]: r["depends"] for r in records if r["name"] == "high"} == {
         "1.5": ["low >=1.5,<2.0a0"],
         "2.5": ["low >=2.5,<3.0a0"],
     }
 
 
-# What rattler-build makes of a pin, worked out by hand from its rules.
+# The requirement that rattler-build writes for a pin, by its rules.
 @pytest.mark.parametrize(
     ("pin", "version", "requirement"),
     [

@@ -43,7 +43,7 @@ class Golden:
 def rendered(workspace: Workspace) -> dict[str, Golden]:
     """Every output as the recipes render it now, by file name of its golden file. Takes seconds, and no package."""
     goldens: dict[str, Golden] = defaultdict(Golden)
-    wanted = small(Request(platforms=list(PLATFORMS)), workspace, all_components=True, ring2=True)
+    wanted = small(Request(platforms=list(PLATFORMS)), workspace, all_components=True, libraries=True)
     for build in plan(published_set(workspace), wanted, python_tags(workspace.build_config)).builds:
         release = build.arch or build.lock.partition("-")[2]
         label = " ".join(part for part in (release, build.subdir, build.python) if part)

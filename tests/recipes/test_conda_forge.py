@@ -35,7 +35,7 @@ def ours(project: Workspace, known: Iterable[str]) -> Outputs:
     published = published_set(project)
     newest = next(release for release in reversed(published.locks) if release.startswith("cuda-")).removeprefix("cuda-")
     request = Request(releases=[newest, "libraries-13"], platforms=SUBDIRS)
-    wanted = small(request, project, all_components=True, ring2=True)
+    wanted = small(request, project, all_components=True, libraries=True)
     made: dict[str, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     for build in plan(published, wanted, python_tags(project.build_config)).builds:
         for output in build.outputs:

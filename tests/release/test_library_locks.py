@@ -31,9 +31,9 @@ requirements: {run: ["cuda-version ${{ cuda_range }}"]}
 
 @pytest.fixture(autouse=True)
 def two_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {name: components.SECOND_RING[name] for name in ("nccl", "cudnn")}
+    known = {name: components.LIBRARIES[name] for name in ("nccl", "cudnn")}
     for module in ("ctk.lock.components", "ctk.release.choose"):
-        monkeypatch.setattr(f"{module}.SECOND_RING", known)
+        monkeypatch.setattr(f"{module}.LIBRARIES", known)
 
 
 def add(index: FakeIndex, name: str, version: str, *requires: str, tags: tuple[str, ...] = WHEELS_13[:2]) -> None:
@@ -82,7 +82,7 @@ def test_one_that_fits_nothing_is_held_back_whole(
     here: Workspace, index: FakeIndex, have: Have, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As cuda-tile: one wheel for all majors, whose extra names the toolkits that it stands on."""
-    monkeypatch.setattr("ctk.release.choose.SECOND_RING", {"nccl": "nvidia-nccl-cu{major}", "tile": "tile[compiler]"})
+    monkeypatch.setattr("ctk.release.choose.LIBRARIES", {"nccl": "nvidia-nccl-cu{major}", "tile": "tile[compiler]"})
     have("12.9", "13.4")
     for major in ("12", "13"):
         add(index, f"nvidia-nccl-cu{major}", "2.3")
@@ -134,7 +134,7 @@ def test_a_python_that_the_newest_no_longer_runs_on_keeps_the_last_that_does_wit
 ) -> None:
     """As JAX: its plugin is compiled for each Python, and wants one version of a library that is for all of them."""
     forms = {"jax": "jax", "plugin": "jax-cuda{major}-plugin", "pjrt": "jax-cuda{major}-pjrt"}
-    monkeypatch.setattr("ctk.release.choose.SECOND_RING", forms)
+    monkeypatch.setattr("ctk.release.choose.LIBRARIES", forms)
     have("13.4")
     for version, oldest in (("0.9", "3.11"), ("0.10", "3.11"), ("0.12", "3.12")):
         tags = ["cp314-cp314t", *(["cp311-cp311"] if oldest == "3.11" else [])]

@@ -145,26 +145,26 @@ def test_free_threaded_python_is_a_python_of_its_own(catalogue: Catalogue) -> No
 
 def test_a_package_with_a_recipe_that_was_not_built_says_how_to_get_it(catalogue: Catalogue) -> None:
     makers = {"libcublas": Maker("libcublas", "--all-components"), "cuda-runtime": Maker("cuda-toolkit", "")}
-    makers["nccl"] = Maker("nccl", "--ring 2")
+    makers["nccl"] = Maker("nccl", "--libraries")
     here = Catalogue(catalogue.channels, "linux-64", maker=makers.get)
     assert problem(here, "libcublas") == (
         "libcublas is not built here: it is made by the recipe libcublas, which the default build leaves out",
-        "run `ctk build --recipe libcublas`, or `ctk build --all-components`",
+        "run `ctk build libcublas`, or `ctk build --all-components`",
     )
     assert problem(here, "cuda-runtime") == (
         "cuda-runtime is not built here: it is made by the recipe cuda-toolkit",
-        "run `ctk build --recipe cuda-toolkit`",
+        "run `ctk build cuda-toolkit`",
     )
     assert problem(here, "nccl") == (
         "nccl is not built here: it is made by the recipe nccl, which the default build leaves out",
-        "run `ctk build --ring 2`",
+        "run `ctk build nccl`, or `ctk build --libraries`",
     )
 
 
 def test_the_commands_know_which_recipes_of_this_checkout_are_not_built(project: Workspace) -> None:
     maker = built_catalogue(project, "/base", this_platform()).maker
     assert maker("libcublas-dev") == Maker("libcublas", "--all-components")
-    assert maker("libcudnn-dev") == Maker("cudnn", "--ring 2")
+    assert maker("libcudnn-dev") == Maker("cudnn", "--libraries")
     assert maker("cuda-core") == Maker("cuda-core", "")
     assert maker("pytorch") is None
 

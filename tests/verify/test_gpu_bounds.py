@@ -1,6 +1,6 @@
 """A library is not installed for a GPU for which it has no code: the bounds that were read from the binaries decide.
 
-As `ctk verify` asks the planned channel, with what the second ring needs beside it.
+As `ctk verify` asks the planned channel, with what the libraries beside the toolkit need.
 """
 
 from __future__ import annotations

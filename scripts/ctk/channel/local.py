@@ -1,14 +1,13 @@
-"""The states of a built channel.
+"""The built channel: a link to its current state.
 
-A built channel is a link to a folder that never changes once it is visible. A new state is made beside it, indexed,
-and put in place by one rename. What a reader may rely on:
+A state is a folder that never changes once it is visible. The next state is written beside it, indexed, and put in
+place by one rename. Guarantees for readers:
 
-- Who follows the link once and stays in the folder that it led to sees one state, whole, until `KEPT` newer ones were
-  made. All of ctk reads that way (`ctk.solve.solve.channel_url`).
-- Who goes through the link for every file sees each file whole, but may get an index from one state and look for its
-  packages in the next, where a package may be gone, or another under the same name: here, where recipes are being
-  worked on, a package may be replaced. So a web server is not given this link but a folder that `ctk publish --to`
-  fills, where neither can happen (`ctk.channel.publish`).
+- A reader that follows the link once and stays in that folder sees one whole state, until `KEPT` newer states were
+  made. All of ctk reads in this way (`ctk.solve.solve.channel_url`).
+- A reader that follows the link for each file sees whole files, but may get the index of one state and the packages of
+  the next, in which a package may be gone or replaced: here, where recipes are developed, a file name is reused. So a
+  web server must not serve this link, but a folder that `ctk publish --to` fills (`ctk.channel.publish`).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,36 +29,48 @@ from ctk.core.errors import ChannelBroken, UnknownName
 from ctk.core.files import disk_errors, holds, listed_packages, make_folder, read_json, share
 from ctk.core.platforms import NOARCH
 
-KEPT = 3  # states, the current one included: they share the files of packages that are in several
+KEPT = 3  # states, including the current one; they share the files of their common packages
 
 
 @dataclass(frozen=True)
 class Staged:
-    """A complete, indexed state of a channel that no reader of it sees yet."""
+    """A complete, indexed state of a channel that no reader sees yet."""
 
-    channel: Path  # that it is meant for
-    path: Path  # its folder; clients can use it like a channel
-    packages: Mapping[str, int]  # subdir -> how many
+    channel: Path  # the channel of the state
+    path: Path  # the folder of the state, which clients can use like a channel
+    packages: Mapping[str, int]  # subdir -> number of packages
     size: int  # bytes of all packages
-    changed: bool  # whether it differs from what the channel holds now
-    earlier: Mapping[str, str] = field(default_factory=dict)  # file name of a package of another build -> id of that
+    changed: bool  # whether it differs from the current state
 
 
-def stage(
+@dataclass(frozen=True)
+class Candidates:
+    """The packages of the next state of a channel."""
+
+    builds: Mapping[str, Any]  # build id -> its key and packages
+    files: Mapping[str, Path]  # ``subdir/file`` -> the package, in the folder of its build or in the current state
+    records: Records
+    is_new: bool  # whether builds or packages differ from those of the current state
+    earlier: Mapping[str, str]  # file name of a package of an earlier run -> build id
+
+
+def candidates(
     built: Iterable[Built],
     channel: Path,
     holds: Callable[[Path, str], bool] = holds,
     *,
     without: Collection[str] = (),
-) -> Staged:
-    """Makes the next state of a channel.
+) -> Candidates:
+    """The packages of the next state of a channel: those of `built`, and those of other builds that it has now.
 
-    What the channel holds from other builds stays, but for the builds of `without`; what it held from these builds is
-    replaced. `holds` says whether a package has a sha256.
+    Args:
+        built: Builds, whose packages replace earlier packages of the same builds.
+        channel: The channel; it may not exist yet.
+        holds: Whether a package file has a sha256.
+        without: Ids of builds whose packages leave the channel.
 
     Raises:
-        ChannelBroken: A package of another build is not what that build put into the channel.
-        NoSpace: The disk is full; the channel in place stays as it was.
+        ChannelBroken: A package of another build was changed in the channel.
     """
     built, current = tuple(built), channel.resolve()
     before, indexed = _builds(current), _indexed(current)
@@ -68,7 +79,7 @@ def stage(
     wanted = {i: note for i, note in kept.items() if all((current / n).exists() for n in note["packages"])} | made
     stated = {n: sha256 for note in (*wanted.values(), *made.values()) for n, sha256 in note["packages"].items()}
     fresh = {name: b.home / name for b in built for name in b.records}
-    # What other builds made is taken from the channel itself: the cache may have been deleted since.
+    # Packages of other builds come from the channel itself, since the cache may have been deleted.
     files = {n: fresh.get(n, current / n) for n in stated}
     records = {**indexed, **{n: record for b in built for n, record in b.records.items()}}
     damaged = {
@@ -79,23 +90,41 @@ def stage(
     if lost := sorted(damaged - fresh.keys()):
         raise ChannelBroken(
             f"{channel} has other content than was built under {', '.join(lost)}",
-            "build that again, with the options of before",
+            "build these packages again, with the options of the earlier build",
         )
-    exports = {name: {"run_exports": records[name].get("run_exports", {})} for name in files}
-    subdirs = frozenset({NOARCH, *(name.partition("/")[0] for name in files)})
-    index = ChannelIndex({name: records[name] for name in files}, exports, subdirs)
-    changed = wanted != before or bool(damaged) or not shows(current, index)
+    earlier = {Path(n).name: i for i, note in wanted.items() for n in note["packages"] if n not in fresh}
+    is_new = wanted != before or bool(damaged)
+    return Candidates(wanted, files, {name: records[name] for name in files}, is_new, earlier)
+
+
+def stage(
+    built: Iterable[Built],
+    channel: Path,
+    holds: Callable[[Path, str], bool] = holds,
+    *,
+    without: Collection[str] = (),
+) -> Staged:
+    """Writes the next state of a channel, which has the packages of its `candidates`.
+
+    Raises:
+        ChannelBroken: A package of another build was changed in the channel.
+        NoSpace: The disk is full; the current state stays as it was.
+    """
+    found, current = candidates(built, channel, holds, without=without), channel.resolve()
+    exports = {name: {"run_exports": record.get("run_exports", {})} for name, record in found.records.items()}
+    subdirs = frozenset({NOARCH, *(name.partition("/")[0] for name in found.files)})
+    index = ChannelIndex(found.records, exports, subdirs)
+    changed = found.is_new or not shows(current, index)
     path = current
     if changed:
         with disk_errors(channel.parent):
-            path = _assemble(channel, wanted, files, index)
-    counts = dict(sorted(Counter(name.partition("/")[0] for name in files).items()))
-    earlier = {Path(n).name: i for i, note in wanted.items() for n in note["packages"] if n not in fresh}
-    return Staged(channel, path, counts, sum(f.stat().st_size for f in files.values()), changed, earlier)
+            path = _assemble(channel, found.builds, found.files, index)
+    counts = dict(sorted(Counter(name.partition("/")[0] for name in found.files).items()))
+    return Staged(channel, path, counts, sum(f.stat().st_size for f in found.files.values()), changed)
 
 
 def commit(staged: Staged) -> None:
-    """Lets readers see a staged state. The states before it stay on disk until `KEPT` newer ones were staged."""
+    """Makes a staged state the current state. Older states stay on disk until `KEPT` newer states were staged."""
     channel = staged.channel
     if staged.changed:
         link = channel.with_name(f".{channel.name}.new")
@@ -106,12 +135,12 @@ def commit(staged: Staged) -> None:
 
 
 def is_built(place: Path) -> bool:
-    """Whether a real path is a state of a built channel, the folder of its states, or anything in them."""
+    """Whether a real path is in a state of a built channel, or in the folder of its states."""
     return any(re.fullmatch(r"\..+-states", folder.name) for folder in (place, *place.parents))
 
 
 def packages(channel: Path) -> list[Path]:
-    """Every package of a channel, as files of its current state."""
+    """The package files of a channel's current state."""
     return sorted(channel.resolve().glob("*/*.conda"))
 
 
@@ -120,14 +149,14 @@ def _states(channel: Path) -> Path:
 
 
 def _builds(state: Path) -> dict[str, dict[str, Any]]:
-    """Build id -> ``key`` and ``packages`` (name below the state -> sha256) of what made a state, noted beside it."""
+    """Build id -> ``key`` and ``packages`` (``subdir/file`` -> sha256) of a state, from the file beside it."""
     raw = read_json(state.with_suffix(".json"))
     notes = [(i, note, listed_packages(note)) for i, note in raw.items()] if isinstance(raw, dict) else []
     return {i: {"key": note.get("key"), "packages": names} for i, note, names in notes if names is not None}
 
 
 def _indexed(state: Path) -> Records:
-    """The records of a state's index; none where it is damaged."""
+    """The records in the index of a state; no records if the index is damaged."""
     try:
         return read_index(state).records
     except ChannelBroken:
@@ -135,16 +164,16 @@ def _indexed(state: Path) -> Records:
 
 
 def _assemble(channel: Path, builds: Mapping[str, Any], files: Mapping[str, Path], index: ChannelIndex) -> Path:
-    """The folder of a new state, with its index and the note of its builds; removes states that are too old."""
+    """Writes a new state with its index and the list of its builds, and removes old states; returns its folder."""
     states, place = _states(channel), channel.resolve()
     if channel.exists() and (not channel.is_symlink() or place.parent != states.resolve()):
         raise UnknownName(f"{channel} is no channel that ctk built", "name one, or a place where nothing is")
     make_folder(states)
     before = numbered(states)
     shown = int(place.name) if channel.exists() else 0
-    kept = [old for old in before if int(old.name) <= shown][1 - KEPT :]  # with the one that is made now, KEPT
+    kept = [old for old in before if int(old.name) <= shown][1 - KEPT :]  # and the new state
     for old in before:
-        if old not in kept:  # older ones, and what killed runs left
+        if old not in kept:  # older states, and those of killed runs
             shutil.rmtree(old, ignore_errors=True)
             old.with_suffix(".json").unlink(missing_ok=True)
     number = max((int(old.name) for old in before), default=0) + 1

@@ -1,73 +1,97 @@
-"""`ctk plan`, `ctk fetch`, `ctk build`, and `ctk feedstock`."""
+"""`ctk build` and `ctk feedstock`."""
 
 from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from enum import StrEnum
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ctk.cli import options
-from ctk.cli.options import Base, Jobs, Releases, Selection, base_channel, not_both, selecting
+from ctk.cli.options import Base, Jobs, Releases, Selection, base_channel, not_both, renamed, selecting
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
+from ctk.core.errors import BadValue, check_names
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS, this_platform
 
-if TYPE_CHECKING:
-    from ctk.plan.plan import Plan, Request
-
-if TYPE_CHECKING:  # what builds takes half a second to be imported: the commands that only look do without
+if TYPE_CHECKING:  # these take half a second to be imported, and commands that build nothing do without
     from ctk.pipeline import Result
+    from ctk.plan.plan import Plan, Request, Set
 
 
 class PlanForm(StrEnum):
-    """How `ctk plan` prints."""
+    """How `ctk build --dry-run` prints."""
 
     table = "table"
     github = "github"
 
 
-def _request(chosen: Selection, where: Workspace) -> Request:
-    from ctk.plan.plan import Request, small
+def _request(chosen: Selection, what: Set, tags: Sequence[str], where: Workspace) -> Request:
+    from ctk.plan.plan import Request, small, with_needs
 
+    named = "names of packages"
     not_both("--release", "--all-releases", chosen.releases and chosen.all_releases)
-    not_both("--recipe", "--all-components", chosen.recipes and chosen.all_components)
-    not_both("--recipe", "--ring 2", chosen.recipes and chosen.ring == 2)
+    not_both("--driver", "--release", chosen.drivers and chosen.releases)
+    not_both("--driver", "--all-releases", chosen.drivers and chosen.all_releases)
+    not_both(named, "--all-components", chosen.packages and chosen.all_components)
+    not_both(named, "--libraries", chosen.packages and chosen.libraries)
+    if chosen.gpus and not chosen.drivers:
+        raise BadValue("--arch says nothing without --driver", "name the machines' drivers, such as --driver 13.0")
     platforms = chosen.platforms or [this_platform()]
-    request = Request(chosen.releases or (), chosen.recipes or (), platforms, chosen.pythons or ())
+    check_names("platform", platforms, PLATFORMS)
+    releases = _releases(chosen, what, platforms) if chosen.drivers else chosen.releases or ()
+    request = Request(releases, chosen.packages or (), platforms, chosen.pythons or ())
     every = {"all_releases": chosen.all_releases, "all_components": chosen.all_components}
-    return small(request, where, **every, ring2=chosen.ring == 2)
+    request = small(request, where, **every, libraries=chosen.libraries)
+    return with_needs(what, request, tags) if chosen.packages else request
 
 
-def _plan(chosen: Selection, where: Workspace) -> Plan:
-    from ctk.plan.plan import plan, published_set, python_tags
+def _releases(chosen: Selection, what: Set, platforms: Sequence[str]) -> list[str]:
+    """The releases that machines with the drivers and GPUs of --driver and --arch get on any of the platforms."""
+    from ctk.plan.plan import release_for
+    from ctk.solve.machine import compute_capability, driver_version
 
-    return plan(published_set(where), _request(chosen, where), python_tags(where.build_config))
+    locks = [lock for lock, _ in what.locks.values()]
+    gpus: list[str | None] = [compute_capability(gpu) for gpu in chosen.gpus or ()]
+    found = []
+    for text, gpu in product(chosen.drivers or (), gpus or [None]):
+        driver = None if text.lower() == "none" else driver_version(text)
+        minors = [release_for(locks, platform, driver, gpu) for platform in platforms]
+        if not any(minors):
+            machine = f"driver {text}{f' and GPU {gpu}' if gpu else ''}"
+            raise BadValue(
+                f"no locked release runs on {listing(platforms, 'or')} with {machine}",
+                "see docs/how-the-right-build-is-picked.md for the drivers and GPUs of each release",
+            )
+        found += [minor for minor in minors if minor]
+    return list(dict.fromkeys(found))
 
 
 def _show(planned: Plan, report: Reporter) -> None:
-    rows = [
-        (b.id, " ".join(o.name for o in b.outputs), megabytes(sum(a.size for a in b.artefacts))) for b in planned.builds
-    ]
-    report.table("builds", ["build", "packages", "MB to read"], rows, right=["MB to read"])
-    _show_left_out(planned, report)
     total = sum(a.size for a in planned.artefacts)
     report.result(**planned.as_json())
     report.line(
         f"{count(len(planned.builds), 'build')}, {count(sum(len(b.outputs) for b in planned.builds), 'package')}, "
         f"{count(len(planned.artefacts), 'artefact')} of {megabytes(total)} MB; {len(planned.left_out)} left out"
     )
+    rows = [
+        (b.id, " ".join(o.name for o in b.outputs), megabytes(sum(a.size for a in b.artefacts))) for b in planned.builds
+    ]
+    report.table("builds", ["build", "packages", "MB to read"], rows, right=["MB to read"])
+    _show_left_out(planned, report)
 
 
 def _show_left_out(planned: Plan, report: Reporter) -> None:
-    """A line for each reason; with -v a row for each build that there is not."""
+    """Prints a line for each reason; with -v a row for each build that is left out."""
     from ctk.plan.plan import folded
 
     if planned.left_out and report.verbose:
@@ -79,51 +103,24 @@ def _show_left_out(planned: Plan, report: Reporter) -> None:
             report.line(f"- {where}: no {names}; {why}")
 
 
-@selecting
-def plan_command(
-    chosen: Selection,
-    form: Annotated[
-        PlanForm,
-        typer.Option("--format", help="github prints a job matrix, by default of all platforms, and nothing else."),
-    ] = PlanForm.table,
-) -> None:
-    """Show what would be built, and what is left out and why.
-
-    Example: ctk plan --release 13.4 --platform win-arm64
-    """
-    from ctk.plan.plan import published_set, python_tags
-
-    where = checkout()
-    if form is PlanForm.table:
-        _show(_plan(chosen, where), Reporter())
-        return
-    chosen = replace(chosen, platforms=chosen.platforms or list(PLATFORMS))
+def _show_jobs(chosen: Selection, what: Set, request: Request, tags: Sequence[str], where: Workspace) -> None:
+    """Prints the matrix of a workflow, whose jobs repeat the command's options that choose recipes and Pythons."""
     from ctk.build.build import github_matrix, jobs
 
-    words = [f"--recipe {name}" for name in chosen.recipes or ()] + [
-        f"--python {name}" for name in chosen.pythons or ()
-    ]
-    every = [*(["--all-components"] if chosen.all_components else ()), *(["--ring 2"] if chosen.ring == 2 else ())]
-    narrowed = " ".join(words or every)
-    found = jobs(published_set(where), _request(chosen, where), python_tags(where.build_config))
-    # It is what --json would print: a document for a machine, on stdout alone.
-    sys.stdout.write(f"{github_matrix(found, settings(where.root).runner, narrowed)}\n")
+    words = list(request.recipes) if chosen.packages else []
+    words += ["--all-components"] if chosen.all_components else []
+    words += ["--libraries"] if chosen.libraries else []
+    words += [f"--python {name}" for name in chosen.pythons or ()]
+    found = jobs(what, request, tags)
+    # As with --json: stdout has one document for a machine, and nothing else.
+    sys.stdout.write(f"{github_matrix(found, settings(where.root).runner, ' '.join(words))}\n")
     console.mode().printed = True
 
 
-@selecting
-def fetch_command(chosen: Selection) -> None:
-    """Download the artefacts of a plan, checked against the release locks, and lay them out for recipes.
-
-    Afterwards rattler-build alone can build those recipes.
-
-    Example: ctk fetch --release 12.9 --recipe cuda-nvrtc
-    """
+def _fetch(planned: Plan, where: Workspace, report: Reporter) -> None:
     from ctk.fetch.fetch import stored
     from ctk.pipeline import Pipeline
 
-    where, report = checkout(), Reporter()
-    planned = _plan(chosen, where)
     with exclusive(where, report.say):
         fetched = Pipeline(where, report).fetch(planned)
     new = {artefact.sha256 for artefact in fetched}
@@ -162,42 +159,86 @@ def build_command(
             ".cache/store by default.",
         ),
     ] = None,
-    print_plan: Annotated[bool, typer.Option("--print-plan", help="Print the plan and exit.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be built, and what is left out and why; build nothing.")
+    ] = False,
+    fetch_only: Annotated[
+        bool,
+        typer.Option(
+            "--fetch-only",
+            help="Download the artefacts, check them against the release locks, and lay them out for recipes, which "
+            "rattler-build alone can then build.",
+        ),
+    ] = False,
+    form: Annotated[
+        PlanForm,
+        typer.Option("--format", help="Of --dry-run: github prints a job matrix, by default of all platforms."),
+    ] = PlanForm.table,
+    recipe: Annotated[list[str] | None, renamed("--recipe", "ctk build NAME")] = None,
+    ring: Annotated[str | None, renamed("--ring", "ctk build --libraries")] = None,
+    print_plan: Annotated[bool, renamed("--print-plan", "ctk build --dry-run")] = False,
 ) -> None:
     """Build, audit, test and index packages, then publish them as a channel.
 
     Without options: the default releases and recipes for this machine's platform. What did not change is not built
     again.
 
-    Example: ctk build --release 13.4 --platform win-64 --platform linux-aarch64
+    Examples: ctk build --release 13.4 --platform win-64 --platform linux-aarch64
+    ctk build cupy jax --driver 12.4 --driver 13.0 --dry-run
     """
     from ctk.build.cluster import Cluster
     from ctk.pipeline import Pipeline
+    from ctk.plan.plan import plan, published_set, python_tags
 
+    not_both("--dry-run", "--fetch-only", dry_run and fetch_only)
     where, report = checkout(), Reporter()
-    # First of all: what does not answer is said within seconds.
-    cluster = Cluster(dask, store or str(where.cache / "store")) if dask and not print_plan else None
+    # Before anything that takes long: an address that does not answer is an error within seconds.
+    cluster = Cluster(dask, store or str(where.cache / "store")) if dask and not (dry_run or fetch_only) else None
     with cluster or nullcontext():
-        planned = _plan(chosen, where)
-        if print_plan:
+        what, tags = published_set(where), python_tags(where.build_config)
+        if form is PlanForm.github:
+            if not dry_run:
+                raise BadValue("--format says nothing without --dry-run", "add --dry-run")
+            chosen = replace(chosen, platforms=chosen.platforms or list(PLATFORMS))
+            _show_jobs(chosen, what, _request(chosen, what, tags, where), tags, where)
+            return
+        planned = plan(what, _request(chosen, what, tags, where), tags)
+        if dry_run:
             _show(planned, report)
+            return
+        if fetch_only:
+            _fetch(planned, where, report)
             return
         with exclusive(where, report.say):
             if base == "local":
                 Pipeline(where, report, level=level, jobs=jobs, prefix="base ").make_base()
             run = Pipeline(where, report, level=level, jobs=jobs, cluster=cluster)
             result = run.run(planned, base_channel(base, where), channel and channel.absolute())
-    _summary(result, planned, report)
+    _summary(result, planned, chosen.packages or (), report)
 
 
-def _summary(result: Result, planned: Plan, report: Reporter) -> None:
-    report.result(**result.as_json(planned))
+def _summary(result: Result, planned: Plan, named: Sequence[str], report: Reporter) -> None:
     from ctk.pipeline import verdict
     from ctk.plan.plan import lacking
 
+    report.result(**result.as_json(planned))
+    channel = result.staged.channel
+    where = ", ".join(f"{subdir} {count}" for subdir, count in result.staged.packages.items())
+    report.line(f"channel: {channel} ({where}; {megabytes(result.staged.size)} MB)")
     for line in verdict(result.tests):
         report.line(line)
-    _show_left_out(planned, report)
+    if result.dropped:
+        report.line(
+            f"left the channel, as the audit refuses now what earlier runs built: {', '.join(result.dropped)}; "
+            "`ctk build NAME` makes it again"
+        )
+    if lacks := lacking(workspace(), channel):
+        more = " ".join([*named, *(f"--release {minor}" for minor in lacks)])
+        more += f" --channel {shlex.quote(str(channel))}" if channel != workspace().channel else ""
+        report.line(
+            f"before conda-forge it hides toolkit {listing(lacks)}, which conda-forge compiles with: CUDA builds of "
+            f"pytorch and others need that; `ctk build {more}` adds it"
+        )
     rows = []
     for recipe in sorted({b.recipe.name for b in planned.builds}):
         made = [b for b in result.built.built if planned.by_id[b.id].recipe.name == recipe]
@@ -205,24 +246,9 @@ def _summary(result: Result, planned: Plan, report: Reporter) -> None:
         fresh = [b for b in made if not b.cached]
         spent = f"{sum(b.seconds for b in fresh):.1f}" if fresh else "unchanged"
         rows.append((recipe, len(made), packages, megabytes(sum(b.size for b in made)), spent))
-    report.table(
-        "built", ["recipe", "builds", "packages", "MB", "seconds"], rows, ["builds", "packages", "MB", "seconds"]
-    )
-    if result.dropped:
-        report.line(
-            f"left the channel, as the audit refuses now what earlier runs built: {', '.join(result.dropped)}; "
-            "`ctk build --recipe NAME` makes it again"
-        )
-    where = ", ".join(f"{subdir} {count}" for subdir, count in result.staged.packages.items())
-    report.line(f"channel: {result.staged.channel} ({where}; {megabytes(result.staged.size)} MB)")
-    if lacks := lacking(workspace(), result.staged.channel):
-        channel = result.staged.channel
-        more = " ".join(f"--release {minor}" for minor in lacks)
-        more += f" --channel {shlex.quote(str(channel))}" if channel != workspace().channel else ""
-        report.line(
-            f"before conda-forge it hides toolkit {listing(lacks)}, which conda-forge compiles with: CUDA builds of "
-            f"pytorch and others need that; `ctk build {more}` adds it"
-        )
+    columns = ["builds", "packages", "MB", "seconds"]
+    report.table("built", ["recipe", *columns], rows, columns)
+    _show_left_out(planned, report)
 
 
 def export_command(

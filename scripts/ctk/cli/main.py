@@ -169,8 +169,6 @@ GROUPS: dict[str, dict[str, Any]] = {
         "feedstock": build.export_command,
     },
     "Keep a channel": {
-        "plan": build.plan_command,
-        "fetch": build.fetch_command,
         "build": build.build_command,
         "check": check.check_command,
         "publish": channel.publish_command,
@@ -199,6 +197,8 @@ The docstring of a function is the help of its command. It ends with ``Example:`
 """
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 OLD = {
+    "plan": "ctk build --dry-run",
+    "fetch": "ctk build --fetch-only",
     "prove": "ctk verify --install",
     "installable": "ctk solve --everywhere",
     "audit --planned": "ctk lint --planned",

@@ -141,12 +141,33 @@ Arch = Annotated[
 
 @dataclass(frozen=True)
 class Selection:
-    """The options that choose what is built."""
+    """The options of `ctk build` that choose packages, releases, platforms and Pythons."""
 
-    releases: Releases = None
-    recipes: Annotated[
+    packages: Annotated[
         list[str] | None,
-        typer.Option("--recipe", help="Folder name below recipes/; may be repeated.", autocompletion=recipes),
+        typer.Argument(
+            help="Packages, or folders of recipes/: exactly these and what they need, of the default releases. Without "
+            "them: the default recipes.",
+            autocompletion=recipes,
+        ),
+    ] = None
+    releases: Releases = None
+    drivers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--driver",
+            help="The releases that machines will get whose drivers support this CUDA version, such as 12.4, or none; "
+            "may be repeated.",
+            autocompletion=lambda: ["none", *minors()],
+        ),
+    ] = None
+    gpus: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arch",
+            help="With --driver: compute capability of the GPUs, such as 7.0 or sm_70; may be repeated: each driver "
+            "with each GPU. Without it: every GPU that the driver's toolkit knows.",
+        ),
     ] = None
     platforms: Platforms = None
     pythons: Pythons = None
@@ -155,18 +176,15 @@ class Selection:
     ] = False
     all_components: Annotated[
         bool,
-        typer.Option(
-            "--all-components", help="Every recipe of the toolkit; without it and --recipe, the default ones."
-        ),
+        typer.Option("--all-components", help="Every recipe of the toolkit; without it, the default ones."),
     ] = False
-    ring: Annotated[
-        int,
-        typer.Option("--ring", min=1, max=2, help="2: cuDNN, NCCL and other libraries beside the toolkit, too."),
-    ] = 1
+    libraries: Annotated[
+        bool, typer.Option("--libraries", help="Beside the toolkit cuDNN, NCCL, CuPy, JAX and other libraries, too.")
+    ] = False
 
 
 def selecting(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options of the `Selection` that it takes first: Typer reads them from a signature only."""
+    """Gives a command the options of its first parameter, a `Selection`: Typer reads them from a signature only."""
     _, *own = inspect.signature(command, eval_str=True).parameters.values()
     chosen = inspect.signature(Selection, eval_str=True).parameters
 
@@ -176,6 +194,16 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
 
     called.__signature__ = inspect.Signature([*chosen.values(), *own])  # type: ignore[attr-defined]
     return called
+
+
+def renamed(old: str, now: str) -> Any:
+    """A hidden option with an earlier name, which ends the command with the name that it has now."""
+
+    def end(value: object) -> None:
+        if value:
+            raise BadValue(f"`{old}` is now `{now}`", "see ctk build --help")
+
+    return typer.Option(old, callback=end, expose_value=False, hidden=True, help=f"It is now `{now}`.")
 
 
 def base_channel(base: str, workspace: Workspace) -> Path | str:

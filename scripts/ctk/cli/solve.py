@@ -299,4 +299,4 @@ def _maker(where: Workspace, package: str) -> Maker | None:
         return None
     if stated.default.recipes is None or recipe in stated.default.recipes:
         return Maker(recipe, "")
-    return Maker(recipe, "--ring 2" if recipe in stated.ring2.recipes else "--all-components")
+    return Maker(recipe, "--libraries" if recipe in stated.libraries.recipes else "--all-components")

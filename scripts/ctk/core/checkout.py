@@ -151,8 +151,8 @@ class Default:
 
 
 @dataclass(frozen=True)
-class Ring:
-    """The recipes of libraries and programs that stand on the toolkit, and what they need of it beside the default."""
+class Libraries:
+    """Recipes of libraries beside the toolkit, and of the toolkit those that they need and `Default` lacks."""
 
     __pydantic_config__: ClassVar = _STRICT
     recipes: list[str] = field(default_factory=list)
@@ -183,7 +183,7 @@ class Settings:
 
     __pydantic_config__: ClassVar = _STRICT
     default: Default = Default()
-    ring2: Ring = field(default_factory=Ring)
+    libraries: Libraries = field(default_factory=Libraries)
     conda_forge: CondaForge = field(default_factory=CondaForge)
     feedstock: FeedstockSettings = field(default_factory=FeedstockSettings)
     runners: Mapping[str, str] = field(default_factory=dict)

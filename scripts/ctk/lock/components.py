@@ -90,7 +90,7 @@ PYTHON_PROJECTS: tuple[str, ...] = (
 """In the order of choice of the set in which each accepts those before it, and they accept it."""
 
 
-SECOND_RING: Mapping[str, str] = {
+LIBRARIES: Mapping[str, str] = {
     "cudnn": "nvidia-cudnn-cu{major}",
     "cudss": "nvidia-cudss-cu{major}",
     "cusparse-lt": "nvidia-cusparselt-cu{major}",

@@ -1,7 +1,7 @@
-"""The plan station: recipes x release locks x platforms -> builds.
+"""Plans builds from recipes, release locks and platforms, and the repodata that a channel will have.
 
-A *build* is one run of one recipe for one platform and one variant; it makes all outputs of that recipe. What NVIDIA
-did not publish is not planned; the plan keeps the reason. What the channel's index will say is known before a build.
+A *build* runs one recipe for one platform and one variant, and makes all its outputs. A build whose artefacts were not
+published is left out with the reason. The metadata of each package is known before it is built.
 """
 
 from __future__ import annotations
@@ -20,60 +20,68 @@ from packaging.version import Version
 
 from ctk.core.checkout import Workspace, settings
 from ctk.core.document import Document, read
-from ctk.core.errors import LockError, RecipeError, UnknownName, problems
+from ctk.core.errors import LockError, RecipeError, UnknownName, check_names, problems
 from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.versions import python_name
-from ctk.lock.components import SECOND_RING, Classes, Exclusion, classify, load_exclusions
+from ctk.lock.components import (
+    CTK_COMPONENTS,
+    LIBRARIES,
+    PYTHON_PROJECTS,
+    Classes,
+    Exclusion,
+    classify,
+    load_exclusions,
+)
 from ctk.lock.model import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
 from ctk.package.records import REPODATA, records
-from ctk.plan.recipes import Recipe, Rendered, find_recipes, render
+from ctk.plan.recipes import Recipe, Rendered, find_recipes, makers_of, render
 
 Named = TypeVar("Named")
 
 
 @dataclass(frozen=True)
 class Build:
-    """One run of one recipe. No build reads what another made, so a plan is a set of them."""
+    """A run of a recipe. It reads no package of another build, so builds may run in any order."""
 
     id: str  # stable, e.g. ``cuda-core-cuda13-py312-linux-64``; the same in logs, tests and CI
     recipe: Recipe
     variant_files: tuple[Path, ...]  # later files take precedence
     lock: str  # name of the release lock, e.g. ``cuda-13.4``
-    subdir: str  # the target platform (noarch outputs are built for it too)
-    python: str  # tag of the Python (``cp312``), or "" when the recipe has none
+    subdir: str  # the target platform, also of noarch outputs
+    python: str  # Python tag (``cp312``), or "" without Python
     outputs: tuple[Rendered, ...]
-    artefacts: tuple[Artefact, ...]  # what must have been fetched
-    arch: str = ""  # GPU architecture that the packages are named for (``9.0``), or "" for all others
-    # Seconds since 1970: when the newest of its artefacts was published, or, for metadata alone, the manifest of its
-    # release. Every time in its packages is this one.
+    artefacts: tuple[Artefact, ...]  # the artefacts that it reads
+    arch: str = ""  # GPU architecture in the package's name or version (``9.0``), or ""
+    # Seconds since 1970: the upload of the newest artefact, or without artefacts that of the release's manifest. It is
+    # the time of all files in the packages.
     timestamp: int = 0
-    # Of the variant keys that have several values in the release, this one: a project's newest version, or an older.
+    # Variant key -> value, for keys with several values in the release: a project's newest version and older versions.
     versions: Mapping[str, str] = field(default_factory=dict)
-    licenses: Mapping[str, str] = field(default_factory=dict)  # by component, as its publisher declares it
+    licenses: Mapping[str, str] = field(default_factory=dict)  # component -> licence that its publisher declares
 
     @property
     def place(self) -> str:
-        """The platform its packages are for; ``noarch`` for those that are the same, made on any of them."""
+        """The platform of its packages; ``noarch`` if they are the same from each platform."""
         return NOARCH if all(o.subdir == NOARCH and self.subdir not in o.name for o in self.outputs) else self.subdir
 
     @property
     def narrow(self) -> Mapping[str, str]:
-        """The variant keys that single out this build among those of its recipe and lock."""
+        """The variant keys and values that only this build of its recipe and lock has."""
         named = (("python_tag", self.python), ("cuda_arch", self.arch), *self.versions.items())
         return {key: value for key, value in named if value}
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Something that is not built, and why.
+    """A package, recipe or component that is not built, and the reason.
 
     Attributes:
         name: The package, recipe or component.
         release: ``12.0``, or the CUDA major of Python projects.
-        subdir: The platform; "" for all of them.
+        subdir: The platform; "" for all platforms.
         python: ``py314t``, or "".
-        kind: The reason without what differs from one release or platform to the next.
+        kind: The reason in words that are the same for all releases and platforms.
     """
 
     id: str
@@ -86,15 +94,15 @@ class LeftOut:
 
 
 def folded(every: Sequence[LeftOut], everywhere: Collection[str]) -> list[tuple[str, str, str]]:
-    """What is left out in few rows: the names, the releases, platforms and Pythons, and the reason that they share.
+    """Merges entries into few rows: names; releases, platforms and Pythons; and the reason that they share.
 
-    The platforms are left away where they are `everywhere`.
+    A row for all platforms of `everywhere` names no platform.
     """
     order = sorted({x.release for x in every}, key=lambda name: ("." in name, _order(name)))
     rows: list[tuple[Any, ...]] = [
         (x.kind or x.reason, *(frozenset([part]) for part in (x.release, x.python, x.subdir, x.name))) for x in every
     ]
-    for place in range(1, 5):  # what is alike in all else becomes one row, first of several releases
+    for place in range(1, 5):  # merges rows that differ only in the release, then only in the Python, and so on
         merged: dict[tuple[Any, ...], set[str]] = defaultdict(set)
         for row in rows:
             merged[*row[:place], *row[place + 1 :]].update(row[place])
@@ -111,13 +119,13 @@ def folded(every: Sequence[LeftOut], everywhere: Collection[str]) -> list[tuple[
 
 
 def _order(release: str) -> tuple[bool, Version | str]:
-    """CTK releases and majors by their number, then all else by name."""
+    """A sort key: CTK releases and majors by number, then other names."""
     return (False, Version(release)) if release[:1].isdigit() else (True, release)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to build, in the order of releases and recipes, and what is left out."""
+    """Builds in the order of releases and recipes, and the entries that are left out."""
 
     builds: tuple[Build, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
@@ -128,13 +136,13 @@ class Plan:
 
     @property
     def artefacts(self) -> tuple[Artefact, ...]:
-        """Every artefact that some build reads, once, largest first."""
+        """The artefacts of all builds without duplicates, largest first."""
         unique = {(a.component, a.version, a.target): a for b in self.builds for a in b.artefacts}
         return tuple(sorted(unique.values(), key=lambda a: (-a.size, a.file)))
 
     @property
     def needed_by(self) -> dict[str, tuple[str, ...]]:
-        """The names of the releases that need an artefact, by its sha256."""
+        """sha256 of an artefact -> the releases whose builds read it."""
         found: dict[str, dict[str, None]] = defaultdict(dict)
         for build in self.builds:
             for artefact in build.artefacts:
@@ -142,7 +150,7 @@ class Plan:
         return {sha256: tuple(names) for sha256, names in found.items()}
 
     def as_json(self) -> dict[str, Any]:
-        """The plan for other programs: one object for each build and each thing left out; sizes in bytes."""
+        """The document of `ctk build --dry-run --json`; sizes in bytes."""
         return {
             "builds": [
                 {
@@ -153,7 +161,6 @@ class Plan:
                     "python": b.python or None,
                     "packages": [f"{o.subdir}/{o.file_name}" for o in b.outputs],
                     "artefacts": [{"file": a.file, "sha256": a.sha256, "size": a.size} for a in b.artefacts],
-                    "needs": [],
                 }
                 for b in self.builds
             ],
@@ -163,7 +170,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked to build. An empty collection of names means all of them."""
+    """The builds that a user asks for. An empty collection means all."""
 
     releases: Collection[str] = ()
     recipes: Collection[str] = ()
@@ -173,20 +180,20 @@ class Request:
 
 @dataclass(frozen=True)
 class Set:
-    """Recipes with the locks that feed them: the published set, or the base channel."""
+    """Recipes and their locks: the published set, or the base channel."""
 
     recipes: Mapping[str, Recipe]
-    locks: Mapping[str, tuple[ReleaseLock, Path]]  # each with its variant file
-    build_config: tuple[Path, ...]  # the matrix shared by all recipes
-    exclusions: tuple[Exclusion, ...] = ()  # the components that are left out on purpose
+    locks: Mapping[str, tuple[ReleaseLock, Path]]  # name -> lock and its variant file
+    build_config: tuple[Path, ...]  # the build matrix of all recipes
+    exclusions: tuple[Exclusion, ...] = ()  # components that are left out on purpose
 
 
 def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
     """Plans the builds that a request asks for.
 
     Raises:
-        UnknownName: For a release, recipe, platform or Python that does not exist, naming the nearest that do.
-        RecipeError: For a recipe that does not render, or reads what no lock has.
+        UnknownName: A release, recipe, platform or Python does not exist; with the nearest names.
+        RecipeError: A recipe does not render, or reads an artefact that no lock has.
     """
     locks = choose_locks(what.locks, request.releases)
     recipes = _choose("recipe", what.recipes, request.recipes)
@@ -195,8 +202,9 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
     pythons = {"", *_choose("Python", by_name, map(python_name, request.pythons)).values()}
     every = [lock for lock, _ in what.locks.values()]
     keys = {name: _keys(lock) for name, (lock, _) in what.locks.items()}
-    # A checkout may have no lock of the libraries; their recipes are fed by no other one.
-    known = frozenset(name.replace("-", "_") for name in SECOND_RING).union(*keys.values())
+    # A recipe is not planned in a checkout whose locks lack its components.
+    names = (*LIBRARIES, *PYTHON_PROJECTS, *(component.name for component in CTK_COMPONENTS))
+    known = frozenset(name.replace("-", "_") for name in names).union(*keys.values())
     chosen = [what.locks[name][0] for name in locks]
     published = {subdir for subdir in subdirs if any(_is_published(lock, subdir) for lock in every)}
     builds: dict[str, Build] = {}
@@ -206,7 +214,7 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
         files = (*what.build_config, variant_file)
         if name in locks:
             left_out.update({entry.id: entry for entry in _without_recipe(lock, what.exclusions)})
-        # A lock feeds the recipes of which it has every lock key; one that needs none is the same for all of them.
+        # A lock feeds the recipes whose lock keys it has. A recipe without lock keys is the same for all releases.
         fed = [recipe for recipe in recipes.values() if recipe.names_needed & known <= keys[name]]
         for recipe, subdir in product(fed, subdirs):
             if subdir in published and not recipe.names_needed & known and not _is_published(lock, subdir):
@@ -218,15 +226,70 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
                     left_out.setdefault(group.id, group)
                     continue
                 made = {f"{o.subdir}/{o.file_name}" for o in group.outputs}
-                # A noarch package is the same from every platform and, for some, from every release.
+                # A noarch package is the same from every platform, and may be the same from every release.
                 if group.python in pythons and not made <= packages:
                     builds[group.id] = group
                     packages |= made
     return Plan(tuple(builds.values()), tuple(left_out.values()))
 
 
+def with_needs(what: Set, request: Request, python_tags: Sequence[str]) -> Request:
+    """The request with the recipes of every package of the set that its packages need, in the order of the set.
+
+    The request may name packages in place of recipes; a package that several recipes make is of all of them. A package
+    needs its requirements, and if it has files, also its constraints: they are the libraries that it uses if they are
+    installed, as cupy uses cuTENSOR. Those of cuda-gpu, which has no files, only choose among builds.
+
+    Raises:
+        UnknownName: No package and no recipe has a name; with the nearest names.
+    """
+    recipes: set[str] = set()
+    new: set[str] = set()
+    for name in request.recipes:
+        found = {*makers_of(name, what.recipes), *({name} & what.recipes.keys())}
+        if not found:
+            outputs = (output for recipe in what.recipes.values() for output in recipe.output_names)
+            raise UnknownName.of("package", name, [*what.recipes, *(o for o in outputs if "{" not in o)])
+        new |= found
+    while new:
+        recipes |= new
+        names: set[str] = set()
+        for build in plan(what, replace(request, recipes=new), python_tags).builds:
+            for output in build.outputs:
+                specs = (*output.depends, *(output.constrains if build.artefacts else ()))
+                names |= {spec.split()[0] for spec in specs}
+        new = {recipe for name in names for recipe in makers_of(name, what.recipes)} - recipes
+    return replace(request, recipes=tuple(name for name in what.recipes if name in recipes))
+
+
+def release_for(locks: Iterable[ReleaseLock], subdir: str, driver: str | None, gpu: str | None) -> str | None:
+    """The CTK minor that a machine gets from a channel with all releases; None where no toolkit runs on it.
+
+    This is the rule of docs/how-the-right-build-is-picked.md: the newest native toolkit, else the newest compat one. It
+    is about the toolkit alone: a library may have no code for the GPU. `ctk.verify.oracle` states the rule by itself,
+    and tests/plan/test_machines.py compares both.
+
+    Args:
+        locks: All releases.
+        subdir: The platform.
+        driver: The newest CUDA version that the driver supports; None without a driver.
+        gpu: Its compute capability; None for every GPU that the native toolkit knows.
+    """
+    native, compat = [], []
+    for lock in locks:
+        if not _is_published(lock, subdir):
+            continue
+        toolkit, known = Version(lock.minor), [Version(g) for g in lock.require_facts().gpu_architectures]
+        if driver is not None and toolkit <= Version(driver) and (gpu is None or Version(gpu) in known):
+            native.append(toolkit)
+        if (driver is None or toolkit.major <= Version(driver).major) and (gpu is None or known[0] <= Version(gpu)):
+            compat.append(toolkit)
+    best = max(native or compat, default=None)
+    return None if best is None else str(best)
+
+
 def _without_recipe(lock: ReleaseLock, exclusions: Iterable[Exclusion]) -> Iterator[LeftOut]:
-    """What of a release no recipe can make: the components on the written list, and what a partial lock lacks."""
+    """The components that no recipe can package: excluded on purpose, or missing in a partial lock."""
     for entry in exclusions:
         if entry.applies_to(lock):
             yield LeftOut(f"{entry.component}-cuda{lock.minor}", entry.reason, entry.component, lock.minor)
@@ -238,7 +301,7 @@ def _without_recipe(lock: ReleaseLock, exclusions: Iterable[Exclusion]) -> Itera
 
 
 def choose_locks(locks: Mapping[str, object], releases: Collection[str]) -> list[str]:
-    """Names of locks. A minor such as ``13.4`` brings the other locks of its major along; ``cuda-13.4`` does not."""
+    """Names of locks. A minor such as ``13.4`` includes the other locks of its major; ``cuda-13.4`` does not."""
     if not releases:
         return list(locks)
     chosen = []
@@ -254,23 +317,21 @@ def choose_locks(locks: Mapping[str, object], releases: Collection[str]) -> list
 
 def _choose(kind: str, valid: Mapping[str, Named], names: Iterable[str]) -> dict[str, Named]:
     wanted = list(names)
-    for name in wanted:
-        if name not in valid:
-            raise UnknownName.of(kind, name, valid)
+    check_names(kind, wanted, valid)
     return {name: value for name, value in valid.items() if not wanted or name in wanted}
 
 
 def _is_published(lock: ReleaseLock, subdir: str) -> bool:
-    """Whether a lock is a CTK release that has anything for a platform: what no lock feeds comes with these."""
+    """Whether a lock is a CTK release with artefacts for a platform."""
     return lock.is_ctk and any(artefact.target == subdir for artefact in lock.artefacts)
 
 
 def _serves(
     recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: str, chosen: Iterable[ReleaseLock]
 ) -> bool:
-    """Whether what a recipe makes of a release is for a chosen older one as well, which has none or none usable.
+    """Whether packages of a recipe and a release also serve a chosen older release, which has no usable ones.
 
-    It then comes along with that one. Its packages say so: their tie begins at an older minor, as 12.3's at ``>=12.0``.
+    Their requirement of cuda-version then begins at the older minor: libnvjitlink 12.3 requires ``>=12.0``.
     """
     if not lock.is_ctk or "oldest" not in recipe.names_used:
         return False
@@ -284,7 +345,7 @@ def _serves(
 
 
 def _render(recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: str) -> list[Rendered]:
-    """`render`; where the recipe reads facts, and the release is not measured, the error says that."""
+    """`render`; if the recipe reads facts of a release that is not measured, the error tells it."""
     try:
         return render(recipe, files, subdir)
     except RecipeError:
@@ -294,9 +355,9 @@ def _render(recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: 
 
 
 def _keys(lock: ReleaseLock) -> frozenset[str]:
-    """Keys that tell which releases a recipe is for.
+    """The variant keys of a lock, by which recipes are matched to releases.
 
-    Every CTK release has the key of the facts, measured or not: without facts a recipe must not render.
+    A CTK release has the key of the facts even if it is not measured: a recipe that needs facts must not render.
     """
     own = {"cuda_version", "cuda_arch"} if lock.is_ctk else {"cuda_major"}
     return frozenset({c.variant_key for c in lock.components.values()} | own)
@@ -305,13 +366,14 @@ def _keys(lock: ReleaseLock) -> frozenset[str]:
 def _groups(
     recipe: Recipe, lock: ReleaseLock, locks: Sequence[ReleaseLock], files: tuple[Path, ...], subdir: str
 ) -> Iterator[Build | LeftOut]:
-    """The builds of one recipe with one lock, one of all there are, on one platform."""
+    """Yields the builds of a recipe for one of all `locks` and a platform, or why one is left out."""
     rendered = _render(recipe, lock, files, subdir)
     yield from _skipped(recipe, lock, rendered, subdir)
     older = {(c.variant_key, c.version) for key, c in lock.components.items() if key != c.name}
     several = {key for key, _ in older}
     groups: dict[tuple[str, str, frozenset[tuple[str, str]]], list[Rendered]] = defaultdict(list)
-    for output in {o.file_name: o for o in rendered}.values():  # outputs without the key of a twin come once for each
+    # An output that does not use `cuda_fit` is rendered once for each of its values.
+    for output in {o.file_name: o for o in rendered}.values():
         versions = frozenset((key, str(output.variant[key])) for key in several & output.variant.keys())
         groups[output.variant.get("python_tag", ""), output.variant.get("cuda_arch", ""), versions].append(output)
     for (python, arch, versions), outputs in groups.items():
@@ -336,7 +398,7 @@ def _groups(
                 if (component := lock.component_of(a.component, a.version))
             },
         )
-        # One GPU architecture is the same in every release that knows it.
+        # The package of a GPU architecture is the same in every release that knows the GPU.
         old = sorted(version for _, version in versions & older)
         parts = [recipe.name, *old, label, python.replace("cp", "py", 1), build.place]
         build_id = "-".join(p for p in parts if p)
@@ -348,17 +410,17 @@ def _groups(
 
 
 def _appeared(arch: str, label: str, lock: ReleaseLock, locks: Iterable[ReleaseLock]) -> int:
-    """The time of packages made of nothing: of their release, or of the first one, if any, that knows their GPU.
+    """The time of packages without artefacts: that of their release, or of the first release that knows their GPU.
 
-    Without a label they are the same in every release. What is locked and fetched for other packages does not change
-    them, so it must not change their time either.
+    Without a label they are the same in every release, and have the time of the first. The artefacts of other packages
+    do not change them, so they must not change their time either.
     """
     known = (o for o in locks if o.is_ctk and (not arch or (o.facts and arch in o.facts.gpu_architectures)))
     return lock.since if label and not arch else min((other.since for other in known), default=lock.since)
 
 
 def _lock_label(lock: ReleaseLock, outputs: Sequence[Rendered]) -> str:
-    """``cuda13.4`` or ``cuda13``; nothing for what is the same in every release."""
+    """``cuda13.4`` or ``cuda13``; "" for packages that are the same in every release."""
     if lock.is_ctk:
         return f"cuda{lock.minor}" if any(_keys(lock) & o.variant.keys() for o in outputs) else ""
     return f"cuda{lock.major}" if any("cuda_major" in o.variant for o in outputs) else ""
@@ -380,7 +442,7 @@ def _skipped(recipe: Recipe, lock: ReleaseLock, rendered: Sequence[Rendered], su
 
 
 def _artefacts(recipe: Recipe, lock: ReleaseLock, outputs: Sequence[Rendered]) -> tuple[str, tuple[Artefact, ...]]:
-    """The artefacts of a build, or the sentence that says which one was never published."""
+    """The artefacts of a build, or a sentence that names an artefact that was not published."""
     found: dict[tuple[str, str], Artefact] = {}
     for source in dict.fromkeys(s for o in outputs for s in o.sources):
         component = lock.component_of(source.component, source.version)
@@ -397,7 +459,7 @@ def _artefacts(recipe: Recipe, lock: ReleaseLock, outputs: Sequence[Rendered]) -
 
 
 def published_set(workspace: Workspace) -> Set:
-    """The recipes of ``recipes/`` with the release locks of ``variants/``."""
+    """The recipes of ``recipes/`` and the release locks of ``variants/``."""
     locks = {name: (lock, workspace.variants / f"{name}.yaml") for name, lock in release_locks(workspace).items()}
     excluded = load_exclusions(workspace).excluded
     return Set(find_recipes(workspace.recipes), locks, (workspace.build_config,), excluded)
@@ -406,16 +468,16 @@ def published_set(workspace: Workspace) -> Set:
 def lacking(workspace: Workspace, channel: Path) -> list[str]:
     """The CTK minors that conda-forge compiles with and a channel's folder lacks, oldest first.
 
-    Before conda-forge, such a channel hides what these minors need. One without any toolkit hides nothing.
+    Before conda-forge, such a channel hides packages that these minors need. A channel without a toolkit hides none.
     """
     has = {record["version"] for record in records(channel, NOARCH).values() if record.get("name") == "cuda-version"}
     return sorted(set(settings(workspace.root).conda_forge.minors) - has, key=Version) if has else []
 
 
 def classified(workspace: Workspace, what: Set | None = None) -> dict[str, Classes]:
-    """Of each CTK release, by the name of its lock, which components are packaged, which excluded, and which neither.
+    """Name of a CTK release's lock -> its packaged, excluded and unclassified components.
 
-    A component counts as packaged when a build that is really planned for the release reads it, on some platform.
+    A component is packaged if a planned build of the release reads it, on any platform.
     """
     what, tags = what or published_set(workspace), python_tags(workspace.build_config)
     found = {}
@@ -423,7 +485,7 @@ def classified(workspace: Workspace, what: Set | None = None) -> dict[str, Class
         if not lock.is_ctk:
             continue
         read: set[str] = set()
-        for subdir in PLATFORMS:  # most are on the first one
+        for subdir in PLATFORMS:  # usually the first platform has all
             if set(lock.components) <= read | {e.component for e in what.exclusions if e.applies_to(lock)}:
                 break
             planned = plan(what, Request(releases=(lock.minor,), platforms=(subdir,)), tags)
@@ -437,7 +499,7 @@ def python_tags(build_config: Path) -> tuple[str, ...]:
     """The Pythons of the matrix, oldest first, as wheel tags.
 
     Raises:
-        LockError: The file is not what conda-build calls a variant file, or names no Pythons; with the line.
+        LockError: The file is no variant file, or has no list of Pythons; with the line.
     """
     document = Document(read(build_config))
     tags: Any = document.data.get("python_tag") if isinstance(document.data, dict) else None
@@ -445,7 +507,7 @@ def python_tags(build_config: Path) -> tuple[str, ...]:
     if not isinstance(tags, list) or not tags or not all(re.fullmatch(r"cp3[0-9]{1,2}t?", str(tag)) for tag in tags):
         found.append(f"line {document.line(('python_tag',))}: python_tag: is no list of tags like cp313")
     if found:
-        raise problems(LockError, build_config.name, found, "mend the file: it is kept by hand")
+        raise problems(LockError, build_config.name, found, "fix the file, which is kept by hand")
     return tuple(tags)
 
 
@@ -455,31 +517,31 @@ def small(
     *,
     all_releases: bool = False,
     all_components: bool = False,
-    ring2: bool = False,
+    libraries: bool = False,
 ) -> Request:
-    """A request that names no release or no recipe, narrowed to what this checkout builds by default.
+    """The request with the default releases and recipes of the checkout, if it names none.
 
-    ``[tool.ctk.default]`` of ``pyproject.toml`` says what that is, and ``[tool.ctk.ring2]`` what stands on the toolkit
-    and is built where it is asked for; a checkout without them builds everything.
+    ``[tool.ctk.default]`` of ``pyproject.toml`` lists them, and ``[tool.ctk.libraries]`` the libraries beside the
+    toolkit. A checkout without these tables builds everything.
     """
     stated = settings(workspace.root)
-    default, ring = stated.default, stated.ring2
+    default, beside = stated.default, stated.libraries
     if default.releases is not None and not request.releases and not all_releases:
         locks = release_locks(workspace).values()
         request = replace(request, releases=_releases(default.releases, locks, stated.conda_forge.minors))
     if default.recipes is not None and not request.recipes:
-        recipes = [*default.recipes, *((*ring.recipes, *ring.toolkit) if ring2 else ())]
+        recipes = [*default.recipes, *((*beside.recipes, *beside.toolkit) if libraries else ())]
         if all_components:
-            beside = () if ring2 else ring.recipes
-            recipes = [name for name in find_recipes(workspace.recipes) if name not in beside] if beside else []
+            recipes = [] if libraries else [n for n in find_recipes(workspace.recipes) if n not in beside.recipes]
         request = replace(request, recipes=tuple(recipes))
     return request
 
 
 def _releases(words: Sequence[str], locks: Iterable[ReleaseLock], compiled: Sequence[str]) -> tuple[str, ...]:
-    """CTK minors, oldest first; the words ``oldest`` and ``newest`` are those of each CUDA major.
+    """CTK minors, oldest first. ``oldest`` and ``newest`` stand for those of each CUDA major.
 
-    ``conda-forge`` are those that its packages are `compiled` with: without them its CUDA builds cannot be installed.
+    ``conda-forge`` stands for the minors that its packages are `compiled` with: in a channel without them, CUDA builds
+    of conda-forge cannot be installed.
     """
     majors: dict[str, list[str]] = {}
     for minor in sorted((lock.minor for lock in locks if lock.is_ctk), key=Version):
@@ -489,22 +551,22 @@ def _releases(words: Sequence[str], locks: Iterable[ReleaseLock], compiled: Sequ
     return tuple(sorted({minor for word in words for minor in named.get(word, [word])}, key=Version))
 
 
-# Planned repodata: what the channel's index will say once a plan is built, without a build or a download. Everything a
-# solver looks at follows from recipes, locks and platforms, so all four platforms can be solved for on any machine, in
-# seconds. tests/plan/test_planned_repodata.py holds it against the index of the channel that was built.
+# Planned repodata: the repodata that a channel will have after a plan is built. All that a solver reads follows from
+# recipes, locks and platforms, so any machine can solve for all four platforms in seconds, without a build or a
+# download. tests/plan/test_planned_repodata.py compares it with the repodata of the built channel.
 
 FROM_BUILD = frozenset({"size", "md5", "sha256", "timestamp"})
-"""What only a built package, or its indexing, adds to a record."""
+"""Fields of a record that only a built package has."""
 
 
 def planned_repodata(plan: Plan) -> dict[str, dict[str, Any]]:
-    """Subdir -> what its ``repodata.json`` will say, for the subdirs of a plan's packages and ``noarch``.
+    """Subdir -> its future ``repodata.json``, for the subdirs of a plan's packages and ``noarch``.
 
-    A record has the fields that the indexer writes except `FROM_BUILD`; a noarch package that several builds make
-    appears once.
+    Records have the fields that the indexer writes, except `FROM_BUILD`.
 
     Raises:
-        RecipeError: For a package whose requirements only a build could know, or two packages of one name that differ.
+        RecipeError: The requirements of a package are not known before its build, or two packages with the same file
+            name differ.
     """
     packages: dict[str, dict[str, dict[str, Any]]] = {NOARCH: {}}
     makers: dict[tuple[str, str], str] = {}
@@ -529,13 +591,13 @@ def planned_repodata(plan: Plan) -> dict[str, dict[str, Any]]:
 
 
 def repodata_of(subdir: str, records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A ``repodata.json`` of records by file name."""
+    """A ``repodata.json`` with the records, by file name."""
     return {"info": {"subdir": subdir}, "packages": {}, "packages.conda": records, "repodata_version": 1, "v3": {}}
 
 
 def record_of(output: Rendered) -> dict[str, Any]:
-    """The record of one package; as in the indexer's, what is empty is absent, except `depends`."""
-    from rattler import Subdir  # planning does without it
+    """The record of a package. As the indexer does, it leaves out empty fields, except `depends`."""
+    from rattler import Subdir  # a plan does not need this import
 
     platform = Subdir(output.subdir)
     record = {
@@ -557,7 +619,7 @@ def record_of(output: Rendered) -> dict[str, Any]:
 
 
 def write_repodata(repodata: Mapping[str, Mapping[str, Any]], folder: Path) -> Path:
-    """Writes the repodata of some subdirs, and no others, as a channel that solvers can read; there are no packages."""
+    """Writes the repodata of subdirs as a channel without packages, which solvers can read; removes other subdirs'."""
     for subdir, content in repodata.items():
         (folder / subdir).mkdir(parents=True, exist_ok=True)
         replace_file(folder / subdir / REPODATA, json.dumps(content).encode())

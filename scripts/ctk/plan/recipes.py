@@ -1,4 +1,4 @@
-"""Recipes, read and rendered with stock rattler-build: nothing of ours stands between a recipe and its outputs."""
+"""Recipes: reads and renders them with stock rattler-build, without any preprocessing."""
 
 from __future__ import annotations
 
@@ -23,65 +23,48 @@ from ctk.core.platforms import NOARCH, this_platform
 
 _SHARED = re.compile(r"\bfile:\s*(\.\./[^\s,}]+)")
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
-# The value on the line of its key, or a list of values below it.
-_CONDITION = re.compile(r"^[ \t]*(?:-[ \t]*)?(?:if|skip):(.*(?:\n[ \t]*(?:-.*|#.*)?$)*)", re.MULTILINE)
-# Within braces a condition ends at a comma, unless it is in quotes.
-_FLOW_CONDITION = re.compile(r"[{,]\s*(?:if|skip):\s*('[^'\n]*'|\"[^\"\n]*\"|\[[^]\n]*\]|[^,}\n]*)")
-_COMMENT = re.compile(r"(?:^|\s)#.*")
 _NAME = re.compile(r"\b[a-z_][a-z0-9_]*\b")
-_ASKED = re.compile(r"\b([a-z_][a-z0-9_]*) is defined\b")
+_DEFINED = re.compile(r"\b([a-z_][a-z0-9_]*) is defined\b")
 _ARTEFACT = re.compile(r"\.cache/artefacts/(?P<component>[^/]+)/(?P<version>[^/]+)/(?P<target>[^/]+)\.zip$")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One feedstock folder."""
+    """A feedstock folder."""
 
     name: str
     folder: Path
-    commit: str | None = None  # the last one that touched it, where a checkout is not there to ask (`recipe_commit`)
+    commit: str | None = None  # the last commit that changed it, if known without a checkout (`recipe_commit`)
 
     @property
     def file(self) -> Path:
         return self.folder / "recipe.yaml"
 
     @cached_property
-    def _text(self) -> str:
-        return self.file.read_text(encoding="utf-8")
-
-    @cached_property
     def names_used(self) -> frozenset[str]:
-        """Every identifier in the recipe's expressions and conditions: variant keys are among them."""
-        found = (*_CONDITION.findall(self._text), *_FLOW_CONDITION.findall(self._text))
-        conditions = (_COMMENT.sub("", condition) for condition in found)
-        code = (*_EXPRESSION.findall(self._text), *conditions)
-        return frozenset(name for part in code for name in _NAME.findall(part))
+        """The identifiers in the recipe's expressions and conditions, among them its variant keys."""
+        return frozenset(name for part in _code(self._stage0) for name in _NAME.findall(part))
 
     @cached_property
     def names_needed(self) -> frozenset[str]:
-        """Those of `names_used` without which it does not render: not what a condition asks ``is defined`` of."""
-        return self.names_used - set(_ASKED.findall(self._text))
+        """`names_used` without the names that a condition tests with ``is defined``."""
+        return self.names_used - {name for part in _code(self._stage0) for name in _DEFINED.findall(part)}
 
     @cached_property
     def _stage0(self) -> Mapping[str, Any]:
-        """The recipe as rattler-build reads it, expressions unrendered."""
+        """The recipe as rattler-build parses it, with unrendered expressions."""
         stage0: dict[str, Any] = _parse(self.file).to_dict()
         return stage0
 
     @property
-    def components(self) -> frozenset[str]:
-        """The components whose artefacts its sources are."""
-        return frozenset(re.findall(r"\.cache/artefacts/([\w-]+)/", self._text))
-
-    @property
     def output_names(self) -> tuple[str, ...]:
-        """The names of all outputs, unrendered."""
+        """Unrendered names of all outputs."""
         outputs = self._stage0.get("outputs") or [self._stage0]
         return tuple(str(output["package"]["name"]) for output in outputs if "package" in output)
 
     @cached_property
     def skip_conditions(self) -> Mapping[str, str]:
-        """Output name (unrendered) -> the condition under which the recipe leaves it out."""
+        """Unrendered output name -> the condition under which the recipe skips the output."""
         found = {}
         for output in self._stage0.get("outputs") or [self._stage0]:
             skip = (output.get("build") or {}).get("skip") or (self._stage0.get("build") or {}).get("skip")
@@ -90,28 +73,48 @@ class Recipe:
         return found
 
     def shared_folders(self) -> frozenset[Path]:
-        """The folders elsewhere that have a script of this recipe, there or not."""
-        return frozenset((self.folder / name).resolve().parent for name in _SHARED.findall(self._text))
+        """Other folders that the recipe takes scripts from; they may not exist."""
+        text = self.file.read_text(encoding="utf-8")
+        return frozenset((self.folder / name).resolve().parent for name in _SHARED.findall(text))
 
     def files(self) -> Iterator[Path]:
-        """Every file that can change what this recipe builds, in a fixed order; shared folders count."""
+        """The files that can change the recipe's packages, also in shared folders, in a fixed order."""
         for folder in (self.folder, *sorted(s for s in self.shared_folders() if s.is_dir())):
             yield from sorted(p for p in folder.rglob("*") if p.is_file())
 
 
+def _code(part: Any) -> Iterator[str]:
+    """The expressions and conditions in a part of an unrendered recipe."""
+    if isinstance(part, str):
+        yield from _EXPRESSION.findall(part)
+    elif isinstance(part, list):
+        for item in part:
+            yield from _code(item)
+    elif isinstance(part, Mapping):
+        for key, value in part.items():
+            if key in ("if", "skip"):
+                yield from map(str, _as_list(value))
+            yield from _code(value)
+
+
 def find_recipes(folder: Path) -> dict[str, Recipe]:
-    """Every feedstock below a folder, by name."""
+    """The feedstocks in a folder, by name."""
     return {p.parent.name: Recipe(p.parent.name, p.parent) for p in sorted(folder.glob("*/recipe.yaml"))}
 
 
+def makers_of(package: str, recipes: Mapping[str, Recipe]) -> list[str]:
+    """Names of the recipes that make a package; an expression in an output's name stands for any text."""
+
+    def makes(output: str) -> bool:
+        pattern = ".+".join(map(re.escape, re.split(r"\$\{\{.*?\}\}", output)))
+        return re.fullmatch(pattern, package) is not None
+
+    return [name for name, recipe in recipes.items() if any(map(makes, recipe.output_names))]
+
+
 def maker_of(package: str, recipes: Mapping[str, Recipe]) -> str | None:
-    """The feedstock that makes a package of this name, None for none; an expression in a name stands for any text."""
-    for name, recipe in recipes.items():
-        for output in recipe.output_names:
-            pattern = ".+".join(map(re.escape, re.split(r"\$\{\{.*?\}\}", output)))
-            if re.fullmatch(pattern, package):
-                return name
-    return None
+    """The first of `makers_of`, or None."""
+    return next(iter(makers_of(package, recipes)), None)
 
 
 # --- rendering
@@ -119,17 +122,17 @@ def maker_of(package: str, recipes: Mapping[str, Recipe]) -> str | None:
 
 @dataclass(frozen=True)
 class Source:
-    """What a rendered recipe reads: one artefact, by the three parts of its predictable path."""
+    """An artefact that a rendered recipe reads, by the three parts of its path."""
 
     component: str
     version: str
     target: str
-    folder: str = ""  # below the work folder
+    folder: str = ""  # relative to the work folder
 
 
 @dataclass(frozen=True)
 class Script:
-    """A script of a rendered recipe: its file, by a path from the recipe's folder, and what it finds in variables."""
+    """A script of a rendered recipe: its path relative to the recipe's folder, and its environment variables."""
 
     file: str
     env: Mapping[str, str]
@@ -137,7 +140,7 @@ class Script:
 
 @dataclass(frozen=True)
 class Rendered:
-    """One output of a recipe for one variant: all of its package's metadata that is known before a build."""
+    """An output of a recipe for one variant, with all metadata of its package that is known before a build."""
 
     name: str
     version: str
@@ -145,20 +148,20 @@ class Rendered:
     build_number: int
     subdir: str  # ``noarch`` or the platform's subdir
     noarch: str  # kind of a noarch package (``generic`` or ``python``), or ""
-    track_features: tuple[str, ...]  # names that make solvers take the package last
-    license: str  # as an SPDX expression, or ""
-    variant: Mapping[str, str]  # the variant keys that this output uses
-    depends: tuple[str, ...]  # as the package will state them: pins to other outputs of the recipe are resolved
+    track_features: tuple[str, ...]  # solvers take a package with features last
+    license: str  # SPDX expression, or ""
+    variant: Mapping[str, str]  # the variant keys that it uses
+    depends: tuple[str, ...]  # as in the package: pins to other outputs of the recipe are resolved
     constrains: tuple[str, ...]
     run_exports: Mapping[str, tuple[str, ...]]  # kind (``weak``, ``strong_constrains`` ...) -> requirements
-    environment: tuple[str, ...]  # what is installed to build it; its run exports are not in `depends`
+    environment: tuple[str, ...]  # build and host requirements; their run-exports are not in `depends`
     sources: tuple[Source, ...]  # the artefacts that it reads
-    files: tuple[str, ...] = ()  # globs of the files that it takes, all if there is none
-    left_files: tuple[str, ...] = ()  # globs of those that it leaves
-    scripts: tuple[Script, ...] = ()  # the files that make its files: that of the tree it inherits, then its own
+    files: tuple[str, ...] = ()  # globs of the files that it includes; () for all files
+    left_files: tuple[str, ...] = ()  # globs of the files that it excludes
+    scripts: tuple[Script, ...] = ()  # script files: of the staging output that it inherits, then its own
     contents: tuple[str, ...] = ()  # globs of its package_contents tests
-    absent: tuple[str, ...] = ()  # those that shall match nothing
-    may_edit: bool = False  # whether rattler-build may edit binaries, or a script that is in no file
+    absent: tuple[str, ...] = ()  # globs of these tests that must match nothing
+    may_edit: bool = False  # whether rattler-build, or a script that is in no file, may edit binaries
 
     @property
     def file_name(self) -> str:
@@ -169,10 +172,10 @@ _OUTPUTS = TypeAdapter(list[Rendered])
 
 
 def render(recipe: Recipe, variant_files: Sequence[Path], subdir: str) -> list[Rendered]:
-    """The outputs of a recipe for one platform, every variant of them; skipped ones are absent.
+    """The outputs of a recipe for one platform, in each variant, without skipped outputs.
 
-    They are kept by the content of what they come from: rendering all recipes for all releases takes minutes. Only
-    plans read that; a build renders its recipe itself, so nothing here can reach a package.
+    They are cached by the content of recipe and variant files, since rendering all recipes for all releases takes
+    minutes. Only plans use this; a build renders its recipe again, so the cache cannot change a package.
     """
     digest = hashlib.sha256(_renderer() + subdir.encode())
     for file in (recipe.file, *variant_files):
@@ -195,7 +198,7 @@ def _kept(path: Path) -> list[Rendered]:
 
 @cache
 def _renderer() -> bytes:
-    """What turns a recipe into outputs: rattler-build, and our reading of what it rendered."""
+    """A digest of rattler-build's version and of this module: both decide how a recipe renders."""
     tools = f"{rattler_build.rattler_build_version()} {this_platform()}".encode()
     return hashlib.sha256(tools + Path(__file__).read_bytes()).digest()
 
@@ -203,12 +206,14 @@ def _renderer() -> bytes:
 def render_variants(
     recipe: Recipe, variant_files: Sequence[Path], subdir: str, narrow: Mapping[str, str] | None = None
 ) -> list[Any]:
-    """rattler-build's own rendered variants of a recipe.
+    """The rendered variants of a recipe, as rattler-build has them.
 
-    Later variant files take precedence; each key in `narrow` is fixed to one value, and keys zipped with it are fixed
-    along. A `RecipeError` has rattler-build's own message.
+    Later variant files take precedence. Each key in `narrow` is fixed to one value, and so are the keys zipped with it.
+
+    Raises:
+        RecipeError: The recipe does not render, with rattler-build's message.
     """
-    variants = _variants(tuple(map(_as_of, variant_files)), subdir)
+    variants = _variants(variant_files, subdir)
     if narrow:
         variants = variants.merge(_narrowed(variants, narrow))
     try:
@@ -227,56 +232,40 @@ def variant_values(
 
     Of the keys that its outputs use, the values are those that they have.
     """
-    variants = _variants(tuple(map(_as_of, variant_files)), subdir)
+    variants = _variants(variant_files, subdir)
     used: dict[str, set[str]] = defaultdict(set)
     for output in outputs:
         for key, value in output.variant.items():
             used[key].add(str(value))
     found = {}
     for key in sorted(recipe.names_used | used.keys() - {"target_platform"}):
-        values = variants.get_values(key)  # None for what is no key: names of packages, functions, exact pins
+        values = variants.get_values(key)  # None for a name that is no key: a package, a function, an exact pin
         if values:
             found[key] = tuple(sorted(used.get(key) or map(str, values)))
     return found
 
 
 def platform_config(subdir: str) -> rattler_build.PlatformConfig:
-    """Cross rendering for a subdir; `staging` outputs are still behind rattler-build's experimental switch."""
+    """Settings that render for a subdir; `staging` outputs still need rattler-build's experimental switch."""
     return rattler_build.PlatformConfig(
         target_platform=subdir, build_platform=this_platform(), host_platform=subdir, experimental=True
     )
 
 
-def _as_of(file: Path) -> tuple[Path, bytes]:
-    """A file and its content, to remember what was read of it: a lint, a test or an editor may write it again."""
-    try:
-        return file, hashlib.sha256(file.read_bytes()).digest()
-    except OSError:
-        return file, b""  # whoever reads it says what is wrong
-
-
-@lru_cache(maxsize=256)
-def _variants(states: tuple[tuple[Path, bytes], ...], subdir: str) -> rattler_build.VariantConfig:
-    files = [file for file, _ in states]
+def _variants(files: Sequence[Path], subdir: str) -> rattler_build.VariantConfig:
     config = rattler_build.JinjaConfig(platform=platform_config(subdir))
     try:
         return rattler_build.VariantConfig.from_files_with_context([*files], config)
-    except Exception as error:  # whatever its parser says
+    except Exception as error:  # its parser has several kinds
         names = " or ".join(file.name for file in files)
         raise RecipeError(f"rattler-build does not read {names}: {error}", "ctk lint says where") from error
 
 
 def _parse(file: Path) -> Any:
-    return _parsed_as_of(_as_of(file))
-
-
-@lru_cache(maxsize=256)
-def _parsed_as_of(state: tuple[Path, bytes]) -> Any:
-    file, _ = state
     try:
         return rattler_build.Stage0Recipe.from_file(file)
     except Exception as error:
-        raise RecipeError(f"{file.parent.name}/recipe.yaml: {error}", "mend the recipe") from error
+        raise RecipeError(f"{file.parent.name}/recipe.yaml: {error}", "fix the recipe") from error
 
 
 def _narrowed(variants: rattler_build.VariantConfig, narrow: Mapping[str, str]) -> rattler_build.VariantConfig:
@@ -292,9 +281,9 @@ def _narrowed(variants: rattler_build.VariantConfig, narrow: Mapping[str, str]) 
     return rattler_build.VariantConfig(fixed)
 
 
-# --- what was rendered
+# --- rendered outputs
 
-# The kinds of run exports: as recipes name them -> as packages do.
+# Kinds of run-exports: name in recipes -> name in packages.
 _EXPORTS = {
     **{kind: kind for kind in ("weak", "strong", "noarch")},
     **{f"{kind}_constraints": f"{kind}_constrains" for kind in ("weak", "strong")},
@@ -304,24 +293,24 @@ _EXPORTS = {
 def rendered_outputs(
     variants: Sequence[Any], subdir: str, hosts: Sequence[Mapping[str, str] | None] = ()
 ) -> list[Rendered]:
-    """The outputs among all of rattler-build's rendered variants of one recipe; outputs may be pinned to each other.
+    """The outputs of all rendered variants of a recipe, with pins to each other resolved.
 
     Args:
-        variants: As `render_variants` gives them.
+        variants: From `render_variants`.
         subdir: The platform.
-        hosts: Of each variant, name -> version and build of what is in its host environment, for ``pin_compatible``;
-            None leaves its output out.
+        hosts: For each variant the packages of its host environment, name -> version and build, for
+            ``pin_compatible``; None leaves its output out.
 
     Raises:
-        RecipeError: For a pin to something that is no output of the recipe in that variant, and not in the environment.
+        RecipeError: A pin names neither an output of the recipe in that variant nor a package of the environment.
     """
     recipes = [v.recipe.to_dict() for v in variants]
     outputs = []
     for variant, recipe, host in zip(variants, recipes, hosts or [{}] * len(variants), strict=True):
         if host is None:
             continue
-        # Exact pins decide the output's hash, so rattler-build says at rendering what they are. For the others the
-        # version is enough, and any output of that name in the same variant has it.
+        # Exact pins are part of the output's hash, so rattler-build resolves them at rendering. Other pins need only
+        # the version, which any output of that name in the same variant has.
         exact = {n: f"{pin.version} {pin.build_string}" for n, pin in variant.pin_subpackages.items() if pin.exact}
         versions = {
             other["package"]["name"]: str(other["package"]["version"])
@@ -343,7 +332,7 @@ def _rendered(
     name = str(recipe["package"]["name"])
 
     def resolved(requirements: Iterable[Any] | None) -> tuple[str, ...]:
-        """Requirements as the package will state them, each once."""
+        """Requirements as in the package, without duplicates."""
         pins = (r if isinstance(r, str) else _resolved_pin(name, r, exact, versions, host) for r in requirements or ())
         return tuple(dict.fromkeys(pins))
 
@@ -364,7 +353,7 @@ def _rendered(
         build_number=build.get("number") or 0,
         subdir=NOARCH if build.get("noarch") else subdir,
         noarch=build.get("noarch") or "",
-        # rattler-build names them after the package, one for each level.
+        # rattler-build names the features after the package, one for each level.
         track_features=tuple(f"{name}-p-{i}" for i in range(level)),
         license=(recipe.get("about") or {}).get("license") or "",
         variant=dict(variant),
@@ -378,7 +367,7 @@ def _rendered(
         scripts=tuple(
             Script(script["file"], dict(script.get("env") or {}))
             for script in scripts
-            if isinstance(script, Mapping) and "file" in script  # it may also be lines of a shell
+            if isinstance(script, Mapping) and "file" in script  # else it is a list of shell lines
         ),
         contents=tuple(glob for test in tests for glob in _as_list(test.get("exists"))),
         absent=tuple(glob for test in tests for glob in _as_list(test.get("not_exists"))),
@@ -406,20 +395,20 @@ def _resolved_pin(
 
 
 def agree(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether two outputs can belong to the same variant. The platform of a noarch output is another one."""
+    """Whether two outputs can belong to the same variant; a noarch output has another platform."""
     return all(one[key] == other[key] for key in one.keys() & other.keys() if key != "target_platform")
 
 
 def pinned(pin: Mapping[str, Any], version: str) -> str:
-    """A bounded pin to an output of this version as a requirement, the way rattler-build writes it.
+    """A bounded pin to a version as a requirement, in the form that rattler-build writes.
 
-    The pin has a ``name``, and where given ``lower_bound``, ``upper_bound`` (``x.x``, or a version) and ``build``.
+    The pin has a ``name``, and optionally ``lower_bound``, ``upper_bound`` (``x.x``, or a version) and ``build``.
     """
-    from rattler import Version  # planning from what is kept does without it
+    from rattler import Version  # a plan from cached outputs does not need this import
 
     parsed, bounds = Version(version), []
     for sign, bound in ((">=", pin.get("lower_bound")), ("<", pin.get("upper_bound"))):
-        if bound and set(bound) <= {"x", "."}:  # an expression, which counts segments
+        if bound and set(bound) <= {"x", "."}:  # a number of segments
             segments = bound.count("x")
             counted = parsed.with_segments(0, min(segments, parsed.segment_count))
             if sign == "<":  # the first version, pre-releases included, that differs in these segments
@@ -442,7 +431,7 @@ def _sources(sources: Iterable[Any]) -> Iterator[Source]:
 
 
 def recipe_digest(recipe: Recipe) -> str:
-    """sha256 over the names and contents of a recipe's files, wherever the checkout lies."""
+    """sha256 of the names and contents of a recipe's files, independent of the checkout's path."""
     digest = hashlib.sha256()
     for file in recipe.files():
         name = os.path.relpath(file, recipe.folder)
@@ -451,10 +440,10 @@ def recipe_digest(recipe: Recipe) -> str:
 
 
 def recipe_commit(recipe: Recipe) -> str:
-    """The last commit that touched a recipe's files.
+    """The last commit that changed a recipe's files.
 
-    "" outside a git checkout, with changes that are not committed, and in a shallow clone that does not reach back to
-    that commit: a wrong commit would be worse than none.
+    "" outside a git checkout, with uncommitted changes, and in a shallow clone without that commit, since a wrong
+    commit would be worse than none.
     """
     if recipe.commit is not None:
         return recipe.commit
@@ -473,7 +462,7 @@ def _commit(folder: Path, files: tuple[Path, ...]) -> str:
 
 @lru_cache
 def _shallow(folder: Path) -> frozenset[str]:
-    """The commits at which a shallow clone ends; git shows all files as added in them."""
+    """The oldest commits of a shallow clone, in which git shows all files as added."""
     place = git(folder, "rev-parse", "--git-path", "shallow")
     file = folder / place if place else None
     return frozenset(file.read_text(encoding="ascii").split()) if file and file.is_file() else frozenset()

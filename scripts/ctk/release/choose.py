@@ -23,7 +23,7 @@ from ctk.core.versions import python_name
 from ctk.index.index import Index, IndexFile
 from ctk.index.inside import applies, read_requirements, stated_requirements
 from ctk.lock import wheels
-from ctk.lock.components import CTK_COMPONENTS, MANIFEST, PYTHON_PROJECTS, PYTHON_ROOT, SECOND_RING
+from ctk.lock.components import CTK_COMPONENTS, LIBRARIES, MANIFEST, PYTHON_PROJECTS, PYTHON_ROOT
 from ctk.lock.model import LIBRARY_LOCK, ReleaseLock
 
 VERSIONED_BY_CUDA = ("cuda-python", "cuda-bindings")
@@ -240,9 +240,9 @@ def _libraries(index: Index, major: str, toolkits: Sequence[ReleaseLock], tags: 
     Beside it, for each Python of the matrix that is older than all that it runs on, the newest that runs there. By name
     with the major where a project has a distribution for each: majors share versions.
     """
-    wanted = {name: Requirement(form.format(major=major)) for name, form in SECOND_RING.items()}
+    wanted = {name: Requirement(form.format(major=major)) for name, form in LIBRARIES.items()}
     choice = _LibraryChoice(index, major, toolkits, tags, {r.name for r in wanted.values()})
-    chosen = {n if SECOND_RING[n] == str(r) else f"{n}-cu{major}": choice.of(r) for n, r in wanted.items()}
+    chosen = {n if LIBRARIES[n] == str(r) else f"{n}-cu{major}": choice.of(r) for n, r in wanted.items()}
     if not any(project for name, project in chosen.items() if name.endswith(f"-cu{major}")):
         raise UnknownName(
             f"the package index has no library for CUDA {major}", "majors are those of the locked toolkits"

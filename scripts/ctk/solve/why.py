@@ -319,15 +319,15 @@ def _missing_name(name: str, names: set[str], catalogue: Catalogue) -> Reason:
         return cause, f"leave it out, or ask for {options}"
     if maker := catalogue.maker(name):
         cause = f"{name} is not built here: it is made by the recipe {maker.recipe}"
-        step = f"run `ctk build --recipe {maker.recipe}`"
+        step = f"run `ctk build {maker.recipe}`"
         if not maker.option:
             return cause, step
-        # A library beside the toolkit needs others of its ring.
-        step = "run" if maker.option.startswith("--ring") else f"{step}, or"
-        return f"{cause}, which the default build leaves out", f"{step} `ctk build {maker.option}`"
+        return f"{cause}, which the default build leaves out", f"{step}, or `ctk build {maker.option}`"
     # Nobody who asks for pytorch means python.
     near = nearest(name, names, cutoff=0.75)
-    step = f"did you mean {listing(near, 'or')}?" if near else f"see `ctk plan`{_other_base(name, catalogue)}"
+    step = (
+        f"did you mean {listing(near, 'or')}?" if near else f"see `ctk build --dry-run`{_other_base(name, catalogue)}"
+    )
     return f"there is no package {name} in the channels", step
 
 

@@ -30,7 +30,6 @@ NOT_RUN = (
     ("check",),
     ("verify",),
     ("gpu-code",),
-    ("fetch",),
     ("site",),
     ("env", "pack"),
     ("env", "run"),
@@ -43,9 +42,12 @@ NOT_RUN = (
     ("release", "diff"),
     ("release", "measure"),
     ("feedstock",),
-    ("plan", "--release", "13.6"),
 )
-RUN = {c.words: c for c in CTK if not any(map(c.starts_with, NOT_RUN))}
+RUN = {
+    c.words: c
+    for c in CTK
+    if not any(map(c.starts_with, NOT_RUN)) or ("--dry-run" in c.words and "13.6" not in c.words)  # not locked yet
+}
 OTHERS = {"ctk", "python3", ".venv/bin/python", "PIP/bin/python", "there/nvidia/cu13/bin/cuobjdump", "export", "git"}
 OTHERS |= {".venv/bin/pre-commit", "conda-lock", "nvcc", "rattler-build", "sh", ".", "dask"}
 OTHERS |= {"/opt/numba/bin/run-in-environment"}

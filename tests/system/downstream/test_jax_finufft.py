@@ -27,7 +27,7 @@ from ctk.env.environment import Environment, create
 from ctk.fetch.fetch import fetch
 from ctk.index.index import Index
 from ctk.lock.model import load
-from ctk.plan.plan import Request, Set, plan
+from ctk.plan.plan import Plan, Request, Set, plan, published_set
 from ctk.plan.recipes import find_recipes
 from kit.feedstock import Feedstock, build
 
@@ -59,10 +59,8 @@ def toolkits(project: Workspace) -> Path:
     if this_platform() not in base.installed_compilers():
         pytest.skip("no g++ on this machine, which nvcc calls: apt-get install g++")
     folder = project.output / "downstream"
-    words = ["--release", OLDEST, "--release", NEWEST, "--channel", str(folder)]
-    for name in [*(settings(project.root).default.recipes or []), "libcufft", "cuda-cuobjdump", "cuda-nvdisasm"]:
-        words += ["--recipe", name]
-    ctk(project, "build", *words, check=True)
+    names = [*(settings(project.root).default.recipes or []), "libcufft", "cuda-cuobjdump", "cuda-nvdisasm"]
+    ctk(project, "build", *names, "--release", OLDEST, "--release", NEWEST, "--channel", str(folder), check=True)
     return folder
 
 
@@ -71,23 +69,27 @@ def tools(project: Workspace, toolkits: Path) -> Path:
     """A channel with what conda-forge would have: CMake, ninja, scikit-build-core; the sources are fetched along."""
     lock = load(FOLDER / "downstream.lock")
     what = Set({"tools": RECIPES["tools"]}, {lock.name: (lock, FOLDER / "downstream.yaml")}, (project.build_config,))
-    planned = plan(what, Request(platforms=[this_platform()]), [])
     sources = [source for name in SOURCES if (source := lock.components[name].artefacts["noarch"])]
-    fetch([*planned.artefacts, *sources], project, Index)
+    fetch(sources, project, Index)
+    planned = plan(what, Request(platforms=[this_platform()]), [])
+    return channel_of(planned, project, "downstream-tools")
+
+
+def channel_of(planned: Plan, project: Workspace, name: str) -> Path:
+    """A channel with the packages of a plan, whether or not they install."""
+    fetch(planned.artefacts, project, Index)
     made = builds.run(planned, project)
-    assert made.built, made.failed
-    staged = states.stage(made.built, project.output / "downstream-tools")
-    states.commit(staged)
-    return project.output / "downstream-tools"
+    assert made.built and not made.failed, made.failed
+    states.commit(states.stage(made.built, project.output / name))
+    return project.output / name
 
 
 @pytest.fixture(scope="module")
 def programs(project: Workspace, toolkits: Path) -> Path:
     """The channel of JAX, for CPUs: its CUDA half would bring cuDNN and NCCL."""
-    folder = project.output / "downstream-jax"
-    words = ["-r", "libraries-13", "--python", base.this_python().name, "-p", this_platform(), "--channel", str(folder)]
-    ctk(project, "build", *words, "--recipe", "jaxlib", "--recipe", "jax", check=True)
-    return folder
+    python = base.this_python()
+    request = Request(["libraries-13"], ["jaxlib", "jax"], [this_platform()], [python.name])
+    return channel_of(plan(published_set(project), request, [python.tag]), project, "downstream-jax")
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,6 @@ from kit.mounts import mounts
 
 SOURCES = Path(__file__).with_name("nvcc")
 OLDEST = next(minor for minor in MINORS if minor.startswith("13."))
-RECIPES = ("cuda-version", "cuda-nvcc", "cuda-crt", "cuda-nvvm", "cuda-cudart", "cuda-cccl", "libnvptxcompiler")
 SPECS = ("cuda-nvcc", "cuda-cudart-dev", *(["pkg-config"] if shutil.which("pkg-config") else []))
 HALVES = ("cuda-nvcc-dev_linux-aarch64", "cuda-cudart-dev_linux-aarch64")
 ARM = "cuda-nvcc_linux-aarch64"
@@ -117,9 +116,8 @@ def cross(project: Workspace) -> Environments:
     if shutil.which(CROSS) is None:
         pytest.skip(f"no {CROSS} on this machine: apt-get install g++-aarch64-linux-gnu")
     channel = project.output / "compilers"
-    words = [word for name in RECIPES for word in ("--recipe", name)]
-    words += ["--release", NEWEST, "--platform", "linux-64", "--platform", "linux-aarch64", "--channel", str(channel)]
-    ctk(project, "build", *words, check=True)
+    platforms = ("--platform", "linux-64", "--platform", "linux-aarch64")
+    ctk(project, "build", "cuda-nvcc", "--release", NEWEST, *platforms, "--channel", str(channel), check=True)
     return lambda *specs: made(project, channel, NEWEST, specs)
 
 

@@ -15,10 +15,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.environment import Environment, ProofRequest, create, prove
 from ctk.lock.model import release_locks
-from ctk.plan.plan import Request, small
 from ctk.solve.solve import Scenario, solve
-
-RECIPES = ("numba-cuda-mlir", "numba-cuda-mlir-files", "cccl-python")
 
 
 @dataclass(frozen=True)
@@ -48,8 +45,7 @@ def made(project: Workspace, request: pytest.FixtureRequest) -> Made:
         # tests/recipes/test_python_requirements.py reads what the recipe takes of the wheels of every other Python.
         pytest.skip(f"cuda-cccl is not published for Python {this_python().name}")
     channel = project.output / f"python-kernels-{toolkit}"
-    recipes = [w for name in (*small(Request(), project).recipes, *RECIPES) for w in ("--recipe", name)]
-    words = ("--release", toolkit, *recipes, "--python", this_python().name, "--channel", str(channel))
+    words = ("cccl-python", "--release", toolkit, "--python", this_python().name, "--channel", str(channel))
     ctk(project, "build", *words, check=True)
     scenario = Scenario((f"cuda-version={toolkit}", "cccl-python"), this_platform())
     pick = solve(scenario, [channel, project.base_channel])

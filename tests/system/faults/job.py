@@ -15,8 +15,8 @@ from whole import State, problems, state
 from world import NEW, OLD, Fault, World, command, ctk
 
 INSIDE = Path(__file__).with_name("inside")
-STATIONS = ("start", "fetch", "build", "index", "audit", "package tests", "publish", "end")
-"""As the lines of `ctk build` name them; what comes before the index is asked, and after the last line."""
+STATIONS = ("start", "fetch", "build", "audit", "index", "package tests", "publish", "end")
+"""As the lines of `ctk build` name them; what comes before the package index is asked, and after the last line."""
 PLACES = {
     "output/.channel.new": "publish",
     "output/.channel-states": "index",

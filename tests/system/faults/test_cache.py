@@ -48,7 +48,7 @@ def is_right(file: Path) -> bool:
 
 def test_what_is_damaged_is_fetched_or_built_again(job: Job, right: Undisturbed) -> None:
     world, channel = job.world, job.world.workspace.channel
-    assert ctk(world, "fetch", *world.plan(OLD, NEW)).returncode == 0
+    assert ctk(world, "build", "--fetch-only", *world.plan(OLD, NEW)).returncode == 0
     for file in stored(job):
         overwrite(file)
     # And a variable that is no text, at which rattler-build panics.
@@ -90,7 +90,7 @@ def test_a_package_of_another_build_that_the_channel_has_spoilt_is_said(job: Job
     spoilt = next((channel / "noarch").glob("cuda-version-*.conda"))
     overwrite(spoilt)
     before = state(channel)
-    done = ctk(world, "build", "--base", str(world.base), "--recipe", "cuda-crt", "--release", NEW)
+    done = ctk(world, "build", "--base", str(world.base), "cuda-crt", "--release", NEW)
     assert done.returncode == errors.ChannelBroken.exit_code, done.stderr
     assert f"noarch/{spoilt.name}" in done.stderr
     assert state(channel) == before

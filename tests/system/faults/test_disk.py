@@ -31,14 +31,14 @@ def refused(done: subprocess.CompletedProcess[str], *said: str) -> None:
 
 def begun(done: subprocess.CompletedProcess[str]) -> list[str]:
     """The stations that a run went through."""
-    return [s for s in ("fetch", "build", "index", "audit", "package tests", "publish") if f" {s}: " in done.stderr]
+    return [s for s in ("fetch", "build", "audit", "index", "package tests", "publish") if f" {s}: " in done.stderr]
 
 
 def test_a_run_that_finds_a_full_disk_at_one_station_after_another_gets_there_in_the_end(
     job: Job, right: Undisturbed
 ) -> None:
     world, here = job.world, job.world.workspace
-    places = {"store": here.store, "builds": here.builds, "output": here.output, "audit": here.cache / "audit"}
+    places = {"store": here.store, "builds": here.builds, "audit": here.cache / "audit", "output": here.output}
     with mounts(small(store=100_000, builds=100_000, output=100_000, audit=8_000), **places) as there:
         channel = there.see(here.output) / "channel"
         passed = []
@@ -49,7 +49,7 @@ def test_a_run_that_finds_a_full_disk_at_one_station_after_another_gets_there_in
             assert state(channel) == right.before
             passed.append(begun(done))
             there.enlarge(place)
-        assert passed == [[], ["fetch"], ["fetch", "build"], ["build", "index"]]  # what is built needs nothing fetched
+        assert passed == [[], ["fetch"], ["fetch", "build"], ["build", "audit"]]  # what is built needs nothing fetched
         done = ctk(world, *world.build(OLD, NEW), mounts=there.pid)
         assert done.returncode == 0, done.stderr
         assert problems(channel, world.base) == []
@@ -114,7 +114,7 @@ def test_a_checkout_that_may_only_be_read_is_enough_for_what_only_reads(job: Job
             done = ctk(world, *words, mounts=there.pid, **home)
             assert done.returncode == 0, done.stderr
         inside = (*create[:4], str(world.workspace.output / "env"), *base)
-        for words in (world.build(OLD), ["fetch", *world.plan(NEW)], inside):
+        for words in (world.build(OLD), ["build", "--fetch-only", *world.plan(NEW)], inside):
             refused(ctk(world, *words, mounts=there.pid, **home), f"the checkout {world.root} may only be read")
 
 
@@ -136,7 +136,7 @@ def limited(bytes_: int) -> Sequence[str]:
 
 def test_files_that_may_not_grow_stop_a_run_and_lose_nothing(job: Job, right: Undisturbed, tmp_path: Path) -> None:
     world, channel = job.world, job.world.workspace.channel
-    fetch, build = ["fetch", *world.plan(OLD, NEW)], world.build(OLD, NEW)
+    fetch, build = ["build", "--fetch-only", *world.plan(OLD, NEW)], world.build(OLD, NEW)
     # What is limited next, and what is done without a limit before: the next station is the one to fail.
     for before, size in (([], 100_000), (fetch, 100_000), ([*build, "--channel", str(tmp_path / "other")], 3_000)):
         assert not before or ctk(world, *before).returncode == 0

@@ -82,7 +82,7 @@ def stations(job: Job, tmp_path: Path) -> Stations:
     world = job.world
     commands = {"build": (world, world.build(OLD, NEW))}
     for name, words in {
-        "fetch": ["fetch", *world.plan(OLD, NEW)],
+        "fetch": ["build", "--fetch-only", *world.plan(OLD, NEW)],
         "add": ["release", "add", NEW, "--write"],
         "check": ["release", "check"],
         "diff": ["release", "diff", OLD, NEW],

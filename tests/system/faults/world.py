@@ -76,7 +76,7 @@ class World:
 
     def plan(self, *releases: str) -> list[str]:
         """The options that say what to fetch or to build."""
-        return [*_options("--recipe", RECIPES), *_options("--release", releases)]
+        return [*RECIPES, *_options("--release", releases)]
 
 
 def command(arguments: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What `ctk build --ring 2` makes, used on this machine's GPUs: JAX, with CuPy beside it, and cuTile.
+"""What `ctk build --libraries` makes, used on this machine's GPUs: JAX, with CuPy beside it, and cuTile.
 
 Where there is no GPU or no such channel, tests/release/test_library_locks.py holds how files are laid out, the golden
 files which there are, and the audit of a build what they need. An environment is one of those that CTK_GPU_ENVIRONMENTS
@@ -33,7 +33,7 @@ def environment_with(
 
     project = request.getfixturevalue("project")
     if lacks := [name for name in packages if not list(project.channel.glob(f"*/{name}-[0-9]*.conda"))]:
-        pytest.skip(f"the channel was built without {' and '.join(lacks)}: ctk build --ring 2")
+        pytest.skip(f"the channel was built without {' and '.join(lacks)}: ctk build --libraries")
     ctk(project, "env", "create", *specs, "--prefix", str(prefix), check=True)
     return Environment("none", prefix)
 

@@ -1,0 +1,55 @@
+"""`ctk build --driver --arch`: the releases that machines will get, and no others."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+
+import pytest
+
+from conftest import ctk
+from ctk.core.checkout import Workspace
+from ctk.core.errors import BadValue
+from ctk.core.platforms import PLATFORMS
+from ctk.lock.model import release_locks
+from ctk.plan.plan import release_for
+from ctk.verify.oracle import Cause, Question, expected
+from ctk.verify.scenarios import facts as facts_of
+
+
+@pytest.mark.parametrize("subdir", PLATFORMS)
+def test_the_release_for_a_machine_is_the_one_that_the_oracle_expects(project: Workspace, subdir: str) -> None:
+    locks, facts = list(release_locks(project).values()), facts_of(release_locks(project).values())
+    toolkits = [lock for lock in locks if lock.is_ctk]
+    drivers = (None, "11.8", *(lock.minor for lock in toolkits), "12.7", "13.99", "14.0")
+    gpus = {gpu for lock in toolkits for gpu in lock.require_facts().gpu_architectures} | {"3.5", "99.0"}
+    compared = 0
+    for driver, gpu in product(drivers, (None, *sorted(gpus))):
+        right = expected(facts, Question("cuda-nvrtc", subdir, driver, gpu))
+        assert release_for(locks, subdir, driver, gpu) == (right.toolkit or None), (driver, gpu)
+        assert right.cause in (None, Cause.DRIVER, Cause.GPU)
+        compared += 1
+    assert compared > 300
+
+
+@pytest.mark.parametrize(
+    ("words", "releases"),
+    [
+        ("--driver 12.4 --driver 13.0", {"12.4", "13.0"}),
+        ("--driver 12.4 --driver 13.0 --arch 7.0", {"12.4", "12.9"}),
+        ("--driver 13.0 --arch sm_70 --arch 9.0", {"12.9", "13.0"}),
+        ("--driver 12.1 -p linux-64 -p linux-aarch64", {"12.1", "12.9"}),  # for ARM there is none before 12.3
+    ],
+)
+def test_a_build_for_machines_has_the_releases_that_they_get(
+    words: str, releases: set[str], project: Workspace
+) -> None:
+    done = ctk(project, "build", "--dry-run", "--json", "cuda-nvrtc", *words.split(), check=True)
+    found = {build["release"] for build in json.loads(done.stdout)["builds"]}
+    assert found == {f"cuda-{release}" for release in releases}
+
+
+def test_a_machine_that_no_release_runs_on_is_an_error(project: Workspace) -> None:
+    done = ctk(project, "build", "--dry-run", "--driver", "12.4", "--platform", "win-arm64")
+    assert done.returncode == BadValue.exit_code
+    assert "error: no locked release runs on win-arm64 with driver 12.4\n" in done.stderr
