@@ -80,10 +80,10 @@ def build_recipe_command(
     channel: OtherChannels = None,
     base: Base = "local",
 ) -> None:
-    """Build somebody's recipe (recipe.yaml) against the channel, test it, and say where it runs.
+    """Build a recipe (recipe.yaml) against the channel, test it, and say where its packages run.
 
-    Each build is tested as on machines with the oldest and the newest driver that it is for. Then follows, for each
-    package, what ctk gpu-code and ctk solve --everywhere say.
+    Each build is tested as on machines with the oldest and the newest driver that it is for. For each package, the
+    output of ctk gpu-code and ctk solve --everywhere follows.
 
     Examples: ctk build-recipe ./examples/cpp-extension
     ctk build-recipe ./my-recipe --cuda 12 --cuda 13.0 --driver 12.8 --output ./packages
@@ -179,7 +179,7 @@ def _show_tests(made: list[Made], tests: list[Tested], report: Reporter) -> None
 
 
 def _show_verdict(made: list[Made], codes: list[Subject], surveys: list[Survey], report: Reporter) -> None:
-    """On which GPUs the packages run, and on which machines they install."""
+    """Prints on which GPUs the packages run, and on which machines they install."""
     for one, code in zip(made, codes, strict=True):
         show_subject(code, report)
         report.line(f"  it requires {', '.join(sorted(one.index.depends)) or 'nothing'}")
@@ -194,7 +194,7 @@ def _show_verdict(made: list[Made], codes: list[Subject], surveys: list[Survey],
 
 
 def _judge(tests: list[Tested], asked: list[str | None], log: Path) -> None:
-    """Ends the run with an error where tests failed, or no build is for a driver that was asked for."""
+    """Ends the run with an error if tests failed, or no build is for a driver of --driver."""
     if failed := [tested for tested in tests if tested.state == "failed"]:
         lines = [f"the tests of {one.package.file.stem} failed with {_machine(one.driver)}:" for one in failed]
         text = "\n".join(f"    {line}" for line in failed[0].detail.splitlines())
@@ -212,7 +212,7 @@ def _judge(tests: list[Tested], asked: list[str | None], log: Path) -> None:
 
 
 class LintFormat(StrEnum):
-    """How findings of the lint are printed."""
+    """The form in which findings of the lint are printed."""
 
     text = "text"
     github = "github"
@@ -293,7 +293,7 @@ def lint_command(
 
 
 def _linted(name: str, here: Workspace) -> Path:
-    """The file or folder that a word means: what is there by that path, or a recipe of that name."""
+    """The path that a word names, or the folder of the recipe with that name."""
     if Path(name).exists() or os.sep in name:
         return Path(name)
     check_names("recipe", [name], recipes())
@@ -305,7 +305,7 @@ def _as_json(check: Check[Any]) -> dict[str, str]:
 
 
 def _audit_planned(where: Workspace, jobs: int, only: Collection[str]) -> AuditReport:
-    """Every release, component and platform as one channel."""
+    """The audit of every release, component and platform together."""
     from ctk.audit import audit_planned
     from ctk.lock import contents
     from ctk.plan.plan import Request, plan, published_set, python_tags

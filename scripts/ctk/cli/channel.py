@@ -49,7 +49,8 @@ def publish_command(
         int, typer.Option(min=0, help="With --server: seconds in which it must list what it was sent.")
     ] = 60,
     exact: Annotated[
-        bool, typer.Option("--exact", help="With --to: what FOLDER lacks leaves the index; its files stay for a while.")
+        bool,
+        typer.Option("--exact", help="With --to: packages that FOLDER lacks leave the index, and later the folder."),
     ] = False,
     skip_taken: Annotated[
         bool,
@@ -65,10 +66,10 @@ def publish_command(
         bool, typer.Option("--attest", help="With a signed attestation of the CI job that built the packages.")
     ] = False,
 ) -> None:
-    """Publish a built channel into a folder or to a server; what is there already is skipped.
+    """Publish a built channel into a folder or to a server; packages that it already has are skipped.
 
-    A name that is taken by other content is refused. The server's key is what rattler keeps for it
-    (RATTLER_AUTH_FILE), or none for a trusted publisher in CI.
+    A package whose name has other content there is refused. The key of a server is read from rattler's credentials
+    (RATTLER_AUTH_FILE); a trusted publisher in CI needs none.
 
     Examples: ctk publish --to /srv/www/cuda
     ctk publish --server https://conda.example.org --channel cuda
@@ -131,10 +132,10 @@ def rollback_command(
     to: Annotated[int | None, typer.Option(help="The state to return to; without it the states are listed.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the states only.")] = False,
 ) -> None:
-    """List the states that a published folder can return to, or let its readers see one of them.
+    """List the states that a published folder can return to, or return to a state.
 
-    The state that is left is kept too: `--to` with its number returns to it. The next publishing adds to what readers
-    see then.
+    The state that is left is kept too: `--to` with its number returns to it. The next `ctk publish` adds to the state
+    that readers then see.
 
     Examples: ctk rollback /srv/www/cuda
     ctk rollback /srv/www/cuda --to 4
@@ -180,7 +181,7 @@ def site_command(
         list[str] | None,
         typer.Option(
             "--package",
-            help="Solve for this package; may be repeated. Otherwise all that one installs by name.",
+            help="Solve for this package; may be repeated. By default all packages that users install by name.",
             autocompletion=options.packages,
         ),
     ] = None,
@@ -197,10 +198,10 @@ def site_command(
     base: Base = "local",
     jobs: Jobs = None,
 ) -> None:
-    """Make the channel's site: what to type on which machine, and a report of picks, releases and packages.
+    """Make the channel's web pages: the command for each machine, and a report of picks, releases and packages.
 
-    Every answer of its first page is solved now; what was solved before is kept in .cache/site. The pages work from the
-    folder as it is, and load nothing from elsewhere. The folder is replaced as a whole when all is done.
+    Every answer of the first page is solved now; earlier answers are kept in .cache. The pages work from the folder
+    without a server, and load nothing from elsewhere. The folder is replaced as a whole at the end.
 
     Examples: ctk site output/site
     ctk site /srv/www/cuda-site --url https://example.org/cuda --base conda-forge
@@ -248,7 +249,7 @@ def site_command(
 
 
 def _addresses(where: Workspace, own: str, used: tuple[Path | str, ...]) -> list[str]:
-    """What a client is given as channels: conda-forge where metadata stands in for it."""
+    """The channels that a client is given: conda-forge in place of the metadata that stands in for it."""
     stand_in = where.cache / "planned" / "base"
     return [own, *("conda-forge" if c == stand_in else _address(c) for c in used[1:])]
 

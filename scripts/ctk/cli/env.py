@@ -44,13 +44,13 @@ def create_command(
     channel: OtherChannels = None,
     base: Base = "local",
     force: Annotated[
-        bool, typer.Option("--force", help="Let packages go that this command did not put there.")
+        bool, typer.Option("--force", help="Also remove packages that this command did not install.")
     ] = False,
 ) -> None:
-    """Create an environment from the channel, or bring an environment of this command to what is asked for now.
+    """Create an environment from the channel, or change one that this command created.
 
-    It says what it removes. It refuses a folder that holds something else, and an environment with packages of other
-    tools.
+    It names the packages that it removes. It refuses a folder with other files, and an environment with packages of
+    other tools.
 
     Example: ctk env create cuda-core --prefix ./my-env
     """
@@ -145,7 +145,6 @@ def pack_command(
     check(order, on.subdir)
     channels = _catalogue(where, channel or [], base, on.subdir)
     pick = solve_request(specs, python, on, channels)
-    show_pick(pick, on, channels, report)
     about = [
         f"asked for: {' '.join(specs)}",
         f"driver: {on.driver or 'none'}",
@@ -162,9 +161,10 @@ def pack_command(
         unpacked_size=unpacked,
         needs={"platform": contents.subdir, "glibc": contents.glibc},
     )
-    rows = [(path.name, megabytes(size)) for path, size in files]
-    report.table(str(order.file.parent), ["file", "MB"], rows, right=["MB"])
     report.line(
         f"packed: {count(len(files), 'file')}, {megabytes(total)} MB; {megabytes(unpacked)} MB unpacked, for "
         f"{contents.subdir} with glibc {contents.glibc} or newer; there: sh {order.file.name} DIR"
     )
+    rows = [(path.name, megabytes(size)) for path, size in files]
+    report.table(str(order.file.parent), ["file", "MB"], rows, right=["MB"])
+    show_pick(pick, on, channels, report)

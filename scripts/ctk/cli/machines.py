@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ctk.solve.machine import Machine
     from ctk.solve.solve import Catalogue, Pick
 
-# Kind -> the style of a cell on a terminal, and what its text means.
+# Kind -> the style of a cell on a terminal, and the meaning of its text.
 _LOOKS = {
     "native": ("black on green", "a number is the toolkit, native"),
     "compat": ("black on cyan", "c: compat"),
@@ -40,7 +40,7 @@ _NAMED = 3  # machines of one kind whose names a row has
 def stated_machines(
     where: Workspace, drivers: str | None, archs: str | None, file: Path | None, platform: str | None
 ) -> tuple[Kinds, list[str]]:
-    """The machines that options state, and what to know of them; a pair that cannot exist is left out."""
+    """The machines that options state, and notes about pairs that cannot exist, which are left out."""
     from ctk.solve.drivers import impossible
     from ctk.solve.fleet import pairs, read_machines
 
@@ -59,10 +59,10 @@ def stated_machines(
 def show_fleet(
     fleet: Fleet, kinds: Kinds, notes: Sequence[str], addresses: Sequence[str], write: Path | None, report: Reporter
 ) -> None:
-    """Prints the answer, and writes the files into a folder if there is one.
+    """Prints the environments of a fleet, and writes their files into the folder of `write`.
 
     Raises:
-        Unsolvable: On some machines nothing can be installed; all else was shown, and written.
+        Unsolvable: Some machines get nothing; the environments of the others were shown, and written.
     """
     from ctk.solve.fleet import files
     from ctk.solve.solve import Scenario
@@ -103,7 +103,7 @@ def show_fleet(
 
 
 def _notes(fleet: Fleet) -> list[str]:
-    """What is less than native, and on which machines; what other clients may take instead."""
+    """The machines that get a compat toolkit, and the packages that other clients may pick instead."""
     from ctk.solve.solve import Scenario
     from ctk.solve.why import choices, newer_nvjitlink, toolkit_in_words
 
@@ -141,7 +141,7 @@ def _show_machines(fleet: Fleet, kinds: Kinds, report: Reporter) -> None:
 
 
 def _show_environment(environment: Environment, addresses: Sequence[str], report: Reporter) -> None:
-    """What it is, and the line that makes it on any machine."""
+    """Prints an environment, and the command that creates it on any machine."""
     pick = environment.pick
     size = f", {megabytes(pick.size)} MB" if pick.size else ""
     packages = count(len(pick.records), "package")
@@ -186,14 +186,14 @@ def _environment_as_json(environment: Environment, addresses: Sequence[str]) -> 
 
 @dataclass(frozen=True)
 class Everywhere:
-    """What `ctk solve --everywhere` is asked.
+    """The request of `ctk solve --everywhere`.
 
     Attributes:
-        words: Specs, or the path of one recipe.
-        pins: Specs whose effect is shown beside it.
-        platforms: All that the channel has packages for, if empty.
+        words: Specs, or the path of a recipe.
+        pins: Specs whose effect is shown as well.
+        platforms: If empty, all for which the channel has packages.
         variant_files: Of a recipe; by default those that `ctk build-recipe` takes.
-        html: A page to write, too.
+        html: A page that is written as well.
     """
 
     words: Sequence[str]
@@ -206,18 +206,18 @@ class Everywhere:
 def show_everywhere(
     asked: Everywhere, here: Catalogue, other: Callable[[str], Catalogue], where: Workspace, report: Reporter
 ) -> None:
-    """Prints on which drivers, GPUs and platforms something installs, and what pins change.
+    """Prints on which drivers, GPUs and platforms a request installs, and the changes by its pins.
 
     Args:
-        asked: What and where.
-        here: The channels for this machine's platform: those that a recipe would be built with.
-        other: The channels for each platform.
-        where: The checkout.
-        report: Where it is printed.
+        asked: The request.
+        here: The channels for this machine's platform, with which a recipe would be built.
+        other: Returns the channels for a platform.
+        where: The checkout whose release locks name the drivers and GPUs.
+        report: Prints the result.
 
     Raises:
-        Unsolvable: Something installs on no machine.
-        MachinesLost: With the pins, machines lose it; all was shown before.
+        Unsolvable: A package installs on no machine.
+        MachinesLost: With the pins, machines lose a package; all was shown before.
     """
     from ctk.authors.expected import foresee, recipe_at, variant_files
     from ctk.authors.installable import alike, survey_records, survey_specs
@@ -254,7 +254,7 @@ def show_everywhere(
         for note in notes:
             report.line(note)
         if recipe and not surveys:
-            raise Unsolvable(f"nothing of {recipe.file} can be built from these channels", "read what is said above")
+            raise Unsolvable(f"nothing of {recipe.file} can be built from these channels", "the lines above say why")
         report.result(surveys=[survey.as_json() for survey in surveys])
         groups = alike(surveys)
         _show(groups, pins, report)
@@ -271,7 +271,7 @@ def show_everywhere(
 
 
 def _offered(channels: Catalogue) -> list[str]:
-    """The platforms for which a channel, leaving its base aside, has packages."""
+    """The platforms for which the channels above the base channel have packages."""
     own = channels.channels[:-1]
     offered = [subdir for subdir in PLATFORMS if channels.names([subdir], own)]
     if not offered and not channels.names([NOARCH], own):
@@ -282,7 +282,7 @@ def _offered(channels: Catalogue) -> list[str]:
 
 
 def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
-    """Ends the run with an error where something installs nowhere, or machines lose."""
+    """Ends the run with an error if a package installs nowhere, or machines lose it."""
     for asked in dict.fromkeys(survey.asked for survey in surveys):
         mine = [survey for survey in surveys if survey.asked == asked]
         if not any(survey.today.installs for survey in mine):
@@ -298,7 +298,7 @@ def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
 
 
 def _show(groups: Sequence[Sequence[Survey]], pins: Sequence[str], report: Reporter) -> None:
-    """Of each package: on how many machines it installs, a map of drivers and GPUs, and its builds."""
+    """Prints, for each package, on how many machines it installs, a map of drivers and GPUs, and its builds."""
     for group in groups:
         first = group[0]
         place = listing([survey.subdir for survey in group])

@@ -1,4 +1,4 @@
-"""The `ctk` command: its subcommands, the options that all of them have, and what an error becomes."""
+"""The `ctk` command: its subcommands, the options that all of them have, and the exit code of an error."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Command(TyperCommand):
 
 
 def _public(value: Any) -> Any:
-    """What was typed, without secrets, whatever it is for: no option that takes an address can be forgotten."""
+    """A value without secrets, of every option: so no option that takes an address can be forgotten."""
     if isinstance(value, list | tuple):
         return type(value)(map(_public, value))
     return take(value) if type(value) is str else value
@@ -73,7 +73,7 @@ class Group(TyperGroup):
         return super().make_context(info_name, args or ["--help"], parent, **extra)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the words name; a name of an earlier version is an error that says the new one."""
+        """The command that the words name; a name of an earlier version is an error with the new name."""
         words = [*ctx.command_path.split()[1:], *args]
         for old in (" ".join(words[:2]), words[0]):
             if old in OLD and not ctx.resilient_parsing:
@@ -81,7 +81,7 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the commands of ctk below headings that say who uses them."""
+        """Writes the commands of ctk, grouped by who uses them."""
         listed = {"Commands": self.commands} if ctx.parent else GROUPS
         width = max(map(len, self.commands))
         for heading, names in listed.items():
@@ -110,7 +110,7 @@ def _shared(
     verbose: Annotated[bool, _flag("--verbose", "-v", help_="Say more of what happens.")] = False,
     debug: Annotated[bool, _flag("--debug", help_="Show a traceback when something fails.")] = False,
 ) -> None:
-    """Has the options that every command has, behind its name as well as before it."""
+    """The options of every command, which may stand before its name or after it."""
 
 
 @cache
@@ -308,7 +308,7 @@ def _code() -> int:
 
 
 def _failed(error: CtkError) -> int:
-    """Prints an error as far as that is possible, and gives its exit code; called where the error is caught."""
+    """Prints an error as far as possible, and returns its exit code; called where the error is caught."""
     with contextlib.suppress(OSError):
         if console.mode().debug:
             sys.stderr.write(without_credentials(traceback.format_exc()))
@@ -319,7 +319,7 @@ def _failed(error: CtkError) -> int:
 
 
 def usage_error(error: typer.TyperException) -> CtkError:
-    """Typer's error about a command line that it cannot read, as one of ours."""
+    """Typer's error about a command line, as a BadValue."""
     context, text = getattr(error, "ctx", None), error.format_message()
     program = context.command_path if context else "ctk"
     return BadValue(text[:1].lower() + text[1:].rstrip("."), f"see {program} --help")

@@ -19,7 +19,7 @@ from ctk.core.platforms import PLATFORMS
 from ctk.core.versions import python_name
 
 VERBATIM = "-- COMMAND [ARG]..."
-"""An argument of that name is another program's command line."""
+"""The metavar of an argument that is the command line of another program."""
 
 
 def locked() -> list[str]:
@@ -207,7 +207,7 @@ def renamed(old: str, now: str) -> Any:
 
 
 def base_channel(base: str, workspace: Workspace) -> Path | str:
-    """The base channel that --base names: the one made here, a folder, or whatever a client understands."""
+    """The base channel that --base names: a folder, or a name or URL for a client; ``local`` is made here."""
     if base == "local":
         return workspace.base_channel
     # A name such as conda-forge/label/dev has slashes too.
@@ -221,6 +221,6 @@ def base_beside(base: str, channels: Sequence[str] | None, workspace: Workspace)
 
 
 def show_written(changed: Sequence[Path], report: Reporter) -> None:
-    """The pages of the docs in which a table was written anew."""
+    """Prints the pages of the docs in which a table changed."""
     report.result(written=changed)
     report.line(f"written: {' '.join(map(str, changed))}" if changed else "unchanged")

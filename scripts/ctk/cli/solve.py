@@ -175,7 +175,7 @@ def solve_request(
 
 
 def _wanted(specs: list[str], python: str | None) -> tuple[str, ...]:
-    """The whole request; what cannot be read is said before anything of a channel."""
+    """The whole request; raises BadValue for a spec that cannot be read, before a channel is asked."""
     from ctk.solve.machine import python_specs
     from ctk.solve.solve import parse_spec
 
@@ -186,9 +186,9 @@ def _wanted(specs: list[str], python: str | None) -> tuple[str, ...]:
 
 
 def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, reasons: Sequence[str] = ()) -> list[str]:
-    """Prints what a pick means for the machine, the reasons for it, and its packages; returns those to name a build of.
+    """Prints the toolkit of a pick, the reasons for it, and its packages; sizes of the document are in bytes.
 
-    Sizes of the document are in bytes.
+    Returns the packages of which the request should name a build.
     """
     from ctk.solve.drivers import impossible
     from ctk.solve.machine import STATE_DRIVER, overstated

@@ -1,4 +1,4 @@
-"""`ctk verify`: the picks of a solver, compared with the right ones; and with --install, environments that are used."""
+"""`ctk verify`: compares the picks of a solver with the expected ones; --install creates and uses environments."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _requests() -> list[str]:
 
 
 class Constraints(StrEnum):
-    """What a client does with constraints on virtual packages."""
+    """How a client treats constraints on virtual packages."""
 
     HONOURED = "honoured"
     IGNORED = "ignored"
@@ -70,8 +70,8 @@ def verify_command(
         ),
     ] = None,
     whole: Annotated[bool, typer.Option("--all", help="Every combination: an hour or more.")] = False,
-    sample: Annotated[int | None, typer.Option(help="So many of all combinations, by chance.")] = None,
-    seed: Annotated[int, typer.Option(help="Which sample.")] = 0,
+    sample: Annotated[int | None, typer.Option(help="A random sample of this many combinations.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
     write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table of the docs anew.")] = False,
     install: Annotated[
         bool,
@@ -87,24 +87,24 @@ def verify_command(
     """Solve a matrix of drivers, GPUs, platforms, Pythons and requests, and compare each pick with the right one.
 
     Nothing has to be built: packages are what recipes and release locks say, those of conda-forge a stand-in.
-    With --install, both environments compile kernels; with a GPU they also run them and check the numbers. An earlier
-    run on this machine, in the same environment, is not repeated.
+    With --install, both environments compile kernels; with a GPU they also run them and check the numbers. Nothing is
+    repeated in an environment that is unchanged since an earlier run.
 
     Examples: ctk verify --platform win-64 --request cuda-core
     ctk verify --install
     """
-    from ctk.lock.model import release_locks
-    from ctk.verify import channels as matrix_channels
-    from ctk.verify import clients, table
-    from ctk.verify.run import Tally, counts_as_json
-    from ctk.verify.scenarios import command, facts, matrix
-
     where, report = checkout(), Reporter()
     matrix_options = platforms or requests or python or whole or sample is not None or write_table
     not_both("--install", "the options of the matrix", install and matrix_options)
     if install:
         _install(where, [str(channel)] if channel else [], base, again, report)
         return
+    from ctk.lock.model import release_locks
+    from ctk.verify import channels as matrix_channels
+    from ctk.verify import clients, table
+    from ctk.verify.run import Tally, counts_as_json
+    from ctk.verify.scenarios import command, facts, matrix
+
     if again or base != "local":
         raise BadValue("--again and --base are for --install", "add --install, or leave them out")
     if write_table:
@@ -143,17 +143,17 @@ def verify_command(
                 requests={name: counts_as_json(counts) for name, counts in tally.counts.items()},
                 first_wrong=[{"command": command(one.question), "fault": one.fault} for one in tally.wrong],
             )
-            _show_tally(tally, by, report)
+            _show_verdict(tally, asked, of, report)
             for one in tally.wrong:
                 _show_wrong(one, report, planned=channel is None)
-            _show_end(tally, asked, of, report)
+            _show_tally(tally, by, report)
     if number := tally.total["wrong"]:
         step = "try the first one by hand: the mistake is in the recipes, in the oracle, or in the universe"
         raise VerifyFailed(f"{number} of {len(questions)} picks are wrong", step)
 
 
 def _tags(where: Workspace, wanted: Sequence[str] | None) -> list[str]:
-    """The Pythons of the matrix as tags: those of the channel, and others, which it must refuse."""
+    """The tags of the matrix's Pythons: those of the channel, and others, which it must refuse."""
     from ctk.plan.plan import python_tags
     from ctk.verify import channels as matrix_channels
 
@@ -187,8 +187,8 @@ def _show_tally(tally: Tally, by: Solver, report: Reporter) -> None:
         report.line(f"lost, {kind}: such a client gets {losses[kind]}")
 
 
-def _show_end(tally: Tally, asked: int, of: int, report: Reporter) -> None:
-    """One line that sums up; of questions without an answer it says nothing good."""
+def _show_verdict(tally: Tally, asked: int, of: int, report: Reporter) -> None:
+    """Prints how many picks are wrong, and how many scenarios have no answer."""
     answered, wrong = tally.total.total(), tally.total["wrong"]
     whole = f"of {count(of, 'scenario')} in {tally.seconds:.1f} s"
     if tally.complete:
@@ -198,7 +198,7 @@ def _show_end(tally: Tally, asked: int, of: int, report: Reporter) -> None:
 
 
 def _show_wrong(one: Wrong, report: Reporter, planned: bool) -> None:
-    """A wrong pick: how to ask for it again, what is right, and everything that was picked."""
+    """Prints a wrong pick: the command that repeats it, the expected pick, and all packages of the pick."""
     from ctk.verify.scenarios import command
 
     right, answer = one.expected, one.answer
