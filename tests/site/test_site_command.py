@@ -49,6 +49,14 @@ def test_a_platform_that_is_named_twice_is_one(build: Callable[..., Path]) -> No
     assert [file.name for file in site.glob("answers/linux-64/cuda-version/*.js")] == ["any.js"]
 
 
+def test_a_site_of_a_channel_that_somebody_else_built_names_that_channel(
+    build: Callable[..., Path], tmp_path: Path
+) -> None:
+    other = (tmp_path / "checkout" / "output" / "channel").resolve().rename(tmp_path / "other")
+    site = build("--channel", str(other), "--platform", "linux-64", "--package", "cuda-version", "--jobs", "1")
+    assert other.as_uri() in (site / "index.html").read_text()
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {f.relative_to(folder).as_posix(): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
 
