@@ -14,14 +14,14 @@ import time
 from figures import RATIO, record
 
 from build import cpu_seconds  # benchmarks/build.py
-from ctk.cli.solve import catalogue as channels
 from ctk.core.checkout import workspace
 from ctk.core.console import Reporter
 from ctk.core.platforms import this_platform
 from ctk.lock.model import release_locks
 from ctk.plan.plan import python_tags
 from ctk.site.answers import answers, axes
-from ctk.solve.solve import AlikeCatalogue, Catalogue
+from ctk.solve.channels import catalogue as channels
+from ctk.solve.solve import Catalogue, GroupedCatalogue
 from ctk.solve.why import explain, find_reason
 
 
@@ -36,7 +36,7 @@ def main() -> None:
     asked = axes(Catalogue(used, this_platform()), release_locks(where).values(), python_tags(where.build_config))
 
     busy = cpu_seconds()
-    catalogue = AlikeCatalogue(used, asked.subdir, [options.package, "cuda-version", "python"])
+    catalogue = GroupedCatalogue(used, asked.subdir, [options.package, "cuda-version", "python"])
     found = dict(answers(catalogue, asked, options.package, ""))
     together = (cpu_seconds() - busy) / len(found)
 

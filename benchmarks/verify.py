@@ -26,9 +26,10 @@ from ctk.core.checkout import workspace
 from ctk.core.console import Reporter
 from ctk.core.errors import SolverMissing
 from ctk.lock.model import release_locks
+from ctk.solve import channels
+from ctk.solve.channels import pythons
 from ctk.solve.solve import Scenario
-from ctk.verify import channels, clients
-from ctk.verify.channels import pythons
+from ctk.verify import clients
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.oracle import Question
 from ctk.verify.run import Solver, SolverAnswer, Tally
@@ -56,10 +57,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ctk-benchmark-") as folder:
         solved = channels.write(content, Path(folder))
         ways: dict[str, Callable[[Sequence[Scenario]], Iterator[SolverAnswer]]] = {
-            f"{jobs} at a time": partial(RattlerSolver(jobs, alike=False).solve_all, channels=solved.folders)
+            f"{jobs} at a time": partial(RattlerSolver(jobs, grouped=False).solve_all, channels=solved.folders)
             for jobs in (1, CORES, 2 * CORES, 8 * CORES)
         }
-        ways["machines that are alike once"] = partial(RattlerSolver().solve_all, channels=solved.folders)
+        ways["each class of machines once"] = partial(RattlerSolver().solve_all, channels=solved.folders)
         ways[f"{CORES} processes"] = partial(in_processes, folders=solved.folders)
         with suppress(SolverMissing):
             ways["libsolv, one core"] = partial(clients.solver("libsolv", where).solve_all, channels=solved.folders)
@@ -117,7 +118,7 @@ def in_processes(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> Iter
 
 
 def _part(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[SolverAnswer]:
-    return list(RattlerSolver(1, alike=False).solve_all(scenarios, folders))
+    return list(RattlerSolver(1, grouped=False).solve_all(scenarios, folders))
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ from xdist.scheduler import LoadFileScheduling
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.model import release_locks
-from ctk.verify import channels
-from ctk.verify.channels import Channels, Repodata, pythons
+from ctk.solve import channels
+from ctk.solve.channels import Channels, Repodata, pythons
 from ctk.verify.oracle import OracleFacts
 from ctk.verify.scenarios import Matrix, facts, matrix
 from kit import forked

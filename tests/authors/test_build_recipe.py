@@ -1,6 +1,6 @@
-"""`ctk build-recipe` with recipes that cannot be built, or not so: the sentence, the next step, the exit code, the log.
+"""`ctk build-recipe` with recipes that cannot be built: the sentence, the next step, the exit code, the log.
 
-tests/system/docs/test_example.py holds what it says of recipes that can.
+tests/system/docs/test_example.py tests recipes that can be built.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def recipe(tmp_path: Path) -> Recipes:
 
 @pytest.fixture
 def fails(built: Workspace, tmp_path: Path) -> Fails:
-    """Runs the command, which must fail; gives its exit code and what it says on stderr."""
+    """Runs the command, which must fail; returns its exit code and its stderr."""
 
     def run(folder: Path, *options: str) -> tuple[int, str]:
         done = ctk(built, "build-recipe", str(folder), "-q", "--output", str(tmp_path / "made"), *options)
@@ -157,7 +157,7 @@ def test_an_environment_without_a_solution_is_said_in_a_sentence(
 def test_a_compiler_or_cmake_that_this_machine_lacks_is_named_with_the_package_to_install(
     built: Workspace, fails: Fails, recipe: Recipes, tmp_path: Path
 ) -> None:
-    """A base channel of a machine without them."""
+    """The base channel of a machine without compilers and CMake."""
     lacking = tmp_path / "base"
     subprocess.run(["cp", "-rL", built.base_channel, lacking], check=True)
     for index in lacking.glob("*/repodata.json"):

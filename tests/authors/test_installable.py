@@ -1,4 +1,4 @@
-"""`ctk solve --everywhere`: where a request or a recipe installs, what it becomes there, and what a pin changes."""
+"""Surveys: the machines on which a request or a recipe installs, the builds there, and the changes by a pin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from conftest import ctk
-from ctk.authors.expected import foresee, recipe_at, variant_files
+from ctk.authors.expected import expected_records, recipe_at, variant_files
 from ctk.authors.installable import Change, Kind, Survey, alike, groups_in_words, pin_records, survey_specs
 from ctk.cli.machines import _map
 from ctk.core import errors
@@ -57,7 +57,7 @@ def more() -> Iterator[Record]:
 
 @pytest.fixture(scope="module")
 def where(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The locks of this checkout, which say what machines there are, with a small channel."""
+    """The small channel, with the locks of this checkout, from which the machines are made."""
     made = Workspace(tmp_path_factory.mktemp("checkout"))
     for place in (project.variants, project.build_config):
         (made.root / place.name).symlink_to(place)
@@ -123,7 +123,7 @@ def test_a_package_without_cuda_builds_is_no_cpu_build(folders: list[Path], ever
 
 
 def test_with_one_build_of_cuda_version_driver_and_gpu_say_whether_it_is_native(tmp_path: Path, every: Matrix) -> None:
-    """As on conda-forge, where nothing is refused for its minor."""
+    """As on conda-forge, where no minor is refused."""
     records = [record("cuda-version", v, "h_3", "noarch", constrains=["__cuda >=13"]) for v in ("13.0", "13.4")]
     records.append(record("mine", "1.0", "h_0", SUBDIR, depends=["cuda-version >=13,<14"]))
     picks = surveyed([write(tmp_path / "one", iter(records))], every, "mine").today.picks
@@ -169,7 +169,10 @@ def write_recipe(folder: Path, text: str = RECIPE, variants: str = BOTH_MAJORS) 
 
 def records_of(recipe: Recipe, folders: list[Path]) -> dict[str, dict[str, Any]]:
     channels = Catalogue(folders, SUBDIR)
-    return {made["build"]: made for made in foresee(recipe, variant_files(recipe, Path()), channels, channels).records}
+    return {
+        made["build"]: made
+        for made in expected_records(recipe, variant_files(recipe, Path()), channels, channels).records
+    }
 
 
 def test_run_exports_of_the_host_environment_are_requirements(folders: list[Path], tmp_path: Path) -> None:
@@ -241,7 +244,7 @@ def test_run_exports_may_be_in_a_file_of_their_own(tmp_path: Path) -> None:
 def test_what_cannot_be_known_is_said(folders: list[Path], tmp_path: Path) -> None:
     channels = Catalogue(folders, SUBDIR)
     recipe = write_recipe(tmp_path / "mine", RECIPE + "  build: [cmake]\n", 'cuda_version: ["12.8", "13.0"]\n')
-    records, notes = foresee(recipe, variant_files(recipe, Path()), channels, channels)
+    records, notes = expected_records(recipe, variant_files(recipe, Path()), channels, channels)
     assert [made["build"] for made in records] == ["cuda13_13"]
     assert notes == (
         "cmake is not in these channels: what its run-exports add is not known",
@@ -311,7 +314,7 @@ def test_the_page_is_one_file_with_a_table_that_can_be_read_aloud(folders: list[
 
 # --- the command
 
-# Elsewhere the same is held without the command by the tests above, of the survey and of recipes.
+# On other platforms, the tests above check the same without the command.
 needs_linux = pytest.mark.skipif(HERE != SUBDIR, reason="the small channel's packages without CUDA are for linux-64")
 
 

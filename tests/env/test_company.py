@@ -1,4 +1,4 @@
-"""Environments beside other people's programs: conda reads them, other users may, and what may not be read is said."""
+"""Environments and other people's programs: conda and other users can read them; a closed file is called closed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def unpacked(where: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Path
 def test_what_ends_in_json_in_conda_meta_is_a_record_that_everybody_may_read(
     made: str, request: pytest.FixtureRequest
 ) -> None:
-    """As conda reads it: conda/core/prefix_data.py takes each such file, and its name apart."""
+    """conda/core/prefix_data.py reads each such file, and parses its name."""
     prefix: Path = request.getfixturevalue(made)
     files = sorted((prefix / "conda-meta").glob("*.json"))
     records = [json.loads(file.read_text()) for file in files]
@@ -73,7 +73,7 @@ def test_a_closed_umask_stays_closed(where: Workspace, tmp_path: Path) -> None:
 
 
 def test_a_record_names_its_channel_and_not_the_state_behind_it(tmp_path: Path) -> None:
-    """conda clones an environment from the addresses in its records, and the next build removes a state."""
+    """conda clones an environment from the addresses in its records, and the next build removes the state."""
     where = checkout(tmp_path / "c", tiny("other", files={"share/other": b"x"}))
     output = where.root / "output"
     (output / ".channel-states").mkdir()
@@ -87,7 +87,7 @@ def test_a_record_names_its_channel_and_not_the_state_behind_it(tmp_path: Path) 
 
 @pytest.mark.parametrize("made", ["environment", "unpacked"])
 def test_the_request_is_in_condas_history(made: str, request: pytest.FixtureRequest) -> None:
-    """In the form of conda/history.py. Without it, `conda remove` takes all that nobody has asked for with it."""
+    """The form is from conda/history.py. Without it, `conda remove` removes all packages that nobody requested."""
     lines = (request.getfixturevalue(made) / "conda-meta" / "history").read_text().splitlines()
     assert lines[0].startswith("==> ") and lines[0].endswith(" <==") and lines[1].startswith("# cmd: ")
     assert literal_eval(lines[2].removeprefix("# update specs: ")) == ["application=1.0", "other"]
@@ -105,7 +105,7 @@ def test_a_request_for_a_driver_is_none_for_a_package(where: Workspace, tmp_path
 def test_conda_lists_exports_clones_and_changes_it(where: Workspace, tmp_path: Path) -> None:
     """With the solver that CONDA_SOLVER names, or conda's own."""
     program = shutil.which("conda")
-    if program is None:  # the tests above hold what it needs
+    if program is None:  # the tests above check the files that conda reads
         pytest.skip("there is no conda on PATH")
     own = {name: os.environ[name] for name in ("CONDA_SOLVER",) if name in os.environ}
     own |= {"CONDA_PKGS_DIRS": str(tmp_path / "pkgs"), "CONDA_ADD_PIP_AS_PYTHON_DEPENDENCY": "false"}
@@ -140,7 +140,7 @@ def test_conda_lists_exports_clones_and_changes_it(where: Workspace, tmp_path: P
 
 
 def kept_out() -> list[str]:
-    """What runs a command that file modes bind: root without the capabilities to override them."""
+    """The words before a command that make file modes count: root without the capabilities to override them."""
     if os.getuid():
         return []
     words = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
@@ -150,7 +150,7 @@ def kept_out() -> list[str]:
 
 
 def refused(where: Workspace, place: Path, *words: str) -> None:
-    """A place is closed, and what reads it says so, with the line that opens it; of damage it says nothing."""
+    """Closes a place; the command must say so, with a line that opens it, and must not call it damaged."""
     mode = stat.S_IMODE(place.stat().st_mode)
     place.chmod(0)
     command = [*kept_out(), sys.executable, "-c", "from ctk.cli.main import main; main()", *words]

@@ -1,4 +1,4 @@
-"""An environment of `ctk env create` in use: its bytecode, its activation, and `ctk env run`."""
+"""An environment of `ctk env create`: bytecode, activation, and `ctk env run`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 @pytest.fixture(scope="module")
 def environment(where: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Under a path with a space."""
+    """An environment under a path with a space."""
     prefix = tmp_path_factory.mktemp("an environment") / "env"
     create(where, prefix, "application", "folder", "placed")
     return prefix
@@ -134,7 +134,7 @@ def test_a_command_runs_activated_wherever_the_environment_has_gone(
 
 
 def test_any_conda_environment_will_do(where: Workspace, tmp_path: Path) -> None:
-    """Without a script of ours in it."""
+    """An environment without our scripts."""
     (tmp_path / "env" / "conda-meta").mkdir(parents=True)
     (tmp_path / "env" / "bin").mkdir()
     done = ctk(where, "env", "run", str(tmp_path / "env"), "--", "sh", "-c", 'echo "$CONDA_PREFIX"; echo "$PATH"')
@@ -151,7 +151,7 @@ def test_the_exit_code_is_the_commands_and_so_are_its_words(where: Workspace, en
 def test_nothing_of_this_program_is_in_the_commands_surroundings(
     where: Workspace, environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What Python ignores, a command would ignore as well; and its variables are those that were given."""
+    """A command would inherit signals that Python ignores; and it has the variables of the caller."""
     monkeypatch.setenv("STRANGE", os.fsdecode(b"\xff"))
     script = 'echo "${RATTLER_CACHE_DIR-unset}"; echo "${TMPDIR-unset}"; printf "$STRANGE" | od -An -tx1; '
     done = ctk(where, "env", "run", str(environment), "--", "sh", "-c", f"{script} grep SigIgn /proc/$$/status")

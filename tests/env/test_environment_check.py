@@ -1,4 +1,4 @@
-"""`ctk doctor PREFIX`: for each check an environment that is whole and one that is not, and records that lie."""
+"""The checks of an environment: for each a sound environment and a broken one, and records with wrong content."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NATIVE = {"depends": ["__cuda >=12.6"], "constrains": ["__cuda_arch >=5.0,<=9.0"
 
 
 class Made:
-    """An environment as conda's records have it."""
+    """An environment made of conda's records."""
 
     def __init__(self, prefix: Path) -> None:
         self.prefix = prefix
@@ -58,7 +58,7 @@ class Made:
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
-    """An environment without a package, alone. The release locks are read once for all tests."""
+    """An environment without packages, and nothing beside it. The release locks are read once for all tests."""
     for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "VIRTUAL_ENV", *CUDA_PLACES):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path / "user"))
@@ -67,7 +67,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
 
 
 def check(made: Made, driver: str = "12.6", arch: str | None = "9.0") -> dict[str, dict[str, str]]:
-    """What each check says on a machine that is described."""
+    """The finding of each check for a machine."""
     seen = look(ENVIRONMENT_CHECKS, examined(Workspace(ROOT), made.prefix, driver, arch))
     for check, finding in seen:
         assert finding.message and check.help and (finding.severity == "ok" or finding.fix)
@@ -75,7 +75,7 @@ def check(made: Made, driver: str = "12.6", arch: str | None = "9.0") -> dict[st
 
 
 def states(found: dict[str, dict[str, str]]) -> dict[str, str]:
-    """Those that are not content."""
+    """Check -> state, for the checks that are not ok."""
     return {name: one["state"] for name, one in found.items() if one["state"] != "ok"}
 
 
@@ -146,7 +146,7 @@ def test_libraries_of_wheels_beside_condas_are_found_and_without_condas_they_are
 
 @pytest.mark.parametrize("version", ["12.9.4", "12.9.3"])
 def test_a_project_that_pip_put_in_condas_place_is_found(made: Made, version: str) -> None:
-    """Of the same version too: its files then have other contents than conda's record says."""
+    """Also the same version: its files then differ from conda's record."""
     info = f"{SITE}/cuda_bindings-12.9.4.dist-info"
     paths = [{"_path": f"{info}/INSTALLER", "sha256": hashlib.sha256(b"conda\n").hexdigest()}]
     made.toolkit()
@@ -162,7 +162,7 @@ WHEEL = ("nvidia_cuda_nvrtc", "13.5.37", "nvidia/cu13/lib/libnvrtc.so.13,sha256=
 
 
 def beside(made: Made, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
-    """A folder of modules beside an environment, which its Python prefers, and what is typed against it."""
+    """A folder of modules that an environment's Python searches first, and the command that prevents it."""
     if place == "venv":
         venv = tmp_path / "venv"
         venv.mkdir()
@@ -258,7 +258,7 @@ def test_packages_that_disagree_are_found_with_their_channels(
     assert found["step"].startswith(f"conda install -p '{made.prefix}' -c ") and " cuda-core " in found["step"]
 
 
-def test_a_rule_for_what_is_there_anyway_is_held_and_one_for_what_is_not_there_is_not(made: Made) -> None:
+def test_a_constraint_counts_only_for_an_installed_package(made: Made) -> None:
     rules = ["numpy <2.5.0a0", "cudatoolkit 12.6.*", "__cuda >=99"]
     made.package("numba-cuda", "0.30", constrains=rules).package("numpy", "2.4")
     assert "packages agree" not in states(check(made))
@@ -344,7 +344,7 @@ DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
         ("11.8", "native_100", "12.6", "12.1", GPU, "ok", ""),  # of which nothing is known
     ],
 )
-def test_a_toolkit_is_held_to_the_driver_and_to_the_gpu(
+def test_a_toolkit_is_compared_with_the_driver_and_the_gpu(
     made: Made, version: str, build: str, driver: str, arch: str | None, name: str, state: str, step: str
 ) -> None:
     rules = {"depends": [f"__cuda >={version}"]} if "native" in build else {"constrains": ["__cuda >=12"]}

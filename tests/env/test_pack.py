@@ -1,4 +1,4 @@
-"""`ctk env pack` with packages of some bytes: what it writes, and what it refuses."""
+"""`ctk env pack` with tiny packages: the files that it writes, and refusals."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_pack_that_is_there_is_replaced_only_when_forced_and_then_whole(copy: 
 
 
 def test_a_full_disk_is_said_and_no_file_appears(made: Made, tmp_path: Path) -> None:
-    """What writes more than a limit fails as on a full disk; packages are unpacked in the cache already."""
+    """Writing more than the limit fails as on a full disk; the packages are in the cache already."""
     done = run_under(made, "ulimit -f 12", tmp_path / "p.run")
     assert done.returncode == errors.NoSpace.exit_code, done.stderr
     assert f"a file below {tmp_path} would be larger than this process may write" in done.stderr
@@ -159,7 +159,7 @@ def with_its_path_in_a_file(prefix: Path) -> None:
     ("spoil", "said"),
     [
         (without_a_file, r"application.*lib/application\.bin"),
-        (with_its_path_in_a_file, "share/written holds"),
+        (with_its_path_in_a_file, "share/written contains"),
     ],
 )
 def test_an_environment_that_cannot_be_packed_is_refused_with_what_is_wrong(

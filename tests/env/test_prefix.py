@@ -1,4 +1,4 @@
-"""Nothing of others is lost at a prefix, and "unchanged" is what it has: by the real commands."""
+"""With the real commands, packages of others stay in a prefix, and "unchanged" is true."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _removed(file: Path) -> None:
 
 
 def _written_to(file: Path) -> None:
-    """Through the hard link, in the cache of unpacked packages too."""
+    """Writes through the hard link, so into the cache of unpacked packages too."""
     with file.open("r+b") as stream:
         stream.write(b"wrong")
 
@@ -139,7 +139,7 @@ def test_a_run_that_was_stopped_is_said_and_continued(where: Workspace, prefix: 
 
 
 def test_two_runs_at_one_prefix_take_turns(where: Workspace, tmp_path: Path) -> None:
-    """Whichever is last, the prefix is whole, and has what that one asked for."""
+    """The prefix is complete, with the packages of the run that was last."""
     prefix = tmp_path / "env"
     requests = [("application=1.0",), ("other",), ("application", "other"), ("pure",)]
     program = [sys.executable, "-c", "from ctk.cli.main import main; main()"]

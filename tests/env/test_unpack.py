@@ -1,4 +1,4 @@
-"""The program that `ctk env pack` writes: what it does on another machine, what it refuses, and what it leaves."""
+"""The program that `ctk env pack` writes, on another machine: unpacking, refusals, and leftovers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEEDED = {"gzip", "tar", "sha256sum", "uname", "cat", "tail"}
 
 
 def only(folder: Path, programs: set[str]) -> dict[str, str]:
-    """What makes a shell find these programs alone; the shell itself is named by its path."""
+    """Variables with which a shell, named by its path, finds only these programs."""
     folder.mkdir()
     for name in programs:
         (folder / name).symlink_to(shutil.which(name) or "")
@@ -145,7 +145,7 @@ def test_a_machine_without_a_program_that_is_needed_is_told_which(made: Made, tm
 
 
 def test_a_full_disk_is_said_and_nothing_stays(made: Made, tmp_path: Path) -> None:
-    """On a file system of its own; df says that there is room, as where somebody else fills the disk meanwhile."""
+    """On its own file system; df says that there is room, as if somebody else filled the disk meanwhile."""
     folder = tmp_path / "small"
     folder.mkdir()
     lies = pretend(tmp_path / "programs", df='[ -e ../asked ] && exec /bin/df "$@"; : >../asked; exit 1')

@@ -15,8 +15,8 @@ from rattler import Gateway, MatchSpec, PackageRecord
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import write_repodata
+from ctk.solve.channels import Repodata, TwinBuild, universe
 from ctk.solve.solve import Pick, Scenario, solve
-from ctk.verify.channels import Repodata, TwinBuild, universe
 from ctk.verify.oracle import Expected, OracleFacts, Question, expected
 from ctk.verify.run import Record as Answered
 from ctk.verify.run import SolverAnswer, wrong
@@ -123,7 +123,7 @@ class World:
     folders: tuple[Path, Path]  # this channel and the universe
     facts: OracleFacts  # what the oracle knows
     states: Mapping[Place, Record]  # what the packages state in the channel that nothing was taken out of
-    twins: Mapping[tuple[str, str, str], TwinBuild]  # see `ctk.verify.channels.Channels`; of that channel, too
+    twins: Mapping[tuple[str, str, str], TwinBuild]  # see `ctk.solve.channels.Channels`; of that channel, too
     gateway: Gateway  # shared, so that the universe is read once
 
     def pick(self, asked: Scenario) -> Pick | None:

@@ -41,7 +41,7 @@ from ctk.site.answers import (
 from ctk.site.pages import Selector, front_page, safe_json, shards
 from ctk.solve.fleet import pixi_lines
 from ctk.solve.machine import python_specs
-from ctk.solve.solve import AlikeCatalogue, Catalogue, Scenario
+from ctk.solve.solve import Catalogue, GroupedCatalogue, Scenario
 from kit.small_channel import base, channel, record, write
 
 pytest_plugins = ["site_fixtures"]
@@ -79,8 +79,8 @@ def look_up(axes: Axes, content: Mapping[str, Any], question: SelectorQuestion) 
 
 
 @pytest.fixture(scope="module")
-def alike(folders: Folders) -> AlikeCatalogue:
-    return AlikeCatalogue(folders, "linux-64", ["cuda-core", *NAMES])
+def alike(folders: Folders) -> GroupedCatalogue:
+    return GroupedCatalogue(folders, "linux-64", ["cuda-core", *NAMES])
 
 
 def picky(folder: Path, depends: str) -> list[Path]:
@@ -94,7 +94,7 @@ def driver_scenario(driver: str) -> Scenario:
 
 
 def test_machines_that_are_alike_to_a_solver_get_what_each_would_get(
-    folders: Folders, asked: Axes, alike: AlikeCatalogue
+    folders: Folders, asked: Axes, alike: GroupedCatalogue
 ) -> None:
     alone = Catalogue(folders, "linux-64")
     questions = [q for python in asked.pythons for q in asked.questions("cuda-core", python)]
@@ -102,7 +102,7 @@ def test_machines_that_are_alike_to_a_solver_get_what_each_would_get(
     for question in sample:
         scenario = question.scenario("linux-64")
         assert answer(alike, scenario) == answer(alone, scenario), question
-    assert len({alike.alike.key(q.scenario("linux-64")) for q in sample}) < len(sample), "some are one question"
+    assert len({alike.classes.key(q.scenario("linux-64")) for q in sample}) < len(sample), "some are one question"
 
 
 def test_drivers_beyond_the_ends_get_what_the_ends_get(folders: Folders, asked: Axes) -> None:
@@ -145,7 +145,7 @@ def test_drivers_beyond_the_ends_are_told_apart_where_a_rule_does(
 )
 def test_a_rule_cuts_where_it_should_however_it_is_written(rule: str, other: str, tmp_path: Path) -> None:
     channels = picky(tmp_path, f"__cuda{rule}")
-    alike, alone = AlikeCatalogue(channels, "linux-64", ["picky"]), Catalogue(channels, "linux-64")
+    alike, alone = GroupedCatalogue(channels, "linux-64", ["picky"]), Catalogue(channels, "linux-64")
     for driver in ("12.0", "12.9", "13.0", "13.1", "13.2", "14.0", "14.1", other):
         assert bool(alike.pick(driver_scenario(driver))) == bool(alone.pick(driver_scenario(driver))), driver
 
@@ -153,7 +153,7 @@ def test_a_rule_cuts_where_it_should_however_it_is_written(rule: str, other: str
 def test_questions_that_were_asked_together_are_answered_as_alone(folders: Folders, asked: Axes) -> None:
     drivers, gpus = (None, "11.8", "12.9", "13.1"), (None, "7.0", "9.0")
     few = replace(asked, pins=("", "12", "13.0"), drivers=drivers, gpus=gpus, impossible={})
-    together = dict(answers(AlikeCatalogue(folders, "linux-64", ["cuda-nvcc", *NAMES]), few, "cuda-nvcc", ""))
+    together = dict(answers(GroupedCatalogue(folders, "linux-64", ["cuda-nvcc", *NAMES]), few, "cuda-nvcc", ""))
     alone = Catalogue(folders, "linux-64")
     assert len(together) == 3 * (1 + 3 * 3)
     for question, found in together.items():
@@ -164,7 +164,7 @@ def test_questions_that_were_asked_together_are_answered_as_alone(folders: Folde
 def test_a_machine_that_cannot_exist_is_not_solved_and_its_answer_says_why(
     folders: Folders, locks: list[ReleaseLock], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    catalogue = AlikeCatalogue(folders, "linux-64", ["cuda-core", *NAMES])
+    catalogue = GroupedCatalogue(folders, "linux-64", ["cuda-core", *NAMES])
     asked = axes(Catalogue(folders, "linux-64"), locks, TAGS)
     few = replace(asked, pins=("",), drivers=("13.0", "13.1"), gpus=("7.0", "9.0"))
     solved: set[tuple[str | None, str | None]] = set()
@@ -189,12 +189,12 @@ def test_a_machine_that_cannot_exist_is_not_solved_and_its_answer_says_why(
     ],
 )
 def test_an_answer_says_in_plain_words_what_works(
-    alike: AlikeCatalogue, driver: str | None, arch: str | None, pin: str, said: str
+    alike: GroupedCatalogue, driver: str | None, arch: str | None, pin: str, said: str
 ) -> None:
     assert answer(alike, SelectorQuestion("cuda-core", driver, arch, "", pin).scenario("linux-64")).title == said
 
 
-def test_an_answer_is_the_same_after_it_was_packed(asked: Axes, alike: AlikeCatalogue) -> None:
+def test_an_answer_is_the_same_after_it_was_packed(asked: Axes, alike: GroupedCatalogue) -> None:
     found = list(answers(alike, asked, "cuda-core", "3.13"))
     content = json.loads(json.dumps(packed(found)))
     for question, right in found:

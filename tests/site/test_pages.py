@@ -18,7 +18,7 @@ from small_sites import DOCS, HOSTILE, drafts, small_site
 from ctk.core.errors import ChannelBroken, CtkError
 from ctk.site import Page, Site, read, report, report_pages
 from ctk.site.pages import stand_alone
-from ctk.verify import channels
+from ctk.solve import channels
 from ctk.verify.table import ask
 from kit.packages import Draft
 

@@ -6,7 +6,7 @@ import pytest
 
 from ctk.core.checkout import Workspace
 from ctk.lock.model import release_locks
-from ctk.solve.drivers import impossible
+from ctk.solve.machine import impossible
 from ctk.verify.oracle import OracleFacts, version
 from ctk.verify.scenarios import matrix
 from ctk.verify.table import Answers, merged

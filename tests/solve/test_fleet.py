@@ -1,4 +1,4 @@
-"""Environments for a fleet: the fewest that serve it, what is printed, and what solvers make of the written files."""
+"""Environments for a fleet: the fewest that serve it, the command's output, and the picks from the written files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def fleet(catalogue: Catalogue, *stated: tuple[str, str | None], request: tuple[
 
 
 def native(on: Machine) -> set[str]:
-    """The toolkits that are native on a machine, by the table that the small channel is made of."""
+    """The toolkits that are native on a machine, from the table of the small channel."""
     known = {t for t, gpus in TOOLKITS.items() if on.arch is None or on.arch in gpus}
     return {t for t in known if on.driver and not older(on.driver, t)}
 
@@ -119,7 +119,7 @@ def test_an_environment_with_a_cpu_build_does_not_serve_who_would_have_cuda(
 
 
 def test_pixi_gives_each_machine_what_was_solved_for_it(catalogue: Catalogue) -> None:
-    """By its rule: the first platform whose driver and GPU a machine has, or a newer one."""
+    """pixi's rule: the first platform whose driver and GPU are not newer than the machine's."""
     found = fleet(catalogue, *product(DRIVERS, GPUS), ("none", None))
     *_, (_, text) = files(found, ["here"])
     platforms = [p.get("cuda") for p in tomllib.loads(text)["workspace"]["platforms"]]
@@ -212,10 +212,10 @@ def test_machines_that_cannot_exist_or_get_nothing_are_said(
 def test_every_solver_makes_of_a_written_file_what_was_picked(
     name: str, file: str, project: Workspace, where: Workspace, written: tuple[dict[str, Any], Path]
 ) -> None:
-    """The specs of environment.yml, on the machine that the printed variables state, or that conda-lock is told."""
+    """The specs of environment.yml, on the machine of the printed variables, or of virtual-packages.yml."""
     try:
         solver = clients.solver(name, project)
-    except SolverMissing as missing:  # rattler, the first of the names, is always there, and holds it
+    except SolverMissing as missing:  # rattler, the first of the names, is always there
         pytest.skip(missing.cause)
     document, folder = written
     for environment in document["environments"]:
@@ -238,7 +238,7 @@ def test_pixi_itself_locks_what_was_picked(written: tuple[dict[str, Any], Path],
     document, folder = written
     workspace = tomllib.loads((folder / "pixi.toml").read_text())
     assert workspace["dependencies"] == {"cuda-core": "*"}
-    program = program_of("pixi")  # test_pixi_gives_each_machine_what_was_solved_for_it holds it
+    program = program_of("pixi")  # without pixi, test_pixi_gives_each_machine_what_was_solved_for_it tests its rule
     (tmp_path / "pixi.toml").write_text((folder / "pixi.toml").read_text())
     subprocess.run([program, "lock"], cwd=tmp_path, check=True, env=clients.environment(tmp_path))
     lock = (tmp_path / "pixi.lock").read_text()

@@ -1,4 +1,4 @@
-"""A solver's picks from the channel that was built: the toolkit that runs on the machine, in one CUDA major."""
+"""A solver's picks from the built channel: a toolkit that runs on the machine, and packages of its CUDA major."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ctk.core.platforms import NOARCH, this_platform
 from ctk.lock.model import release_locks
 from ctk.plan.plan import write_repodata
 from ctk.release.choose import COOLDOWN
+from ctk.solve.channels import Channels
 from ctk.solve.solve import Pick, Scenario, solve
-from ctk.verify.channels import Channels
 
 MAJOR_PACKAGES = ("cuda-bindings", "cuda-nvrtc", "libnvjitlink", "cuda-nvvm-impl")
 
@@ -34,7 +34,7 @@ def pick(where: Workspace, gateway: Gateway, specs: str, driver: str | None, arc
 
 
 def check(found: Pick, toolkit: str) -> None:
-    """The toolkit is ``13.0 native`` or the like, and nothing is of another CUDA major or of the other fit."""
+    """The toolkit is ``13.0 native`` or the like, and no package is for another CUDA major or of the other fit."""
     assert f"{found.toolkit} {found.fit}" == toolkit
     major = found.toolkit.split(".")[0]
     assert {found.version(name).split(".")[0] for name in MAJOR_PACKAGES if found.record(name)} == {major}
@@ -61,14 +61,14 @@ def check(found: Pick, toolkit: str) -> None:
 def test_a_machine_gets_the_newest_toolkit_whose_ptx_its_driver_loads_and_that_knows_its_gpu(
     built: Workspace, gateway: Gateway, specs: str, driver: str | None, arch: str | None, toolkit: str
 ) -> None:
-    """One of each kind: tests/plan holds both channels to the same index, and test_verify all of the planned."""
+    """A machine of each kind; tests/plan compares the built channel with the planned one, which test_verify tests."""
     check(pick(built, gateway, specs, driver, arch), toolkit)
 
 
 def test_a_client_that_takes_nothing_younger_than_two_weeks_installs_the_python_packages(
     built: Workspace, tmp_path: Path
 ) -> None:
-    """Also on the day of the youngest wheel in the locks, the worst one; base channels have many versions of all."""
+    """Even on the day of the youngest wheel in the locks, which is the worst day; base channels have many versions."""
     projects = [lock for lock in release_locks(built).values() if lock.name.startswith("python-")]
     youngest = max(artefact.uploaded for lock in projects for artefact in lock.artefacts)
     until = (youngest - COOLDOWN.total_seconds()) * 1000
@@ -154,7 +154,7 @@ def test_a_group_is_that_of_the_toolkit_that_fits(
 
 
 def test_a_toolkit_of_a_major_without_a_compiler_is_refused(ask: Ask) -> None:
-    """On a driver for 12.9 there is no nvcc that runs: better no toolkit than one without."""
+    """No nvcc runs on a driver for 12.9: an error is better than a toolkit without nvcc."""
     for specs in ("cuda-toolkit", "cuda", "cuda-compiler", "cuda-minimal-build"):
         with pytest.raises(Unsolvable):
             ask(specs, "12.9")

@@ -1,4 +1,4 @@
-"""`ctk solve` as its user meets it: what options mean, what is detected, what is printed, and how it ends."""
+"""`ctk solve` for its user: the options, the detected machine, the output, and the exit code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ V100 = {"CONDA_OVERRIDE_CUDA": "13.0", "CONDA_OVERRIDE_CUDA_ARCH": "7.0"}
 
 
 def override(monkeypatch: pytest.MonkeyPatch, driver: str, arch: str = "") -> None:
-    """Makes this machine look like one with that driver and GPU, as CEP 30 and 46 provide for."""
+    """States a driver and a GPU of this machine, with the variables of CEP 30 and CEP 46."""
     monkeypatch.setenv("CONDA_OVERRIDE_CUDA", driver)
     monkeypatch.setenv("CONDA_OVERRIDE_CUDA_ARCH", arch)
 
@@ -179,8 +179,8 @@ def test_the_glibc_of_a_machine_is_what_condas_variable_states(checkout: Workspa
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """A folder with nothing but the small channel and its base."""
-    if this_platform() != "linux-64":  # what the command prints comes from functions that test_why holds anywhere
+    """A folder with the small channel and its base channel only."""
+    if this_platform() != "linux-64":  # test_why tests the functions on every platform
         pytest.skip("the small channel's packages without a CUDA version are for linux-64")
     where = Workspace(tmp_path_factory.mktemp("checkout"))
     write(where.channel, channel())
@@ -236,7 +236,7 @@ def test_a_package_with_cuda_and_cpu_builds_is_said_below_the_toolkit_and_to_oth
 
 @pytest.fixture(scope="module")
 def unbuilt(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """This checkout's recipes and release locks, and nothing that was built."""
+    """The recipes and release locks of this checkout, and nothing built."""
     where = Workspace(tmp_path_factory.mktemp("unbuilt"))
     for place in (project.recipes, project.variants, project.build_config):
         (where.root / place.name).symlink_to(place)

@@ -1,4 +1,4 @@
-"""The lines of `ctk solve --explain`, and the one sentence of a request without a solution."""
+"""The lines of `ctk solve --explain`, and the sentence for a request without a solution."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ctk.cli.solve import built_catalogue
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, ChannelMissing, Unsolvable
 from ctk.core.platforms import this_platform
+from ctk.solve.channels import built_catalogue
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Catalogue, Maker, Pick, Scenario
 from ctk.solve.why import choices, explain, fit_in_words, native_instead, newer_nvjitlink, solve_or_say_why
@@ -31,7 +31,7 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
 
 
 def read(name: str) -> list[tuple[str, list[str]]]:
-    """The questions of a file, with the indented lines below each."""
+    """The questions of a file, each with its indented lines."""
     blocks = re.findall(r"^([^#\s].*)\n((?:  .*\n)+)", Path(__file__).with_name(name).read_text(), re.M)
     return [(question, [line.strip() for line in lines.splitlines()]) for question, lines in blocks]
 
@@ -43,13 +43,13 @@ def asked(question: str) -> tuple[str, str | None, str | None]:
 
 
 def pick(catalogue: Catalogue, specs: str, driver: str | None = None, arch: str | None = None) -> Pick:
-    """The pick for a request; the platform is the catalogue's, and ``python:3.14t`` is what --python 3.14t asks for."""
+    """The pick for a request on the catalogue's platform; ``python:3.14t`` stands for --python 3.14t."""
     wanted = [one for s in specs.split() for one in (python_specs(s[7:]) if s.startswith("python:") else (s,))]
     return solve_or_say_why(Scenario(tuple(wanted), catalogue.subdir, driver, arch), catalogue)
 
 
 def problem(catalogue: Catalogue, specs: str, *machine: str | None) -> tuple[str, str]:
-    """The sentence, and what to do, of a request without a solution."""
+    """The sentence and the next step for a request without a solution."""
     with pytest.raises(Unsolvable) as error:
         pick(catalogue, specs, *machine)
     sentence, *solver = error.value.cause.splitlines()
@@ -221,7 +221,7 @@ def test_explain_says_that_an_older_native_toolkit_goes_with_the_cpu_build(besid
 
 
 def test_a_cpu_build_where_cuda_can_be_had_is_said_with_what_gives_cuda(beside: Catalogue) -> None:
-    """As conda and mamba pick, which take native first."""
+    """The pick of conda and mamba, which prefer native."""
     theirs = pick(beside, "pytorch=*=cpu* cuda-core", "12.6")
     theirs = replace(theirs, scenario=replace(theirs.scenario, specs=("pytorch", "cuda-core")))
     assert [line for line, _ in choices(theirs, beside)] == [
@@ -248,7 +248,7 @@ def test_a_pin_that_keeps_every_cuda_build_out_is_named(beside: Catalogue) -> No
 def test_a_cuda_build_that_nothing_of_the_request_keeps_out_is_said_to_be_out_of_reach(
     beside: Catalogue, tmp_path: Path
 ) -> None:
-    """A package of the first channel hides those of the same name in the others, whatever their versions."""
+    """A package of the first channel hides all versions of the same package in the others."""
     _, foreign, base_channel = beside.channels
     newer = [record("cuda-cuobjdump", "13.4.1", "h0_0", "linux-64", depends=["cuda-version >=13.4,<13.5"])]
     hiding = write(tmp_path / "hiding", iter([*channel(), *newer]))

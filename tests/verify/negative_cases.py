@@ -1,6 +1,6 @@
-"""What the right pick rests on, one by one, with the scenarios that go wrong when it is taken out.
+"""Each part of the scheme that the right pick depends on, with the scenarios that go wrong without it.
 
-They are about the releases that `RELEASES` names, whatever else is locked: so a new release changes none of them.
+They are for the releases in `RELEASES` only, so a new release changes none of them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ RANGE, ANY_VERSION = r"^cuda-version \S+", "cuda-version *"
 
 @dataclass(frozen=True)
 class Case:
-    """Something taken out, and what then happens.
+    """Parts that are taken out, and the faults without them.
 
     Attributes:
-        id: What it was for.
-        changes: What is taken out. Where that are several things, each of them is enough.
-        wrong: Scenario -> what is then said of it (`plain`); when nothing is taken out, it is right.
-        given: What is changed in any case, taken out or not: circumstances in which it matters.
+        id: The purpose of the parts.
+        changes: The changes that take them out. If there are several, each part alone is enough for the right pick.
+        wrong: Scenario -> its fault without the parts (`plain`); with them, it is right.
+        given: Changes that are always made: circumstances in which the parts matter.
     """
 
     id: str
@@ -46,13 +46,13 @@ def ask(
     pin: str | None = None,
     refused: bool = False,
 ) -> Ask:
-    """A scenario; with more specs, these are typed with the request."""
+    """A scenario; the specs are added to the request."""
     question = Question(request, subdir, driver, gpu, python, pin)
     return Ask(question, (request, *specs) if specs else (), refused=refused)
 
 
 def number(changes: Mapping[str, int]) -> Change:
-    """Adds to the build number of builds that a regular expression finds; none falls below zero."""
+    """Adds to the build number of builds that match a regular expression; the result is at least zero."""
 
     def changing(record: Record) -> None:
         for pattern, change in changes.items():
@@ -63,7 +63,7 @@ def number(changes: Mapping[str, int]) -> Change:
 
 
 def last_made(pattern: str) -> Change:
-    """Gives all builds a timestamp, and the latest to those that a regular expression finds."""
+    """Gives all builds a timestamp, the latest to builds that match a regular expression."""
 
     def changing(record: Record) -> None:
         found = re.search(pattern, f"{record['name']} {record['build']} {fit(record)}")
@@ -86,14 +86,14 @@ def only_its_minor(*packages: str) -> Change:
 
 
 def as_a_range(record: Record) -> None:
-    """What native builds said of GPUs before: the oldest and the newest, as if there were no gaps."""
+    """The earlier GPU bounds of native builds: from the oldest to the newest GPU, without gaps."""
     if record["name"] == "cuda-version":
         gap = r"^(__cuda_arch )==([\d.]+)\|.*==([\d.]+)$"
         record["constrains"] = [re.sub(gap, r"\1>=\2,<=\3", spec) for spec in record["constrains"]]
 
 
 def newer_than_the_toolkit(package: str) -> Change:
-    """What was said of them before: of the toolkit's major, and not older."""
+    """The earlier range of these packages: the toolkit's major, and not older than the toolkit."""
     return take_out(package, "depends", r"^(cuda-version >=\d+)\.\d+,", r"\1,")
 
 
@@ -302,7 +302,7 @@ CASES = [
 
 
 def plain(fault: str) -> str:
-    """What a judge says, without what moves with every new version of a package."""
+    """The fault without the parts that change with every new version of a package."""
     fault = re.sub(r"^Python is cp\d+t, not cp\d+$", "Python is free-threaded, not with the GIL", fault)
     fault = re.sub(r"^(\S+) \S+ (cuda\d+)_\S+", r"\1 \2", fault)
     return re.sub(r"(\d+\.\d+)\.\d+", r"\1", fault)

@@ -1,6 +1,6 @@
-"""The clients as second solvers: what they are asked, and how their answers and failures are read.
+"""The clients as second solvers: the commands for them, and how their answers and failures are read.
 
-Where a client is on PATH it is asked itself, in the last test; the nightly workflow has them all.
+The last test runs the clients that are on PATH; the workflow `clients` installs all of them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ printf '%s\\n' "$@" >> "{folder}/words"
 
 
 def link(name: str, version: str, build: str) -> dict[str, Any]:
-    """A package of a transaction: libmamba writes both names of a build, conda (mamba-org/mamba#207) the second."""
+    """A package of a transaction: libmamba writes both keys of a build, conda only the second (mamba-org/mamba#207)."""
     return {"name": name, "version": version, "build_string": build, "channel": URLS[0]}
 
 
@@ -47,7 +47,7 @@ PICKED = json.dumps({"actions": {"FETCH": [], "LINK": LINKS}, "dry_run": True, "
 
 
 def install(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, answers: str, sees: str = "__cuda_arch") -> None:
-    """A client on PATH, alone but for the system's own programs."""
+    """A client on PATH, beside the system's own programs only."""
     program = folder / name.partition("-")[0]
     program.write_text(PROGRAM.format(sees=json.dumps([sees]), folder=folder, answers=answers))
     program.chmod(0o755)
@@ -130,7 +130,7 @@ def test_an_unsolvable_request_is_an_answer_with_the_client_s_reason(document: d
 
 
 def test_an_answer_counts_though_the_client_crashed_after_it() -> None:
-    """As conda with conda-rattler-solver may, while Python ends."""
+    """conda with conda-rattler-solver can crash while Python ends."""
     assert answer(ASKED, ran(PICKED, code=-6)).solved
 
 
@@ -231,10 +231,7 @@ def test_what_pixi_cannot_solve_is_an_answer_and_what_it_does_otherwise_an_error
 
 @pytest.mark.parametrize("name", [n for n in clients.NAMES if not n.startswith("libsolv")])
 def test_the_clients_that_are_here_pick_what_rattler_picks(name: str, tmp_path: Path) -> None:
-    """Whatever is installed is asked for real: the driver's side without a pin, which every client gets right.
-
-    Where none is, libsolv is the solver of three of them.
-    """
+    """Requests without a pin for several drivers, which every client gets right."""
     program_of(name)
     folders = [write(tmp_path / "channel", channel()), write(tmp_path / "base", base())]
     # classic conda takes the newest version of a requested package first; only cuda-core's is one for all toolkits.

@@ -1,4 +1,4 @@
-"""The table of drivers and GPUs in the docs is what a solver picks, and a table that is not is found."""
+"""The table of drivers and GPUs in the docs has a solver's picks, and a wrong table is found."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 
 from ctk.core.checkout import Workspace
 from ctk.lock.model import release_locks
+from ctk.solve.channels import Channels
 from ctk.verify import table
-from ctk.verify.channels import Channels
 from ctk.verify.oracle import version
 from ctk.verify.table import Answers
 
@@ -18,7 +18,7 @@ def answers(project: Workspace, solved: Channels) -> Answers:
 
 
 def small(**changed: str) -> Answers:
-    """Two drivers and none, two GPUs, a newer one, and one that is not detected."""
+    """Two drivers and no driver; two GPUs, a newer GPU, and a GPU that is not detected."""
     cells = {
         (driver, gpu): changed.get(f"d{driver}_g{gpu}".replace(".", ""), "-" if driver is None else "1.0")
         for driver in (None, "1.0", "1.1")

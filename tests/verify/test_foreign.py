@@ -1,8 +1,8 @@
-"""This channel beside conda-forge's GPU packages, whose builds and the toolkit hang together: who gets what.
+"""Picks from this channel beside conda-forge's GPU packages, whose builds depend on the toolkit.
 
-``foreign_picks.txt`` has the answers, for nine machines. What they show, and why no metadata of ours mends it, is told
-in docs/how-the-right-build-is-picked.md and held by the tests below. This file, run as a program, writes it anew from
-what the solvers answer; a new request is a line in it with nothing below.
+``foreign_picks.txt`` has the answers for nine machines. docs/how-the-right-build-is-picked.md explains them, and why no
+metadata of ours can improve them; the tests below check that. Run as a program, this file writes the answers of the
+solvers anew. To add a request, write a line into ``foreign_picks.txt`` with nothing below it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ctk.core.checkout import Workspace, settings, workspace
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, repodata_of, write_repodata
 from ctk.release.review import compiled_with
+from ctk.solve.channels import universe
 from ctk.solve.solve import Scenario
 from ctk.verify import clients
-from ctk.verify.channels import universe
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.libsolv import Libsolv, library
 from ctk.verify.run import SolverAnswer
@@ -38,19 +38,19 @@ RELEASES = ("12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.2", "13.3", "13.
 DRIVERS = (None, "12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.3", "13.5")
 PICKS = Path(__file__).with_name("foreign_picks.txt")
 SOLVERS = ("rattler", "libsolv", "libsolv-2.8.1")
-# Order of the channels -> the one that it is compared with. rattler knows no flexible priority.
+# Order of the channels -> the order that it is compared with. rattler has no flexible priority.
 ORDERS = {"alone": "", "second": "alone", "ours": "", "flexible": "ours"}
 ASKED = [(order, solver) for order in ORDERS for solver in SOLVERS if (order, solver) != ("flexible", "rattler")]
 # The metapackage that asks for CUDA builds.
 GPU = "cuda-gpu"
 CUDA, CPU, UNNAMED = f"{GPU} pytorch cuda-core", "pytorch=*=cpu* cuda-core", "pytorch cuda-core"
-# What users are told to type; it means the same in every client.
+# The requests that the docs recommend; they give the same in every client.
 NAMED = (CUDA, CPU, "pytorch-gpu cuda-core", f"{GPU} jaxlib cuda-core", f"{GPU} cudf cuda-core")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request on a platform, with what each line of its block says: ``ours`` or ``ours/libsolv``, by driver."""
+    """A request on a platform, and the lines of its block: ``ours`` or ``ours/libsolv`` -> the answer by driver."""
 
     subdir: str
     request: str
@@ -60,7 +60,7 @@ class Asked:
         return f"{self.subdir} {self.request}"
 
     def right(self, order: str, solver: str) -> list[str]:
-        """What a solver answers; an order without a line is as the one that it is compared with."""
+        """The right answers of a solver; an order without a line has those of the order that it is compared with."""
         for line in (order, f"{order}/{solver}", f"{order}/{solver.partition('-')[0]}"):
             if line in self.lines:
                 return self.lines[line]
@@ -87,7 +87,7 @@ def read(text: str) -> Iterator[Asked]:
 
 
 def written(asked: Asked, answers: dict[tuple[str, str], list[str]]) -> Iterator[str]:
-    """The block of a request, with what order and solver answer; as short as `Asked.right` reads it."""
+    """The block of a request with the answers by order and solver, without lines that `Asked.right` can do without."""
     yield str(asked)
     for order, other in ORDERS.items():
         by = {solver: tuple(answers[order, solver]) for solver in SOLVERS if (order, solver) in answers}
@@ -106,7 +106,7 @@ MATRIX = {str(asked): asked for asked in read(PICKS.read_text())}
 
 
 class Orders:
-    """The channels in their orders, written once each."""
+    """The channels in each order; each channel is written once."""
 
     def __init__(self, project: Workspace, folder: Path) -> None:
         self._project, self._folder = project, folder
@@ -127,7 +127,7 @@ class Orders:
         releases: Sequence[str] = RELEASES,
         also: Sequence[str] = (),
     ) -> list[Path]:
-        """Ours first: the default set of more releases than by default, with some records only or more recipes."""
+        """Our channel first: the default recipes for `releases`, with more recipes, or with only some records."""
         folder = self._folder / name
         if not folder.exists():
             recipes = (*(settings(self._project.root).default.recipes or ()), *also)
@@ -152,7 +152,7 @@ Ask = Callable[..., list[SolverAnswer]]
 
 
 def asking(name: str, project: Workspace) -> Ask:
-    """Asks one of `SOLVERS`."""
+    """Returns a function that asks one of `SOLVERS`."""
 
     def answers(
         asked: Asked, channels: Sequence[Path], drivers: Iterable[str | None] = DRIVERS, strict: bool = True
@@ -174,7 +174,7 @@ def ask(request: pytest.FixtureRequest, project: Workspace) -> Ask:
 
 
 def word(asked: Asked, answer: SolverAnswer) -> str:
-    """An answer as ``foreign_picks.txt`` writes it."""
+    """An answer in the form of ``foreign_picks.txt``."""
     if not answer.solved or answer.removed:
         return "none"
     toolkit = answer.records.get("cuda-version")
@@ -223,7 +223,7 @@ def test_release_check_sees_what_conda_forge_compiles_with(project: Workspace, o
 
 
 def picks(name: str, order: str, solver: str) -> dict[str | None, str]:
-    """By driver."""
+    """Driver -> answer."""
     return dict(zip(DRIVERS, MATRIX[name].right(order, solver), strict=True))
 
 
@@ -264,10 +264,8 @@ def test_what_is_worse_than_conda_forge_alone_has_one_reason_and_one_line_to_typ
     for asked, driver, alone, here in worse:
         # cuda-core is decided first, for the driver's own toolkit; the CUDA builds need a newer one.
         assert driver and here == f"cpu{driver}n" and Version(alone.removeprefix("cuda")) > Version(driver), asked
-        mended = [
-            picks(f"{asked.subdir} {GPU} {asked.request}", order, by)[driver] for by in SOLVERS[order != "ours" :]
-        ]
-        assert all(answer.startswith("cuda") for answer in mended), asked
+        fixed = [picks(f"{asked.subdir} {GPU} {asked.request}", order, by)[driver] for by in SOLVERS[order != "ours" :]]
+        assert all(answer.startswith("cuda") for answer in fixed), asked
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -324,9 +322,9 @@ def test_the_pages_say_what_the_picks_are(order: str, table: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in clients.NAMES if not name.startswith("libsolv")])
 def test_the_clients_that_are_here_pick_what_the_page_says(name: str, project: Workspace, orders: Orders) -> None:
-    """What is named, and but for classic, which takes the newest version of each, what is not.
+    """The recommended requests; and requests without a named build, except for classic, which takes newest versions.
 
-    conda does not hand on the order of the specs, so with rattler `cuda-gpu` may as well be named last.
+    conda does not pass on the order of the specs, so with rattler `cuda-gpu` may as well be last.
     """
     program_of(name)
     solver = "rattler" if name in ("pixi", "conda-rattler") else "libsolv"

@@ -1,6 +1,6 @@
-"""A library is not installed for a GPU for which it has no code: the bounds that were read from the binaries decide.
+"""A library does not install for a GPU for which it has no code, by the bounds that were read from the binaries.
 
-As `ctk verify` asks the planned channel, with what the libraries beside the toolkit need.
+The requests are solved from the planned channel, with the libraries beside the toolkit.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import pytest
 
 from ctk.core.checkout import Workspace
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, write_repodata
+from ctk.solve.channels import Repodata, universe
 from ctk.solve.solve import Scenario
-from ctk.verify.channels import Repodata, universe
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.run import SolverAnswer
 from kit.worlds import Record, records
@@ -53,7 +53,7 @@ def ask(content: Repodata, base: Path, tmp_path_factory: pytest.TempPathFactory)
 
 
 def word(answer: SolverAnswer, package: str) -> str:
-    """``12.9 native``, or ``refused``, or the beginning of the build's name of what has a build without CUDA."""
+    """``12.9 native``, or ``refused``, or without a toolkit the beginning of the package's build."""
     if not answer.solved:
         return "refused"
     toolkit = answer.records.get("cuda-version")
@@ -106,7 +106,7 @@ def test_a_gpu_that_a_release_dropped_gets_the_last_one_that_has_it(
     ask = asking(changed, base, tmp_path)
     assert word(ask("libcufft", "12.9", "7.0"), "libcufft") == "12.8 native"
     assert word(ask("libcufft", "12.9", "7.5"), "libcufft") == "12.9 native"
-    # A library beside it is not held by that.
+    # A library beside it has no such bound.
     assert word(ask("libcublas", "12.9", "7.0"), "libcublas") == "12.9 native"
 
 

@@ -1,4 +1,4 @@
-"""libsolv, driven as conda's clients drive it: where it picks what rattler picks, and where it is known not to."""
+"""libsolv, called as conda's clients call it: requests with the same picks as rattler's, and known differences."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SCENARIOS = [
 
 @pytest.fixture(scope="module")
 def place(project: Workspace) -> Workspace:
-    if not libsolv.library(project).exists():  # rattler is held to the same rule in test_verify
+    if not libsolv.library(project).exists():  # test_verify checks the same rule with rattler
         pytest.skip("libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler")
     return project
 
@@ -57,7 +57,7 @@ def channels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def expected(channels: list[Path]) -> dict[Scenario, dict[str, tuple[str, str]]]:
-    """What rattler picks; nothing where it refuses."""
+    """rattler's pick for each scenario; empty without a solution."""
     gateway = Gateway()
 
     def picked(scenario: Scenario) -> dict[str, tuple[str, str]]:
@@ -75,7 +75,7 @@ def packages(answer: SolverAnswer) -> dict[str, tuple[str, str]]:
 
 
 def ask(place: Workspace, folder: Path, specs: str, *records: dict[str, Any], **how: bool) -> SolverAnswer:
-    """libsolv's answer from a channel with these records only."""
+    """libsolv's answer from a channel with only these records."""
     made = write(folder, iter(records))
     (answer,) = Libsolv(place, **how).solve_all([Scenario(tuple(specs.split()), "linux-64")], [made])
     return answer
@@ -159,7 +159,7 @@ def test_without_the_library_the_error_names_the_command_that_builds_it(tmp_path
 def sources(project: Workspace, tmp_path: Path) -> Workspace:
     """An empty checkout whose store has libsolv's sources."""
     have = fetch.stored(libsolv.SOURCES, project)
-    if not have.exists():  # a machine without a compiler is held without them, below
+    if not have.exists():  # the test below for a machine without a compiler needs no sources
         pytest.skip("libsolv's sources were not fetched here: scripts/setup-libsolv does it")
     fresh = Workspace(tmp_path)
     want = fetch.stored(libsolv.SOURCES, fresh)

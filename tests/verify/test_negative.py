@@ -1,7 +1,7 @@
-"""Whatever the right pick rests on, taken out of a copy of the planned channel, makes a scenario go wrong.
+"""If a part of the scheme is taken out of a copy of the planned channel, a scenario goes wrong.
 
-So the scenarios can fail, and nothing of the scheme is there for no reason. What is held twice is listed with what
-holds it as well, and goes wrong when both are gone.
+So the scenarios can fail, and each part of the scheme has a reason. If two parts have the same effect, a case lists
+both, and the scenario goes wrong without both.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lock.model import release_locks
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags
-from ctk.verify.channels import pythons
+from ctk.solve.channels import pythons
 from ctk.verify.oracle import PYTHON_REQUESTS, Question, Toolkit, expected, version
 from ctk.verify.scenarios import facts, matrix
 from kit.worlds import (
@@ -55,13 +55,13 @@ THE_OTHERS = pytest.param("", marks=pytest.mark.sweep, id="the others")
 # Of the releases in `RELEASES` only the newest has them; with the next one there is an older toolkit as well.
 RECENT = {"cuda-cuobjdump", "cuda-nvdisasm", "cuda-tileiras", "libcudla", "libcudla-dev"}
 NEXT = "13.5"
-# They hold no files and want one version of each package that they bring: each of these holds their range as well.
+# Metapackages, which want an exact version of each member: each member has the effect of their own range too.
 GROUPS = {
     *("cuda", "cuda-compiler", "cuda-libraries", "cuda-libraries-dev", "cuda-libraries-static", "cuda-minimal-build"),
     *("cuda-command-line-tools", "cuda-runtime", "cuda-toolkit", "cuda-tools"),
 }
 WITH_FILES = ("cuda-nvcc-tools", "cuda-nvrtc", "cuda-nvvm-impl", "cuda-nvvm-tools", "libnvjitlink")
-# What a package that is built with these gets, where they state it: cuda-version.
+# Packages with a run-export of cuda-version.
 EXPORTING = ("cuda-crt-dev_linux-64", "cuda-nvcc-dev_linux-64", "cuda-nvcc-impl", "cuda-nvcc_linux-64")
 
 
@@ -71,7 +71,7 @@ def gateway() -> Gateway:
 
 
 def worlds(project: Workspace, folder: Path, gateway: Gateway, minors: Sequence[str] = RELEASES) -> Worlds:
-    """Of this checkout's recipes and some releases."""
+    """Worlds of this checkout's recipes and some releases."""
     locks = [lock for lock in release_locks(project).values() if not lock.is_ctk or lock.minor in minors]
     request = Request(releases=list(minors))
     content = planned_repodata(plan(published_set(project), request, python_tags(project.build_config)))
@@ -80,7 +80,7 @@ def worlds(project: Workspace, folder: Path, gateway: Gateway, minors: Sequence[
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """For hundreds of worlds, which nobody needs any more when the tests are done."""
+    """A folder for hundreds of worlds, which is removed after the tests."""
     made = tmp_path_factory.mktemp("worlds")
     yield made
     shutil.rmtree(made)
@@ -94,7 +94,7 @@ def channel(project: Workspace, folder: Path, gateway: Gateway) -> Worlds:
 
 @pytest.fixture(scope="module")
 def with_a_gap(project: Workspace, folder: Path, gateway: Gateway) -> Worlds:
-    """The channel without 13.0: a driver for 13.0 has CUDA 13, but its newest native toolkit is one of CUDA 12."""
+    """The channel without 13.0: a driver for 13.0 has CUDA 13, but its newest native toolkit is of CUDA 12."""
     return worlds(project, folder / "gap", gateway, [minor for minor in RELEASES if minor != "13.0"])
 
 
@@ -135,7 +135,7 @@ def test_without_its_range_cuda_pathfinder_goes_with_a_major_that_it_does_not_kn
 
 @dataclass(frozen=True)
 class Twin:
-    """One package, and a machine where an older toolkit of it is right though a newer one could be installed."""
+    """A package, and a machine for which an older toolkit is right though a newer toolkit could be installed."""
 
     name: str
     made: Worlds  # of which worlds the scenarios are
@@ -152,7 +152,7 @@ class Twin:
         return take_out(re.escape(self.name), *how, of=of)
 
     def loosened(self, kept: str) -> Change:
-        """Loosens what it wants of other packages of two builds, so that its own tie is left."""
+        """Loosens its dependencies on other packages with two builds, so that only its own tie is left."""
         ours = "|".join(map(re.escape, {r["name"] for r in self.made.states.values() if fit(r)} - {"cuda-version"}))
         return self.change("depends", rf"^(({ours}){kept}) .*", r"\1")
 
@@ -160,7 +160,7 @@ class Twin:
         return self.made.without(*changes, subdirs=[self.asked.question.subdir]).fault(asked)
 
     def fault_without(self, asked: Ask, untied: Change, kept: str) -> str:
-        """What goes wrong without a tie, alone or, where that is held twice, with what else holds it."""
+        """The fault without a tie; if other dependencies have the same effect, the fault without these too."""
         assert self.fault(asked) == ""
         if fault := self.fault(asked, untied):
             return fault
@@ -225,7 +225,7 @@ def test_without_its_range_a_package_of_a_newer_toolkit_goes_with_an_older_one(t
 
 
 def test_what_a_package_needs_is_missed(twins: Iterator[Twin]) -> None:
-    """Each dependency on a package of this channel, unless another package of the pick brings it as well."""
+    """For each dependency on a package of this channel that no other package of the pick has."""
     for twin in twins:
         subdir, there = twin.asked.question.subdir, {record["name"] for record in twin.made.states.values()}
         newest = Ask(Question(twin.name, subdir), like=twin.asked.like)
@@ -237,7 +237,7 @@ def test_what_a_package_needs_is_missed(twins: Iterator[Twin]) -> None:
 
 
 def needs(world: World, asked: Ask, package: str = "") -> set[str]:
-    """The names of all that one package of a pick depends on, or all packages together."""
+    """The names of the dependencies of a package in a pick, or of all packages."""
     pick = world.pick(asked.scenario)
     assert pick
     return {spec.split()[0] for r in pick.records if package in ("", r.name.normalized) for spec in r.depends}
@@ -245,7 +245,7 @@ def needs(world: World, asked: Ask, package: str = "") -> set[str]:
 
 @pytest.mark.parametrize("package", WITH_FILES)
 def test_without_its_exact_pin_a_package_has_the_files_of_another_toolkit(package: str, channel: Worlds) -> None:
-    """The tie of the files holds them, too: both have to go."""
+    """The tie of the files has the same effect: both are removed."""
     asked = Ask(Question(package, "linux-64", pin="12.9"), like="cuda-nvrtc")
     unpinned = take_out(package, "depends", f"^{package}-files .*", f"{package}-files")
     assert channel.without(unpinned).fault(asked) == ""
@@ -260,7 +260,7 @@ def test_without_its_exact_pin_a_package_has_the_files_of_another_toolkit(packag
 def test_without_its_exact_pin_a_group_has_a_member_of_another_toolkit(
     member: str, toolkit: str, own: str, newer: str, channel: Worlds
 ) -> None:
-    """Of the members that may be newer than the toolkit; the others hold themselves."""
+    """For members that can be newer than the toolkit; the others have a tie of their own."""
     group = "cuda-libraries"
     asked = Ask(Question(group, "linux-64", pin=toolkit), like="cuda-nvrtc")
     fault = channel.without(take_out(group, "depends", rf"^{member} .*", member)).fault(asked)
@@ -270,7 +270,7 @@ def test_without_its_exact_pin_a_group_has_a_member_of_another_toolkit(
 
 @pytest.mark.parametrize("package", EXPORTING)
 def test_without_its_run_export_a_program_runs_with_an_older_toolkit(package: str, channel: Worlds) -> None:
-    """What nvcc 13.4 compiled has 13.4's PTX; where nothing native is left, cubin is what runs."""
+    """Code of nvcc 13.4 has PTX of 13.4; if nothing is native, its cubin runs."""
 
     def picked(*changes: Change) -> str:
         content = changed(channel.content, changes, ["linux-64"])
@@ -286,7 +286,7 @@ def test_without_its_run_export_a_program_runs_with_an_older_toolkit(package: st
 
 
 def single(record: Record) -> None:
-    """conda-forge's shape, with two builds of cuda-version and of nothing else."""
+    """The scheme of conda-forge, but with two builds of cuda-version."""
     if record["name"] != "cuda-version" and fit(record) == "compat":
         record.clear()
     else:
@@ -294,7 +294,7 @@ def single(record: Record) -> None:
 
 
 def conda_forges(record: Record) -> None:
-    """conda-forge's rule: cuda-version constrains the driver's major, and nothing else is said of driver and GPU."""
+    """The scheme of conda-forge: cuda-version constrains the driver's major, and nothing constrains the GPU."""
     if fit(record) == "compat":
         record.clear()
     elif record["name"] == "cuda-version":

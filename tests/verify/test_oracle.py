@@ -1,4 +1,4 @@
-"""The oracle says what the issue says, knows nothing but its facts, and shares no code with what it judges."""
+"""The oracle states the promised rule, knows only its facts, and shares no code with the solvers."""
 
 from __future__ import annotations
 

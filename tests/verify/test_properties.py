@@ -1,7 +1,7 @@
-"""What holds for every set of releases: of the oracle by itself, and of a solver with what the recipes make of them.
+"""Properties for every set of releases: of the oracle, and of a solver with the packages that the recipes would make.
 
-Most picks follow from one order: the native toolkits of a machine, newest first, then the compatible ones. So almost
-every property is about native picks; a compat pick is what is left, and each test says what holds for it.
+Most picks follow from one order: the native toolkits of a machine, newest first, then the compatible toolkits. So most
+properties are about native picks; each test also says what is true for compat picks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH
 from ctk.lock.model import ReleaseLock, release_locks, variant_config
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags
-from ctk.verify.channels import Repodata, pythons
+from ctk.solve.channels import Repodata, pythons
 from ctk.verify.oracle import (
     PYTHON_REQUESTS,
     REQUESTS,
@@ -56,7 +56,7 @@ PLACES = [EVERYWHERE, EVERYWHERE, EVERYWHERE, EVERYWHERE - {"win-arm64"}, frozen
 
 @st.composite
 def known(draw: st.DrawFn) -> OracleFacts:
-    """Any releases; a newer one drops old GPUs and learns new ones, and never the other way round."""
+    """Any releases; a newer release can drop old GPUs and know new GPUs, never the other way round."""
     minors = sorted(draw(st.sets(st.sampled_from(MINORS), min_size=2, max_size=6)), key=version)
     ends = st.lists(st.integers(0, len(GPUS) - 2), min_size=len(minors), max_size=len(minors)).map(sorted)
     oldest, newest = draw(ends), draw(ends)
@@ -81,7 +81,7 @@ def known(draw: st.DrawFn) -> OracleFacts:
 
 @st.composite
 def asked(draw: st.DrawFn, anyone: bool = True) -> tuple[OracleFacts, Question]:
-    """Releases, and a machine and request for them; with a driver, unless it can be anyone."""
+    """Releases, and a request on a machine; the machine has a driver, unless `anyone`."""
     releases = draw(known())
     minors = [toolkit.minor for toolkit in releases.toolkits]
     drivers = st.sampled_from(minors) | st.sampled_from(["11.8", *MINORS, "14.2"])
@@ -93,16 +93,16 @@ def asked(draw: st.DrawFn, anyone: bool = True) -> tuple[OracleFacts, Question]:
 
 
 def newness(pick: Expected) -> tuple[int, ...]:
-    """Of a pick's toolkit, which compares as versions do; a refusal is older than everything."""
+    """The version of a pick's toolkit, for comparisons; a refusal is older than every toolkit."""
     return version(pick.toolkit) if pick.toolkit else ()
 
 
 @given(asked(anyone=False), st.sampled_from(MINORS))
 def test_a_newer_driver_never_yields_an_older_toolkit(scene: Scene, other: str) -> None:
-    """Of two drivers, on one machine: from a native pick, and from one compat pick to another.
+    """True from a native pick to any pick, and from a compat pick to another.
 
-    From a compat pick to a native one it may: the older driver had nothing native, and got the newest of its major.
-    But the native one is always newer than what the older driver loads.
+    A native pick can be older than a compat pick: the older driver had no native toolkit, and got the newest of its
+    major. But the native toolkit is always newer than the toolkits that the older driver loads.
     """
     releases, question = scene
     old, new = sorted((question.driver or "", other), key=version)
@@ -119,7 +119,7 @@ def test_a_newer_driver_never_yields_an_older_toolkit(scene: Scene, other: str) 
 
 @given(asked(anyone=False), st.sampled_from(GPUS))
 def test_a_newer_gpu_never_yields_an_older_toolkit(scene: Scene, other: str) -> None:
-    """From a native pick, to whatever is picked then; and from one compat pick to another."""
+    """True from a native pick to any pick, and from a compat pick to another."""
     releases, question = scene
     old, new = sorted((question.arch or GPUS[0], other), key=version)
     before, after = (expected(releases, replace(question, arch=gpu)) for gpu in (old, new))
@@ -129,10 +129,10 @@ def test_a_newer_gpu_never_yields_an_older_toolkit(scene: Scene, other: str) -> 
 
 @given(asked(), st.integers(-1, 5))
 def test_adding_a_release_changes_no_native_pick_of_an_older_driver(scene: Scene, added: int) -> None:
-    """Nor what a driver of an older CUDA major gets at all.
+    """It also changes no pick of a driver of an older CUDA major.
 
-    It does change the compat picks of drivers of its own major or a newer one, and of machines without a driver: they
-    get the newest there is. What it changes, it changes to itself.
+    It can change the compat picks of drivers of its own or a newer major, and of machines without a driver, which get
+    the newest toolkit. A changed pick is always the added release.
     """
     releases, question = scene
     in_order = sorted(releases.toolkits, key=lambda t: version(t.minor))
@@ -192,7 +192,7 @@ def test_a_request_for_a_python_is_honoured_and_the_gil_is_the_default(scene: Sc
 
 @given(asked(anyone=False))
 def test_a_client_that_ignores_constraints_keeps_the_drivers_side(scene: Scene) -> None:
-    """Wherever some toolkit is not newer than the driver, GPU or not; a GPU's side is what such a client loses."""
+    """If a toolkit is not newer than the driver; such a client loses only the rule about the GPU."""
     releases, question = scene
     unseen = replace(question, arch=None)
     if expected(releases, unseen).fit == "native":
@@ -212,7 +212,7 @@ INVENTED = {
 
 
 def invented(lock: ReleaseLock, minor: str, cufile: str, gpus: tuple[str, ...]) -> ReleaseLock:
-    """A release lock made from another one: other versions, in the order of the minors, and other GPUs."""
+    """A release lock made from another lock, with other versions, in the order of the minors, and other GPUs."""
     components = {}
     for name, component in lock.components.items():
         version = f"{cufile if name == 'cufile' else minor}.99"
@@ -223,7 +223,7 @@ def invented(lock: ReleaseLock, minor: str, cufile: str, gpus: tuple[str, ...]) 
 
 
 def merged(parts: Iterable[Repodata]) -> Repodata:
-    """What several plans make, together."""
+    """The repodata of several plans, merged."""
     found: dict[str, dict[str, Any]] = {}
     for part in parts:
         for subdir, content in part.items():
@@ -233,11 +233,11 @@ def merged(parts: Iterable[Repodata]) -> Repodata:
 
 
 class Channels:
-    """Channels of any of the releases, real ones and invented ones, by what the real recipes make of each.
+    """Channels of any releases, real or invented, as the real recipes would make them.
 
     Args:
-        workspace: Has the recipes and the release locks.
-        folder: Where they are written.
+        workspace: The checkout with the recipes and the release locks.
+        folder: The folder for the channels.
     """
 
     def __init__(self, workspace: Workspace, folder: Path) -> None:
@@ -298,7 +298,7 @@ KNOWN_GPUS = ["5.0", "7.0", "7.5", "9.0", "10.0", "12.1", "13.0", "14.2"]
 
 @st.composite
 def machines(draw: st.DrawFn) -> Question:
-    """Any machine of the platform, and a request."""
+    """A request on any machine of the platform."""
     driver = draw(st.none() | st.sampled_from(DRIVERS))
     gpu = draw(st.none() | st.sampled_from(KNOWN_GPUS)) if driver else None
     pin = draw(st.sampled_from([None, None, None, "12", "13", "14", *CTK]))
@@ -307,9 +307,9 @@ def machines(draw: st.DrawFn) -> Question:
 
 
 def usable(minors: Sequence[str]) -> bool:
-    """Not 12.0 alone of its major: then there is no libnvjitlink that cuda-bindings can use, and no libnvfatbin.
+    """Whether 12.0 is not alone in its major: then no libnvjitlink would work with cuda-bindings, nor libnvfatbin.
 
-    The oracle does not know that: it holds for any set of releases that somebody would publish.
+    The oracle does not know that, because nobody would publish such a set of releases.
     """
     return "12.0" not in minors or any(minor.startswith("12.") for minor in minors if minor != "12.0")
 
@@ -318,7 +318,7 @@ def usable(minors: Sequence[str]) -> bool:
 def test_a_solver_picks_what_is_right_from_any_releases_built_in_any_order(
     channels: Channels, minors: tuple[str, ...], seed: int, questions: list[Question]
 ) -> None:
-    """The oracle's pick; its pin and Python; nothing of another CUDA major; every dependency and constraint kept."""
+    """The pick is the oracle's, with its pin and Python, without another CUDA major, and obeys all dependencies."""
     world = channels.of(minors, seed)
     for question in questions:
         assert world.fault(Ask(question)) == "", question
@@ -326,7 +326,7 @@ def test_a_solver_picks_what_is_right_from_any_releases_built_in_any_order(
 
 @pytest.mark.sweep
 def test_no_pick_of_the_matrix_violates_a_constraint(project: Workspace, tmp_path: Path) -> None:
-    """A sample of the real one, on every platform: read with match specs, by nothing that picks."""
+    """A sample of the real matrix, on every platform: the check reads match specs, and uses no solver."""
     everything = matrix(facts(release_locks(project).values()), pythons())
     content = planned_repodata(plan(published_set(project), Request(), python_tags(project.build_config)))
     worlds = Worlds(content, everything.facts, tmp_path, Gateway())

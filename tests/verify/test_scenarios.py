@@ -1,4 +1,4 @@
-"""The matrix has every value that the issue names, and what is chosen from it leaves none out."""
+"""The matrix has every value of the locks, and the covering set leaves none out."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from functools import cache
 import pytest
 from typer.testing import CliRunner
 
-from ctk.cli import solve
 from ctk.cli.main import app
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import PLATFORMS
 from ctk.plan.plan import python_tags
-from ctk.solve import why
+from ctk.solve import channels, why
 from ctk.solve.solve import Scenario
 from ctk.verify.oracle import REQUESTS, OracleFacts, Question, version
 from ctk.verify.scenarios import Matrix, command, matrix, scenario
@@ -28,7 +27,7 @@ def covering(every: Matrix) -> list[Question]:
 def test_each_axis_has_every_value_that_the_locks_have_and_one_beyond_each_end(
     every: Matrix, known: OracleFacts, project: Workspace
 ) -> None:
-    """When this fails after a Python was added: add it to universe.yaml too."""
+    """If this fails after you added a Python, add it to universe.yaml too."""
     minors = sorted((t.minor for t in known.toolkits), key=version)
     major, minor = version(minors[-1])
     assert (every.drivers[:2], every.drivers[-1]) == ((None, "11.8"), f"{major}.{minor + 1}")
@@ -69,7 +68,7 @@ def test_the_default_choice_has_every_pin_with_every_driver_and_every_kind_of_gp
 ) -> None:
     @cache
     def kind(gpu: str | None) -> object:
-        """What the toolkits say of a GPU; the choice has one of each kind."""
+        """For each toolkit, whether it knows the GPU; the covering set has a GPU of each such kind."""
         if gpu is None:
             return None
         return tuple((gpu in t.architectures, version(t.architectures[0]) <= version(gpu)) for t in known.toolkits)
@@ -97,7 +96,7 @@ def test_a_sample_is_the_same_for_the_same_seed(every: Matrix) -> None:
 
 
 def test_the_printed_command_asks_the_same(every: Matrix, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The words of the printed command, as `ctk solve` itself understands them, are the scenario."""
+    """`ctk solve` reads the printed command as the same scenario."""
     asked: list[Scenario] = []
 
     def remember(understood: Scenario, *_: object) -> None:
@@ -105,7 +104,7 @@ def test_the_printed_command_asks_the_same(every: Matrix, monkeypatch: pytest.Mo
         raise Unsolvable("enough")
 
     monkeypatch.setattr(why, "solve_or_say_why", remember)
-    monkeypatch.setattr(solve, "catalogue", lambda *_: None)
+    monkeypatch.setattr(channels, "catalogue", lambda *_: None)
     questions = every.sample(100, 3)
     for question in questions:
         program, *words = shlex.split(command(question))

@@ -1,7 +1,7 @@
-"""A channel of one release with all components: each group of packages in it can be installed.
+"""In a channel of a single release with all components, each metapackage can be installed.
 
-`ctk build --all-components --release 12.2` made a cuda-libraries-dev that nothing could install: it needs cuda-cccl,
-which is that of 12.3 there, and did not come along.
+`ctk build --all-components --release 12.2` once made a cuda-libraries-dev that could not be installed: it needs the
+cuda-cccl of 12.3, which was not built.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import pytest
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, write_repodata
+from ctk.solve.channels import universe
 from ctk.solve.solve import Scenario
-from ctk.verify.channels import universe
 from ctk.verify.clients import RattlerSolver
 
 GROUPS = "cuda-toolkit"
-"""The recipe of the packages that only bring others."""
+"""The recipe of the metapackages."""
 NEWER_GLIBC = re.compile(r"__glibc >=2\.3\d")
-"""Programs of 13.5 for ARM are made for a newer one than machines are taken to have."""
+"""Programs of 13.5 for ARM need a newer glibc than a machine of another platform is assumed to have."""
 MINORS = sorted(
     file.stem.removeprefix("cuda-") for file in (Path(__file__).parents[2] / "variants").glob("cuda-*.lock")
 )

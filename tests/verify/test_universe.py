@@ -1,4 +1,4 @@
-"""The stand-in for conda-forge: every Python can be installed on every platform, and nothing in it leads nowhere."""
+"""The stand-in for conda-forge: every Python installs on every platform, and no dependency is missing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ruamel.yaml import YAML
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.plan.plan import python_tags, write_repodata
+from ctk.solve.channels import UNIVERSE, Repodata, pythons, universe
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Scenario
-from ctk.verify.channels import UNIVERSE, Repodata, pythons, universe
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.run import SolverAnswer
 
@@ -28,7 +28,7 @@ def records() -> list[Record]:
 
 @pytest.fixture(scope="module")
 def solved(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], SolverAnswer]:
-    """Platform and Python -> what a solver installs of it, with numpy."""
+    """Platform and Python -> a solver's pick of this Python with numpy."""
     folder = write_repodata(universe(), tmp_path_factory.mktemp("universe"))
     kinds = [f"3.{tag.removeprefix('cp3')}" for tag in pythons()]
     asked = {Scenario((*python_specs(kind), "numpy"), subdir): (subdir, kind) for subdir in PLATFORMS for kind in kinds}
@@ -58,7 +58,7 @@ def test_nothing_depends_on_what_is_not_there(records: list[Record]) -> None:
 
 
 def test_it_has_what_packages_of_the_channel_need(planned: Repodata) -> None:
-    """Those of recipes that are built only when they are asked for, too, on each platform."""
+    """Packages of optional recipes too, on each platform."""
     channels, lost = (planned, universe()), set()
     for subdir in PLATFORMS:
         places = [channel[part]["packages.conda"] for channel in channels for part in (subdir, NOARCH)]
@@ -70,7 +70,7 @@ def test_it_has_what_packages_of_the_channel_need(planned: Repodata) -> None:
 
 
 def test_no_record_takes_the_place_of_another(records: list[Record]) -> None:
-    """A key of the data that is stated twice, or two builds with one file name, would lose one of them."""
+    """A key that is twice in the data, or two builds with the same file name, would lose a record."""
     places = {(r["subdir"], r["name"], r["version"], r["build"]) for r in records}
     assert len(places) == len(records)
     data = YAML(typ="safe").load(UNIVERSE)

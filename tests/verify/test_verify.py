@@ -1,4 +1,4 @@
-"""`ctk verify` finds every scenario right, counts what it finds, and finds what is wrong."""
+"""`ctk verify`: every scenario is right, verdicts are counted, and wrong picks are found."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ctk.core.console import Reporter
 from ctk.core.errors import ChannelMissing, CtkError, SolverFailed, VerifyFailed
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import write_repodata
-from ctk.solve import solve
-from ctk.solve.solve import Alike, Scenario
-from ctk.verify import channels, clients
-from ctk.verify.channels import Channels, TwinBuild
+from ctk.solve import channels, solve
+from ctk.solve.channels import Channels, TwinBuild
+from ctk.solve.solve import MachineClasses, Scenario
+from ctk.verify import clients
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.oracle import REQUESTS, Cause, Expected, Loss, OracleFacts, Question
 from ctk.verify.run import Counts, Record, SolverAnswer, Tally, wrong
@@ -32,7 +32,7 @@ SAMPLE = 700
 
 @pytest.fixture(scope="module")
 def small(planned: channels.Repodata, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A channel of one platform, for runs of the command that need not plan."""
+    """A channel for a platform, so that runs of the command need no plan."""
     parts = {subdir: planned[subdir] for subdir in ("win-arm64", NOARCH)}
     return write_repodata(parts, tmp_path_factory.mktemp("small"))
 
@@ -190,7 +190,7 @@ def test_a_pick_where_there_must_be_none_and_none_where_there_must_be_one() -> N
 
 @pytest.fixture
 def machines(every: Matrix) -> list[Scenario]:
-    """Every machine, for one request on one platform."""
+    """A request on every machine of a platform."""
     return [scenario(Question("cuda-core", "linux-64", *machine)) for machine in every.machines]
 
 
@@ -206,7 +206,7 @@ def test_machines_that_are_alike_get_what_each_gets_alone(
     monkeypatch.setattr(clients, "solve_many", solve_many)
     together = {a.scenario: a for a in RattlerSolver().solve_all(machines, solved.folders)}
     assert len(asked) < len(machines) / 2
-    alone = {a.scenario: a for a in RattlerSolver(alike=False).solve_all(machines, solved.folders)}
+    alone = {a.scenario: a for a in RattlerSolver(grouped=False).solve_all(machines, solved.folders)}
     assert list(together) != machines, "members of a class follow each other"
     assert together.keys() == alone.keys() == set(machines)
     assert all(together[m].records == alone[m].records for m in machines)
@@ -216,7 +216,7 @@ def test_machines_that_are_alike_get_what_each_gets_alone(
 
 
 class Scripted:
-    """A solver that gives answers, or real ones but for the last, and then ends or fails as it is told."""
+    """A solver with given answers, or with real answers except for the last; then it ends, or raises `end`."""
 
     name = "scripted"
 
@@ -238,7 +238,7 @@ def tally(known: OracleFacts, solved: Channels, solver: Scripted, *questions: Qu
 def test_machines_that_are_taken_for_alike_and_are_not_fail_the_run(
     machines: list[Scenario], solved: Channels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Alike, "key", lambda self, scenario: scenario.specs)
+    monkeypatch.setattr(MachineClasses, "key", lambda self, scenario: scenario.specs)
     with pytest.raises(SolverFailed, match="no rule of the channel tells apart got different packages"):
         list(RattlerSolver().solve_all(machines, solved.folders))
 
@@ -315,7 +315,7 @@ def test_a_folder_without_packages_for_a_platform_is_no_channel(tmp_path: Path, 
 
 
 def run(*arguments: str) -> Any:
-    """In this process; errors come as exceptions, which `start` prints."""
+    """Runs the command in this process; errors are exceptions, which `start` would print."""
     return CliRunner().invoke(app, ["verify", *arguments], env={"COLUMNS": "120"})
 
 

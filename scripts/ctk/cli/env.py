@@ -81,7 +81,7 @@ def create_command(
 
 def _catalogue(where: Workspace, channels: list[str], base: str, subdir: str) -> Catalogue:
     """The channels whose packages an environment is made from."""
-    from ctk.cli.solve import built_catalogue
+    from ctk.solve.channels import built_catalogue
     from ctk.solve.solve import Catalogue
 
     if not channels:

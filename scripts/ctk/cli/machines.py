@@ -41,8 +41,8 @@ def stated_machines(
     where: Workspace, drivers: str | None, archs: str | None, file: Path | None, platform: str | None
 ) -> tuple[Kinds, list[str]]:
     """The machines that options state, and notes about pairs that cannot exist, which are left out."""
-    from ctk.solve.drivers import impossible
     from ctk.solve.fleet import pairs, read_machines
+    from ctk.solve.machine import impossible
 
     if archs is not None and drivers is None:
         step = f"add --drivers, as in --drivers 13.0 --archs {archs}"
@@ -219,7 +219,7 @@ def show_everywhere(
         Unsolvable: A package installs on no machine.
         MachinesLost: With the pins, machines lose a package; all was shown before.
     """
-    from ctk.authors.expected import foresee, recipe_at, variant_files
+    from ctk.authors.expected import expected_records, recipe_at, variant_files
     from ctk.authors.installable import alike, survey_records, survey_specs
     from ctk.lock.model import release_locks
     from ctk.solve.solve import parse_spec
@@ -242,7 +242,7 @@ def show_everywhere(
             channels = other(subdir)
             if recipe:
                 files = asked.variant_files or variant_files(recipe, where.build_config)
-                found = foresee(recipe, files, channels, here)
+                found = expected_records(recipe, files, channels, here)
                 added, more = survey_records(found.records, pins, channels, every, Path(folder))
                 notes |= dict.fromkeys(f"{subdir}: {note}" for note in (*found.notes, *more))
                 surveys += added

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from ctk.core.checkout import Workspace, workspace
+from ctk.core.checkout import base_channel as base_channel
 from ctk.core.console import Reporter
 from ctk.core.errors import BadValue
 from ctk.core.platforms import PLATFORMS
@@ -204,15 +205,6 @@ def renamed(old: str, now: str) -> Any:
             raise BadValue(f"`{old}` is now `{now}`", "see ctk build --help")
 
     return typer.Option(old, callback=end, expose_value=False, hidden=True, help=f"It is now `{now}`.")
-
-
-def base_channel(base: str, workspace: Workspace) -> Path | str:
-    """The base channel that --base names: a folder, or a name or URL for a client; ``local`` is made here."""
-    if base == "local":
-        return workspace.base_channel
-    # A name such as conda-forge/label/dev has slashes too.
-    is_place = Path(base).is_dir() or base.startswith(("/", "./", "../", "~"))
-    return Path(base).expanduser().resolve() if is_place else base
 
 
 def base_beside(base: str, channels: Sequence[str] | None, workspace: Workspace) -> str:

@@ -1,9 +1,8 @@
-"""`ctk solve`, and the channels that `ctk env` and `ctk site` solve from as well."""
+"""`ctk solve`: the pick for a machine; cli/machines.py has those for a fleet and for every machine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,19 +17,18 @@ from ctk.cli.options import (
     Python,
     VariantConfig,
     base_beside,
-    base_channel,
     not_both,
     packages,
 )
-from ctk.core.checkout import Workspace, checkout, settings, workspace
+from ctk.core.checkout import base_channel, checkout, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
-from ctk.core.errors import BadValue, CudaLost, Unsolvable
+from ctk.core.errors import BadValue, CudaLost
 from ctk.core.files import check_place
 from ctk.core.platforms import PLATFORMS, this_platform
 
 if TYPE_CHECKING:
     from ctk.solve.machine import Machine
-    from ctk.solve.solve import Catalogue, Maker, Pick
+    from ctk.solve.solve import Catalogue, Pick
 
 _REASON_LINES = 12  # of a solver's text that are shown below a cause; the rest says the same of every build
 
@@ -109,6 +107,7 @@ def solve_command(
     ctk solve ./recipe.yaml --everywhere --platform linux-64 --html installs.html
     ctk solve cuda-core --drivers 12.4,13.0 --archs 7.0,9.0 --write ./files
     """
+    from ctk.solve.channels import catalogue
     from ctk.solve.fleet import find_fleet
     from ctk.solve.machine import machine, python_specs
     from ctk.solve.solve import Catalogue, channel_url, lasting
@@ -190,8 +189,7 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, re
 
     Returns the packages of which the request should name a build.
     """
-    from ctk.solve.drivers import impossible
-    from ctk.solve.machine import STATE_DRIVER, overstated
+    from ctk.solve.machine import STATE_DRIVER, impossible, overstated
     from ctk.solve.solve import channel_name
     from ctk.solve.why import choices, native_instead, newer_nvjitlink, toolkit_in_words
 
@@ -237,66 +235,3 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, re
     rows = [(p["name"], p["version"], p["build"], p["channel"], mb) for p, mb in zip(packages, sizes, strict=True)]
     report.table("packages", columns, rows, right=["MB"])
     return [document["package"] for _, document in named]
-
-
-def catalogue(
-    where: Workspace,
-    base: str,
-    subdir: str,
-    report: Reporter | None = None,
-    as_planned: bool = False,
-    others: Sequence[str] = (),
-) -> Catalogue:
-    """The channel and its base channel, for one platform; `others` are folders and URLs in place of the channel.
-
-    For another platform than this machine's, packages that were not built are replaced by planned ones: the channel by
-    what recipes and release locks say, a base channel of ours by metadata shaped as conda-forge's. One line says so.
-    `as_planned` takes the plan, whatever was built.
-    """
-    from ctk.package.records import records
-    from ctk.plan.plan import write_repodata
-    from ctk.solve.solve import Catalogue
-    from ctk.verify import channels as matrix_channels
-
-    channels = [where.channel, base_channel(base, where)]
-    foreign = subdir != this_platform()
-    if others:
-        channels[:1] = [base_channel(name, where) for name in others]
-    elif as_planned or (foreign and not records(where.channel, subdir)):
-        # The same as `ctk verify` has, so that a scenario which it prints is solved here as it was there.
-        channels[0] = write_repodata(matrix_channels.planned(where), where.cache / "planned" / "channel")
-    if base == "local" and (as_planned or (foreign and not records(where.base_channel, subdir))):
-        channels[1] = write_repodata(matrix_channels.universe(), where.cache / "planned" / "base")
-    if report and not others and where.channel not in channels:
-        why = "" if as_planned else f"nothing is built for {subdir} here: "
-        stand_in = ", with a stand-in for conda-forge" if base == "local" and where.base_channel not in channels else ""
-        report.line(f"{why}solved against what recipes and release locks say{stand_in}")
-    return Catalogue(channels, subdir, maker=partial(_maker, where))
-
-
-def built_catalogue(where: Workspace, base: str, subdir: str) -> Catalogue:
-    """The same with packages that are built and not only planned."""
-    from ctk.package.records import records
-    from ctk.solve.solve import Catalogue
-
-    if subdir != this_platform():
-        if not records(where.channel, subdir):
-            raise Unsolvable(f"nothing is built for {subdir} here", f"run `ctk build --platform {subdir}` first")
-        if base == "local" and not records(where.base_channel, subdir):
-            raise Unsolvable(
-                f"the base channel that is made here has no Python for {subdir}",
-                "name one that has, such as --base conda-forge or a folder",
-            )
-    return Catalogue([where.channel, base_channel(base, where)], subdir, maker=partial(_maker, where))
-
-
-def _maker(where: Workspace, package: str) -> Maker | None:
-    from ctk.plan.recipes import find_recipes, maker_of
-    from ctk.solve.solve import Maker
-
-    recipe, stated = maker_of(package, find_recipes(where.recipes)), settings(where.root)
-    if recipe is None:
-        return None
-    if stated.default.recipes is None or recipe in stated.default.recipes:
-        return Maker(recipe, "")
-    return Maker(recipe, "--libraries" if recipe in stated.libraries.recipes else "--all-components")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ctk.cli.options import Base, Platforms, base_beside, not_both, show_written
-from ctk.cli.solve import catalogue
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
@@ -100,7 +99,7 @@ def verify_command(
         _install(where, [str(channel)] if channel else [], base, again, report)
         return
     from ctk.lock.model import release_locks
-    from ctk.verify import channels as matrix_channels
+    from ctk.solve import channels as matrix_channels
     from ctk.verify import clients, table
     from ctk.verify.run import Tally, counts_as_json
     from ctk.verify.scenarios import command, facts, matrix
@@ -155,7 +154,7 @@ def verify_command(
 def _tags(where: Workspace, wanted: Sequence[str] | None) -> list[str]:
     """The tags of the matrix's Pythons: those of the channel, and others, which it must refuse."""
     from ctk.plan.plan import python_tags
-    from ctk.verify import channels as matrix_channels
+    from ctk.solve import channels as matrix_channels
 
     tags = list(dict.fromkeys((*matrix_channels.pythons(), *python_tags(where.build_config))))
     names = list(map(python_name, tags))
@@ -217,6 +216,7 @@ def _show_wrong(one: Wrong, report: Reporter, planned: bool) -> None:
 def _install(where: Workspace, others: Sequence[str], base: str, again: bool, report: Reporter) -> None:
     """Solves the two requests that this project exists for, creates both environments and uses them."""
     from ctk.env.environment import PROOFS, proof_environment, proof_note, proof_picks, prove
+    from ctk.solve.channels import catalogue
     from ctk.solve.machine import machine
     from ctk.solve.solve import Scenario
 

@@ -68,6 +68,15 @@ class Workspace:
         return next((Path(place, self.name) for place in places if os.path.isabs(place)), self.own_cache)
 
 
+def base_channel(base: str, workspace: Workspace) -> Path | str:
+    """The base channel that --base names: the one made here, a folder, or whatever a client understands."""
+    if base == "local":
+        return workspace.base_channel
+    # A name such as conda-forge/label/dev has slashes too.
+    is_place = Path(base).is_dir() or base.startswith(("/", "./", "../", "~"))
+    return Path(base).expanduser().resolve() if is_place else base
+
+
 def takes_files(place: Path) -> bool:
     """Whether this user may write into a folder, or make it."""
     return os.access(next(p for p in (place, *place.absolute().parents) if os.path.lexists(p)), os.W_OK)

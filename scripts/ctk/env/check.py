@@ -1,4 +1,4 @@
-"""The checks of `ctk doctor PREFIX`: an environment of any client, as conda's records and pip's describe it."""
+"""The checks of an environment that any client made. They read the records of conda and pip in it."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _LONGEST = 1000  # characters of a spec or a channel
 
 @dataclass(frozen=True)
 class InstalledPackage:
-    """A package that conda installed; of each file the sha256 as it was then, "" where it is not noted."""
+    """A package that conda installed."""
 
     name: str
     version: str
     build: str
     subdir: str
     channel: str
-    source: str  # the channel's address, without a user's name, password or token; "" where it is not noted
+    source: str  # the channel's address, without a user's name, password or token; "" if the record has none
     depends: tuple[str, ...]
     constrains: tuple[str, ...]
-    files: Mapping[str, str]
+    files: Mapping[str, str]  # path -> sha256 when it was installed; "" if the record has none
     record: PackageRecord
 
     def __str__(self) -> str:
@@ -59,19 +59,19 @@ class InstalledPackage:
 
 @dataclass(frozen=True)
 class ModuleFolder:
-    """A folder from which the environment's Python imports, and the variable or program that adds it."""
+    """A folder from which the environment's Python imports modules."""
 
     path: Path
-    by: str = ""  # ``PYTHONPATH``, ``user site``, ``VIRTUAL_ENV``; "" for the environment's own
+    by: str = ""  # the variable or program that adds it: ``PYTHONPATH``, ``user site``, ``VIRTUAL_ENV``; "" for its own
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """A distribution that the environment's Python imports, and that conda did not install."""
+    """A distribution that the environment's Python finds and that conda did not install."""
 
     name: str
     version: str
-    libraries: tuple[str, ...]  # file names of NVIDIA's
+    libraries: tuple[str, ...]  # file names of NVIDIA's libraries in it
     folder: ModuleFolder
 
     def __str__(self) -> str:
@@ -80,22 +80,17 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Examined:
-    """An environment, its records, and the machine."""
+    """An environment, its records, and the machine that it is for."""
 
     has: Installed
     packages: tuple[InstalledPackage, ...]
     locks: Mapping[str, ReleaseLock]
     machine: Machine
-    overstated: str = ""  # of the machine, as `solve.machine` says it
+    overstated: str = ""  # the warning of `solve.machine.overstated`
 
     @property
     def prefix(self) -> Path:
         return self.has.prefix
-
-    @property
-    def unreadable(self) -> list[str]:
-        """Names of what clients take for a record, and that is none."""
-        return [file.name for file in self.has.broken]
 
     @cached_property
     def by_name(self) -> dict[str, InstalledPackage]:
@@ -107,15 +102,15 @@ class Examined:
 
     @property
     def fit(self) -> str:
-        """``native`` or ``compat``; "" without CUDA, or with another channel's cuda-version."""
+        """``native`` or ``compat``; "" without CUDA, or with the cuda-version of another channel."""
         kind = self.toolkit.build.partition("_")[0] if self.toolkit else ""
         return kind if kind in ("native", "compat") else ""
 
     @cached_property
     def nvidia_wheels(self) -> tuple[Wheel, ...]:
-        """What pip installed of what conda's CUDA packages have too: libraries, or NVIDIA's Python projects.
+        """Wheels with content that conda's CUDA packages have too: NVIDIA's libraries or Python projects.
 
-        Of the environment, and of each place beside it that its Python prefers.
+        They are in the environment, or in a folder that its Python searches first.
         """
         known = {c.distribution for lock in self.locks.values() for c in lock.components.values()}
         wheels = chain(*(_pip_wheels(folder, self) for folder in module_folders(self.prefix)))
@@ -123,37 +118,33 @@ class Examined:
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """The files of its packages, and their sha256 as they were installed."""
+        """The files of all packages -> their sha256 when they were installed."""
         return {path: sha256 for package in self.packages for path, sha256 in package.files.items()}
 
     @cached_property
     def channels(self) -> list[str]:
-        """The channels of its packages: that of its toolkit first, then by how many are from each."""
+        """The channels of its packages: first the channel of its toolkit, then the channels with most packages."""
         found = Counter(package.source for package in self.packages if package.source)
         first = self.toolkit.source if self.toolkit else ""
         return sorted(found, key=lambda source: (source != first, -found[source], source))
 
     def targets(self, minor: str) -> tuple[str, ...]:
-        """The GPUs that a toolkit compiles for; none where it is not known."""
+        """The GPUs that a toolkit compiles for; empty for a toolkit without a lock."""
         lock = self.locks.get(f"cuda-{minor}")
         return lock.facts.gpu_architectures if lock and lock.facts else ()
 
-    @property
-    def is_native(self) -> str:
-        """The build of a spec for a toolkit; "" for a channel whose cuda-version is of one kind."""
-        return " native_*" if self.fit else ""
-
     @cached_property
     def better(self) -> str:
-        """The spec that gives it a toolkit which is native on the machine; "" where its channel has none that fits.
+        """The spec for a toolkit that is native on the machine; "" if its channels have no such toolkit.
 
-        A range, since a channel need not have each minor. A channel in a folder is asked whether it has one.
+        It is a range, since a channel need not have every minor. Channels in folders are asked for a solution.
         """
         driver, arch = self.machine.driver, self.machine.arch
         fit = [m for m in self._for_gpu if driver and not older(driver, m)]
         if not fit:
             return ""
-        spec = f"cuda-version >={fit[0]},<={fit[-1]}{self.is_native}"
+        build = " native_*" if self.fit else ""  # another channel has only one build of a cuda-version
+        spec = f"cuda-version >={fit[0]},<={fit[-1]}{build}"
         places = [Path(unquote(urlsplit(source).path)) for source in self.channels if source.startswith("file:")]
         if not places or len(places) < len(self.channels) or not all(place.is_dir() for place in places):
             return spec
@@ -169,21 +160,21 @@ class Examined:
 
     @property
     def newer_driver(self) -> str:
-        """The CUDA version of a newer driver that would do: for its toolkit, else for the first that knows the GPU."""
+        """The CUDA version of a newer driver for its toolkit, else for the first toolkit that knows the GPU; or ""."""
         known = [m for m in self._for_gpu if self.machine.driver and older(self.machine.driver, m)]
         version = self.toolkit.version if self.toolkit else ""
         return version if version in known else "" if self.better or not known else known[0]
 
     def install(self, *specs: str) -> str:
-        """The command that installs something in it, from where its packages are."""
+        """The command that installs specs in the environment from its channels."""
         channels = [word for source in self.channels for word in ("-c", source)]
         return shlex.join(["conda", "install", "-p", str(self.prefix), *channels, *specs])
 
     def uninstall(self, wheels: Sequence[Wheel]) -> list[str]:
-        """The commands after which its Python finds some wheels no more."""
+        """The commands after which its Python does not find these wheels."""
         by = {wheel.folder.by for wheel in wheels}
         steps = ["unset PYTHONPATH"] if "PYTHONPATH" in by else []
-        # Not removed: another program of the user may need what is there.
+        # Nothing is removed there: the user's other programs may need it.
         steps += ["export PYTHONNOUSERSITE=1"] if "user site" in by else []
         for source in ("", "VIRTUAL_ENV"):
             if names := [wheel.name for wheel in wheels if wheel.folder.by == source]:
@@ -193,30 +184,30 @@ class Examined:
                 steps.append(shlex.join(pip if source else ["ctk", "env", "run", str(self.prefix), "--", *pip]))
         return steps
 
-    def mend(self) -> str:
-        """What gives the machine and the environment the same toolkit."""
+    def fix(self) -> str:
+        """The commands that give the environment a toolkit for the machine, or the machine a driver for the toolkit."""
         steps = [self.install(self.better)] if self.better else []
         if self.newer_driver:
             steps.append(f"update the driver to one for CUDA {self.newer_driver} or newer")
         return ", or ".join(steps) or "make another environment: its channel has no toolkit for this driver and GPU"
 
-    def mended(self, text: str) -> Finding:
-        """A finding that another toolkit mends; without one, only another driver would."""
-        return problem(text, self.mend()) if self.better else missing(text, self.mend())
+    def toolkit_finding(self, text: str) -> Finding:
+        """A problem if another toolkit fixes it; else a hint, as only another driver would."""
+        return problem(text, self.fix()) if self.better else missing(text, self.fix())
 
 
 def examined(workspace: Workspace, prefix: Path, driver: str | None = None, arch: str | None = None) -> Examined:
-    """Reads an environment's records; driver and GPU are this machine's where they are None.
+    """Reads an environment's records. Without `driver` and `arch`, the machine is this one.
 
     Raises:
-        BadValue: A driver or GPU that cannot be read.
+        BadValue: The driver or the GPU cannot be read.
         LockError: A release lock is not valid.
-        NoSpace: A record may not be read.
+        NoSpace: This user may not read a record.
     """
     has = Installed.read(prefix)
     packages = {file: _package(record) for file, record in has.records.items()}
     found = {file: package for file, package in packages.items() if package}
-    # All that conda and rattler take for a record.
+    # Each *.json is a record for conda and rattler.
     others = [file for file in (prefix / "conda-meta").glob("*.json") if file not in found]
     has = Installed(prefix, {file: has.records[file] for file in found}, tuple(sorted(others)))
     on = machine(next((p.subdir for p in found.values() if p.subdir in PLATFORMS), None), driver, arch)
@@ -235,14 +226,14 @@ def _package(record: Any) -> InstalledPackage | None:
         files = dict.fromkeys(map(str, record.get("files") or ()), "")
         files |= {str(e["_path"]): str(e.get("sha256_in_prefix") or e.get("sha256") or "") for e in entries}
         subdir, known = str(record.get("subdir") or ""), _record(name, version, build)
-        # The address has it whole; conda's channel of a package ends with the platform.
+        # `url` has the whole address of the channel; conda's `channel` ends with the platform.
         address = str(record.get("url") or "").rsplit("/", 2)[0] or channel
         if max(map(len, (address, channel))) > _LONGEST:
             return None
         source = lasting(public(re.sub(rf"/(noarch|{re.escape(subdir)})/?$", "", address)).rstrip("/"))
         shown = channel_name(source or channel)
         return InstalledPackage(name, version, build, subdir, shown, source, specs[0], specs[1], files, known)
-    except Exception:  # whatever somebody wrote there, or rattler does not take as a version
+    except Exception:  # anything can be in the file, and rattler has errors of its own
         return None
 
 
@@ -251,10 +242,10 @@ def _record(name: str, version: str, build: str = "0") -> PackageRecord:
 
 
 def module_folders(prefix: Path) -> list[ModuleFolder]:
-    """The folders of modules of an environment's Python, in the order in which it looks into them.
+    """The folders of modules of an environment's Python, in its search order.
 
-    https://docs.python.org/3/library/site.html; cuda.pathfinder keeps to the same order, but for PYTHONPATH. What a
-    process adds when it runs is not known.
+    Source: https://docs.python.org/3/library/site.html. cuda.pathfinder has the same order, except for PYTHONPATH.
+    Folders that a process adds while it runs are not known.
     """
     own = [place for place in prefix.glob("lib/python3*/site-packages") if not place.parent.is_symlink()]
     found = [
@@ -279,7 +270,7 @@ def _pip_wheels(folder: ModuleFolder, on: Examined) -> Iterator[Wheel]:
     for info in sorted(folder.path.glob("*.dist-info")):
         match = _WHEEL.fullmatch(info.name)
         place = os.path.relpath(info, on.prefix)
-        # pip puts the same version in place of conda's: another file than the one that was installed.
+        # pip may have replaced conda's distribution by the same version: the file differs from the installed file.
         text, sha256 = _text(info / "INSTALLER"), own.get(f"{place}/INSTALLER", "")
         is_replaced = text and sha256 and hashlib.sha256(text.encode()).hexdigest() != sha256
         if match and (place not in folders or is_replaced):
@@ -288,7 +279,7 @@ def _pip_wheels(folder: ModuleFolder, on: Examined) -> Iterator[Wheel]:
 
 
 def _text(file: Path) -> str:
-    """The text of a file of pip's; "" for anything else."""
+    """The text of a file; "" if it cannot be read as text."""
     try:
         if not file.is_file():
             return ""
@@ -300,11 +291,11 @@ def _text(file: Path) -> str:
         return ""
 
 
-_SHOWN = 4  # of many
+_SHOWN = 4  # entries of a longer list that a finding shows
 
 
-def _holds(spec: str, record: PackageRecord) -> bool:
-    """Whether a package is what a spec asks for; what is no spec asks for nothing."""
+def _matches(spec: str, record: PackageRecord) -> bool:
+    """Whether a package matches a spec; a text that is not a spec matches every package."""
     try:
         return MatchSpec(spec).matches(record)
     except Exception:  # rattler's own, of many kinds
@@ -312,25 +303,25 @@ def _holds(spec: str, record: PackageRecord) -> bool:
 
 
 def _some(texts: Sequence[str]) -> str:
-    """The first of many."""
+    """A sentence part with the first entries of a list."""
     return listing([*texts[:_SHOWN], *([f"{len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else [])])
 
 
 @look_at(Examined, "records")
 def _records(on: Examined) -> Finding:
-    """A package whose record is broken is neither updated nor removed by any client."""
-    if on.unreadable:
-        files = [shlex.quote(str(on.prefix / "conda-meta" / name)) for name in on.unreadable]
-        lost = [name.rsplit("-", 2)[0] for name in on.unreadable if name.count("-") > 1]
+    """No client updates or removes a package whose record is broken."""
+    if names := [file.name for file in on.has.broken]:
+        files = [shlex.quote(str(file)) for file in on.has.broken]
+        lost = [name.rsplit("-", 2)[0] for name in names if name.count("-") > 1]
         step = f"rm {' '.join(files)}" + (f" && {on.install('--force-reinstall', *lost)}" if lost else "")
-        return problem(f"no records: {_some([ascii(name)[1:-1] for name in on.unreadable])}", step)
+        return problem(f"no records: {_some([ascii(name)[1:-1] for name in names])}", step)
     channels = sorted({package.channel or "an unknown channel" for package in on.packages})
     return ok(f"{count(len(on.packages), 'package')}{f', of {listing(channels)}' if channels else ''}")
 
 
 @look_at(Examined, "files")
 def _files(on: Examined) -> Finding:
-    """Programs find what is missing, changed, or half there after a stopped `ctk env create` when they need it."""
+    """Programs fail later if files are missing or changed, or if `ctk env create` was stopped."""
     has, note = on.has, Note.read(on.prefix)
     if note and note.asked and not note.stamp:
         return problem("the run that made this environment was stopped, or is at work now", note.again(on.prefix))
@@ -350,14 +341,14 @@ def _files(on: Examined) -> Finding:
 
 
 def beside(on: Examined) -> str:
-    """What its Python takes before the environment's own, and what to do about it; "" where there is nothing."""
+    """The wheels that its Python finds before the environment's own packages, and the fix; "" without such wheels."""
     found = next(iter(wheels_of_pip(on)))
     return f"{found.message}; {found.fix}" if found.fix else ""
 
 
 @look_at(Examined, "wheels of pip")
 def wheels_of_pip(on: Examined) -> Finding:
-    """cuda.pathfinder looks into pip's wheels first: their libraries are loaded in place of conda's."""
+    """cuda.pathfinder searches pip's wheels first, and loads their libraries in place of conda's."""
     wheels = on.nvidia_wheels
     if not wheels:
         return ok("none of NVIDIA's")
@@ -371,7 +362,7 @@ def wheels_of_pip(on: Examined) -> Finding:
 
 
 def _in_place_of(wheel: Wheel, on: Examined) -> str:
-    """A wheel, and the package of conda's whose library it comes before."""
+    """A wheel, and the conda package whose library is hidden by it."""
     names = {path.rpartition("/")[2]: package for package in on.packages for path in package.files}
     same = next((names[library] for library in wheel.libraries if library in names), on.by_name.get(wheel.name))
     return f"{wheel}{f', in place of {same.name} {same.version}' if same else ''}"
@@ -379,7 +370,7 @@ def _in_place_of(wheel: Wheel, on: Examined) -> str:
 
 @look_at(Examined, "variables")
 def _variables(on: Examined) -> Finding:
-    """cuda.pathfinder looks there last; cuTile, build systems and programs with a shared runtime look there first."""
+    """cuTile, build systems and programs with a shared runtime search these places first; cuda.pathfinder does last."""
     found, wrong = [], []
     if stated := os.environ.get("PYTHONHOME"):
         wrong.append("PYTHONHOME")
@@ -402,21 +393,21 @@ _CUDA_LIBRARIES = ("libnvrtc.so.*", "libnvJitLink.so.*", "libcudart.so.*", "libn
 
 
 def is_in(place: str, prefix: Path) -> bool:
-    """Whether a place is an environment or in it."""
+    """Whether a path is an environment or inside it."""
     return Path(os.path.realpath(place)).is_relative_to(os.path.realpath(prefix))
 
 
 @look_at(Examined, "packages agree")
 def _agreement(on: Examined) -> Finding:
-    """A package was made for what it asks for; with something else it fails when it is imported, or later."""
+    """A package was made for its dependencies; with others it fails when it is imported, or later."""
     unmet, names = [], set()
     for package in on.packages:
         for spec in (*package.depends, *package.constrains):
             name = spec_name(spec)
             other = on.by_name.get(name)
-            if other is not None and not _holds(spec, other.record):
+            if other is not None and not _matches(spec, other.record):
                 unmet.append(f"{package} needs {spec}, and there is {other}")
-            elif other is None and spec in package.depends and not name.startswith("__") and not on.unreadable:
+            elif other is None and spec in package.depends and not name.startswith("__") and not on.has.broken:
                 unmet.append(f"{package} needs {spec}, which is not there")
             else:
                 continue
@@ -429,7 +420,7 @@ def _agreement(on: Examined) -> Finding:
 
 @look_at(Examined, "driver")
 def _driver_fits(on: Examined) -> Finding:
-    """A driver older than packages ask for does not load their code: errors 35 and 222."""
+    """A driver that is older than packages require does not load their code: errors 35 and 222."""
     driver = on.machine.driver
     specs = [(p, s) for p in on.packages for s in (*p.depends, *p.constrains) if spec_name(s) == "__cuda"]
     if not driver:
@@ -439,9 +430,9 @@ def _driver_fits(on: Examined) -> Finding:
             return missing(f"{on.machine.words}, and {_some(wanted)}", step)
         return ok(on.machine.words)
     there = _record("__cuda", driver)
-    unmet = [f"{p.name} {p.version} needs {s}" for p, s in specs if not _holds(s, there)]
+    unmet = [f"{p.name} {p.version} needs {s}" for p, s in specs if not _matches(s, there)]
     if unmet:
-        return problem(f"it supports CUDA {driver}, and {_some(unmet)}", on.mend())
+        return problem(f"it supports CUDA {driver}, and {_some(unmet)}", on.fix())
     if on.overstated:
         return missing(on.overstated, STATE_DRIVER)
     return ok(f"it supports CUDA {driver}")
@@ -449,7 +440,7 @@ def _driver_fits(on: Examined) -> Finding:
 
 @look_at(Examined, "native toolkit")
 def _native_toolkit(on: Examined) -> Finding:
-    """A driver refuses PTX of a toolkit newer than itself (error 222); a native toolkit never is."""
+    """A driver refuses the PTX of a toolkit that is newer than it (error 222). A native toolkit is not newer."""
     toolkit, driver, arch = on.toolkit, on.machine.driver, on.machine.arch
     if toolkit is None:
         return ok("no CUDA toolkit in it")
@@ -457,7 +448,7 @@ def _native_toolkit(on: Examined) -> Finding:
     if not driver or on.fit == "native":
         return ok("; ".join([text, *newer_nvjitlink(package.record for package in on.packages)]))
     if older(driver, toolkit.version):
-        return on.mended(f"{text} is newer than the driver, which supports CUDA {driver}")
+        return on.toolkit_finding(f"{text} is newer than the driver, which supports CUDA {driver}")
     if on.fit == "compat" and (not arch or arch in on.targets(toolkit.version)):
         step = on.install(f"cuda-version={toolkit.version}=native_*")
         return missing(f"{text}, where the driver takes it native: an update may bring a newer one", step)
@@ -466,14 +457,16 @@ def _native_toolkit(on: Examined) -> Finding:
 
 @look_at(Examined, "GPU")
 def _gpu_known(on: Examined) -> Finding:
-    """A toolkit compiles for the GPUs that it knows."""
+    """A toolkit compiles only for the GPUs that it knows."""
     toolkit, arch = on.toolkit, on.machine.arch
     if not arch:
         return ok(on.machine.words)
     known = on.targets(toolkit.version) if toolkit else ()
     if toolkit is None or not known or arch in known:
         return ok(f"compute capability {arch}")
-    return on.mended(f"toolkit {toolkit.version} does not know compute capability {arch}; it knows {listing(known)}")
+    return on.toolkit_finding(
+        f"toolkit {toolkit.version} does not know compute capability {arch}; it knows {listing(known)}"
+    )
 
 
 ENVIRONMENT_CHECKS = checks_of(sys.modules[__name__])

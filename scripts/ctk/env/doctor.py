@@ -40,7 +40,7 @@ class Where:
 
 
 def look_at(subject: type[S], name: str, *, needed: bool = False) -> Callable[[Callable[[S], Finding]], Check[S]]:
-    """Makes a check of a function that returns how one thing is; `needed` by the commands of the README."""
+    """Makes a check of a function that returns one finding; `needed` if the commands of the README fail without it."""
 
     def make(look: Callable[[S], Finding]) -> Check[S]:
         @wraps(look)
@@ -57,7 +57,7 @@ def ok(text: str) -> Finding:
 
 
 def missing(text: str, step: str = "") -> Finding:
-    """What the main job does not need, or what is worth knowing only."""
+    """A hint: the commands of the README work without it."""
     return Finding("", text, fix=step, severity="hint")
 
 
@@ -66,12 +66,12 @@ def problem(text: str, step: str) -> Finding:
 
 
 def state(severity: Severity | str) -> str:
-    """How a severity is called where it says how a thing is."""
+    """The word for a severity in the output: ``ok``, ``missing`` or ``problem``."""
     return {"ok": "ok", "hint": "missing"}.get(severity, "problem")
 
 
 def look(checks: Sequence[Check[S]], subject: S, limit: float = LIMIT) -> list[tuple[Check[S], Finding]]:
-    """Runs all checks; one that hangs or fails is a finding of that check alone."""
+    """Runs all checks at the same time; a check that hangs or fails has a finding that says so."""
     found: dict[str, Finding] = {}
     threads = [threading.Thread(target=_look, args=(check, subject, found), daemon=True) for check in checks]
     for thread in threads:
@@ -89,20 +89,20 @@ def _look(check: Check[S], subject: S, found: dict[str, Finding]) -> None:
             (found[check.name],) = check(subject)
     except CtkError as error:
         found[check.name] = check.complete(Finding("", error.cause.splitlines()[0], fix=error.step))
-    except Exception as error:  # whatever is broken here is what the check is about
+    except Exception as error:  # anything can be broken here
         line = f"{type(error).__name__}: {error}".splitlines()[0]
         text = f"cannot be looked at: {without_credentials(line)[:200]}"
         found[check.name] = check.complete(Finding("", text, fix="run ./scripts/setup; it repairs .venv"))
 
 
 def first_line(*command: str, timeout: float = 8) -> str | None:
-    """The first line that a program prints; None where it is not there, or fails."""
+    """The first line that a program prints; None if it is not installed, or fails."""
     text = printed(*command, timeout=timeout)
     return (text.splitlines() or [""])[0] if text is not None else None
 
 
 def printed(*command: str, timeout: float = 8) -> str | None:
-    """What a program prints; None where it is not there, or fails."""
+    """The output of a program; None if it is not installed, or fails."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=timeout, stdin=subprocess.DEVNULL
@@ -112,8 +112,8 @@ def printed(*command: str, timeout: float = 8) -> str | None:
     return done.stdout.strip() or done.stderr.strip() if done.returncode == 0 else None
 
 
-# ---- the checks of `ctk doctor`: this checkout, and the clients and hardware around it. What is not needed by most of
-# them is imported late: each says itself what is broken.
+# --- the checks of this checkout, of clients and of hardware. Packages are imported inside a check, so that a missing
+# package makes only this check fail.
 
 _SETUP = "run ./scripts/setup; it makes .venv as requirements.lock says"
 _ASKED = "cuda-toolkit"  # the manifest of every CTK release
@@ -122,7 +122,7 @@ LEAST_FREE = 6e9  # bytes: the default channel, its base channel, the artefacts 
 
 @look_at(Where, "packages", needed=True)
 def _packages(where: Where) -> Finding:
-    """What the tooling is made of, in the versions that are locked."""
+    """The packages of the tool, in their locked versions."""
     lock = (where.workspace.root / "requirements.lock").read_text(encoding="utf-8")
     wanted = dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", lock, re.M))
     have = {name: _version(name) for name in wanted}
@@ -141,7 +141,7 @@ def _version(name: str) -> str | None:
 
 @look_at(Where, "package index", needed=True)
 def _index(where: Where) -> Finding:
-    """The package index that pip is configured for: all artefacts come from it."""
+    """The package index that pip is configured for, from which all artefacts come."""
     from ctk.index import pip_settings
 
     settings = pip_settings()
@@ -162,7 +162,7 @@ def _index(where: Where) -> Finding:
 
 @look_at(Where, "disk", needed=True)
 def _disk(where: Where) -> Finding:
-    """Room for artefacts, builds and channels, and a cache that can be written."""
+    """A writable cache, and room for artefacts, builds and channels."""
     place, free = where.workspace.own_cache, shutil.disk_usage(where.workspace.root).free
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -214,7 +214,7 @@ def _named(where: Where) -> Finding:
 
 
 def _built(channel: Path) -> tuple[str, list[str]]:
-    """How many packages a channel has, when it was made, and the packages; none where there is no channel."""
+    """A sentence with the number of packages and the time, and the packages; empty without a channel."""
     from ctk.package.records import records
 
     packages = [name.partition("/")[2] for name in records(channel)]
@@ -241,7 +241,7 @@ def _driver(where: Where) -> Finding:
 
 @look_at(Where, "GPU")
 def _gpu(where: Where) -> Finding:
-    """Its compute capability decides the pick where a client detects it."""
+    """Its compute capability decides the pick if the client detects it."""
     from ctk.core.platforms import this_platform
     from ctk.solve.machine import detected
 
@@ -257,7 +257,7 @@ def _client(name: str) -> Check[Where]:
 
     @look_at(Where, name)
     def look(where: Where) -> Finding:
-        """A client on PATH, which must see the driver that is there."""
+        """A client on PATH, which must detect the real driver."""
         from ctk.solve.machine import detected_driver
 
         place = shutil.which(name)

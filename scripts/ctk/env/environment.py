@@ -1,4 +1,4 @@
-"""Creates environments from a pick, runs commands in them, and proves that they do what they are for."""
+"""Creates environments from a pick, runs commands in them, and tests that they compile kernels."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from ctk.core.errors import BadValue, ProofFailed
 from ctk.core.files import alone, check_path, disk_errors, make_folder, replace_file
 from ctk.core.platforms import this_platform
 from ctk.core.process import run
-from ctk.env.prefix import LOCK, NOTE, Installed, Note, package_key, titles
+from ctk.env.prefix import LOCK, NOTE, Installed, Note, package_key, rewrite, titles
 from ctk.solve.machine import Machine
 from ctk.solve.solve import Catalogue, Pick, Scenario, lasting
 from ctk.solve.why import solve_or_say_why
 
 PROGRAMS = Path(__file__).parent / "programs"
-"""What runs with an environment's own Python or shell, and imports nothing of ctk; packs carry some of it."""
+"""Programs for an environment's own Python or shell, which import nothing of ctk; packs contain some of them."""
 RUNNER = PROGRAMS / "run-in-environment"
-"""Runs a command in the environment that it lies in."""
+"""Runs a command in the environment that it is in."""
 _RENAME = "name another folder: letters, digits, spaces and most signs work"
 
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment on disk, and whether this run made or changed it."""
+    """An environment on disk."""
 
     prefix: Path
     pick: Pick
-    changed: bool
+    changed: bool  # whether this run made or changed it
     removed: tuple[str, ...] = ()  # names of packages that were there before
 
     @property
@@ -55,7 +55,11 @@ class Environment:
 
 
 def check(prefix: Path) -> None:
-    """Refuses a place where an environment would overwrite the user's own files."""
+    """Refuses a place where an environment would overwrite the user's own files.
+
+    Raises:
+        BadValue: A folder with other files, a file, or a path that would break packages.
+    """
     check_path(prefix, _RENAME)
     step = "name a new or empty folder, or an environment"
     there = next(place for place in (prefix, *prefix.parents) if place.exists())
@@ -66,7 +70,11 @@ def check(prefix: Path) -> None:
 
 
 def check_is_there(prefix: Path) -> None:
-    """Refuses a place without an environment, and one where none works."""
+    """Refuses a place without an environment.
+
+    Raises:
+        BadValue: There is none, or its path breaks packages.
+    """
     check_path(prefix, _RENAME)
     if not (prefix / "conda-meta").is_dir():
         what = "has no conda-meta" if prefix.is_dir() else "is no folder" if prefix.exists() else "is not there"
@@ -75,7 +83,7 @@ def check_is_there(prefix: Path) -> None:
 
 
 def command_in(prefix: Path, command: Sequence[str]) -> list[str]:
-    """The words that run a command in an environment, activated, whether it has the script for it or not."""
+    """The words that run a command in an activated environment, even if `RUNNER` is not in it."""
     # With -c, the word after the script is $0, from which the script takes its place.
     return ["sh", "-c", RUNNER.read_text(encoding="utf-8"), str(prefix / "bin" / RUNNER.name), *command]
 
@@ -88,24 +96,32 @@ def create(
     asked: Sequence[str] = (),
     force: bool = False,
 ) -> Environment:
-    """Makes an environment hold exactly the packages of a pick, with bytecode, and lets shells activate it.
+    """Gives an environment exactly the packages of a pick, with bytecode and activation scripts.
 
-    Its files are hard links into the cache of unpacked packages. `say` is told what is removed, and why there is no
-    bytecode; `asked` are the words that were typed. Runs at one prefix wait for each other.
+    Its files are hard links into the cache of unpacked packages. Runs at the same prefix wait for each other.
+
+    Args:
+        pick: The packages.
+        prefix: The folder; an environment that is there is changed.
+        cache: The folder of unpacked packages.
+        say: Is called with a line about packages that are removed, and about missing bytecode.
+        asked: The request as the user typed it, for the note.
+        force: Whether packages may be removed that `create` did not put there.
 
     Raises:
-        BadValue: Packages would go that `create` did not put there, and it is not forced.
+        BadValue: Without `force`, there are packages that `create` did not put there.
         Busy: Another run has been at work there for an hour.
-        NoSpace: The place takes no files.
+        NoSpace: No files can be written there.
     """
     wanted = {package_key(r.file_name, r.sha256 and r.sha256.hex()): str(r.name.normalized) for r in pick.records}
-    if _is_made(prefix, wanted):
+    note, has = Note.read(prefix), Installed.read(prefix)
+    if note and _is_whole(note, has, wanted) and has.stamp == note.stamp:  # no file was touched since
         return Environment(prefix, pick, False)
-    _check_going(prefix, wanted, force)
-    _check_cache(cache)  # before anything is made
+    _check_owner(note, has, wanted, force)
+    _check_cache(cache)  # before anything is written
     with disk_errors(prefix.parent), alone(prefix / LOCK, f"at {prefix}", say):
-        _check_going(prefix, wanted, force)  # again: another run may just have ended
-        note, has = Note.read(prefix), Installed.read(prefix)
+        note, has = Note.read(prefix), Installed.read(prefix)  # again: another run may just have ended
+        _check_owner(note, has, wanted, force)
         altered = has.altered()
         if note and _is_whole(note, has, wanted) and not altered:
             replace(note, stamp=has.stamp).write(prefix)
@@ -113,7 +129,7 @@ def create(
         going = {key: title for key, title in has.packages.items() if title.split()[0] not in wanted.values()}
         if going:
             say(f"removes {titles(going.values())}")
-        # First: it tells what a stopped run left for an environment of ours.
+        # Before any change: if this run is stopped, the note says that the environment is ours.
         Note(tuple(sorted({*wanted, *has.packages})), tuple(asked)).write(prefix)
         _remove_bytecode(has)
         for file in (*has.broken, *filter(_is_foreign, has.records)):
@@ -130,48 +146,36 @@ def create(
     return Environment(prefix, pick, True, tuple(sorted(title.split()[0] for title in going.values())))
 
 
-def _is_made(prefix: Path, wanted: Iterable[str]) -> bool:
-    """Whether an environment has these packages, and no file of theirs was touched since `create` came to its end."""
-    note = Note.read(prefix)
-    if note is None:
-        return False
-    has = Installed.read(prefix)
-    return _is_whole(note, has, wanted) and has.stamp == note.stamp
-
-
 def _is_whole(note: Note, has: Installed, wanted: Iterable[str]) -> bool:
-    """Whether `create` came to its end with these packages, and they are all that is there."""
+    """Whether `create` finished with these packages, and there are no others."""
     return bool(note.stamp) and not has.broken and set(wanted) == set(note.packages) == has.packages.keys()
 
 
 def _is_foreign(record: Path) -> bool:
-    """Whether rattler does not take what conda might; then it installs nothing beside it."""
+    """Whether rattler cannot read a record, which conda perhaps can; rattler would install nothing beside it."""
     try:
         rattler.PrefixRecord.from_path(record)
-    except Exception:  # its own, of many kinds
+    except Exception:  # rattler has errors of its own
         return True
     return False
 
 
-def _check_going(prefix: Path, wanted: Iterable[str], force: bool) -> None:
-    """Refuses an environment with packages that `create` did not put there, and names those that would go."""
-    if force or not (prefix / "conda-meta").is_dir():
-        return
-    has, note = Installed.read(prefix), Note.read(prefix)
+def _check_owner(note: Note | None, has: Installed, wanted: Iterable[str], force: bool) -> None:
+    """Refuses an environment with packages that `create` did not put there, and names packages that it would remove."""
     ours = {*wanted, *note.packages} if note else set()
     others = [title for key, title in has.packages.items() if key not in ours]
     others += [file.name for file in has.broken if note is None]
-    if others:
+    if others and not force:
         lost = [title for key, title in has.packages.items() if key not in {*ours, *wanted}]
         what = f"and would lose {titles(lost)}" if lost else "and is of another tool"
         raise BadValue(
-            f"{prefix} has {count(len(others), 'package')} that this command did not put there, {what}",
+            f"{has.prefix} has {count(len(others), 'package')} that this command did not put there, {what}",
             "name a new or empty folder, or let it have only what you ask for with --force",
         )
 
 
 def _check_cache(cache: Path) -> None:
-    """Makes the cache of packages; NoSpace where it takes none, of which rattler says little."""
+    """Makes the cache of packages. A cache that cannot be written is NoSpace: rattler's own error says little."""
     with disk_errors(cache):
         make_folder(cache)
         if not takes_files(cache):
@@ -179,13 +183,13 @@ def _check_cache(cache: Path) -> None:
 
 
 def install(pick: Pick, prefix: Path, cache: Path, altered: Iterable[str] = ()) -> None:
-    """Installs the packages of a pick, those with altered files again, and removes others that are there.
+    """Installs the packages of a pick, installs packages with altered files again, and removes other packages.
 
-    No package's own programs are run.
+    It runs no programs of packages.
     """
-    check_path(prefix, "have the checkout and its cache in other folders")  # what nobody named is there
+    check_path(prefix, "have the checkout and its cache in other folders")  # for packs, nobody named the folder
     _check_cache(cache)
-    # Local rebuilds keep their file name: what is installed with other content is installed again.
+    # Local rebuilds keep their file name: a package with another content is installed again.
     wanted = {r.file_name: (r.name.normalized, r.sha256.hex()) for r in pick.records if r.sha256}
     with disk_errors(prefix.parent, cache):
         for record in pick.records:
@@ -212,9 +216,9 @@ def install(pick: Pick, prefix: Path, cache: Path, altered: Iterable[str] = ()) 
 
 
 def _forget_if_altered(unpacked: Path) -> None:
-    """Removes a package from the cache to which something was written, as through the hard link of an environment.
+    """Removes a package from the cache if a file was written to, for example through the hard link of an environment.
 
-    rattler does not look. Files have the times that they have in the archive, older than the folder.
+    rattler does not look. Files have their times from the archive, which are older than the folder.
     """
     if unpacked.is_dir():
         last = unpacked.stat().st_mtime + 1
@@ -223,21 +227,19 @@ def _forget_if_altered(unpacked: Path) -> None:
 
 
 def _settle_records(prefix: Path) -> None:
-    """Lets everybody whom the umask lets read the records that rattler just wrote, which it makes with mode 0600.
+    """Rewrites the records that rattler just wrote, with the mode that the umask gives: rattler writes mode 0600.
 
-    And they name a channel of ours by the place where it stays: conda clones an environment from there.
+    They then name the link of a channel of ours, not its state, since conda clones an environment from there.
     """
     for file in (prefix / "conda-meta").glob("*.json"):
         if stat.S_IMODE(file.stat().st_mode) == stat.S_IRUSR | stat.S_IWUSR:
             record = json.loads(file.read_text(encoding="utf-8"))
             record |= {key: lasting(record[key]) for key in ("channel", "url") if record.get(key)}
-            fresh = file.with_suffix(".part")
-            fresh.write_text(json.dumps(record, indent=1), encoding="utf-8")
-            fresh.replace(file)
+            rewrite(file, json.dumps(record, indent=1).encode())
 
 
 def compile_modules(pick: Pick, prefix: Path) -> str:
-    """Compiles what no package has compiled already, with the environment's own Python; returns why it could not."""
+    """Compiles modules without bytecode with the environment's own Python; returns why it could not, or ""."""
     python = _python(prefix, pick)
     if not python.exists():
         return ""
@@ -256,7 +258,7 @@ def _python(prefix: Path, pick: Pick) -> Path:
 
 
 def _remove_bytecode(has: Installed) -> None:
-    """Removes what an earlier run compiled: of a package that goes it would stay, and its folders with it."""
+    """Removes the bytecode of an earlier run: it would stay when its package is removed, and so would its folders."""
     prefix = has.prefix
     own = {path for record in has.records.values() for path in map(str, record.get("files") or ())}
     for folder in [*prefix.glob("lib/python3*/**/__pycache__"), *prefix.glob("Lib/**/__pycache__")]:
@@ -268,23 +270,22 @@ def _remove_bytecode(has: Installed) -> None:
 
 
 def _write_activation(pick: Pick, prefix: Path) -> None:
-    """Writes the scripts that packs have: conda-pack's for activation, which know where they are, and `RUNNER`."""
+    """Writes the scripts that packs have too: conda-pack's relocatable activation scripts, and `RUNNER`."""
     from conda_pack.core import _scripts
 
-    if pick.record("conda"):  # it brings its own
+    if pick.record("conda"):  # the package has its own scripts
         return
     for source, target in [*_scripts, (RUNNER, f"bin/{RUNNER.name}")]:
         place = prefix / target
         place.parent.mkdir(exist_ok=True)
-        place.unlink(missing_ok=True)
-        place.write_bytes(Path(os.fspath(source)).read_bytes())
+        rewrite(place, Path(os.fspath(source)).read_bytes())
         place.chmod(0o755)
 
 
 def write_history(pick: Pick, prefix: Path, now: time.struct_time) -> None:
-    """Notes the request as conda does: from an environment where nobody asked for anything, it removes all with one.
+    """Notes the request as conda does: without requests, `conda remove` of a package removes all other packages too.
 
-    Format: conda/history.py. What was installed conda adds to it itself, when it changes something.
+    Format: conda/history.py. conda adds the installed packages itself when it changes something.
     """
     specs = [spec for spec in pick.scenario.specs if not spec.startswith("__")]
     with (prefix / "conda-meta" / "history").open("a", encoding="utf-8") as file:
@@ -294,13 +295,13 @@ def write_history(pick: Pick, prefix: Path, now: time.struct_time) -> None:
 
 # `ctk verify --install`: two requests are solved, their environments created and used.
 
-# Driver and GPU. CUDA 13 cannot compile for the fourth one's, a V100.
+# Driver and GPU. CUDA 13 cannot compile for the fourth machine's GPU, a V100.
 MACHINES = (("12.2", None), ("12.9", None), ("13.0", None), ("13.0", "7.0"), ("13.5", None), (None, None))
 
 
 @dataclass(frozen=True)
 class ProofRequest:
-    """One of the requests this project exists for."""
+    """A request that this project was made for."""
 
     name: str  # of its environment
     specs: tuple[str, ...]
@@ -330,7 +331,7 @@ def proof_environment(
 
 
 def proof_note(request: ProofRequest, environment: Environment, on: Machine, cache: Path) -> Path:
-    """Where what a proof found is kept, by all that it depends on. In conda-meta, it would pass for a package."""
+    """The file for the result of a proof; its name is a digest of everything that the result depends on."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     packages = (environment.prefix / NOTE).read_text(encoding="utf-8")
     program = (PROGRAMS / request.program[0]).read_text(encoding="utf-8")
@@ -339,9 +340,12 @@ def proof_note(request: ProofRequest, environment: Environment, on: Machine, cac
 
 
 def prove(request: ProofRequest, environment: Environment, note: Path | None = None) -> Mapping[str, object]:
-    """Runs the request's program in its environment, with nothing of this process's own environment.
+    """Runs a request's program in its environment, without this process's variables; returns its result.
 
-    What it finds is noted.
+    The result is also written to `note`.
+
+    Raises:
+        ProofFailed: The program failed; with the end of its output.
     """
     clean = {
         "PATH": os.pathsep.join([str(environment.python.parent), "/usr/bin", "/bin"]),

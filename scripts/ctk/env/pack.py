@@ -1,8 +1,8 @@
 """Packs the environment of a pick for machines without a network: a program that unpacks itself.
 
-The data are a tar that unpacks under any path and in which nothing names this machine. conda-pack takes its files from
-the package cache, with the placeholder that packages have for their prefix, and writes a program, conda-unpack, that
-knows them. Beside the program are the explicit lock and the list of hashes.
+The data are a tar that can be unpacked anywhere, and in which nothing names this machine. conda-pack takes the files
+from the package cache, with the placeholder for the prefix, and writes the program conda-unpack, which replaces it.
+Beside the program are the explicit lock and the list of hashes.
 """
 
 from __future__ import annotations
@@ -31,45 +31,50 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, PackFailed, UnknownName
 from ctk.core.files import BREAKING, disk_errors, file_sha256, held
 from ctk.env.environment import PROGRAMS, RUNNER, compile_modules, install, write_history
+from ctk.env.prefix import rewrite
 from ctk.package.binaries import UnreadableBinary, read_binary, version_key
 from ctk.solve.solve import Pick, channel_name
 
 _BLOCK = 4096
-# The oldest glibc that any platform of the channel is made for, where no package and no binary needs a newer one.
+# The oldest glibc of all platforms of the channel; packages and binaries may need a newer one.
 _OLDEST_GLIBC = "2.17"
-# Platform -> what `uname -m` says on its machines.
+# Platform -> the output of `uname -m` on its machines.
 _MACHINES = {"linux-64": "x86_64 amd64", "linux-aarch64": "aarch64 arm64"}
-# The offset of the data is part of the text whose length it is.
+# The text states the offset of the data, which is its own length: the number has a fixed width.
 _DIGITS = 10
 
 
 @dataclass(frozen=True)
 class PackOrder:
-    """What to write: the program, whose other files have its name and an ending."""
+    """The files to write: the program, and others with its name and an ending."""
 
     file: Path
-    force: bool = False  # whether files that are there may be replaced
+    force: bool = False  # whether existing files may be replaced
 
     def beside(self, ending: str) -> Path:
         return self.file.with_name(f"{self.file.name}.{ending}")
 
     def present(self) -> list[Path]:
-        """The files of an earlier pack of that name."""
+        """The files of an earlier pack with this name."""
         return [p for p in (self.file, self.beside("lock"), self.beside("sha256")) if p.exists()]
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a pack holds, for the program and for people."""
+    """The content of a pack, for the program and for people."""
 
     about: tuple[str, ...]  # lines for people: the request, the machine, the packages of interest
     subdir: str
-    glibc: str  # the oldest that its programs run with, e.g. 2.28
+    glibc: str  # the oldest version for its programs, e.g. 2.28
     kibibytes: int  # on disk, unpacked
 
 
 def check(order: PackOrder, subdir: str) -> None:
-    """Refuses what cannot be written, before anything is solved or fetched."""
+    """Refuses a pack that cannot be written, before anything is solved or fetched.
+
+    Raises:
+        BadValue, UnknownName: The place, the name or the platform.
+    """
     if subdir.startswith("win-"):
         why = "conda-pack writes for the system that it runs on, and nothing here could try the result"
         raise BadValue(f"environments for {subdir} are not packed here: {why}", "run conda-pack on a Windows machine")
@@ -88,15 +93,15 @@ def check(order: PackOrder, subdir: str) -> None:
 def pack(
     pick: Pick, about: Sequence[str], order: PackOrder, workspace: Workspace, say: Callable[[str], None]
 ) -> tuple[Contents, tuple[Path, ...]]:
-    """Installs a pick in a scratch folder and packs it, with lines for people about the request and the machine.
+    """Installs a pick in a scratch folder and packs it; returns the content and the files, the program first.
 
-    Equal packages give equal files, of which the first is the program. Nothing is written under the names of `order`
-    before all of it is done.
+    `about` are lines for people about the request and the machine. Equal packages give equal files. The files get their
+    names when all of them are complete.
     """
     if pick.record("python") is None:
         why = "the environment has no Python, which writes its path into it where it is unpacked"
         raise BadValue(why, "ask for python as well")
-    # One on the disk of the package cache, for hard links; one where the files will be, which then are only renamed.
+    # A folder on the disk of the package cache, for hard links, and a folder beside the files, which are only renamed.
     beside = order.file.with_name(f".{order.file.name}.parts")
     with held(workspace.cache / "packing") as folder, held(beside) as done:
         prefix = folder / "env"
@@ -108,7 +113,7 @@ def pack(
         glibc = _needed_glibc(pick.records, prefix)
         say("packing")
         with disk_errors(order.file.parent):
-            # Neither name nor time: equal input is equal output. Level 6 takes 1.6 times as long for one percent.
+            # No name and no time: equal input gives equal output. Level 6 takes 1.6 times as long for one percent.
             with (
                 (done / "data").open("wb") as sink,
                 gzip.GzipFile(filename="", mode="wb", compresslevel=5, fileobj=sink, mtime=0) as target,
@@ -119,9 +124,9 @@ def pack(
 
 
 class Archive:
-    """A tar for conda-pack to write into, without owners, umask and clock of this machine.
+    """A tar for conda-pack to write into, without the owners, umask and clock of this machine.
 
-    Every member has one modification time, in seconds since 1970, and none may hold the path of the environment.
+    All members have the same modification time, in seconds since 1970. No member may contain the environment's path.
     """
 
     def __init__(self, target: BinaryIO, stamp: int, prefix: Path) -> None:
@@ -130,32 +135,32 @@ class Archive:
         self.kibibytes = 0  # of the members, on a disk with blocks of 4 KiB
 
     def add(self, source: str, target: str) -> None:
-        """A file, link or folder of the disk."""
+        """Adds a file, link or folder."""
         info = self._tar.gettarinfo(source, target)
         with open(source, "rb") if info.isreg() else nullcontext() as content:
             self._write(info, content)
 
     def add_bytes(self, source: str, sourcebytes: bytes, target: str) -> None:
-        """A file with other content than it has on disk, which may not hold the path of this environment."""
+        """Adds a file with another content than on disk, which may not contain the path of this environment."""
         if os.fsencode(self._prefix) in sourcebytes:
             raise PackFailed(
-                f"{target} holds {self._prefix}, where the environment was made",
+                f"{target} contains {self._prefix}, where the environment was made",
                 "leave out the package that it belongs to, or pack in a checkout whose path is shorter",
             )
         info = self._tar.gettarinfo(source, target)
-        # A hard link to a file that is already there would bring that file's content.
+        # As a hard link to an earlier member, it would have that member's content.
         info.type, info.linkname, info.size = tarfile.REGTYPE, "", len(sourcebytes)
         self._write(info, io.BytesIO(sourcebytes))
 
     def add_program(self, source: Path, target: str) -> None:
-        """A file that can be run, whatever its mode here is: installing this package may not have kept it."""
+        """Adds a file as executable, whatever its mode here is: pip may have installed it with another mode."""
         info = tarfile.TarInfo(target)
         info.size, info.mode = source.stat().st_size, 0o755
         with source.open("rb") as file:
             self._write(info, file)
 
     def close(self) -> None:
-        """Ends the tar; the file that it goes to stays open."""
+        """Ends the tar; the target file stays open."""
         self._tar.close()
 
     def _write(self, info: tarfile.TarInfo, content: Any) -> None:
@@ -169,9 +174,12 @@ class Archive:
 
 
 def write_archive(prefix: Path, target: BinaryIO, stamp: int) -> int:
-    """Writes an environment that was just installed, and is changed for it; returns the KiB that it takes unpacked.
+    """Writes an environment that was just installed, and changes it for that; returns its unpacked size in KiB.
 
-    conda-pack reads its packages from the cache from which they were installed, and may refuse: `PackFailed`.
+    conda-pack reads the packages from the cache.
+
+    Raises:
+        PackFailed: conda-pack refuses the environment, or a file contains its path.
     """
     _remove_traces(prefix)
     with closing(Archive(target, stamp, prefix)) as archive:
@@ -180,7 +188,7 @@ def write_archive(prefix: Path, target: BinaryIO, stamp: int) -> int:
             packer = Packer(environment.prefix, archive)
             for file in environment:
                 packer.add(file)
-            # What is not a package's file is listed with the path here, which `add_bytes` saw to be in none.
+            # Files of no package are listed with the environment's path; `add_bytes` made sure that none contains it.
             packer.prefixes = [record for record in packer.prefixes if record[1] != environment.prefix]
             packer.finish()
         except CondaPackException as error:
@@ -190,13 +198,13 @@ def write_archive(prefix: Path, target: BinaryIO, stamp: int) -> int:
             ) from error
         for path in _bytecode(prefix, {f.target for f in environment}, {record[0] for record in packer.prefixes}):
             archive.add(str(prefix / path), path)
-        # The last member: where it is, everything is.
+        # The last member: if it is there, all members are.
         archive.add_program(RUNNER, f"bin/{RUNNER.name}")
     return archive.kibibytes
 
 
 def _bytecode(prefix: Path, written: set[str], changed: set[str]) -> Iterator[str]:
-    """The bytecode that conda-pack leaves out: no package brings it. A file that unpacking changes needs another."""
+    """The bytecode that conda-pack leaves out because no package has it; not for modules which unpacking changes."""
     for file in sorted(prefix.glob("lib/python3*/**/__pycache__/*.pyc")):
         path, module = file.relative_to(prefix), f"{file.name.rsplit('.', 2)[0]}.py"
         if path.as_posix() not in written and (path.parent.parent / module).as_posix() not in changed:
@@ -204,34 +212,31 @@ def _bytecode(prefix: Path, written: set[str], changed: set[str]) -> Iterator[st
 
 
 def _remove_traces(prefix: Path) -> None:
-    """Removes from an environment's records where it was made and where its packages came from."""
-    # rattler marks what it installs as a cache, and backups leave caches out; here it would be the only copy.
+    """Removes from an environment's records its path, and the channels' addresses on this machine."""
+    # rattler marks environments as a cache, which backups leave out; the unpacked environment is the only copy.
     (prefix / "CACHEDIR.TAG").unlink(missing_ok=True)
     for file in (prefix / "conda-meta").glob("*.json"):
         record = json.loads(file.read_text(encoding="utf-8"))
         for path in record.get("paths_data", {}).get("paths", ()):
-            # Of files with this folder's path in them, which no other machine has.
+            # The sha256 of a file with this environment's path in it.
             path.pop("sha256_in_prefix", None)
             if path.get("path_type") == "unix_python_entry_point":
                 path.pop("sha256", None)
                 path.pop("size_in_bytes", None)
-        # Not in place: the file may be a hard link.
-        file.unlink()
-        file.write_text(json.dumps({**record, **public_source(record)}, indent=1), encoding="utf-8")
-    # Where this path does not fit into a #! line, commands of Python packages have a form that conda-pack keeps.
+        rewrite(file, json.dumps({**record, **public_source(record)}, indent=1).encode())
+    # If this path does not fit into a #! line, commands of Python packages have a form that conda-pack does not change.
     long_form = re.compile(rb"#!/bin/sh\n'''exec' \"" + re.escape(os.fsencode(prefix)) + rb"/bin/([^\"/]+)\" .*\n")
     for file in (prefix / "bin").glob("*"):
         if file.is_file() and not file.is_symlink() and (match := long_form.match(content := file.read_bytes())):
             mode = file.stat().st_mode
-            file.unlink()
-            file.write_bytes(b"#!/usr/bin/env " + match[1] + b"\n" + content[match.end() :])
+            rewrite(file, b"#!/usr/bin/env " + match[1] + b"\n" + content[match.end() :])
             file.chmod(mode)
 
 
 def public_source(record: Mapping[str, Any]) -> dict[str, str]:
-    """Channel and address of an installed package as others may read them.
+    """Channel and address of an installed package, for others to read.
 
-    A channel on this machine keeps its name only; an address loses the user's name, password and token.
+    Of a channel on this machine only the name is left; an address loses the user's name, password and token.
     """
     channel, address = str(record.get("channel") or ""), str(record.get("url") or "")
     if not urlsplit(address).scheme.startswith("http"):
@@ -241,7 +246,7 @@ def public_source(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _needed_glibc(records: Iterable[RepoDataRecord], prefix: Path) -> str:
-    """The newest glibc that a package declares or a binary needs: a base channel's own Python may declare less."""
+    """The newest glibc that a package declares or a binary needs: a base channel's Python may declare too little."""
     needed = {_OLDEST_GLIBC}
     for record in records:
         needed |= {match[1] for rule in record.depends if (match := re.match(r"__glibc >=(\d+\.\d+)", rule))}
@@ -250,7 +255,7 @@ def _needed_glibc(records: Iterable[RepoDataRecord], prefix: Path) -> str:
             continue
         try:
             binary = read_binary(path)
-        except UnreadableBinary:  # no loader reads it either
+        except UnreadableBinary:  # a loader cannot read it either
             continue
         if binary is not None and binary.format == "elf":
             needed.add(".".join(binary.versions.get("GLIBC", _OLDEST_GLIBC).split(".")[:2]))
@@ -258,7 +263,7 @@ def _needed_glibc(records: Iterable[RepoDataRecord], prefix: Path) -> str:
 
 
 def _finish(pick: Pick, contents: Contents, order: PackOrder, done: Path) -> tuple[Path, ...]:
-    """Writes the rest beside the data, and gives everything its name; the program last, since it needs the others."""
+    """Writes the other files beside the data, and gives all files their names, the program last."""
     new = {order.file: done / "program", order.beside("lock"): done / "lock"}
     with new[order.file].open("wb") as target, (done / "data").open("rb") as source:
         target.write(program_text(contents, file_sha256(done / "data")))
@@ -274,14 +279,14 @@ def _finish(pick: Pick, contents: Contents, order: PackOrder, done: Path) -> tup
 
 
 def _explicit(pick: Pick, contents: Contents) -> str:
-    """The pick in conda's explicit format (CEP 23): file names, which a client looks for beside the list."""
+    """The pick in conda's explicit format (CEP 23), with file names that a client searches beside the list."""
     records = (f"{r.file_name}#sha256:{r.sha256.hex() if r.sha256 else ''}" for r in pick.records)
     comments = (f"# platform: {contents.subdir}", *(f"# {line}" for line in contents.about))
     return "\n".join(["# What `ctk env pack` packed", *comments, "@EXPLICIT", *records, ""])
 
 
 def program_text(contents: Contents, sha256: str) -> bytes:
-    """The text of ``unpack.sh``, filled in; after it come the data, which have this hash."""
+    """The text of ``unpack.sh`` with its values; the data, which have this sha256, follow it."""
     values = {
         "platform": contents.subdir,
         "machines": _MACHINES[contents.subdir],
@@ -295,7 +300,7 @@ def program_text(contents: Contents, sha256: str) -> bytes:
         "bytecode": (PROGRAMS / "bytecode.py").read_text(encoding="utf-8").rstrip("\n"),
     }
     text = (PROGRAMS / "unpack.sh").read_text(encoding="utf-8")
-    # In one pass, so that no value is taken for a name.
+    # In one pass, so that a value is never read as a name.
     filled = re.sub(r"@([a-z0-9]+)@", lambda match: values[match[1]], text).encode()
     first = f"skip='{len(filled) + 1}'".ljust(len("skip=''") + _DIGITS)
     return filled.replace(f"skip='{values['skip']}'".encode(), first.encode(), 1)

@@ -1,4 +1,4 @@
-"""What a prefix has: conda's records, whether its files are as installed, and the note of what `ctk` put there."""
+"""The content of a prefix: conda's records, files that differ from the installed files, and the note of `ctk`."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from typing import Any, NamedTuple
 from ctk.core.files import check_readable, read_json
 
 NOTE = Path("conda-meta", "ctk")
-"""Of a name that ends in .json, conda would take it for a package's record."""
+"""Without the ending .json, or conda would read it as a package's record."""
 LOCK = Path("conda-meta", "ctk.lock")
 
 
 @dataclass(frozen=True)
 class Note:
-    """What `ctk env create` put into a prefix, or was about to: without a stamp, it did not come to its end."""
+    """The note of `ctk env create` in a prefix. Without a stamp, the command did not finish."""
 
-    packages: tuple[str, ...]  # as `Installed.packages` has them
-    asked: tuple[str, ...] = ()  # the request as it was typed, without the prefix
+    packages: tuple[str, ...]  # keys of `Installed.packages`
+    asked: tuple[str, ...] = ()  # the request as the user typed it, without the prefix
     stamp: str = ""  # `Installed.stamp` at the end
 
     @classmethod
     def read(cls, prefix: Path) -> Note | None:
-        """The note of a prefix; None where there is none, or a damaged one."""
+        """The note of a prefix; None if it is missing or damaged."""
         try:
             note = cls(**read_json(prefix / NOTE))
             return cls(tuple(map(str, note.packages)), tuple(map(str, note.asked)), str(note.stamp))
@@ -40,12 +40,10 @@ class Note:
             return None
 
     def write(self, prefix: Path) -> None:
-        fresh = (prefix / NOTE).with_suffix(".part")  # with the mode that the umask gives, as all files there
-        fresh.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
-        fresh.replace(prefix / NOTE)
+        rewrite(prefix / NOTE, json.dumps(asdict(self), indent=1).encode())
 
     def again(self, prefix: Path) -> str:
-        """The command that makes the environment hold what was asked for."""
+        """The command that creates the environment again."""
         return shlex.join(["ctk", "env", "create", *self.asked, "--prefix", str(prefix)])
 
 
@@ -55,11 +53,15 @@ class Installed:
 
     prefix: Path
     records: Mapping[Path, Mapping[str, Any]]
-    broken: tuple[Path, ...]  # records that cannot be read, as a run that broke off leaves them
+    broken: tuple[Path, ...]  # records that cannot be read, such as those of an interrupted run
 
     @classmethod
     def read(cls, prefix: Path) -> Installed:
-        """Raises NoSpace where a record may not be read."""
+        """Reads the records.
+
+        Raises:
+            NoSpace: This user may not read a record.
+        """
         files = sorted((prefix / "conda-meta").glob("*.json"))
         check_readable(prefix / "conda-meta", *files)
         found = {file: read_json(file) if file.is_file() else None for file in files}  # a pipe would wait
@@ -76,7 +78,7 @@ class Installed:
 
     @cached_property
     def stamp(self) -> str:
-        """Changes when a file of a package does: made of inodes, sizes and times, without reading any."""
+        """A digest of the inodes, sizes and times of all files of packages; "" if a file is missing."""
         digest = hashlib.sha256()
         for path in sorted(file.path for record in self.records.values() for file in _files(record)):
             try:
@@ -87,9 +89,9 @@ class Installed:
         return digest.hexdigest()
 
     def altered(self) -> dict[str, list[str]]:
-        """Package -> its files that are missing, or that are not as they were installed. Reads them all.
+        """Package -> its files that are missing, or that differ from the installed files. Reads all files.
 
-        Bytecode is left out: Python writes it again when it thinks so.
+        Bytecode is left out, because Python may write it again.
         """
         files = [(str(record["name"]), file) for record in self.records.values() for file in _files(record)]
         found: dict[str, list[str]] = defaultdict(list)
@@ -101,25 +103,35 @@ class Installed:
         return dict(found)
 
 
+def rewrite(file: Path, content: bytes) -> None:
+    """Replaces a file of an environment by a new file with the mode of the umask, as all files there have.
+
+    Nothing is written into the old file: it may be a hard link into the cache of packages.
+    """
+    fresh = file.with_name(f"{file.name}.part")
+    fresh.write_bytes(content)
+    fresh.replace(file)
+
+
 def package_key(file: Any, sha256: Any) -> str:
-    """How a note names a package: builds of one file name differ in content."""
+    """The key of a package in a note: builds with the same file name can have another content."""
     return f"{file or ''}#{sha256 or ''}"
 
 
 def titles(packages: Iterable[str]) -> str:
-    """Names and versions of some packages, the first of many."""
+    """A list of names and versions for people, cut after 20."""
     found, most = sorted(packages), 20
     return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
 
 
 class _File(NamedTuple):
     path: str
-    sha256: str  # as installed; "" for a link, and where it is not noted
+    sha256: str  # when it was installed; "" for a link, and if the record has none
     size: int | None
 
 
 def _files(record: Mapping[str, Any]) -> Iterator[_File]:
-    """The files of a package that stay as installed."""
+    """The files of a package that nothing should change."""
     entries = (record.get("paths_data") or {}).get("paths") or [{"_path": path} for path in record.get("files") or ()]
     for entry in entries:
         path, kind = str(entry["_path"]), entry.get("path_type")

@@ -31,9 +31,8 @@ from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH
 from ctk.core.process import end_with, starting
 from ctk.lock.model import ReleaseLock
-from ctk.solve.drivers import impossible
-from ctk.solve.machine import python_specs
-from ctk.solve.solve import ANY_DRIVER, Alike, AlikeCatalogue, Catalogue, Pick, Scenario, channel_name
+from ctk.solve.machine import impossible, python_specs
+from ctk.solve.solve import ANY_DRIVER, Catalogue, GroupedCatalogue, MachineClasses, Pick, Scenario, channel_name
 from ctk.solve.why import COMPAT, explain, find_reason, fit_in_words
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, facts, matrix
@@ -110,7 +109,7 @@ def axes(
     check_names("Python", pythons, catalogue.pythons)
     names = tuple(name for name in offered if not packages or name in packages)
     minors = sorted((t.version for t in catalogue.toolkits), key=version)
-    alike = Alike(catalogue.query([f"{name} *" for name in (*names, *ALWAYS)], recursive=True))
+    alike = MachineClasses(catalogue.query([f"{name} *" for name in (*names, *ALWAYS)], recursive=True))
     _, oldest, *_, newest = known.drivers
     machines = product(known.drivers, known.gpus)
     return Axes(
@@ -163,7 +162,7 @@ class SelectorAnswer(NamedTuple):
 Answered = Iterator[tuple[SelectorQuestion, SelectorAnswer]]
 
 
-def answers(catalogue: AlikeCatalogue, axes: Axes, package: str, python: str) -> Answered:
+def answers(catalogue: GroupedCatalogue, axes: Axes, package: str, python: str) -> Answered:
     """Every answer about one package with one Python, in the order of the axes."""
     catalogue.ask(_foreseen(catalogue, axes, package, python))
     for question in axes.questions(package, python):
@@ -203,7 +202,7 @@ def _packages(records: tuple[RepoDataRecord, ...]) -> tuple[Picked, ...]:
     )
 
 
-def _foreseen(catalogue: AlikeCatalogue, axes: Axes, package: str, python: str) -> Iterator[Scenario]:
+def _foreseen(catalogue: GroupedCatalogue, axes: Axes, package: str, python: str) -> Iterator[Scenario]:
     """Nearly all of the solves that the answers for one Python will need, so that they can be done together."""
     for driver, arch in (*(m for m in axes.machines if m not in axes.impossible), (ANY_DRIVER, None)):
         for pin in axes.pins:
@@ -363,7 +362,7 @@ def _in_processes(
 
 def solve_one(work: Work) -> Mapping[str, Any]:
     """Solves one piece of work, and keeps its answers."""
-    catalogue = AlikeCatalogue(work.channels, work.axes.subdir, [work.package, *ALWAYS])
+    catalogue = GroupedCatalogue(work.channels, work.axes.subdir, [work.package, *ALWAYS])
     text = json.dumps(packed(answers(catalogue, work.axes, work.package, work.python)), separators=(",", ":"))
     if work.kept:
         with suppress(OSError):  # what cannot be kept is solved again

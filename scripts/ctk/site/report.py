@@ -19,7 +19,7 @@ from ctk.package.binaries import version_key
 from ctk.release import facts_rows
 from ctk.site.content import Site
 from ctk.site.pages import Page, render
-from ctk.verify import channels
+from ctk.solve import channels
 from ctk.verify.table import REQUEST, Answers, ask, merged
 
 _SHADES = 6  # of each CUDA major in the style sheet

@@ -1,8 +1,7 @@
-"""Which environments run on a fleet: the fewest that serve each kind of machine, and the files that make them.
+"""The fewest environments that serve each kind of machine in a fleet, and the files that make them.
 
-An environment serves a machine if every rule that its packages have about virtual packages holds there (driver, GPU,
-glibc ...), if it is native wherever a native one exists, and if no package is a CPU build there that the machine, asked
-alone, would have as a CUDA build.
+An environment serves a machine if all its packages install there (driver, GPU, glibc ...), if it is native or the
+machine cannot have a native toolkit, and if no package is a CPU build where the machine alone would get a CUDA build.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ from ruamel.yaml import YAML
 
 from ctk.core.errors import BadValue
 from ctk.solve.machine import GLIBC, Machine, machine
-from ctk.solve.solve import ASKS, AlikeCatalogue, Asked, Catalogue, Pick, Scenario, older, parse_spec
+from ctk.solve.solve import ASKS, Catalogue, Pick, Scenario, Spec, older, parse_spec
 from ctk.solve.why import cpu_instead
 
 Kinds = dict[Machine, list[str]]
-"""Kinds of machines, each with the names of its machines; without names where options state drivers and GPUs."""
+"""Kind of machine -> the names of its machines; no names if options state drivers and GPUs."""
 Group = frozenset[Machine]
-_FORM = "write one machine a line: NAME DRIVER GPU, such as `node1 13.0 9.0`; without the GPU where it is not known"
+_FORM = "write a machine a line: NAME DRIVER GPU, such as `node1 13.0 9.0`; leave out a GPU that you do not know"
 
 
 # --- the machines
 
 
 def pairs(drivers: str, archs: str | None, platform: str | None) -> Kinds:
-    """Every driver with every GPU, of lists such as ``12.4,13.0``; ``none`` among the drivers is without a GPU.
+    """Every driver with every GPU, from lists such as ``12.4,13.0``; the driver ``none`` has no GPU.
 
     Raises:
-        BadValue: One of them cannot be read, or there is none.
+        BadValue: A driver or a GPU cannot be read, or a list is empty.
     """
     listed = [re.findall(r"[^\s,]+", text) for text in (drivers, archs or "")]
     if not listed[0] or (archs is not None and not listed[1]):
@@ -50,10 +49,10 @@ def pairs(drivers: str, archs: str | None, platform: str | None) -> Kinds:
 
 
 def read_machines(file: Path, platform: str | None) -> Kinds:
-    """The machines of a file: name, driver and GPU in each line, with blanks or commas between, ``#`` for comments.
+    """The machines of a file: a line has name, driver and GPU, with blanks or commas between; ``#`` begins a comment.
 
     Raises:
-        BadValue: It is no such file.
+        BadValue: The file or a line cannot be read, or there is no machine in it.
     """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -75,18 +74,18 @@ def read_machines(file: Path, platform: str | None) -> Kinds:
     return kinds
 
 
-# --- which environments serve them
+# --- the environments
 
 
 @dataclass(frozen=True)
 class Environment:
-    """One environment of a fleet.
+    """An environment of a fleet.
 
     Attributes:
         name: ``cuda-12.9``, ``cuda-13.5-compat``.
-        pick: Its packages; the scenario is what gives them: specs, and the driver and GPU that are stated.
-        machines: Those that are to have it.
-        every_client: Whether it was solved without a GPU, so that clients that know none pick the same.
+        pick: Its packages; the scenario has the specs, the driver and the GPU to state to a client.
+        machines: The machines that get it.
+        every_client: Whether it was solved without a GPU, so that a client that does not detect GPUs picks the same.
     """
 
     name: str
@@ -96,10 +95,10 @@ class Environment:
 
     @property
     def specs(self) -> tuple[str, ...]:
-        """What to ask for: with ``__cuda`` where all machines have a driver, since some clients ignore it otherwise."""
-        asked = self.pick.scenario.specs
+        """The request; with ``__cuda`` if all machines have a driver, because some clients ignore it otherwise."""
+        request = self.pick.scenario.specs
         driver = bool(self.pick.scenario.driver) and all(on.driver for on in self.machines)
-        return (*asked, "__cuda") if driver and not {"__cuda", ASKS} & {*asked} else asked
+        return (*request, "__cuda") if driver and not {"__cuda", ASKS} & {*request} else request
 
     @property
     def toolkit(self) -> str:
@@ -108,7 +107,7 @@ class Environment:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables that make any client solve it on any host."""
+        """The variables with which any client solves it on any host."""
         stated = self.pick.scenario
         found = {"CONDA_OVERRIDE_CUDA": stated.driver or ""}
         if stated.arch:
@@ -118,13 +117,13 @@ class Environment:
         return found
 
     def typed(self, command: str) -> str:
-        """A command with these variables before it, for a shell."""
+        """A command for a shell, with these variables before it."""
         return " ".join([*(f"{name}={value or shlex.quote('')}" for name, value in self.variables.items()), command])
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """What each kind of machine would get alone (None: nothing), and the environments that serve them together."""
+    """The pick of each kind of machine alone (None without a solution), and the environments that serve all of them."""
 
     request: tuple[str, ...]
     alone: Mapping[Machine, Pick | None]
@@ -136,7 +135,7 @@ class Fleet:
 
 
 def installs(pick: Pick, on: Machine) -> bool:
-    """Whether every rule of a pick's packages about virtual packages holds on a machine."""
+    """Whether the virtual packages of a machine satisfy all packages of a pick."""
     has = {p.name.normalized: p for p in Scenario((), on.subdir, on.driver, on.arch).virtual_packages}
     for record in pick.records:
         needs = [parse_spec(rule) for rule in record.depends if rule.startswith("__")]
@@ -147,32 +146,31 @@ def installs(pick: Pick, on: Machine) -> bool:
     return True
 
 
-def _fits(rule: Asked, package: GenericVirtualPackage) -> bool:
+def _fits(rule: Spec, package: GenericVirtualPackage) -> bool:
     version_fits = VersionSpec(rule.version or "*").matches(package.version)
     return version_fits and fnmatchcase(str(package.build_string), rule.build or "*")
 
 
 def serves(pick: Pick, on: Machine, alone: Pick) -> bool:
-    """Whether a pick is as good on a machine as what it would get alone, but for the toolkit's minor.
+    """Whether a machine gets the same with a pick as alone, except for the minor of the toolkit.
 
-    Nothing is a CPU build that is a CUDA build alone; compat cuda-version needs no driver, and is none.
+    It is native if the pick alone is, and has no CPU build of a package that is a CUDA build alone.
     """
+    # compat cuda-version needs no driver, so it looks like a CPU build.
     same_kind = not set(cpu_instead(alone, pick)) - {"cuda-version"}
     return (pick.fit == "native" or alone.fit != "native") and installs(pick, on) and same_kind
 
 
 def find_fleet(specs: Sequence[str], kinds: Iterable[Machine], channels: Catalogue) -> Fleet:
-    """The fewest environments that serve all machines, with the newest toolkits of all ways to have so few.
+    """The fewest environments that serve all machines; of several such sets, the set with the newest toolkits.
 
-    It is exact among what a solver picks for any of the drivers, those of the channel's toolkits too, with any of the
-    GPUs or none. Machines that nothing can be installed on are in no environment.
+    The result is exact among the picks for each driver of a machine or a toolkit, with each GPU or without one. A
+    machine without a solution is in no environment.
     """
     kinds = tuple(kinds)
-    specs = _asking(tuple(specs), kinds, channels)
+    specs = _with_cuda_gpu(tuple(specs), kinds, channels)
     names = {parse_spec(spec).name for spec in (*specs, "cuda-version")}
-    catalogue = AlikeCatalogue(
-        channels.channels, channels.subdir, names, gateway=channels.gateway, maker=channels.maker
-    )
+    catalogue = channels.grouped(names)
     scenarios = {on: Scenario(specs, on.subdir, on.driver, on.arch) for on in kinds}
     candidates = _candidates(specs, kinds, catalogue)
     catalogue.ask([*scenarios.values(), *candidates])
@@ -199,8 +197,8 @@ def find_fleet(specs: Sequence[str], kinds: Iterable[Machine], channels: Catalog
     return Fleet(specs, alone, tuple(found), catalogue)
 
 
-def _asking(specs: tuple[str, ...], kinds: Sequence[Machine], channels: Catalogue) -> tuple[str, ...]:
-    """The request with `ASKS` first, where all machines have a driver and no machine is refused for that alone."""
+def _with_cuda_gpu(specs: tuple[str, ...], kinds: Sequence[Machine], channels: Catalogue) -> tuple[str, ...]:
+    """The request with `ASKS` first, if all machines have a driver and `ASKS` makes no machine lose its solution."""
     asking = (ASKS, *specs)
     if any(parse_spec(spec).name == ASKS for spec in specs) or not channels.records(ASKS):
         return specs
@@ -210,7 +208,7 @@ def _asking(specs: tuple[str, ...], kinds: Sequence[Machine], channels: Catalogu
 
 
 def _candidates(specs: tuple[str, ...], kinds: Sequence[Machine], catalogue: Catalogue) -> list[Scenario]:
-    """What may be stated to a solver. Of those with one pick the first is taken: without a GPU, an old driver."""
+    """The machines to state to a solver, first without a GPU and with old drivers: the first with a pick is taken."""
     stated = sorted({on.driver for on in kinds if on.driver}, key=Version)
     toolkits = [t.driver for t in catalogue.toolkits if t.driver and stated and not older(stated[-1], t.driver)]
     drivers = [*([None] if any(not on.driver for on in kinds) else []), *stated, *toolkits]
@@ -220,7 +218,7 @@ def _candidates(specs: tuple[str, ...], kinds: Sequence[Machine], catalogue: Cat
 
 
 def _cover(every: Group, groups: Mapping[Group, Pick], newness: Callable[[Pick], int]) -> list[Group]:
-    """The fewest groups that have all machines; of several such ways the one with the newest toolkits."""
+    """The fewest groups that have all machines; of several such sets, the set with the newest toolkits."""
     best: tuple[int, list[Group]] | None = None
     for size in range(1, len(every) + 1):
         for some in combinations(groups, size):
@@ -234,7 +232,7 @@ def _cover(every: Group, groups: Mapping[Group, Pick], newness: Callable[[Pick],
 
 
 def _environment(pick: Pick, share: tuple[Machine, ...], catalogue: Catalogue, taken: Sequence[str]) -> Environment:
-    """Names an environment and says its oldest GPU to clients that would see another one."""
+    """Names an environment, and states its oldest GPU to clients that would detect another GPU."""
     name = f"cuda-{pick.toolkit}" if pick.toolkit else "environment"
     name += "-compat" if pick.fit == "compat" else ""
     while name in taken:
@@ -250,11 +248,11 @@ def _files(pick: Pick) -> set[str]:
     return {record.file_name for record in pick.records}
 
 
-# --- the files that make them
+# --- the files
 
 
 def files(fleet: Fleet, channels: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Path and text of each file: environment.yml and virtual-packages.yml of each environment, one pixi.toml."""
+    """Path and text of each file: environment.yml and virtual-packages.yml for each environment, and a pixi.toml."""
     for environment in fleet.environments:
         here = f"{environment.name}/"
         made = f"# {environment.toolkit}, for {'; '.join(on.words for on in environment.machines)}\n"
@@ -279,20 +277,20 @@ def _yaml(content: Mapping[str, Any]) -> str:
 
 
 def _workspace(fleet: Fleet, channels: Sequence[str]) -> str:
-    """A workspace of pixi, with a platform for each kind of machine: pixi locks for each what it gets alone.
+    """A pixi.toml with a platform for each kind of machine, for which pixi locks the pick of the machine alone.
 
-    pixi gives a machine the first whose driver and GPU it has, or older ones: the newest GPUs come first, and of one
-    GPU the newest drivers.
+    pixi gives a machine the first platform whose driver and GPU are not newer than its own: the newest GPUs come first,
+    and for a GPU the newest drivers.
     """
     platforms = []
     found = [(on, pick) for on, pick in fleet.alone.items() if pick]
-    for on, pick in sorted(found, key=lambda one: _age(one[0]), reverse=True):
+    for on, pick in sorted(found, key=lambda pair: _age(pair[0]), reverse=True):
         name = f"driver-{on.driver}" + (f"-gpu-{on.arch}" if on.arch else "") if on.driver else "no-driver"
         cuda = {"driver": on.driver, "arch": on.arch} if on.arch else on.driver
         stated = {"name": name.replace(".", "-"), "platform": on.subdir, "cuda": cuda, "glibc": os.environ.get(GLIBC)}
         platforms.append(f"  {toml(stated)},  # toolkit {pick.toolkit} {pick.fit}".rstrip())
     lines = [
-        "# A machine gets the first of the platforms whose driver and GPU it has, or a newer one: pixi 0.71 and newer.",
+        "# A machine gets the first platform whose driver and GPU are not newer than its own: pixi 0.71 and newer.",
         "[workspace]",
         'name = "fleet"',
         f"channels = {toml(list(channels))}",
@@ -311,25 +309,25 @@ def _age(on: Machine) -> tuple[Version, Version]:
 
 
 def pixi_lines(specs: Iterable[str]) -> list[str]:
-    """Specs as the lines of ``[dependencies]`` in a pixi.toml, one for each package."""
-    asked: dict[str, dict[str, str]] = {}
+    """The lines of ``[dependencies]`` in a pixi.toml for specs, a line for each package."""
+    packages: dict[str, dict[str, str]] = {}
     for spec in map(parse_spec, specs):
-        one = asked.setdefault(spec.name, {"version": "*"})
+        entry = packages.setdefault(spec.name, {"version": "*"})
         if spec.version:
-            one["version"] = spec.version if one["version"] == "*" else f"{one['version']},{spec.version}"
+            entry["version"] = spec.version if entry["version"] == "*" else f"{entry['version']},{spec.version}"
         if spec.build:
-            one["build"] = spec.build
+            entry["build"] = spec.build
         if spec.match.channel:
-            one["channel"] = spec.match.channel.name or spec.match.channel.base_url
+            entry["channel"] = spec.match.channel.name or spec.match.channel.base_url
     lines = []
-    for name, one in asked.items():
+    for name, entry in packages.items():
         key = name if re.fullmatch(r"[\w-]+", name) else toml(name)
-        lines.append(f"{key} = {toml(one if len(one) > 1 else one['version'])}")
+        lines.append(f"{key} = {toml(entry if len(entry) > 1 else entry['version'])}")
     return lines
 
 
 def toml(value: Any) -> str:
-    """A string, a list of strings, or an inline table without its empty values: but for tables, as JSON has it."""
+    """The TOML of a string, a list of strings, or an inline table without empty values; strings and lists are JSON."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {toml(one)}" for key, one in value.items() if one) + " }"
+        return "{ " + ", ".join(f"{key} = {toml(entry)}" for key, entry in value.items() if entry) + " }"
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The machine that a request is for: as options state it, and as it is detected where they do not."""
+"""The machine that a request is for: stated by options, detected without them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import rattler
 from rattler import GenericVirtualPackage, PackageName, Version, VirtualPackageOverrides
@@ -19,8 +20,8 @@ from ctk.core.errors import BadValue, check_names
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.core.versions import PythonTag
 
-# What a machine of a platform has at least, where it is not this one. glibc: AlmaLinux 8's, the oldest that
-# manylinux_2_28 wheels (cuda-bindings, cuda-core, numba-cuda) are meant for.
+# The virtual packages of a machine of another platform. glibc is AlmaLinux 8's, the oldest for manylinux_2_28 wheels
+# (cuda-bindings, cuda-core, numba-cuda).
 _FOREIGN = {
     "linux": [("__unix", "0", "0"), ("__linux", "4.18", "0"), ("__glibc", "2.28", "0")],
     "win": [("__win", "10.0", "0")],
@@ -33,20 +34,23 @@ _ARCHSPEC = {"64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
 @dataclass(frozen=True)
 class Machine:
-    """The part of a scenario that is not the request."""
+    """A scenario without its request."""
 
     subdir: str
     driver: str | None  # the newest CUDA version that it supports (13.0); None without a driver
-    arch: str | None  # compute capability of the oldest GPU (9.0); None where it is unknown, or without a driver
-    words: str  # driver and GPU for people, with how they are known
-    stated: str = ""  # the option or variable that states the driver; "" for one that was detected
+    arch: str | None  # compute capability of the oldest GPU (9.0); None if it is unknown, or without a driver
+    words: str  # driver and GPU for people, and whether they are given or detected
+    stated: str = ""  # the option or variable that states the driver; "" for a detected driver
 
 
 def machine(platform: str | None = None, driver: str | None = None, arch: str | None = None) -> Machine:
-    """The machine that the options state; what they leave open is detected, if it is this one.
+    """The machine that options state. Without options, driver and GPU are detected if the platform is this machine's.
 
-    A driver given by hand comes with the GPU given by hand: this machine's GPU would say nothing about another's
-    driver. On a foreign platform nothing is detected, but what ``CONDA_OVERRIDE_CUDA`` states holds there too.
+    If a driver is stated, the GPU is not detected: it would be the GPU of another machine. ``CONDA_OVERRIDE_CUDA``
+    counts on every platform.
+
+    Raises:
+        BadValue, UnknownName: An option or a variable cannot be read.
     """
     subdir = platform or this_platform()
     check_names("platform", [subdir], PLATFORMS)
@@ -73,9 +77,9 @@ STATE_DRIVER = "`export CONDA_OVERRIDE_CUDA=13.0`, with the oldest driver of the
 
 
 def overstated(on: Machine, where: Workspace) -> str:
-    """What is wrong with a stated driver that is a CUDA major beyond every locked toolkit; "" for any other.
+    """A warning about a stated driver of a CUDA major that no locked toolkit has; "" for other drivers.
 
-    ``CONDA_OVERRIDE_CUDA=99`` is a habit to get builds for CUDA where no GPU is. Here the driver chooses the toolkit.
+    Many people set ``CONDA_OVERRIDE_CUDA=99`` to get CUDA builds without a GPU. Here the driver chooses the toolkit.
     """
     minors = [file.stem.removeprefix("cuda-") for file in where.variants.glob("cuda-*.lock")]
     newest = max(minors, key=Version, default="")
@@ -94,14 +98,14 @@ def _stated(option: str | None, read: Callable[[str], str], otherwise: str | Non
 
 
 def detected(subdir: str) -> tuple[str | None, str | None]:
-    """The driver and GPU that clients see: as CEP 30's and 46's variables state them, or as rattler detects them.
+    """The driver and GPU that clients see: from the variables of CEP 30 and CEP 46, else detected by rattler.
 
-    On another platform than this machine's nothing is detected.
+    For another platform than this machine's, only the variables count.
     """
     driver, arch = _override(_DRIVER, driver_version, "12.9"), _override(_ARCH, _capability, "9.0")
     if driver != "" and None in (driver, arch) and subdir == this_platform():
         try:
-            # Without from_env() rattler does not look at the variables, which it reads more narrowly than conda.
+            # No from_env(): rattler refuses values of the variables that conda accepts.
             packages = [p.into_generic() for p in rattler.VirtualPackage.detect(VirtualPackageOverrides())]
         except DetectVirtualPackageError as error:
             cause = f"this machine's driver and GPU cannot be told: {error}"
@@ -115,9 +119,9 @@ def detected(subdir: str) -> tuple[str | None, str | None]:
 
 
 def _override(variable: str, read: Callable[[str], str], example: str) -> str | None:
-    """What a variable states: "" where it is empty, for nothing; None where it is not set."""
+    """The value of a variable; "" if it is empty, which stands for nothing; None if it is not set."""
     text = os.environ.get(variable)
-    if text is None or not text.strip():  # conda takes blanks for nothing, too: conda/plugins/types.py
+    if text is None or not text.strip():  # for conda too, blanks are empty: conda/plugins/types.py
         return None if text is None else ""
     try:
         return read(text)
@@ -128,7 +132,7 @@ def _override(variable: str, read: Callable[[str], str], example: str) -> str | 
 
 
 def _capability(text: str) -> str:
-    """A compute capability as CEP 46 has it: clients see no GPU where it is written in another form."""
+    """A compute capability in the form of CEP 46: with another form, clients see no GPU."""
     if re.fullmatch(r"\d+\.\d+", text.strip()):
         return compute_capability(text)
     raise BadValue(f"{text!r} is not a compute capability as clients read it")
@@ -146,7 +150,11 @@ def detected_driver() -> str | None:
 
 
 def driver_version(text: str) -> str:
-    """``12.4`` of ``12.4`` or ``12.4.1``, ``13.0`` of ``13``: no rule of a package is finer than a minor."""
+    """``12.4`` for ``12.4`` or ``12.4.1``, ``13.0`` for ``13``: no rule of a package is finer than a minor.
+
+    Raises:
+        BadValue: It is not the CUDA version of a driver.
+    """
     match = re.fullmatch(r"(\d{1,3})(?:\.(\d{1,3}))?(?:\.\d+)*", text.strip())
     is_own = re.match(r"[1-8]\d\d", text.strip())  # such as 580.65.06; 999 is no driver's, and stands for any
     if match and not is_own:
@@ -158,9 +166,10 @@ def driver_version(text: str) -> str:
 
 
 def compute_capability(text: str) -> str:
-    """``9.0`` of ``9.0``, ``90``, ``sm_90`` or ``sm_90a``; ``12`` is refused, as it could be 1.2 or 12.0.
+    """``9.0`` for ``9.0``, ``90``, ``sm_90`` or ``sm_90a``. The letter names an instruction set (CEP 46).
 
-    The letters name instruction sets, not another GPU (CEP 46).
+    Raises:
+        BadValue: It is not a compute capability, or ``12``, which could be 1.2 or 12.0.
     """
     match = re.fullmatch(r"(\d{1,2})\.(\d)[af]?|(?:sm_|compute_)?([3-9]|\d\d)(\d)[af]?", text.strip().lower())
     if match is None:
@@ -169,18 +178,22 @@ def compute_capability(text: str) -> str:
 
 
 def python_specs(text: str) -> tuple[str, ...]:
-    """The specs for Python ``3.13``, ``3.13.2``, or free-threaded ``3.14t``."""
+    """The specs for Python ``3.13``, ``3.13.2``, or free-threaded ``3.14t``.
+
+    Raises:
+        BadValue: It is not such a version.
+    """
     match = re.fullmatch(r"(\d+\.\d+)((?:\.\d+)?)(t?)", text.strip())
     if not match:
         raise BadValue(f"{text!r} is not a version of Python", "write --python 3.13, or 3.14t for free-threaded Python")
     minor, patch, free_threaded = match.groups()
     specs = (f"python={minor}{patch}",)
-    # python_abi is what tells the two kinds of one version apart; packages depend on it.
+    # python_abi distinguishes the two kinds of a version; packages depend on it.
     return (*specs, f"python_abi={minor}=*_{PythonTag(minor, True).tag}") if free_threaded else specs
 
 
 def virtual_packages(subdir: str, driver: str | None, arch: str | None) -> list[GenericVirtualPackage]:
-    """The virtual packages that a client would detect on such a machine."""
+    """The virtual packages that a client detects on a machine."""
     return _virtual_packages(subdir, driver, arch, os.environ.get(GLIBC))
 
 
@@ -199,3 +212,37 @@ def _virtual_packages(
         if arch:
             base.append(("__cuda_arch", arch, "0"))
     return [GenericVirtualPackage(PackageName(n), Version(v), BuildString(build)) for n, v, build in base]
+
+
+# --- machines that cannot exist
+
+
+class LastDriver(NamedTuple):
+    """The last driver branch for the GPUs of an architecture."""
+
+    architecture: str
+    gpus: tuple[str, ...]  # compute capabilities
+    branch: str
+    cuda: str  # the newest CUDA version that the branch supports
+
+
+# As NVIDIA states it: with a newer driver such a machine cannot exist. The branches are those of
+# https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html, which leaves out
+# 6.2 and 7.2 (Jetson): these are from https://developer.nvidia.com/cuda-legacy-gpus. The CUDA version of a branch is
+# from https://docs.nvidia.com/cuda/archive/13.2.2/cuda-toolkit-release-notes/index.html.
+LAST_DRIVERS = (
+    LastDriver("Maxwell", ("5.0", "5.2", "5.3"), "R580", "13.0"),
+    LastDriver("Pascal", ("6.0", "6.1", "6.2"), "R580", "13.0"),
+    LastDriver("Volta", ("7.0", "7.2"), "R580", "13.0"),
+)
+
+
+def impossible(driver: str | None, gpu: str | None) -> str:
+    """Why no machine can have a driver for this CUDA version and this GPU; "" if a machine can."""
+    last = next((last for last in LAST_DRIVERS if gpu in last.gpus), None)
+    if not driver or last is None or Version(driver) <= Version(last.cuda):
+        return ""
+    return (
+        f"no driver for CUDA {driver} runs a GPU {gpu}: {last.branch}, for CUDA {last.cuda}, "
+        f"is the last branch for {last.architecture}"
+    )

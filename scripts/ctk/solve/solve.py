@@ -1,4 +1,4 @@
-"""Requests for machines, the channels that they are solved from, and the picks of rattler's solver."""
+"""A scenario is a request on a machine; rattler's solver picks its packages from channels."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
 from ctk.solve.machine import driver_version, virtual_packages
 
-_AT_ONCE = 16  # solves, which keep all cores busy
-ANY_DRIVER = "99.0"  # newer than any: a machine with it refuses nothing for its driver
+_CONCURRENT = 16  # solves at the same time: they keep all cores busy
+ANY_DRIVER = "99.0"  # newer than every driver: with it, no package is refused for the driver
 PYTHON = ("python", "python_abi")
 ASKS = "cuda-gpu"
-"""The package that asks for CUDA builds of others, and for a driver; named first it decides before they do."""
+"""The package that requires a driver, and CUDA builds of other packages. Named first, it decides before they do."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Scenario:
         return replace(self, driver=ANY_DRIVER, arch=None)
 
     def also(self, spec: str) -> Scenario:
-        """The scenario with one more spec."""
+        """The scenario with another spec at the end."""
         return replace(self, specs=(*self.specs, spec))
 
 
-class Asked(NamedTuple):
-    """One spec of a request, as the user wrote it and in parts; "" is any version or build."""
+class Spec(NamedTuple):
+    """A spec of a request, as the user wrote it and in parts; "" is any version or build."""
 
     text: str
     name: str
@@ -70,24 +70,28 @@ class Asked(NamedTuple):
 
     @property
     def pinned(self) -> bool:
-        """Whether it asks for more than a name."""
+        """Whether it has a version or a build beside the name."""
         return bool(self.version or self.build)
 
 
 @lru_cache(maxsize=4096)
-def parse_spec(text: str) -> Asked:
-    """A spec in its parts; BadValue for what is none."""
+def parse_spec(text: str) -> Spec:
+    """Parses a spec.
+
+    Raises:
+        BadValue: The text is not a spec.
+    """
     try:
         match = MatchSpec(text)
     except InvalidMatchSpecError as error:
         why = str(error).splitlines()[0]
         raise BadValue(f"{text!r} is no spec: {why}", "write it as for conda: name, name=1.2 or 'name >=1.2'") from None
-    return Asked(text, str(match.name.normalized), str(match.version or ""), str(match.build or ""), match)
+    return Spec(text, str(match.name.normalized), str(match.version or ""), str(match.build or ""), match)
 
 
 @dataclass(frozen=True)
 class Pick:
-    """The packages that a solver picks for a scenario, by name."""
+    """The packages that a solver picks for a scenario, sorted by name."""
 
     scenario: Scenario
     records: tuple[RepoDataRecord, ...]
@@ -100,7 +104,7 @@ class Pick:
         return self._by_name.get(name)
 
     def version(self, name: str) -> str:
-        """The version of a package, or ""."""
+        """The version of a package; "" if the pick does not have it."""
         record = self.record(name)
         return str(record.version) if record else ""
 
@@ -111,7 +115,7 @@ class Pick:
 
     @property
     def fit(self) -> str:
-        """``native`` or ``compat``, as the pick's cuda-version is; "" without CUDA or in a channel with one build."""
+        """``native`` or ``compat``, from the build of cuda-version; "" without CUDA, or with conda-forge's package."""
         record = self.record("cuda-version")
         kind = str(record.build).split("_")[0] if record else ""
         return kind if kind in ("native", "compat") else ""
@@ -123,10 +127,10 @@ class Pick:
 
 
 def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway | None = None) -> Pick:
-    """Solves one scenario with rattler; callers that solve often keep the gateway, so that repodata is read once.
+    """Solves a scenario with rattler. Callers that solve often keep the gateway, so that repodata is read once.
 
     Raises:
-        Unsolvable: With the solver's own text in `solver`.
+        Unsolvable: There is no solution; `solver` has the solver's own text.
         BadValue, ChannelMissing: The request or a channel cannot be read.
     """
     if scenario.subdir not in PLATFORMS:
@@ -143,10 +147,13 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
 def solve_many(
     scenarios: Iterable[Scenario], channels: Sequence[Path | str], gateway: Gateway, at_once: int
 ) -> list[tuple[Scenario, Pick | str]]:
-    """The pick of each scenario in any order, or the solver's message; `ChannelMissing` where one cannot be read.
+    """Solves scenarios, so many at a time; returns the pick or the solver's message for each, in any order.
 
     rattler solves outside Python's lock, so tasks of one event loop keep all cores busy; processes were not faster
     (``benchmarks/verify.py``).
+
+    Raises:
+        ChannelMissing: A channel cannot be read.
     """
     sources, waiting = [channel_url(c) for c in channels], iter(scenarios)
     answers: list[tuple[Scenario, Pick | str]] = []
@@ -176,7 +183,7 @@ def solve_many(
 async def _solve(scenario: Scenario, sources: Sequence[str], gateway: Gateway) -> Pick:
     records = await rattler.solve(
         sources=sources,
-        # As MatchSpec reads them: rattler's own reading of strings refuses conda's name=version=build.
+        # As MatchSpec, because rattler.solve refuses conda's name=version=build in a string.
         specs=[parse_spec(text).match for text in scenario.specs],
         gateway=gateway,
         platforms=[Subdir(scenario.subdir), Subdir(NOARCH)],
@@ -187,7 +194,7 @@ async def _solve(scenario: Scenario, sources: Sequence[str], gateway: Gateway) -
 
 @contextmanager
 def reading(channels: Sequence[Path | str]) -> Iterator[None]:
-    """Turns rattler's error for a channel that cannot be read into `ChannelMissing`."""
+    """Turns rattler's error for an unreadable channel into `ChannelMissing`."""
     for channel in channels:
         if isinstance(channel, Path) and not channel.is_dir():
             raise ChannelMissing.of(channel)
@@ -201,12 +208,12 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
 
 
 def channel_url(channel: Path | str) -> str:
-    """A channel as rattler wants it: folders as file URLs, anything else as it is."""
+    """A channel as rattler expects it: the file URL of a folder; a name or URL unchanged."""
     return channel.resolve().as_uri() if isinstance(channel, Path) else channel
 
 
 def lasting(url: str) -> str:
-    """An address in one of our channels by the channel's link: a later build removes the state behind it."""
+    """An address below the link of a channel of ours, not below its state, which a later build removes."""
     return re.sub(r"/\.([^/]+)-states/\d+(?=/|$)", r"/\1", url)
 
 
@@ -215,20 +222,20 @@ def channel_name(url: str) -> str:
     return Path(lasting(url).rstrip("/")).name
 
 
-# --- machines that are one question
+# --- classes of machines for which a solver gives the same answer
 
 # A spec, with a space or brackets before the version or without: ``__cuda >=13``, ``__cuda>=13``.
 _RULE = re.compile(r"(__cuda(?:_arch)?)(?![\w-])\s*(.*)", re.DOTALL)
 
 
-class Alike:
-    """Which machines are one question to a solver, as the records that it can meet have it.
+class MachineClasses:
+    """Classes of machines that get the same pick.
 
-    A solver sees a driver and a GPU only as the versions of ``__cuda`` and ``__cuda_arch``, and does nothing with them
-    but hold them against the rules that records name: machines that every rule treats alike get one pick.
+    A solver sees a driver and a GPU only as the versions of ``__cuda`` and ``__cuda_arch``, and only compares them with
+    the specs in records. So two machines get the same pick if each of these specs matches both of them or neither.
 
     Args:
-        records: By channel, of one platform, of what will be asked for and of all that this may bring along.
+        records: By channel, for one platform: the packages that will be requested and all their possible dependencies.
     """
 
     def __init__(self, records: Iterable[Iterable[RepoDataRecord]]) -> None:
@@ -241,24 +248,25 @@ class Alike:
         self._rules: dict[tuple[str, ...], tuple[frozenset[str], frozenset[str]]] = {}
 
     def key(self, scenario: Scenario) -> Hashable:
-        """The same for scenarios that are one question to a solver."""
+        """The class of a scenario: equal for scenarios that get the same pick."""
         of_drivers, of_gpus = self._rules_for(scenario.specs)
         gpu = _fitting(of_gpus, scenario.arch) if scenario.driver else None
         return scenario.specs, scenario.subdir, _fitting(of_drivers, scenario.driver), gpu
 
     def is_same_driver(self, older: str, newer: str) -> bool:
-        """Whether no rule tells apart any two drivers from the older to the newer one."""
+        """Whether every rule treats all drivers from the older to the newer version the same."""
         rules, _ = self._rules_for(())
         stated = {number for rule in rules for number in re.findall(r"\d+(?:\.\d+)*", rule)}
-        # What a rule says of a version changes nowhere but at a number that it states, or just above.
+        # A rule can only change its answer at a number in its text, or just above.
         bounds = {v for number in stated for v in (number, f"{number}.0.1")}
         between = [v for v in bounds if Version(older) <= Version(v) <= Version(newer)]
         return len({_fitting(rules, driver) for driver in (older, *between, newer)}) == 1
 
     def _rules_for(self, request: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
-        """The rules on drivers and on GPUs that a solver can meet for a request.
+        """The rules about drivers and about GPUs that a solver can meet for a request.
 
-        No solver looks at a cuda-version that a request leaves out: nearly all rules are in these records.
+        Nearly all rules are in records of cuda-version, and a solver does not look at versions that the request
+        excludes.
         """
         if request not in self._rules:
             specs = [parse_spec(spec).match for spec in request if spec.startswith("cuda-version=")]
@@ -274,31 +282,31 @@ class Alike:
 
 @cache
 def _fitting(rules: frozenset[str], value: str | None) -> Hashable:
-    """The rules that a version fits; the version itself where one of them is no rule about versions alone."""
+    """The rules that a version fits. The version itself if a rule is not about versions alone."""
     try:
         return value and frozenset(rule for rule in rules if VersionSpec(rule).matches(Version(value)))
     except InvalidVersionSpecError:
         return value
 
 
-# --- what channels have
+# --- the content of channels
 
 
 @dataclass(frozen=True)
 class ChannelToolkit:
-    """The machines that one cuda-version of a channel is for, as its records have it."""
+    """A version of cuda-version in a channel, with the machines that its records are for."""
 
     version: str
-    driver: str | None = None  # the oldest of the native build; None without a native build
-    compat_driver: str | None = None  # the oldest of the compat build; None where no record states one
-    gpus: tuple[str, ...] = ()  # compute capabilities that it compiles for, oldest first; empty where none is stated
+    driver: str | None = None  # the oldest for the native build; None without a native build
+    compat_driver: str | None = None  # the oldest for the compat build; None if no record states it
+    gpus: tuple[str, ...] = ()  # compute capabilities that it compiles for, oldest first; empty if not stated
 
     def knows(self, gpu: str) -> bool:
-        """Whether it compiles for a GPU; true as well where no record states for which ones."""
+        """Whether it compiles for a GPU; also true if no record states its GPUs."""
         return not self.gpus or _knows(self.gpus, gpu)
 
     def beside(self, gpu: str) -> tuple[str, str]:
-        """The nearest older and the nearest newer GPU that it compiles for; "" for none."""
+        """The nearest older and the nearest newer GPU that it compiles for; "" without such a GPU."""
         below, above = [g for g in self.gpus if older(g, gpu)], [g for g in self.gpus if older(gpu, g)]
         return below[-1] if below else "", above[0] if above else ""
 
@@ -309,16 +317,16 @@ def _knows(gpus: tuple[str, ...], gpu: str) -> bool:
 
 
 class Maker(NamedTuple):
-    """The recipe of this checkout that makes a package, and the option of `ctk build` that includes it, "" for none."""
+    """The recipe of this checkout that makes a package, and the option of `ctk build` for it; "" if it needs none."""
 
     recipe: str
     option: str
 
 
 class Catalogue:
-    """Channels for one platform, the most important first; `maker` gives the recipe of a package that none has.
+    """Channels for one platform, the most important first. Each scenario is solved once.
 
-    Each scenario is solved once.
+    `maker` returns the recipe of a package that is in no channel.
     """
 
     def __init__(
@@ -330,33 +338,47 @@ class Catalogue:
     ) -> None:
         self.channels, self.subdir, self.maker = tuple(channels), subdir, maker
         self.gateway = gateway or open_gateway()
-        self._picks: dict[Scenario, Pick | None] = {}
+        self._picks: dict[Hashable, Pick | None] = {}
         self._records: dict[str, list[RepoDataRecord]] = {}
         self._names: dict[tuple[tuple[str, ...], tuple[Path | str, ...]], set[str]] = {}
 
     def pick(self, scenario: Scenario) -> Pick | None:
-        """The solver's pick, or None without a solution; of what cannot be read the errors of `solve`."""
-        if scenario not in self._picks:
+        """The solver's pick, or None without a solution.
+
+        Raises:
+            BadValue, ChannelMissing: As `solve`.
+        """
+        key = self.key(scenario)
+        if key not in self._picks:
             try:
-                self._picks[scenario] = solve(scenario, self.channels, self.gateway)
+                self._picks[key] = solve(scenario, self.channels, self.gateway)
             except Unsolvable as error:
                 if not error.solver:
                     raise
-                self._picks[scenario] = None
-        return self._picks[scenario]
+                self._picks[key] = None
+        pick = self._picks[key]
+        return replace(pick, scenario=scenario) if pick and pick.scenario != scenario else pick
+
+    def key(self, scenario: Scenario) -> Hashable:
+        """Equal for scenarios that are solved together."""
+        return scenario
+
+    def grouped(self, names: Iterable[str]) -> GroupedCatalogue:
+        """These channels, with a solve for each class of machines; `names` are the packages that will be requested."""
+        return GroupedCatalogue(self.channels, self.subdir, names, gateway=self.gateway, maker=self.maker)
 
     def solves(self, scenario: Scenario, **changes: Any) -> bool:
-        """Whether a scenario has a solution, with some of its fields changed."""
+        """Whether a scenario has a solution, with these fields changed."""
         return self.pick(replace(scenario, **changes)) is not None
 
     def query(self, specs: Iterable[str], recursive: bool = False) -> list[list[RepoDataRecord]]:
-        """The records of some specs, and of all that these may bring along if `recursive`, by channel."""
+        """The records of specs by channel; if `recursive`, also of all their possible dependencies."""
         subdirs, sources = [Subdir(self.subdir), Subdir(NOARCH)], [channel_url(c) for c in self.channels]
         with reading(self.channels):
             return run(self.gateway.query(sources, subdirs, list(specs), recursive=recursive))
 
     def records(self, name: str) -> list[RepoDataRecord]:
-        """The records of a package, newest first, from the first channel that has it: solvers look no further."""
+        """The records of a package, newest first, from the first channel that has it, as channel priority is strict."""
         if name not in self._records:
             records = next((records for records in self.query([f"{name} *"]) if records), [])
             self._records[name] = sorted(records, key=lambda r: (r.version, r.build_number), reverse=True)
@@ -367,7 +389,7 @@ class Catalogue:
         return list(dict.fromkeys(str(record.version) for record in self.records(name)))
 
     def names(self, subdirs: Iterable[str], channels: Sequence[Path | str] | None = None) -> set[str]:
-        """The names of all packages of some platforms, in all channels or some."""
+        """The names of all packages for these platforms, in these channels or in all."""
         key = tuple(subdirs), self.channels if channels is None else tuple(channels)
         if key not in self._names:
             with reading(self.channels):
@@ -377,18 +399,18 @@ class Catalogue:
 
     @cached_property
     def own_names(self) -> set[str]:
-        """The names of all packages of the first channel."""
+        """The names of all packages in the first channel."""
         return self.names([self.subdir, NOARCH], self.channels[:1])
 
     @cached_property
     def pythons(self) -> tuple[str, ...]:
-        """The Pythons of the channels, ``3.14`` before ``3.14t``, oldest first."""
+        """The Pythons in the channels, oldest first, ``3.14`` before ``3.14t``."""
         kinds = {(r.version, "t" * bool(re.search(r"_cp\d+t$", str(r.build)))) for r in self.records("python_abi")}
         return tuple(f"{version}{free_threaded}" for version, free_threaded in sorted(kinds))
 
     @cached_property
     def toolkits(self) -> tuple[ChannelToolkit, ...]:
-        """The toolkits, newest first."""
+        """The toolkits in the channels, newest first."""
         toolkits: dict[str, ChannelToolkit] = {}
         for record in self.records("cuda-version"):
             version, rules = str(record.version), [*record.depends, *record.constrains]
@@ -407,39 +429,28 @@ class Catalogue:
         return next((t for t in self.toolkits if t.version == version), None)
 
 
-class AlikeCatalogue(Catalogue):
-    """Channels, for one platform, each distinct question asked once.
+class GroupedCatalogue(Catalogue):
+    """Channels for one platform, in which a request is solved once for each class of machines.
 
-    Which packages will be asked for, and what they can bring along, decides which machines are alike.
+    `names` are the packages that will be requested: their rules decide which machines are in one class.
     """
 
     def __init__(self, channels: Sequence[Path | str], subdir: str, names: Iterable[str], **more: Any) -> None:
         super().__init__(channels, subdir, **more)
-        self._answers: dict[Hashable, Pick | None] = {}
-        self.alike = Alike(self.query([f"{name} *" for name in names], recursive=True))
+        self.classes = MachineClasses(self.query([f"{name} *" for name in names], recursive=True))
 
-    def pick(self, scenario: Scenario) -> Pick | None:
-        pick = self._answer(scenario)
-        return pick and replace(pick, scenario=scenario)
-
-    def solves(self, scenario: Scenario, **changes: Any) -> bool:
-        return self._answer(replace(scenario, **changes)) is not None
-
-    def _answer(self, scenario: Scenario) -> Pick | None:
-        """The pick for a machine that is like it."""
-        key = self.alike.key(scenario)
-        if key not in self._answers:
-            self._answers[key] = super().pick(scenario)
-        return self._answers[key]
+    def key(self, scenario: Scenario) -> Hashable:
+        """Equal for scenarios of machines of the same class."""
+        return self.classes.key(scenario)
 
     def ask(self, scenarios: Iterable[Scenario]) -> None:
-        """Solves many at a time, which is several times faster than one after the other; `pick` then knows them."""
-        missing = {key: s for s in scenarios if (key := self.alike.key(s)) not in self._answers}
-        for scenario, answer in solve_many(missing.values(), self.channels, self.gateway, _AT_ONCE):
-            self._answers[self.alike.key(scenario)] = answer if isinstance(answer, Pick) else None
+        """Solves many scenarios at a time, for later calls of `pick`: several times faster than one after the other."""
+        missing = {key: s for s in scenarios if (key := self.key(s)) not in self._picks}
+        for scenario, answer in solve_many(missing.values(), self.channels, self.gateway, _CONCURRENT):
+            self._picks[self.key(scenario)] = answer if isinstance(answer, Pick) else None
 
 
 @cache
 def older(left: str, right: str) -> bool:
-    """Whether one version is older than another: 9.0 is older than 12.1."""
+    """Whether the left version is older than the right: 9.0 is older than 12.1."""
     return Version(left) < Version(right)

@@ -1,8 +1,8 @@
-"""Says why a pick has its toolkit, why a request has no solution, and which builds a request should name.
+"""Explains why a pick has its toolkit, why a request has no solution, and which builds a request should name.
 
-Each sentence is proved, not guessed: the request is solved again with one thing changed at a time (driver, GPU, specs,
-Python, platform), and what makes the difference is named. A request that fails on a machine that can do anything is at
-fault itself; any other one fails for the driver, the GPU or both.
+Each sentence is proved by solving the request again with one change at a time (driver, GPU, specs, Python, platform):
+the sentence names the change that makes the difference. If a request has no solution on any machine, the request is
+the cause; otherwise it is the driver, the GPU or both.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ctk.solve.solve import (
     ANY_DRIVER,
     ASKS,
     PYTHON,
-    Asked,
     Catalogue,
     ChannelToolkit,
     Pick,
     Scenario,
+    Spec,
     older,
     parse_spec,
     solve,
@@ -42,17 +42,17 @@ _NVCC = re.compile(r"cuda-nvcc|cuda-nvcc-impl|cuda-nvcc_.*|cuda-crt-tools")
 _OF_CUDA_12 = re.compile(r"(?<![\d.])12(?!\d)|<13")
 
 Reason = tuple[str, str]
-"""Why there is no solution: one sentence, and what the user can do."""
+"""A sentence with the cause of a missing solution, and the next step for the user."""
 
 
 # --- why a pick has its toolkit
 
 
 def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
-    """What native or compat means for the machine of a pick; "" for a pick without CUDA.
+    """The meaning of native or compat for the machine of a pick, in words; "" for a pick without CUDA.
 
-    A compat pick is limited by the driver (it refuses PTX newer than itself, error 222), by the GPU (the compiler does
-    not know it, so that PTX for an older one is all it can write), by both, or by neither.
+    A compat pick can be limited by the driver (it refuses PTX that is newer than it, error 222) and by the GPU (if the
+    compiler does not know it, it can write only PTX for an older GPU).
     """
     toolkit, machine = catalogue.toolkit(pick.toolkit), pick.scenario
     if toolkit is None or not pick.fit:
@@ -75,16 +75,16 @@ def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
 
 
 def toolkit_in_words(pick: Pick, catalogue: Catalogue) -> str:
-    """``toolkit 13.0, native: ...`` with what that means on the machine of a pick, or ``no CUDA toolkit``."""
+    """``toolkit 13.0, native: ...`` with the meaning for the machine of a pick, or ``no CUDA toolkit``."""
     if not pick.toolkit:
         return "no CUDA toolkit"
     return f"toolkit {pick.toolkit}, {fit_in_words(pick, catalogue)}".removesuffix(", ")
 
 
 def explain(pick: Pick, catalogue: Catalogue) -> list[str]:
-    """A line for each toolkit that was passed over, the newest first, and one for the toolkit that was picked.
+    """A line for each toolkit that was not picked, newest first, and a line for the picked toolkit.
 
-    A toolkit older than the pick is mentioned only when the pick is compat for the machine's sake: none is native here.
+    Older toolkits than the pick have a line only if the pick is compat because of the machine, so that none is native.
     """
     if not pick.toolkit:
         return ["nothing in this pick depends on a CUDA toolkit"]
@@ -106,7 +106,7 @@ def explain(pick: Pick, catalogue: Catalogue) -> list[str]:
 
 
 def _newer_libraries(pick: Pick) -> list[str]:
-    """Which libraries are of a newer toolkit than the picked one, and what that means for PTX."""
+    """Sentences about libraries of a newer toolkit than the picked toolkit, and the effect on PTX."""
     sentences = []
     for name, library in (("libnvjitlink", "nvJitLink"), ("libnvfatbin", "nvFatbin")):
         minor = ".".join(pick.version(name).split(".")[:2])
@@ -117,7 +117,7 @@ def _newer_libraries(pick: Pick) -> list[str]:
 
 
 def _passed_over(pick: Pick, toolkit: ChannelToolkit, catalogue: Catalogue) -> list[str]:
-    """Why a toolkit was not picked and, of a newer one, what keeps it out and how it can be had all the same."""
+    """The reasons why a toolkit was not picked; for a newer toolkit also how to get it in spite of that."""
     scenario, version, newer = pick.scenario, toolkit.version, older(pick.toolkit, toolkit.version)
     wanted = scenario.also(f"cuda-version={version}")
     if own := _blocking(scenario, wanted.ideal, catalogue):
@@ -138,7 +138,7 @@ def _passed_over(pick: Pick, toolkit: ChannelToolkit, catalogue: Catalogue) -> l
 
 
 def _blocking(scenario: Scenario, wanted: Scenario, catalogue: Catalogue) -> list[str]:
-    """The pins of a request, each of which alone keeps it from a wanted scenario; none where that has a solution."""
+    """The pins of a request that alone exclude a wanted scenario; empty if the scenario has a solution."""
     if catalogue.solves(wanted):
         return []
     pins = [a for a in map(parse_spec, scenario.specs) if a.pinned and a.name not in PYTHON]
@@ -146,7 +146,7 @@ def _blocking(scenario: Scenario, wanted: Scenario, catalogue: Catalogue) -> lis
 
 
 def _not_native(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogue) -> list[str]:
-    """Why the native build of a toolkit is not for this machine: what its record says, confirmed by solving."""
+    """The reasons why the native build of a toolkit is not for this machine: from its record, confirmed by solving."""
     version, reasons = toolkit.version, []
     lifted = scenario.also(f"cuda-version={version}=native_*")
     if native := catalogue.pick(lifted):
@@ -172,7 +172,7 @@ def _not_native(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogu
 
 
 def cpu_instead(pick: Pick | None, other: Pick) -> list[str]:
-    """The packages of which one pick has a CUDA build and another a CPU build; those alone that bring the rest."""
+    """The packages with a CUDA build in `pick` and a CPU build in `other`, without those that others depend on."""
     cuda = {r.name for r in pick.records if needs_cuda(r)} if pick else set()
     cpu = [r for r in other.records if r.name in cuda and not needs_cuda(r)]
     brought = {need.split()[0] for record in cpu for need in record.depends}
@@ -187,7 +187,11 @@ def needs_cuda(record: RepoDataRecord) -> bool:
 
 
 def solve_or_say_why(scenario: Scenario, catalogue: Catalogue, lines: int | None = None) -> Pick:
-    """Solves a scenario; where that fails, the error opens with the reason and so many lines of the solver's text."""
+    """Solves a scenario.
+
+    Raises:
+        Unsolvable: There is no solution; with the reason and the first `lines` of the solver's text (None: all lines).
+    """
     try:
         return solve(scenario, catalogue.channels, catalogue.gateway)
     except Unsolvable as error:
@@ -196,7 +200,7 @@ def solve_or_say_why(scenario: Scenario, catalogue: Catalogue, lines: int | None
         sentence, step = find_reason(scenario, catalogue)
         missing = _missing_package(scenario, catalogue) is not None
         text = error.cause.splitlines()
-        # Of what is not there the solver says the same, name by name.
+        # For a package that does not exist, the solver repeats the same for each name.
         shown = text[: 0 if missing and lines is not None else lines]
         if not missing and len(text) > len(shown):
             shown.append(f"... and {count(len(text) - len(shown), 'line')} more; --explain shows all")
@@ -204,7 +208,7 @@ def solve_or_say_why(scenario: Scenario, catalogue: Catalogue, lines: int | None
 
 
 def find_reason(scenario: Scenario, catalogue: Catalogue) -> Reason:
-    """The reason of a scenario that has no solution."""
+    """The reason why a scenario has no solution."""
     sentence, step = (
         _missing_package(scenario, catalogue)
         or request_reason(scenario, catalogue)
@@ -215,7 +219,7 @@ def find_reason(scenario: Scenario, catalogue: Catalogue) -> Reason:
 
 
 def _wants_nvcc_12(scenario: Scenario, catalogue: Catalogue) -> bool:
-    """Whether a request asks for nvcc and cannot have CUDA 13, for the driver or for a spec that names CUDA 12."""
+    """Whether a request needs nvcc and cannot have CUDA 13, because of the driver or a spec for CUDA 12."""
     request = [parse_spec(text) for text in scenario.specs]
     if not any(_NVCC.fullmatch(a.name) for a in request):
         return False
@@ -230,23 +234,23 @@ def _wants_nvcc_12(scenario: Scenario, catalogue: Catalogue) -> bool:
     return False
 
 
-def _without_pin(scenario: Scenario, pin: Asked) -> Scenario:
+def _without_pin(scenario: Scenario, pin: Spec) -> Scenario:
     return replace(scenario, specs=tuple(pin.name if text == pin.text else text for text in scenario.specs))
 
 
-def conflict(scenario: Scenario, catalogue: Catalogue) -> list[Asked]:
-    """The specs that have no solution together, and have one without any of them."""
+def conflict(scenario: Scenario, catalogue: Catalogue) -> list[Spec]:
+    """A smallest set of specs without a solution: without any of them, the others have a solution."""
     left = [parse_spec(text) for text in dict.fromkeys(scenario.specs)]
-    # What says most is tried last, and so stays: pins rather than names, cuda-version rather than anything.
-    for one in sorted(left, key=lambda a: (a.pinned, a.name not in PYTHON, a.name == "cuda-version")):
-        fewer = [other for other in left if other is not one]
+    # The specs that say most are tried last, so they stay: pins rather than names, cuda-version rather than others.
+    for spec in sorted(left, key=lambda a: (a.pinned, a.name not in PYTHON, a.name == "cuda-version")):
+        fewer = [other for other in left if other is not spec]
         if fewer and not catalogue.solves(scenario, specs=tuple(a.text for a in fewer)):
             left = fewer
     return left
 
 
-def _droppable_pins(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Catalogue) -> str:
-    """Which pin, or `ASKS`, can be dropped, one at a time, and what that gives on this machine; "" when none helps."""
+def _droppable_pins(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> str:
+    """The pins (or `ASKS`) that can be dropped, each alone, with the toolkit that this gives; "" if none helps."""
     ways = []
     for spec in at_fault:
         left = tuple(text for text in scenario.specs if text != spec.text)
@@ -262,14 +266,14 @@ def _droppable_pins(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Ca
     return ", or ".join(ways)
 
 
-def _toolkits_for(package: Asked, ideal: Scenario, catalogue: Catalogue) -> list[str]:
-    """The toolkits, oldest first, that a spec can be had for."""
+def _toolkits_for(package: Spec, ideal: Scenario, catalogue: Catalogue) -> list[str]:
+    """The toolkits for which a spec has a solution, oldest first."""
     versions = [toolkit.version for toolkit in reversed(catalogue.toolkits)]
     return [v for v in versions if catalogue.solves(ideal, specs=(package.text, f"cuda-version={v}"))]
 
 
-def _in_words(*specs: Asked) -> str:
-    """``toolkit 12.9`` of ``cuda-version=12.9``, ``Python 3.14t`` of what --python 3.14t asks for, else the spec."""
+def _in_words(*specs: Spec) -> str:
+    """``toolkit 12.9`` for ``cuda-version=12.9``, ``Python 3.14t`` for the specs of --python 3.14t, else the spec."""
     first, version = specs[0], _plain(specs[0].version)
     if first.name == "cuda-version" and re.fullmatch(r"[\d.]+", version):
         return f"toolkit {version}"
@@ -280,12 +284,12 @@ def _in_words(*specs: Asked) -> str:
 
 
 def _plain(version: str) -> str:
-    """A version as a person writes it: ``13.7`` of ``==13.7`` and ``13.7.*``."""
+    """A version as a person writes it: ``13.7`` for ``==13.7`` and ``13.7.*``."""
     return re.sub(r"^==|\.\*$", "", version)
 
 
 def _missing_package(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
-    """A package or a version that the channels do not have for the platform."""
+    """The reason if the channels do not have a package, or a version of it, for the platform; else None."""
     names = catalogue.names([scenario.subdir, NOARCH])
     request = [parse_spec(text) for text in scenario.specs]
     for wanted in request:
@@ -323,7 +327,7 @@ def _missing_name(name: str, names: set[str], catalogue: Catalogue) -> Reason:
         if not maker.option:
             return cause, step
         return f"{cause}, which the default build leaves out", f"{step}, or `ctk build {maker.option}`"
-    # Nobody who asks for pytorch means python.
+    # A high cutoff: nobody who types pytorch means python.
     near = nearest(name, names, cutoff=0.75)
     step = (
         f"did you mean {listing(near, 'or')}?" if near else f"see `ctk build --dry-run`{_other_base(name, catalogue)}"
@@ -332,12 +336,12 @@ def _missing_name(name: str, names: set[str], catalogue: Catalogue) -> Reason:
 
 
 def _other_base(name: str, catalogue: Catalogue) -> str:
-    """The advice to try another base channel, for a package that is not one of ours."""
+    """The advice to try another base channel, for a package that is not ours; "" for our packages."""
     return "" if name in catalogue.own_names else ", or name a base channel that has more with --base"
 
 
 def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
-    """What is wrong with a request on every machine; None where some machine can have it."""
+    """The reason of a request that has no solution on any machine; None if a machine has a solution."""
     ideal = scenario.ideal
     if catalogue.solves(ideal):
         return None
@@ -367,9 +371,9 @@ def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
 
 
 def _missing_python(
-    package: Asked, toolkits: Sequence[Asked], python: Sequence[Asked], ideal: Scenario, catalogue: Catalogue
+    package: Spec, toolkits: Sequence[Spec], python: Sequence[Spec], ideal: Scenario, catalogue: Catalogue
 ) -> Reason:
-    """The reason of a package that is not built for a Python, with the Pythons that it is built for."""
+    """The reason for a package that is not built for a Python, with the Pythons that it is built for."""
     specs = tuple(a.text for a in (package, *toolkits))
     have = [p for p in catalogue.pythons if catalogue.solves(ideal, specs=(*specs, *python_specs(p)))]
     which = " with ".join([_in_words(*python), *map(_in_words, toolkits)])
@@ -377,8 +381,8 @@ def _missing_python(
     return cause, f"ask for Python {listing(have, 'or')}"
 
 
-def _missing_dependency(package: Asked, ideal: Scenario, catalogue: Catalogue) -> Reason:
-    """The reason of a package that needs something no channel has."""
+def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) -> Reason:
+    """The reason for a package with a dependency that no channel has."""
     chain = _chain_to_missing(package.text, ideal, catalogue, {})
     if not chain:
         return f"{package.text} cannot be installed from these channels on any machine", _READ_SOLVER
@@ -402,9 +406,9 @@ def _missing_dependency(package: Asked, ideal: Scenario, catalogue: Catalogue) -
 def _chain_to_missing(
     text: str, ideal: Scenario, catalogue: Catalogue, known: dict[str, tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """The specs from one spec to a dependency that nothing provides; () where everything is provided.
+    """The chain of specs from a spec to a missing dependency; () if nothing is missing.
 
-    A spec is missing when no record matches it, or when each one that does depends on a missing spec.
+    A spec is missing if no record matches it, or if all matching records depend on a missing spec.
     """
     if text in known:
         return known[text]
@@ -427,7 +431,7 @@ def _chain_to_missing(
 
 
 def _machine_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
-    """What the machine lacks for a request that another machine can have."""
+    """The reason if the machine lacks something for a request that has a solution on another machine; else None."""
     if not catalogue.solves(scenario.ideal):
         return None
     at_fault = conflict(scenario, catalogue)
@@ -443,8 +447,8 @@ def _machine_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
     return f"{driver}; besides, {gpu}", pins or f"{driver_step}, and {gpu_step}"
 
 
-def _driver_reason(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Catalogue) -> Reason:
-    """The reason of a request that a newer driver solves."""
+def _driver_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> Reason:
+    """The reason for a request that has a solution with a newer driver."""
     drivers = {d for t in catalogue.toolkits for d in (t.driver, t.compat_driver) if d}
     newer = [d for d in sorted(drivers, key=Version) if not scenario.driver or older(scenario.driver, d)]
 
@@ -463,8 +467,8 @@ def _driver_reason(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Cat
     return f"{needs}; this one supports {scenario.driver}", step
 
 
-def _gpu_reason(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Catalogue) -> Reason:
-    """The reason of a request that another GPU solves."""
+def _gpu_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> Reason:
+    """The reason for a request that has a solution with another GPU."""
     arch = scenario.arch or ""
     known = {gpu for t in catalogue.toolkits for gpu in t.gpus} | set(catalogue.versions("cuda-arch"))
     ordered = sorted(known, key=Version)
@@ -486,8 +490,8 @@ def _gpu_reason(scenario: Scenario, at_fault: Sequence[Asked], catalogue: Catalo
     return f"{subject} {'need' if plural else 'needs'} a GPU of {wanted}; this one has {arch}", step
 
 
-def _subject(at_fault: Sequence[Asked], scenario: Scenario, catalogue: Catalogue) -> tuple[str, bool]:
-    """Who is at fault, and whether the verb that follows is a plural."""
+def _subject(at_fault: Sequence[Spec], scenario: Scenario, catalogue: Catalogue) -> tuple[str, bool]:
+    """The subject of the sentence, and whether its verb is a plural."""
     first = at_fault[0]
     if len(at_fault) == 1 and first.name != "cuda-version":
         has = _toolkits_for(first, scenario.ideal, catalogue)
@@ -497,14 +501,14 @@ def _subject(at_fault: Sequence[Asked], scenario: Scenario, catalogue: Catalogue
     return listing([a.text for a in at_fault]), len(at_fault) > 1
 
 
-# --- packages with CUDA builds and CPU builds: which of them a request should name, and what each gives
+# --- packages with CUDA builds and CPU builds: those that a request should name, and the pick with each
 
 
 def choices(pick: Pick, catalogue: Catalogue) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The packages of a pick that a request should name a build of: a line for people, and the same as JSON.
+    """The packages of a pick whose build a request should name: a line for people, and the same for `--json`.
 
-    Solvers weigh CUDA and CPU builds differently, and nothing says the same in every client but the build, or `ASKS`
-    for the packages that it knows. Without a driver there is nothing to choose, and who names one of them has chosen.
+    Solvers weigh CUDA and CPU builds differently. Only a build, or `ASKS` for the packages that it constrains, gives
+    the same in every client. Without a driver there is nothing to choose, and a request with a build has chosen.
     """
     scenario = pick.scenario
     if not scenario.driver:
@@ -526,7 +530,7 @@ def choices(pick: Pick, catalogue: Catalogue) -> Iterator[tuple[str, dict[str, A
             others = [a for a in conflict(scenario.also(cuda), catalogue) if a.text != cuda]
             asking = [r for other in others if (r := pick.record(other.name))]
             if any(need.split()[0] == name for r in asking for need in r.depends):
-                continue  # pytorch-cpu asks for the CPU build
+                continue  # such as pytorch-cpu, which requires the CPU build
             why = f"go with your {listing([a.text for a in others])}" if others else ""
             why = why or _lacking(record, catalogue) or "go with these channels on this machine"
             line += f": its CUDA builds do not {why}"
@@ -547,7 +551,7 @@ def choices(pick: Pick, catalogue: Catalogue) -> Iterator[tuple[str, dict[str, A
 
 
 def _lacking(record: RepoDataRecord, catalogue: Catalogue) -> str:
-    """Which toolkits the CUDA builds of a package were compiled with, and the channel lacks."""
+    """The toolkits that the CUDA builds of a package were compiled with and that the channel lacks, in words; or ""."""
     builds = [r for r in catalogue.records(record.name.normalized) if r.version == record.version]
     needs = {m[1] for r in builds for need in r.depends if (m := re.match(r"cuda-version >=(\d+\.\d+)", need))}
     lacking = sorted(needs - {toolkit.version for toolkit in catalogue.toolkits}, key=Version)
@@ -559,7 +563,7 @@ def _way(spec: str, pick: Pick | None) -> dict[str, str | None] | None:
 
 
 def newer_nvjitlink(records: Iterable[PackageRecord]) -> Iterator[str]:
-    """What it means that nvJitLink is newer than the native toolkit, as something in the environment asked for."""
+    """A sentence if nvJitLink is newer than the native toolkit, because something in the environment requires it."""
     for record in records:
         if record.name.normalized == "libnvjitlink" and str(record.build).startswith("newer"):
             minor = ".".join(str(record.version).split(".")[:2])
@@ -570,9 +574,10 @@ def newer_nvjitlink(records: Iterable[PackageRecord]) -> Iterator[str]:
 
 
 def native_instead(pick: Pick, catalogue: Catalogue) -> str:
-    """The native toolkit that a compat pick could have with builds of the same kind; "" for none.
+    """The native toolkit that a compat pick could have with builds of the same kind; "" without such a toolkit.
 
-    A package of another channel that is tied to one minor brings the newest, where a solver decides on it first.
+    The cause is a package of another channel that is tied to a minor: if a solver decides on it first, it takes the
+    newest.
     """
     if pick.fit != "compat" or not pick.scenario.driver:
         return ""
@@ -581,7 +586,7 @@ def native_instead(pick: Pick, catalogue: Catalogue) -> str:
 
 
 def _both_builds(record: RepoDataRecord, catalogue: Catalogue) -> tuple[str, str] | None:
-    """The specs for a CUDA build and a CPU build of a package; None where its builds are not of both kinds."""
+    """The specs for a CUDA build and a CPU build of a package; None if it does not have both kinds of builds."""
     name = record.name.normalized
     versions = [r for r in catalogue.records(name) if r.version == record.version]
     cuda, cpu = ({str(r.build) for r in versions if needs_cuda(r) is kind} for kind in (True, False))
@@ -590,7 +595,7 @@ def _both_builds(record: RepoDataRecord, catalogue: Catalogue) -> tuple[str, str
 
 
 def _pattern(word: str, builds: set[str], others: set[str]) -> str:
-    """A pattern that all of some builds match and none of the others; "" where the word does not tell them apart."""
+    """A pattern with the word that matches all `builds` and none of the `others`; "" if there is none."""
     for pattern in (f"{word}*", f"*{word}*"):
         if builds and all(fnmatchcase(b, pattern) for b in builds) and not any(fnmatchcase(o, pattern) for o in others):
             return pattern
@@ -598,7 +603,7 @@ def _pattern(word: str, builds: set[str], others: set[str]) -> str:
 
 
 def _better(one: Pick, other: Pick) -> bool:
-    """Whether a solver could prefer one toolkit to another: it is native and the other is not, or of a newer major."""
+    """Whether a solver could prefer the first pick: only it is native, or its toolkit is of a newer CUDA major."""
     if not one.toolkit:
         return False
     return (one.fit, other.fit) == ("native", "compat") or older(other.toolkit.split(".")[0], one.toolkit.split(".")[0])

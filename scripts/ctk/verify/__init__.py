@@ -1,5 +1,5 @@
-"""Verify: solves a matrix of scenarios and compares each pick with the right one.
+"""Verify: solves a matrix of scenarios and compares each pick with the right pick.
 
-``oracle`` gives the right pick, from facts alone; ``scenarios`` is the matrix; ``channels`` writes the repodata; a
-solver of ``clients`` answers; ``run`` judges each answer and counts.
+``scenarios`` is the matrix, ``clients`` and ``libsolv`` are the solvers, ``oracle`` computes the right pick from facts
+alone, and ``run`` compares and counts. The channels are those of `ctk.solve.channels`.
 """

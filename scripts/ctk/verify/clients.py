@@ -1,6 +1,6 @@
-"""Solvers by name: rattler's, libsolv, and the clients that users have, each run as a program of its own.
+"""Solvers by name: rattler, libsolv, and users' clients, which run as programs.
 
-Where flags, variables and answers are from: micromamba/src/common_options.cpp and micromamba/tests/helpers.py of
+Sources of flags, variables and answers: micromamba/src/common_options.cpp and micromamba/tests/helpers.py of
 mamba-org/mamba; conda/cli/install.py (`handle_txn`), conda/cli/helpers.py, conda/exceptions.py and
 conda/plugins/virtual_packages of conda/conda; docs/workspace/multi_platform_configuration.md,
 docs/workspace/system_requirements.md and the reference of `pixi lock` of prefix-dev/pixi.
@@ -28,7 +28,7 @@ from ctk.core.address import open_gateway
 from ctk.core.checkout import Workspace
 from ctk.core.errors import SolverFailed, SolverMissing, check_names
 from ctk.solve.fleet import pixi_lines, toml
-from ctk.solve.solve import Alike, Catalogue, Pick, Scenario, channel_url, parse_spec, solve_many
+from ctk.solve.solve import GroupedCatalogue, Pick, Scenario, channel_url, parse_spec, solve_many
 from ctk.verify.libsolv import Libsolv
 from ctk.verify.run import Record, Solver, SolverAnswer
 
@@ -36,15 +36,20 @@ NAMES = (
     *("libsolv", "libsolv-2.8.1", "micromamba", "mamba"),
     *("conda", "conda-classic", "conda-libmamba", "conda-rattler", "pixi"),
 )
-"""The second solvers, beside rattler; ``conda`` is with its default solver."""
+"""The solvers beside rattler; ``conda`` is conda with its default solver."""
 SAMPLE = {name: 200 for name in NAMES if not name.startswith("libsolv")}
-"""Scenarios that `ctk verify --solver` asks by default: libsolv takes a millisecond for one, a client a second."""
+"""The default number of scenarios of `ctk verify --solver`: libsolv takes a millisecond for each, a client a second."""
 
 Ran = subprocess.CompletedProcess[str]
 
 
 def solver(name: str, where: Workspace) -> Solver:
-    """A solver by its name; `SolverMissing` where it is not installed or built."""
+    """Returns a solver by its name.
+
+    Raises:
+        UnknownName: There is no such solver.
+        SolverMissing: It is not installed, or not built.
+    """
     check_names("solver", [name], ("rattler", *NAMES))
     if name == "rattler":
         return RattlerSolver()
@@ -54,50 +59,47 @@ def solver(name: str, where: Workspace) -> Solver:
 
 
 class RattlerSolver:
-    """rattler, as `ctk solve` uses it, with eight jobs at a time for each core, so that none waits for Python.
+    """rattler, as `ctk solve` uses it, with eight jobs for each core, so that no core waits for Python.
 
-    Machines that are alike to a solver are asked for once. Of every 16th such class another machine is solved alone:
-    where it gets other packages, they were not alike, and no answer can be trusted.
+    With `grouped`, a request is solved once for each class of machines. In every 16th class with several machines, a
+    second machine is solved too: if it gets other packages, the classes are wrong, and no answer can be trusted.
     """
 
     name = "rattler"
 
-    def __init__(self, jobs: int | None = None, *, alike: bool = True) -> None:
-        self._jobs, self._is_alike = jobs or 8 * (os.cpu_count() or 1), alike
+    def __init__(self, jobs: int | None = None, *, grouped: bool = True) -> None:
+        self._jobs, self._is_grouped = jobs or 8 * (os.cpu_count() or 1), grouped
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
         gateway = open_gateway()
         classes = iter(self._classes(list(scenarios), channels, gateway))
-        # Enough at a time to keep the cores busy, few enough to show progress.
+        # Enough classes to keep the cores busy, few enough to show progress.
         while batch := list(islice(classes, 512)):
             checked = [members[len(members) // 2] for members in [c for c in batch if len(c) > 1][::_CHECKED]]
             asked = [*(members[0] for members in batch), *checked]
             answers = {s: _as_answer(s, pick) for s, pick in solve_many(asked, channels, gateway, self._jobs)}
             for first, *others in batch:
                 for other in answers.keys() & others:
-                    _check_alike(answers[first], answers[other])
+                    _check_equal(answers[first], answers[other])
                 yield answers[first]
                 yield from (replace(answers[first], scenario=other) for other in others)
 
     def _classes(
         self, scenarios: Sequence[Scenario], channels: Sequence[Path], gateway: Gateway
     ) -> Iterable[list[Scenario]]:
-        if not self._is_alike:
+        if not self._is_grouped:
             return ([scenario] for scenario in scenarios)
-        asked: dict[str, set[str]] = {}
+        names: dict[str, set[str]] = {}
         for scenario in scenarios:
-            asked.setdefault(scenario.subdir, set()).update(f"{parse_spec(s).name} *" for s in scenario.specs)
-        alike = {
-            subdir: Alike(Catalogue(channels, subdir, gateway).query(specs, recursive=True))
-            for subdir, specs in asked.items()
-        }
+            names.setdefault(scenario.subdir, set()).update(parse_spec(spec).name for spec in scenario.specs)
+        known = {s: GroupedCatalogue(channels, s, requested, gateway=gateway) for s, requested in names.items()}
         classes: dict[Hashable, list[Scenario]] = {}
         for scenario in scenarios:
-            classes.setdefault(alike[scenario.subdir].key(scenario), []).append(scenario)
+            classes.setdefault(known[scenario.subdir].key(scenario), []).append(scenario)
         return classes.values()
 
 
-_CHECKED = 16  # of so many classes with several machines, one has another machine solved alone
+_CHECKED = 16  # in every 16th class with several machines, a second machine is solved
 
 
 def _as_answer(scenario: Scenario, pick: Pick | str) -> SolverAnswer:
@@ -107,19 +109,19 @@ def _as_answer(scenario: Scenario, pick: Pick | str) -> SolverAnswer:
     return SolverAnswer(scenario, {name: Record(*rest) for name, *rest in named})
 
 
-def _check_alike(one: SolverAnswer, other: SolverAnswer) -> None:
-    if (one.solved, one.records) != (other.solved, other.records):
-        machines = " and ".join(f"driver {s.driver}, GPU {s.arch}" for s in (one.scenario, other.scenario))
+def _check_equal(first: SolverAnswer, second: SolverAnswer) -> None:
+    if (first.solved, first.records) != (second.solved, second.records):
+        machines = " and ".join(f"driver {s.driver}, GPU {s.arch}" for s in (first.scenario, second.scenario))
         raise SolverFailed(
-            f"{' '.join(one.scenario.specs)} on {one.scenario.subdir}: two machines that no rule of the channel tells "
-            f"apart got different packages ({machines})",
-            "report it: machines are compared in ctk/solve/solve.py (Alike)",
+            f"{' '.join(first.scenario.specs)} on {first.scenario.subdir}: two machines that no rule of the channel "
+            f"tells apart got different packages ({machines})",
+            "report it: machines are compared in ctk/solve/solve.py (MachineClasses)",
         )
 
 
-# --- a client as a program: with an environment of its own, a time limit, and errors with its own words
+# --- a client as a program: with its own environment, a time limit, and errors that quote it
 
-# What a program needs of the machine; all else could change what a client does (CONDA_*, MAMBA_*, PIXI_*, proxies).
+# The variables that a program needs; others could change the client's answer (CONDA_*, MAMBA_*, PIXI_*, proxies).
 _KEPT = ("PATH", "LANG", "LC_ALL", "SYSTEMROOT", "COMSPEC", "PATHEXT", "TZ")
 _FOLDERS = {
     **dict.fromkeys(("HOME", "USERPROFILE"), "home"),
@@ -131,7 +133,11 @@ _FOLDERS = {
 
 
 def find(name: str) -> str:
-    """The client on PATH."""
+    """The path of a client on PATH.
+
+    Raises:
+        SolverMissing: It is not on PATH.
+    """
     if program := shutil.which(name):
         return program
     install = "put its one file on PATH" if name in ("micromamba", "pixi") else "install Miniforge"
@@ -140,7 +146,7 @@ def find(name: str) -> str:
 
 
 def environment(home: Path, **extra: str) -> dict[str, str]:
-    """An environment in which a client finds no configuration, cache or prefix of the user, and writes into `home`."""
+    """Variables with which a client finds no configuration, cache or prefix of the user, and writes below `home`."""
     for folder in set(_FOLDERS.values()):
         (home / folder).mkdir(exist_ok=True)
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
@@ -149,24 +155,28 @@ def environment(home: Path, **extra: str) -> dict[str, str]:
 
 
 def overrides(scenario: Scenario) -> dict[str, str]:
-    """The scenario's machine, as the variables by which clients take a virtual package for another one.
+    """The variables that give a client the virtual packages of a scenario's machine.
 
-    Empty, ``CONDA_OVERRIDE_CUDA`` stands for a machine without a driver, and ``CONDA_OVERRIDE_CUDA_ARCH`` for one
-    without a GPU (CEP 30, CEP 46). For ``__archspec`` it is the build string that is given. That of ``__unix`` has no
-    effect: it follows the platform.
+    If ``CONDA_OVERRIDE_CUDA`` is empty, the machine has no driver; if ``CONDA_OVERRIDE_CUDA_ARCH`` is, it has no GPU
+    (CEP 30, CEP 46). The value for ``__archspec`` is the build string. The variable for ``__unix`` has no effect: it
+    follows the platform.
     """
     variables = {"CONDA_SUBDIR": scenario.subdir, "CONDA_OVERRIDE_CUDA": "", "CONDA_OVERRIDE_CUDA_ARCH": ""}
     return variables | {f"CONDA_OVERRIDE_{name.upper()}": value for name, value in _machine(scenario).items()}
 
 
 def _machine(scenario: Scenario) -> dict[str, str]:
-    """The virtual packages of a scenario without their underscores, and what a client takes for their value."""
+    """The virtual packages of a scenario, without underscores, with the values that clients read."""
     named = {package.name.normalized.removeprefix("__"): package for package in scenario.virtual_packages}
     return {name: str(p.build_string if name == "archspec" else p.version) for name, p in named.items()}
 
 
 def call(command: Sequence[str], variables: Mapping[str, str], folder: Path, timeout: float) -> Ran:
-    """Runs a client in a folder to its end, or kills it after so many seconds."""
+    """Runs a client in a folder; kills it after `timeout` seconds.
+
+    Raises:
+        SolverFailed: It did not end in time.
+    """
     try:
         return subprocess.run(
             command,
@@ -189,17 +199,17 @@ def _end(ran: Ran) -> str:
     return f"ended with {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
 
 
-def failure(ran: Ran, what: str) -> SolverFailed:
-    """The error for a client that did something unexpected, with the last lines that it wrote."""
+def failure(ran: Ran, problem: str) -> SolverFailed:
+    """The error for a client with an unexpected problem, with the last lines of its output."""
     lines = (ran.stderr.strip() or ran.stdout.strip() or "it wrote nothing").splitlines()[-5:]
-    cause = "\n".join([f"{Path(ran.args[0]).name} {what}:", *(f"  {line}" for line in lines)])
+    cause = "\n".join([f"{Path(ran.args[0]).name} {problem}:", *(f"  {line}" for line in lines)])
     return SolverFailed(cause, f"try it by hand: {' '.join(ran.args)}")
 
 
 class Client:
-    """A client on PATH; a solve takes it about a second.
+    """A client on PATH, which takes about a second for a solve.
 
-    Clients that know nothing of GPUs (no ``__cuda_arch``) answer for the machine as they see it: their answers name the
+    A client that does not detect GPUs (no ``__cuda_arch``) answers for the machine that it sees: its answer has the
     scenario without the GPU.
     """
 
@@ -209,7 +219,7 @@ class Client:
         self._program = find(program)
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
-        """Solves scenarios in the order given, each with a process of its own; the same question once."""
+        """Solves scenarios in their order, each in its own process, and the same scenario once."""
         with tempfile.TemporaryDirectory(prefix="ctk-client-") as folder:
             home = Path(folder)
             sees_gpus, solve = self._detects_gpus(home), cache(lambda asked: self._solve(asked, channels, home))
@@ -223,7 +233,7 @@ class Client:
         raise NotImplementedError
 
     def _variables(self, folder: Path) -> dict[str, str]:
-        """Variables that keep the client from the user's configuration and caches."""
+        """The variables that keep the client away from the user's configuration and caches."""
         raise NotImplementedError
 
     def _run(self, folder: Path, *arguments: str, **variables: str) -> Ran:
@@ -233,19 +243,19 @@ class Client:
 
 # --- conda, mamba and micromamba: one create command, as a dry run that answers in JSON
 
-# How the exceptions are called that say "there is no solution": [LibMamba|Rattler]UnsatisfiableError,
+# Names of the exceptions for "there is no solution": [LibMamba|Rattler]UnsatisfiableError,
 # PackagesNotFoundError, PackagesNotFoundInChannelsError, ResolvePackageNotFound, SpecsConfigurationConflictError.
 _NO_SOLUTION = re.compile(r"Unsatisfiable|NotFound|SpecsConfigurationConflict")
-# Both families have these, --platform is of libmamba's programs, and --solver and _CONDA are conda's.
+# For both families; --platform is an option of libmamba's programs, --solver and _CONDA are options of conda.
 _DRY = ("create", "--dry-run", "--json", "--yes", "--override-channels", "--strict-channel-priority", "--prefix")
 _CONDA = ("--no-default-packages", "--repodata-fn", "repodata.json")
 
 
 class CondaLike(Client):
-    """conda, mamba, micromamba, or conda with a solver by its name: ``conda-classic``."""
+    """conda, mamba, micromamba, or conda with a named solver, such as ``conda-classic``."""
 
     def _detects_gpus(self, home: Path) -> bool:
-        """Whether the client has ``__cuda_arch`` where CEP 46 says that it must."""
+        """Whether the client has ``__cuda_arch`` on a machine for which CEP 46 requires it."""
         machine = {"CONDA_OVERRIDE_CUDA": "13.0", "CONDA_OVERRIDE_CUDA_ARCH": "9.0"}
         return "__cuda_arch" in self._run(home, "info", "--json", **machine).stdout
 
@@ -255,18 +265,18 @@ class CondaLike(Client):
             flags = ("--root-prefix", str(home / "root"), "--platform", scenario.subdir)
         choice = ("--solver", self._solver) if self._solver else ()
         named = [word for channel in channels for word in ("-c", channel_url(channel))]
-        # libmamba until 2.8.1, and conda's default solver, may drop a virtual package that nothing asks for, and with
-        # it what constraints say of it (mamba#4311, conda#10803).
+        # libmamba until 2.8.1, and conda's default solver, may drop a virtual package that nothing requires, and with
+        # it the constraints on it (mamba#4311, conda#10803).
         driver = ["__cuda"] if scenario.driver else []
         words = [*_DRY, str(home / "env"), *flags, *choice, *named, *scenario.specs, *driver]
         return answer(scenario, self._run(home, *words, **overrides(scenario)))
 
     def _variables(self, folder: Path) -> dict[str, str]:
-        """Names an empty configuration file.
+        """The variables, among them CONDARC for an empty configuration file.
 
-        libmamba's programs read the one that CONDARC names and no other (`Configuration::set_rc_values` and `rc_files`
+        libmamba's programs read the file that CONDARC names and no other (`Configuration::set_rc_values` and `rc_files`
         in libmamba/src/api/configuration.cpp), and refuse ``--no-rc`` beside it (`rc_files_hook`). conda reads it last,
-        after those of its installation (`SEARCH_PATH` in conda/base/constants.py); the user's are not in this home.
+        after the files of its installation (`SEARCH_PATH` in conda/base/constants.py); the user's are not in this home.
         """
         (folder / "condarc").touch()
         places = {"CONDARC": "condarc", "CONDA_PKGS_DIRS": "pkgs", "CONDA_ENVS_DIRS": "envs"}
@@ -275,10 +285,13 @@ class CondaLike(Client):
 
 
 def answer(scenario: Scenario, ran: Ran) -> SolverAnswer:
-    """Reads what a dry run of `create` wrote.
+    """Reads the output of a dry run of `create`.
 
-    Its answer counts also where it crashed afterwards: py-rattler may do so while Python ends, before Python 3.14
+    The answer counts even if the client crashed afterwards: py-rattler may crash while Python ends, before Python 3.14
     ("PyGILState_Release", three of 25 runs of conda 26.7.1 with conda-rattler-solver 0.2.0 on Python 3.11).
+
+    Raises:
+        SolverFailed: The output is not an answer.
     """
     ended = f"{_end(ran)} and"
     try:
@@ -294,21 +307,21 @@ def answer(scenario: Scenario, ran: Ran) -> SolverAnswer:
         raise failure(ran, f"{ended} does not say why there is no solution")
     records = {}
     for link in document.get("actions", {}).get("LINK", []):
-        build = link.get("build_string") or link["build"]  # libmamba writes both, conda the first
+        build = link.get("build_string") or link["build"]  # libmamba writes both, conda only the first
         records[link["name"]] = Record(link["version"], build, str(link.get("channel", "")))
     return SolverAnswer(scenario, records)
 
 
-# --- pixi has no dry run for specs on the command line: each scenario is a workspace, which is locked, not installed
+# --- pixi has no dry run for specs on the command line: it locks a workspace for each scenario, and installs nothing
 
-# pixi draws lines around rattler's sentence and folds it.
+# pixi draws lines around rattler's sentence, and wraps it.
 _REFUSED = "Cannot solve the request because of"
 _DRAWN = re.compile(r"[\s│├╰╭─▶×·]+")
 _KEYS = {"linux": "linux", "glibc": "glibc", "win": "windows", "archspec": "archspec"}
 
 
 class PixiSolver(Client):
-    """pixi 0.71 or newer: the first in which a platform states GPUs."""
+    """pixi 0.71 or newer: since then, a platform can state a GPU."""
 
     def _detects_gpus(self, home: Path) -> bool:
         return True
@@ -332,7 +345,7 @@ class PixiSolver(Client):
 
 
 def manifest(scenario: Scenario, channels: Sequence[Path]) -> str:
-    """The workspace that asks for a scenario."""
+    """The text of a pixi.toml that requests a scenario."""
     system = {_KEYS[name]: value for name, value in _machine(scenario).items() if name in _KEYS}
     cuda = {"driver": scenario.driver, "arch": scenario.arch} if scenario.arch else scenario.driver
     platform = {"platform": scenario.subdir, **system, "cuda": scenario.driver and cuda}
@@ -352,7 +365,7 @@ def manifest(scenario: Scenario, channels: Sequence[Path]) -> str:
 def locked(path: Path) -> dict[str, Record]:
     """The packages of a pixi.lock with one environment and one platform.
 
-    ``pixi list --json`` has the same, but how it wants a platform named differs between versions.
+    ``pixi list --json`` has the same, but versions of pixi differ in how its option names a platform.
     """
     document = YAML(typ="safe").load(path)
     (platforms,) = (environment["packages"] for environment in document["environments"].values())

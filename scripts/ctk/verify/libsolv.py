@@ -1,12 +1,12 @@
-"""libsolv, the solver of conda, mamba and micromamba, driven as libmamba drives it.
+"""libsolv, the solver of conda, mamba and micromamba, called as libmamba calls it.
 
-What libmamba does, from its sources (libmamba/src/solver/libsolv, libmamba/src/core/package_database_loader.cpp):
-virtual packages are the installed repository, each channel has a priority of its own, specs are install jobs sorted by
-name, downgrades and removals are allowed. Until 2.8.1 the solver could therefore "remove" a virtual package from the
-machine, and with it what constraints say of it (mamba#4311); since then each is locked (mamba#4312).
+From libmamba's sources (libmamba/src/solver/libsolv, libmamba/src/core/package_database_loader.cpp): virtual packages
+are the installed repository, each channel has its own priority, specs are install jobs sorted by name, downgrades and
+removals are allowed. So until 2.8.1 the solver could "remove" a virtual package from the machine, and with it the
+constraints on it (mamba#4311); since then each virtual package is locked (mamba#4312).
 
-The distribution `solv` brings libsolv's sources as an sdist; its wheels are built without the support for conda. A C
-compiler is all that is needed to build them: neither CMake nor SWIG, because we call a small C interface of our own.
+The distribution `solv` has libsolv's sources as an sdist; its wheels are built without the support for conda. The
+sources need only a C compiler, neither CMake nor SWIG, because we call a small C interface of our own.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ COMMAND = "scripts/setup-libsolv"
 OURS = tuple(Path(__file__).with_name(name) for name in ("conda_solve.c", "conda_order.c"))
 
 _VERSION = "0.7.39"
-# What the sources' own build adds for ENABLE_CONDA, and what it finds out about Linux. -Og: it compiles in half the
-# time of -O2 and solves as fast.
+# The definitions that the sources' own build adds for ENABLE_CONDA and for Linux. -Og compiles in half the time of -O2,
+# and the library solves as fast.
 _DEFINED = ("_FILE_OFFSET_BITS=64", "ENABLE_CONDA=1", "MULTI_SEMANTICS=1", "LIBSOLV_INTERNAL=1", "WITHOUT_COOKIEOPEN=1")
 _FLAGS = ["-Og", "-fPIC", "-w", "-std=gnu99", *(f"-D{name}" for name in _DEFINED)]
 _LINUX = ["-DHAVE_STRCHRNUL=1", "-DHAVE_QSORT_R=1"]
 _READERS = ("repo_conda.c", "solv_jsonparser.c", "solv_xfopen.c")
 _INCLUDED = "qsort_r.c"  # part of util.c where the C library has no qsort_r
-# The one function that conda-forge's libsolv replaces, and so do we; see conda_order.c.
+# The function that conda-forge's libsolv replaces, and so do we; see conda_order.c.
 _REPLACED = re.compile(r"^prune_to_best_version(?=\(Pool \*pool, Queue \*plist\)\n\{)", re.M)
 
 Located = dict[tuple[str, str], tuple[str, Record]]
@@ -72,8 +72,11 @@ Located = dict[tuple[str, str], tuple[str, Record]]
 class Libsolv:
     """libsolv, for one thread at a time.
 
-    Virtual packages are locked, as libmamba does since mamba#4312, or not. Candidates are ordered as in conda-forge's
-    libsolv, which all clients ship, or as in libsolv's own. Channel priority is strict, or flexible.
+    Args:
+        where: The checkout, in whose cache the library is.
+        lock: Whether virtual packages are locked, as in libmamba since mamba#4312.
+        conda_forge: Whether candidates are ordered as in conda-forge's libsolv, which all clients ship.
+        strict: Whether channel priority is strict, not flexible.
     """
 
     def __init__(self, where: Workspace, *, lock: bool = True, conda_forge: bool = True, strict: bool = True) -> None:
@@ -82,8 +85,8 @@ class Libsolv:
         self._solver = _load(library(where))
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
-        """Solves scenarios in the order given, about a millisecond each."""
-        # Platform -> the records in libsolv's memory, and what they are by repository and file.
+        """Solves scenarios in their order, in about a millisecond each."""
+        # Platform -> the pool in libsolv's memory, and its records.
         pools: dict[str, tuple[int, Located]] = {}
         with ExitStack() as stack:
             for scenario in scenarios:
@@ -91,7 +94,7 @@ class Libsolv:
                     pool = self._solver.ctk_new()
                     stack.callback(self._solver.ctk_free, pool)
                     pools[scenario.subdir] = pool, self._fill(pool, scenario.subdir, channels)
-                # A setting of the library, and other solvers use the same one.
+                # Set each time, because the setting is the library's, and other solvers share the library.
                 self._solver.ctk_order(self._conda_forge)
                 yield self._solve(scenario, *pools[scenario.subdir])
 
@@ -138,7 +141,7 @@ def _load(path: Path) -> ctypes.CDLL:
 
 
 def _job(spec: str) -> str:
-    """``name version build``: the one form that libsolv reads as the clients' own parsers do."""
+    """``name version build``: in this form, libsolv reads a spec as the clients' own parsers do."""
     wanted = parse_spec(spec)
     return f"{wanted.name} {wanted.version or '*'} {wanted.build}".strip() if wanted.pinned else wanted.name
 
@@ -147,7 +150,7 @@ def _job(spec: str) -> str:
 
 
 def library(where: Workspace) -> Path:
-    """The path of the library; its name has a hash of its sources and flags."""
+    """The path of the library; its name has a digest of its sources and flags."""
     ours = [path.read_text(encoding="utf-8") for path in OURS]
     parts = [SOURCES.sha256, *_flags(), *ours, sys.platform, platform.machine()]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
@@ -161,7 +164,11 @@ def compiler() -> list[str]:
 
 
 def build(where: Workspace, index: Callable[[], Index] = Index) -> Path:
-    """The library, built when it is missing, which takes some seconds; the index is opened for sources not stored."""
+    """Returns the library; builds it if it is missing, in seconds. Opens the index if the sources are not in the cache.
+
+    Raises:
+        SolverMissing: There is no C compiler, or it cannot compile the sources.
+    """
     target = library(where)
     if target.exists():
         return target
@@ -193,7 +200,7 @@ def _flags() -> list[str]:
 
 
 def _prepare(root: Path) -> None:
-    """Adds the version header that CMake would write to the sources, and makes room for our function."""
+    """Adds the version header that CMake would write to the sources, and renames the function that ours replaces."""
     values = dict(zip(("LIBSOLV_MAJOR", "LIBSOLV_MINOR", "LIBSOLV_PATCH"), _VERSION.split("."), strict=True))
     values["VERSION"] = _VERSION
     header = (root / "src/solvversion.h.in").read_text()
@@ -202,7 +209,7 @@ def _prepare(root: Path) -> None:
     (root / "src/solvversion.h").write_text(re.sub(r"^#cmakedefine .*$", "", header, flags=re.M))
     policy = root / "src/policy.c"
     text, count = _REPLACED.subn("prune_to_best_version_upstream", policy.read_text())
-    assert count == 1, "the sources have a sha256: this cannot change"
+    assert count == 1, "the sources have a known sha256: they cannot change"
     policy.write_text(text)
 
 
@@ -225,16 +232,16 @@ def _compile(root: Path) -> Path:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda source, target: call(*flags, "-c", str(source), "-o", target), sources, objects))
     target = root / "libctksolv.so"
-    # Without undefined symbols, or a missing function would show only when it is called.
+    # No undefined symbols: without this, a missing function would be an error only when it is called.
     no_undefined = ["-Wl,--no-undefined"] if sys.platform == "linux" else []
     call("-shared", *no_undefined, "-o", str(target), *objects)
     return target
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The program `scripts/setup-libsolv`: builds the library where it is missing."""
+    """The program `scripts/setup-libsolv`: builds the library if it is missing."""
     parser = argparse.ArgumentParser(prog=COMMAND, description="Builds libsolv for `ctk verify --solver libsolv`.")
-    parser.add_argument("--if-possible", action="store_true", help="succeed, with a line, where it cannot be built")
+    parser.add_argument("--if-possible", action="store_true", help="print a line and succeed if it cannot be built")
     options = parser.parse_args(arguments)
     where = workspace()
     if not library(where).exists():

@@ -1,18 +1,18 @@
-"""The oracle: facts in, the right pick out. A plain function that knows nothing of recipes, repodata or solvers.
+"""The oracle computes the right pick from facts. It knows nothing of recipes, repodata or solvers.
 
-It states the rule that users are promised, in its own words, so that it can contradict whatever the packages say. It
-imports nothing of this project; `ctk.verify.scenarios` reads its facts from the release locks.
+It states the rule that users are promised in its own words, so that it can contradict the packages. It imports nothing
+of this project; `ctk.verify.scenarios` reads its facts from the release locks.
 
-A toolkit is *native* for a machine whose driver is as new as it, and whose GPU its NVRTC can target: the PTX that it
-writes loads there. It is *compatible* where there is no driver at all, or where the driver has its CUDA major or a
-newer one and the GPU is not older than what it can target: GPU code that it compiles runs there. The right pick is the
-newest native toolkit, and where there is none, the newest compatible one.
+A toolkit is *native* for a machine if the driver is as new as the toolkit, and its NVRTC can target the GPU: the PTX
+that it writes loads there. A toolkit is *compatible* if the machine has no driver, or if the driver has its CUDA major
+or a newer major and the GPU is not older than its oldest target: GPU code that it compiles runs there. The right pick
+is the newest native toolkit; without a native toolkit, the newest compatible toolkit.
 
-A library also has to have code for the GPU: a toolkit of which one that is asked for has none is no candidate.
+A toolkit is a candidate only if all requested libraries of it have code for the GPU.
 
-A driver refuses PTX that is newer than it, whoever wrote it. So all that writes PTX is of the picked toolkit's minor.
-Where a toolkit has none that Python can use, it is of the nearest newer minor that has. Who asks for a newer nvJitLink
-gets it beside a native toolkit of its major, and beside a compatible one that is as new as it.
+A driver refuses PTX that is newer than it, whatever program wrote it. So all packages that write PTX have the minor of
+the picked toolkit. If a toolkit has no such package that Python can use, it has the nearest newer minor that exists. A
+request for a newer nvJitLink gets it beside a native toolkit of its major, or a compatible toolkit that is as new.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from enum import StrEnum
 
 
 class Cause(StrEnum):
-    """Why nothing can be picked; the first that applies, in this order."""
+    """The reason of a refusal; if there are several, the first in this order."""
 
     PIN = "no such toolkit"
     PLATFORM = "not published for the platform"
@@ -33,7 +33,7 @@ class Cause(StrEnum):
 
 
 class Loss(StrEnum):
-    """What a client loses that ignores constraints on virtual packages."""
+    """The loss of a client that ignores constraints on virtual packages."""
 
     GPU = "GPU"
     REFUSAL = "refusal"
@@ -42,12 +42,12 @@ class Loss(StrEnum):
 
 @dataclass(frozen=True)
 class Toolkit:
-    """One CTK release."""
+    """A CTK release."""
 
     minor: str  # 13.4
     architectures: tuple[str, ...]  # compute capabilities that its NVRTC can target, oldest first; there are gaps
     published: Mapping[str, frozenset[str]]  # component -> its subdirs; `compiler` is the whole of nvcc
-    # Component -> subdir -> the GPUs that it has code for, as ranges: ``>=10.0,<11.0|>=12.0``. Not named: for all.
+    # Component -> subdir -> the GPUs that it has code for, as ranges: ``>=10.0,<11.0|>=12.0``; without it, all GPUs.
     code: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
@@ -57,33 +57,33 @@ class Toolkit:
 
 @dataclass(frozen=True)
 class OracleFacts:
-    """Everything the oracle knows: the toolkits in any order, and the Python projects by CUDA major."""
+    """The facts about toolkits, in any order, and about Python projects."""
 
     toolkits: tuple[Toolkit, ...]
-    # Major -> project -> ``<subdir>-<tag>`` that it is published for, or ``noarch``.
+    # CUDA major -> project -> ``<subdir>-<tag>`` of its wheels, or ``noarch``.
     python_sets: Mapping[str, Mapping[str, frozenset[str]]]
 
 
 @dataclass(frozen=True)
 class Question:
-    """A machine and what is asked of it."""
+    """A request on a machine."""
 
-    request: str  # a package, e.g. cuda-core, and the nvJitLink that it has at least: libnvjitlink>=13.4
+    request: str  # a package such as cuda-core, and optionally the oldest nvJitLink: libnvjitlink>=13.4
     subdir: str
     driver: str | None = None  # the newest CUDA version that it supports; None without a driver
-    arch: str | None = None  # compute capability of the GPU; None where none is detected, or without a driver
-    python: str | None = None  # 3.13 or 3.14t; None leaves it to the solver
-    pin: str | None = None  # the major or minor that cuda-version is pinned to
+    arch: str | None = None  # compute capability of the GPU; None if no GPU is detected, or without a driver
+    python: str | None = None  # 3.13 or 3.14t; None: the solver chooses
+    pin: str | None = None  # the major or minor of the pin of cuda-version
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The right pick, or why the request must be refused."""
+    """The right pick, or the reason of a refusal."""
 
-    toolkit: str = ""  # the CTK minor; "" when it must be refused
+    toolkit: str = ""  # the CTK minor; "" for a refusal
     fit: str = ""  # native, compat or ""
-    python: str = ""  # tag of the Python in the environment, e.g. cp314t; "" without one
-    nvjitlink: tuple[str, ...] = ()  # the minors that it may be of, where it has to be newer than the toolkit's own
+    python: str = ""  # tag of the Python in the environment, e.g. cp314t; "" without Python
+    nvjitlink: tuple[str, ...] = ()  # the minors that it can have, if it has to be newer than the toolkit
     cause: Cause | None = None
 
     @property
@@ -94,8 +94,8 @@ class Expected:
 _PTX = ("nvrtc", "nvvm")
 _CORE = ("cuda-bindings", "cuda-core")
 
-# Request -> the components of one minor that it brings, and the Python projects. Of libraries, those that every release
-# has; what only some have is brought where it is there.
+# Request -> components that it installs in one minor, and Python projects. Only libraries that every release has are
+# listed; others are installed if the release has them.
 _NEEDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "cuda-nvrtc": (("nvrtc",), ()),
     "cuda-nvcc": (("compiler", "crt", "cudart", "nvvm"), ()),
@@ -109,16 +109,16 @@ _NEEDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "numba-cuda": ((*_PTX, "cudart"), (*_CORE, "numba-cuda")),
     "numba-cuda-mlir": ((*_PTX, "cudart"), (*_CORE, "numba-cuda-mlir")),
     "cccl-python": ((*_PTX, "cudart"), (*_CORE, "numba-cuda-mlir", "cuda-cccl")),
-    # As packages of RAPIDS ask: for nvJitLink of the toolkit that they were compiled with, or newer.
+    # Packages of RAPIDS require the nvJitLink of the toolkit that they were compiled with, or newer.
     "cuda-core libnvjitlink>=12.9": (_PTX, _CORE),
     "cuda-core libnvjitlink>=13.4": (_PTX, _CORE),
 }
 REQUESTS = tuple(_NEEDS)
 PYTHON_REQUESTS = tuple(request for request, (_, projects) in _NEEDS.items() if projects)
 
-# What writes PTX, or packs it for the driver -> the first minor whose one Python can use. NVRTC, libNVVM and nvcc serve
-# Python from the first toolkit on. cuda-bindings calls nvJitLink's functions by names that 12.0 to 12.2 do not export;
-# nvFatbin came with 12.4.
+# Packages that write PTX, or pack it for the driver -> the first minor that Python can use. For NVRTC, libNVVM and nvcc
+# it is the first toolkit. nvJitLink 12.0 to 12.2 does not export the names by which cuda-bindings calls its functions;
+# nvFatbin exists since 12.4.
 _PTX_WRITERS = {
     **dict.fromkeys(("cuda-nvrtc", "cuda-nvvm-impl", "cuda-nvvm-tools", "cuda-nvcc-tools", "cuda-tileiras"), "12.0"),
     "libnvjitlink": "12.3",
@@ -128,16 +128,16 @@ PTX_WRITERS = tuple(_PTX_WRITERS)
 
 
 def minors_of(writer: str, toolkit: str, for_python: bool) -> tuple[str, ...]:
-    """The minors that a writer of PTX may be of, in an environment with a toolkit; the best one comes first.
+    """The minors that a package which writes PTX can have beside a toolkit, the best first.
 
-    What Python does not use can also be the toolkit's own.
+    In an environment without Python, it can also have the toolkit's own minor.
     """
     usable = max(toolkit, _PTX_WRITERS[writer], key=version)
     return (usable,) if for_python else tuple(dict.fromkeys((toolkit, usable)))
 
 
 def expected(facts: OracleFacts, question: Question) -> Expected:
-    """The right pick, for a client that heeds every constraint."""
+    """The right pick, for a client that obeys every constraint."""
     candidates, cause = _candidates(facts, question)
     with_code = [t for t in candidates if _has_code(t, question)]
     native = [t for t in with_code if _driver_loads(t, question) and _knows_gpu(t, question)]
@@ -151,7 +151,7 @@ def expected(facts: OracleFacts, question: Question) -> Expected:
 
 
 def expected_ignoring(facts: OracleFacts, question: Question) -> Expected:
-    """What a client picks that ignores constraints on virtual packages: only the native build's dependency is left."""
+    """The pick of a client that ignores constraints on virtual packages, but obeys dependencies of native builds."""
     candidates, cause = _candidates(facts, question)
     if not candidates:
         return Expected(cause=cause)
@@ -161,7 +161,7 @@ def expected_ignoring(facts: OracleFacts, question: Question) -> Expected:
 
 
 def loss(facts: OracleFacts, question: Question) -> Loss | None:
-    """What such a client gets wrong, or None where it gets the right toolkit, or rightly refuses."""
+    """The loss of such a client; None if it picks the right toolkit, or rightly refuses."""
     right, got = expected(facts, question), expected_ignoring(facts, question)
     if right.toolkit == got.toolkit:
         return None
@@ -172,7 +172,7 @@ def loss(facts: OracleFacts, question: Question) -> Loss | None:
 
 
 def _candidates(facts: OracleFacts, question: Question) -> tuple[list[Toolkit], Cause | None]:
-    """The toolkits that could be meant, whatever the machine's driver and GPU; or why there is none."""
+    """The toolkits that the request allows, on any driver and GPU; without any, the reason."""
     pinned = [t for t in facts.toolkits if question.pin in (None, t.minor, t.major)]
     if floor := _floor(question):
         newest = {t.major: version(t.minor) for t in sorted(facts.toolkits, key=lambda t: version(t.minor))}
@@ -197,13 +197,13 @@ def _pick(facts: OracleFacts, question: Question, native: list[Toolkit], compati
 
 
 def _floor(question: Question) -> tuple[int, ...]:
-    """The minor that nvJitLink has at least; empty where the request says nothing of it."""
+    """The oldest minor of nvJitLink; empty if the request does not name it."""
     least = question.request.partition(" libnvjitlink>=")[2]
     return version(least) if least else ()
 
 
 def _newer_nvjitlink(facts: OracleFacts, question: Question, toolkit: Toolkit) -> tuple[str, ...]:
-    """The minors that are as new as the request asks, where the one that the toolkit has for Python is not."""
+    """The minors of nvJitLink that are new enough for the request; empty if the toolkit's own is."""
     (own,), floor = minors_of("libnvjitlink", toolkit.minor, for_python=True), _floor(question)
     if version(own) >= floor:
         return ()
@@ -211,7 +211,7 @@ def _newer_nvjitlink(facts: OracleFacts, question: Question, toolkit: Toolkit) -
 
 
 def _python(facts: OracleFacts, question: Question, major: str) -> str:
-    """The Python that the pick has: the one asked for, else the newest with the GIL; "" when there is none."""
+    """The Python of the pick: the requested Python, else the newest with the GIL; "" without any."""
     known = tags(facts, question, major)
     if question.python is not None:
         return tag(question.python) if tag(question.python) in known else ""
@@ -219,7 +219,7 @@ def _python(facts: OracleFacts, question: Question, major: str) -> str:
 
 
 def tags(facts: OracleFacts, question: Question, major: str) -> frozenset[str]:
-    """The Pythons that every project of the request is published for, on the platform and for the major."""
+    """The Pythons for which every project of the request is published, on the platform and for the CUDA major."""
     published = facts.python_sets.get(major, {})
     start = f"{question.subdir}-"
     projects = [published.get(project, frozenset()) for project in _NEEDS[question.request][1]]
@@ -244,7 +244,7 @@ def _not_too_old(toolkit: Toolkit, question: Question) -> bool:
 
 
 def _has_code(toolkit: Toolkit, question: Question) -> bool:
-    """Whether all components and projects of the request run on the GPU, by what was read from their binaries."""
+    """Whether all components and projects of the request have code for the GPU, as read from their binaries."""
     if question.arch is None:
         return True
     bounds = [toolkit.code.get(c, {}).get(question.subdir, "") for kind in _NEEDS[question.request] for c in kind]

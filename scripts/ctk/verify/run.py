@@ -1,4 +1,4 @@
-"""Asks a solver for scenarios, holds each answer against the oracle's, and counts."""
+"""Asks a solver for scenarios, compares each answer with the oracle's, and counts."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import Any, NamedTuple, Protocol
 
 from ctk.core.errors import SolverFailed
 from ctk.core.versions import PythonTag
+from ctk.solve.channels import Channels, Twins
 from ctk.solve.solve import Scenario
 from ctk.verify import oracle
-from ctk.verify.channels import Channels, Twins
 from ctk.verify.oracle import Cause, Expected, Loss, OracleFacts, Question
 from ctk.verify.scenarios import scenario
 
-# So many scenarios are kept in memory at a time, and so many wrong answers whole.
-_CHUNK, _KEPT = 20_000, 3
+_CHUNK = 20_000  # scenarios in memory at a time
+_KEPT = 3  # wrong answers that are kept whole
 
 _NVJITLINK, _NVRTC, _NVVM, _NVVM_TOOLS = (
     (name, f"{name}-files") for name in ("libnvjitlink", "cuda-nvrtc", "cuda-nvvm-impl", "cuda-nvvm-tools")
 )
 _LIBRARIES = ("cuda-cudart", "libcublas", "libcufft", "libcurand", "libcusolver", "libcusparse", "libnpp", "libnvjpeg")
 _NVCC = ("cuda-nvcc-tools", "cuda-nvcc-tools-files", "cuda-crt-tools", "cuda-cudart", "cuda-cudart-dev")
-# They are of exactly the toolkit's minor.
+# Packages with exactly the toolkit's minor.
 _OF_THE_MINOR = (*_NVRTC, *_NVVM, *_NVVM_TOOLS, *_NVCC)
-# Request -> the packages without which it is of no use.
+# Request -> the packages that it cannot work without.
 _BINDINGS = ("cuda-bindings", "cuda-pathfinder", "libnvfatbin", "numpy", *_NVRTC, *_NVVM, *_NVJITLINK)
 _KERNELS = ("cuda-core", "cuda-cccl", "cuda-cudart-dev", *_NVVM_TOOLS, *_BINDINGS)
 _MLIR = ("numba-cuda-mlir-files", *_KERNELS)
@@ -46,7 +46,7 @@ _NEEDED = {
 
 
 class Record(NamedTuple):
-    """One package of an answer; its channel is a folder or address, as the solver names it."""
+    """A package of an answer; the channel is a folder or an address, as the solver names it."""
 
     version: str
     build: str
@@ -57,10 +57,10 @@ class Record(NamedTuple):
 class SolverAnswer:
     """A solver's answer to one scenario."""
 
-    scenario: Scenario  # as it was asked; without the GPU where the client cannot see one
+    scenario: Scenario  # without the GPU if the client does not detect GPUs
     records: Mapping[str, Record] = field(default_factory=dict)  # by name, without virtual packages
-    problem: str = ""  # the solver's message when there is no solution
-    removed: tuple[str, ...] = ()  # virtual packages that the solver took away to find a solution
+    problem: str = ""  # the solver's message if there is no solution
+    removed: tuple[str, ...] = ()  # virtual packages that the solver removed to find a solution
 
     @property
     def solved(self) -> bool:
@@ -73,19 +73,21 @@ class Solver(Protocol):
     name: str
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
-        """Solves scenarios, each in an empty environment; one answer for each, in any order, as soon as it is known.
+        """Solves scenarios, each in an empty environment; yields an answer for each, in any order.
 
-        The channels are folders with ``<subdir>/repodata.json``, the most important first, with strict priority. A
-        `CtkError` means that the solver itself failed: a channel that cannot be read, a program that crashes.
+        The channels are folders with ``<subdir>/repodata.json``, the most important first, with strict priority.
+
+        Raises:
+            CtkError: The solver itself failed: it cannot read a channel, or its program crashed.
         """
         ...
 
 
-# --- one answer
+# --- an answer
 
 
 def wrong(question: Question, right: Expected, answer: SolverAnswer, twins: Twins) -> str:
-    """The first fault of an answer, in one sentence, or "" when it is right."""
+    """A sentence with the first fault of an answer; "" if the answer is right."""
     if right.toolkit and answer.solved:
         return next(_faults(question, right, answer.records, twins), "")
     if answer.solved:
@@ -141,7 +143,7 @@ def _python_faults(right: Expected, records: Mapping[str, Record]) -> Iterator[s
 
 
 class Wrong(NamedTuple):
-    """A scenario whose answer is not the right one."""
+    """A scenario with a wrong answer."""
 
     question: Question
     expected: Expected
@@ -150,7 +152,7 @@ class Wrong(NamedTuple):
 
 
 Counts = Counter[str]
-"""Verdict -> answers: ``right``, ``wrong``, a `Cause` to refuse rightly, a `Loss` of the kind of client asked for."""
+"""Verdict -> number of answers. Verdicts are ``right``, ``wrong``, a `Cause` (rightly refused) or a `Loss`."""
 
 
 def counts_as_json(counts: Counts) -> dict[str, Any]:
@@ -161,10 +163,10 @@ def counts_as_json(counts: Counts) -> dict[str, Any]:
 
 
 class Tally:
-    """Judges answers one by one, so that a run that is stopped still has its counts, and keeps some wrong ones whole.
+    """Compares answers with the oracle's as they come, so that a run that is stopped still has its counts.
 
-    A solver that is `ignoring` sees no constraint on a virtual package: it is held to what such a client can do, and
-    what it loses by that is counted.
+    With `ignoring`, the solver sees no constraints on virtual packages: its answers are compared with
+    `oracle.expected_ignoring`, and its losses are counted.
     """
 
     def __init__(self, facts: OracleFacts, channels: Channels, *, ignoring: bool = False) -> None:
@@ -177,13 +179,17 @@ class Tally:
 
     @property
     def total(self) -> Counts:
-        """Of all requests."""
+        """The sum over all requests."""
         return sum(self.counts.values(), Counts())
 
     def run(
         self, solver: Solver, questions: Iterable[Question], advance: Callable[[float], None] = lambda _: None
     ) -> None:
-        """Asks a solver different questions, and judges its answers, of which there must be one for each."""
+        """Asks a solver different questions, and counts the verdicts on its answers.
+
+        Raises:
+            SolverFailed: It did not answer each question once.
+        """
         self.complete = False
         start, waiting = time.perf_counter(), iter(questions)
         try:
@@ -205,7 +211,7 @@ class Tally:
     def _verdict(self, question: Question, answer: SolverAnswer) -> str:
         right = (oracle.expected_ignoring if self._ignoring else oracle.expected)(self._facts, question)
         if answer.removed and right.cause in (Cause.DRIVER, Cause.GPU):
-            return Loss.REFUSAL  # such a client takes the driver away when nothing else solves: it refuses nothing
+            return Loss.REFUSAL  # such a client removes the driver if there is no other solution: it refuses nothing
         fault = wrong(question, right, answer, self._channels.twins)
         if not fault and answer.removed:
             fault = f"it was solved without {' and '.join(answer.removed)}"
@@ -217,7 +223,7 @@ class Tally:
         return lost or right.cause or "right"
 
     def _question(self, scenario: Scenario) -> Question:
-        """Takes out the question of a scenario, for the machine without a GPU where the client sees none."""
+        """Removes and returns the question of a scenario; without its GPU if the client did not see it."""
         if scenario in self._asked:
             return self._asked.pop(scenario)
         for whole, question in self._asked.items():

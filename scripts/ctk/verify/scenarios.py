@@ -1,4 +1,4 @@
-"""The matrix: every value of driver, GPU, platform, Python, request and pin, and three ways to choose from it."""
+"""The matrix of drivers, GPUs, platforms, Pythons, requests and pins: all combinations, a sample, or a covering set."""
 
 from __future__ import annotations
 
@@ -14,28 +14,31 @@ from ctk.core.errors import BadValue, LockError, check_names
 from ctk.core.platforms import PLATFORMS
 from ctk.core.versions import python_name
 from ctk.lock.model import ReleaseLock, variant_keys
-from ctk.solve.drivers import impossible
-from ctk.solve.machine import python_specs
+from ctk.solve.machine import impossible, python_specs
 from ctk.solve.solve import Scenario
 from ctk.verify.oracle import REQUESTS, OracleFacts, Question, Toolkit, version
 
 Machine = tuple[str | None, str | None]
-"""Driver and GPU; no client sees a GPU without a driver."""
+"""Driver and GPU; no client detects a GPU without a driver."""
 
 # The last driver before the oldest CUDA major of this channel.
 _TOO_OLD = "11.8"
-# The wheel that is called nvcc holds all of the compiler since CUDA 13. Before, it holds ptxas and headers.
+# Since CUDA 13, the wheel nvcc has the whole compiler. Before, it has ptxas and headers.
 _WHOLE_COMPILER = 13
 
 
 def facts(locks: Iterable[ReleaseLock]) -> OracleFacts:
-    """The oracle's facts, read from the release locks; `LockError` for none, and for one that was not measured."""
+    """The oracle's facts, read from the release locks.
+
+    Raises:
+        LockError: There is no lock, or a lock was not measured.
+    """
     toolkits, python_sets = [], {}
     locks = list(locks)
     projects = {lock.major: _codes(lock) for lock in locks if not (lock.is_ctk or lock.is_library_set)}
     for lock in (lock for lock in locks if not lock.is_library_set):
         published: dict[str, frozenset[str]] = {}
-        for component in lock.components.values():  # of a project in several versions, the targets of all of them
+        for component in lock.components.values():  # for a project in several versions, the targets of all versions
             targets = {target for target, artefact in component.artefacts.items() if artefact is not None}
             published[component.name] = published.get(component.name, frozenset()) | targets
         if not lock.is_ctk:
@@ -56,8 +59,8 @@ def _codes(lock: ReleaseLock) -> dict[str, dict[str, str]]:
 
 
 def _code(component: str, keys: Mapping[str, list[str]]) -> dict[str, str]:
-    """The GPUs that a component has code for, by subdir; Windows on ARM has its own, where others go together."""
-    component = component.replace("-", "_")  # as variant keys have it
+    """Subdir -> the GPUs that a component has code for; platforms without a variant key of their own share a key."""
+    component = component.replace("-", "_")  # as in variant keys
     own = {subdir: f"{component}_gpus_{subdir.replace('-', '_')}" for subdir in PLATFORMS}
     found = {subdir: keys.get(key, keys.get(f"{component}_gpus", [""])) for subdir, key in own.items()}
     return {subdir: gpus for subdir, (gpus,) in found.items() if gpus}
@@ -65,19 +68,19 @@ def _code(component: str, keys: Mapping[str, list[str]]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Every value of every dimension; its members are all combinations that can exist, in a fixed order."""
+    """All values of each dimension; its members are all combinations that can exist, in a fixed order."""
 
     drivers: tuple[str | None, ...]  # None, then CUDA versions, oldest first
     gpus: tuple[str | None, ...]  # None, then compute capabilities, oldest first; the last is newer than every toolkit
     subdirs: tuple[str, ...]
     pythons: tuple[str | None, ...]  # None, then 3.10, 3.14t ...
     requests: tuple[str, ...]
-    pins: tuple[str | None, ...]  # None, then CUDA majors, then minors; one of the minors is not locked
+    pins: tuple[str | None, ...]  # None, then CUDA majors, then minors, with a minor that is not locked
     facts: OracleFacts
 
     @property
     def machines(self) -> list[Machine]:
-        """Every driver with every GPU that it may run, and the machine without a driver."""
+        """Every driver with every GPU that it can run, and the machine without a driver."""
         return self._possible(product(self.drivers, self.gpus))
 
     def _possible(self, machines: Iterable[Machine]) -> list[Machine]:
@@ -94,11 +97,11 @@ class Matrix:
         return starmap(_question, product(*self._axes))
 
     def on(self, subdirs: Sequence[str]) -> Matrix:
-        """The part of it that is for some platforms."""
+        """The part of the matrix for these platforms."""
         return replace(self, subdirs=tuple(s for s in self.subdirs if s in subdirs))
 
     def sample(self, size: int, seed: int) -> list[Question]:
-        """A number of different members, the same for the same seed, in the matrix's order."""
+        """So many different members, in the order of the matrix; the same seed gives the same members."""
         if not 0 < size <= len(self):
             raise BadValue(f"a sample of {size} is not possible", f"there are {len(self)} scenarios to choose from")
         axes, chosen = self._axes, []
@@ -111,16 +114,16 @@ class Matrix:
         return chosen
 
     def covering(self) -> list[Question]:
-        """The members that ``ctk verify`` solves by default: each dimension in full where it can change the answer.
+        """The members that ``ctk verify`` solves by default: all values of a dimension if it can change the answer.
 
-        Without a pin and with any Python, every machine. With a pin, every driver with one GPU of each kind that the
-        facts tell apart. With a Python, the machines at the edges; and each pin on two machines.
+        Without a pin and with any Python, every machine. With a pin, every driver with a GPU of each kind that toolkits
+        treat differently. With a Python, the machines at the edges; and each pin on two machines.
         """
         kinds, drivers = self._gpu_kinds, [d for d in self.drivers if d]
         each_kind = [(None, *(kind[-(i % 2)] for kind in kinds)) for i in range(len(drivers))]
         pairs = ((d, gpu) for d, gpus in zip(drivers, each_kind, strict=True) for gpu in gpus)
         pinned = [(None, None), *self._possible(pairs)]
-        # The oldest driver, the oldest and newest of each CUDA major, and the one newer than all toolkits.
+        # The oldest driver, the oldest and newest of each CUDA major, and the driver that is newer than all toolkits.
         majors = [list(same) for _, same in groupby(drivers, lambda d: d.split(".")[0])]
         at_edge = _in_order(end for same in majors for end in (same[0], same[-1]))
         edges = [(None, None), *self._possible(product(at_edge, (None, *(kind[0] for kind in kinds[:2]))))]
@@ -137,7 +140,7 @@ class Matrix:
 
     @property
     def _gpu_kinds(self) -> list[list[str]]:
-        """GPUs that no toolkit tells apart, together; newer than all toolkits being a kind as well."""
+        """Groups of GPUs that every toolkit treats the same; GPUs newer than all toolkits are a group too."""
         kinds: dict[tuple[tuple[bool, bool], ...], list[str]] = {}
         for gpu in filter(None, self.gpus):
             known = (t.architectures for t in self.facts.toolkits)
@@ -153,7 +156,7 @@ def matrix(
     requests: Iterable[str] = (),
     any_python: bool = True,
 ) -> Matrix:
-    """The matrix of the facts, for Pythons as wheel tags (``cp314t``), and only some platforms and requests if any."""
+    """The matrix for the facts and for Pythons as wheel tags (``cp314t``); for all platforms and requests if empty."""
     check_names("platform", subdirs, PLATFORMS)
     check_names("request", requests, REQUESTS)
     minors = _in_order(t.minor for t in facts.toolkits)
@@ -170,16 +173,16 @@ def matrix(
 
 
 def scenario(question: Question) -> Scenario:
-    """A question as a solver is asked it."""
+    """The scenario of a question, for a solver."""
     pin = (f"cuda-version={question.pin}",) if question.pin else ()
     python = python_specs(question.python) if question.python else ()
     return Scenario((*pin, *question.request.split(), *python), question.subdir, question.driver, question.arch)
 
 
 def command(question: Question) -> str:
-    """A question as a command line, to be tried by hand."""
-    asked = map(shlex.quote, question.request.split())
-    words = ["ctk solve", *([f"cuda-version={question.pin}"] if question.pin else []), *asked]
+    """The command line for a question, to try it by hand."""
+    request = map(shlex.quote, question.request.split())
+    words = ["ctk solve", *([f"cuda-version={question.pin}"] if question.pin else []), *request]
     words += [f"--python {question.python}"] if question.python else []
     words += [f"--platform {question.subdir} --driver {question.driver or 'none'}"]
     return " ".join(words + ([f"--arch {question.arch}"] if question.arch else []))
@@ -190,14 +193,14 @@ def _question(subdir: str, request: str, pin: str | None, python: str | None, ma
 
 
 def _drivers(minors: list[str]) -> list[str]:
-    """One that is too old for everything, every minor of the locked majors, and one that is newer than all."""
+    """A driver that is too old for every toolkit, all minors of the locked majors, and a driver newer than all."""
     newest = {major: minor for major, minor in map(version, minors)}  # noqa: C416
     newest[max(newest)] += 1
     return [_TOO_OLD, *(f"{major}.{minor}" for major in newest for minor in range(newest[major] + 1))]
 
 
 def _pins(minors: list[str]) -> list[str]:
-    """Every major, every locked minor, and the oldest minor in between that is not locked."""
+    """All majors, all locked minors, and the oldest minor between them that is not locked."""
     majors = list(dict.fromkeys(m.split(".")[0] for m in minors))
     between = (f"{major}.{minor}" for major in majors for minor in range(100))
     missing = next(m for m in between if m not in minors and version(m) > version(minors[0]))
@@ -205,5 +208,5 @@ def _pins(minors: list[str]) -> list[str]:
 
 
 def _in_order(values: Iterable[str]) -> list[str]:
-    """Versions, oldest first, each once."""
+    """Different versions, oldest first."""
     return sorted(set(values), key=version)

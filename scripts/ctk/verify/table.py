@@ -1,4 +1,4 @@
-"""The table of the docs: which toolkit a driver and a GPU get, as a solver answers. Written between two comments."""
+"""The table of the docs: the toolkit that a solver picks for a driver and a GPU."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 
 from ctk.core.checkout import Marked, Workspace, markdown_table
 from ctk.lock.model import ReleaseLock, release_locks
-from ctk.solve.drivers import impossible
+from ctk.solve import channels
+from ctk.solve.machine import impossible
 from ctk.solve.solve import Catalogue, Scenario
-from ctk.verify import channels
 from ctk.verify.scenarios import facts, matrix
 
 SUBDIR = "linux-64"
@@ -26,16 +26,16 @@ class Answers:
     """A solver's picks for each driver and GPU."""
 
     drivers: tuple[str | None, ...]  # None, then CUDA versions, oldest first
-    gpus: tuple[str | None, ...]  # compute capabilities, oldest first; one that no toolkit knows; None: not detected
-    # 13.0, 12.9 compat, - where nothing can be installed, or "" where no such driver runs such a GPU
+    gpus: tuple[str | None, ...]  # compute capabilities, oldest first, the last for newer GPUs; None: not detected
+    # 13.0, 12.9 compat, - without a solution, or "" if no such driver runs such a GPU
     cells: Mapping[tuple[str | None, str | None], str]
 
 
 def ask(folders: Sequence[Path | str], locks: Iterable[ReleaseLock], subdir: str = SUBDIR) -> Answers:
-    """Solves `REQUEST` for every driver and GPU that the release locks of the channels know, where both can be."""
+    """Solves `REQUEST` for every driver and GPU in the release locks, except for pairs that cannot exist."""
     known = matrix(facts(locks), ())
-    drivers, gpus = (None, *known.drivers[2:]), (*known.gpus[1:], None)  # without the driver that is too old for all
-    catalogue = Catalogue(folders, subdir)
+    drivers, gpus = (None, *known.drivers[2:]), (*known.gpus[1:], None)  # without the driver that is too old
+    catalogue = Catalogue(folders, subdir).grouped([REQUEST])
 
     def cell(driver: str | None, gpu: str | None) -> str:
         if impossible(driver, gpu):
@@ -47,7 +47,7 @@ def ask(folders: Sequence[Path | str], locks: Iterable[ReleaseLock], subdir: str
 
 
 def ask_planned(workspace: Workspace) -> Answers:
-    """The same for the planned channel, whatever was built. Takes a few seconds."""
+    """As `ask`, for the planned channel on `SUBDIR`. Takes a few seconds."""
     with TemporaryDirectory(prefix="ctk-table-") as folder:
         solved = channels.write(channels.planned(workspace, [SUBDIR]), Path(folder))
         return ask(solved.folders, release_locks(workspace).values())
@@ -59,7 +59,7 @@ def table(answers: Answers) -> str:
 
 
 def merged(answers: Answers) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The answers as headings and rows; rows, and columns, that are equal are one."""
+    """The answers as headings and rows; equal rows are merged, and so are equal columns."""
     columns = _columns(answers)
     rows = [
         (drivers_label(list(group), answers.drivers[-1]), *cells)
@@ -71,14 +71,14 @@ def merged(answers: Answers) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 
 
 def _columns(answers: Answers) -> dict[str, str | None]:
-    """Heading -> one GPU that stands for all of the column."""
+    """Heading -> a GPU of the column."""
 
     def column(gpu: str | None) -> tuple[str, ...]:
         return tuple(answers.cells[driver, gpu] for driver in answers.drivers)
 
     *known, newer, unknown = answers.gpus
     alike: dict[tuple[str, ...], list[list[str | None]]] = {}
-    for cells, run in groupby(known, column):  # runs of GPUs that get the same; there may be others in between
+    for cells, run in groupby(known, column):  # runs of GPUs with the same picks; a column can have several runs
         alike.setdefault(cells, []).append(list(run))
     columns: dict[str, str | None] = {}
     for cells, runs in alike.items():

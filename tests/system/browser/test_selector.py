@@ -19,7 +19,7 @@ from browsing import HEIGHT, SCHEMES, WIDTHS, Watched, axe, watched
 from playwright.sync_api import Browser, Page, expect
 from rattler import MatchSpec
 
-from ctk.solve.drivers import impossible
+from ctk.solve.machine import impossible
 
 CTK = Path(sys.executable).with_name("ctk")
 PRINTED = Path(__file__).with_name("nvidia-smi")

@@ -12,8 +12,8 @@ from doc_clients import Solve
 from rattler import Gateway
 
 from ctk.core.checkout import Workspace
+from ctk.solve import channels
 from ctk.solve.solve import solve
-from ctk.verify import channels
 
 _COPIED = (
     "README.md",

@@ -25,9 +25,9 @@ from ctk.index.index import Index
 from ctk.lock.model import release_locks
 from ctk.package.gpu_fatbin import read_wheel
 from ctk.package.reader import read_info
+from ctk.solve import channels
 from ctk.solve.machine import detected_driver
 from ctk.solve.solve import Scenario, solve
-from ctk.verify import channels
 
 pytest_plugins = ["docs_fixtures"]
 

@@ -27,8 +27,8 @@ from ctk.env import check as environment
 from ctk.env.check import ENVIRONMENT_CHECKS, examined
 from ctk.env.doctor import look
 from ctk.lock.model import release_locks
+from ctk.solve.channels import Channels
 from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url
-from ctk.verify.channels import Channels
 from kit.next_steps import VALUE, commands_in, literals
 
 pytest_plugins = ["docs_fixtures"]
@@ -177,11 +177,11 @@ def test_a_broken_record_is_removed_and_its_package_installed_again(planned_chan
 
 
 def test_a_package_that_is_left_out_is_built_by_the_line_for_it(planned_channels: Channels) -> None:
-    from ctk.cli.solve import _maker
     from ctk.core.errors import Unsolvable
+    from ctk.solve.channels import maker
     from ctk.solve.why import solve_or_say_why
 
-    base = Catalogue(planned_channels.folders[1:], "linux-64", maker=lambda name: _maker(Workspace(ROOT), name))
+    base = Catalogue(planned_channels.folders[1:], "linux-64", maker=lambda name: maker(Workspace(ROOT), name))
     for package in ("cuda-core", "libcublas", "cudnn"):
         with pytest.raises(Unsolvable) as error:
             solve_or_say_why(Scenario((package,), "linux-64", "13.0"), base)

@@ -1,4 +1,4 @@
-"""The base channel: its lock, what this machine adds to it, and an environment made of nothing else."""
+"""The base channel: its lock, packages for this machine's programs, and an environment made from it alone."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from ctk.env import environment
 from ctk.fetch.fetch import fetch, stored
 from ctk.index.index import Index
 from ctk.lock.model import load
+from ctk.solve.channels import Repodata
 from ctk.solve.solve import Scenario, solve
-from ctk.verify.channels import Repodata
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the base channel is made on Linux")
 

@@ -1,4 +1,4 @@
-"""The interpreter of the base channel: relocatable, and silent about the machine that it was taken from."""
+"""The interpreter of the base channel is relocatable, and does not name the machine that it is from."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def python(tree: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def run(python: Path, code: str) -> str:
-    """Output of some code, with nothing in the environment to lead it home."""
+    """The output of code, without variables that could lead the interpreter to its old place."""
     done = subprocess.run([python, "-c", code], env={}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

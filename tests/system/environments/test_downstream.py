@@ -1,4 +1,4 @@
-"""A package that somebody else builds against the channel: what it depends on, where it installs.
+"""A package that somebody else builds against the channel: its dependencies, and the machines on which it installs.
 
 It is the first example of docs/recipe-authors.md; tests/system/docs/test_example.py installs and calls it.
 """
@@ -20,8 +20,8 @@ from ctk.core.errors import Unsolvable
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.plan.plan import write_repodata
 from ctk.plan.recipes import Recipe, render
+from ctk.solve import channels
 from ctk.solve.solve import Scenario, solve
-from ctk.verify import channels
 from kit.feedstock import Feedstock, build
 
 FOLDER = ROOT / "examples" / "cpp-extension"
@@ -32,7 +32,7 @@ OLDEST = {"12": "12.6", "13": "13.0"}
 
 @pytest.fixture(scope="module")
 def downstream(built: Workspace, roomy: Callable[[str], Path]) -> Feedstock:
-    if this_platform() not in base.installed_compilers():  # run-exports are held by test_picks and the golden files
+    if this_platform() not in base.installed_compilers():  # test_picks and the golden files test run-exports
         pytest.skip("no g++ on this machine, nothing can be built against the channel: apt-get install g++")
     files = [built.build_config, FOLDER / "conda_build_config.yaml"]
     return build(Recipe(NAME, FOLDER), files, roomy("downstream"), (built.channel, built.base_channel), built)
@@ -86,7 +86,7 @@ def test_the_other_major_s_environment_refuses_it(
 
 @pytest.fixture(scope="module")
 def shown(project: Workspace) -> list[Any]:
-    """What docs/recipe-reference.md adds for two builds of each major: to the variant file, and to the recipe."""
+    """The lines of docs/recipe-reference.md for two builds of each major: of the variant file, and of the recipe."""
     text = (project.root / "docs" / "recipe-reference.md").read_text()
     _, _, text = text.partition("\n## Two builds for each CUDA major\n")
     text, _, _ = text.partition("\n## ")
@@ -95,7 +95,7 @@ def shown(project: Workspace) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def deaf(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The channel for a solver that ignores constraints on virtual packages: without them."""
+    """The channel without constraints on virtual packages, for a solver that ignores them."""
     return write_repodata(
         channels.without_virtual_constraints(channels.built(built.channel)), tmp_path_factory.mktemp("deaf")
     )

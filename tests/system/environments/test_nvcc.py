@@ -1,7 +1,6 @@
 """cuda-nvcc in environments made from the channel: programs with kernels, by nvcc alone, with CMake, for ARM.
 
-The C++ compilers are those of the machine. What needs a GPU to be seen is compiled and linked; the
-programs say themselves that there is none.
+The C++ compilers are those of the machine. Without a GPU, programs are compiled and linked, and say that there is none.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Compiler:
         return 1000 * int(major) + 10 * int(minor)
 
     def run(self, work: Path, *command: str | Path, **variables: str) -> str:
-        """What a command prints in the activated environment, both streams; `variables` are set before."""
+        """The output of a command in the activated environment, both streams; `variables` are set before."""
         shell = activate(self.prefix, ActivationVariables(None, []), Shell.bash, Subdir(this_platform()))
         code = f"set -euo pipefail\n{shell.script}\n{shlex.join(map(str, command))} 2>&1"
         done = subprocess.run(
@@ -83,7 +82,7 @@ Environments = Callable[..., Compiler]
 
 
 def made(where: Workspace, channel: Path, release: str, specs: tuple[str, ...]) -> Compiler:
-    """An environment of one release; what is there from an earlier run is as it would be made."""
+    """An environment of a release; an environment of an earlier run is the same."""
     if shutil.which("g++") is None:
         pytest.skip("no g++ on this machine, which nvcc calls: apt-get install g++")
     scenario = Scenario((*specs, f"cuda-version={release}"), this_platform())
@@ -112,7 +111,7 @@ def other_runtime(built: Workspace, compiler: Compiler) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def cross(project: Workspace) -> Environments:
-    """Makes environments from what it takes to compile on this machine, for it and for ARM."""
+    """Makes environments with the packages to compile on this machine, for it and for ARM."""
     if shutil.which(CROSS) is None:
         pytest.skip(f"no {CROSS} on this machine: apt-get install g++-aarch64-linux-gnu")
     channel = project.output / "compilers"
@@ -184,7 +183,7 @@ def test_a_program_linked_as_the_page_says_takes_its_own_environment_s_runtime(
 def test_with_the_shared_runtime_and_no_rpath_a_program_takes_any(
     compiler: Compiler, other_runtime: dict[str, str], tmp_path: Path
 ) -> None:
-    """Why activation has nvcc write one, and why the page recommends the static runtime: nvcc does not read LDFLAGS."""
+    """nvcc does not read LDFLAGS. So activation makes it write an RPATH, and the page recommends the static runtime."""
     line = ["env", "-u", "NVCC_PREPEND_FLAGS", "nvcc", "-cudart", "shared", "-o", "shared", SOURCES / "add.cu"]
     compiler.run(tmp_path, *line)
     assert f"runtime {compiler.number}\n" not in compiler.run(tmp_path, "./shared", **other_runtime)
@@ -199,7 +198,7 @@ def test_nvcc_and_the_cpp_compiler_find_the_headers_of_cccl(compiler: Compiler, 
 
 
 def build_variable(compiler: Compiler, work: Path, name: str) -> str:
-    """What the activation sets in a package build."""
+    """The variables that the activation sets in a package build."""
     return compiler.run(work, "bash", "-c", f"echo ${name}", **BUILD, PREFIX=str(compiler.prefix)).strip()
 
 
@@ -266,7 +265,7 @@ def configure(
     without: tuple[str, ...] = (),
     **variables: str,
 ) -> dict[str, str]:
-    """Configures the CMake project, and builds a target of it where one is named; returns what it found.
+    """Configures the CMake project, and builds a target of it if it is named; returns variables of the configuration.
 
     Args:
         without: Variables of the activation that are unset.
@@ -316,7 +315,7 @@ def test_cmake_compiles_for_the_gpus_of_a_package_build(
 
 
 def by_hand(cmake: str, work: Path, prefix: Path, *arguments: str) -> str:
-    """What CMake prints as it configures the project, with nothing activated."""
+    """The output of CMake when it configures the project without activation."""
     command = [f"{cmake}/cmake", "-S", SOURCES / "cmake", "-B", "build", "-G", "Ninja", "-DCMAKE_CUDA_ARCHITECTURES=75"]
     command += [f"-DCMAKE_MAKE_PROGRAM={cmake}/ninja", f"-DCMAKE_PREFIX_PATH={prefix}", *arguments]
     bare = {"PATH": "/usr/bin:/bin", "HOME": str(work)}

@@ -1,4 +1,4 @@
-"""Environments of the channel, packed and unpacked elsewhere: they compile there with nothing of this checkout."""
+"""Environments of the channel, packed and unpacked elsewhere, compile there without this checkout."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Unpacked:
     lock: str  # the text of its list of packages
 
     def run(self, *command: str | Path) -> str:
-        """The output of a command in it, with nothing of this process's environment."""
+        """The output of a command in it, without the variables of this process."""
         words = ["env", "-i", self.prefix / "bin" / "run-in-environment", *command]
         done = subprocess.run(words, capture_output=True, text=True, check=False, cwd="/")
         assert done.returncode == 0, done.stderr
@@ -97,7 +97,7 @@ def test_no_file_of_it_names_where_it_was_made_and_python_knows_where_it_is(
 
 
 def test_the_stated_glibc_is_what_its_binaries_ask_for(unpacked: Unpacked) -> None:
-    """So that a machine with an older one is told, and not shown a loader's message."""
+    """So that a machine with an older glibc gets an error of ours, not of the loader."""
     (stated,) = re.findall(r"^# glibc: ([\d.]+) or newer", unpacked.lock, re.M)
     (python,) = [p for p in (unpacked.prefix / "bin").glob("python3.*") if not p.is_symlink()]
     for path in [python, *unpacked.prefix.glob("lib/*.so*"), *unpacked.prefix.rglob("*.abi3.so")]:

@@ -1,4 +1,4 @@
-"""The environments of `ctk verify --install`, created from the channel: used, activated, beside another toolkit."""
+"""The two environments of the proofs, created from the channel alone: used, activated, and beside another toolkit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ print(json.dumps({name: load(name).abs_path for name in ("nvvm", "cudart")}))
 
 @pytest.fixture(scope="module")
 def proofs(built: Workspace) -> Mapping[str, Mapping[str, Any]]:
-    """What the program of each environment printed, by the environment's name."""
+    """Environment -> the output of its program."""
     document = json.loads(ctk(built, "--json", "verify", "--install", "--again", check=True).stdout)
     assert not [pick for pick in document["picks"] if pick["toolkit"] == "unsolvable"]
     return {Path(proof["environment"]).name: proof["found"] for proof in document["proofs"]}
@@ -89,7 +89,7 @@ def surroundings(environment: Path, roomy: Callable[[str], Path]) -> dict[str, s
 
 
 def test_by_path_the_other_toolkit_is_loaded(environment: Path, surroundings: dict[str, str]) -> None:
-    """What it is all about: if this fails, cuda.pathfinder has another order and docs/users.md is wrong."""
+    """The reason for the next test: if this fails, cuda.pathfinder has another order and docs/users.md is wrong."""
     words = [environment / "bin" / "python", "-c", ASK]
     done = subprocess.run(words, env={"PATH": os.defpath, **surroundings}, capture_output=True, text=True, check=True)
     assert not json.loads(done.stdout)["nvvm"].startswith(f"{environment}/")

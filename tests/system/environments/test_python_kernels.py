@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ctk
+from conftest import ROOT, ctk
 from ctk.base.base import this_python
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
@@ -20,7 +20,7 @@ from ctk.solve.solve import Scenario, solve
 
 @dataclass(frozen=True)
 class Made:
-    """An environment that cccl-python asks for; numba-cuda-mlir is in it."""
+    """An environment with cccl-python, which depends on numba-cuda-mlir."""
 
     environment: Environment
     toolkit: str  # the CTK minor
@@ -36,7 +36,7 @@ class Made:
 
 @pytest.fixture(scope="module", params=[pytest.param("12.9", marks=pytest.mark.sweep), "13.0"])
 def made(project: Workspace, request: pytest.FixtureRequest) -> Made:
-    """Of a channel of its own with one toolkit, for this Python."""
+    """An environment from a channel with one toolkit, for this Python."""
     toolkit = request.param
     if not this_platform().startswith("linux-"):
         pytest.skip("packages are built on Linux only")
@@ -62,14 +62,14 @@ def test_a_kernel_is_compiled_to_ptx_a_cubin_and_lto_code(made: Made, project: W
 
 
 def test_cub_is_compiled_from_the_headers_that_cuda_cccl_brings(made: Made) -> None:
-    found = made.use("cccl_python.py")
+    found = made.use(str(ROOT / "tests" / "system" / "gpu" / "programs" / "cccl_python.py"))
     assert found["nvrtc"] == made.toolkit
     assert int(str(found["cubin bytes"])) > 1000
     assert not found["gpus"] or found["differences"]
 
 
 def test_one_half_of_the_wheel_is_there_and_it_finds_its_libraries(made: Made) -> None:
-    """All but the driver's, which only a machine with a driver has."""
+    """All libraries except the driver's."""
     major = made.toolkit.partition(".")[0]
     assert [half.name for half in (made.site / "cuda" / "compute").glob("cu1?")] == [f"cu{major}"]
     code = "import ctypes, sys; [ctypes.CDLL(name) for name in sys.argv[1:]]"

@@ -84,13 +84,13 @@ PROOFS = {
     "cuda-core": ("cuda_core.py",),
     "numba-cuda": ("numba_cuda.py",),
     "numba-cuda-mlir": ("numba_cuda.py", "numba_cuda_mlir"),
-    "cccl-python": ("cccl_python.py",),
+    "cccl-python": (str(PROGRAMS / "cccl_python.py"),),
 }
 
 
 @pytest.mark.parametrize("package", PROOFS)
 def test_the_proof_of_a_package_computes(environment: Environment, package: str) -> None:
-    """The programs that `ctk verify --install` runs: they assert their numbers themselves."""
+    """The programs that `ctk verify --install` runs, and two more: they assert their numbers themselves."""
     environment.needs(package)
     file, *arguments = PROOFS[package]
     found = environment.report(PROOF / file, *arguments)

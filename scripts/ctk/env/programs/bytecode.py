@@ -25,7 +25,7 @@ def modules_without_bytecode(prefix: str) -> list[str]:
 
 
 def main(prefix: str) -> None:
-    """Compiles them, with as many processes as there are cores; what is no valid Python is left out without a word."""
+    """Compiles the modules, with a process for each core; files that are not valid Python are left out silently."""
     compile_one = functools.partial(
         compileall.compile_file, quiet=2, stripdir=prefix, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
     )

@@ -77,7 +77,7 @@ def fit() -> str:
 
 
 def loaded_ptx(arch: str) -> str:
-    """What the driver does with this toolkit's PTX."""
+    """Whether the driver loads this toolkit's PTX, in words."""
     try:
         difference = compute(ptx, arch)
     except Exception as error:  # cuda.core's own class, whose name is not public

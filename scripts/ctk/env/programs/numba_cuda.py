@@ -57,9 +57,9 @@ def with_numba_cuda(gpus: int) -> tuple[str, dict[str, object]]:
 
 
 def with_mlir(gpus: int) -> tuple[str, dict[str, object]]:
-    """The same; it also compiles to a cubin and to code for linking."""
+    """The kernel's PTX, and findings; it also compiles to a cubin and to code for linking."""
     if not gpus:
-        tools._cached_cc = (9, 0)  # it asks the driver for a GPU even where it is told one: this stands for it
+        tools._cached_cc = (9, 0)  # else it asks the driver for a GPU, even with an explicit one
     capability = tools.get_gpu_compute_capability(tuple)
     ptx, _ = cuda.compile_ptx(kernel, SIGNATURE, cc=capability)
     cubin = cuda.compile_cubin(kernel, SIGNATURE, chip="sm_{}{}".format(*capability))
@@ -70,7 +70,7 @@ def with_mlir(gpus: int) -> tuple[str, dict[str, object]]:
 
 
 def relative_difference() -> float:
-    """The kernel's result on the GPU beside NumPy's."""
+    """The relative difference between the kernel's result on the GPU and NumPy's."""
     values = np.random.default_rng(7).random(100_003).astype(np.float32)
     out = cuda.to_device(np.zeros(1, np.float32))
     compiled = cuda.jit(kernel) if tools else cuda.jit(SIGNATURE)(kernel)

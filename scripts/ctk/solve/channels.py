@@ -1,6 +1,7 @@
-"""The repodata that scenarios are solved from: this channel, planned or built, above the universe.
+"""The channels that a command solves from: built ones, or the planned channel above the universe.
 
-The universe stands in for conda-forge: ``universe.yaml`` made into repodata, always the same, and without a network.
+The planned channel is the repodata that recipes and release locks would give. The universe stands in for conda-forge:
+``universe.yaml`` made into repodata, always the same, and without a network.
 """
 
 from __future__ import annotations
@@ -9,17 +10,21 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
 
-from ctk.core.checkout import Workspace
-from ctk.core.errors import ChannelMissing
-from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.core.checkout import Workspace, base_channel, settings
+from ctk.core.console import Reporter
+from ctk.core.errors import ChannelMissing, Unsolvable
+from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.package.records import REPODATA, records
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, repodata_of, write_repodata
+from ctk.plan.recipes import find_recipes, maker_of
+from ctk.solve.solve import Catalogue, Maker
 
 UNIVERSE = Path(__file__).with_name("universe.yaml")
 
@@ -28,34 +33,96 @@ Repodata = Mapping[str, Mapping[str, Any]]
 
 _CUDA_VERSION = re.compile(r"^cuda-version >=(?P<major>\d+)\S* (?P<fit>native|compat)_\*$")
 _FREE_THREADED = re.compile(r"\*_cp\d+t\b")
-# In milliseconds, as repodata has it.
-_SOME_DAY = 1_790_000_000_000
+_SOME_DAY = 1_790_000_000_000  # a timestamp of repodata, in milliseconds
 
 
 class TwinBuild(NamedTuple):
-    """Which of a package's two builds one is, ``native`` or ``compat``, and for which CUDA major."""
+    """A build of a package that has two builds for each CUDA major."""
 
-    fit: str
+    fit: str  # native or compat
     major: str
 
 
 Twins = Mapping[tuple[str, str, str], TwinBuild]
-"""Name, version and build -> which of two builds it is."""
+"""Name, version and build of a package -> the kind of the build."""
 
 
 class Channels(NamedTuple):
-    """Channel folders, ready for a solver."""
+    """Folders of channels for a solver."""
 
     folders: tuple[Path, Path]  # this channel, then the universe
-    subdirs: tuple[str, ...]  # the platforms that this channel is for
+    subdirs: tuple[str, ...]  # the platforms of this channel
     twins: Twins
 
 
-def planned(workspace: Workspace, subdirs: Sequence[str] = ()) -> Repodata:
-    """The repodata that this checkout's recipes and locks would give, for all platforms or some. Takes seconds.
+# --- the channels of a command
 
-    When packages were built must decide nothing, so those are given the later dates here that should be taken last:
-    solvers prefer what was built later when all else is equal.
+
+def catalogue(
+    where: Workspace,
+    base: str,
+    subdir: str,
+    report: Reporter | None = None,
+    as_planned: bool = False,
+    others: Sequence[str] = (),
+) -> Catalogue:
+    """The channel and its base channel for a platform; `others` are folders and URLs in place of the channel.
+
+    For a platform that is not this machine's, the planned channel replaces a channel without packages for it, and the
+    universe replaces such a base channel of ours; `report` gets a line about that. With `as_planned`, both are always
+    replaced.
+    """
+    channels = [where.channel, base_channel(base, where)]
+    foreign = subdir != this_platform()
+    if others:
+        channels[:1] = [base_channel(name, where) for name in others]
+    elif as_planned or (foreign and not records(where.channel, subdir)):
+        # The same as `ctk verify` has, so that a scenario which it prints is solved here as it was there.
+        channels[0] = write_repodata(planned(where), where.cache / "planned" / "channel")
+    if base == "local" and (as_planned or (foreign and not records(where.base_channel, subdir))):
+        channels[1] = write_repodata(universe(), where.cache / "planned" / "base")
+    if report and not others and where.channel not in channels:
+        why = "" if as_planned else f"nothing is built for {subdir} here: "
+        stand_in = ", with a stand-in for conda-forge" if base == "local" and where.base_channel not in channels else ""
+        report.line(f"{why}solved against what recipes and release locks say{stand_in}")
+    return Catalogue(channels, subdir, maker=partial(maker, where))
+
+
+def built_catalogue(where: Workspace, base: str, subdir: str) -> Catalogue:
+    """As `catalogue`, with built packages only.
+
+    Raises:
+        Unsolvable: Nothing is built for the platform.
+    """
+    if subdir != this_platform():
+        if not records(where.channel, subdir):
+            raise Unsolvable(f"nothing is built for {subdir} here", f"run `ctk build --platform {subdir}` first")
+        if base == "local" and not records(where.base_channel, subdir):
+            raise Unsolvable(
+                f"the base channel that is made here has no Python for {subdir}",
+                "name one that has, such as --base conda-forge or a folder",
+            )
+    return Catalogue([where.channel, base_channel(base, where)], subdir, maker=partial(maker, where))
+
+
+def maker(where: Workspace, package: str) -> Maker | None:
+    """The recipe of this checkout that makes a package, and the option that builds it; None without such a recipe."""
+    recipe, stated = maker_of(package, find_recipes(where.recipes)), settings(where.root)
+    if recipe is None:
+        return None
+    if stated.default.recipes is None or recipe in stated.default.recipes:
+        return Maker(recipe, "")
+    return Maker(recipe, "--libraries" if recipe in stated.libraries.recipes else "--all-components")
+
+
+# --- the planned channel
+
+
+def planned(workspace: Workspace, subdirs: Sequence[str] = ()) -> Repodata:
+    """The repodata that the recipes and locks of a checkout would give, for all platforms or some. Takes seconds.
+
+    If all else is equal, solvers prefer the package with the later timestamp. A pick must not depend on the time of a
+    build, so packages that should be picked last have the latest timestamps here.
     """
     wanted = Request((), (), tuple(subdirs) or tuple(PLATFORMS), ())
     content = planned_repodata(plan(published_set(workspace), wanted, python_tags(workspace.build_config)))
@@ -67,7 +134,11 @@ def planned(workspace: Workspace, subdirs: Sequence[str] = ()) -> Repodata:
 
 
 def built(folder: Path) -> Repodata:
-    """The repodata of a channel's folder, which must have packages for a platform."""
+    """The repodata of a channel in a folder.
+
+    Raises:
+        ChannelMissing: It has no packages for a platform.
+    """
     found = {file.parent.name: records(folder, file.parent.name) for file in sorted(folder.glob(f"*/{REPODATA}"))}
     content = {s: repodata_of(s, {n.partition("/")[2]: r for n, r in by.items()}) for s, by in found.items()}
     if not any(_platforms(content)):
@@ -79,7 +150,7 @@ def built(folder: Path) -> Repodata:
 
 
 def without_virtual_constraints(content: Repodata) -> Repodata:
-    """A copy without constraints on virtual packages, as clients see it that ignore them."""
+    """A copy without constraints on virtual packages, for clients that ignore them."""
     copy: dict[str, dict[str, Any]] = json.loads(json.dumps(content))
     for record in _records(*copy.values()):
         if "constrains" in record:
@@ -88,7 +159,7 @@ def without_virtual_constraints(content: Repodata) -> Repodata:
 
 
 def write(content: Repodata, folder: Path) -> Channels:
-    """Writes this channel's repodata and the universe's below a folder."""
+    """Writes the repodata of this channel and of the universe below a folder."""
     own = write_repodata({NOARCH: repodata_of(NOARCH, {}), **content}, folder / "channel")
     base = write_repodata(universe(), folder / "universe")
     twins: dict[tuple[str, str, str], TwinBuild] = {}
@@ -116,12 +187,12 @@ def _records(*subdirs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def pythons() -> tuple[str, ...]:
-    """The tags of every Python of the universe, oldest first: ``cp310`` to ``cp315t``."""
+    """The tags of all Pythons in the universe, oldest first: ``cp310`` to ``cp315t``."""
     return tuple(_read_universe()["pythons"])
 
 
 def universe() -> dict[str, dict[str, Any]]:
-    """The universe's repodata, by subdir."""
+    """Subdir -> the repodata of the universe."""
     by_subdir: dict[str, dict[str, Any]] = {subdir: {} for subdir in (*PLATFORMS, NOARCH)}
     for package, words in _packages(_read_universe()):
         on = package.get("on")
@@ -138,7 +209,7 @@ def _read_universe() -> dict[str, Any]:
 
 
 def _packages(data: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Every package of the data in every version and for every Python, with what its placeholders stand for."""
+    """All packages of the data, in all versions and for all Pythons, each with the values of its placeholders."""
     kinds = {tag: _words(tag, python) for tag, python in data["pythons"].items()}
     for package in data["packages"]:
         tags = kinds if package.get("pythons") == "all" else package.get("pythons", [""])
@@ -147,7 +218,7 @@ def _packages(data: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[st
             yield {**package, "version": version}, kinds.get(tag, {})
     abi = ["python_abi {minor}.* *_{tag}"]
     for tag, words in kinds.items():
-        # python itself: its build with the GIL is the default; since 3.13 it depends on its python_abi.
+        # The package python: its build with the GIL is the default; since 3.13 it depends on its python_abi.
         whole = {"name": "python", "version": "{version}", "number": 100, "build": "h{digest}_{number}_{python}"}
         if data["pythons"][tag].get("free_threaded"):
             whole |= {"track_features": "py_freethreading", "number": 0}
@@ -156,13 +227,13 @@ def _packages(data: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[st
     for package in data["compiled"]:
         for tag in package["pythons"]:
             needs = ["python >={minor},<{next}.0a0", *abi]
-            if kinds[tag]["python"] != "cpython":  # since 3.13 python's own build tells its two kinds apart as well
+            if kinds[tag]["python"] != "cpython":  # since 3.13 the build of python has the tag too
                 needs.append(f"{needs[0]} *_{{tag}}")
             yield {"build": "py{py}h{digest}_{number}", **package, "needs": needs}, kinds[tag]
 
 
 def _words(tag: str, python: Mapping[str, Any]) -> dict[str, str]:
-    """What the placeholders of the data stand for, for one Python."""
+    """The values of the placeholders for a Python."""
     major, minor, _ = python["version"].split(".")
     own = {"tag": tag, "py": tag.removeprefix("cp"), "version": python["version"], "python": python.get("python", tag)}
     return {**own, "minor": f"{major}.{minor}", "next": f"{major}.{int(minor) + 1}"}
