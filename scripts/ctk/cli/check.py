@@ -6,7 +6,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -100,7 +100,11 @@ def check_command(
         _list_rules(report)
         return
     names = places or [str(where.channel)]
-    _check_places(names, places is None)
+    for name in (*names, *map(str, base or ())):
+        if "://" not in name and not Path(name).exists():  # a check of a wrong folder would pass for ever
+            if name.endswith(".conda"):
+                raise UnknownName(f"there is no {name}", "name a package file, a folder of packages, or a channel")
+            raise ChannelMissing.of(name)
     if rebuild is not None:
         _rebuild(names, rebuild, seed, jobs, where, report)
         return
@@ -130,16 +134,6 @@ def _is_channel(name: str) -> bool:
 def _is_built(name: str, where: Workspace) -> bool:
     """Whether a channel is the one that `ctk build` makes."""
     return "://" not in name and os.path.realpath(name) == os.path.realpath(where.channel)
-
-
-def _check_places(names: Sequence[str], by_default: bool) -> None:
-    """Refuses places that are not there: a check of a wrong folder would pass for ever."""
-    for name in names:
-        if "://" in name or Path(name).exists():
-            continue
-        if by_default or not name.endswith(".conda"):
-            raise ChannelMissing.of(name)
-        raise UnknownName(f"there is no {name}", "name a package file, a folder of packages, or a channel")
 
 
 # --- a channel
@@ -215,9 +209,9 @@ def _audit(
     from ctk.build.runner import machine_paths
 
     found = audit_packages(
-        _packages(list(map(Path, names)), empty_ok=_is_built(names[0], where)),
+        _packages(map(Path, names), empty_ok=_is_built(names[0], where)),
         forbidden_paths=machine_paths(where),
-        base=_packages(base if base is not None else [where.base_channel], missing_ok=base is None),
+        base=_packages([where.base_channel] if base is None else base, empty_ok=True),
         jobs=jobs or os.cpu_count() or 1,
         only=only,
         cache=where.cache / "audit",
@@ -241,12 +235,10 @@ def show_audit(found: AuditReport, report: Reporter) -> list[CtkError]:
     return [AuditFailed(f"the audit found {count(len(found.errors), 'error')}", step)]
 
 
-def _packages(places: Sequence[Path], *, missing_ok: bool = False, empty_ok: bool = True) -> list[Path]:
+def _packages(places: Iterable[Path], *, empty_ok: bool = False) -> list[Path]:
     """The package files in some places: files, and folders that have them or whose folders have them."""
     found: dict[Path, None] = {}
     for place in places:
-        if not place.exists() and not missing_ok:
-            raise UnknownName(f"there is no {place}", "name packages, or folders of packages; ctk build makes them")
         here = [place] if place.is_file() else sorted({*place.glob("*.conda"), *place.glob("*/*.conda")})
         if not here and not empty_ok:
             raise UnknownName(
@@ -274,7 +266,7 @@ def _rebuild(
         raise BadValue("packages of a channel on a server cannot be made again", "download them, and name the files")
     if number != "all" and not (number.isdecimal() and int(number)):
         raise BadValue(f"{number!r} is no number of packages", "write it as --rebuild 10 or --rebuild all")
-    chosen = _packages([Path(os.path.realpath(name)) for name in names], empty_ok=False)
+    chosen = _packages(Path(os.path.realpath(name)) for name in names)
     if number != "all" and int(number) < len(chosen):
         seed = random.randrange(10**6) if seed is None else seed
         report.result(seed=seed)
