@@ -54,11 +54,11 @@ def pieces(where: Workspace) -> list[Piece]:
 
 def _quick(where: Workspace) -> Iterator[Piece]:
     yield Piece("lint", [[CTK, "lint"]], ALL)
-    yield Piece("planned", [[CTK, "audit", "--planned"]])
+    yield Piece("planned", [[CTK, "lint", "--planned"]])
     yield Piece("tables", [[CTK, "release", "list", "--check-table"]], ALL)
     yield Piece("verify", [[CTK, "verify"]])
     for recipe in sorted(file.parent.name for file in where.recipes.glob("*/recipe.yaml")):
-        yield Piece(f"export:{recipe}", [[CTK, "feedstock", "export", recipe, f"output/feedstocks/{recipe}"]])
+        yield Piece(f"export:{recipe}", [[CTK, "feedstock", recipe, f"output/feedstocks/{recipe}"]])
     examples = sorted(file.parent.name for file in (where.root / "examples").glob("*/recipe.yaml"))
     made = [[CTK, "build-recipe", f"./examples/{name}"] for name in examples]
     yield Piece("examples", [["./scripts/build"], *made], (*PACKAGES, "examples"))
@@ -107,7 +107,7 @@ def _tests() -> Iterator[Piece]:
     clone = ["git", "clone", "--quiet", ".", "output/fresh"]
     yield Piece("readme", [clone, ["output/fresh/scripts/build"], ["output/fresh/scripts/test"]], ALL)
     yield Piece("sweeps", [["./scripts/build"], ["./scripts/test", "--all"]], ALL)
-    yield Piece("reproduced", [["./scripts/build"], [CTK, "rebuild", "--all"]])
+    yield Piece("reproduced", [["./scripts/build"], [CTK, "check", "--rebuild", "all"]])
     for script in ("test-browser", "test-downstream", "test-faults"):
         yield Piece(script, [["./scripts/build"], [f"./scripts/{script}"]], ALL)
 

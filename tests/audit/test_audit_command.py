@@ -1,4 +1,4 @@
-"""`ctk audit` as a user types it."""
+"""`ctk check` as a user types it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ctk.cli.main import app
-from ctk.core.errors import AuditFailed, UnknownName
+from ctk.core.errors import AuditFailed, ChannelMissing, UnknownName
 from kit.packages import good_set
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["audit", *arguments])
+    return CliRunner().invoke(app, ["check", *arguments])
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def test_a_named_place_without_packages_is_an_error_and_not_a_good_channel(tmp_p
     channel = tmp_path / "output" / "channel"
     good_set()["libcufile"].write(channel)
     (tmp_path / "empty").mkdir()
-    assert isinstance(run(str(tmp_path / "nowhere")).exception, UnknownName)
+    assert isinstance(run(str(tmp_path / "nowhere")).exception, ChannelMissing)
     for place in (tmp_path / "empty", tmp_path / "output"):
         refused = run(str(channel), str(place)).exception
         assert isinstance(refused, UnknownName)

@@ -1,4 +1,4 @@
-"""`ctk audit --planned`: checks of packages before they are built, by the contents of their artefacts."""
+"""`ctk lint --planned`: checks of packages before they are built, by the contents of their artefacts."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pytest
 from conftest import ctk
 from ctk.authors.expected import expected_records, recipe_at, variant_files
 from ctk.authors.installable import Change, Kind, Survey, alike, groups_in_words, pin_records, survey_specs
-from ctk.cli.installable import _map
+from ctk.cli.machines import _map
 from ctk.core import errors
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
@@ -325,7 +325,7 @@ def answer(done: Any, driver: str | None, gpu: str | None) -> dict[str, Any]:
 
 @needs_linux
 def test_a_pin_that_loses_machines_fails_and_says_which(where: Workspace) -> None:
-    words = ("installable", "cuda-core", "-p", SUBDIR, "--pin", "cuda-version >=13.4")
+    words = ("solve", "--everywhere", "cuda-core", "-p", SUBDIR, "--pin", "cuda-version >=13.4")
     done = ctk(where, *words)
     assert done.returncode == errors.MachinesLost.exit_code == 32
     assert "- pinned, lost on " in done.stdout
@@ -347,7 +347,7 @@ def test_a_pin_that_loses_machines_fails_and_says_which(where: Workspace) -> Non
 def test_a_recipe_of_two_majors_is_asked_as_it_would_be_built(where: Workspace, tmp_path: Path) -> None:
     write_recipe(tmp_path / "mine")
     page = tmp_path / "new" / "mine.html"
-    words = ("installable", f"{tmp_path}/mine", "--pin", "cuda-version >=13.4", "-p", SUBDIR)
+    words = ("solve", "--everywhere", f"{tmp_path}/mine", "--pin", "cuda-version >=13.4", "-p", SUBDIR)
     done = ctk(where, *words, "--html", str(page), "--json")
     found = json.loads(done.stdout)
     assert done.returncode == 0, done.stderr
@@ -386,7 +386,7 @@ def test_what_cannot_be_asked_is_an_error_with_a_way_on(
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "recipe.yaml").write_text("schema_version: 1\n")
     write(tmp_path / "empty", iter(()))
-    done = ctk(where, "installable", *(word.format(folder=tmp_path) for word in words))
+    done = ctk(where, "solve", "--everywhere", *(word.format(folder=tmp_path) for word in words))
     assert done.returncode == code, done.stderr
     assert said.format(folder=tmp_path) in done.stderr
     assert "\nnext: " in done.stderr and "Traceback" not in done.stderr

@@ -144,7 +144,7 @@ LOCKED = {c.license for lock in release_locks(Workspace(ROOT)).values() for c in
     "licence", sorted(LOCKED | {"Apache 2.0", "The licence of it (text 0123)", "A | B", "Apache-2.0 OR MIT", ""})
 )
 def test_a_licence_comes_out_of_an_sbom_as_it_is_locked(origin: Provenance, licence: str) -> None:
-    """`ctk rebuild` makes the package again from it; names that are no SPDX expression are among them."""
+    """`ctk check --rebuild` makes the package again from it; names that are no SPDX expression are among them."""
     text = sbom.write(INDEX, replace(origin, inputs=(Input(artefact(), licence),)))
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text.decode()) is None
     assert [i.license for i in sbom.read(text).provenance.inputs] == [licence]

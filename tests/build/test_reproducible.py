@@ -1,4 +1,4 @@
-"""Real packages come out as the same bytes when they are built again; `ctk rebuild --all` for all of them."""
+"""Real packages come out as the same bytes when they are built again; `ctk check --rebuild all` for all of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHANNELS = pytest.mark.parametrize(
 
 def test_a_package_of_each_kind_is_the_same_again(built: Workspace) -> None:
     packages = [max(str(file) for file in built.channel.glob(f"{kind}.conda")) for kind in KINDS]
-    done = ctk(built, "rebuild", *packages)
+    done = ctk(built, "check", "--rebuild", "all", *packages)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert f"{len(KINDS)} packages rebuilt, identical" in done.stdout
 
@@ -40,7 +40,7 @@ def test_a_package_of_each_kind_is_the_same_again(built: Workspace) -> None:
 @pytest.mark.sweep
 @CHANNELS
 def test_a_sample_of_the_channel_is_the_same_again(built: Workspace, channel: Path) -> None:
-    done = ctk(built, "rebuild", "--sample", str(SAMPLE), "--channel", str(channel))
+    done = ctk(built, "check", "--rebuild", str(SAMPLE), str(channel))
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert f"{SAMPLE} packages rebuilt, identical" in done.stdout
 

@@ -1,4 +1,4 @@
-"""`ctk channel check`: a sound channel has no problems, and each problem is a line."""
+"""`ctk check`: a sound channel has no problems, and each problem is a line."""
 
 from __future__ import annotations
 
@@ -123,17 +123,17 @@ def test_a_folder_without_an_index_is_a_problem(tmp_path: Path) -> None:
 
 
 def test_the_command_lists_every_problem_in_one_table(www: Path, run_ctk: Callable[..., Result]) -> None:
-    good = run_ctk("channel", "check", str(www))
+    good = run_ctk("check", str(www))
     assert good.exception is None
     assert "2 packages, 0.0 MB, 2 with a sound SBOM: 0 problems" in good.stdout
     (www / ONE).unlink()
     recorded(depends=[])(www)
-    bad = run_ctk("channel", "check", str(www))
+    bad = run_ctk("check", str(www))
     assert isinstance(bad.exception, ChannelBroken)
     assert bad.exception.cause.startswith("2 problems in")
     for text in (ONE, TWO, "it is not there", "repodata says depends"):
         assert text in bad.stdout
-    report = json.loads(run_ctk("channel", "check", str(www), "--json").stdout)
+    report = json.loads(run_ctk("check", str(www), "--json").stdout)
     assert report["problems"] == check_channel(www).as_json()["problems"]
 
 
@@ -143,27 +143,27 @@ def test_a_name_that_is_published_with_other_content_is_found_beforehand(
     changed = str(build(tmp_path / "changed", sound(digit(1, "changed")), sound(digit(2, depends=("digit1",)))))
     with serve(www) as url:
         for where in (url, str(www)):
-            done = run_ctk("channel", "check", changed, "--published", where)
+            done = run_ctk("check", changed, "--published", where)
             assert isinstance(done.exception, NameReused)
             assert "build: number" in done.exception.step
             assert ONE in done.exception.cause and TWO not in done.exception.cause
-            assert run_ctk("channel", "check", str(www), "--published", where).exception is None
+            assert run_ctk("check", str(www), "--published", where).exception is None
 
 
 def test_a_channel_on_a_server_is_checked_as_clients_get_it(www: Path, run_ctk: Callable[..., Result]) -> None:
     with serve(www) as url:
-        assert "0 problems" in run_ctk("channel", "check", url).stdout
+        assert "0 problems" in run_ctk("check", url).stdout
         (www / ONE).write_bytes((www / ONE).read_bytes() + b"more" * 100_000)
-        report = json.loads(run_ctk("channel", "check", url, "--json").stdout)
+        report = json.loads(run_ctk("check", url, "--json").stdout)
     # The download stops one byte after the size in the index, which shows the difference.
     assert any(p["package"] == ONE and p["what"].startswith("repodata says size") for p in report["problems"])
-    gone = run_ctk("channel", "check", url.replace("//", "//user:password@")).exception
+    gone = run_ctk("check", url.replace("//", "//user:password@")).exception
     assert isinstance(gone, PublishFailed) and "password" not in gone.cause
 
 
 def test_what_is_slow_to_load_is_loaded_when_it_is_needed() -> None:
     slow = {"sigstore", "cryptography", "jsonschema", "unearth", "distributed", "lief"}
-    modules = ", ".join(f"ctk.cli.{name}" for name in ("build", "channel", "checks", "env", "release", "solve"))
+    modules = ", ".join(f"ctk.cli.{name}" for name in ("build", "channel", "check", "env", "release", "solve"))
     code = f"import sys, {modules}; print(sorted({slow} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -269,8 +269,8 @@ def test_damaged_times_lose_nothing(published: Folder, coming: Path, name: str, 
 def test_the_commands_name_a_damaged_note(published: Folder, run_ctk: Callable[..., Result]) -> None:
     www = str(published.path)
     (published.notes / NAMES).write_text("{")
-    for words in (("publish", "--to", www), ("channel", "check", "--published", www)):
+    for words in (("publish", "--to", www), ("check", "--published", www)):
         assert isinstance(run_ctk(*words).exception, ChannelBroken)
     (published.notes / STATES).write_text("{")
-    for words in (("channel", "history", www), ("channel", "rollback", www)):
+    for words in (("rollback", www), ("rollback", www, "--to", "1")):
         assert isinstance(run_ctk(*words).exception, ChannelBroken)

@@ -330,16 +330,15 @@ def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp
     assert "state 1 of" in run_ctk("publish", "--to", www).stdout
     build(two_states.channel, digit(1))
     assert "1 package, 0 new, 1 no longer in the index" in run_ctk("publish", "--to", www, "--exact").stdout
-    listed = json.loads(run_ctk("channel", "history", www, "--json").stdout)
+    listed = json.loads(run_ctk("rollback", www, "--json").stdout)
     shown = [(s["number"], s["before"], s["packages"], s["current"]) for s in listed["states"]]
     assert shown == [(1, None, 2, False), (2, 1, 1, True)]
-    assert "readers see it" in run_ctk("channel", "history", www).stdout
-    assert "shows state 1" in run_ctk("channel", "rollback", www).stdout
+    assert "readers see it" in run_ctk("rollback", www).stdout
+    assert "shows state 1" in run_ctk("rollback", www, "--to", "1").stdout
     assert indexed(tmp_path / "www") == {"digit1", "digit2"}
-    refused = run_ctk("channel", "rollback", www, "--to", "9")
+    refused = run_ctk("rollback", www, "--to", "9")
     assert isinstance(refused.exception, UnknownName)
-    assert refused.exception.step == f"see `ctk channel history {www}`"
-    for command in ("history", "rollback"):
-        assert isinstance(run_ctk("channel", command, "absent").exception, ChannelMissing)
-        built = run_ctk("channel", command, str(two_states.channel)).exception
-        assert isinstance(built, UnknownName) and "nothing was published into" in built.cause
+    assert refused.exception.step == f"see `ctk rollback {www}`"
+    assert isinstance(run_ctk("rollback", "absent").exception, ChannelMissing)
+    built = run_ctk("rollback", str(two_states.channel)).exception
+    assert isinstance(built, UnknownName) and "nothing was published into" in built.cause

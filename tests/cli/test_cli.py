@@ -164,3 +164,15 @@ def test_an_environment_is_created_once_and_follows_a_rebuilt_package_of_the_sam
     assert build(checkout).returncode == 0
     assert with_base(checkout, *create).returncode == 0
     assert (prefix / "share" / "hello" / "new").exists()
+
+
+def test_clean_removes_nothing_that_nobody_agreed_to(checkout: Workspace) -> None:
+    unused = checkout.store / "ab" / ("ab" * 32)  # no lock names it
+    unused.parent.mkdir(parents=True)
+    unused.write_bytes(b"x" * 10**6)
+    shown = ctk(checkout, "clean", check=True).stdout
+    assert (
+        unused.exists() and shown.startswith("1.0 MB of ") and shown.endswith("nothing was removed; --yes removes it\n")
+    )
+    assert ctk(checkout, "clean", "--yes", check=True).stdout.endswith("1.0 MB removed\n")
+    assert not unused.exists()

@@ -38,7 +38,7 @@ def offered(line: str) -> list[str]:
         ("ctk build --all", {"--all-releases", "--all-components"}),
         ("ctk build --release ", RELEASES),
         ("ctk release add ", {"base", *RELEASES}),
-        ("ctk feedstock export cuda-core", {"cuda-core"}),
+        ("ctk feedstock cuda-core", {"cuda-core"}),
         ("ctk solve --platform ", set(PLATFORMS)),
         ("ctk verify --request ", set(REQUESTS)),
         ("ctk verify --solver ", {"rattler", *NAMES}),
@@ -71,4 +71,4 @@ def test_tab_imports_what_a_command_takes_and_not_what_it_does(line: str) -> Non
     environment = {**os.environ, "CTK_ROOT": str(ROOT), **asked(line)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     found = set(done.stderr.split())
-    assert "ctk.cli.build_recipe" in found and not set(WITHOUT) & found
+    assert "ctk.cli.authors" in found and not set(WITHOUT) & found

@@ -20,7 +20,7 @@ HERE = Workspace(ROOT)
 @pytest.mark.parametrize("options", ["", "--json", "--debug"])
 def test_a_pipe_whose_reader_has_enough_ends_the_command_silently(options: str) -> None:
     main = f"{sys.executable} -c 'from ctk.cli.main import main; main()'"
-    line = f"{main} audit --list {options} | true; echo ${{PIPESTATUS[0]}}"  # gone before anything is written
+    line = f"{main} check --list {options} | true; echo ${{PIPESTATUS[0]}}"  # gone before anything is written
     done = subprocess.run(
         ["bash", "-c", line], env={**os.environ, "CTK_ROOT": str(ROOT)}, capture_output=True, text=True, check=False
     )

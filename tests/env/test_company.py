@@ -166,7 +166,7 @@ def refused(where: Workspace, place: Path, *words: str) -> None:
     place.chmod(mode)
 
 
-@pytest.mark.parametrize("command", [("env", "check"), ("gpu-code",)], ids=" ".join)
+@pytest.mark.parametrize("command", [("doctor",), ("gpu-code",)], ids=" ".join)
 def test_an_environment_that_may_not_be_read_is_not_said_to_be_broken(
     where: Workspace, environment: Path, command: tuple[str, ...]
 ) -> None:
@@ -177,7 +177,7 @@ def test_an_environment_that_may_not_be_read_is_not_said_to_be_broken(
 def test_a_channel_that_may_not_be_read_is_not_said_to_be_broken(where: Workspace, tmp_path: Path, name: str) -> None:
     channel = tmp_path / "www"
     shutil.copytree(where.channel, channel)
-    refused(where, channel / name, "channel", "check", str(channel))
+    refused(where, channel / name, "check", str(channel))
 
 
 def test_notes_of_a_published_channel_that_may_not_be_read_are_not_to_be_deleted(
@@ -187,4 +187,4 @@ def test_notes_of_a_published_channel_that_may_not_be_read_are_not_to_be_deleted
     (names,) = tmp_path.rglob(NAMES)
     refused(where, names, "publish", str(where.channel), "--to", str(tmp_path / "www"))
     states = names.parent / STATES
-    refused(where, states, "channel", "history", str(tmp_path / "www"))
+    refused(where, states, "rollback", str(tmp_path / "www"))

@@ -15,7 +15,9 @@ import pytest
 
 from conftest import ctk
 from ctk.core.checkout import Workspace
+from ctk.core.errors import ChannelMissing
 from ctk.core.platforms import this_platform
+from ctk.env.prefix import Note
 from kit.packs import CLEAN, checkout, create, pack, pretend, refused, unpack
 from kit.tiny_packages import PLACEHOLDER, application, pure, tiny
 
@@ -65,6 +67,19 @@ def test_every_module_has_bytecode_that_is_valid_by_hash_and_names_no_folder(env
         assert content[4] == CHECKED_HASH, name
         assert (str(environment).encode() in content) is (name == "placed"), "but for a module that has it as text"
     assert f"{SITE}/pure.py".encode() in found["pure"]
+
+
+def test_a_channel_that_somebody_else_built_is_enough(where: Workspace, tmp_path: Path) -> None:
+    nothing = Workspace(tmp_path / "nothing built")
+    nothing.root.mkdir()
+    words = ("env", "create", "pure", "--base", str(where.root / "base"), "--prefix", str(tmp_path / "env"))
+    refused = ctk(nothing, *words)
+    assert refused.returncode == ChannelMissing.exit_code
+    assert "`ctk build`" in refused.stderr and "--channel" in refused.stderr
+    ctk(nothing, *words, "--channel", str(where.channel), check=True)
+    assert (tmp_path / "env" / SITE / "pure.py").is_file()
+    note = Note.read(tmp_path / "env")
+    assert note and f"--channel '{where.channel}'" in note.again(tmp_path / "env")
 
 
 def test_of_a_package_that_goes_no_bytecode_and_no_folder_stays(where: Workspace, tmp_path: Path) -> None:
@@ -166,8 +181,8 @@ def test_a_signal_is_the_commands(where: Workspace, environment: Path, tmp_path:
 )
 def test_what_is_no_environment_is_said(where: Workspace, tmp_path: Path, name: str, words: str) -> None:
     (tmp_path / "file").write_text("")
-    for command in (("run", str(tmp_path / name), "--", "true"), ("check", str(tmp_path / name))):
-        done = ctk(where, "env", *command)
+    for command in (("env", "run", str(tmp_path / name), "--", "true"), ("doctor", str(tmp_path / name))):
+        done = ctk(where, *command)
         assert done.returncode == 2
         assert words in done.stderr and "\nnext: " in done.stderr
 
@@ -183,8 +198,8 @@ def test_a_path_that_would_break_the_environment_is_refused(
         assert done.returncode == 2 and "would break files of packages" in done.stderr
     assert not os.path.lexists(tmp_path / name)
     shutil.copytree(environment, tmp_path / name, symlinks=True)  # another program made it
-    for command in (("run", str(tmp_path / name), "--", "true"), ("check", str(tmp_path / name))):
-        done = ctk(where, "env", *command)
+    for command in (("env", "run", str(tmp_path / name), "--", "true"), ("doctor", str(tmp_path / name))):
+        done = ctk(where, *command)
         assert done.returncode == 2 and "would break files of packages" in done.stderr
 
 

@@ -306,7 +306,7 @@ DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
             "'cuda-version >=12.0,<=12.4 native_*', or update the driver to",
         ),
         ("12.6", "native_100", "11.8", "9.0", DRIVER, "problem", "update the driver to one for CUDA 12.6 or newer"),
-        ("12.6", "native_100", "none", None, DRIVER, "missing", "or for another machine: `ctk env check "),
+        ("12.6", "native_100", "none", None, DRIVER, "missing", "or for another machine: `ctk doctor "),
         ("13.4", "compat_0", "13.4", "9.0", TOOLKIT, "missing", "cuda-version=13.4=native_*"),  # it would be native
         (
             "13.4",
@@ -394,11 +394,11 @@ def test_what_is_no_file_and_what_is_no_spec_hold_nothing_up(made: Made) -> None
 
 def test_in_words_each_finding_has_what_why_and_a_step(made: Made) -> None:
     made.toolkit("13.4", "compat_0")
-    done = ctk(Workspace(ROOT), "env", "check", str(made.prefix), "--driver", "13.0")
+    done = ctk(Workspace(ROOT), "doctor", str(made.prefix), "--driver", "13.0")
     assert done.returncode == errors.NotReady.exit_code
     text = " ".join(done.stdout.split())
     said = "problem native toolkit toolkit 13.4 compat is newer than the driver, which supports CUDA 13.0 why: A driver"
     assert said in text and "to do: conda install -p" in text
     assert done.stderr.startswith("error: 1 problem in ")
-    quiet = ctk(Workspace(ROOT), "env", "check", str(made.prefix), "--driver", "13.4", "-q")
+    quiet = ctk(Workspace(ROOT), "doctor", str(made.prefix), "--driver", "13.4", "-q")
     assert (quiet.returncode, quiet.stderr) == (0, "")

@@ -54,7 +54,7 @@ def names(prefix: Path) -> set[str]:
 
 
 def problems(where: Workspace, prefix: Path) -> dict[str, dict[str, str]]:
-    found = json.loads(ctk(where, "env", "check", str(prefix), "--json").stdout)["checks"]
+    found = json.loads(ctk(where, "doctor", str(prefix), "--json").stdout)["checks"]
     return {one["check"]: one for one in found if one["state"] == "problem"}
 
 

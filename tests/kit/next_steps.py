@@ -19,7 +19,7 @@ def commands_in(step: str) -> list[str]:
     quoted = re.findall(r"`([^`]+)`", step)
     begins = None if quoted else _BEGINS.fullmatch(step)
     said = quoted or (re.split(r", |; | which | makes | brings ", begins[1])[:1] if begins else [])
-    # The alternatives that `ctk env check` prints are commands as a whole.
+    # The alternatives that `ctk doctor PREFIX` prints are commands as a whole.
     said += [
         part
         for part in step.split(", or ")[1:]

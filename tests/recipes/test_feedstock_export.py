@@ -1,4 +1,4 @@
-"""`ctk feedstock export`, as a user runs it, and what stock rattler-build makes of the folder with nothing else."""
+"""`ctk feedstock`, as a user runs it, and what stock rattler-build makes of the folder with nothing else."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_rattler_build_makes_the_same_packages_from_the_folder_alone(
     plain = partial(re.sub, r"h[0-9a-f]{7}_", "h_") if build else str
     ours = {plain(p.name): p for p in packages(_built()) if p.name.startswith(name)}
     folder, output = tmp_path / "feedstock", tmp_path / "output"
-    ctk(Workspace(ROOT), "feedstock", "export", name, str(folder), "--maintainer", "someone", check=True)
+    ctk(Workspace(ROOT), "feedstock", name, str(folder), "--maintainer", "someone", check=True)
     recipe, variants = (folder / "recipe" / file for file in ("recipe.yaml", "conda_build_config.yaml"))
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, recipe, variants, output, build, fits, *channels],
@@ -129,10 +129,10 @@ def _built() -> Path:
 
 @pytest.fixture
 def export(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Runs `ctk feedstock export ...` in this process; errors propagate."""
+    """Runs `ctk feedstock ...` in this process; errors propagate."""
     monkeypatch.setenv("CTK_ROOT", str(ROOT))
     command = typer.main.get_command(app)
-    return lambda *words: command.main(["feedstock", "export", *map(str, words)], "ctk", standalone_mode=False)
+    return lambda *words: command.main(["feedstock", *map(str, words)], "ctk", standalone_mode=False)
 
 
 def test_a_folder_with_something_in_it_is_left_alone(export: Callable[..., None], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`ctk site build`: errors before anything is solved, and the replacement of an existing folder."""
+"""`ctk site`: errors before anything is solved, and the replacement of an existing folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
     monkeypatch.setenv("CTK_ROOT", str(made.root))
 
     def run(*words: str) -> Path:
-        arguments = ["site", "build", str(tmp_path / "site"), *words]
+        arguments = ["site", str(tmp_path / "site"), *words]
         typer.main.get_command(app).main(arguments, "ctk", standalone_mode=False)
         return tmp_path / "site"
 
@@ -48,6 +48,14 @@ def test_a_platform_that_is_named_twice_is_one(build: Callable[..., Path]) -> No
     site = build(*["--platform", "linux-64"] * 2, "--package", "cuda-version", "--jobs", "1")
     assert (site / "index.html").is_file()
     assert [file.name for file in site.glob("answers/linux-64/cuda-version/*.js")] == ["any.js"]
+
+
+def test_a_site_of_a_channel_that_somebody_else_built_names_that_channel(
+    build: Callable[..., Path], tmp_path: Path
+) -> None:
+    other = (tmp_path / "checkout" / "output" / "channel").resolve().rename(tmp_path / "other")
+    site = build("--channel", str(other), "--platform", "linux-64", "--package", "cuda-version", "--jobs", "1")
+    assert other.as_uri() in (site / "index.html").read_text()
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -188,10 +188,10 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return where
 
 
-def test_the_last_line_says_what_the_pick_means_for_the_machine(checkout: Workspace) -> None:
+def test_the_first_line_says_what_the_pick_means_for_the_machine(checkout: Workspace) -> None:
     printed = ctk(checkout, "solve", "cuda-core", check=True, **V100).stdout
     assert re.search(r"│ cuda-version +│ 12\.9 +│ native_100 +│ channel +│", printed)
-    assert printed.splitlines()[-1] == (
+    assert printed.splitlines()[0] == (
         "toolkit 12.9, native: the driver loads the PTX that it compiles "
         "(linux-64, driver 13.0 given, GPU 7.0 given; 6 packages, 6.0 MB)"
     )
@@ -212,12 +212,12 @@ def test_a_request_without_a_solution_ends_with_the_cause_the_solver_s_text_and_
     assert len(whole.stderr.splitlines()) > len(done.stderr.splitlines())
 
 
-def test_a_package_with_cuda_and_cpu_builds_is_said_below_the_pick_and_to_other_programs(
+def test_a_package_with_cuda_and_cpu_builds_is_said_below_the_toolkit_and_to_other_programs(
     checkout: Workspace, project: Workspace, tmp_path: Path
 ) -> None:
     both = write(tmp_path / "conda-forge", chain(base(), foreign_channel.records(project.variants)))
     options = ("--base", str(both), "--driver", "12.6")
-    *_, toolkit, line = ctk(checkout, "solve", "pytorch", "cuda-core", *options, check=True).stdout.splitlines()
+    toolkit, line, *_ = ctk(checkout, "solve", "pytorch", "cuda-core", *options, check=True).stdout.splitlines()
     assert toolkit.startswith("toolkit 12.9, compat")
     assert line.startswith("pytorch is the CUDA build here") and '"pytorch=*=cpu*" gives' in line
     said = json.loads(ctk(checkout, "solve", "pytorch", "cuda-core", *options, "--json", check=True).stdout)
@@ -227,7 +227,7 @@ def test_a_package_with_cuda_and_cpu_builds_is_said_below_the_pick_and_to_other_
     assert strict.returncode == 34
     assert strict.stderr.startswith("error: not every client gets CUDA builds of pytorch\nnext: name what")
     ctk(checkout, "solve", "pytorch=*=cuda*", "cuda-core", *options, "--strict", check=True)
-    *_, line = ctk(checkout, "solve", "cuda-gdb", "cuda-core", *options, check=True).stdout.splitlines()
+    _, line, *_ = ctk(checkout, "solve", "cuda-gdb", "cuda-core", *options, check=True).stdout.splitlines()
     assert line == "toolkit 12.0 native can be had too: add cuda-version=12.0"
 
 
@@ -247,9 +247,10 @@ def unbuilt(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Wor
 
 def test_a_platform_that_is_not_built_here_is_solved_as_planned_and_says_so(unbuilt: Workspace) -> None:
     options = ("--platform", FOREIGN, "--driver", "13.0", "--python", "3.13")
-    first, *_, last = ctk(unbuilt, "solve", "cuda-core", *options, check=True).stdout.splitlines()
+    first, second, *_ = ctk(unbuilt, "solve", "cuda-core", *options, check=True).stdout.splitlines()
     assert first == (
         f"nothing is built for {FOREIGN} here: solved against what recipes and release locks say, "
         "with a stand-in for conda-forge"
     )
-    assert last.startswith("toolkit 13.0, native") and re.search(rf"\({FOREIGN}, driver 13.0.*; \d+ packages\)", last)
+    assert second.startswith("toolkit 13.0, native")
+    assert re.search(rf"\({FOREIGN}, driver 13.0.*; \d+ packages\)", second)

@@ -1,4 +1,4 @@
-"""`ctk audit`: checks built packages, and the packages of a plan before they are built, by the rules of the design."""
+"""Checks of built packages, and of the packages of a plan before they are built, by the rules of the design."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The provenance of a package, and the SBOM that carries it: CycloneDX, at ``info/sboms/<package>.cdx.json``.
 
 The place is that of PEP 770 for wheels, in conda's folder of metadata; conda has no convention yet. The SBOM names the
-package, its artefacts with sha256 and licence, and the commit of the recipe: everything that `ctk rebuild` needs. If
-CycloneDX has no word for a fact, it is a property in the namespace ``cuda-feedstocks``.
+package, its artefacts with sha256 and licence, and the commit of the recipe: everything that `ctk check --rebuild`
+needs. If CycloneDX has no word for a fact, it is a property in the namespace ``cuda-feedstocks``.
 
 The package itself has no PURL: a conda package's PURL names its channel (CEP 49), and the same bytes may be in any.
 """

@@ -74,7 +74,7 @@ class History:
             if number is None:
                 raise UnknownName(f"{channel} has no state before the one it shows; {kept}", "name one with --to")
         if number not in by_number:
-            step = f"see `ctk channel history {channel}`"
+            step = f"see `ctk rollback {channel}`"
             raise UnknownName(f"{channel} has no state {number}; {kept}", step)
         if number == self.current:
             raise UnknownName(f"{channel} shows state {number} already; {kept}", "name another with --to")

@@ -1,12 +1,9 @@
-"""`ctk build`, `ctk rebuild`, and `ctk feedstock`."""
+"""`ctk build` and `ctk feedstock`."""
 
 from __future__ import annotations
 
-import os
-import random
 import shlex
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -22,7 +19,7 @@ from ctk.cli.options import Base, Jobs, Releases, Selection, base_channel, not_b
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
-from ctk.core.errors import BadValue, ChannelMissing, NotReproduced, UnknownName, check_names
+from ctk.core.errors import BadValue, check_names
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS, this_platform
 
@@ -256,87 +253,6 @@ def _summary(result: Result, planned: Plan, named: Sequence[str], report: Report
     _show_left_out(planned, report)
 
 
-def rebuild_command(
-    packages: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Package files, or names of packages in the channel; see --all.", autocompletion=options.packages
-        ),
-    ] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--channel", help="Where names are looked up; output/channel by default.")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every package of the channel.")] = False,
-    sample: Annotated[
-        int | None, typer.Option(min=1, help="This many packages of the channel, chosen at random.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of --sample; it is printed.")] = None,
-    jobs: Jobs = None,
-) -> None:
-    """Make packages again from their own metadata, and compare byte by byte.
-
-    A package names the commit of its recipe, its variant and its artefacts by sha256; what is missing is fetched.
-
-    Example: ctk rebuild output/channel/noarch/cuda-version-13.0-native_100.conda
-    """
-    from ctk.build.rebuild import rebuild
-    from ctk.channel import local as states
-
-    where, report = workspace(), Reporter()
-    if sum((bool(packages), everything, sample is not None)) != 1:
-        raise BadValue("name packages, or give --all or --sample", "see ctk rebuild --help")
-    place = folder or where.channel
-    held = states.packages(place)
-    if not held and not (packages and all(Path(name).is_file() for name in packages)):
-        raise ChannelMissing.of(place)
-    chosen = held
-    if packages:
-        chosen = [p for name in packages for p in _named(name, held)]
-    elif sample is not None:
-        seed = random.randrange(10**6) if seed is None else seed
-        report.result(seed=seed)
-        report.line(f"sample of {min(sample, len(held))} from {count(len(held), 'package')}, --seed {seed}")
-        chosen = sorted(random.Random(seed).sample(held, min(sample, len(held))))
-    with exclusive(where, report.say), report.task("rebuild", len(chosen)) as task:
-        outcomes = rebuild(
-            dict.fromkeys(chosen),
-            where,
-            jobs=jobs,
-            progress=lambda p, differences: task.advance(1, f"{p.name} differs" if differences else ""),
-        )
-    named = [(f"{p.parent.name}/{p.name}", differences) for p, differences in outcomes.items()]
-    report.result(
-        packages=[
-            {"package": name, "identical": not found, "differences": [{"where": w, "what": what} for w, what in found]}
-            for name, found in named
-        ]
-    )
-    if rows := [(name, *difference) for name, found in named for difference in found]:
-        report.table("differences", ["package", "where", "what"], rows)
-    every = Counter(p.parent.name for p in outcomes)
-    changed = Counter(p.parent.name for p, differences in outcomes.items() if differences)
-    columns = ["packages", "identical", "different"]
-    counts = [(s, number, number - changed[s], changed[s]) for s, number in sorted(every.items())]
-    report.table("rebuilt", ["subdir", *columns], counts, columns)
-    if changed:
-        raise NotReproduced(
-            f"{count(changed.total(), 'package')} of {len(outcomes)} came out in another way",
-            "the table says which file differs; what another version of ctk built has to be built again",
-        )
-    report.line(f"{count(len(outcomes), 'package')} rebuilt, identical")
-
-
-def _named(name: str, held: list[Path]) -> list[Path]:
-    if Path(name).is_file():
-        return [Path(name)]
-    found = [p for p in held if name in (p.name, p.stem, p.stem.rsplit("-", 2)[0])]
-    if not found:
-        if os.sep in name:
-            raise UnknownName(f"there is no {name}", "name a package file, or a package of the channel")
-        raise UnknownName.of("package", name, {p.stem.rsplit("-", 2)[0] for p in held})
-    return found
-
-
 def export_command(
     recipe: Annotated[str, typer.Argument(help="Folder name below recipes/.", autocompletion=options.recipes)],
     folder: Annotated[Path, typer.Argument(help="Where to write the feedstock: a new or empty folder.", metavar="DIR")],
@@ -352,7 +268,7 @@ def export_command(
     Its sources are named by the addresses of the index that pip is configured for. A recipe of the toolkit is written
     for one release, the newest unless --release names another.
 
-    Example: ctk feedstock export cuda-core ../cuda-core
+    Example: ctk feedstock cuda-core ../cuda-core
     """
     from ctk.core.address import public
     from ctk.feedstock import feedstock, write

@@ -1,10 +1,11 @@
-"""`ctk publish`, `ctk channel` and `ctk site`: a channel on its way to readers, the way back, and its pages."""
+"""`ctk publish`, `ctk rollback`, `ctk site` and `ctk clean`: for the keeper of a channel, after a build."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,142 +14,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ctk.cli import options
-from ctk.cli.options import Base, Jobs, Platforms, Pythons, not_both
-from ctk.core.checkout import Workspace, workspace
+from ctk.cli.options import Base, Jobs, Platforms, Pythons, base_beside, base_channel, not_both
+from ctk.core import console
+from ctk.core.checkout import Workspace, checkout, workspace
 from ctk.core.console import Reporter, count, megabytes
-from ctk.core.errors import (
-    BadValue,
-    ChannelBroken,
-    ChannelMissing,
-    UnknownName,
-    Unsolvable,
-    check_names,
-    without_credentials,
-)
+from ctk.core.errors import BadValue, ChannelMissing, UnknownName, Unsolvable, check_names, without_credentials
+from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS
 
 if TYPE_CHECKING:
-    from ctk.channel.check import ChannelReport
     from ctk.channel.publish import Folder
     from ctk.site.answers import Axes, Work
-
-Published = Annotated[Path, typer.Argument(help="A folder that was published to.", metavar="FOLDER")]
-
-
-def check_command(
-    channel: Annotated[
-        str | None, typer.Argument(help="A folder or a URL; output/channel by default.", metavar="CHANNEL")
-    ] = None,
-    published: Annotated[
-        str | None, typer.Option(help="URL or folder: no name that is taken there may have other content here.")
-    ] = None,
-    url: Annotated[str | None, typer.Option(help="URL of the channel, for which its attestations must be.")] = None,
-    identity: Annotated[
-        str | None, typer.Option(help="Who must have signed the attestations, such as a workflow's URL.")
-    ] = None,
-    issuer: Annotated[
-        str | None, typer.Option(help="Who must have vouched for the signer, such as a CI service's URL.")
-    ] = None,
-    attested: Annotated[bool, typer.Option("--attested", help="Every package must have an attestation.")] = False,
-    trusted_root: Annotated[
-        Path | None, typer.Option(help="Keys to trust; by default those of Sigstore's public instance.", exists=True)
-    ] = None,
-    jobs: Jobs = None,
-) -> None:
-    """Hold every file of a channel to its index, and the index to what is inside the packages.
-
-    Hashes, sizes, metadata, payloads, run exports, SBOMs, attestations, and files that nothing names. Reads all of the
-    packages, and needs no network but for URLs.
-
-    Example: ctk channel check --published https://conda.example.org/cuda
-    """
-    from ctk.channel.attestations import Policy
-    from ctk.channel.check import check_channel, mirrored
-    from ctk.channel.publish import Folder, clashes, refuse
-    from ctk.channel.repodata import read_index
-    from ctk.channel.server import on_server
-
-    where, report = workspace(), Reporter()
-    policy = Policy(identity, issuer, url, attested, trusted_root)
-    name = channel or str(where.channel)
-    source = mirrored(name, where.temporary) if "://" in name else nullcontext(Path(os.path.realpath(name)))
-    with source as place:
-        if published:
-            taken = on_server(published) if "://" in published else Folder(Path(published), where.recipes).names()
-            refuse(clashes(read_index(place).names(), taken), without_credentials(published), where.recipes)
-        found = check_channel(place, policy=policy, jobs=jobs or os.cpu_count() or 1)
-    report.result(**found.as_json())
-    _show(found, policy.identity is None, without_credentials(name), report)
-    if found.findings:
-        raise ChannelBroken(
-            f"{count(len(found.findings), 'problem')} in {without_credentials(name)}",
-            "build the packages again; publishing again mends a published folder, or `ctk channel rollback FOLDER`",
-        )
-
-
-def _show(found: ChannelReport, by_anybody: bool, place: str, report: Reporter) -> None:
-    if found.findings:
-        rows = [(finding.where, finding.check, finding.message) for finding in found.findings]
-        report.table(f"problems of {place}", ["package", "check", "what"], rows)
-    report.line(
-        f"{count(found.subjects, 'package')}, {megabytes(found.size)} MB, {found.sboms} with a sound SBOM: "
-        f"{count(len(found.findings), 'problem')} ({found.seconds:.1f} s)"
-    )
-    for signer, number in found.attestations.items():
-        report.line(f"{count(number, 'attestation')} verified, signed by {signer}")
-    if found.attestations and by_anybody:
-        report.line("who signed was not held to anybody; --identity and --issuer name who must have")
-
-
-def history_command(folder: Published) -> None:
-    """List the states that a published folder can return to.
-
-    Example: ctk channel history /srv/www/cuda
-    """
-    report, known = Reporter(), _published(folder).history()
-    rows = [
-        (s.number, s.made, s.packages, s.before or "", "readers see it" if s.number == known.current else "")
-        for s in known.states
-    ]
-    report.result(
-        channel=str(folder),
-        states=[{**vars(state), "current": state.number == known.current} for state in known.states],
-    )
-    report.table(
-        f"states of {folder}",
-        ["state", "made", "packages", "followed", ""],
-        rows,
-        ["state", "packages", "followed"],
-    )
-
-
-def rollback_command(
-    folder: Published,
-    to: Annotated[int | None, typer.Option(help="The state; by default the one before what readers see.")] = None,
-) -> None:
-    """Let readers of a published folder see the index before, or another state that is kept.
-
-    The state that is left is kept too: `--to` with its number returns to it. The next publishing adds to what readers
-    see then.
-
-    Example: ctk channel rollback /srv/www/cuda --to 4
-    """
-    report, state = Reporter(), _published(folder).rollback(to)
-    report.result(channel=str(folder), state=vars(state))
-    report.line(f"{folder} shows state {state.number} of {state.made}: {count(state.packages, 'package')}")
-
-
-def _published(folder: Path) -> Folder:
-    from ctk.channel.publish import Folder
-
-    if not folder.exists():
-        raise ChannelMissing.of(folder)
-    found = Folder(folder, workspace().recipes)
-    if not found.notes.is_dir():
-        raise UnknownName(
-            f"nothing was published into {folder}, so it has no states", "name a folder that was published to"
-        )
-    return found
 
 
 def publish_command(
@@ -173,7 +49,8 @@ def publish_command(
         int, typer.Option(min=0, help="With --server: seconds in which it must list what it was sent.")
     ] = 60,
     exact: Annotated[
-        bool, typer.Option("--exact", help="With --to: what FOLDER lacks leaves the index; its files stay for a while.")
+        bool,
+        typer.Option("--exact", help="With --to: packages that FOLDER lacks leave the index, and later the folder."),
     ] = False,
     skip_taken: Annotated[
         bool,
@@ -189,10 +66,10 @@ def publish_command(
         bool, typer.Option("--attest", help="With a signed attestation of the CI job that built the packages.")
     ] = False,
 ) -> None:
-    """Publish a built channel into a folder or to a server; what is there already is skipped.
+    """Publish a built channel into a folder or to a server; packages that it already has are skipped.
 
-    A name that is taken by other content is refused. The server's key is what rattler keeps for it
-    (RATTLER_AUTH_FILE), or none for a trusted publisher in CI.
+    A package whose name has other content there is refused. The key of a server is read from rattler's credentials
+    (RATTLER_AUTH_FILE); a trusted publisher in CI needs none.
 
     Examples: ctk publish --to /srv/www/cuda
     ctk publish --server https://conda.example.org --channel cuda
@@ -251,6 +128,53 @@ def _names(files: Sequence[Path]) -> list[str]:
     return [f"{file.parent.name}/{file.name}" for file in files]
 
 
+def rollback_command(
+    folder: Annotated[Path, typer.Argument(help="A folder that was published to.", metavar="FOLDER")],
+    to: Annotated[int | None, typer.Option(help="The state to return to; without it the states are listed.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the states only.")] = False,
+) -> None:
+    """List the states that a published folder can return to, or return to a state.
+
+    The state that is left is kept too: `--to` with its number returns to it. The next `ctk publish` adds to the state
+    that readers then see.
+
+    Examples: ctk rollback /srv/www/cuda
+    ctk rollback /srv/www/cuda --to 4
+    """
+    not_both("--list", "--to", list_ and to is not None)
+    report, target = Reporter(), _published(folder)
+    if to is not None:
+        state = target.rollback(to)
+        report.result(channel=str(folder), state=vars(state))
+        report.line(f"{folder} shows state {state.number} of {state.made}: {count(state.packages, 'package')}")
+        return
+    known = target.history()
+    rows = [
+        (s.number, s.made, s.packages, s.before or "", "readers see it" if s.number == known.current else "")
+        for s in known.states
+    ]
+    report.result(
+        channel=str(folder),
+        states=[{**vars(state), "current": state.number == known.current} for state in known.states],
+    )
+    numbers = ["state", "packages", "followed"]
+    report.table(f"states of {folder}", ["state", "made", "packages", "followed", ""], rows, numbers)
+    report.line("--to N returns to a state")
+
+
+def _published(folder: Path) -> Folder:
+    from ctk.channel.publish import Folder
+
+    if not folder.exists():
+        raise ChannelMissing.of(folder)
+    found = Folder(folder, workspace().recipes)
+    if not found.notes.is_dir():
+        raise UnknownName(
+            f"nothing was published into {folder}, so it has no states", "name a folder that was published to"
+        )
+    return found
+
+
 def site_command(
     folder: Annotated[Path, typer.Argument(help="Where the site goes: a new folder, or one made by this command.")],
     platforms: Platforms = None,
@@ -258,7 +182,7 @@ def site_command(
         list[str] | None,
         typer.Option(
             "--package",
-            help="Solve for this package; may be repeated. Otherwise all that one installs by name.",
+            help="Solve for this package; may be repeated. By default all packages that users install by name.",
             autocompletion=options.packages,
         ),
     ] = None,
@@ -269,59 +193,113 @@ def site_command(
             "--url", help="The channel's published address, for the commands on the page; its folder by default."
         ),
     ] = None,
+    channel: Annotated[
+        str | None, typer.Option(help="A folder or a URL in place of the built channel; its packages are downloaded.")
+    ] = None,
     base: Base = "local",
     jobs: Jobs = None,
 ) -> None:
-    """Make the channel's site: what to type on which machine, and a report of picks, releases and packages.
+    """Make the channel's web pages: the command for each machine, and a report of picks, releases and packages.
 
-    Every answer of its first page is solved now; what was solved before stays in .cache/notes. The pages work from the
-    folder as it is, and load nothing from elsewhere. The folder is replaced as a whole when all is done.
+    Every answer of the first page is solved now; earlier answers are kept in .cache. The pages work from the folder
+    without a server, and load nothing from elsewhere. The folder is replaced as a whole at the end.
 
-    Example: ctk site build output/site
-
-    Example: ctk site build /srv/www/cuda-site --url https://example.org/cuda --base conda-forge
+    Examples: ctk site output/site
+    ctk site /srv/www/cuda-site --url https://example.org/cuda --base conda-forge
     """
     from ctk import site
+    from ctk.channel.check import mirrored
     from ctk.lock.model import release_locks
     from ctk.plan.plan import python_tags
     from ctk.site.answers import axes, plan_work, solved
     from ctk.site.pages import Selector, check, front_page, shards
     from ctk.solve.channels import catalogue
+    from ctk.solve.solve import channel_name
 
     where, report = workspace(), Reporter()
+    others = [channel] if channel else []
+    base = base_beside(base, others, where)
     check(folder)
-    content = site.read(where, where.channel)
-    chosen = tuple(dict.fromkeys(platforms or content.platforms))
-    check_names("platform", chosen, PLATFORMS)
-    if missing := [platform for platform in chosen if platform not in content.platforms]:
-        raise Unsolvable(f"nothing is built for {missing[0]} here", f"ctk build --platform {missing[0]}")
-    made: dict[str, Axes] = {}
-    work: list[Work] = []
-    addresses: list[str] = []
-    for subdir in chosen:
-        channels = catalogue(where, base, subdir, report)
-        locks, tags = release_locks(where).values(), python_tags(where.build_config)
-        made[subdir] = axes(channels, locks, tags, packages or (), pythons or ())
-        work += plan_work(made[subdir], channels.channels, where.notes)
-        addresses = addresses or _addresses(where, url, channels.channels)
-    questions = sum(piece.size for piece in work)
-    with report.task("questions", questions) as task:
-        answers = [(piece.name, found) for piece, found in solved(work, jobs or os.cpu_count() or 1, task.advance)]
-    content = replace(content, channels=tuple(addresses))
-    front = front_page(content, Selector(made, base))
-    every = [front, *shards(sorted(answers)), *site.report_pages(content)]
+    with ExitStack() as stack:
+        own = base_channel(channel, where) if channel else where.channel
+        place = own if isinstance(own, Path) else stack.enter_context(mirrored(own, where.temporary))
+        content = replace(site.read(where, place), name=channel_name(str(own)))
+        chosen = tuple(dict.fromkeys(platforms or content.platforms))
+        check_names("platform", chosen, PLATFORMS)
+        if missing := [platform for platform in chosen if platform not in content.platforms]:
+            raise Unsolvable(f"nothing is built for {missing[0]} here", f"ctk build --platform {missing[0]}")
+        made: dict[str, Axes] = {}
+        work: list[Work] = []
+        addresses: list[str] = []
+        for subdir in chosen:
+            channels = catalogue(where, base, subdir, report, others=others)
+            locks, tags = release_locks(where).values(), python_tags(where.build_config)
+            made[subdir] = axes(channels, locks, tags, packages or (), pythons or ())
+            work += plan_work(made[subdir], channels.channels, where.notes)
+            addresses = addresses or _addresses(where, url or _address(own), channels.channels)
+        questions = sum(piece.size for piece in work)
+        with report.task("questions", questions) as task:
+            answers = [(piece.name, found) for piece, found in solved(work, jobs or os.cpu_count() or 1, task.advance)]
+        content = replace(content, channels=tuple(addresses))
+        front = front_page(content, Selector(made, base))
+        every = [front, *shards(sorted(answers)), *site.report_pages(content)]
     files, size = site.write(every, folder), sum(len(page.content) for page in every)
     report.result(folder=str(folder), files=files, bytes=size, questions=questions, platforms=list(made))
     report.line(f"{folder}: {count(files, 'file')}, {megabytes(size)} MB; {count(questions, 'question')} answered")
     report.line(f"open {(folder / 'index.html').absolute().as_uri()}")
 
 
-def _addresses(where: Workspace, url: str | None, used: tuple[Path | str, ...]) -> list[str]:
-    """What a client is given as channels: conda-forge where metadata stands in for it."""
+def _addresses(where: Workspace, own: str, used: tuple[Path | str, ...]) -> list[str]:
+    """The channels that a client is given: conda-forge in place of the metadata that stands in for it."""
     stand_in = where.notes / "planned" / "base"
-    return [url or _address(where.channel), *("conda-forge" if c == stand_in else _address(c) for c in used[1:])]
+    return [own, *("conda-forge" if c == stand_in else _address(c) for c in used[1:])]
 
 
 def _address(channel: Path | str) -> str:
     """A channel as a client takes it: of a folder the link, not the state behind it, which a later build removes."""
-    return channel.absolute().as_uri() if isinstance(channel, Path) else channel
+    from ctk.solve.solve import lasting
+
+    return lasting(channel.absolute().as_uri()) if isinstance(channel, Path) else channel
+
+
+def clean_command(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it without a question.")] = False,
+) -> None:
+    """Show what of the caches of this checkout nothing needs, and remove it.
+
+    On a terminal it asks first. Elsewhere it removes nothing without --yes. All of it can be fetched or made again.
+    Environments, channels and what a running command uses stay; of `output` only the sizes are shown.
+
+    Examples: ctk clean
+    ctk clean --yes
+    """
+    from ctk.clean import Group, clean
+
+    where, report = checkout(), Reporter()
+    groups = clean(where, dry_run=True)
+    freed = sum(group.freed for group in groups)
+    folders = sorted(path for path in where.output.glob("[!.]*") if path.is_dir())
+    output = [(path.name, Group.of(path.name, "", [path]).size) for path in folders]
+    report.line(f"{megabytes(freed)} MB of {where.cache} can go", "bold")
+    rows = [(g.name, megabytes(g.size), megabytes(g.freed), g.rule) for g in groups]
+    columns = ["group", "MB", "MB that can go", "what can go"]
+    report.table("caches", columns, rows, right=columns[1:3])
+    sizes = [(name, megabytes(size)) for name, size in output]
+    report.table(f"{where.output}, of which nothing goes by itself", ["folder", "MB"], sizes, right=["MB"])
+    asks = sys.stdin.isatty() and sys.stdout.isatty() and not console.mode().json
+    remove = yes or bool(freed and asks and typer.confirm(f"remove {megabytes(freed)} MB?"))
+    if remove:
+        # A user's cache for somebody else's checkout has nothing that the checkout's lock is for.
+        with exclusive(where, report.say) if where.cache == where.own_cache else nullcontext():
+            groups = clean(where)
+        freed = sum(group.freed for group in groups)
+        report.line(f"{megabytes(freed)} MB removed")
+    elif freed:
+        report.line("nothing was removed" + ("" if asks else "; --yes removes it"))
+    report.result(
+        cache=str(where.cache),
+        dry_run=not remove,
+        freed=freed,
+        groups=[{"name": g.name, "size": g.size, "freed": g.freed, "goes": g.goes} for g in groups],
+        output=[{"name": name, "size": size} for name, size in output],
+    )

@@ -1,8 +1,9 @@
-"""`ctk doctor`."""
+"""`ctk doctor`: this machine and checkout, or an environment."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,37 +13,86 @@ if TYPE_CHECKING:
 
     from ctk.rules import Check, Finding
 
-from ctk.core.checkout import checkout
+from ctk.cli.options import Arch, Driver, OtherChannels, base_channel
+from ctk.core.checkout import checkout, workspace
 from ctk.core.console import Reporter, count
-from ctk.core.errors import NotReady
+from ctk.core.errors import BadValue, NotReady
 
 _COLOURS = {"ok": "green", "hint": "yellow", "error": "bold red"}
 
 
 def doctor_command(
-    offline: Annotated[bool, typer.Option("--offline", help="Do not ask the package index.")] = False,
+    prefix: Annotated[
+        Path | None, typer.Argument(help="Folder of an environment; without it, this machine and checkout.")
+    ] = None,
+    driver: Driver = None,
+    arch: Arch = None,
+    channel: OtherChannels = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Ask neither the package index nor a channel on a server.")
+    ] = False,
 ) -> None:
-    """Say what this machine has, what is missing, and what to do about it.
+    """Say if this machine, or an environment, is as it should be, and what to do if it is not.
 
-    Fails when ./scripts/build and ./scripts/test would not work. What is missing otherwise is needed by some commands.
+    Without PREFIX it fails if ./scripts/build and ./scripts/test would not work here; what is missing otherwise is
+    needed by some commands only. With PREFIX, any conda environment will do, for this machine or another one. It fails
+    if something is wrong.
 
     Examples: ctk doctor
-    ctk doctor --offline --json
+    ctk doctor ./my-env
+    ctk doctor $CONDA_PREFIX --driver 13.0 --arch 9.0
     """
+    if prefix is None:
+        if driver or arch:
+            raise BadValue("--driver and --arch are for an environment", "name its folder: ctk doctor PREFIX")
+        _machine(channel or (), offline)
+    else:
+        if channel or offline:
+            raise BadValue("--channel and --offline are for this machine, not for an environment", "leave them out")
+        _environment(prefix, driver, arch)
+
+
+def _machine(channels: Sequence[str], offline: bool) -> None:
     from ctk.env.doctor import CHECKS, Where, look
 
-    report = Reporter()
-    found = look(CHECKS, Where(checkout(), offline))
+    here, report = checkout(), Reporter()
+    found = look(CHECKS, Where(here, offline, tuple(base_channel(name, here) for name in channels)))
     problems = [check.name for check, finding in found if finding.severity == "error"]
     report.result(
         ready=not problems,
         checks=[{**as_json(finding), "needed": check.severity == "error"} for check, finding in found],
     )
+    if not problems:
+        report.line("ready: ./scripts/build and ./scripts/test work here")
     report.console.print(table(found))
     if problems:
         names = ", ".join(problems)
-        raise NotReady(f"{count(len(problems), 'problem')}: {names}", "mend each as its line says, and run it again")
-    report.line("ready: ./scripts/build and ./scripts/test work here")
+        raise NotReady(f"{count(len(problems), 'problem')}: {names}", "fix each as its line says, and run it again")
+
+
+def _environment(prefix: Path, driver: str | None, arch: str | None) -> None:
+    from ctk.env.check import ENVIRONMENT_CHECKS, examined
+    from ctk.env.doctor import look
+    from ctk.env.environment import check_is_there
+
+    report = Reporter()
+    check_is_there(prefix)
+    found = examined(workspace(), prefix.absolute(), driver, arch)
+    seen, on = look(ENVIRONMENT_CHECKS, found, limit=300), found.machine  # it may read some GB of files
+    problems = [check.name for check, one in seen if one.severity == "error"]
+    report.result(
+        ok=not problems,
+        prefix=str(found.prefix),
+        machine={"platform": on.subdir, "driver": on.driver, "gpu": on.arch},
+        checks=[{**as_json(one), "why": check.help} for check, one in seen],
+    )
+    if not problems:
+        report.line(f"nothing is wrong with {prefix} ({on.subdir}, {on.words})")
+    report.console.print(table(seen, why=True))
+    if problems:
+        raise NotReady(
+            f"{count(len(problems), 'problem')} in {prefix}: {', '.join(problems)}", "do what each line says"
+        )
 
 
 def as_json(finding: Finding) -> dict[str, Any]:
@@ -58,7 +108,7 @@ def as_json(finding: Finding) -> dict[str, Any]:
 
 
 def table(found: Sequence[tuple[Check[Any], Finding]], *, why: bool = False) -> Table:
-    """The findings; with `why`, what it matters where one is not content."""
+    """The findings of checks; with `why`, each finding that is not ok has the help of its check."""
     from rich.table import Table
     from rich.text import Text
 

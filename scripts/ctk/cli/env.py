@@ -1,4 +1,4 @@
-"""`ctk env create`, `ctk env run`, `ctk env check` and `ctk env pack`."""
+"""`ctk env`: environments are created from a channel, commands run in them, and they are packed."""
 
 from __future__ import annotations
 
@@ -8,17 +8,29 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctk.cli.doctor import as_json, table
-from ctk.cli.options import VERBATIM, Arch, Base, Driver, Platform, Python, Specs
+from ctk.cli.options import (
+    VERBATIM,
+    Arch,
+    Base,
+    Driver,
+    OtherChannels,
+    Platform,
+    Python,
+    Specs,
+    base_beside,
+    base_channel,
+)
 from ctk.core import console
-from ctk.core.checkout import given_environment, workspace
+from ctk.core.checkout import Workspace, given_environment, workspace
 from ctk.core.console import Reporter, count, megabytes
-from ctk.core.errors import NotReady
 from ctk.core.files import release_folders
+
+if TYPE_CHECKING:
+    from ctk.solve.solve import Catalogue
 
 Prefix = Annotated[Path, typer.Argument(help="Folder of the environment.")]
 
@@ -29,14 +41,16 @@ def create_command(
     driver: Driver = None,
     arch: Arch = None,
     python: Python = None,
+    channel: OtherChannels = None,
     base: Base = "local",
     force: Annotated[
-        bool, typer.Option("--force", help="Let packages go that this command did not put there.")
+        bool, typer.Option("--force", help="Also remove packages that this command did not install.")
     ] = False,
 ) -> None:
-    """Create an environment from the channel, or make one of this command hold what is asked for now.
+    """Create an environment from the channel, or change one that this command created.
 
-    It says what it removes. A folder that holds something else is refused, and so are packages of other tools.
+    It names the packages that it removes. It refuses a folder with other files, and an environment with packages of
+    other tools.
 
     Example: ctk env create cuda-core --prefix ./my-env
     """
@@ -44,24 +58,36 @@ def create_command(
     from ctk.env.check import beside, examined
     from ctk.env.environment import check as check_prefix
     from ctk.env.environment import create
-    from ctk.solve.channels import built_catalogue
     from ctk.solve.machine import machine
 
     where, report, on = workspace(), Reporter(), machine(None, driver, arch)
     prefix = Path(os.path.realpath(prefix))  # Path.resolve is a traceback for a link that leads to itself
     check_prefix(prefix)
-    channels = built_catalogue(where, base, on.subdir)
+    channels = _catalogue(where, channel or [], base, on.subdir)
     pick = solve_request(specs, python, on, channels)
-    options = {"--driver": driver, "--arch": arch, "--python": python, "--base": base if base != "local" else None}
-    asked = [*specs, *(word for option, value in options.items() if value is not None for word in (option, value))]
+    options = [("--driver", driver), ("--arch", arch), ("--python", python)]
+    options += [("--channel", name) for name in channel or ()]
+    options += [("--base", base)] if base != "local" else []
+    asked = [*specs, *(word for option, value in options if value is not None for word in (option, value))]
     made = create(pick, prefix, where.packages, report.say, asked, force)
+    report.line(f"{'created' if made.changed else 'unchanged'}: {made.prefix}")
     show_pick(pick, on, channels, report)
     report.result(prefix=str(made.prefix), changed=made.changed, removed=list(made.removed))
-    report.line(f"{'created' if made.changed else 'unchanged'}: {made.prefix}")
     place = shlex.quote(str(made.prefix))
     if said := beside(examined(where, made.prefix, driver, arch)):
         report.say(f"its Python takes other modules: {said}")
     report.line(f"to use it: ctk env run {place} -- COMMAND, or in bash and zsh: . {place}/bin/activate")
+
+
+def _catalogue(where: Workspace, channels: list[str], base: str, subdir: str) -> Catalogue:
+    """The channels whose packages an environment is made from."""
+    from ctk.solve.channels import built_catalogue
+    from ctk.solve.solve import Catalogue
+
+    if not channels:
+        return built_catalogue(where, base, subdir)
+    named = (*channels, base_beside(base, channels, where))
+    return Catalogue([base_channel(name, where) for name in named], subdir)
 
 
 def run_command(
@@ -92,37 +118,6 @@ def run_command(
     raise typer.Exit(code)
 
 
-def check_command(prefix: Prefix, driver: Driver = None, arch: Arch = None) -> None:
-    """Say what is wrong with an environment on this machine or another one, why it matters, and what to do.
-
-    Any conda environment will do. It fails when something is wrong; what is missing is worth knowing only.
-
-    Examples: ctk env check ./my-env
-    ctk env check $CONDA_PREFIX --driver 13.0 --arch 9.0
-    """
-    from ctk.env.check import ENVIRONMENT_CHECKS, examined
-    from ctk.env.doctor import look
-    from ctk.env.environment import check_is_there
-
-    report = Reporter()
-    check_is_there(prefix)
-    found = examined(workspace(), prefix.absolute(), driver, arch)
-    seen, on = look(ENVIRONMENT_CHECKS, found, limit=300), found.machine  # it may read some GB of files
-    problems = [check.name for check, one in seen if one.severity == "error"]
-    report.result(
-        ok=not problems,
-        prefix=str(found.prefix),
-        machine={"platform": on.subdir, "driver": on.driver, "gpu": on.arch},
-        checks=[{**as_json(one), "why": check.help} for check, one in seen],
-    )
-    report.console.print(table(seen, why=True))
-    if problems:
-        raise NotReady(
-            f"{count(len(problems), 'problem')} in {prefix}: {', '.join(problems)}", "do what each line says"
-        )
-    report.line(f"nothing is wrong with {prefix} ({on.subdir}, {on.words})")
-
-
 def pack_command(
     specs: Specs,
     file: Annotated[Path, typer.Option("--output", "-o", help="File to write; others have its name and an ending.")],
@@ -130,6 +125,7 @@ def pack_command(
     arch: Arch = None,
     platform: Platform = None,
     python: Python = None,
+    channel: OtherChannels = None,
     base: Base = "local",
     force: Annotated[bool, typer.Option("--force", help="Replace a pack of that name.")] = False,
 ) -> None:
@@ -142,15 +138,13 @@ def pack_command(
     """
     from ctk.cli.solve import show_pick, solve_request
     from ctk.env.pack import PackOrder, check, pack
-    from ctk.solve.channels import built_catalogue
     from ctk.solve.machine import machine
 
     where, report, on = workspace(), Reporter(), machine(platform, driver, arch)
     order = PackOrder(file.absolute(), force)
     check(order, on.subdir)
-    channels = built_catalogue(where, base, on.subdir)
+    channels = _catalogue(where, channel or [], base, on.subdir)
     pick = solve_request(specs, python, on, channels)
-    show_pick(pick, on, channels, report)
     about = [
         f"asked for: {' '.join(specs)}",
         f"driver: {on.driver or 'none'}",
@@ -167,9 +161,10 @@ def pack_command(
         unpacked_size=unpacked,
         needs={"platform": contents.subdir, "glibc": contents.glibc},
     )
-    rows = [(path.name, megabytes(size)) for path, size in files]
-    report.table(str(order.file.parent), ["file", "MB"], rows, right=["MB"])
     report.line(
         f"packed: {count(len(files), 'file')}, {megabytes(total)} MB; {megabytes(unpacked)} MB unpacked, for "
         f"{contents.subdir} with glibc {contents.glibc} or newer; there: sh {order.file.name} DIR"
     )
+    rows = [(path.name, megabytes(size)) for path, size in files]
+    report.table(str(order.file.parent), ["file", "MB"], rows, right=["MB"])
+    show_pick(pick, on, channels, report)

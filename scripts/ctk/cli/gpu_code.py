@@ -29,9 +29,9 @@ def gpu_code_command(
         bool, typer.Option("--check", help="Fail where metadata admits a GPU for which there is no code.")
     ] = False,
 ) -> None:
-    """Show which GPUs and drivers the code in binaries is for, and whether their metadata says so.
+    """Show which GPUs and drivers the code in binaries is for, and whether their metadata agrees.
 
-    Of each binary: machine code, PTX, and what it uses of CUDA. Of several paths each is compared with the first.
+    For each binary: machine code, PTX, and the parts of CUDA that it uses. Several paths are compared with the first.
 
     Example: ctk gpu-code output/channel/linux-64/libcufft-files-12.0.0.61-h946e1c4_0.conda
     """
@@ -69,7 +69,7 @@ def _targets(file: FileCode, *kinds: str) -> str:
 
 
 def show_subject(subject: Subject, report: Reporter, explain: bool = False) -> None:
-    """What its code is for, and whether its metadata says so."""
+    """Prints the GPUs and drivers that the code of a subject is for, and whether its metadata agrees."""
     report.line(subject.name, "bold")
     rows = [
         (
@@ -86,11 +86,11 @@ def show_subject(subject: Subject, report: Reporter, explain: bool = False) -> N
     if not rows:
         report.line("  no code for GPUs")
         return
-    report.table("code for", ["file", "sm", "PTX (ISA)", "LTO-IR", "CUDA runtime", "packed"], rows)
-    for path in subject.damaged:
-        report.line(f"  {path} has fat binaries that are damaged: what they hold is not counted")
     for line in _sentences(subject):
         report.line(f"  {line}")
+    for path in subject.damaged:
+        report.line(f"  {path} has damaged fat binaries, which are not counted")
+    report.table("code for", ["file", "sm", "PTX (ISA)", "LTO-IR", "CUDA runtime", "packed"], rows)
     if explain:
         _explain(subject, report)
 
@@ -153,7 +153,7 @@ def _explain(subject: Subject, report: Reporter) -> None:
 
 
 def _files(subject: Subject, gpu: str) -> str:
-    """The files that say how all of them run on a GPU; "" where each one does."""
+    """The files that decide how the subject runs on a GPU; "" if all files run alike."""
     named = [
         path.rpartition("/")[2] for path, each in subject.by_file.items() if each[gpu].how == subject.runs[gpu].how
     ]

@@ -1,81 +1,27 @@
-"""The `ctk` command: its subcommands, the options that all of them have, and what an error becomes."""
+"""The `ctk` command: its subcommands, the options that all of them have, and the exit code of an error."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
+import signal
 import sys
 import traceback
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ctk.cli import (
-    build,
-    build_recipe,
-    channel,
-    checks,
-    clean,
-    doctor,
-    env,
-    gpu_code,
-    installable,
-    interrupt,
-    release,
-    solve,
-)
+from ctk.cli import authors, build, channel, check, doctor, env, gpu_code, release, solve, verify
 from ctk.cli.options import VERBATIM
 from ctk.core import console
 from ctk.core.address import take
 from ctk.core.checkout import remember_environment, workspace
-from ctk.core.errors import BadValue, CtkError, ReaderGone, without_credentials
+from ctk.core.errors import BadValue, CtkError, ReaderGone, Stopped, without_credentials
 from ctk.core.files import disk_errors, use_temporary_folder
-from ctk.core.process import hard_exit
-
-COMMANDS: dict[str, Any] = {
-    "doctor": doctor.doctor_command,
-    "build": build.build_command,
-    "lint": checks.lint_command,
-    "audit": checks.audit_command,
-    "gpu-code": gpu_code.gpu_code_command,
-    "solve": solve.solve_command,
-    "installable": installable.installable_command,
-    "build-recipe": build_recipe.build_recipe_command,
-    "prove": solve.prove_command,
-    "verify": solve.verify_command,
-    "rebuild": build.rebuild_command,
-    "publish": channel.publish_command,
-    "channel": (
-        "Check a channel, and return to an older state of it.",
-        {
-            "check": channel.check_command,
-            "history": channel.history_command,
-            "rollback": channel.rollback_command,
-        },
-    ),
-    "env": (
-        "Environments made from the channel.",
-        {"create": env.create_command, "run": env.run_command, "check": env.check_command, "pack": env.pack_command},
-    ),
-    "clean": clean.clean_command,
-    "site": ("The channel's site.", {"build": channel.site_command}),
-    "feedstock": ("Recipes as feedstocks of their own.", {"export": build.export_command}),
-    "release": (
-        "Release locks: add, check, list, measure, compare.",
-        {
-            "add": release.add_command,
-            "measure": release.measure_command,
-            "check": release.check_command,
-            "list": release.list_command,
-            "diff": release.diff_command,
-        },
-    ),
-}
-"""Name of a command -> its function, whose docstring is the help and ends with ``Example:`` and a line for each; or the
-help of a group, and its commands."""
+from ctk.core.process import end_children, hard_exit
 
 
 class Command(TyperCommand):
@@ -108,14 +54,14 @@ class Command(TyperCommand):
 
 
 def _public(value: Any) -> Any:
-    """What was typed, without secrets, whatever it is for: no option that takes an address can be forgotten."""
+    """A value without secrets, of every option: so no option that takes an address can be forgotten."""
     if isinstance(value, list | tuple):
         return type(value)(map(_public, value))
     return take(value) if type(value) is str else value
 
 
 class Group(TyperGroup):
-    """A group of commands, which has the options of all, and prints its help where nothing is given."""
+    """A group of commands. It has the options that all commands have; without a command it prints its help."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -125,6 +71,25 @@ class Group(TyperGroup):
         if parent is None:  # a run begins
             console.begin()
         return super().make_context(info_name, args or ["--help"], parent, **extra)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the words name; a name of an earlier version is an error with the new name."""
+        words = [*ctx.command_path.split()[1:], *args]
+        for old in (" ".join(words[:2]), words[0]):
+            if old in OLD and not ctx.resilient_parsing:
+                raise BadValue(f"`ctk {old}` is now `{OLD[old]}`", f"see {' '.join(OLD[old].split()[:2])} --help")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the commands of ctk, grouped by who uses them."""
+        listed = {"Commands": self.commands} if ctx.parent else GROUPS
+        width = max(map(len, self.commands))
+        for heading, names in listed.items():
+            with formatter.section(heading):
+                limit = formatter.width - 6 - width
+                formatter.write_dl(
+                    [(f"{name:{width}}", self.commands[name].get_short_help_str(limit)) for name in names]
+                )
 
 
 def _set(param: typer.CallbackParam, value: bool) -> bool:
@@ -145,7 +110,7 @@ def _shared(
     verbose: Annotated[bool, _flag("--verbose", "-v", help_="Say more of what happens.")] = False,
     debug: Annotated[bool, _flag("--debug", help_="Show a traceback when something fails.")] = False,
 ) -> None:
-    """Has the options that every command has, behind its name as well as before it."""
+    """The options of every command, which may stand before its name or after it."""
 
 
 @cache
@@ -153,6 +118,100 @@ def _shared_options() -> list[Any]:
     options = typer.Typer(add_completion=False)
     options.command()(_shared)
     return typer.main.get_command(options).params
+
+
+def help_command(
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None, typer.Argument(help="The words of a command, such as env create.", metavar="COMMAND")
+    ] = None,
+) -> None:
+    """Show the help of a command, or the list of all commands.
+
+    Example: ctk help env create
+    """
+    shown: Any = context.find_root()
+    for word in words or ():
+        if not isinstance(shown.command, Group):
+            raise BadValue(f"{shown.command_path} has no subcommands", f"see {shown.command_path} --help")
+        name, command, _ = shown.command.resolve_command(shown, [word])
+        shown = command.context_class(command, info_name=name, parent=shown)
+    report, text = console.Reporter(), shown.command.get_help(shown)
+    report.result(help=text)
+    report.line(text)
+
+
+def version_command() -> None:
+    """Show the version of ctk.
+
+    Example: ctk version
+    """
+    from importlib.metadata import version
+
+    report, number = console.Reporter(), version("ctk")
+    report.result(version=number)
+    report.line(f"ctk {number}")
+
+
+GROUPS: dict[str, dict[str, Any]] = {
+    "Install": {
+        "doctor": doctor.doctor_command,
+        "solve": solve.solve_command,
+        "env": (
+            "Create environments from the channel, run commands in them, pack them.",
+            {"create": env.create_command, "run": env.run_command, "pack": env.pack_command},
+        ),
+        "gpu-code": gpu_code.gpu_code_command,
+    },
+    "Write recipes": {
+        "build-recipe": authors.build_recipe_command,
+        "lint": authors.lint_command,
+        "feedstock": build.export_command,
+    },
+    "Keep a channel": {
+        "build": build.build_command,
+        "check": check.check_command,
+        "publish": channel.publish_command,
+        "rollback": channel.rollback_command,
+        "site": channel.site_command,
+        "clean": channel.clean_command,
+    },
+    "Develop": {
+        "release": (
+            "Release locks: add, check, list, measure, compare.",
+            {
+                "add": release.add_command,
+                "measure": release.measure_command,
+                "check": release.check_command,
+                "list": release.list_command,
+                "diff": release.diff_command,
+            },
+        ),
+        "verify": verify.verify_command,
+    },
+    "About ctk": {"help": help_command, "version": version_command},
+}
+"""Heading in `ctk --help` -> name of a command -> its function; or the help of a group of commands, and the commands.
+
+The docstring of a function is the help of its command. It ends with ``Example:`` and a line for each example.
+"""
+COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+OLD = {
+    "plan": "ctk build --dry-run",
+    "fetch": "ctk build --fetch-only",
+    "prove": "ctk verify --install",
+    "installable": "ctk solve --everywhere",
+    "audit --planned": "ctk lint --planned",
+    "audit": "ctk check",
+    "rebuild": "ctk check --rebuild",
+    "channel check": "ctk check",
+    "channel history": "ctk rollback",
+    "channel rollback": "ctk rollback",
+    "env check": "ctk doctor PREFIX",
+    "site build": "ctk site",
+    "feedstock export": "ctk feedstock",
+}
+"""Name of a command in an earlier version -> the command line that does the same now."""
 
 
 def _app(help_: str, commands: dict[str, Any], **settings: Any) -> typer.Typer:
@@ -177,9 +236,7 @@ app = _app(
 
 def _version(value: bool) -> None:
     if value:
-        from importlib.metadata import version
-
-        typer.echo(f"ctk {version('ctk')}")
+        version_command()
         raise typer.Exit
 
 
@@ -205,9 +262,27 @@ def main() -> None:
         with contextlib.suppress(Exception):
             app(prog_name="ctk")
         sys.exit()
-    interrupt.install()
+    # Where interrupts are switched off they stay so.
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
+        signal.signal(signal.SIGINT, stop)
     use_temporary_folder(workspace())
     hard_exit(_code())
+
+
+def stop(*_: object) -> NoReturn:
+    """Ends the process and its children at once, with one sentence; an exception would wait for pools and downloads.
+
+    Readers never see half of anything, even when a run is killed.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    error = Stopped("stopped; what was finished is kept", "run the same command again: it continues")
+    try:
+        end_children()
+        with contextlib.suppress(Exception):  # it may have interrupted a print
+            console.finish(error)
+        print(f"\n{error.cause}", file=sys.stderr)
+    finally:
+        hard_exit(error.exit_code)
 
 
 def _code() -> int:
@@ -222,7 +297,7 @@ def _code() -> int:
     except SystemExit as error:  # of rich where nobody reads, and of typer's completion
         return ReaderGone.exit_code if error.code else 0
     except KeyboardInterrupt:
-        interrupt.stop()
+        stop()
     except typer.TyperException as error:
         return _failed(usage_error(error))
     except CtkError as error:
@@ -233,7 +308,7 @@ def _code() -> int:
 
 
 def _failed(error: CtkError) -> int:
-    """Prints an error as far as that is possible, and gives its exit code; called where the error is caught."""
+    """Prints an error as far as possible, and returns its exit code; called where the error is caught."""
     with contextlib.suppress(OSError):
         if console.mode().debug:
             sys.stderr.write(without_credentials(traceback.format_exc()))
@@ -244,7 +319,7 @@ def _failed(error: CtkError) -> int:
 
 
 def usage_error(error: typer.TyperException) -> CtkError:
-    """Typer's error about a command line that it cannot read, as one of ours."""
+    """Typer's error about a command line, as a BadValue."""
     context, text = getattr(error, "ctx", None), error.format_message()
     program = context.command_path if context else "ctk"
     return BadValue(text[:1].lower() + text[1:].rstrip("."), f"see {program} --help")

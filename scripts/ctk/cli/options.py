@@ -12,15 +12,15 @@ from typing import Annotated, Any
 
 import typer
 
+from ctk.core.checkout import Workspace, workspace
 from ctk.core.checkout import base_channel as base_channel
-from ctk.core.checkout import workspace
 from ctk.core.console import Reporter
 from ctk.core.errors import BadValue
 from ctk.core.platforms import PLATFORMS
 from ctk.core.versions import python_name
 
 VERBATIM = "-- COMMAND [ARG]..."
-"""An argument of that name is another program's command line."""
+"""The metavar of an argument that is the command line of another program."""
 
 
 def locked() -> list[str]:
@@ -87,7 +87,8 @@ OtherChannels = Annotated[
     list[str] | None,
     typer.Option(
         "--channel",
-        help="A folder or URL in place of the built channel, the most important first; may be repeated.",
+        help="A folder, a name or a URL in place of the built channel, the most important first; may be repeated. "
+        "conda-forge is then the base channel, if none was made here.",
     ),
 ]
 VariantConfig = Annotated[
@@ -206,7 +207,12 @@ def renamed(old: str, now: str) -> Any:
     return typer.Option(old, callback=end, expose_value=False, hidden=True, help=f"It is now `{now}`.")
 
 
+def base_beside(base: str, channels: Sequence[str] | None, workspace: Workspace) -> str:
+    """The base channel beside those of --channel: conda-forge, if --base names none and none was made here."""
+    return "conda-forge" if base == "local" and channels and not workspace.base_channel.exists() else base
+
+
 def show_written(changed: Sequence[Path], report: Reporter) -> None:
-    """The pages of the docs in which a table was written anew."""
+    """Prints the pages of the docs in which a table changed."""
     report.result(written=changed)
     report.line(f"written: {' '.join(map(str, changed))}" if changed else "unchanged")

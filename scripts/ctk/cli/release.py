@@ -117,7 +117,7 @@ def measure_command(
 ) -> None:
     """Measure the facts of releases from their artefacts: GPUs that NVRTC targets, PTX ISA, glibc, code for GPUs.
 
-    Also their contents, for `ctk audit --planned`. Reads only files that are not measured yet. Files that are not in
+    Also their contents, for `ctk lint --planned`. Reads only files that are not measured yet. Files that are not in
     the cache are fetched one after another, 3 to 8 GB for a new release, and removed again. Needs a linux-64 machine,
     no GPU and no driver.
 

@@ -178,7 +178,10 @@ class ChannelMissing(CtkError, exit_code=33):
 
     @classmethod
     def of(cls, place: object) -> ChannelMissing:
-        return cls(f"there is no channel in {place}", "make one with `ctk build`, or name one that is there")
+        return cls(
+            f"there is no channel in {place}",
+            "make one with `ctk build`, or name another: --channel and --base take a folder or a URL",
+        )
 
 
 class CudaLost(CtkError, exit_code=34):

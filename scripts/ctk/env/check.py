@@ -426,7 +426,7 @@ def _driver_fits(on: Examined) -> Finding:
     specs = [(p, s) for p in on.packages for s in (*p.depends, *p.constrains) if spec_name(s) == "__cuda"]
     if not driver:
         if wanted := [f"{p.name} {p.version} needs {s}" for p, s in specs if s in p.depends]:
-            other = shlex.join(["ctk", "env", "check", str(on.prefix), "--driver", "13.0"])
+            other = shlex.join(["ctk", "doctor", str(on.prefix), "--driver", "13.0"])
             step = f"`ctk doctor`, or for another machine: `{other}`"
             return missing(f"{on.machine.words}, and {_some(wanted)}", step)
         return ok(on.machine.words)

@@ -1,4 +1,4 @@
-"""`ctk doctor` and `ctk env check`: how this machine, this checkout or an environment is, and what to do about it.
+"""The checks of `ctk doctor`: how this machine, this checkout or an environment is, and what to do about it.
 
 The checks run at the same time, each within a limit, and none can end the run.
 """
@@ -32,10 +32,11 @@ LIMIT = 10.0  # seconds for all checks together
 
 @dataclass(frozen=True)
 class Where:
-    """The checkout that checks look at, and whether the network is left alone."""
+    """The checkout that checks look at, whether the network is left alone, and channels in place of the built one."""
 
     workspace: Workspace
     offline: bool = False
+    channels: tuple[Path | str, ...] = ()
 
 
 def look_at(subject: type[S], name: str, *, needed: bool = False) -> Callable[[Callable[[S], Finding]], Check[S]]:
@@ -177,12 +178,14 @@ def _disk(where: Where) -> Finding:
 
 @look_at(Where, "channel")
 def _channel(where: Where) -> Finding:
-    """What `ctk build` made last."""
+    """The channel that environments are made from: what `ctk build` made last, or what --channel names."""
     from ctk.plan.plan import lacking  # which needs what `_packages` looks for
 
+    if where.channels:
+        return _named(where)
     age, packages = _built(where.workspace.channel)
     if not packages:
-        return missing("not built yet", "./scripts/build makes it")
+        return missing("not built yet", "./scripts/build makes it; --channel URL looks at another")
     locked = [file.stem.removeprefix("cuda-") for file in where.workspace.variants.glob("cuda-*.lock")]
     newest = max(locked, key=lambda text: [int(part) for part in text.split(".") if part.isdigit()], default="")
     if newest and not any(name.startswith(f"cuda-version-{newest}-") for name in packages):
@@ -191,6 +194,23 @@ def _channel(where: Where) -> Finding:
         step = f"ctk build {' '.join(f'--release {minor}' for minor in lacks)}"
         return missing(f"{age}, without {listing(lacks)}, which CUDA builds of conda-forge's need", step)
     return ok(age)
+
+
+def _named(where: Where) -> Finding:
+    """The channels that --channel names."""
+    from ctk.core.platforms import this_platform
+    from ctk.solve.solve import Catalogue, lasting
+
+    named = ", ".join(without_credentials(lasting(str(channel))) for channel in where.channels)
+    if where.offline and not all(isinstance(channel, Path) for channel in where.channels):
+        return ok(f"{named}; not asked (--offline)")
+    try:
+        toolkits = Catalogue(where.channels, this_platform()).versions("cuda-version")
+    except CtkError as error:
+        return problem(error.cause, error.step)
+    if not toolkits:
+        return problem(f"{named} has no toolkit for {this_platform()}", "name another --channel")
+    return ok(f"{named}: toolkit {listing(toolkits[::-1])}")
 
 
 def _built(channel: Path) -> tuple[str, list[str]]:

@@ -295,7 +295,7 @@ def write_history(pick: Pick, prefix: Path, now: time.struct_time) -> None:
         file.write(f"# cmd: ctk env create {shlex.join(specs)}\n# update specs: {specs}\n")
 
 
-# `ctk prove`: two requests are solved, their environments created and used.
+# `ctk verify --install`: two requests are solved, their environments created and used.
 
 # Driver and GPU. CUDA 13 cannot compile for the fourth machine's GPU, a V100.
 MACHINES = (("12.2", None), ("12.9", None), ("13.0", None), ("13.0", "7.0"), ("13.5", None), (None, None))

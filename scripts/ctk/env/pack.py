@@ -194,7 +194,7 @@ def write_archive(prefix: Path, target: BinaryIO, stamp: int) -> int:
         except CondaPackException as error:
             raise PackFailed(
                 f"conda-pack refuses the environment: {' '.join(str(error).split())}",
-                "see what the packages that it names hold; `ctk audit` looks into packages of the channel",
+                "see what the packages that it names hold; `ctk check` looks into packages of the channel",
             ) from error
         for path in _bytecode(prefix, {f.target for f in environment}, {record[0] for record in packer.prefixes}):
             archive.add(str(prefix / path), path)

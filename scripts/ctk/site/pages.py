@@ -35,7 +35,7 @@ from ctk.solve.solve import ASKS
 
 MARKER = ".ctk-site"
 """A file that marks the folder of a site; other folders are never replaced."""
-_TEXT = b"Made by ctk site build. The folder is replaced as a whole: keep nothing of yours in it.\n"
+_TEXT = b"Made by ctk site. The folder is replaced as a whole: keep nothing of yours in it.\n"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 _HERE = Path(__file__).parent
 _NAVIGATION = (

@@ -31,10 +31,10 @@ def site_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not workspace.channel.exists():
         pytest.exit("there is no channel to make the site of: run ./scripts/build first", returncode=2)
     folder = tmp_path_factory.mktemp("site") / "site"
-    words = [Path(sys.executable).with_name("ctk"), "site", "build", folder]
+    words = [Path(sys.executable).with_name("ctk"), "site", folder]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.exit(f"ctk site build failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}", returncode=2)
+        pytest.exit(f"ctk site failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}", returncode=2)
     return folder
 
 

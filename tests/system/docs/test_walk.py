@@ -53,7 +53,7 @@ def step(made: World, command: Command | tuple[str, ...]) -> str:
         return walk_world.git(made.root, *words[1:])
     assert words[0] == "ctk"
     own = [word.replace("/srv/www/cuda", str(made.root / "www")) for word in words[1:]]
-    if own[0] == "build":  # there is no interpreter to make a base channel of
+    if own[0] in ("build", "check"):  # there is no interpreter to make a base channel of
         own += ["--base", str(made.base)]
     done = world.ctk(made, *own)
     assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}\n{done.stderr}"
@@ -121,5 +121,5 @@ def test_what_was_published_can_be_looked_through_and_taken_back(walked: Walked)
     for command in commands(next(block for block in PUBLISHING if "ctk publish --to" in block.text)):
         if "URL" not in command.words:
             said[command.words] = step(walked.made, command)
-    assert said["ctk", "channel", "history", "/srv/www/cuda"].count(" │ ") >= 2
+    assert said["ctk", "rollback", "/srv/www/cuda"].count(" │ ") >= 2
     assert names(walked.made.root / "www") == walked.before

@@ -60,7 +60,7 @@ def test_what_is_damaged_is_fetched_or_built_again(job: Job, right: Undisturbed)
     for file in filter(is_right, stored(job)):
         overwrite(file)
     assert not any(map(is_right, stored(job)))
-    done = ctk(world, "rebuild", "--all")
+    done = ctk(world, "check", "--rebuild", "all")
     assert done.returncode == 0, done.stdout + done.stderr
     assert any(map(is_right, stored(job)))  # those of the packages: no build reads the others
 

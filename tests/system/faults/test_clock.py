@@ -103,7 +103,7 @@ def test_ten_publishes_in_eight_days_leave_a_sound_folder_and_a_wrong_clock_chan
         assert done.returncode == 0, done.stderr
         said += done.stdout
     assert "1 deleted after 3 days without use" in said
-    checked = clock.run(root, "channel", "check", str(www))
+    checked = clock.run(root, "check", str(www))
     assert checked.returncode == 0, checked.stdout
     before = state(www)
     for days in (-12000, 400, 5000):

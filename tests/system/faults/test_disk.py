@@ -92,7 +92,7 @@ def test_a_folder_that_cannot_be_written_is_named_and_readers_are_not_disturbed(
     with mounts(read_only("folder"), folder=world.root / folder) as there:
         done = ctk(world, *world.build(OLD, NEW), mounts=there.pid)
         refused(done, f"cannot write {world.root / folder}", "Read-only file system")
-        assert ctk(world, "audit", "--base", str(world.base), mounts=there.pid).returncode == 0
+        assert ctk(world, "check", "--base", str(world.base), mounts=there.pid).returncode == 0
         shown = ctk(world, "solve", "cuda-crt", "--base", str(world.base), mounts=there.pid)
         assert shown.returncode == 0, shown.stderr
     assert state(world.workspace.channel) == right.before
@@ -105,12 +105,12 @@ def test_a_checkout_that_may_only_be_read_is_enough_for_what_only_reads(job: Job
     home = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     pack = ("env", "pack", "cuda-crt", "python", "-o", str(tmp_path / "x.run"), *base)
     with mounts(read_only("root"), root=world.root) as there:
-        for words in (create, pack):
+        for words in (create, pack, ("check", *base)):
             done = ctk(world, *words, mounts=there.pid, XDG_CACHE_HOME=os.devnull)
             refused(done, f"cannot write {os.devnull}", f"{own} cannot be written either: set XDG_CACHE_HOME")
         assert not Path(prefix).exists()
-        check = ("env", "check", prefix)
-        for words in (("solve", "cuda-crt", *base), create, check, pack, ("audit", *base), ("clean",)):
+        check = ("doctor", prefix)
+        for words in (("solve", "cuda-crt", *base), create, check, pack, ("check", *base), ("clean",)):
             done = ctk(world, *words, mounts=there.pid, **home)
             assert done.returncode == 0, done.stderr
         inside = (*create[:4], str(world.workspace.output / "env"), *base)
@@ -197,5 +197,5 @@ def test_a_published_folder_that_is_full_or_read_only_stays_as_it_was(
         done = ctk(world, *publish, mounts=there.pid)
         assert done.returncode == 0, done.stderr
         assert set(state(there.see(folder))) >= set(right.after)
-        checked = ctk(world, "channel", "check", str(folder), mounts=there.pid)
+        checked = ctk(world, "check", str(folder), mounts=there.pid)
         assert [line for line in checked.stdout.splitlines() if "orphan" in line or "index" in line] == []

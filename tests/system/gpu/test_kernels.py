@@ -90,7 +90,7 @@ PROOFS = {
 
 @pytest.mark.parametrize("package", PROOFS)
 def test_the_proof_of_a_package_computes(environment: Environment, package: str) -> None:
-    """The programs that `ctk prove` runs, and two more: they assert their numbers themselves."""
+    """The programs that `ctk verify --install` runs, and two more: they assert their numbers themselves."""
     environment.needs(package)
     file, *arguments = PROOFS[package]
     found = environment.report(PROOF / file, *arguments)

@@ -1,26 +1,45 @@
-"""`ctk build-recipe`: somebody's recipe, built and tested against the channel, and where it runs."""
+"""`ctk build-recipe` and `ctk lint`: for authors of recipes."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+from collections.abc import Collection
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ctk.cli.check import show_audit
 from ctk.cli.gpu_code import show_subject
-from ctk.cli.options import Base, OtherChannels, VariantConfig, minors, pythons
-from ctk.core.checkout import checkout
+from ctk.cli.options import (
+    Base,
+    Jobs,
+    OtherChannels,
+    VariantConfig,
+    base_beside,
+    minors,
+    not_both,
+    pythons,
+    recipes,
+)
+from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
-from ctk.core.errors import BadValue, BuildFailed, Unsolvable
+from ctk.core.errors import BadValue, BuildFailed, LintFailed, UnknownName, Unsolvable, check_names, printable
 from ctk.core.files import check_path, check_place, held
-from ctk.core.platforms import this_platform
+from ctk.core.platforms import PLATFORMS, this_platform
 
 if TYPE_CHECKING:
+    from ctk.audit import AuditReport
     from ctk.authors.build_recipe import Made, Tested
     from ctk.authors.installable import Survey
     from ctk.package.gpu_subject import Subject
+    from ctk.rules import Check
+
+
+# --- somebody's recipe
 
 
 def build_recipe_command(
@@ -60,10 +79,10 @@ def build_recipe_command(
     channel: OtherChannels = None,
     base: Base = "local",
 ) -> None:
-    """Build somebody's recipe (recipe.yaml) against the channel, test it, and say where it runs.
+    """Build a recipe (recipe.yaml) against the channel, test it, and say where its packages run.
 
-    Each build is tested as on machines with the oldest and the newest driver that it is for. Then follows, for each
-    package, what ctk gpu-code and ctk installable say.
+    Each build is tested as on machines with the oldest and the newest driver that it is for. For each package, the
+    output of ctk gpu-code and ctk solve --everywhere follows.
 
     Examples: ctk build-recipe ./examples/cpp-extension
     ctk build-recipe ./my-recipe --cuda 12 --cuda 13.0 --driver 12.8 --output ./packages
@@ -94,7 +113,7 @@ def build_recipe_command(
     check_path(found.folder, "move the recipe")  # scripts name it
     check_machine(where)
     log = where.logs / f"recipe-{found.name}.log"
-    channels = catalogue(where, base, this_platform(), others=channel or ())
+    channels = catalogue(where, base_beside(base, channel, where), this_platform(), others=channel or ())
     if "cuda-version" not in channels.names([this_platform(), "noarch"]):
         raise Unsolvable("there are no CUDA packages in the channel", "run `ctk build`, or name another --channel")
     files = variant_config or variant_files(found, where.build_config)
@@ -160,7 +179,7 @@ def _show_tests(made: list[Made], tests: list[Tested], report: Reporter) -> None
 
 
 def _show_verdict(made: list[Made], codes: list[Subject], surveys: list[Survey], report: Reporter) -> None:
-    """On which GPUs the packages run, and on which machines they install."""
+    """Prints on which GPUs the packages run, and on which machines they install."""
     for one, code in zip(made, codes, strict=True):
         show_subject(code, report)
         report.line(f"  it requires {', '.join(sorted(one.index.depends)) or 'nothing'}")
@@ -175,7 +194,7 @@ def _show_verdict(made: list[Made], codes: list[Subject], surveys: list[Survey],
 
 
 def _judge(tests: list[Tested], asked: list[str | None], log: Path) -> None:
-    """Ends the run with an error where tests failed, or no build is for a driver that was asked for."""
+    """Ends the run with an error if tests failed, or no build is for a driver of --driver."""
     if failed := [tested for tested in tests if tested.state == "failed"]:
         lines = [f"the tests of {one.package.file.stem} failed with {_machine(one.driver)}:" for one in failed]
         text = "\n".join(f"    {line}" for line in failed[0].detail.splitlines())
@@ -187,3 +206,110 @@ def _judge(tests: list[Tested], asked: list[str | None], log: Path) -> None:
                 f"no build is for a machine with {_machine(driver)}: {mine[-1].detail}",
                 "add a build for its CUDA major, or ask for another --driver",
             )
+
+
+# --- the lint
+
+
+class LintFormat(StrEnum):
+    """The form in which findings of the lint are printed."""
+
+    text = "text"
+    github = "github"
+
+
+def _lint_names() -> list[str]:
+    from ctk import lint as lints
+
+    return [check.name for check in lints.CHECKS]
+
+
+def lint_command(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Recipes by name, or recipes, locks, variant files and folders by path; everything by default.",
+            metavar="NAME|PATH",
+            autocompletion=recipes,
+        ),
+    ] = None,
+    check: Annotated[
+        list[str] | None,
+        typer.Option(help="Run this check only (see --list); may be repeated.", autocompletion=_lint_names),
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the checks with their help and exit.")] = False,
+    format_: Annotated[
+        LintFormat, typer.Option("--format", help="As lines, or as annotations of a GitHub workflow.")
+    ] = LintFormat.text,
+    planned: Annotated[
+        bool,
+        typer.Option(
+            "--planned",
+            help="Instead, audit every package of every release and platform, unbuilt; --check takes the rules of "
+            "`ctk check --list`.",
+        ),
+    ] = False,
+    jobs: Jobs = None,
+) -> None:
+    """Compare recipes, release locks and variant files with the rules, before anything is built.
+
+    Each finding names the fix.
+
+    Examples: ctk lint cuda-cudart --check DevHasRunExports
+    ctk lint --planned
+    """
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from ctk import lint as lints
+    from ctk.lint import annotation, lint
+    from ctk.lint.tree import Tree
+
+    report = Reporter()
+    not_both("--planned", "names, --list and --format", planned and (names or list_ or format_ is not LintFormat.text))
+    if planned:
+        for error in show_audit(_audit_planned(checkout(), jobs or os.cpu_count() or 1, check or ()), report):
+            raise error
+        return
+    if list_:
+        # A table has no room for this much text in a narrow terminal: a line for the name, then the help.
+        report.result(checks=[_as_json(known) for known in lints.CHECKS])
+        for known in lints.CHECKS:
+            report.line(f"{known.name} [{known.severity}]", "bold")
+            report.console.print(Padding(Text(f"{known.help}\nfix: {known.fix}"), (0, 0, 0, 2)))
+        return
+    here = checkout()
+    tree = Tree(here)
+    if not tree.paths:
+        raise UnknownName(f"there is nothing to lint in {here.root}", "set CTK_ROOT to a checkout")
+    found = lint(tree, check or (), [_linted(name, here) for name in names or ()])
+    report.result(**found.as_json())
+    for finding in found.findings:
+        report.line(printable(annotation(finding) if format_ is LintFormat.github else str(finding)))
+    report.say(f"lint: {found.summary()} ({found.seconds:.1f} s)")
+    if not found.ok:
+        step = "each line names its fix; ctk lint --list says why"
+        raise LintFailed(f"the lint found {count(len(found.errors), 'error')}", step)
+
+
+def _linted(name: str, here: Workspace) -> Path:
+    """The path that a word names, or the folder of the recipe with that name."""
+    if Path(name).exists() or os.sep in name:
+        return Path(name)
+    check_names("recipe", [name], recipes())
+    return here.recipes / name
+
+
+def _as_json(check: Check[Any]) -> dict[str, str]:
+    return {"check": check.name, "kind": check.severity, "help": check.help, "fix": check.fix}
+
+
+def _audit_planned(where: Workspace, jobs: int, only: Collection[str]) -> AuditReport:
+    """The audit of every release, component and platform together."""
+    from ctk.audit import audit_planned
+    from ctk.lock import contents
+    from ctk.plan.plan import Request, plan, published_set, python_tags
+
+    request = Request(platforms=tuple(PLATFORMS))
+    everything = plan(published_set(where), request, python_tags(where.build_config))
+    return audit_planned(everything, where, contents.load(where), jobs=jobs, only=only)
