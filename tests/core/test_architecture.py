@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -13,3 +14,12 @@ def test_the_tree_of_the_page_is_that_of_the_code() -> None:
         [sys.executable, ROOT / "scripts" / "draw-tree", "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_functions_of_the_walks_are_in_the_files_that_they_name() -> None:
+    walks = (ROOT / "docs" / "architecture.md").read_text().partition("<!-- end -->")[2]
+    named = re.findall(r"`(\w+)`\s+\(`([\w/]+\.py)`\)", walks)
+    assert len(named) > 15
+    for name, file in named:
+        text = (ROOT / "scripts" / "ctk" / file).read_text()
+        assert re.search(rf"^(?:def|class) {name}\b", text, re.MULTILINE), f"{name} in {file}"
