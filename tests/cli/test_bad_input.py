@@ -1,4 +1,4 @@
-"""What each command says of a word that it cannot take: the exit code of docs/errors.md, the cause, and what to do."""
+"""Bad input for each command: the exit code of docs/errors.md, the cause, and the next step."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "verify --python 2.7": (UnknownName, "error: unknown Python '2.7'"),
     "version --no-option": (BadValue, "error: no such option: --no-option"),
 }
-"""A command line -> the error, and the beginning of the first line on stderr that is no progress."""
+"""Command line -> the error, and the beginning of its first line on stderr."""
 
 
 def test_every_command_is_given_something_that_it_cannot_take() -> None:
@@ -104,12 +104,12 @@ def test_every_command_is_given_something_that_it_cannot_take() -> None:
 
 
 ELSEWHERE = ("ctk env create ", "ctk build")
-"""What needs a whole checkout: the tests of real channels build and plan, and make environments."""
+"""Commands that need a whole checkout; the tests of real channels run them."""
 
 
 @pytest.fixture(scope="module")
 def typed() -> set[str]:
-    """What was typed already."""
+    """The commands that were typed already."""
     return set()
 
 

@@ -20,7 +20,7 @@ RELEASES = {*MINORS, *(f"{kind}-{major}" for kind in ("libraries", "python") for
 
 
 def asked(line: str) -> dict[str, str]:
-    """What bash sets when TAB is pressed behind a line."""
+    """The variables that bash sets when TAB is pressed behind a line."""
     return {"_CTK_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(f"{line}.".split()) - 1)}
 
 
@@ -58,7 +58,7 @@ def test_packages_and_pythons_are_offered() -> None:
 
 
 WITHOUT = ("rattler", "rattler_build", "rich", "filelock", "ctk.lock.model", "ctk.plan.plan", "ctk.solve.solve")
-"""What takes longer to be imported than TAB may take."""
+"""Modules whose import takes longer than TAB may take."""
 
 
 @pytest.mark.parametrize("line", ["ctk build --release ", "ctk solve cuda-co", "ctk lint "])

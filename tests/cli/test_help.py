@@ -1,4 +1,4 @@
-"""What each command says of itself, and of a command line that it cannot read."""
+"""The help of each command, and errors about a command line that cannot be read."""
 
 from __future__ import annotations
 

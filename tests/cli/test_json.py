@@ -65,13 +65,13 @@ def name_of(case: str) -> str:
 
 
 def documented(name: str) -> set[str]:
-    """The keys that the docs name for a command; what solves has those of `solve` as well."""
+    """The keys that the docs name for a command; `env create` and `env pack` have those of `solve` as well."""
     text = SECTIONS[name] + ("".join(SECTIONS["solve"]) if name in ("env create", "env pack") else "")
     return set(re.findall(r"`(\w+)`", text))
 
 
 def prepare(case: str, world: World, folder: Path) -> None:
-    """Makes what a case works on: an environment, or a published folder with two states."""
+    """Makes the environment of a case, or the published folder with two states."""
     if case.startswith(("env run", "doctor {folder}/env")):
         create = next(case for case in CASES if case.startswith("env create"))
         assert ctk(world, *line(world, create, folder)).returncode == 0

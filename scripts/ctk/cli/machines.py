@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -194,26 +194,23 @@ class Everywhere:
         platforms: If empty, all for which the channel has packages.
         variant_files: Of a recipe; by default those that `ctk build-recipe` takes.
         html: A page that is written as well.
+        as_planned: Whether to solve against the plan, whatever was built.
+        channels: In place of the built channel.
+        base: The base channel.
     """
 
     words: Sequence[str]
-    pins: Sequence[str] = ()
-    platforms: Sequence[str] = ()
-    variant_files: Sequence[Path] = ()
-    html: Path | None = None
+    pins: Sequence[str]
+    platforms: Sequence[str]
+    variant_files: Sequence[Path]
+    html: Path | None
+    as_planned: bool
+    channels: Sequence[str]
+    base: str
 
 
-def show_everywhere(
-    asked: Everywhere, here: Catalogue, other: Callable[[str], Catalogue], where: Workspace, report: Reporter
-) -> None:
+def show_everywhere(asked: Everywhere, where: Workspace, report: Reporter) -> None:
     """Prints on which drivers, GPUs and platforms a request installs, and the changes by its pins.
-
-    Args:
-        asked: The request.
-        here: The channels for this machine's platform, with which a recipe would be built.
-        other: Returns the channels for a platform.
-        where: The checkout whose release locks name the drivers and GPUs.
-        report: Prints the result.
 
     Raises:
         Unsolvable: A package installs on no machine.
@@ -222,7 +219,8 @@ def show_everywhere(
     from ctk.authors.expected import expected_records, recipe_at, variant_files
     from ctk.authors.installable import alike, survey_records, survey_specs
     from ctk.lock.model import release_locks
-    from ctk.solve.solve import parse_spec
+    from ctk.solve.channels import catalogue
+    from ctk.solve.solve import Catalogue, parse_spec
     from ctk.verify.scenarios import facts, matrix
 
     wanted, pins = list(asked.words), list(asked.pins)
@@ -235,11 +233,15 @@ def show_everywhere(
     if asked.html:
         check_place(asked.html)
     every = matrix(facts(release_locks(where).values()), ())
+    planned, others = asked.as_planned, asked.channels
+    here = catalogue(where, asked.base, this_platform(), report if planned else None, planned, others)
     notes: dict[str, None] = {}
     with TemporaryDirectory(prefix="ctk-everywhere-") as folder:
         surveys = []
         for subdir in asked.platforms or _offered(here):
-            channels = other(subdir)
+            channels = Catalogue(here.channels, subdir, here.gateway, here.maker)
+            if not planned:  # the plan stands in for a platform that was not built
+                channels = catalogue(where, asked.base, subdir, report, others=others)
             if recipe:
                 files = asked.variant_files or variant_files(recipe, where.build_config)
                 found = expected_records(recipe, files, channels, here)

@@ -24,7 +24,7 @@ from ctk.core.checkout import base_channel, checkout, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, CudaLost
 from ctk.core.files import check_place
-from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.core.platforms import PLATFORMS
 
 if TYPE_CHECKING:
     from ctk.solve.machine import Machine
@@ -110,7 +110,7 @@ def solve_command(
     from ctk.solve.channels import catalogue
     from ctk.solve.fleet import find_fleet
     from ctk.solve.machine import machine, python_specs
-    from ctk.solve.solve import Catalogue, channel_url, lasting
+    from ctk.solve.solve import channel_url, lasting
     from ctk.solve.why import explain
 
     report = Reporter()
@@ -129,17 +129,11 @@ def solve_command(
     base = base_beside(base, channel, where)
     platform = platforms[0] if platforms else None
     if everywhere:
-        here = catalogue(where, base, this_platform(), report if as_planned else None, as_planned, channel or ())
-
-        def other(subdir: str) -> Catalogue:
-            """The channels for a platform; the plan stands in where it was not built."""
-            if as_planned:
-                return Catalogue(here.channels, subdir, here.gateway, here.maker)
-            return catalogue(where, base, subdir, report, False, channel or ())
-
         words = [*specs, *(python_specs(python) if python else ())]
-        asked = Everywhere(words, pins or (), platforms or (), variant_config or (), html)
-        show_everywhere(asked, here, other, where, report)
+        asked = Everywhere(
+            words, pins or (), platforms or (), variant_config or (), html, as_planned, channel or (), base
+        )
+        show_everywhere(asked, where, report)
         return
     if is_fleet or write:
         wanted = _wanted(specs, python)
