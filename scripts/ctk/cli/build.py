@@ -83,8 +83,9 @@ def _show(planned: Plan, report: Reporter) -> None:
         f"{count(len(planned.builds), 'build')}, {count(sum(len(b.outputs) for b in planned.builds), 'package')}, "
         f"{count(len(planned.artefacts), 'artefact')} of {megabytes(total)} MB; {len(planned.left_out)} left out"
     )
-    rows = [
-        (b.id, " ".join(o.name for o in b.outputs), megabytes(sum(a.size for a in b.artefacts))) for b in planned.builds
+    rows = [  # native and compat packages have a name together
+        (b.id, " ".join(dict.fromkeys(o.name for o in b.outputs)), megabytes(sum(a.size for a in b.artefacts)))
+        for b in planned.builds
     ]
     report.table("builds", ["build", "packages", "MB to read"], rows, right=["MB to read"])
     _show_left_out(planned, report)

@@ -158,7 +158,7 @@ GROUPS: dict[str, dict[str, Any]] = {
         "doctor": doctor.doctor_command,
         "solve": solve.solve_command,
         "env": (
-            "Create environments from the channel, run commands in them, pack them.",
+            "Create, run and pack environments of the channel.",
             {"create": env.create_command, "run": env.run_command, "pack": env.pack_command},
         ),
         "gpu-code": gpu_code.gpu_code_command,

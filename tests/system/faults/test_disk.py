@@ -15,7 +15,7 @@ from ctk.core.errors import NoSpace
 from kit.job import Job, Undisturbed
 from kit.mounts import emptied, mounts, read_only, small
 from kit.whole import damaged, problems, state
-from kit.world import NEW, OLD, ctk
+from kit.world import NEW, OLD, World, ctk
 
 pytest_plugins = ["fault_fixtures"]
 
