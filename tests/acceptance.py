@@ -213,7 +213,7 @@ def _checked(command: Sequence[str], cwd: Path | None = None) -> None:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
     if done.returncode:
         sys.exit(
-            f"error: {shlex.join(command)}: {done.stderr.strip()}\nnext: mend it, then run scripts/acceptance again"
+            f"error: {shlex.join(command)}: {done.stderr.strip()}\nnext: fix it, then run scripts/acceptance again"
         )
 
 

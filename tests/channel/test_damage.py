@@ -143,7 +143,7 @@ def test_a_damaged_package_is_named_by_a_rollback_and_replaced_by_the_next_publi
         folder.rollback()
     assert f"`ctk publish --to {folder.path}`" in error.value.step
     done = at(folder, 2).publish(built)
-    assert TWO in (*done.mended, *done.added)
+    assert TWO in (*done.repaired, *done.added)
     assert check_channel(folder.path).findings == ()
     assert folder.rollback(1).packages == 2
 
@@ -156,7 +156,7 @@ def test_the_command_says_which_damaged_packages_it_wrote_again(
     cut(www / TWO)
     assert "2 packages, 0 new, 1 damaged and written again" in run_ctk("publish", "--to", str(www)).stdout
     cut(www / TWO)
-    assert json.loads(run_ctk("publish", "--to", str(www), "--json").stdout)["mended"] == [TWO]
+    assert json.loads(run_ctk("publish", "--to", str(www), "--json").stdout)["repaired"] == [TWO]
 
 
 @pytest.mark.parametrize("place", ["channel", "channel/sub", ".channel-states"])

@@ -94,12 +94,12 @@ def test_a_refusal_or_no_answer_stops_before_what_needs_the_package_and_the_next
             publish(files, server.url, "cuda", patience=120 if status else 15)
         assert error.value.step == "1 packages were sent before it; run the command again to go on"
         assert list(dict.fromkeys(server.files)) == ["c-1-0.conda", "b-1-0.conda"]  # rattler asks again at some answers
-    with upload_server(tmp_path / "mended") as mended:
-        publish(files, mended.url, "cuda")
-        assert mended.files == ["c-1-0.conda", "b-1-0.conda", "a-1-0.conda"]
-        mended.stop()
+    with upload_server(tmp_path / "repaired") as repaired:
+        publish(files, repaired.url, "cuda")
+        assert repaired.files == ["c-1-0.conda", "b-1-0.conda", "a-1-0.conda"]
+        repaired.stop()
         with pytest.raises(PublishFailed, match="does not take c-1-0"):  # a server that is down
-            publish(files, mended.url, "cuda")
+            publish(files, repaired.url, "cuda")
 
 
 def test_without_a_key_or_an_identity_nothing_is_sent(tmp_path: Path) -> None:

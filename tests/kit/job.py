@@ -15,7 +15,7 @@ from kit.whole import State, problems, state
 from kit.world import NEW, OLD, Fault, World, command, ctk
 
 INSIDE = Path(__file__).with_name("inside")
-STATIONS = ("start", "fetch", "build", "audit", "index", "package tests", "publish", "end")
+STEPS = ("start", "fetch", "build", "audit", "index", "package tests", "publish", "end")
 """As the lines of `ctk build` name them; what comes before the package index is asked, and after the last line."""
 PLACES = {
     "output/.channel.new": "publish",
@@ -27,21 +27,21 @@ PLACES = {
     ".cache/artefacts": "fetch",
     ".cache/builds": "build",
 }
-"""Part of a path -> the station that changes it; the first that fits."""
+"""Part of a path -> the step that changes it; the first that fits."""
 _PATIENCE = 300.0  # seconds in which orphans must have ended
 
 
 @dataclass(frozen=True)
 class Point:
-    """Where a run is killed: some seconds into a station, or before a change of the disk."""
+    """Where a run is killed: some seconds into a step, or before a change of the disk."""
 
     whom: str  # ``group`` for every process, ``main`` for the one that was started
-    station: str = ""
+    step: str = ""
     seconds: float = 0.0
     change: str = ""  # such as ``worker:3``: see inside/sitecustomize.py
 
     def __str__(self) -> str:
-        where = f"before change {self.change}" if self.change else f"{self.seconds:.2f} s into {self.station}"
+        where = f"before change {self.change}" if self.change else f"{self.seconds:.2f} s into {self.step}"
         return f"{self.whom} {where}"
 
 
@@ -51,17 +51,17 @@ class Undisturbed:
 
     before: State  # the channel at its start
     after: State
-    seconds: dict[str, float]  # station -> how long it takes
-    changes: dict[str, list[str]]  # station -> its changes of the disk, as `Point.change` has them
+    seconds: dict[str, float]  # step -> how long it takes
+    changes: dict[str, list[str]]  # step -> its changes of the disk, as `Point.change` has them
 
     def moment(self, fraction: float) -> tuple[str, float]:
-        """The station, and the seconds into it, at which a part of the whole time is over."""
+        """The step, and the seconds into it, at which a part of the whole time is over."""
         passed = fraction * sum(self.seconds.values())
-        for station in STATIONS[:-1]:
-            if passed <= self.seconds[station]:
-                return station, passed
-            passed -= self.seconds[station]
-        return STATIONS[-1], passed
+        for step in STEPS[:-1]:
+            if passed <= self.seconds[step]:
+                return step, passed
+            passed -= self.seconds[step]
+        return STEPS[-1], passed
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,14 @@ class Outcome:
     """What a kill did."""
 
     point: Point
-    station: str  # at which the run was then; ``end`` when it was faster than the kill
+    step: str  # at which the run was then; ``end`` when it was faster than the kill
     harm: dict[str, list[str]]  # ``channel``, ``next run``, ``other bytes`` or ``orphan`` -> what is wrong
     seconds: float  # that the next run took
 
     @property
     def complaints(self) -> list[str]:
         lines = [f"{kind}: {line}" for kind, found in self.harm.items() for line in found]
-        return [f"{self.point} ({self.station}): {line}" for line in lines]
+        return [f"{self.point} ({self.step}): {line}" for line in lines]
 
 
 class Job:
@@ -101,13 +101,13 @@ class Job:
         code = run.wait()
         assert code == 0, run.said
         begun = [*run.begun(), time.monotonic()]
-        seconds = {name: begun[i + 1] - begun[i] for i, name in enumerate(STATIONS)}
+        seconds = {name: begun[i + 1] - begun[i] for i, name in enumerate(STEPS)}
         changes: dict[str, list[str]] = {}
         for line in log.read_text().splitlines():
             role, number, _, paths = line.split(" ", 3)
-            station = next((s for part, s in PLACES.items() if part in paths), None)
-            if station:
-                changes.setdefault(station, []).append(f"{role}:{number}")
+            step = next((s for part, s in PLACES.items() if part in paths), None)
+            if step:
+                changes.setdefault(step, []).append(f"{role}:{number}")
         return Undisturbed(before, state(self.world.workspace.channel), seconds, changes)
 
     def killed(self, point: Point, right: Undisturbed) -> Outcome:
@@ -115,10 +115,10 @@ class Job:
         self.rewind()
         extra = {"CTK_FAULT_KILL": point.change, "CTK_FAULT_WHOM": point.whom} if point.change else {}
         run = Run(self.world, **extra)
-        if point.station:
+        if point.step:
             run.kill(point)
         run.wait()
-        station = run.station(time.monotonic()) if run.was_killed else "end"
+        step = run.step(time.monotonic()) if run.was_killed else "end"
         channel = self.world.workspace.channel
         broken = problems(channel, self.world.base)
         if state(channel) not in (right.before, right.after):
@@ -133,7 +133,7 @@ class Job:
             "other bytes": sorted(name for name in {*found, *right.after} if found.get(name) != right.after.get(name)),
             "orphan": list(run.left()),
         }
-        return Outcome(point, station, harm, seconds)
+        return Outcome(point, step, harm, seconds)
 
     def rewind(self) -> None:
         """Makes the checkout what it was at the start."""
@@ -173,23 +173,23 @@ class Run:
         return self.process.returncode == -signal.SIGKILL
 
     def begun(self) -> list[float]:
-        """When each station began, of those that did: fetch with the first request, others with the line before."""
+        """When each step began, of those that did: fetch with the first request, others with the line before."""
         asked = [r.when for r in self._world.index.requests if r.when > self._start]
-        times = {s: at for s in STATIONS[1:] for at, line in self._lines if line[9:].startswith(f"{s}: ")}
+        times = {s: at for s in STEPS[1:] for at, line in self._lines if line[9:].startswith(f"{s}: ")}
         return [self._start, *asked[:1], *times.values()]
 
-    def station(self, when: float) -> str:
-        """The station that was at work at a time."""
-        return STATIONS[sum(at <= when for at in self.begun()) - 1]
+    def step(self, when: float) -> str:
+        """The step that was at work at a time."""
+        return STEPS[sum(at <= when for at in self.begun()) - 1]
 
-    def reach(self, station: str) -> None:
-        """Waits until a station begins, or the run ends."""
-        while len(self.begun()) <= STATIONS.index(station) and self.process.poll() is None:
+    def reach(self, step: str) -> None:
+        """Waits until a step begins, or the run ends."""
+        while len(self.begun()) <= STEPS.index(step) and self.process.poll() is None:
             time.sleep(0.001)
 
     def kill(self, point: Point) -> None:
         """Kills at the moment of a point, unless the run has ended before."""
-        self.reach(point.station)
+        self.reach(point.step)
         time.sleep(point.seconds)
         if self.process.poll() is None:
             (os.killpg if point.whom == "group" else os.kill)(self.process.pid, signal.SIGKILL)

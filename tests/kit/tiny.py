@@ -1,4 +1,4 @@
-"""A checkout with one tiny recipe, whose artefact is a zip of a few bytes: for tests of the stations."""
+"""A checkout with one tiny recipe, whose artefact is a zip of a few bytes: for tests of the steps."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Its releases are small: wheels of a few files with the layout of NVIDIA's, served by an index on localhost and locked
 by the code of `ctk release add`. The first one is built; the job that is disturbed adds the second, so that every
-station has something to do: artefacts to fetch, builds to make, packages to test, a channel to replace.
+step has something to do: artefacts to fetch, builds to make, packages to test, a channel to replace.
 """
 
 from __future__ import annotations

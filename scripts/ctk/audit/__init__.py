@@ -49,7 +49,7 @@ class AuditReport(Report):
             "seconds": round(self.seconds, 2),
             "checks": self.counts,
             "findings": self.rows(
-                check="check", package="where", path="path", message="message", mend="fix", severity="severity"
+                check="check", package="where", path="path", message="message", fix="fix", severity="severity"
             ),
         }
 

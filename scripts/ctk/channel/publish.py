@@ -83,7 +83,7 @@ class Published:
     left: tuple[str, ...]  # no longer in the index
     deleted: tuple[str, ...]  # unused for longer than `Keep.unused`
     left_out: tuple[str, ...]  # not published: their names have other content
-    mended: tuple[str, ...] = ()  # damaged in the folder, and written again
+    repaired: tuple[str, ...] = ()  # damaged in the folder, and written again
 
 
 @dataclass(frozen=True)
@@ -187,9 +187,9 @@ class Folder:
             incoming = {**dict.fromkeys(sha256.keys() - times.keys(), now), **moments(self.notes / INCOMING)}
             write_notes(self.notes / INCOMING, incoming)
             added: list[str] = []
-            mended: list[str] = []
+            repaired: list[str] = []
             for name in order:
-                changed = mended if (self.path / name).exists() else added
+                changed = repaired if (self.path / name).exists() else added
                 if name in sha256 and self._put(channel / name, sha256[name]):
                     changed.append(name)
                 progress(name)
@@ -209,7 +209,7 @@ class Folder:
             incoming = {n: t for n, t in incoming.items() if n not in times and (self.path / n).exists()}
             write_notes(self.notes / INCOMING, incoming)
             left = tuple(sorted(before.names().keys() - wanted.names().keys()))
-            done = history.current or 0, len(wanted), tuple(added), left, deleted, skipped, tuple(mended)
+            done = history.current or 0, len(wanted), tuple(added), left, deleted, skipped, tuple(repaired)
             return Published(*done)
 
     def rollback(self, number: int | None = None) -> State:

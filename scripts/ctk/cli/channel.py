@@ -101,7 +101,7 @@ def publish_command(
                 progress=lambda name: task.advance(1),
             )
         changes = [f"{len(done.added)} new"]
-        changes += [f"{len(done.mended)} damaged and written again"] if done.mended else []
+        changes += [f"{len(done.repaired)} damaged and written again"] if done.repaired else []
         changes += [f"{len(done.left)} no longer in the index"] if done.left else []
         changes += [f"{len(done.left_out)} left out, their names being taken"] if done.left_out else []
         changes += [f"{len(done.deleted)} deleted after {keep_days} days without use"] if done.deleted else []

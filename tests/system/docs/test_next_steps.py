@@ -1,4 +1,4 @@
-"""What is printed as a next step can be typed: ctk has its commands, and lines for conda mend what they are for.
+"""What is printed as a next step can be typed: ctk has its commands, and lines for conda fix what they are for.
 
 Lines for conda are solved by rattler from the channels that they name, beside all that is in the environment. What
 `ctk` prints for bad input is typed in tests/cli/test_bad_input.py. Of what changes the machine (`chmod`, `rm`

@@ -1,7 +1,7 @@
 """Kills the main job at random points, and looks at what is left: `scripts/test-faults --points 200 --seed 1`.
 
 Half of the points are moments, spread over the whole time of the job. The other half are changes of the disk, spread
-over the stations that make them: the process is killed right before it renames, links or writes something. Each kill
+over the steps that make them: the process is killed right before it renames, links or writes something. Each kill
 is SIGKILL, either for all processes of the run at once, or for the main process only, so that its builds are orphans.
 
 After each kill the channel must be whole, as it was or as it shall be; the next run must end well, and leave the same
@@ -23,37 +23,35 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from kit.job import STATIONS, Job, Outcome, Point, Undisturbed
+from kit.job import STEPS, Job, Outcome, Point, Undisturbed
 from kit.world import NEW, built_world, publish_release, serve
 
 
 def points(number: int, right: Undisturbed, chance: random.Random) -> list[Point]:
-    """That many points: moments of the whole run and changes of each station in turn, whoever is killed in turn."""
+    """That many points: moments of the whole run and changes of each step in turn, whoever is killed in turn."""
     moments = (number + 1) // 2
     found = [Point("", *right.moment((i + chance.random()) / moments)) for i in range(moments)]
-    stations = [s for s in STATIONS if right.changes.get(s)]
-    # One station after another; the last one first, which is the shortest.
-    found += [
-        Point("", change=chance.choice(right.changes[stations[-1 - i % len(stations)]])) for i in range(number // 2)
-    ]
+    steps = [s for s in STEPS if right.changes.get(s)]
+    # One step after another; the last one first, which is the shortest.
+    found += [Point("", change=chance.choice(right.changes[steps[-1 - i % len(steps)]])) for i in range(number // 2)]
     return [replace(point, whom=("group", "main")[i % 2]) for i, point in enumerate(found)]
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
-    """What happened, a row for each station."""
-    shown = Table("station")
+    """What happened, a row for each step."""
+    shown = Table("step")
     columns = ("kills", "all processes", "main only", "channel whole", "next run ends", "same after it", "orphans left")
     for name in (*columns, "longest next run (s)"):
         shown.add_column(name, justify="right")
-    for station in (*STATIONS, "in all"):
-        those = [o for o in outcomes if station in (o.station, "in all")]
+    for step in (*STEPS, "in all"):
+        those = [o for o in outcomes if step in (o.step, "in all")]
         whom = Counter(o.point.whom for o in those)
         good = [sum(not o.harm[kind] for o in those) for kind in ("channel", "next run", "other bytes")]
         orphans = sum(len(o.harm["orphan"]) for o in those)
         if those:
             longest = max(o.seconds for o in those)
             cells = (len(those), whom["group"], whom["main"], *good, orphans, f"{longest:.1f}")
-            shown.add_row(station, *map(str, cells), end_section=station == "end")
+            shown.add_row(step, *map(str, cells), end_section=step == "end")
     return shown
 
 
@@ -65,7 +63,7 @@ def run(job: Job, right: Undisturbed, chosen: Sequence[Point], console: Console)
     try:
         for number, point in enumerate(chosen, 1):
             outcomes.append(job.killed(point, right))
-            console.print(f"{number}/{len(chosen)} killed {point} at: {outcomes[-1].station}", markup=False)
+            console.print(f"{number}/{len(chosen)} killed {point} at: {outcomes[-1].step}", markup=False)
             for line in outcomes[-1].complaints:
                 console.print(line, style="bold red", markup=False, soft_wrap=True)
     except KeyboardInterrupt:

@@ -81,8 +81,8 @@ def test_a_clock_that_jumps_in_the_middle_of_a_run_changes_nothing(
 ) -> None:
     """At the first request to the index, and again while builds are at work."""
     run = Run(job.world, **clock.environment)
-    for station, seconds in zip(("fetch", "build"), jumps, strict=True):
-        run.reach(station)
+    for step, seconds in zip(("fetch", "build"), jumps, strict=True):
+        run.reach(step)
         clock.move(seconds)
     assert run.wait() == 0, run.said
     channel = job.world.workspace.channel

@@ -1,4 +1,4 @@
-"""A disk that is full or may not be written: error 12 at each station, nothing lost, and the next run goes on."""
+"""A disk that is full or may not be written: error 12 at each step, nothing lost, and the next run goes on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def refused(done: subprocess.CompletedProcess[str], *said: str) -> None:
 
 
 def begun(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """The stations that a run went through."""
+    """The steps that a run went through."""
     return [s for s in ("fetch", "build", "audit", "index", "package tests", "publish") if f" {s}: " in done.stderr]
 
 
@@ -143,7 +143,7 @@ def limited(bytes_: int) -> Sequence[str]:
 def test_files_that_may_not_grow_stop_a_run_and_lose_nothing(job: Job, right: Undisturbed, tmp_path: Path) -> None:
     world, channel = job.world, job.world.workspace.channel
     fetch, build = ["build", "--fetch-only", *world.plan(OLD, NEW)], world.build(OLD, NEW)
-    # What is limited next, and what is done without a limit before: the next station is the one to fail.
+    # What is limited next, and what is done without a limit before: the next step is the one to fail.
     for before, size in (([], 100_000), (fetch, 100_000), ([*build, "--channel", str(tmp_path / "other")], 3_000)):
         assert not before or ctk(world, *before).returncode == 0
         refused(ctk(world, *build, prefix=limited(size)), "File too large: ")

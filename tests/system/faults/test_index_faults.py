@@ -1,6 +1,6 @@
-"""A package index that fails, stalls or has other files, at every station that asks it: the listed error.
+"""A package index that fails, stalls or has other files, at every step that asks it: the listed error.
 
-Each fault meets all the commands at once, each in a checkout of its own: they are the stations fetch (alone, and as the
+Each fault meets all the commands at once, each in a checkout of its own: they are the steps fetch (alone, and as the
 main job's first part), lock (add and check), and the one that borrows artefacts (diff).
 """
 
@@ -78,7 +78,7 @@ class Stations:
 
 
 @pytest.fixture
-def stations(job: Job, tmp_path: Path) -> Stations:
+def steps(job: Job, tmp_path: Path) -> Stations:
     world = job.world
     commands = {"build": (world, world.build(OLD, NEW))}
     for name, words in {
@@ -97,35 +97,35 @@ def stations(job: Job, tmp_path: Path) -> Stations:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_bad_index_is_the_listed_error_at_every_station(
-    stations: Stations, job: Job, right: Undisturbed, name: str
+    steps: Stations, job: Job, right: Undisturbed, name: str
 ) -> None:
     fault, expected, others = CASES[name]
-    before = stations.locks()
+    before = steps.locks()
     job.world.index.faults.append(fault)
-    for station, done in stations.run(patience=0.25 if fault.delay or fault.pause else 60).items():
-        code = others.get(station, expected)
-        assert done.returncode == code, f"{station}: {done.stdout}{done.stderr}"
-        assert not code or "\nnext: " in done.stderr, station
-        assert "Traceback" not in done.stderr, station
-    assert stations.kept_wrong() == []
-    assert stations.locks() == before
+    for step, done in steps.run(patience=0.25 if fault.delay or fault.pause else 60).items():
+        code = others.get(step, expected)
+        assert done.returncode == code, f"{step}: {done.stdout}{done.stderr}"
+        assert not code or "\nnext: " in done.stderr, step
+        assert "Traceback" not in done.stderr, step
+    assert steps.kept_wrong() == []
+    assert steps.locks() == before
     channel = job.world.workspace.channel
     assert problems(channel, job.world.base) == []
     assert state(channel) == (right.before if expected else right.after)
 
 
 def test_an_index_that_is_down_is_so_for_every_station(
-    stations: Stations, job: Job, right: Undisturbed, monkeypatch: pytest.MonkeyPatch
+    steps: Stations, job: Job, right: Undisturbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job.world.index, "port", 9)  # discard: nothing listens
-    for station, done in stations.run().items():
-        assert done.returncode == DOWN, f"{station}: {done.stdout}{done.stderr}"
-        assert "the package index does not give" in done.stderr, station
+    for step, done in steps.run().items():
+        assert done.returncode == DOWN, f"{step}: {done.stdout}{done.stderr}"
+        assert "the package index does not give" in done.stderr, step
     assert state(job.world.workspace.channel) == right.before
 
 
 def test_a_file_that_changed_after_the_lock_is_refused_before_it_is_fetched(
-    stations: Stations, job: Job, right: Undisturbed
+    steps: Stations, job: Job, right: Undisturbed
 ) -> None:
     index = job.world.index
     kept = {name: dict(files) for name, files in index.projects.items()}
@@ -133,7 +133,7 @@ def test_a_file_that_changed_after_the_lock_is_refused_before_it_is_fetched(
         for files in index.projects.values():
             files |= {name: content + b"\0" for name, content in files.items() if VERSIONS[NEW] in name}
         asked = len(index.requests)
-        done = {name: stations.run(name)[name] for name in ("fetch", "build", "diff")}
+        done = {name: steps.run(name)[name] for name in ("fetch", "build", "diff")}
         assert {name: d.returncode for name, d in done.items()} == dict.fromkeys(done, WRONG)
         assert all("the index states another sha256" in d.stderr for d in done.values())
         assert [r.path for r in index.requests[asked:] if FILES in r.path and VERSIONS[NEW] in r.path] == []
@@ -142,13 +142,13 @@ def test_a_file_that_changed_after_the_lock_is_refused_before_it_is_fetched(
     assert state(job.world.workspace.channel) == right.before
 
 
-def test_what_a_bad_index_left_does_not_spoil_the_next_run(stations: Stations, job: Job, right: Undisturbed) -> None:
+def test_what_a_bad_index_left_does_not_spoil_the_next_run(steps: Stations, job: Job, right: Undisturbed) -> None:
     index = job.world.index
     index.faults.append(Fault(FILES, content=OTHER * 3, truncate=50))  # the first part of another file
-    assert {d.returncode for d in stations.run("fetch", "build").values()} <= {DOWN, WRONG}
+    assert {d.returncode for d in steps.run("fetch", "build").values()} <= {DOWN, WRONG}
     assert list((job.world.workspace.store / "partial").iterdir())
     index.faults.clear()
-    done = stations.run()
+    done = steps.run()
     assert {name: d.returncode for name, d in done.items()} == dict.fromkeys(done, 0), done
-    assert stations.kept_wrong() == []
+    assert steps.kept_wrong() == []
     assert state(job.world.workspace.channel) == right.after

@@ -12,7 +12,7 @@ import pytest
 from kills import points
 
 from ctk.core.checkout import Workspace
-from kit.job import STATIONS, Job, Point, Undisturbed
+from kit.job import STEPS, Job, Point, Undisturbed
 from kit.whole import damaged, installed
 from kit.world import command, ctk
 
@@ -24,7 +24,7 @@ pytest_plugins = ["fault_fixtures"]
 
 def test_the_job_has_something_to_do_at_every_station(right: Undisturbed) -> None:
     assert set(right.changes) >= {"fetch", "build", "index", "audit", "package tests", "publish"}
-    assert set(right.seconds) == set(STATIONS)
+    assert set(right.seconds) == set(STEPS)
     new = set(right.after) - set(right.before)
     assert {"cuda-crt", "cuda-profiler-api", "cuda-version"} <= {
         name.partition("/")[2].rsplit("-", 2)[0] for name in new
@@ -34,7 +34,7 @@ def test_the_job_has_something_to_do_at_every_station(right: Undisturbed) -> Non
 
 def test_a_kill_between_two_renames_of_publishing_does_no_harm(job: Job, right: Undisturbed) -> None:
     outcome = job.killed(Point("group", change=right.changes["publish"][-1]), right)
-    assert (outcome.station, outcome.complaints) == ("publish", [])
+    assert (outcome.step, outcome.complaints) == ("publish", [])
 
 
 def test_the_command_that_kills_at_random_points_starts(project: Workspace) -> None:
@@ -48,7 +48,7 @@ def test_the_command_that_kills_at_random_points_starts(project: Workspace) -> N
 def test_kills_at_points_of_the_whole_run_do_no_harm(job: Job, right: Undisturbed) -> None:
     outcomes = [job.killed(point, right) for point in points(KILLS, right, random.Random(SEED))]
     assert [line for outcome in outcomes for line in outcome.complaints] == []
-    assert len({o.station for o in outcomes}) >= 5
+    assert len({o.step for o in outcomes}) >= 5
     assert {o.point.whom for o in outcomes} == {"group", "main"}
 
 

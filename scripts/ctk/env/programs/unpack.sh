@@ -140,7 +140,7 @@ unpack() {
   free=$(free_space)
   [ -z "$free" ] || [ "$free" -ge 1024 ] || fail "the disk is full: no space is left where $prefix would be" \
     "free some space, or name a folder on another disk"
-  fail "the environment was not unpacked; the reason is above" "mend it and run this again; nothing was left behind"
+  fail "the environment was not unpacked; the reason is above" "fix it and run this again; nothing was left behind"
 }
 
 # What conda-unpack does, with the path that the environment will have; then that path, in one step.
