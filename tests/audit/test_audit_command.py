@@ -20,6 +20,7 @@ def run(*arguments: str) -> Result:
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CTK_ROOT", str(tmp_path / "checkout"))
+    monkeypatch.setenv("COLUMNS", "120")  # no word of a table on two lines
 
 
 def test_a_good_channel_passes(tmp_path: Path) -> None:

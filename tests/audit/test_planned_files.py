@@ -64,7 +64,7 @@ def test_files_of_two_toolkits_meet_in_no_environment(copy: Workspace) -> None:
 def test_files_without_a_tie_are_found_before_anything_is_built(copy: Workspace) -> None:
     """So `ctk build --release 13.0 --all-components` failed beside the default channel, after all was built."""
     recipe = copy.recipes / "libnvptxcompiler" / "recipe.yaml"
-    tie = '      run: ["cuda-version ${{ cuda_range }}"]\n'
+    tie = "      run:\n        - cuda-version ${{ cuda_range }}\n"
     assert tie in recipe.read_text()
     recipe.write_text(recipe.read_text().replace(tie, ""))
     (finding,) = found(copy, "12.0", "13.0")

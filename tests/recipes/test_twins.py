@@ -232,7 +232,7 @@ def test_built_twins_hold_the_same_files(built: Workspace) -> None:
 def test_a_key_of_numbers_is_in_no_hash(project: Workspace) -> None:
     """Each recipe has in ignore_keys those that it uses: cuda_fit and python tell the builds apart."""
     numbers = {"fit_number", "fit_priority", "nvjitlink_number", "nvjitlink_priority", "python_number"}
-    wanted = small(Request(platforms=list(PLATFORMS)), project, all_components=True, ring2=True)
+    wanted = small(Request(platforms=list(PLATFORMS)), project, all_components=True, libraries=True)
     for build in plan(published_set(project), wanted, python_tags(project.build_config)).builds:
         assert not {key for output in build.outputs for key in output.variant} & numbers, build.id
 
@@ -241,7 +241,7 @@ def test_a_key_of_numbers_is_in_no_hash(project: Workspace) -> None:
 def test_the_variant_that_an_sbom_states_renders_the_same_packages(
     project: Workspace, tmp_path: Path, name: str
 ) -> None:
-    """With the zips that are left: `ctk rebuild` has nothing else of conda_build_config.yaml."""
+    """With the zips that are left: `ctk check --rebuild` has nothing else of conda_build_config.yaml."""
     request = small(Request(platforms=["linux-64"], recipes=[name]), project)
     builds = plan(published_set(project), request, python_tags(project.build_config)).builds
     assert builds

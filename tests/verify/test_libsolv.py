@@ -178,7 +178,7 @@ def test_it_is_built_from_the_store_alone_once_and_replaces_what_was_built_befor
     if libsolv.compiler() is None:  # what is said then has a test of its own
         pytest.skip("there is no C compiler here")
     old = sources.notes / "libsolv/libctksolv-0123456789abcdef.so"
-    old.parent.mkdir()
+    old.parent.mkdir(parents=True)
     old.touch()
     made = libsolv.build(sources, no_index)
     assert sorted(p.name for p in made.parent.iterdir()) == [made.name, "lock"]

@@ -29,7 +29,7 @@ LICENCE_WORDS = {
 }
 
 
-@check(PackageScan, fix="write about: {license_file: FILE}: a licence file of the artefact, or beside the recipe")
+@check(PackageScan, fix="add `license_file: FILE` below `about`: a licence file of the artefact, or beside the recipe")
 def LicenseIsInside(package: PackageScan) -> Iterator[Finding]:
     """The package names its licence and has the text of each under info/licenses, unless it installs nothing."""
     if not package.info.index.license:

@@ -1,4 +1,4 @@
-"""`ctk channel check`: compares a channel, in a folder or on a server, with its index.
+"""`ctk check`: compares a channel, in a folder or on a server, with its index.
 
 The index files must agree with each other and with the history of a published folder, and each file must be explained
 by them. `ctk.channel.check_package` compares a package with its record.

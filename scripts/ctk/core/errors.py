@@ -110,7 +110,7 @@ class RecipeError(CtkError, exit_code=14):
 
 
 class ProofFailed(CtkError, exit_code=15):
-    """A program of `ctk prove` failed in its environment."""
+    """A program of `ctk verify --install` failed in its environment."""
 
 
 class MeasureFailed(CtkError, exit_code=16):

@@ -34,7 +34,7 @@ from kit.next_steps import VALUE, commands_in, literals
 pytest_plugins = ["docs_fixtures"]
 
 NO_STEPS = {
-    f"ctk {VALUE} with rattler-build {VALUE}": "the name of a worker's environment",
+    f"ctk {VALUE} with rattler-build {VALUE} and zstd {VALUE}": "the name of a worker's environment",
     f"ctk {VALUE}": "the title of a page of help",
     "ctk env pack": "a comment in a file",
     "ctk solve": "the beginning of a line that goes on",
