@@ -273,11 +273,17 @@ def platform_config(subdir: str) -> rattler_build.PlatformConfig:
 
 
 def _variants(files: Sequence[Path], subdir: str) -> rattler_build.VariantConfig:
+    return _read_variants(tuple((file, file.stat().st_mtime_ns if file.exists() else 0) for file in files), subdir)
+
+
+@lru_cache(maxsize=256)  # each build of a plan asks for its own
+def _read_variants(states: tuple[tuple[Path, int], ...], subdir: str) -> rattler_build.VariantConfig:
+    """The variants of files as they are at these times."""
     config = rattler_build.JinjaConfig(platform=platform_config(subdir))
     try:
-        return rattler_build.VariantConfig.from_files_with_context([*files], config)
+        return rattler_build.VariantConfig.from_files_with_context([file for file, _ in states], config)
     except Exception as error:  # its parser has several kinds
-        names = " or ".join(file.name for file in files)
+        names = " or ".join(file.name for file, _ in states)
         raise RecipeError(f"rattler-build does not read {names}: {error}", "ctk lint says where") from error
 
 
