@@ -34,7 +34,7 @@ def begun(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [s for s in ("fetch", "build", "audit", "index", "package tests", "publish") if f" {s}: " in done.stderr]
 
 
-def test_a_run_that_finds_a_full_disk_at_one_station_after_another_gets_there_in_the_end(
+def test_a_run_that_finds_a_full_disk_at_one_step_after_another_gets_there_in_the_end(
     job: Job, right: Undisturbed
 ) -> None:
     world, here = job.world, job.world.workspace
@@ -49,7 +49,7 @@ def test_a_run_that_finds_a_full_disk_at_one_station_after_another_gets_there_in
             assert state(channel) == right.before
             passed.append(begun(done))
             there.enlarge(place)
-        assert passed == [[], ["fetch"], ["fetch", "build"]]  # notes that cannot be written stop no run
+        assert passed == [[], ["fetch"], ["fetch", "build", "audit"]]  # notes that cannot be written stop no run
         done = ctk(world, *world.build(OLD, NEW), mounts=there.pid)
         assert done.returncode == 0, done.stderr
         assert problems(channel, world.base) == []
