@@ -96,7 +96,7 @@ def steps(job: Job, tmp_path: Path) -> Stations:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_bad_index_is_the_listed_error_at_every_station(
+def test_a_bad_index_is_the_listed_error_at_every_step(
     steps: Stations, job: Job, right: Undisturbed, name: str
 ) -> None:
     fault, expected, others = CASES[name]
@@ -114,7 +114,7 @@ def test_a_bad_index_is_the_listed_error_at_every_station(
     assert state(channel) == (right.before if expected else right.after)
 
 
-def test_an_index_that_is_down_is_so_for_every_station(
+def test_an_index_that_is_down_is_so_for_every_step(
     steps: Stations, job: Job, right: Undisturbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job.world.index, "port", 9)  # discard: nothing listens

@@ -22,7 +22,7 @@ INSTALLED = ("cuda-crt", "cuda-pathfinder")
 pytest_plugins = ["fault_fixtures"]
 
 
-def test_the_job_has_something_to_do_at_every_station(right: Undisturbed) -> None:
+def test_the_job_has_something_to_do_at_every_step(right: Undisturbed) -> None:
     assert set(right.changes) >= {"fetch", "build", "index", "audit", "package tests", "publish"}
     assert set(right.seconds) == set(STEPS)
     new = set(right.after) - set(right.before)
