@@ -220,7 +220,9 @@ def _checked(command: Sequence[str], cwd: Path | None = None) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the pieces that are chosen; the number of those that failed, at most 1."""
     parser = argparse.ArgumentParser(prog="scripts/acceptance", description=(__doc__ or "").partition("\n\n")[2])
-    parser.add_argument("--only", metavar="PATTERN", nargs="+", help="pieces by name, such as 'components:13.*'")
+    parser.add_argument(
+        "--only", metavar="PATTERN", nargs="+", action="extend", help="pieces by name, such as 'components:13.*'"
+    )
     parser.add_argument("--list", action="store_true", help="name the pieces and what they run, and exit")
     parser.add_argument("--again", action="store_true", help="run also what has passed before")
     options = parser.parse_args(arguments)
