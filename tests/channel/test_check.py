@@ -16,6 +16,7 @@ from typer.testing import Result
 
 from ctk.channel.check import check_channel, mirrored
 from ctk.channel.publish import HISTORY, Folder
+from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelBroken, ChannelMissing, NameReused, PublishFailed
 from kit.small_channels import build, digit, serve, sound
 
@@ -167,3 +168,10 @@ def test_what_is_slow_to_load_is_loaded_when_it_is_needed() -> None:
     code = f"import sys, {modules}; print(sorted({slow} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_published_folder_that_is_not_there_is_an_error(
+    two_states: Workspace, run_ctk: Callable[..., Result]
+) -> None:
+    refused = run_ctk("check", "--published", "absent").exception
+    assert isinstance(refused, ChannelMissing) and "absent" in refused.cause

@@ -174,7 +174,7 @@ def Sbom(package: OpenedPackage) -> Iterator[Finding]:
     if ours != theirs:
         yield Finding(name, f"it is about {theirs}")
     if not found.provenance.commit:
-        yield Finding(name, "it names no commit of the recipe: was it built with uncommitted changes?")
+        yield Finding(name, "it names no commit of the recipe: commit the recipe, and build it again")
     for given in found.provenance.inputs:
         if not given.license:
             yield Finding(name, f"it states no licence of {given.artefact.file}")

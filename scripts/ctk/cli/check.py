@@ -100,7 +100,7 @@ def check_command(
         _list_rules(report)
         return
     names = places or [str(where.channel)]
-    for name in (*names, *map(str, base or ())):
+    for name in (*names, *map(str, base or ()), *([published] if published else [])):
         if "://" not in name and not Path(name).exists():  # a check of a wrong folder would pass for ever
             if name.endswith(".conda"):
                 raise UnknownName(f"there is no {name}", "name a package file, a folder of packages, or a channel")

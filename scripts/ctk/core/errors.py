@@ -38,7 +38,8 @@ class UnknownName(CtkError, exit_code=3):
         valid = sorted(set(known))
         if kind == "platform" and name.startswith("osx"):  # NVIDIA's last toolkit for macOS is 10.2: docs/platforms.md
             return cls(f"there is no CUDA for macOS ({name})", f"name the GPU machine's platform: {', '.join(valid)}")
-        if near := nearest(name, valid, cutoff=0.5):
+        near = nearest(name, valid, cutoff=0.5)
+        if near and len(near) < len(valid):
             step = f"did you mean {' or '.join(near)}?"
         elif len(valid) <= _FEW:
             step = f"choose one of {', '.join(valid)}" if valid else f"there is no {kind} yet"
