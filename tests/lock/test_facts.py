@@ -23,7 +23,7 @@ from kit.fake_index import FakeIndex
 from kit.packages import wheel
 
 pytest_plugins = ["kit.ctk_release_fixtures"]
-on_linux_64 = pytest.mark.skipif(this_platform() != "linux-64", reason="loads a linux-64 library")
+on_linux_64 = pytest.mark.skipif(this_platform() != "linux-64", reason="loads a linux-64 library; CI runs it there")
 
 
 def test_the_newest_need_of_any_elf_file_of_an_artefact_counts() -> None:

@@ -23,12 +23,12 @@ HELD = contents.load(HERE)
 DEFAULT = small(Request(), HERE).releases
 
 
-@pytest.mark.skipif(this_platform() != "linux-64", reason="asks the linux-64 NVRTC")
+@pytest.mark.skipif(this_platform() != "linux-64", reason="asks the linux-64 NVRTC; CI runs it there")
 @pytest.mark.parametrize("lock", RELEASES, ids=lambda lock: lock.name)
 def test_nvrtc_compiles_for_the_gpus_of_the_lock(lock) -> None:  # type: ignore[no-untyped-def]
     artefact = lock.components["nvrtc"].artefacts["linux-64"]
     if lock.minor not in DEFAULT and missing([artefact], HERE):
-        pytest.skip(f"its NVRTC of {artefact.size // 10**6} MB is not in the cache, and it is not built by default")
+        pytest.skip(f"its NVRTC of {artefact.size // 10**6} MB is not in the cache; the default releases are asked")
     with exclusive(HERE, print):
         (path,) = fetch([artefact], HERE, Index)
     assert compiler_facts(path) == (lock.facts.gpu_architectures, lock.facts.ptx_isa)

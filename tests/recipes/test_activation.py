@@ -388,7 +388,9 @@ def test_the_gpus_of_a_package_build_are_those_that_were_measured(
     Two are left out, which libcudadevrt.a has no code for: tests/system/environments/test_nvcc.py links for all others.
     """
     if not laid_out(artefact, project).exists():
-        pytest.skip(f"not in the cache: ctk build --fetch-only cuda-nvcc --release {lock.minor} -p {artefact.target}")
+        pytest.skip(
+            f"not fetched (ctk build --fetch-only cuda-nvcc -p {artefact.target}); linux-64 runs the same script"
+        )
     with zipfile.ZipFile(laid_out(artefact, project)) as wheel:
         (name,) = (name for name in wheel.namelist() if re.search(r"/bin/(\w+/)?nvcc(\.exe)?$", name))
         made = with_nvcc(tmp_path, artefact.target, artefact.target, wheel.read(name))

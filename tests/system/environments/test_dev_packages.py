@@ -61,19 +61,17 @@ def test_each_dev_package_of_the_recipes_has_a_line_above(project: Workspace) ->
 
 @pytest.mark.parametrize("name", DEV)
 def test_a_c_program_links_against_the_dev_package(
-    project: Workspace, roomy: Callable[[str], Path], tmp_path: Path, name: str
+    built: Workspace, roomy: Callable[[str], Path], tmp_path: Path, name: str
 ) -> None:
     target = PLATFORMS[this_platform()].target
     if not target or shutil.which("gcc") is None:
-        pytest.skip("no gcc on this machine, or it is not for Linux: apt-get install gcc")
-    if not project.channel.exists():
-        pytest.skip("the channel is not built here: `./scripts/build` builds it")
-    if not list(project.channel.glob(f"{this_platform()}/{name}-[0-9]*.conda")):
-        pytest.skip(f"the channel here has no {name}, which is not in the default set: `ctk build --recipe` makes it")
+        pytest.skip(f"no gcc here, or it is not for Linux; the build checked the files of {name} (package_contents)")
+    if not list(built.channel.glob(f"{this_platform()}/{name}-[0-9]*.conda")):
+        pytest.skip(f"not in the default set: `ctk build {name}` makes it, and checks its files (package_contents)")
     prefix = roomy(name) / "environment"
     specs = tuple(filter(None, (name, BESIDE.get(name))))
-    pick = solve(Scenario(specs, this_platform()), [project.channel, project.base_channel])
-    create(pick, prefix, project.cache / "packages")
+    pick = solve(Scenario(specs, this_platform()), [built.channel, built.base_channel])
+    create(pick, prefix, built.packages)
     header, function, libraries = DEV[name]
     include = (f"{prefix}/targets/{target}/include", f"{prefix}/include")
     lib = (f"{prefix}/lib", f"{prefix}/targets/{target}/lib")
