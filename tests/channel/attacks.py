@@ -9,23 +9,20 @@ import shutil
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import zstandard
 
 from ctk.channel.publish import HISTORY
-from ctk.channel.repodata import read_index, unpacked, write_index
-from ctk.core.errors import ChannelBroken
+from ctk.channel.repodata import SHARDED
 from kit.small_channels import Draft, digit, sound
 
 ONE, TWO = "noarch/digit1-1.0-h0_0.conda", "linux-64/digit2-1.0-h0_0.conda"
 STEM = "digit2-1.0-h0_0"
 PKG, INFO = f"pkg-{STEM}.tar.zst", f"info-{STEM}.tar.zst"
 REPODATA, EXPORTS = "linux-64/repodata.json", "linux-64/run_exports.json"
-SHARDED = "linux-64/repodata_shards.msgpack.zst"
+STALE = f"linux-64/{SHARDED}"
 BLOCK = tarfile.BLOCKSIZE
 
 Attack = Callable[[Path], None]
@@ -42,45 +39,10 @@ def edit(www: Path, name: str, change: Callable[[dict[str, Any]], object]) -> No
 
 
 def put(path: Path, content: bytes) -> None:
-    """Writes an index file in all its forms; without shards, if it is not an index."""
+    """Writes an index file in all its forms."""
     path.write_bytes(content)
     if path.name == "repodata.json":
         path.with_name("repodata.json.zst").write_bytes(zstandard.ZstdCompressor().compress(content))
-        with suppress(ChannelBroken):
-            index = read_index(path.parents[1])
-            shutil.rmtree(path.with_name("shards"), ignore_errors=True)
-            write_index(index, path.parents[1], path.parent.name, ["repodata_shards.msgpack.zst"])
-
-
-def packed(content: object) -> bytes:
-    """The bytes of a file of a sharded index."""
-    return zstandard.ZstdCompressor().compress(msgpack.packb(content))
-
-
-def sharded(change: Callable[[dict[str, Any]], object]) -> Attack:
-    """Changes the sharded index."""
-
-    def attack(www: Path) -> None:
-        change(content := unpacked(www / SHARDED))
-        (www / SHARDED).write_bytes(packed(content))
-
-    return attack
-
-
-def in_shard(change: Callable[[dict[str, Any]], object]) -> Attack:
-    """Changes the shard of the package, under the right name."""
-
-    def attack(www: Path) -> None:
-        index = unpacked(www / SHARDED)
-        old = www / "linux-64" / "shards" / f"{index['shards']['digit2'].hex()}.msgpack.zst"
-        change(shard := unpacked(old))
-        content = packed(shard)
-        index["shards"]["digit2"] = hashlib.sha256(content).digest()
-        old.unlink()
-        old.with_name(f"{hashlib.sha256(content).hexdigest()}.msgpack.zst").write_bytes(content)
-        (www / SHARDED).write_bytes(packed(index))
-
-    return attack
 
 
 def rewritten(change: Callable[[bytes], bytes]) -> Attack:
@@ -184,7 +146,7 @@ def with_sbom(content: bytes, of: str = "digit2") -> Attack:
 OTHER_LIST = {"sha256": "0" * 64, "size_in_bytes": 1}
 UNSURE = sound(digit(2, depends=("digit1",)), commit="", licence="")
 OTHER_SBOM = sound(digit(2, version="1.1")).info["sboms/digit2.cdx.json"]
-COMPRESSED, SHARD = f"{REPODATA}.zst", "linux-64/shards/*"
+COMPRESSED = f"{REPODATA}.zst"
 ZSTD = zstandard.ZstdCompressor()
 NOTED = f"{HISTORY}/history.json"
 
@@ -265,22 +227,7 @@ ATTACKS: Mapping[str, tuple[Attack, str, str, str]] = {
     "another compressed index": (written(COMPRESSED, ZSTD.compress(b"{}")), COMPRESSED, "index", "does not unpack to"),
     "no compressed index": (without(COMPRESSED), COMPRESSED, "index", "cannot be read: No such file"),
     "an old index": (old_index, REPODATA, "index", "is not that of state 2"),
+    "an index that hides another": (lambda www: put(www / STALE, b""), STALE, "index", "clients read it in place of"),
     "no history": (without(NOTED), NOTED, "index", "is not there"),
 }
 """The check finds each in a folder, and on a server."""
-
-OF_SHARDS: Mapping[str, tuple[Attack, str]] = {
-    "no sharded index": (without(SHARDED), "cannot be compared with repodata.json: No such file"),
-    "a sharded index that is none": (written(SHARDED, b"{}"), "cannot be compared with repodata.json: "),
-    "packages elsewhere": (
-        sharded(lambda c: c["info"].update(base_url="https://example.org/")),
-        "says {'version': 1, 'i",
-    ),
-    "a name more": (sharded(lambda c: c["shards"].update(x=bytes(32))), "is not about the same packages as"),
-    "a name less": (sharded(lambda c: c["shards"].clear()), "is not about the same packages as repodata.json: digit2"),
-    "no shard": (without(SHARD), "cannot be read: No such file"),
-    "another sha256": (written(SHARD, packed({})), "does not have the sha256 that"),
-    "another record": (in_shard(lambda s: s["packages.conda"].update({f"{STEM}.conda": {}})), "does not say of digit2"),
-    "a removed package": (in_shard(lambda s: s.update(removed=[f"{STEM}.conda"])), "does not say of digit2 what"),
-}
-"""Changes of the sharded index: name -> change, and the beginning of the message."""

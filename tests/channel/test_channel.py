@@ -12,7 +12,7 @@ import pytest
 
 from ctk.build import build
 from ctk.channel import local
-from ctk.channel.repodata import FILES, SHARDED, SHARDS
+from ctk.channel.repodata import COMPRESSED, FILES
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelBroken, UnknownName
 from ctk.fetch import fetch
@@ -54,7 +54,7 @@ def test_the_index_has_every_form_that_clients_ask_for(made: tuple[build.Built, 
     local.commit(local.stage(made, tmp_path / "channel"))
     for subdir in ("linux-64", "noarch"):
         found = {p.name for p in (tmp_path / "channel" / subdir).iterdir() if not p.name.endswith(".conda")}
-        assert found == {*FILES, SHARDS}
+        assert found == {*FILES}
     exports = json.loads((tmp_path / "channel" / "linux-64" / "run_exports.json").read_text())
     assert exports["packages.conda"][made[0].packages[0].name] == {"run_exports": {"weak": ["hello >=13"]}}
 
@@ -64,7 +64,7 @@ def test_the_same_packages_give_the_same_index(made: tuple[build.Built, ...], tm
     for place in (one, two):
         local.commit(local.stage(made, place))
     files = [p.relative_to(one.resolve()) for p in one.resolve().rglob("*") if p.is_file() and p.suffix != ".conda"]
-    assert len(files) == 2 * (len(FILES) + 1)  # and a shard
+    assert len(files) == 2 * len(FILES)
     assert all((one / file).read_bytes() == (two / file).read_bytes() for file in files)
 
 
@@ -75,9 +75,9 @@ def test_only_what_changed_makes_a_new_state_and_a_lost_index_file_is_written_ag
     local.commit(local.stage(made, place))
     again = local.stage(made, place)
     assert (again.changed, again.path) == (False, place.resolve())
-    (place / "noarch" / SHARDED).unlink()
+    (place / "noarch" / COMPRESSED).unlink()
     local.commit(local.stage(made, place))
-    assert (place / "noarch" / SHARDED).is_file()
+    assert (place / "noarch" / COMPRESSED).is_file()
 
 
 def test_an_index_that_does_not_name_a_package_of_another_build_is_not_taken_over(
