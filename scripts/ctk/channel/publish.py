@@ -165,8 +165,7 @@ class Folder:
             BadValue: The folder is a built channel, or in one.
             NotReady: The clock of this machine is wrong.
         """
-        order = [f"{path.parent.name}/{path.name}" for path in in_order(channel)]
-        ours = read_index(channel)
+        order, ours = in_order(channel), read_index(channel)
         if is_built(Path(os.path.realpath(self.path))):
             step = "name another folder, which is for readers only"
             raise BadValue(f"{self.path} is a built channel, or in one; nothing can be published into it", step)

@@ -169,7 +169,7 @@ def add(source: Path, channel: Path) -> None:
         put_in_place(old, new | old, channel)
 
 
-def in_order(channel: Path) -> list[Path]:
+def in_order(channel: Path) -> list[str]:
     """The packages of a channel folder, each after its dependencies; packages in a cycle are sorted by name.
 
     Raises:
@@ -196,4 +196,4 @@ def in_order(channel: Path) -> list[Path]:
             stack += reversed(fresh)
         else:
             done.setdefault(stack.pop())
-    return [channel / file for file in done]
+    return list(done)
