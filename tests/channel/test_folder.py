@@ -32,20 +32,28 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path / "www", tmp_path / "recipes")
 
 
+CLIENTS = (("repodata.json",), ("repodata.json.zst",), (SHARDED, "repodata.json.zst"))
+"""The forms of the index that a client takes, the first that is there."""
+
+
+def seen_by(client: tuple[str, ...], folder: Path) -> set[str]:
+    """The names in the index of a subdir, as a client reads it; their packages and run exports are there."""
+    file = next(file for form in client if (file := folder / form).exists())
+    content = file.read_bytes()
+    text = zstandard.ZstdDecompressor().decompress(content) if file.suffix == ".zst" else content
+    records = json.loads(text)["packages.conda"]
+    assert records.keys() <= json.loads((folder / "run_exports.json").read_bytes())["packages.conda"].keys()
+    for name, record in records.items():
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == record["sha256"]
+    return {record["name"] for record in records.values()}
+
+
 def indexed(place: Path) -> set[str]:
-    """The names in the index, after a check that all its forms are whole and equal."""
-    names = set()
-    for repodata in place.glob("*/repodata.json"):
-        plain = repodata.read_bytes()
-        assert zstandard.ZstdDecompressor().decompress(repodata.with_name("repodata.json.zst").read_bytes()) == plain
-        records = json.loads(plain)["packages.conda"]
-        exports = json.loads(repodata.with_name("run_exports.json").read_bytes())["packages.conda"]
-        assert records.keys() <= exports.keys()
-        for file, record in records.items():
-            content = (repodata.parent / file).read_bytes()
-            assert (len(content), hashlib.sha256(content).hexdigest()) == (record["size"], record["sha256"])
-            names.add(record["name"])
-    return names
+    """The names in the index, in which its forms agree."""
+    folders = [file.parent for file in place.glob("*/repodata.json")]
+    plain, packed, _ = (set.union(*(seen_by(client, folder) for folder in folders)) for client in CLIENTS)
+    assert plain == packed
+    return plain
 
 
 def test_what_is_published_is_what_was_built(folder: Folder, tmp_path: Path) -> None:
@@ -190,22 +198,6 @@ def dies(function: Callable[..., Any], at: int, calls: list[int]) -> Callable[..
         return result
 
     return call
-
-
-CLIENTS = (("repodata.json",), ("repodata.json.zst",), (SHARDED, "repodata.json.zst"))
-"""The forms of the index that a client takes, the first that is there."""
-
-
-def seen_by(client: tuple[str, ...], folder: Path) -> set[str]:
-    """The names in the index of a subdir, as a client reads it; their packages and run exports are there."""
-    file = next(file for form in client if (file := folder / form).exists())
-    content = file.read_bytes()
-    text = zstandard.ZstdDecompressor().decompress(content) if file.suffix == ".zst" else content
-    records = json.loads(text)["packages.conda"]
-    assert records.keys() <= json.loads((folder / "run_exports.json").read_bytes())["packages.conda"].keys()
-    for name, record in records.items():
-        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == record["sha256"]
-    return {record["name"] for record in records.values()}
 
 
 def test_readers_see_whole_indexes_while_a_run_goes_on_or_dies_before_or_after_any_rename(

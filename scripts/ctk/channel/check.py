@@ -171,12 +171,8 @@ def _compressed(folder: Path) -> str:
             # One byte more than expected is enough to see a difference, whatever the file unpacks to.
             found = zstandard.ZstdDecompressor().stream_reader(stream).read(len(wanted) + 1)
     except (zstandard.ZstdError, OSError) as error:
-        return f"cannot be read: {_why(error)}"
+        return f"cannot be read: {error.strerror if isinstance(error, OSError) else error}"
     return "" if found == wanted else f"does not unpack to {REPODATA}"
-
-
-def _why(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
 
 
 def _times(index: IndexFiles) -> Iterator[Finding]:
