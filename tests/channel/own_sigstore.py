@@ -1,7 +1,7 @@
-"""A Sigstore on localhost: a certificate authority, a certificate log and a transparency log with keys of their own.
+"""A Sigstore without a network: a certificate authority, a certificate log and a transparency log with their own keys.
 
-Small, and real where it matters: what signs and verifies is Sigstore's client, unchanged, and only its root of trust is
-another. So a genuine attestation can be made, and spoilt, without the network.
+What signs and verifies is Sigstore's client. Only its root of trust is another, and its requests are answered here.
+So a genuine attestation can be made, and spoilt.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import hashlib
 import inspect
 import json
 import struct
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from sigstore.models import ClientTrustConfig
+from sigstore._internal.rekor.client import RekorClient
+from sigstore.models import TransparencyLogEntry, TrustedRoot
+from sigstore.oidc import IdentityToken
 from sigstore.sign import SigningContext
 
 WORKFLOW = "https://git.example.org/cuda/channel/.github/workflows/publish.yml@refs/heads/main"
@@ -53,11 +53,10 @@ class Key:
 
 
 class OwnSigstore:
-    """The three services."""
+    """The three services; `trusted_root` is a file with their root of trust, for clients."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.authority, self.certificate_log, self.log = Key(), Key(), Key()
-        self.url = ""
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a test's authority")])
         self.root = (
             self._builder(name, self.authority.public, START, START + timedelta(days=3650))
@@ -66,6 +65,8 @@ class OwnSigstore:
             .add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
             .sign(self.authority.private, hashes.SHA256())
         )
+        self.trusted_root = folder / "trusted_root.json"
+        self._write_root()
 
     def _builder(self, issuer: x509.Name, key: Any, begin: datetime, end: datetime) -> x509.CertificateBuilder:
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.authority.public)
@@ -143,61 +144,45 @@ class OwnSigstore:
         verification = {"signedEntryTimestamp": text64(self.log.sign(stated)), "inclusionProof": proof}
         return {"24296fb24b8ad77a" + leaf.hex(): promise | {"verification": verification}}
 
-    @property
-    def trusted_root(self) -> dict[str, Any]:
-        """Writes the root of trust for clients."""
+    def _write_root(self) -> None:
         valid = {"start": START.isoformat()}
 
         def log(key: Key) -> dict[str, Any]:
             public = {"rawBytes": text64(key.der), "keyDetails": "PKIX_ECDSA_P256_SHA_256", "validFor": valid}
             return {
-                "baseUrl": self.url,
+                "baseUrl": "https://log.example.org",
                 "hashAlgorithm": "SHA2_256",
                 "publicKey": public,
                 "logId": {"keyId": text64(key.id)},
             }
 
         der = self.root.public_bytes(serialization.Encoding.DER)
-        return {
+        root = {
             "mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1",
             "tlogs": [log(self.log)],
             "ctlogs": [log(self.certificate_log)],
             "certificateAuthorities": [
                 {
                     "subject": {"organization": "example.org", "commonName": "a test's authority"},
-                    "uri": self.url,
+                    "uri": "https://ca.example.org",
                     "certChain": {"certificates": [{"rawBytes": text64(der)}]},
                     "validFor": valid,
                 }
             ],
             "timestampAuthorities": [],
         }
+        self.trusted_root.write_text(json.dumps(root))
 
     def context(self) -> SigningContext:
         """The context in which a signer uses these services."""
-        service = [
-            {"url": self.url, "majorApiVersion": 1, "validFor": {"start": START.isoformat()}, "operator": "test"}
-        ]
-        signing = {
-            "mediaType": "application/vnd.dev.sigstore.signingconfig.v0.2+json",
-            "caUrls": service,
-            "oidcUrls": service,
-            "rekorTlogUrls": service,
-            "tsaUrls": [],
-            "rekorTlogConfig": {"selector": "ANY"},
-            "tsaConfig": {"selector": "ANY"},
-        }
-        config = {
-            "mediaType": "application/vnd.dev.sigstore.clienttrustconfig.v0.1+json",
-            "trustedRoot": self.trusted_root,
-            "signingConfig": signing,
-        }
-        return SigningContext.from_trust_config(ClientTrustConfig.from_json(json.dumps(config)))
+        root = TrustedRoot.from_file(str(self.trusted_root))
+        log = _Log("https://log.example.org")
+        log.own = self
+        return SigningContext(fulcio=SimpleNamespace(signing_cert=self), rekor=log, trusted_root=root)
 
-    def save_root(self, folder: Path) -> Path:
-        path = folder / "trusted_root.json"
-        path.write_text(json.dumps(self.trusted_root))
-        return path
+    def post(self, request: x509.CertificateSigningRequest, identity: IdentityToken) -> SimpleNamespace:
+        """A certificate, as the authority's client returns it."""
+        return SimpleNamespace(cert=self.certificate(request.public_key(), identity.identity), chain=[self.root])
 
 
 def token(identity: str = WORKFLOW) -> str:
@@ -208,41 +193,13 @@ def token(identity: str = WORKFLOW) -> str:
     return ".".join([*(base64.urlsafe_b64encode(json.dumps(p).encode()).decode().rstrip("=") for p in parts), ""])
 
 
-@contextmanager
-def running() -> Iterator[OwnSigstore]:
-    """The running services."""
-    own = OwnSigstore()
+class _Log(RekorClient):
+    """The log's client, which asks an `OwnSigstore`."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if self.path == "/api/v2/signingCert":
-                claims = self.headers["Authorization"].split()[1].split(".")[1]
-                identity = json.loads(base64.urlsafe_b64decode(claims + "=="))["sub"]
-                request = x509.load_pem_x509_csr(base64.b64decode(asked["certificateSigningRequest"]))
-                chain = [own.certificate(request.public_key(), identity), own.root]
-                pems = [c.public_bytes(serialization.Encoding.PEM).decode() for c in chain]
-                self._answer(200, {"signedCertificateEmbeddedSct": {"chain": {"certificates": pems}}})
-            else:
-                self._answer(201, own.entry(asked))
+    own: OwnSigstore
 
-        def _answer(self, status: int, content: object) -> None:
-            text = json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        own.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield own
-        server.shutdown()
-        thread.join()
+    def create_entry(self, request: Mapping[str, Any]) -> TransparencyLogEntry:
+        return TransparencyLogEntry._from_v1_response(self.own.entry(request))
 
 
 def _digest(content: bytes) -> dict[str, str]:

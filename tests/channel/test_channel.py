@@ -12,7 +12,7 @@ import pytest
 
 from ctk.build import build
 from ctk.channel import local
-from ctk.channel.repodata import FILES, SHARDED, SHARDS
+from ctk.channel.repodata import COMPRESSED, FILES
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelBroken, UnknownName
 from ctk.fetch import fetch
@@ -38,15 +38,18 @@ def names(where: Path, subdir: str) -> set[str]:
     return set(json.loads((where / subdir / "repodata.json").read_text())["packages.conda"])
 
 
-def test_a_staged_state_is_not_seen_until_it_is_committed(made: tuple[build.Built, ...], tmp_path: Path) -> None:
+def test_a_staged_state_is_not_seen_until_it_is_committed_and_one_of_a_dead_run_goes(
+    made: tuple[build.Built, ...], tmp_path: Path
+) -> None:
     place = tmp_path / "channel"
     staged = local.stage(made[:1], place)
     assert not place.exists()
     local.commit(staged)
     assert names(place, "linux-64") == {made[0].packages[0].name}
-    second = local.stage(made, place)
+    dead = local.stage(made, place)
     assert names(place, "noarch") == set()
-    local.commit(second)
+    local.commit(local.stage(made, place))
+    assert not dead.path.exists()
     assert names(place, "noarch") == {made[1].packages[0].name}
 
 
@@ -54,7 +57,7 @@ def test_the_index_has_every_form_that_clients_ask_for(made: tuple[build.Built, 
     local.commit(local.stage(made, tmp_path / "channel"))
     for subdir in ("linux-64", "noarch"):
         found = {p.name for p in (tmp_path / "channel" / subdir).iterdir() if not p.name.endswith(".conda")}
-        assert found == {*FILES, SHARDS}
+        assert found == {*FILES}
     exports = json.loads((tmp_path / "channel" / "linux-64" / "run_exports.json").read_text())
     assert exports["packages.conda"][made[0].packages[0].name] == {"run_exports": {"weak": ["hello >=13"]}}
 
@@ -64,7 +67,7 @@ def test_the_same_packages_give_the_same_index(made: tuple[build.Built, ...], tm
     for place in (one, two):
         local.commit(local.stage(made, place))
     files = [p.relative_to(one.resolve()) for p in one.resolve().rglob("*") if p.is_file() and p.suffix != ".conda"]
-    assert len(files) == 2 * (len(FILES) + 1)  # and a shard
+    assert len(files) == 2 * len(FILES)
     assert all((one / file).read_bytes() == (two / file).read_bytes() for file in files)
 
 
@@ -75,9 +78,9 @@ def test_only_what_changed_makes_a_new_state_and_a_lost_index_file_is_written_ag
     local.commit(local.stage(made, place))
     again = local.stage(made, place)
     assert (again.changed, again.path) == (False, place.resolve())
-    (place / "noarch" / SHARDED).unlink()
+    (place / "noarch" / COMPRESSED).unlink()
     local.commit(local.stage(made, place))
-    assert (place / "noarch" / SHARDED).is_file()
+    assert (place / "noarch" / COMPRESSED).is_file()
 
 
 def test_an_index_that_does_not_name_a_package_of_another_build_is_not_taken_over(
@@ -102,19 +105,6 @@ def test_packages_of_other_builds_stay_and_replaced_ones_go(made: tuple[build.Bu
     newer = replace(made[0], key="other", home=tmp_path, records={"linux-64/hello-14-h0_0.conda": record})
     staged = local.stage([newer], place)
     assert sorted(p.name for p in local.packages(staged.path)) == sorted([made[1].packages[0].name, renamed.name])
-
-
-def test_a_run_that_dies_between_staging_and_commit_leaves_the_channel_and_the_next_one_cleans_up(
-    made: tuple[build.Built, ...], tmp_path: Path
-) -> None:
-    place = tmp_path / "channel"
-    local.commit(local.stage(made[:1], place))
-    dead = local.stage(made, place)
-    assert names(place, "noarch") == set()
-    next_ = local.stage(made, place)
-    assert not dead.path.exists()
-    local.commit(next_)
-    assert names(place, "noarch") == {made[1].packages[0].name}
 
 
 def test_what_other_builds_made_stays_when_the_cache_is_deleted(made: tuple[build.Built, ...], tmp_path: Path) -> None:

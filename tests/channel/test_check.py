@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from attacks import ATTACKS, OF_SHARDS, ONE, REPODATA, SHARDED, TWO, Attack, edit, recorded
+from attacks import ATTACKS, ONE, REPODATA, TWO, Attack, edit, recorded
 from typer.testing import Result
 
 from ctk.channel.check import check_channel, mirrored
@@ -79,23 +79,8 @@ def test_an_attack_is_a_problem_on_the_disk_and_from_outside(
         assert here == there
 
 
-@pytest.mark.parametrize(("attack", "what"), OF_SHARDS.values(), ids=OF_SHARDS)
-def test_a_change_of_the_sharded_index_is_a_problem_and_the_next_publish_fixes_it(
-    original: Path, url: str, tmp_path: Path, attack: Attack, what: str
-) -> None:
-    www = Path(shutil.copytree(original, original.parent / tmp_path.name))
-    attack(www)
-    lines = {line for line in found(www) if line[1] != "orphan"}
-    assert any(name.startswith(("linux-64/shards/", SHARDED)) and text.startswith(what) for name, _, text in lines)
-    assert all(text.endswith("; publish or build the channel again") for _, _, text in lines)
-    with mirrored(f"{url}/{www.name}", tmp_path) as seen:
-        assert found(seen) == lines
-    Folder(www, tmp_path).publish(build(tmp_path / "channel", sound(digit(1)), sound(digit(2, depends=("digit1",)))))
-    assert found(www) == set()
-
-
 def test_files_that_nothing_names_are_named(www: Path) -> None:
-    (www / "linux-64" / "shards" / "x").write_bytes(b"")
+    (www / "linux-64" / "shards").mkdir()  # of an earlier version
     (www / "notices.json").write_bytes(b"{}")
     for name in (".digit1-1.0-h0_0.conda.123.part", "digit9-1.0-h0_0.conda", "digit9-1.0-h0_1.conda.sigs"):
         (www / "noarch" / name).write_bytes(b"")
@@ -104,7 +89,7 @@ def test_files_that_nothing_names_are_named(www: Path) -> None:
     lines = {(name, what) for name, check, what in found(www) if check == "orphan"}
     assert lines >= {
         ("linux-64/other-1-0.conda", "the index does not name it"),
-        ("linux-64/shards/x", "the index does not name it"),
+        ("linux-64/shards", "the index does not name it"),
         ("noarch/.digit1-1.0-h0_0.conda.123.part", "a killed run left it; the next one removes it"),
         ("noarch/digit9-1.0-h0_0.conda", "the index does not name it"),
         ("noarch/digit9-1.0-h0_1.conda.sigs", "the package that it attests is not there"),

@@ -264,13 +264,3 @@ def test_damaged_times_lose_nothing(published: Folder, coming: Path, name: str, 
     assert read_index(published.path).times().items() >= times.items()
     # Without the times, a package that left the index is not known to be ours.
     assert {f.check for f in check_channel(published.path).findings} == ({"orphan"} if name == TIMES else set())
-
-
-def test_the_commands_name_a_damaged_note(published: Folder, run_ctk: Callable[..., Result]) -> None:
-    www = str(published.path)
-    (published.notes / NAMES).write_text("{")
-    for words in (("publish", "--to", www), ("check", "--published", www)):
-        assert isinstance(run_ctk(*words).exception, ChannelBroken)
-    (published.notes / STATES).write_text("{")
-    for words in (("rollback", www), ("rollback", www, "--to", "1")):
-        assert isinstance(run_ctk(*words).exception, ChannelBroken)

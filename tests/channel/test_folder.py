@@ -1,13 +1,13 @@
-"""Publishing into a folder: its files, old packages and shards, permissions, killed runs, and the return to a state."""
+"""Publishing into a folder: its files, old packages, permissions, killed runs, and the return to a state."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,10 +19,10 @@ from filelock import FileLock
 from typer.testing import Result
 
 from ctk.channel.publish import HISTORY, Folder, Keep, Published
-from ctk.channel.repodata import FILES, put_in_place, read_index
+from ctk.channel.repodata import FILES, SHARDED, read_index
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Busy, ChannelMissing, PublishFailed, UnknownName
-from kit.small_channels import Draft, build, digit, sharded_records
+from kit.small_channels import build, digit
 
 pytest_plugins = ["kit.channel_fixtures"]
 
@@ -32,21 +32,28 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path / "www", tmp_path / "recipes")
 
 
+CLIENTS = (("repodata.json",), ("repodata.json.zst",), (SHARDED, "repodata.json.zst"))
+"""The forms of the index that a client takes, the first that is there."""
+
+
+def seen_by(client: tuple[str, ...], folder: Path) -> set[str]:
+    """The names in the index of a subdir, as a client reads it; their packages and run exports are there."""
+    file = next(file for form in client if (file := folder / form).exists())
+    content = file.read_bytes()
+    text = zstandard.ZstdDecompressor().decompress(content) if file.suffix == ".zst" else content
+    records = json.loads(text)["packages.conda"]
+    assert records.keys() <= json.loads((folder / "run_exports.json").read_bytes())["packages.conda"].keys()
+    for name, record in records.items():
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == record["sha256"]
+    return {record["name"] for record in records.values()}
+
+
 def indexed(place: Path) -> set[str]:
-    """The names in the index, after a check that all its forms are whole and equal."""
-    names = set()
-    for repodata in place.glob("*/repodata.json"):
-        plain = repodata.read_bytes()
-        assert zstandard.ZstdDecompressor().decompress(repodata.with_name("repodata.json.zst").read_bytes()) == plain
-        records = json.loads(plain)["packages.conda"]
-        assert sharded_records(repodata.parent) == records
-        exports = json.loads(repodata.with_name("run_exports.json").read_bytes())["packages.conda"]
-        assert records.keys() <= exports.keys()
-        for file, record in records.items():
-            content = (repodata.parent / file).read_bytes()
-            assert (len(content), hashlib.sha256(content).hexdigest()) == (record["size"], record["sha256"])
-            names.add(record["name"])
-    return names
+    """The names in the index, in which its forms agree."""
+    folders = [file.parent for file in place.glob("*/repodata.json")]
+    plain, packed, _ = (set.union(*(seen_by(client, folder) for folder in folders)) for client in CLIENTS)
+    assert plain == packed
+    return plain
 
 
 def test_what_is_published_is_what_was_built(folder: Folder, tmp_path: Path) -> None:
@@ -57,7 +64,7 @@ def test_what_is_published_is_what_was_built(folder: Folder, tmp_path: Path) -> 
     assert indexed(folder.path) == {"digit1", "digit2"}
     assert read_index(folder.path) == read_index(built).dated(folder.times())
     files = {p.relative_to(folder.path).as_posix() for p in folder.path.rglob("*") if p.is_file()}
-    visible = {f for f in files if not f.startswith(HISTORY) and "/shards/" not in f}
+    visible = {f for f in files if not f.startswith(HISTORY)}
     assert visible == {*done.added, *(f"{subdir}/{file}" for subdir in ("linux-64", "noarch") for file in FILES)}
     assert not any(p.is_symlink() for p in folder.path.rglob("*"))
 
@@ -68,6 +75,20 @@ def test_publishing_the_same_again_changes_no_file(folder: Folder, tmp_path: Pat
     before = {p: p.stat().st_mtime_ns for p in folder.path.rglob("*") if p.is_file() and HISTORY not in p.parts}
     assert folder.publish(built) == Published(1, 2, (), (), (), ())
     assert before == {p: p.stat().st_mtime_ns for p in before}
+
+
+@pytest.mark.parametrize("change", ["publish", "rollback"])
+def test_the_sharded_index_of_an_earlier_version_leaves(folder: Folder, tmp_path: Path, change: str) -> None:
+    built = build(tmp_path / "channel", digit(2))
+    folder.publish(build(tmp_path / "before", digit(2), digit(3)))
+    folder.publish(built, exact=True)
+    stale = folder.path / "linux-64" / SHARDED
+    stale.write_bytes(b"")
+    if change == "publish":  # also when nothing else changes
+        folder.publish(built, exact=True)
+    else:
+        folder.rollback()
+    assert not stale.exists()
 
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -119,37 +140,6 @@ def test_a_package_is_deleted_days_after_the_last_kept_state_that_names_it(folde
     assert gone not in read_index(folder.path).run_exports
     # Its name is still known, since mirrors may have the file.
     assert gone in folder.names()
-
-
-@pytest.mark.parametrize("killed", [False, True])
-def test_an_old_shard_is_deleted_days_after_the_last_index_that_names_it(
-    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
-) -> None:
-    one, two = (build(tmp_path / v, Draft("tool", version=v), digit(1)) for v in ("1.0", "2.0"))
-    on(folder, 0).publish(one)
-    (old,) = (folder.path / "linux-64" / "shards").iterdir()
-    theirs = old.with_name("theirs.msgpack.zst")
-    theirs.write_bytes(b"")
-    on(folder, 1).publish(two)
-
-    def dying(*indexes: Any) -> None:
-        put_in_place(*indexes)
-        raise Killed
-
-    with monkeypatch.context() as patch, pytest.raises(Killed) if killed else nullcontext():
-        if killed:
-            patch.setattr("ctk.channel.publish.put_in_place", dying)
-        on(folder, 2).rollback()
-    assert sharded_records(folder.path / "linux-64").keys() == {"tool-1.0-h0_0.conda"}
-    for day in (4, 9, 10):  # from the first of these days on nothing names it
-        assert on(folder, day).publish(two).deleted == ()
-        assert old.is_file()
-    assert on(folder, 11).publish(two).deleted == ()
-    assert not old.exists()
-    assert theirs.is_file()
-    assert indexed(folder.path) == {"tool", "digit1"}
-    assert on(folder, 12).rollback().packages == 2
-    assert old.is_file()
 
 
 def test_a_package_that_is_named_again_is_not_deleted(folder: Folder, tmp_path: Path) -> None:
@@ -210,7 +200,7 @@ def dies(function: Callable[..., Any], at: int, calls: list[int]) -> Callable[..
     return call
 
 
-def test_a_run_that_dies_before_or_after_any_rename_leaves_whole_indexes_and_the_next_one_finishes(
+def test_readers_see_whole_indexes_while_a_run_goes_on_or_dies_before_or_after_any_rename(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = build(tmp_path / "one", digit(1), digit(2), digit(3))
@@ -220,6 +210,8 @@ def test_a_run_that_dies_before_or_after_any_rename_leaves_whole_indexes_and_the
     for at in range(1, 200):
         folder, calls = on(Folder(tmp_path / f"www{at}", tmp_path), 0), [0]
         folder.publish(one)
+        for file in folder.path.glob("*/repodata.json.zst"):
+            shutil.copy(file, file.with_name(SHARDED))  # as an earlier version left it; here it is the old index
         monkeypatch.setattr(os, "replace", dies(rename, at, calls))
         try:
             on(folder, 1).publish(two, exact=True)
@@ -227,22 +219,10 @@ def test_a_run_that_dies_before_or_after_any_rename_leaves_whole_indexes_and_the
         except Killed:
             ended = False
         monkeypatch.setattr(os, "replace", rename)
-        shown = set()
-        for form in ("repodata.json", "repodata.json.zst"):
-            for file in folder.path.glob(f"*/{form}"):
-                content = file.read_bytes()
-                text = zstandard.ZstdDecompressor().decompress(content) if form.endswith("zst") else content
-                exports = json.loads(file.with_name("run_exports.json").read_bytes())["packages.conda"]
-                for name, record in json.loads(text)["packages.conda"].items():
-                    assert hashlib.sha256((file.parent / name).read_bytes()).hexdigest() == record["sha256"]
-                    assert name in exports
-                    shown.add(record["name"])
-        for file in folder.path.glob("*/repodata_shards.msgpack.zst"):
-            for name, record in sharded_records(file.parent).items():
-                assert hashlib.sha256((file.parent / name).read_bytes()).hexdigest() == record["sha256"]
-                shown.add(record["name"])
-        assert shown >= old or shown >= new
-        seen.add(frozenset(shown))
+        for client in CLIENTS:
+            shown = seen_by(client, folder.path / "noarch") | seen_by(client, folder.path / "linux-64")
+            assert shown >= old or shown >= new
+            seen.add(frozenset(shown))
         if ended:
             break
         said = days(folder.path)

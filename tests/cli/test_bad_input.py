@@ -79,7 +79,6 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "release measure 99.9": (UnknownName, "error: unknown release '99.9'"),
     "rollback /no/place": (ChannelMissing, CHANNEL),
     "rollback /no/place --to no-number": (BadValue, "error: invalid value for '--to'"),
-    "rollback /no/place --list --to 1": (BadValue, "error: --list and --to exclude each other"),
     "site /proc/site": (NoSpace, "error: cannot write /proc/site"),
     "site {folder}/site --package no-package --base {base}": (UnknownName, "error: unknown package 'no-package'"),
     "solve cuda-crt==": (BadValue, SPEC),

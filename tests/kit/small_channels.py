@@ -10,9 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import msgpack
-import zstandard
-
 from ctk.build import sbom
 from ctk.build.build import Built
 from ctk.build.sbom import Input, Provenance
@@ -21,7 +18,7 @@ from ctk.lock.model import Artefact
 from ctk.package.reader import index_record, members
 from kit.packages import Draft
 
-__all__ = ["Draft", "build", "digit", "serve", "sharded_records", "sound"]
+__all__ = ["Draft", "build", "digit", "serve", "sound"]
 
 
 def build(folder: Path, *drafts: Draft) -> Path:
@@ -44,24 +41,6 @@ def record(package: Path) -> dict[str, Any]:
     texts = {member.path: stream.read() for member, stream in members(package, "info") if stream}
     md5, sha256 = hashlib.md5(content).hexdigest(), hashlib.sha256(content).hexdigest()
     return index_record(texts, {"size": len(content), "md5": md5, "sha256": sha256})
-
-
-def sharded_records(folder: Path) -> dict[str, dict[str, Any]]:
-    """File name of a package -> its record, as a client reads it from the shards of a subdir alone (CEP 16)."""
-
-    def read(file: Path) -> dict[str, Any]:
-        content: dict[str, Any] = msgpack.unpackb(zstandard.ZstdDecompressor().decompress(file.read_bytes()))
-        return content
-
-    records: dict[str, dict[str, Any]] = {}
-    index = read(folder / "repodata_shards.msgpack.zst")
-    for name, digest in index["shards"].items():
-        file = folder / index["info"]["shards_base_url"] / f"{digest.hex()}.msgpack.zst"
-        assert hashlib.sha256(file.read_bytes()).digest() == digest
-        for package, record in read(file)["packages.conda"].items():
-            assert record["name"] == name
-            records[package] = {**record, **{k: record[k].hex() for k in ("md5", "sha256")}}
-    return records
 
 
 def digit(number: int, content: str = "", **more: object) -> Draft:

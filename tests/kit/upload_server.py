@@ -63,7 +63,7 @@ def upload_server(folder: Path, **status: int) -> Iterator[UploadServer]:
 
 def enlist(channel: Path, name: str, content: bytes) -> None:
     """Adds a package to a channel, and its record to the index."""
-    from ctk.channel.repodata import COMPRESSED, SHARDED, STATED, ChannelIndex, read_index, write_index
+    from ctk.channel.repodata import FILES, ChannelIndex, read_index, write_index
     from ctk.core.platforms import NOARCH, PLATFORMS
     from ctk.package.reader import index_record, members
 
@@ -73,8 +73,7 @@ def enlist(channel: Path, name: str, content: bytes) -> None:
     record = index_record(texts, {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()})
     records = {**read_index(channel).records, f"{record['subdir']}/{name}": record}
     for subdir in (*PLATFORMS, NOARCH):
-        write_index(ChannelIndex(records), channel, subdir, (COMPRESSED, *STATED))
-        (channel / subdir / SHARDED).unlink(missing_ok=True)  # it would be an old one
+        write_index(ChannelIndex(records), channel, subdir, FILES)
     file.rename(channel / record["subdir"] / name)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import random
 import re
 import signal
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rattler import MatchSpec
 from reading import Read
 
 from ctk.core.checkout import workspace
@@ -32,13 +30,10 @@ from ctk.site.answers import (
     gpu_names,
     installed_by_name,
     packed,
-    pin_specs,
     plan_work,
     solved,
 )
 from ctk.site.pages import Selector, front_page, safe_json, shards
-from ctk.solve.fleet import pixi_lines
-from ctk.solve.machine import python_specs
 from ctk.solve.solve import Catalogue, GroupedCatalogue, Scenario
 from kit.small_channel import base, channel, record, write
 
@@ -47,7 +42,6 @@ pytest_plugins = ["site_fixtures"]
 Folders = Sequence[Path]
 NAMES = ("cuda-version", "cuda-arch", "python", "python_abi")
 TAGS = ("cp312", "cp313", "cp314", "cp314t")
-SEED = 11
 
 
 @pytest.fixture(scope="module")
@@ -89,31 +83,6 @@ def picky(folder: Path, depends: str) -> list[Path]:
 
 def driver_scenario(driver: str) -> Scenario:
     return Scenario(("picky",), "linux-64", driver, None)
-
-
-def test_machines_that_are_alike_to_a_solver_get_what_each_would_get(
-    folders: Folders, asked: Axes, alike: GroupedCatalogue
-) -> None:
-    alone = Catalogue(folders, "linux-64")
-    questions = [q for python in asked.pythons for q in asked.questions("cuda-core", python)]
-    sample = random.Random(SEED).sample(questions, 100)
-    for question in sample:
-        scenario = question.scenario("linux-64")
-        assert answer(alike, scenario) == answer(alone, scenario), question
-    assert len({alike.classes.key(q.scenario("linux-64")) for q in sample}) < len(sample), "some are one question"
-
-
-def test_drivers_beyond_the_ends_get_what_the_ends_get(folders: Folders, asked: Axes) -> None:
-    assert asked.older and asked.newer
-    _, oldest, *_, newest = asked.drivers
-    alone = Catalogue(folders, "linux-64")
-    for end, others in ((oldest, ("10.2", "11.0", "11.7")), (newest, ("14.0", "19.4"))):
-        for arch, pin in ((None, ""), ("9.0", ""), ("7.0", "13"), ("13.0", "12.9")):
-            picks = [
-                alone.pick(SelectorQuestion("cuda-core", driver, arch, "", pin).scenario("linux-64"))
-                for driver in (end, *others)
-            ]
-            assert len({pick and pick.records for pick in picks}) == 1, (end, arch, pin)
 
 
 @pytest.mark.parametrize(
@@ -251,18 +220,6 @@ def test_every_listed_gpu_was_solved(asked: Axes) -> None:
     assert set(listed.values()) <= set(asked.gpus)
     assert {"H200": "9.0", "GeForce RTX 4090": "8.9", "V100": "7.0"}.items() <= listed.items()
     assert all(re.fullmatch(r"\S+( \S+)*", name) and not name.startswith("NVIDIA") for name in listed)
-
-
-@pytest.mark.parametrize("pin", ["12", "13.0"])
-@pytest.mark.parametrize("python", ["3.13", "3.14t"])
-def test_pixi_is_asked_for_what_conda_is(pin: str, python: str) -> None:
-    for spec in (*pin_specs(pin), *python_specs(python)):
-        (line,) = pixi_lines([spec])
-        name, _, value = line.partition(" = ")
-        match = re.fullmatch(r'"(.*)"|\{ version = "(.*)", build = "(.*)" \}', value)
-        assert match
-        wanted = f"{name} {match[1]}" if match[1] else f"{name} {match[2]} {match[3]}"
-        assert str(MatchSpec(wanted)) == str(MatchSpec(spec))
 
 
 def test_the_front_page_says_what_can_be_chosen(small: Site, asked: Axes) -> None:

@@ -47,27 +47,14 @@ def test_what_a_page_of_the_docs_becomes(files: Mapping[str, bytes]) -> None:
     page = files["docs/users.html"].decode()
     assert "<title>For users · CUDA for conda</title>" in page and page.count("For users</h1>") == 1
     assert '<meta name="description" content="How to install">' in page
-    assert 'id="install-it"' in page and "printed by" not in page
-    code = '<code class="language-bash">echo &quot;&lt;b&gt;&quot; &amp;&amp; true</code>'
-    assert f'<div class="copy"><pre tabindex="0" role="group" aria-label="bash">{code}</pre>\n</div>' in page
-    assert 'aria-label="Table: Install it"' in page and '<td></td>\n<th scope="col">b</th>' in page
-    assert (
-        '<a href="how-the-right-build-is-picked.html#why">why</a>' in page and '<a href="#install-it">there</a>' in page
-    )
+    assert "printed by" not in page, "comments are for authors"
+    assert "echo &quot;&lt;b&gt;&quot; &amp;&amp; true</code>" in page
+    assert '<a href="how-the-right-build-is-picked.html#why">why</a>' in page
     assert "code (<code>tests/code.py</code>) and" in page, "what is no page of the site is named, and no dead link"
     assert "<td>tests/code.py</td>" in page, "and once, where the words are its path"
-
-
-def test_other_parts_of_the_docs(files: Mapping[str, bytes]) -> None:
-    picked, together = (
-        files["docs/how-the-right-build-is-picked.html"].decode(),
-        files["docs/pytorch-jax-cupy.html"].decode(),
-    )
-    assert '<a href="steps.svg"><img src="steps.svg" alt="Steps"' in picked and "docs/steps.svg" in files
-    assert 'id="why"' in picked and 'id="why-1"' in picked, "a heading that is there twice has two ids"
+    picked = files["docs/how-the-right-build-is-picked.html"].decode()
+    assert '<img src="steps.svg" alt="Steps"' in picked and "docs/steps.svg" in files
     assert [f'<a href="#{name}">' in picked for name in ("why", "why-1", "so")] == [True] * 3, "the parts are listed"
-    assert '<a href="https://example.org/a.md">' in together and '<a href="upstream/more.html">' in together
     more = files["docs/upstream/more.html"].decode()
     assert '<a href="../users.html">Back</a>' in more and 'href="../../assets/style.css"' in more
     assert 'class="copy"' not in more, "what was printed is not for copying"
-    assert "On this page" not in more

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from ctk.channel.check_package import ChannelPackage
 from ctk.channel.publish import FIELD, SIDECAR
@@ -226,7 +226,6 @@ def _target(kind: str, payload: bytes, package: ChannelPackage, channel: str | N
         name, digest = subjects[0]["name"], subjects[0]["digest"]
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise _Unverified(f"its statement cannot be read: {type(error).__name__}: {error}") from None
-    parts = urlsplit(target) if isinstance(target, str) else None
     wrong = {
         f"its payload is {kind!r}, not {_PAYLOAD}": kind != _PAYLOAD,
         f"its statement is of type {form!r}": form != "https://in-toto.io/Statement/v1",
@@ -234,8 +233,6 @@ def _target(kind: str, payload: bytes, package: ChannelPackage, channel: str | N
         f"it is about {len(subjects)} subjects, not one": len(subjects) != 1,
         f"it is about {name!r}": name != package.path.name,
         f"it is about another content: {digest!r}": digest != {"sha256": package.record.get("sha256")},
-        f"its target {target!r} is no URL of a channel": target != ""
-        and (parts is None or not parts.scheme or not parts.netloc or target.endswith("/")),
         f"it is for the channel {target!r}": channel is not None and target not in ("", channel.rstrip("/")),
     }
     if any(wrong.values()):

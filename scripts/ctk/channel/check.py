@@ -29,20 +29,14 @@ from ctk.channel.repodata import (
     FILES,
     RUN_EXPORTS,
     SHARDED,
-    SHARDS,
     STATED,
     TIME,
     ChannelIndex,
-    Records,
-    about,
     milliseconds,
-    named_shards,
-    shards_of,
-    unpacked,
 )
 from ctk.core.address import real
 from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed, describe, without_credentials
-from ctk.core.files import disk_errors, file_sha256, held
+from ctk.core.files import disk_errors, held
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.index import IndexSettings
 from ctk.index.client import connection
@@ -50,7 +44,7 @@ from ctk.package.records import REPODATA
 from ctk.rules import Check, Finding, Report, check
 
 _MAX_INDEX = 1 << 28  # bytes of an index file
-_MAX_SIDECAR = 8 << 20  # bytes of a sidecar, and of a shard
+_MAX_SIDECAR = 8 << 20  # bytes
 _SIDECAR = re.compile(rf"(.+\.conda){re.escape(SIDECAR)}(\.[0-9a-f]{{64}})?")
 _SECTION = "packages.conda"
 
@@ -159,8 +153,9 @@ def IndexIsConsistent(index: IndexFiles) -> Iterator[Finding]:
             continue  # a fault already, and the other index files have nothing to be compared with
         if message := _compressed(folder):
             yield Finding(f"{folder.name}/{COMPRESSED}", message)
-        for file, message in _sharded(folder, index.records):
-            yield Finding(f"{folder.name}/{file}", f"{message}; publish or build the channel again")
+        if (folder / SHARDED).exists():
+            message = f"clients read it in place of {REPODATA}, and it may be of an older state; publish again"
+            yield Finding(f"{folder.name}/{SHARDED}", message)
     if not any(folder.name == NOARCH for folder in index.subdirs):
         yield Finding(f"{NOARCH}/{REPODATA}", "is not there; clients refuse a channel without it")
     yield from _times(index)
@@ -176,34 +171,8 @@ def _compressed(folder: Path) -> str:
             # One byte more than expected is enough to see a difference, whatever the file unpacks to.
             found = zstandard.ZstdDecompressor().stream_reader(stream).read(len(wanted) + 1)
     except (zstandard.ZstdError, OSError) as error:
-        return f"cannot be read: {_why(error)}"
+        return f"cannot be read: {error.strerror if isinstance(error, OSError) else error}"
     return "" if found == wanted else f"does not unpack to {REPODATA}"
-
-
-def _sharded(folder: Path, records: Records) -> Iterator[tuple[str, str]]:
-    """Files of the sharded index of a subdir that differ from ``repodata.json``, each with the difference."""
-    try:
-        wanted, index = shards_of(records, folder.name), unpacked(folder / SHARDED)
-        named = index.pop("shards").keys()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        yield SHARDED, f"cannot be compared with {REPODATA}: {_why(error)}"
-        return
-    if index != about(folder.name):
-        yield SHARDED, f"says {index} of itself, and should say {about(folder.name)}"
-    if differing := named ^ wanted.keys():
-        yield SHARDED, f"is not about the same packages as {REPODATA}: {', '.join(sorted(map(str, differing)))}"
-    for name, file in named_shards(folder).items():
-        try:
-            if file_sha256(folder / file) != Path(file).name.partition(".")[0]:
-                yield file, f"does not have the sha256 that {SHARDED} states for {name}"
-            if name in wanted and unpacked(folder / file) != wanted[name]:
-                yield file, f"does not say of {name} what {REPODATA} says"
-        except (OSError, ValueError) as error:
-            yield file, f"cannot be read: {_why(error)}"
-
-
-def _why(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
 
 
 def _times(index: IndexFiles) -> Iterator[Finding]:
@@ -253,11 +222,8 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
         if not path.is_dir() or (path.name.startswith(".") and path.name != HISTORY):
             yield Finding(path.name, "is no part of a channel")
     known = {*index.records, *_retained(index.folder)}
-    known |= {f"{f.name}/{name}" for f in index.subdirs for name in (*FILES, SHARDS, *named_shards(f).values())}
-    # Where the sharded index cannot be read, which is a finding already, each shard would be another one.
-    readable = [folder / SHARDS for folder in index.subdirs if named_shards(folder)]
-    places = [place for place in (*index.subdirs, *readable) if place.is_dir()]
-    for path in (path for place in places for path in sorted(place.iterdir())):
+    known |= {f"{folder.name}/{name}" for folder in index.subdirs for name in (*FILES, SHARDED)}
+    for path in (path for folder in index.subdirs for path in sorted(folder.iterdir())):
         name, sidecar = path.relative_to(channel).as_posix(), _SIDECAR.fullmatch(path.name)
         if path in leftovers:
             yield Finding(name, "a killed run left it; the next one removes it")
@@ -303,9 +269,8 @@ def mirrored(url: str, beside: Path, jobs: int = 4) -> Iterator[Path]:
             list(pool.map(lambda file: _download(client, url.rstrip("/"), file[0], folder, file[1]), wanted))
 
         subdirs = (NOARCH, *PLATFORMS)
-        index = [f"{subdir}/{name}" for subdir in subdirs for name in FILES]
+        index = [f"{subdir}/{name}" for subdir in subdirs for name in (*FILES, SHARDED)]
         get((name, _MAX_INDEX) for name in (*index, f"{HISTORY}/{STATES}", f"{HISTORY}/{TIMES}"))
-        get((f"{subdir}/{file}", _MAX_SIDECAR) for subdir in subdirs for file in named_shards(folder / subdir).values())
         with suppress(ChannelBroken):
             if state := Folder(folder, folder).history().shown:
                 kept = [f"{HISTORY}/{state.number}/{subdir}/{name}" for subdir in subdirs for name in STATED]

@@ -5,7 +5,7 @@ rename. Guarantees for readers at any moment, even when runs were killed:
 
 - An index file is whole, and every package that it names exists with the stated size and sha256.
 - The index of one subdir and an older index of another subdir were published together (`put_in_place`).
-- A package or a shard stays for days after the last index that names it, for readers that still use that index.
+- A package stays for days after the last index that names it, for readers that still use that index.
 - A package file name is never reused for other content, since clients, mirrors and lock files keep it. Packages are
   reproducible, so another sha256 means a change that needs another build number.
 - A record states when its package was first in this index (CEP 47), and this time never changes.
@@ -13,7 +13,7 @@ rename. Guarantees for readers at any moment, even when runs were killed:
 The data for these guarantees is in ``.history``: the index files of the states, every name that was ever used with its
 sha256, the time when each was first in the index, the time since when a package is unused, and the names that a run is
 about to add. A killed run leaves the state before it, or a mixture as above; the next run finishes the work. Only
-files that these notes name are deleted, since other people may have files in the folder; shards are known by name.
+files that these notes name are deleted, since other people may have files in the folder.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ from ctk.channel.local import is_built
 from ctk.channel.repodata import (
     FILES,
     FIRST,
-    SHARD,
-    SHARDS,
     STATED,
     ChannelIndex,
     in_order,
@@ -45,7 +43,6 @@ from ctk.channel.repodata import (
     put_in_place,
     read_index,
     shows,
-    unnamed_shards,
     write_index,
 )
 from ctk.core.errors import BadValue, Busy, ChannelBroken, NameReused, NotReady, PublishFailed
@@ -168,8 +165,7 @@ class Folder:
             BadValue: The folder is a built channel, or in one.
             NotReady: The clock of this machine is wrong.
         """
-        order = [f"{path.parent.name}/{path.name}" for path in in_order(channel)]
-        ours = read_index(channel)
+        order, ours = in_order(channel), read_index(channel)
         if is_built(Path(os.path.realpath(self.path))):
             step = "name another folder, which is for readers only"
             raise BadValue(f"{self.path} is a built channel, or in one; nothing can be published into it", step)
@@ -250,11 +246,10 @@ class Folder:
         """Half-written files of killed runs: notes, index files, and packages that the notes name."""
         yield from temporaries(self.notes)
         ours = self._ours()
-        places = [self.path / subdir / part for subdir in _SUBDIRS for part in ("", SHARDS)]
-        for file in (file for place in places for file in temporaries(place)):
+        for file in (file for subdir in _SUBDIRS for file in temporaries(self.path / subdir)):
             name, _, process = file.stem[1:].rpartition(".")
             package = f"{file.parent.name}/{name.partition(SIDECAR)[0]}"
-            if process.isdigit() and (name in FILES or SHARD.fullmatch(name) or package in ours):
+            if process.isdigit() and (name in FILES or package in ours):
                 yield file
 
     def _ours(self) -> set[str]:
@@ -335,18 +330,8 @@ class Folder:
         # A subdir that is no longer in the index gets empty index files.
         new = replace(new | old, records=index.records)
         if not shows(self.path, new):
-            self._note_shards()  # shards that a rollback named again, and that this run drops, count from now
             put_in_place(old, new, self.path)
-        self._note_shards()
         save(history, self.notes)
-
-    def _note_shards(self) -> None:
-        """Notes the time since when a shard is in no index."""
-        old, noted = unnamed_shards(self.path), moments(self.notes / UNUSED)
-        since = dict.fromkeys(old, self.now().isoformat(timespec="milliseconds"))
-        since |= {name: text for name, text in noted.items() if name in old or not SHARD.fullmatch(Path(name).name)}
-        if since != noted:
-            write_notes(self.notes / UNUSED, since)
 
     def _present(self, index: ChannelIndex, gone: Collection[str] = ()) -> ChannelIndex:
         """The index with only the run exports of packages that are in the folder."""
@@ -361,7 +346,7 @@ class Folder:
             return ChannelIndex()
 
     def _clean(self, history: History, index: ChannelIndex, times: Mapping[str, str]) -> tuple[str, ...]:
-        """Deletes the oldest states, and packages and shards that were unused for `Keep.unused`.
+        """Deletes the oldest states, and packages that were unused for `Keep.unused`.
 
         Returns:
             The deleted packages.
@@ -374,7 +359,7 @@ class Folder:
                 shutil.rmtree(place)
         for state in kept.states:
             used |= self.state_index(state).names().keys()
-        unused = dict.fromkeys((self._packages() & self._ours()) - used | unnamed_shards(self.path), stamp)
+        unused = dict.fromkeys((self._packages() & self._ours()) - used, stamp)
         for name, since in moments(self.notes / UNUSED).items():
             # A time before the package was published, or in the future, is from a wrong clock.
             if name in unused and milliseconds(times.get(name, since)) <= milliseconds(since) <= milliseconds(stamp):
@@ -387,7 +372,7 @@ class Folder:
             for file in (*package.parent.glob(f"{package.name}{SIDECAR}*"), package):
                 file.unlink(missing_ok=True)
         write_notes(self.notes / UNUSED, {name: since for name, since in unused.items() if name not in old})
-        return tuple(name for name in old if not SHARD.fullmatch(Path(name).name))
+        return old
 
 
 Clashes = Mapping[str, tuple[str, str]]

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,26 +13,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import zstandard
 
 from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed
 from ctk.core.files import disk_errors, make_folder, replace_file
-from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.core.platforms import NOARCH
 from ctk.package.records import REMAKE, REPODATA, entries, records
 
 COMPRESSED, RUN_EXPORTS = "repodata.json.zst", "run_exports.json"
-SHARDED, SHARDS = "repodata_shards.msgpack.zst", "shards"
-"""The sharded index of a subdir (CEP 16), and the folder beside it with a shard for each package name."""
-SHARD = re.compile(r"[0-9a-f]{64}\.msgpack\.zst")
-FILES = (RUN_EXPORTS, SHARDED, COMPRESSED, REPODATA)
+SHARDED = "repodata_shards.msgpack.zst"
+"""The sharded index (CEP 16), which earlier versions wrote: clients prefer it to repodata.json, so it has to go."""
+FILES = (RUN_EXPORTS, COMPRESSED, REPODATA)
 STATED = (RUN_EXPORTS, REPODATA)
 """The index files from which the others follow; a state in a history has only these."""
 TIME = "indexed_timestamp"
 """Key of a record: the time at which the package was first indexed, in milliseconds since 1970 (CEP 47)."""
 FIRST = 1_325_376_000_000  # 2012, the first year of conda, in milliseconds: no package is older
-_DIGESTS = ("md5", "sha256")  # bytes in a shard, and hexadecimal in repodata
-_MAX_UNPACKED = 16 << 20  # bytes of an unpacked file of a sharded index; conda-forge's have a tenth of that
 Records = Mapping[str, Any]
 
 
@@ -104,100 +98,23 @@ def read_index(channel: Path) -> ChannelIndex:
 
 
 def write_index(index: ChannelIndex, channel: Path, subdir: str, files: Iterable[str]) -> None:
-    """Writes index files of a subdir, in the given order, each with one rename.
-
-    Shards are written before the sharded index; an existing shard stays, since its name is its hash.
-    """
+    """Writes index files of a subdir, in the given order, each with one rename."""
+    make_folder(channel / subdir)
     for name in files:
-        for file, content in _contents(index, subdir, name).items():
-            path = channel / subdir / file
-            if not SHARD.fullmatch(path.name) or not _has(path, content):
-                make_folder(path.parent)
-                replace_file(path, content)
+        replace_file(channel / subdir / name, _content(index, subdir, name))
 
 
 def shows(channel: Path, index: ChannelIndex) -> bool:
-    """Whether the index files of a channel, including shards, are exactly those of `index`."""
-    files = ((subdir, name) for subdir in index.subdirs for name in FILES)
-    return all(_has(channel / s / f, c) for s, name in files for f, c in _contents(index, s, name).items())
+    """Whether the index files of a channel are exactly those of `index`."""
+    return all(
+        not (channel / subdir / SHARDED).exists()
+        and all(_has(channel / subdir / name, _content(index, subdir, name)) for name in FILES)
+        for subdir in index.subdirs
+    )
 
 
 def _has(file: Path, content: bytes) -> bool:
     return file.is_file() and file.read_bytes() == content
-
-
-def _contents(index: ChannelIndex, subdir: str, name: str) -> dict[str, bytes]:
-    """Path below the subdir -> content of an index file and, before it, the shards that it names."""
-    return _sharded(index, subdir) if name == SHARDED else {name: _content(index, subdir, name)}
-
-
-def _sharded(index: ChannelIndex, subdir: str) -> dict[str, bytes]:
-    # rattler's own writer reads the packages again, and writes the current time into records and index.
-    contents = {name: _packed(shard) for name, shard in sorted(shards_of(index.records, subdir).items())}
-    digests = {name: hashlib.sha256(content) for name, content in contents.items()}
-    files = {f"{SHARDS}/{digest.hexdigest()}.msgpack.zst": contents[name] for name, digest in digests.items()}
-    content = {**about(subdir), "shards": {name: digest.digest() for name, digest in digests.items()}}
-    return {**files, SHARDED: _packed(content)}
-
-
-def shards_of(records: Records, subdir: str) -> dict[str, dict[str, Any]]:
-    """Package name -> content of its shard, for a subdir."""
-    shards: dict[str, dict[str, Any]] = {}
-    for file, record in sorted(_of_subdir(records, subdir).items()):
-        shard = shards.setdefault(record["name"], {"packages": {}, "packages.conda": {}, "removed": []})
-        shard["packages.conda" if file.endswith(".conda") else "packages"][file] = _in_shard(record)
-    return shards
-
-
-def about(subdir: str) -> dict[str, Any]:
-    """The fields of a sharded index besides its shards, without the time `created_at`, which no client needs."""
-    # rattler and conda require both URLs; packages are relative to the subdir.
-    return {"version": 1, "info": {"base_url": "", "shards_base_url": f"./{SHARDS}/", "subdir": subdir}}
-
-
-def _in_shard(record: Mapping[str, Any]) -> dict[str, Any]:
-    ordered = json.loads(json.dumps(record, sort_keys=True))
-    return {key: bytes.fromhex(value) if key in _DIGESTS else value for key, value in ordered.items()}
-
-
-def _packed(content: Mapping[str, Any]) -> bytes:
-    return zstandard.ZstdCompressor(level=19).compress(msgpack.packb(content))
-
-
-def unpacked(file: Path) -> Any:
-    """The content of a shard or a sharded index.
-
-    Raises:
-        ValueError: The file is damaged, or too large.
-        OSError: The file cannot be read.
-    """
-    try:
-        with file.open("rb") as stream:
-            text = zstandard.ZstdDecompressor().stream_reader(stream).read(_MAX_UNPACKED + 1)
-    except zstandard.ZstdError as error:
-        raise ValueError(str(error)) from None
-    if len(text) > _MAX_UNPACKED:
-        raise ValueError(f"it unpacks to more than {_MAX_UNPACKED} bytes")
-    return msgpack.unpackb(text)
-
-
-def named_shards(folder: Path) -> dict[str, str]:
-    """Package name -> path of its shard below the subdir's folder; empty if the sharded index cannot be read."""
-    try:
-        digests = unpacked(folder / SHARDED)["shards"].items()
-        named = {name: f"{digest.hex()}.msgpack.zst" for name, digest in digests if isinstance(name, str)}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
-    return {name: f"{SHARDS}/{file}" for name, file in named.items() if SHARD.fullmatch(file)}
-
-
-def unnamed_shards(channel: Path) -> set[str]:
-    """``subdir/shards/file`` of each shard that no sharded index of the channel names."""
-    found: set[str] = set()
-    for folder in (channel / subdir for subdir in (*PLATFORMS, NOARCH)):
-        files = {f"{SHARDS}/{f.name}" for f in (folder / SHARDS).glob("*") if SHARD.fullmatch(f.name) and f.is_file()}
-        found |= {f"{folder.name}/{file}" for file in files.difference(named_shards(folder).values())}
-    return found
 
 
 def _content(index: ChannelIndex, subdir: str, name: str) -> bytes:
@@ -224,8 +141,8 @@ def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
     of another. So packages leave the index in two steps: first to the union of both indexes, then to the new index. Any
     mixture then contains all of the old index or all of the new index, and names only packages that exist.
     Entries of run_exports.json stay, since a build that has read the old index asks for them later. ``noarch`` is
-    written first; in a subdir, run_exports.json before the repodata that needs it, and shards before the index that
-    names them; repodata.json, which every client can read, is last. Old shards stay.
+    written first; in a subdir, run_exports.json before the repodata that needs it; repodata.json, which every client
+    can read, is last. The sharded index of an earlier version goes when repodata.json names all that it names.
 
     The folder has the packages of both indexes, and the run exports of `new` include those of `old`.
     """
@@ -233,9 +150,10 @@ def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
     subdirs = sorted({*union.subdirs, NOARCH}, key=lambda subdir: (subdir != NOARCH, subdir))
     for subdir in subdirs:
         write_index(union, channel, subdir, FILES)
+        (channel / subdir / SHARDED).unlink(missing_ok=True)
     for subdir in subdirs:
         if _of_subdir(union.records, subdir) != _of_subdir(new.records, subdir):
-            write_index(new, channel, subdir, (SHARDED, COMPRESSED, REPODATA))
+            write_index(new, channel, subdir, (COMPRESSED, REPODATA))
 
 
 def add(source: Path, channel: Path) -> None:
@@ -249,11 +167,9 @@ def add(source: Path, channel: Path) -> None:
         old = read_index(channel)
         new = replace(found, run_exports=exports)
         put_in_place(old, new | old, channel)
-        for name in unnamed_shards(channel):
-            (channel / name).unlink()
 
 
-def in_order(channel: Path) -> list[Path]:
+def in_order(channel: Path) -> list[str]:
     """The packages of a channel folder, each after its dependencies; packages in a cycle are sorted by name.
 
     Raises:
@@ -280,4 +196,4 @@ def in_order(channel: Path) -> list[Path]:
             stack += reversed(fresh)
         else:
             done.setdefault(stack.pop())
-    return [channel / file for file in done]
+    return list(done)

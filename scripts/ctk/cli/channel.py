@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from datetime import timedelta
@@ -87,12 +86,12 @@ def publish_command(
         raise BadValue(f"--to takes a folder, and {to} is an address", "name a server with --server and --channel")
     report, where = Reporter(), workspace()
     built = Path(os.path.realpath(folder or where.channel))
-    files = in_order(built)
+    names = in_order(built)
     if to is not None:
         if attest and not url:
             raise BadValue("an attestation says for which channel a package is", "name its URL with --url")
         target = Folder(to, where.recipes, Keep(keep, timedelta(days=keep_days)))
-        with report.task("publish", len(files)) as task:
+        with report.task("publish", len(names)) as task:
             done = target.publish(
                 built,
                 exact=exact,
@@ -115,23 +114,18 @@ def publish_command(
     taken = {} if new else clashes(ours, on_server(address))
     if not skip_taken:
         refuse(taken, address, where.recipes)
-    files = [file for file in files if f"{file.parent.name}/{file.name}" not in taken]
-    with report.task("upload", len(files)) as task:
-        publish(files, server, channel, attest, lambda file: task.advance(1))
-    confirm({name: ours[name] for name in _names(files)}, address, where.recipes, wait)
+    names = [name for name in names if name not in taken]
+    with report.task("upload", len(names)) as task:
+        publish((built / name for name in names), server, channel, attest, lambda file: task.advance(1))
+    confirm({name: ours[name] for name in names}, address, where.recipes, wait)
     left = f"; {len(taken)} were left out, their names being taken" if taken else ""
-    report.result(server=without_credentials(server), channel=channel, packages=_names(files), left_out=sorted(taken))
-    report.line(f"{count(len(files), 'package')} are in the channel {channel}, listed with their sha256{left}")
-
-
-def _names(files: Sequence[Path]) -> list[str]:
-    return [f"{file.parent.name}/{file.name}" for file in files]
+    report.result(server=without_credentials(server), channel=channel, packages=names, left_out=sorted(taken))
+    report.line(f"{count(len(names), 'package')} are in the channel {channel}, listed with their sha256{left}")
 
 
 def rollback_command(
     folder: Annotated[Path, typer.Argument(help="A folder that was published to.", metavar="FOLDER")],
     to: Annotated[int | None, typer.Option(help="The state to return to; without it the states are listed.")] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List the states only.")] = False,
 ) -> None:
     """List the states that a published folder can return to, or return to a state.
 
@@ -141,7 +135,6 @@ def rollback_command(
     Examples: ctk rollback /srv/www/cuda
     ctk rollback /srv/www/cuda --to 4
     """
-    not_both("--list", "--to", list_ and to is not None)
     report, target = Reporter(), _published(folder)
     if to is not None:
         state = target.rollback(to)

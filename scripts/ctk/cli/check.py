@@ -54,7 +54,6 @@ def check_command(
             metavar="N", help="Instead, make so many packages again, chosen at random, or 'all', and compare each byte."
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Which N packages are chosen; a run prints it.")] = None,
     check: Annotated[
         list[str] | None,
         typer.Option(help="Only audit, by this rule (see --list); may be repeated.", autocompletion=_audit_names),
@@ -106,7 +105,7 @@ def check_command(
                 raise UnknownName(f"there is no {name}", "name a package file, a folder of packages, or a channel")
             raise ChannelMissing.of(name)
     if rebuild is not None:
-        _rebuild(names, rebuild, seed, jobs, where, report)
+        _rebuild(names, rebuild, jobs, where, report)
         return
     channels = [name for name in names if _is_channel(name)]
     of_channel = published or url or identity or issuer or attested or trusted_root
@@ -252,9 +251,7 @@ def _packages(places: Iterable[Path], *, empty_ok: bool = False) -> list[Path]:
 # --- packages that are made again
 
 
-def _rebuild(
-    names: Sequence[str], number: str, seed: int | None, jobs: int | None, where: Workspace, report: Reporter
-) -> None:
+def _rebuild(names: Sequence[str], number: str, jobs: int | None, where: Workspace, report: Reporter) -> None:
     """Makes packages again, and prints how each differs.
 
     Raises:
@@ -268,10 +265,8 @@ def _rebuild(
         raise BadValue(f"{number!r} is no number of packages", "write it as --rebuild 10 or --rebuild all")
     chosen = _packages(Path(os.path.realpath(name)) for name in names)
     if number != "all" and int(number) < len(chosen):
-        seed = random.randrange(10**6) if seed is None else seed
-        report.result(seed=seed)
-        report.line(f"{number} from {count(len(chosen), 'package')}, --seed {seed}")
-        chosen = sorted(random.Random(seed).sample(sorted(chosen), int(number)))
+        report.line(f"{number} from {count(len(chosen), 'package')}")
+        chosen = sorted(random.sample(chosen, int(number)))
     with exclusive(where, report.say), report.task("rebuild", len(chosen)) as task:
         outcomes = rebuild(
             chosen,
