@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from io import BufferedReader
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctk.core.checkout import Workspace, takes_files, workspace
@@ -199,15 +199,7 @@ def read_json(file: Path) -> Any:
 def listed_packages(note: Any) -> dict[str, str] | None:
     """The packages in the note of a build: paths below its folder, and their sha256. None for an invalid note."""
     listed = note.get("packages") if isinstance(note, Mapping) else None
-    if not isinstance(listed, Mapping):
-        return None
-    valid = all(isinstance(sha256, str) and _is_below(name) for name, sha256 in listed.items())
-    return dict(listed) if valid else None
-
-
-def _is_below(name: str) -> bool:
-    path = PurePosixPath(name)
-    return bool(path.parts) and not path.is_absolute() and not {"\\", "\0"} & set(name) and ".." not in path.parts
+    return dict(listed) if isinstance(listed, Mapping) else None
 
 
 # Disks: a full or unwritable disk is one error, whether Python, rattler or a build script wrote to it.
@@ -225,8 +217,6 @@ _STEPS = {
 # Rust ends the message of a system's error with its number.
 _RUST = re.compile(r"\(os error (\d+)\)")
 _NO_ROOM = 1 << 20  # bytes
-# rattler-build's message without a number: the archive is written to the folder for temporary files first.
-_NUMBERLESS = "Could not open or create, or write to file"
 
 
 @contextmanager
@@ -256,7 +246,7 @@ def full_disk(log: str, folder: Path) -> NoSpace | None:
     """
     places = (folder, _temporary())
     number = _number(log)
-    if number is None and (_NUMBERLESS in log or min(map(_free, places)) < _NO_ROOM):
+    if number is None and min(map(_free, places)) < _NO_ROOM:
         return NoSpace(f"a file could not be written: {_free_space(places)}", _FREE_SPACE)
     return _disk_error(number, *places) if number in FULL else None
 
