@@ -27,6 +27,7 @@ LIES: dict[str, tuple[str, int, str]] = {
     "a billion laughs": (LAUGHS, 1, "anchors and aliases"),
     "a tag of Python": ("a: 1\nb: !!python/object/apply:os.system [ls]\n", 2, "tags are not read here"),
     "one key twice": ("a: 1\nb: 2\na: 3\n", 3, "a: stated twice"),
+    "a key that is a list": ("[a]: 1\n", 1, "a key that is no text"),
     "deep lists": ("a:\n  " + "[" * 50_000, 2, f"nested more than {DEEPEST} times"),
     "megabytes": ("a: " + "x" * LARGEST, 1, f"and {LARGEST} are the most"),
     "a number of 5,000 digits": ("a: 1\nb: " + "9" * 5000, 2, "b: cannot be read: Exceeds the limit"),

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctk.core.checkout import Workspace, takes_files, workspace
-from ctk.core.errors import BadValue, Busy, CtkError, NoSpace
+from ctk.core.errors import BadValue, CtkError, NoSpace
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -204,7 +204,7 @@ def listed_packages(note: Any) -> dict[str, str] | None:
 
 # Disks: a full or unwritable disk is one error, whether Python, rattler or a build script wrote to it.
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL = (errno.ENOSPC, errno.EDQUOT)
 _DENIED = (errno.EACCES, errno.EROFS, errno.EPERM)
 # Below a file, in /proc, or a name that no file system takes.
 _NO_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG)
@@ -356,37 +356,32 @@ def _refusal(place: Path) -> str:
 
 
 @contextmanager
-def exclusive(workspace: Workspace, say: Callable[[str], None], wait: float = 3600) -> Iterator[None]:
-    """Takes the checkout's lock: tells `say` if another run has it, and raises Busy after `wait` seconds."""
-    with alone(workspace.own_cache / "run.lock", "in this checkout", say, wait):
+def exclusive(workspace: Workspace, say: Callable[[str], None]) -> Iterator[None]:
+    """Takes the checkout's lock, after any other run; `say` is told of one."""
+    with alone(workspace.own_cache / "run.lock", "in this checkout", say):
         yield
 
 
 @contextmanager
-def publishing(channel: Path, say: Callable[[str], None], wait: float = 3600) -> Iterator[None]:
+def publishing(channel: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Takes a channel's lock, from reading its state to replacing it: other checkouts may publish there, too."""
-    with alone(channel.with_name(f".{channel.name}.lock"), f"at {channel}", say, wait):
+    with alone(channel.with_name(f".{channel.name}.lock"), f"at {channel}", say):
         yield
 
 
 @contextmanager
-def alone(file: Path, where: str, say: Callable[[str], None], wait: float = 3600) -> Iterator[None]:
-    """Takes the lock in a file; `where` is for messages: ``in this checkout``."""
+def alone(file: Path, where: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Takes the lock in a file, after any other run; `where` is for messages: ``in this checkout``."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(file)
-    try:
-        with disk_errors(file.parent):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=0)
-    except Timeout:
-        say(f"another run is at work {where}; waiting for it to end")
+    with disk_errors(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            lock.acquire(timeout=wait)
+            lock.acquire(timeout=0)
         except Timeout:
-            raise Busy(
-                f"another run has been at work {where} for more than {wait:.0f} s", "wait for it, or end it"
-            ) from None
+            say(f"another run is at work {where}; waiting for it to end")
+            lock.acquire()
     try:
         yield
     finally:

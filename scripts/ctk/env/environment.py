@@ -111,7 +111,6 @@ def create(
 
     Raises:
         BadValue: Without `force`, there are packages that `create` did not put there.
-        Busy: Another run has been at work there for an hour.
         NoSpace: No files can be written there.
     """
     wanted = {package_key(r.file_name, r.sha256 and r.sha256.hex()): str(r.name.normalized) for r in pick.records}
