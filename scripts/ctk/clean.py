@@ -25,11 +25,6 @@ MONTH = 30 * 86400
 BOUND = 5 << 30
 """Bytes of builds that no channel has, which stay by themselves."""
 _LOCKS = ("variants/*.lock", "base/*.lock", "tests/**/*.lock", ".cache/notes/base/*.json")
-_OLDER = (
-    *("admitted", "audit", "base", "check", "contents", "gpu-code", "laid-out", "libsolv", "packing", "planned"),
-    *("proofs", "rattler", "read.json", "rebuild", "recipes", "refused", "rendered", "site", "surfaces"),
-)
-"""Names in the cache that an older revision used."""
 
 
 @dataclass(frozen=True)
@@ -67,21 +62,19 @@ def clean(workspace: Workspace, *, dry_run: bool = False) -> list[Group]:
         (workspace.builds,),
         (workspace.notes, workspace.logs),
     )
-    older = _older(workspace)
     with ExitStack() as locks:
         unused = unused_packages(workspace.packages, locks)
         groups = [
             Group.of("packages", "what no environment has", [workspace.packages], unused),
             Group.of("notes", "what nothing read for a month", notes, _old_notes(workspace)),
             Group.of("temporary", "what killed runs left", [workspace.temporary], _left(workspace)),
-            Group.of("older", "what an older revision left", older, older),
         ]
         if workspace.cache == workspace.own_cache:
             groups += [
                 Group.of("downloads", "what no lock names", store, _downloads(workspace)),
                 Group.of("builds", "what no channel has", builds, unused_builds(workspace)),
             ]
-        known = {*store, *builds, *notes, workspace.rattler, workspace.temporary, *older}
+        known = {*store, *builds, *notes, workspace.rattler, workspace.temporary}
         groups.append(Group.of("others", "nothing", (path for path in workspace.cache.glob("*") if path not in known)))
         for group in groups if not dry_run else ():
             _remove(group.goes)
@@ -140,12 +133,6 @@ def _downloads(workspace: Workspace) -> list[Path]:
 def _old_notes(workspace: Workspace) -> list[Path]:
     files = (file for folder in (workspace.notes, workspace.logs) for file in folder.rglob("*") if file.is_file())
     return [file for file in files if _used(file) < time.time() - MONTH]
-
-
-def _older(workspace: Workspace) -> list[Path]:
-    """Files and folders of an older revision; its packages, with their locks, were beside today's folder."""
-    packages = [path for lock in workspace.rattler.glob("*.lock") for path in (lock, lock.with_suffix(""))]
-    return [path for path in (*(workspace.cache / name for name in _OLDER), *packages) if path.exists()]
 
 
 def _left(workspace: Workspace) -> Iterator[Path]:

@@ -119,7 +119,6 @@ class Pipeline:
 
         Raises:
             BuildFailed, ClusterFailed, AuditFailed, NoSpace: The channel stays as it was.
-            Busy: Another run publishes to the channel for too long.
         """
         made = self._fetch_and_build(plan)
         target = channel_folder or self.workspace.channel

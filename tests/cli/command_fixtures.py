@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 
 import pytest
+from command_list import Typed
 
+from ctk.cli import main
+from ctk.core import console
 from ctk.core.platforms import this_platform
 from kit.world import NEW, OLD, RECIPES, ROOT, World, built_world, ctk, publish_release, serve
 
@@ -24,6 +28,25 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         done = ctk(made, *made.build(OLD, NEW))
         assert done.returncode == 0, done.stderr
         yield made
+
+
+@pytest.fixture
+def typed(world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Typed:
+    """Runs a command line in this process, up to its exit code: a start of Python takes longer than most of them."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        wanted = world.environment()
+        for name in os.environ.keys() - wanted.keys():
+            monkeypatch.delenv(name)
+        for name, value in wanted.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr("sys.argv", ["ctk", *words])
+        console.begin()
+        capfd.readouterr()
+        code = main._code()
+        return subprocess.CompletedProcess(words, code, *capfd.readouterr())
+
+    return run
 
 
 def _complete(world: World) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import typer
@@ -18,6 +20,8 @@ ALL = sorted(
     for inner in (entry[1] if isinstance(entry, tuple) else [""])
 )
 """``plan``, ``release list`` and so on."""
+Typed = Callable[..., CompletedProcess[str]]
+"""Runs a command line, given as words."""
 
 
 def command(name: str) -> Any:

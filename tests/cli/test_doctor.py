@@ -20,7 +20,6 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue
 from ctk.env.doctor import CHECKS, LEAST_FREE, Where, look, look_at, ok
 from ctk.rules import Finding
-from kit.small_channel import record, write
 
 See = Callable[..., dict[str, dict[str, str]]]
 
@@ -78,29 +77,14 @@ def test_what_is_not_ok_says_what_to_do_or_that_it_is_just_not_there(see: See) -
         assert check["state"] == "ok" or check["step"] or check["found"].startswith(("not on PATH", "none"))
 
 
-def other_packages(checkout: Workspace) -> None:
+def test_what_is_broken_in_a_checkout_is_a_problem(see: See, checkout: Workspace) -> None:
     file = checkout.root / "requirements.lock"
     file.write_text(file.read_text().replace("typer==", "typer==999."))
-
-
-def no_cache(checkout: Workspace) -> None:
     checkout.cache.write_text("a file")
-
-
-@pytest.mark.parametrize(
-    ("damage", "name", "said", "step"),
-    [
-        (other_packages, "packages", "typer", "./scripts/setup"),
-        (no_cache, "disk", "cannot be written", "make it writable"),
-    ],
-)
-def test_what_is_broken_in_a_checkout_is_a_problem(
-    see: See, checkout: Workspace, damage: Callable[[Workspace], None], name: str, said: str, step: str
-) -> None:
-    damage(checkout)
-    seen = see()[name]
-    assert seen["state"] == "problem"
-    assert said in seen["found"] and step in seen["step"]
+    seen = see()
+    assert [name for name, check in seen.items() if check["state"] == "problem"] == ["packages", "disk"]
+    assert "typer" in seen["packages"]["found"] and "./scripts/setup" in seen["packages"]["step"]
+    assert "cannot be written" in seen["disk"]["found"] and "make it writable" in seen["disk"]["step"]
 
 
 def test_an_index_that_does_not_answer_is_a_problem_and_offline_it_is_not_asked(see: See) -> None:
@@ -112,29 +96,27 @@ def test_an_index_that_does_not_answer_is_a_problem_and_offline_it_is_not_asked(
 
 
 def test_clients_are_named_with_their_versions(see: See, tmp_path: Path) -> None:
-    path = program(tmp_path / "bin", "pixi", "echo pixi 0.70.1")
-    program(tmp_path / "bin", "mamba", "exit 3")
-    found = see(PATH=path)
-    assert found["pixi"]["state"] == "ok" and found["pixi"]["found"].startswith("0.70.1, ")
-    assert found["mamba"]["state"] == "missing" and "does not say" in found["mamba"]["found"]
+    path = program(tmp_path / "bin", "pixi", "echo '  Pixi version: 0.70.1'")
+    found = see(PATH=path)["clients"]
+    assert found["state"] == "ok" and f"pixi 0.70.1, {tmp_path / 'bin'}" in found["found"]
+    program(tmp_path / "bin", "pixi", "exit 3")
+    assert see(PATH=path)["clients"]["found"] == f"{tmp_path / 'bin' / 'pixi'} info fails"
 
 
 def test_a_client_that_sees_another_driver_is_a_problem(see: See, tmp_path: Path) -> None:
     """As mamba does, where a toolkit is in /usr/local/cuda."""
-    says = "echo 2.8.1; echo virtual packages : __unix=0=0; echo __cuda=12.9=0"
-    path = program(tmp_path / "bin", "mamba", says)
-    found = see(PATH=path, CONDA_OVERRIDE_CUDA="13.0")["mamba"]
+    path = program(tmp_path / "bin", "conda", "echo virtual packages : __unix=0=0; echo __cuda=12.9=0")
+    found = see(PATH=path, CONDA_OVERRIDE_CUDA="13.0")["clients"]
     assert found["state"] == "problem" and "CUDA 12.9; it supports 13.0" in found["found"]
     assert found["step"] == "export CONDA_OVERRIDE_CUDA=13.0"
-    assert see(PATH=path, CONDA_OVERRIDE_CUDA="")["mamba"]["state"] == "problem"
-    assert see(PATH=path, CONDA_OVERRIDE_CUDA="12.9")["mamba"]["state"] == "ok"
+    assert see(PATH=path, CONDA_OVERRIDE_CUDA="")["clients"]["state"] == "problem"
+    assert see(PATH=path, CONDA_OVERRIDE_CUDA="12.9")["clients"]["state"] == "ok"
 
 
 def test_a_driver_is_named_as_rattler_sees_it(see: See, tmp_path: Path) -> None:
-    path = program(tmp_path / "bin", "nvidia-smi", "echo 580.65.06")
+    path = program(tmp_path / "bin", "nvidia-smi", "echo NVIDIA H200, 580.65.06")
     found = see(PATH=path, CONDA_OVERRIDE_CUDA="13.0", CONDA_OVERRIDE_CUDA_ARCH="9.0")
-    assert found["driver"]["found"] == "supports CUDA 13.0; nvidia-smi: 580.65.06"
-    assert found["GPU"]["found"].startswith("compute capability 9.0")
+    assert found["driver"]["found"] == "driver 13.0 given, GPU 9.0 given; nvidia-smi: NVIDIA H200, 580.65.06"
     found = see(CONDA_OVERRIDE_CUDA="")
     assert found["driver"]["state"] == "missing"
 
@@ -148,16 +130,6 @@ def test_a_channel_older_than_the_newest_lock_is_said_to_be(see: See, checkout: 
         (checkout.variants / "cuda-99.9.lock").write_text("x")
         state = see()["channel"]["state"]
         assert state == ("ok" if "99.9" in name else "missing")
-
-
-def test_a_channel_that_is_named_takes_the_place_of_the_built_one(checkout: Workspace, tmp_path: Path) -> None:
-    channel = write(tmp_path / "channel", iter([record("cuda-version", "13.4", "native_100", "noarch")]))
-    done = ctk(checkout, "doctor", "--offline", "--json", "--channel", str(channel), "--channel", str(tmp_path / "no"))
-    found = {check["check"]: check for check in json.loads(done.stdout)["checks"]}["channel"]
-    assert found["state"] == "problem" and f"there is no channel in {tmp_path / 'no'}" in found["found"]
-    done = ctk(checkout, "doctor", "--offline", "--json", "--channel", str(channel))
-    found = {check["check"]: check for check in json.loads(done.stdout)["checks"]}["channel"]
-    assert (found["state"], found["found"]) == ("ok", f"{channel}: toolkit 13.4")
 
 
 def test_a_check_that_hangs_or_fails_is_a_problem_of_its_own_only(tmp_path: Path) -> None:
@@ -199,8 +171,7 @@ def test_without_what_the_tooling_is_made_of_it_still_speaks(checkout: Workspace
 
 def test_in_words_each_problem_is_a_line_and_the_error_names_them(checkout: Workspace) -> None:
     checkout.cache.write_text("a file")
-    done = ctk(checkout, "doctor", "--offline", COLUMNS="80")
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    done = ctk(checkout, "doctor", "--offline")
     assert "problem  disk" in done.stdout
     first, second = done.stderr.splitlines()[:2]
     assert (done.returncode, first, second[:6]) == (errors.NotReady.exit_code, "error: 1 problem: disk", "next: ")
@@ -209,18 +180,15 @@ def test_in_words_each_problem_is_a_line_and_the_error_names_them(checkout: Work
 @pytest.mark.parametrize("words", ["doctor --offline", "build --dry-run", "release add 13.4", "verify"])
 def test_a_root_that_is_no_checkout_is_said_to_be_none_and_stays_as_it_is(words: str, tmp_path: Path) -> None:
     """It is mistyped: what its files lack is not worth a word."""
-    (tmp_path / "mistyped").mkdir()
-    done = ctk(Workspace(tmp_path / "mistyped"), *words.split())
+    done = ctk(Workspace(tmp_path), *words.split())
     assert done.returncode == BadValue.exit_code
-    assert done.stderr.startswith(f"error: CTK_ROOT={tmp_path / 'mistyped'} is no checkout")
-    assert "next: name a checkout with it, or unset it" in done.stderr
-    assert list((tmp_path / "mistyped").iterdir()) == []
+    assert done.stderr.startswith(f"error: CTK_ROOT={tmp_path} is no checkout")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_variable_of_a_driver_that_cannot_be_or_be_read_is_named(see: See) -> None:
     doubted = see(CONDA_OVERRIDE_CUDA="99")["driver"]
     assert doubted["state"] == "missing" and "CONDA_OVERRIDE_CUDA states a driver for CUDA 99.0" in doubted["found"]
     assert doubted["step"].startswith("`export CONDA_OVERRIDE_CUDA=13.0`")
-    for name in ("driver", "GPU"):
-        unread = see(CONDA_OVERRIDE_CUDA="no driver")[name]
-        assert unread["found"].startswith("CONDA_OVERRIDE_CUDA: ") and "CONDA_OVERRIDE_CUDA" in unread["step"]
+    unread = see(CONDA_OVERRIDE_CUDA="no driver")["driver"]
+    assert unread["found"].startswith("CONDA_OVERRIDE_CUDA: ") and "CONDA_OVERRIDE_CUDA" in unread["step"]

@@ -20,7 +20,7 @@ from command_list import RECIPE, line
 from ctk.core.errors import Stopped
 from kit.job import group_of
 from kit.whole import problems
-from kit.world import NEW, OLD, Fault, World, ctk
+from kit.world import NEW, Fault, World, ctk
 from kit.world import command as command_line
 
 pytest_plugins = ["command_fixtures"]
@@ -29,14 +29,10 @@ SEED = 7
 PATIENCE = 300.0
 """Seconds after which something hangs. How fast a command ends is not judged here: a machine may be busy."""
 LONG = {
-    # Who gets the signal -> the command: one of each way to wait, which are processes, threads, the index and a solver.
+    # Who gets the signal -> the command: with processes and the index, with threads, and with a solver.
     "build": ("group", "build --base {base} {both}"),
     "build-recipe": ("main", f"build-recipe {RECIPE} --base {{base}} --output {{folder}}/packages"),
-    "build --fetch-only": ("group", "build --fetch-only {new}"),
     "env create": ("main", "env create cuda-crt python --prefix {folder}/env --base {base}"),
-    "publish": ("main", "publish --to {folder}/www"),
-    "release diff": ("group", f"release diff {OLD} {NEW}"),
-    "solve": ("main", "solve cuda-crt --base {base}"),
 }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_list import ALL, RECIPE, line
+from command_list import ALL, RECIPE, Typed, line
 
 from conftest import ROOT
 from ctk.core import errors
@@ -97,11 +97,11 @@ def test_every_command_is_tried_and_described() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_command_prints_one_document_with_the_documented_keys_and_quietly_nothing_else(
-    case: str, world: World, tmp_path: Path
+    case: str, world: World, typed: Typed, tmp_path: Path
 ) -> None:
     prepare(case, world, tmp_path)
     words, dashes, program = case.partition("-- ") if case.startswith("env run") else (case, "", "")
-    done = ctk(world, *line(world, f"{words} --json -q {dashes}{program}", tmp_path))
+    done = typed(*line(world, f"{words} --json -q {dashes}{program}", tmp_path))
     found = one_document(done)
     error = found.pop("error", None)
     if case in FAILS:

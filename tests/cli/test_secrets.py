@@ -94,26 +94,27 @@ def shown(folder: Path, *texts: str) -> list[str]:
     this_platform() != "linux-64",
     reason="the tiny packages are for linux-64; the tests below hold on every platform that no word keeps a secret",
 )
-@pytest.mark.parametrize(("form", "json"), [("password with @", False), ("token", True)], ids=["words", "json"])
 @pytest.mark.parametrize(
-    ("words", "works"),
+    ("form", "words", "works"),
     [
-        (("solve", "no-such-package", "--base", "BASE"), False),
-        (("solve", "other", "--drivers", "13.0", "--channel", "CHANNEL", "--base", "BASE", "--write", "OUT"), True),
-        (("env", "create", "application", "--prefix", "ENV", "--base", "BASE"), True),
-        (("env", "pack", "application", "-o", "PACK", "--base", "BASE"), True),
-        (("env", "create", "other[channel=CHANNEL]", "--prefix", "ENV", "--base", "BASE"), False),
-        (("build-recipe", "RECIPE", "--base", "BASE", "--channel", "CHANNEL", "--output", "OUT"), True),
-        (("site", "OUT", "--base", "BASE", "--url", "CHANNEL", "--package", "other"), True),
-        (("check", "--published", "<CHANNEL>"), False),
-        (("check", "--published", "CHANNEL", "--url", "CHANNEL"), None),
-        (("publish", "--server", "SERVER", "--channel", "output/channel"), False),
+        ("password with @", ("solve", "no-such-package", "--base", "BASE"), False),
+        ("token", ("solve", "other", "--drivers", "13.0", "--channel", "CHANNEL", "--base", "BASE"), True),
+        ("password with @", ("env", "create", "application", "--prefix", "ENV", "--base", "BASE"), True),
+        ("token", ("env", "pack", "application", "-o", "PACK", "--base", "BASE"), True),
+        ("password with @", ("env", "create", "other[channel=CHANNEL]", "--prefix", "ENV", "--base", "BASE"), False),
+        ("token", ("build-recipe", "RECIPE", "--base", "BASE", "--channel", "CHANNEL", "--output", "OUT"), True),
+        ("password with @", ("site", "OUT", "--base", "BASE", "--url", "CHANNEL", "--package", "other"), True),
+        ("token", ("check", "--published", "<CHANNEL>"), False),
+        ("password with @", ("check", "--published", "CHANNEL", "--url", "CHANNEL"), None),
+        ("token", ("publish", "--server", "SERVER", "--channel", "output/channel"), False),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
 )
 def test_no_command_shows_or_writes_them(
-    words: tuple[str, ...], works: bool | None, form: str, json: bool, where: Workspace, host: str, tmp_path: Path
+    form: str, words: tuple[str, ...], works: bool | None, where: Workspace, host: str, tmp_path: Path
 ) -> None:
+    json = form == "token"
+
     def address(path: str) -> str:
         return FORMS[form].format(host=host, path=path)
 

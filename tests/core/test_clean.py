@@ -60,13 +60,6 @@ def goes(here: Workspace) -> dict[str, list[Path]]:
             made(here.store / "partial" / UNNAMED),
         ],
         "notes": [made(here.notes / "rendered" / "old.json", used=0), made(here.logs / "old.log", used=0)],
-        "older": [
-            made(cache / "rendered" / "new.json").parent,
-            made(cache / "read.json"),
-            made(cache / "rattler" / "pkgs" / "a-1-0" / "a").parents[2],
-            made(here.rattler / "a-1.0-0" / "lib" / "a.so").parents[1],
-            made(here.rattler / "a-1.0-0.lock"),
-        ],
         "packages": [
             made(here.packages / "free-1-0" / "lib" / "a.so").parents[1],
             made(here.packages / "free-1-0.lock"),
@@ -94,7 +87,7 @@ def test_files_that_nothing_needs_go_and_all_others_stay(here: Workspace, goes: 
     named = [path for paths in goes.values() for path in paths]
     assert before - there(here.root.parent) == {f for f in before if any(f.is_relative_to(path) for path in named)}
     assert {g.name: g.freed for g in gone if g.freed} == {
-        "builds": 9, "downloads": 18, "notes": 18, "older": 45, "packages": 27, "temporary": 36
+        "builds": 9, "downloads": 18, "notes": 18, "packages": 27, "temporary": 36
     }  # fmt: skip
     assert [path for group in clean.clean(here) for path in group.goes] == []
 

@@ -29,7 +29,6 @@ LIES: dict[str, tuple[str, int, str]] = {
     "one key twice": ("a: 1\nb: 2\na: 3\n", 3, "a: stated twice"),
     "a key that is a list": ("[a]: 1\n", 1, "a key that is no text"),
     "deep lists": ("a:\n  " + "[" * 50_000, 2, f"nested more than {DEEPEST} times"),
-    "deep mappings": ("{a: " * 50_000, 1, f"nested more than {DEEPEST} times"),
     "megabytes": ("a: " + "x" * LARGEST, 1, f"and {LARGEST} are the most"),
     "a number of 5,000 digits": ("a: 1\nb: " + "9" * 5000, 2, "b: cannot be read: Exceeds the limit"),
     "a day that is none": ("a: 2001-02-30\n", 1, "a: cannot be read"),
@@ -122,7 +121,7 @@ def test_a_table_of_versions_without_an_end_is_read_for_a_while(tmp_path: Path) 
 
 
 def test_more_segments_than_any_linker_makes_are_not_read() -> None:
-    """Each of no bytes, so a small file can have 65,535 of them. scripts/fuzz found it, and took it for a hang."""
+    """Each of no bytes, so a small file can have 65,535 of them."""
     data = bytearray(made.elf())
     struct.pack_into("<HH", data, 54, 0, 0xFFFF)
     with pytest.raises(binaries.UnreadableBinary, match="more segments or sections"):

@@ -42,12 +42,6 @@ def test_a_build_works_in_memory_where_there_is_room_else_on_disk(
     assert any(folder.is_relative_to(path) for path in machine_paths(workspace)), "no package may name it"
 
 
-def test_without_such_a_file_system_builds_work_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one, "MEMORY", tmp_path / "nothing")
-    workspace = Workspace(tmp_path / "a")
-    assert new_build_folder(workspace, "key", 1, 1).is_relative_to(workspace.builds)
-
-
 def test_package_tests_work_in_memory_where_there_is_room_and_leave_nothing(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

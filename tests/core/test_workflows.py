@@ -7,17 +7,14 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
-import acceptance
 from conftest import ROOT
 from ctk.cli.main import COMMANDS
-from ctk.core.checkout import Workspace
 
 FOLDER = ROOT / ".github" / "workflows"
 FILES = sorted(FOLDER.glob("*.yml"))
@@ -31,13 +28,6 @@ def load(path: Path) -> dict[str, Any]:
 def steps(path: Path) -> Iterator[dict[str, Any]]:
     for job in load(path)["jobs"].values():
         yield from job["steps"]
-
-
-def test_every_piece_of_the_acceptance_runs_every_night(project: Workspace) -> None:
-    workflow = load(FOLDER / "nightly.yml")
-    patterns = " ".join(workflow["jobs"]["acceptance"]["strategy"]["matrix"]["only"]).split()
-    names = [piece.name for piece in acceptance.pieces(project)]
-    assert {name: sum(fnmatch(name, each) for each in patterns) for name in names} == dict.fromkeys(names, 1)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
@@ -89,14 +79,6 @@ def test_what_is_published_was_built_whole_from_no_cache_and_checked() -> None:
     assert "ctk check packages" in checked["run"]
     assert "ctk publish packages --attest" in published["run"]
     assert "actions/cache" not in (FOLDER / "publish.yml").read_text()
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_what_makes_packages_knows_the_commits_of_their_recipes(path: Path) -> None:
-    for name, job in load(path)["jobs"].items():
-        if any(re.search(r"scripts/(build|new-release)", step.get("run", "")) for step in job["steps"]):
-            (checkout,) = (s for s in job["steps"] if s.get("uses", "").startswith("actions/checkout@"))
-            assert checkout["with"]["fetch-depth"] == 0, name
 
 
 def test_a_proposal_touches_only_what_a_release_changes(tmp_path: Path) -> None:

@@ -20,8 +20,6 @@ from ctk.core.errors import BadValue, PackFailed
 from ctk.core.platforms import this_platform
 from ctk.env.pack import (
     Contents,
-    PackOrder,
-    check,
     program_text,
     public_source,
     write_archive,
@@ -137,13 +135,6 @@ def test_what_cannot_be_packed_is_refused_and_nothing_is_written(
     assert words in re.sub(r"\s+", " ", done.stderr)
     assert left_in(tmp_path / "out") == set()
     assert not [*(where.temporary).glob("*")]
-
-
-def test_a_folder_that_is_not_there_and_a_name_that_cannot_be_listed_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadValue, match="no folder"):
-        check(PackOrder(tmp_path / "gone" / "p.run"), "linux-64")
-    with pytest.raises(BadValue, match="does not list"):
-        check(PackOrder(tmp_path / "a\nb"), "linux-64")
 
 
 def without_a_file(prefix: Path) -> None:

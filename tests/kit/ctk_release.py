@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ctk.core.checkout import Workspace
@@ -41,17 +42,17 @@ def cells(shown: str) -> set[tuple[str, ...]]:
 
 
 def component(name: str = "cudart", version: str = "13.4.92", targets: Iterable[str] = PLATFORMS) -> Component:
-    """A component with a wheel for each target, each with a sha256 of its own."""
-
-    def artefact(target: str) -> Artefact:
+    """A component with a wheel for each target, each with a sha256 of its own; one for all platforms is no NVIDIA's."""
+    found = {}
+    for target in targets:
         subdir, _, tag = target.partition("-cp")
         python = f"cp{tag.rstrip('t')}-cp{tag}" if tag else "py3-none"
-        file = f"nvidia_{name}-{version}-{python}-{_WHEEL_TAGS[subdir]}.whl"
+        distribution = name if target == NOARCH else f"nvidia-{name}"
+        file = f"{distribution.replace('-', '_')}-{version}-{python}-{_WHEEL_TAGS.get(subdir, 'any')}.whl"
         sha256 = hashlib.sha256(file.encode()).hexdigest()
-        return Artefact(name, f"nvidia-{name}", version, target, file, sha256, 12, UPLOADED)
-
-    artefacts = {target: artefact(target) for target in targets}
-    return Component(name, f"nvidia-{name}", version, artefacts, license_texts=("cd" * 32,))
+        found[target] = Artefact(name, distribution, version, target, file, sha256, 12, UPLOADED)
+    distribution = next((artefact.distribution for artefact in found.values()), name)
+    return Component(name, distribution, version, found, license_texts=("cd" * 32,))
 
 
 def release(version: str = "13.4.3", *components: Component | str, facts: Facts | None = None) -> ReleaseLock:
@@ -60,3 +61,16 @@ def release(version: str = "13.4.3", *components: Component | str, facts: Facts 
     manifest = Artefact("cuda-toolkit", "cuda-toolkit", version, NOARCH, file, "cd" * 32, 7)
     made = [component(c) if isinstance(c, str) else c for c in components or ("cudart",)]
     return ReleaseLock(version, manifest if version[0].isdigit() else None, {c.name: c for c in made}, facts)
+
+
+def measured(
+    version: str, versions: Mapping[str, str], targets: Mapping[str, Sequence[str]] | None = None
+) -> ReleaseLock:
+    """A lock of components in these versions, as it is after `ctk release measure`; Python projects are noarch."""
+    ctk = version[0].isdigit()
+    licence, everywhere = ("LicenseRef-NVIDIA-Proprietary", PLATFORMS) if ctk else ("Apache-2.0", [NOARCH])
+    made = [component(name, of, (targets or {}).get(name, everywhere)) for name, of in sorted(versions.items())]
+    facts = Facts(("7.5", "9.0"), "9.4" if version.startswith("13") else "8.8", {"linux-64": {}, "linux-aarch64": {}})
+    texts = (hashlib.sha256(licence.encode()).hexdigest(),)
+    licensed = [replace(one, license=licence, license_texts=texts) for one in made]
+    return replace(release(version, *licensed, facts=facts if ctk else None), since=UPLOADED)

@@ -71,7 +71,6 @@ class Outcome:
     point: Point
     step: str  # at which the run was then; ``end`` when it was faster than the kill
     harm: dict[str, list[str]]  # ``channel``, ``next run``, ``other bytes`` or ``orphan`` -> what is wrong
-    seconds: float  # that the next run took
 
     @property
     def complaints(self) -> list[str]:
@@ -123,9 +122,7 @@ class Job:
         broken = problems(channel, self.world.base)
         if state(channel) not in (right.before, right.after):
             broken.append("the channel is neither the old one nor the new one")
-        start = time.monotonic()
         done = ctk(self.world, *self.world.build(OLD, NEW))
-        seconds = time.monotonic() - start
         found = state(channel)
         harm = {
             "channel": broken + [f"after the next run: {line}" for line in problems(channel, self.world.base)],
@@ -133,7 +130,7 @@ class Job:
             "other bytes": sorted(name for name in {*found, *right.after} if found.get(name) != right.after.get(name)),
             "orphan": list(run.left()),
         }
-        return Outcome(point, step, harm, seconds)
+        return Outcome(point, step, harm)
 
     def rewind(self) -> None:
         """Makes the checkout what it was at the start."""

@@ -131,7 +131,7 @@ def write(folder: Path, records: Iterator[Record]) -> Path:
         file = f"{one['name']}-{one['version']}-{one['build']}.conda"
         subdirs.setdefault(one["subdir"], {})[file] = one
     for subdir, packages in subdirs.items():
-        (folder / subdir).mkdir(parents=True)
+        (folder / subdir).mkdir(parents=True, exist_ok=True)
         text = json.dumps({"info": {"subdir": subdir}, "packages": {}, "packages.conda": packages})
         (folder / subdir / "repodata.json").write_text(text)
     return folder

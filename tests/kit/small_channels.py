@@ -14,8 +14,8 @@ from ctk.build import sbom
 from ctk.build.build import Built
 from ctk.build.sbom import Input, Provenance
 from ctk.channel import local
-from ctk.lock.model import Artefact
 from ctk.package.reader import index_record, members
+from kit.ctk_release import component
 from kit.packages import Draft
 
 __all__ = ["Draft", "build", "digit", "serve", "sound"]
@@ -65,16 +65,8 @@ def serve(folder: Path) -> Iterator[str]:
 
 def sound(draft: Draft, commit: str = "1" * 40, licence: str = "MIT") -> Draft:
     """The package with an SBOM that is right."""
-    artefact = Artefact(
-        "cudart",
-        "nvidia-cuda-runtime",
-        "13.4.92",
-        "linux-64",
-        "cudart-13.4.92-py3-none-any.whl",
-        "ab" * 32,
-        7,
-        1_700_000_000,
-    )
+    artefact = component("cudart", targets=["linux-64"]).artefacts["linux-64"]
+    assert artefact
     origin = Provenance(
         recipe=draft.name,
         digest="cd" * 32,

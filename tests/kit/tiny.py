@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 from ctk.core.checkout import Workspace
@@ -12,7 +11,8 @@ from ctk.core.platforms import PLATFORMS
 from ctk.fetch.fetch import stored
 from ctk.lock.model import Artefact, Component, ReleaseLock, dump, variant_config
 from ctk.plan.plan import Plan, Request, plan, published_set
-from kit.fake_index import record
+from kit.ctk_release import release
+from kit.fake_index import wheel
 
 UPLOADED = 1_757_000_000
 """Seconds since 1970: the time of its packages, which the audit wants to be an honest one."""
@@ -64,18 +64,9 @@ def tiny_checkout(root: Path) -> Workspace:
 
 def content() -> bytes:
     """The bytes of the artefact."""
-    info, metadata = "nvidia_cuda_runtime-13.4.92.dist-info", "Name: nvidia-cuda-runtime\nVersion: 13.4.92\n"
-    files = {
-        "greeting.txt": b"hello\n",
-        "LICENSE": b"Permission is hereby granted, free of charge, to any person obtaining a copy\n",
-        f"{info}/METADATA": metadata.encode(),
-    }
-    files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nTag: py3-none-manylinux2014_x86_64\n"
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, data in {**files, f"{info}/RECORD": record(files, info)}.items():
-            archive.writestr(zipfile.ZipInfo(name), data)
-    return buffer.getvalue()
+    licence = b"Permission is hereby granted, free of charge, to any person obtaining a copy\n"
+    files = {"greeting.txt": b"hello\n", "LICENSE": licence}
+    return wheel("nvidia-cuda-runtime", "13.4.92", "py3-none-manylinux2014_x86_64", [], files, licence=b"")
 
 
 def artefact() -> Artefact:
@@ -89,10 +80,8 @@ def artefact() -> Artefact:
 def lock() -> ReleaseLock:
     """A CTK release of one component, published for one platform."""
     artefacts = {**dict.fromkeys(PLATFORMS), "linux-64": artefact()}
-    file = "cuda_toolkit-13.4.3-py3-none-any.whl"
-    manifest = Artefact("cuda-toolkit", "cuda-toolkit", "13.4.3", "noarch", file, "0" * 64, 1)
-    components = {"cudart": Component("cudart", "nvidia-cuda-runtime", "13.4.92", artefacts)}
-    return ReleaseLock("13.4.3", manifest, components, since=UPLOADED)
+    cudart = Component("cudart", "nvidia-cuda-runtime", "13.4.92", artefacts)
+    return replace(release("13.4.3", cudart), since=UPLOADED)
 
 
 def tiny_plan(workspace: Workspace, subdir: str = "linux-64") -> Plan:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ctk.build.reproducible import Edit, rewrite
+from kit import small_channel
 from kit.packages import Draft
 
 PLACEHOLDER = "/somewhere/else/host_env_" + "placehold_" * 20
@@ -26,16 +27,12 @@ def tiny(name: str, version: str = "1.0", **more: Any) -> Draft:
 
 def write_channel(folder: Path, packages: Sequence[Draft]) -> None:
     """The packages with their repodata."""
-    records: dict[str, dict[str, Any]] = {subdir: {} for subdir in ("noarch", *(p.subdir for p in packages))}
+    records = []
     for package in packages:
-        file = package.write(folder)
-        content = file.read_bytes()
+        content = package.write(folder).read_bytes()
         hashes = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
-        records[package.subdir][file.name] = {**package.index_json(), **hashes}
-    for subdir, found in records.items():
-        (folder / subdir).mkdir(parents=True, exist_ok=True)
-        repodata = {"info": {"subdir": subdir}, "packages": {}, "packages.conda": found}
-        (folder / subdir / "repodata.json").write_text(json.dumps(repodata))
+        records.append({**package.index_json(), **hashes})
+    small_channel.write(folder, iter(records))
 
 
 def rewrite_in_place(package: Path, time: int, edit: Edit = lambda files: files, level: int = 3) -> None:

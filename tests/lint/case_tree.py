@@ -20,7 +20,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from ctk.lock.model import dump, variant_config
-from kit.locks import release_lock
+from kit.ctk_release import measured
 
 CONFIG = """cuda_major:
   - "12"
@@ -73,7 +73,7 @@ def write(case: Case, root: Path) -> None:
         (root / name).mkdir()
     (root / "conda_build_config.yaml").write_text(CONFIG)
     for release, components in case.state.get("locks", LOCKS).items():
-        made = release_lock(release, components, case.state.get("targets", {}))
+        made = measured(release, components, case.state.get("targets", {}))
         lacks = {name: tuple(places) for name, places in case.state.get("missing", {}).get(release, {}).items()}
         made = replace(made, missing=lacks, facts=None if release in case.state.get("unmeasured", ()) else made.facts)
         (root / "variants" / f"{made.name}.lock").write_text(dump(made))

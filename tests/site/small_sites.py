@@ -10,7 +10,7 @@ from pathlib import Path
 from ctk.core.checkout import Workspace
 from ctk.lock.model import Facts, ReleaseLock, dump, variant_config
 from ctk.site import Site, read
-from kit.locks import release_lock
+from kit.ctk_release import measured
 from kit.packages import Draft
 from kit.small_channels import build
 
@@ -59,7 +59,7 @@ def checkout(root: Path) -> Workspace:
 
 def _release(minor: str) -> ReleaseLock:
     facts = Facts(("7.5", "9.0"), f"9.{minor[-1]}", {"linux-64": {"cudart": "2.17"}})
-    return replace(release_lock(f"{minor}.1", {"cudart": f"{minor}.92"}), facts=facts)
+    return replace(measured(f"{minor}.1", {"cudart": f"{minor}.92"}), facts=facts)
 
 
 def drafts() -> list[Draft]:

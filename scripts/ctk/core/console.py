@@ -201,8 +201,10 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def listing(words: Sequence[str], last: str = "and") -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+def listing(words: Sequence[str], last: str = "and", most: int = 0) -> str:
+    """``a``, ``a and b``, ``a, b and c``; with `most`, a longer list ends with ``5 more``."""
+    if most and len(words) > most:
+        words = [*words[:most], f"{len(words) - most} more"]
     return f" {last} ".join([part for part in (", ".join(words[:-1]), words[-1]) if part]) if words else "none"
 
 

@@ -95,7 +95,7 @@ class Unsolvable(CtkError, exit_code=10):
 
 
 class Busy(CtkError, exit_code=11):
-    """Another run holds the lock of this checkout."""
+    """Another run publishes into a folder."""
 
 
 class NoSpace(CtkError, exit_code=12):

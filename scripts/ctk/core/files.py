@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from io import BufferedReader
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctk.core.checkout import Workspace, takes_files, workspace
-from ctk.core.errors import BadValue, Busy, CtkError, NoSpace
+from ctk.core.errors import BadValue, CtkError, NoSpace
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -199,20 +199,12 @@ def read_json(file: Path) -> Any:
 def listed_packages(note: Any) -> dict[str, str] | None:
     """The packages in the note of a build: paths below its folder, and their sha256. None for an invalid note."""
     listed = note.get("packages") if isinstance(note, Mapping) else None
-    if not isinstance(listed, Mapping):
-        return None
-    valid = all(isinstance(sha256, str) and _is_below(name) for name, sha256 in listed.items())
-    return dict(listed) if valid else None
-
-
-def _is_below(name: str) -> bool:
-    path = PurePosixPath(name)
-    return bool(path.parts) and not path.is_absolute() and not {"\\", "\0"} & set(name) and ".." not in path.parts
+    return dict(listed) if isinstance(listed, Mapping) else None
 
 
 # Disks: a full or unwritable disk is one error, whether Python, rattler or a build script wrote to it.
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL = (errno.ENOSPC, errno.EDQUOT)
 _DENIED = (errno.EACCES, errno.EROFS, errno.EPERM)
 # Below a file, in /proc, or a name that no file system takes.
 _NO_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG)
@@ -225,8 +217,6 @@ _STEPS = {
 # Rust ends the message of a system's error with its number.
 _RUST = re.compile(r"\(os error (\d+)\)")
 _NO_ROOM = 1 << 20  # bytes
-# rattler-build's message without a number: the archive is written to the folder for temporary files first.
-_NUMBERLESS = "Could not open or create, or write to file"
 
 
 @contextmanager
@@ -256,7 +246,7 @@ def full_disk(log: str, folder: Path) -> NoSpace | None:
     """
     places = (folder, _temporary())
     number = _number(log)
-    if number is None and (_NUMBERLESS in log or min(map(_free, places)) < _NO_ROOM):
+    if number is None and min(map(_free, places)) < _NO_ROOM:
         return NoSpace(f"a file could not be written: {_free_space(places)}", _FREE_SPACE)
     return _disk_error(number, *places) if number in FULL else None
 
@@ -366,37 +356,32 @@ def _refusal(place: Path) -> str:
 
 
 @contextmanager
-def exclusive(workspace: Workspace, say: Callable[[str], None], wait: float = 3600) -> Iterator[None]:
-    """Takes the checkout's lock: tells `say` if another run has it, and raises Busy after `wait` seconds."""
-    with alone(workspace.own_cache / "run.lock", "in this checkout", say, wait):
+def exclusive(workspace: Workspace, say: Callable[[str], None]) -> Iterator[None]:
+    """Takes the checkout's lock, after any other run; `say` is told of one."""
+    with alone(workspace.own_cache / "run.lock", "in this checkout", say):
         yield
 
 
 @contextmanager
-def publishing(channel: Path, say: Callable[[str], None], wait: float = 3600) -> Iterator[None]:
+def publishing(channel: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Takes a channel's lock, from reading its state to replacing it: other checkouts may publish there, too."""
-    with alone(channel.with_name(f".{channel.name}.lock"), f"at {channel}", say, wait):
+    with alone(channel.with_name(f".{channel.name}.lock"), f"at {channel}", say):
         yield
 
 
 @contextmanager
-def alone(file: Path, where: str, say: Callable[[str], None], wait: float = 3600) -> Iterator[None]:
-    """Takes the lock in a file; `where` is for messages: ``in this checkout``."""
+def alone(file: Path, where: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Takes the lock in a file, after any other run; `where` is for messages: ``in this checkout``."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(file)
-    try:
-        with disk_errors(file.parent):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=0)
-    except Timeout:
-        say(f"another run is at work {where}; waiting for it to end")
+    with disk_errors(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            lock.acquire(timeout=wait)
+            lock.acquire(timeout=0)
         except Timeout:
-            raise Busy(
-                f"another run has been at work {where} for more than {wait:.0f} s", "wait for it, or end it"
-            ) from None
+            say(f"another run is at work {where}; waiting for it to end")
+            lock.acquire()
     try:
         yield
     finally:

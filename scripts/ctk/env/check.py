@@ -63,7 +63,7 @@ class ModuleFolder:
     """A folder from which the environment's Python imports modules."""
 
     path: Path
-    by: str = ""  # the variable or program that adds it: ``PYTHONPATH``, ``user site``, ``VIRTUAL_ENV``; "" for its own
+    by: str = ""  # the variable or program that adds it: ``PYTHONPATH`` or ``user site``; "" for its own
 
 
 @dataclass(frozen=True)
@@ -177,12 +177,11 @@ class Examined:
         steps = ["unset PYTHONPATH"] if "PYTHONPATH" in by else []
         # Nothing is removed there: the user's other programs may need it.
         steps += ["export PYTHONNOUSERSITE=1"] if "user site" in by else []
-        for source in ("", "VIRTUAL_ENV"):
-            if names := [wheel.name for wheel in wheels if wheel.folder.by == source]:
-                pip = ["python", "-m", "pip", "uninstall", "--yes", *dict.fromkeys(names)]
-                if not source and "pip" not in self.by_name:
-                    steps.append(self.install("pip"))
-                steps.append(shlex.join(pip if source else ["ctk", "env", "run", str(self.prefix), "--", *pip]))
+        if names := [wheel.name for wheel in wheels if not wheel.folder.by]:
+            if "pip" not in self.by_name:
+                steps.append(self.install("pip"))
+            pip = ["python", "-m", "pip", "uninstall", "--yes", *dict.fromkeys(names)]
+            steps.append(shlex.join(["ctk", "env", "run", str(self.prefix), "--", *pip]))
         return steps
 
     def fix(self) -> str:
@@ -252,13 +251,6 @@ def module_folders(prefix: Path) -> list[ModuleFolder]:
     found = [
         ModuleFolder(Path(text), "PYTHONPATH") for text in os.environ.get("PYTHONPATH", "").split(os.pathsep) if text
     ]
-    venv = Path(os.environ.get("VIRTUAL_ENV") or os.devnull)
-    lines = re.findall(r"^\s*([\w-]+)\s*=\s*(.*?)\s*$", _text(venv / "pyvenv.cfg"), re.M)
-    config = {key.lower(): value for key, value in lines}
-    if "home" in config and os.path.realpath(config["home"]) == os.path.realpath(prefix / "bin"):
-        found += [ModuleFolder(venv / place.relative_to(prefix), "VIRTUAL_ENV") for place in own]
-        if config.get("include-system-site-packages", "").lower() != "true":
-            return found
     if not os.environ.get("PYTHONNOUSERSITE"):
         base = Path(os.environ.get("PYTHONUSERBASE") or Path.home() / ".local")
         found += [ModuleFolder(base / place.relative_to(prefix), "user site") for place in own]
@@ -303,11 +295,6 @@ def _matches(spec: str, record: PackageRecord) -> bool:
         return True
 
 
-def _some(texts: Sequence[str]) -> str:
-    """A sentence part with the first entries of a list."""
-    return listing([*texts[:_SHOWN], *([f"{len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else [])])
-
-
 @look_at(Examined, "records")
 def _records(on: Examined) -> Finding:
     """No client updates or removes a package whose record is broken."""
@@ -315,7 +302,7 @@ def _records(on: Examined) -> Finding:
         files = [shlex.quote(str(file)) for file in on.has.broken]
         lost = [name.rsplit("-", 2)[0] for name in names if name.count("-") > 1]
         step = f"rm {' '.join(files)}" + (f" && {on.install('--force-reinstall', *lost)}" if lost else "")
-        return problem(f"no records: {_some([ascii(name)[1:-1] for name in names])}", step)
+        return problem(f"no records: {listing([ascii(name)[1:-1] for name in names], most=_SHOWN)}", step)
     channels = sorted({package.channel or "an unknown channel" for package in on.packages})
     return ok(f"{count(len(on.packages), 'package')}{f', of {listing(channels)}' if channels else ''}")
 
@@ -332,12 +319,13 @@ def _files(on: Examined) -> Finding:
     own = (wheel for folder in module_folders(on.prefix) if not folder.by for wheel in _pip_wheels(folder, on))
     by_pip = [wheel.name for wheel in own if altered.pop(wheel.name, None)]
     if altered:
-        found = [f"{name}: {_some(files)}" for name, files in altered.items()]
+        found = [f"{name}: {listing(files, most=_SHOWN)}" for name, files in altered.items()]
         is_ours = note and note.asked and set(has.packages) <= set(note.packages)
         step = note.again(on.prefix) if note and is_ours else on.install("--force-reinstall", *altered)
-        return problem(f"missing, or not as they were installed: {_some(found)}", step)
+        return problem(f"missing, or not as they were installed: {listing(found, most=_SHOWN)}", step)
     if by_pip:
-        return missing(f"pip replaced those of {_some(by_pip)}", on.install("--force-reinstall", *by_pip))
+        names = listing(by_pip, most=_SHOWN)
+        return missing(f"pip replaced those of {names}", on.install("--force-reinstall", *by_pip))
     return ok(f"of {count(len(has.records), 'package')}, as they were installed")
 
 
@@ -358,7 +346,7 @@ def wheels_of_pip(on: Examined) -> Finding:
     steps = on.uninstall(wheels)
     if both := [wheel.name for wheel in wheels if wheel.name in on.by_name and not wheel.folder.by]:
         steps.append(on.install("--force-reinstall", *both))
-    text = f"beside conda's CUDA: {_some([_in_place_of(wheel, on) for wheel in wheels])}"
+    text = f"beside conda's CUDA: {listing([_in_place_of(wheel, on) for wheel in wheels], most=_SHOWN)}"
     return problem(text, " && ".join(steps))
 
 
@@ -373,21 +361,17 @@ def _in_place_of(wheel: Wheel, on: Examined) -> str:
 def _variables(on: Examined) -> Finding:
     """cuTile, build systems and programs with a shared runtime search these places first; cuda.pathfinder does last."""
     found, wrong = [], []
-    if stated := os.environ.get("PYTHONHOME"):
-        wrong.append("PYTHONHOME")
-        found.append(f"PYTHONHOME={stated}: its Python takes another one's modules")
     for place in filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
         if not is_in(place, on.prefix) and (libraries := sorted(chain(*map(Path(place).glob, _CUDA_LIBRARIES)))):
             wrong.append("LD_LIBRARY_PATH")
-            found.append(f"LD_LIBRARY_PATH has {place} with {_some([file.name for file in libraries])}")
+            found.append(f"LD_LIBRARY_PATH has {place} with {listing([file.name for file in libraries], most=_SHOWN)}")
     for name in ("CUDA_PATH", "CUDA_HOME"):
         if (toolkit := os.environ.get(name)) and not is_in(toolkit, on.prefix):
             wrong.append(name)
             found.append(f"{name}={toolkit}")
-    text, step = "; ".join(found), f"unset {' '.join(dict.fromkeys(wrong))}"
-    if not found:
-        return ok("none that leads elsewhere")
-    return problem(text, step) if "PYTHONHOME" in wrong else missing(text, step)
+    if found:
+        return missing("; ".join(found), f"unset {' '.join(dict.fromkeys(wrong))}")
+    return ok("none that leads elsewhere")
 
 
 _CUDA_LIBRARIES = ("libnvrtc.so.*", "libnvJitLink.so.*", "libcudart.so.*", "libnvvm.so.*", "libcublas.so.*")
@@ -428,12 +412,12 @@ def _driver_fits(on: Examined) -> Finding:
         if wanted := [f"{p.name} {p.version} needs {s}" for p, s in specs if s in p.depends]:
             other = shlex.join(["ctk", "doctor", str(on.prefix), "--driver", "13.0"])
             step = f"`ctk doctor`, or for another machine: `{other}`"
-            return missing(f"{on.machine.words}, and {_some(wanted)}", step)
+            return missing(f"{on.machine.words}, and {listing(wanted, most=_SHOWN)}", step)
         return ok(on.machine.words)
     there = _record("__cuda", driver)
     unmet = [f"{p.name} {p.version} needs {s}" for p, s in specs if not _matches(s, there)]
     if unmet:
-        return problem(f"it supports CUDA {driver}, and {_some(unmet)}", on.fix())
+        return problem(f"it supports CUDA {driver}, and {listing(unmet, most=_SHOWN)}", on.fix())
     if on.overstated:
         return missing(on.overstated, STATE_DRIVER)
     return ok(f"it supports CUDA {driver}")

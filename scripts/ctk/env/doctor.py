@@ -11,9 +11,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,11 +31,10 @@ LIMIT = 10.0  # seconds for all checks together
 
 @dataclass(frozen=True)
 class Where:
-    """The checkout that checks look at, whether the network is left alone, and channels in place of the built one."""
+    """The checkout that checks look at, and whether the network is left alone."""
 
     workspace: Workspace
     offline: bool = False
-    channels: tuple[Path | str, ...] = ()
 
 
 def look_at(subject: type[S], name: str, *, needed: bool = False) -> Callable[[Callable[[S], Finding]], Check[S]]:
@@ -72,33 +70,27 @@ def state(severity: Severity | str) -> str:
 
 def look(checks: Sequence[Check[S]], subject: S, limit: float = LIMIT) -> list[tuple[Check[S], Finding]]:
     """Runs all checks at the same time; a check that hangs or fails has a finding that says so."""
-    found: dict[str, Finding] = {}
-    threads = [threading.Thread(target=_look, args=(check, subject, found), daemon=True) for check in checks]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + limit
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
+    pool = ThreadPoolExecutor(len(checks))
+    runs = [pool.submit(_look, check, subject) for check in checks]
+    wait(runs, limit)
+    pool.shutdown(wait=False)  # the command ends without those that hang
     late = Finding("", f"no answer within {limit:.0f} s", fix="try again, or see what holds it up")
-    return [(check, found.get(check.name) or check.complete(late)) for check in checks]
+    return [
+        (check, run.result() if run.done() else check.complete(late)) for check, run in zip(checks, runs, strict=True)
+    ]
 
 
-def _look(check: Check[S], subject: S, found: dict[str, Finding]) -> None:
+def _look(check: Check[S], subject: S) -> Finding:
     try:
         with disk_errors(Path()):
-            (found[check.name],) = check(subject)
+            (found,) = check(subject)
+            return found
     except CtkError as error:
-        found[check.name] = check.complete(Finding("", error.cause.splitlines()[0], fix=error.step))
+        return check.complete(Finding("", error.cause.splitlines()[0], fix=error.step))
     except Exception as error:  # anything can be broken here
         line = f"{type(error).__name__}: {error}".splitlines()[0]
         text = f"cannot be looked at: {without_credentials(line)[:200]}"
-        found[check.name] = check.complete(Finding("", text, fix="run ./scripts/setup; it repairs .venv"))
-
-
-def first_line(*command: str, timeout: float = 8) -> str | None:
-    """The first line that a program prints; None if it is not installed, or fails."""
-    text = printed(*command, timeout=timeout)
-    return (text.splitlines() or [""])[0] if text is not None else None
+        return check.complete(Finding("", text, fix="run ./scripts/setup; it repairs .venv"))
 
 
 def printed(*command: str, timeout: float = 8) -> str | None:
@@ -128,8 +120,7 @@ def _packages(where: Where) -> Finding:
     have = {name: _version(name) for name in wanted}
     wrong = [f"{name} {have[name] or 'is missing'}" for name in wanted if have[name] != wanted[name]]
     if wrong:
-        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        return problem(f"not as requirements.lock has them: {', '.join(wrong[:3])}{more}", _SETUP)
+        return problem(f"not as requirements.lock has them: {listing(wrong, most=3)}", _SETUP)
     return ok(f"{len(wanted)}, as requirements.lock has them")
 
 
@@ -178,105 +169,58 @@ def _disk(where: Where) -> Finding:
 
 @look_at(Where, "channel")
 def _channel(where: Where) -> Finding:
-    """The channel that environments are made from: what `ctk build` made last, or what --channel names."""
-    from ctk.plan.plan import lacking  # which needs what `_packages` looks for
+    """The channel that environments are made from: what `ctk build` made last."""
+    from ctk.package.records import records
 
-    if where.channels:
-        return _named(where)
-    age, packages = _built(where.workspace.channel)
+    packages = [name.partition("/")[2] for name in records(where.workspace.channel)]
     if not packages:
-        return missing("not built yet", "./scripts/build makes it; --channel URL looks at another")
+        return missing("not built yet", "./scripts/build makes it; --channel of other commands takes another")
+    made = datetime.fromtimestamp(os.lstat(where.workspace.channel).st_mtime, UTC)
+    text = f"{count(len(packages), 'package')}, made {made:%Y-%m-%d %H:%M} UTC"
     locked = [file.stem.removeprefix("cuda-") for file in where.workspace.variants.glob("cuda-*.lock")]
     newest = max(locked, key=lambda text: [int(part) for part in text.split(".") if part.isdigit()], default="")
     if newest and not any(name.startswith(f"cuda-version-{newest}-") for name in packages):
-        return missing(f"{age}, without {newest}, the newest locked release", "ctk build brings it up to date")
-    if lacks := lacking(where.workspace, where.workspace.channel):
-        step = f"ctk build {' '.join(f'--release {minor}' for minor in lacks)}"
-        return missing(f"{age}, without {listing(lacks)}, which CUDA builds of conda-forge's need", step)
-    return ok(age)
-
-
-def _named(where: Where) -> Finding:
-    """The channels that --channel names."""
-    from ctk.core.platforms import this_platform
-    from ctk.solve.solve import Catalogue, lasting
-
-    named = ", ".join(without_credentials(lasting(str(channel))) for channel in where.channels)
-    if where.offline and not all(isinstance(channel, Path) for channel in where.channels):
-        return ok(f"{named}; not asked (--offline)")
-    try:
-        toolkits = Catalogue(where.channels, this_platform()).versions("cuda-version")
-    except CtkError as error:
-        return problem(error.cause, error.step)
-    if not toolkits:
-        return problem(f"{named} has no toolkit for {this_platform()}", "name another --channel")
-    return ok(f"{named}: toolkit {listing(toolkits[::-1])}")
-
-
-def _built(channel: Path) -> tuple[str, list[str]]:
-    """A sentence with the number of packages and the time, and the packages; empty without a channel."""
-    from ctk.package.records import records
-
-    packages = [name.partition("/")[2] for name in records(channel)]
-    made = datetime.fromtimestamp(os.lstat(channel).st_mtime if packages else 0, UTC)
-    return f"{count(len(packages), 'package')}, made {made:%Y-%m-%d %H:%M} UTC", packages
+        return missing(f"{text}, without {newest}, the newest locked release", "ctk build brings it up to date")
+    return ok(text)
 
 
 @look_at(Where, "driver")
 def _driver(where: Where) -> Finding:
-    """The newest CUDA version that the driver supports decides the pick."""
+    """The newest CUDA version that the driver supports decides the pick, and the GPU if the client detects it."""
     from ctk.solve.machine import STATE_DRIVER, machine, overstated
 
     on = machine()
-    supports = on.driver
-    own = first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    # The first GPU's line.
+    own = (printed("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader") or "").partition("\n")[0]
     if said := overstated(on, where.workspace):
         return missing(said, STATE_DRIVER)
-    if supports:
-        return ok(f"supports CUDA {supports}{f'; nvidia-smi: {own}' if own else ''}")
+    if on.driver:
+        return ok(f"{on.words}{f'; nvidia-smi: {own}' if own else ''}")
     if own:
         return missing(f"nvidia-smi says {own}, and libcuda cannot be loaded", "repair the driver's installation")
-    return missing("none: kernels are compiled here and not run; --driver describes another machine")
+    return missing("none: kernels are compiled here and not run; --driver and --arch describe another machine")
 
 
-@look_at(Where, "GPU")
-def _gpu(where: Where) -> Finding:
-    """Its compute capability decides the pick if the client detects it."""
-    from ctk.core.platforms import this_platform
-    from ctk.solve.machine import detected
+@look_at(Where, "clients")
+def _clients(where: Where) -> Finding:
+    """The programs on PATH that install from the channel: each must detect the real driver."""
+    from ctk.solve.machine import detected_driver
 
-    arch = detected(this_platform())[1]
-    own = first_line("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
-    if arch:
-        return ok(f"compute capability {arch}{f', {own}' if own else ''}")
-    return missing(f"{own}, whose compute capability is not detected" if own else "none; --arch describes another")
-
-
-def _client(name: str) -> Check[Where]:
-    """The check of a program that installs from the channel."""
-
-    @look_at(Where, name)
-    def look(where: Where) -> Finding:
-        """A client on PATH, which must detect the real driver."""
-        from ctk.solve.machine import detected_driver
-
-        place = shutil.which(name)
-        if not place:
-            return missing("not on PATH")
-        version = re.search(r"\d+(\.\d+)+\S*", first_line(place, "--version") or "")
-        if not version:
-            return missing(f"{place} does not say its version", "repair it")
+    found, driver = [], detected_driver() or ""
+    for name in ("conda", "mamba", "micromamba", "pixi"):
+        if not (place := shutil.which(name)):
+            continue
+        text = printed(place, "info")
+        if text is None:
+            return missing(f"{place} info fails", "repair it")
         # mamba takes the toolkit in /usr/local/cuda for the driver: libmamba/src/core/virtual_packages.cpp of 2.0.6 on
-        sees, driver = re.search(r"__cuda=(\d+\.\d+)", printed(place, "info") or ""), detected_driver() or ""
-        if sees and sees[1] != driver:
+        if (sees := re.search(r"__cuda=(\d+\.\d+)", text)) and sees[1] != driver:
             truth = f"it supports {driver}" if driver else "there is none"
             said = f"{place} sees a driver for CUDA {sees[1]}; {truth}"
             return problem(said, f"export CONDA_OVERRIDE_CUDA={driver}")
-        return ok(f"{version[0]}, {place}")
+        version = re.search(rf"\b{name} version\s*: (\S+)", text, re.IGNORECASE)
+        found.append(f"{name}{f' {version[1]}' if version else ''}, {place}")
+    return ok("; ".join(found)) if found else missing("none on PATH")
 
-    return look
-
-
-_CONDA, _MAMBA, _MICROMAMBA, _PIXI = map(_client, ("conda", "mamba", "micromamba", "pixi"))
 
 CHECKS = checks_of(sys.modules[__name__])

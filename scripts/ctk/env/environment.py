@@ -24,13 +24,12 @@ from rattler import Subdir
 from ctk.clean import trim_packages
 from ctk.core.address import client
 from ctk.core.checkout import Workspace, takes_files
-from ctk.core.console import count
+from ctk.core.console import count, listing
 from ctk.core.errors import BadValue, ProofFailed
 from ctk.core.files import alone, check_path, disk_errors, make_folder
 from ctk.core.memo import Memo, memo
-from ctk.core.platforms import this_platform
 from ctk.core.process import run
-from ctk.env.prefix import LOCK, NOTE, Installed, Note, package_key, rewrite, titles
+from ctk.env.prefix import LOCK, NOTE, Installed, Note, package_key, rewrite
 from ctk.solve.machine import Machine
 from ctk.solve.solve import Catalogue, Pick, Scenario, lasting
 from ctk.solve.why import solve_or_say_why
@@ -112,7 +111,6 @@ def create(
 
     Raises:
         BadValue: Without `force`, there are packages that `create` did not put there.
-        Busy: Another run has been at work there for an hour.
         NoSpace: No files can be written there.
     """
     wanted = {package_key(r.file_name, r.sha256 and r.sha256.hex()): str(r.name.normalized) for r in pick.records}
@@ -130,7 +128,7 @@ def create(
             return Environment(prefix, pick, False)
         going = {key: title for key, title in has.packages.items() if title.split()[0] not in wanted.values()}
         if going:
-            say(f"removes {titles(going.values())}")
+            say(f"removes {listing(sorted(going.values()), most=20)}")
         # Before any change: if this run is stopped, the note says that the environment is ours.
         Note(tuple(sorted({*wanted, *has.packages})), tuple(asked)).write(prefix)
         _remove_bytecode(has)
@@ -169,7 +167,7 @@ def _check_owner(note: Note | None, has: Installed, wanted: Iterable[str], force
     others += [file.name for file in has.broken if note is None]
     if others and not force:
         lost = [title for key, title in has.packages.items() if key not in {*ours, *wanted}]
-        what = f"and would lose {titles(lost)}" if lost else "and is of another tool"
+        what = f"and would lose {listing(sorted(lost), most=20)}" if lost else "and is of another tool"
         raise BadValue(
             f"{has.prefix} has {count(len(others), 'package')} that this command did not put there, {what}",
             "name a new or empty folder, or let it have only what you ask for with --force",
@@ -245,8 +243,6 @@ def compile_modules(pick: Pick, prefix: Path) -> str:
     python = _python(prefix, pick)
     if not python.exists():
         return ""
-    if pick.scenario.subdir != this_platform():
-        return f"a Python for {pick.scenario.subdir} does not run here"
     words: list[str | Path] = [python, "-I", "-S", "-B", "-W", "ignore", PROGRAMS / "bytecode.py", prefix]
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)

@@ -16,7 +16,7 @@ import shutil
 import stat
 import tarfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from ctk.core.address import public
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, PackFailed, UnknownName
 from ctk.core.files import BREAKING, disk_errors, file_sha256, held
-from ctk.env.environment import PROGRAMS, RUNNER, compile_modules, install, write_history
+from ctk.env.environment import PROGRAMS, RUNNER, install, write_history
 from ctk.env.prefix import rewrite
 from ctk.package.binaries import UnreadableBinary, read_binary, version_key
 from ctk.solve.solve import Pick, channel_name
@@ -106,8 +106,6 @@ def pack(
     with held(workspace.temporary) as folder, held(beside) as done:
         prefix = folder / "env"
         install(pick, prefix, workspace.packages)
-        if why := compile_modules(pick, prefix):
-            say(f"bytecode is made where it is unpacked: {why}")
         newest = max((int(r.timestamp.timestamp()) for r in pick.records if r.timestamp), default=0)
         write_history(pick, prefix, time.gmtime(newest))
         glibc = _needed_glibc(pick.records, prefix)
@@ -196,19 +194,9 @@ def write_archive(prefix: Path, target: BinaryIO, stamp: int) -> int:
                 f"conda-pack refuses the environment: {' '.join(str(error).split())}",
                 "see what the packages that it names hold; `ctk check` looks into packages of the channel",
             ) from error
-        for path in _bytecode(prefix, {f.target for f in environment}, {record[0] for record in packer.prefixes}):
-            archive.add(str(prefix / path), path)
         # The last member: if it is there, all members are.
         archive.add_program(RUNNER, f"bin/{RUNNER.name}")
     return archive.kibibytes
-
-
-def _bytecode(prefix: Path, written: set[str], changed: set[str]) -> Iterator[str]:
-    """The bytecode that conda-pack leaves out because no package has it; not for modules which unpacking changes."""
-    for file in sorted(prefix.glob("lib/python3*/**/__pycache__/*.pyc")):
-        path, module = file.relative_to(prefix), f"{file.name.rsplit('.', 2)[0]}.py"
-        if path.as_posix() not in written and (path.parent.parent / module).as_posix() not in changed:
-            yield path.as_posix()
 
 
 def _remove_traces(prefix: Path) -> None:

@@ -8,7 +8,7 @@ import os
 import shlex
 import stat
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -116,12 +116,6 @@ def rewrite(file: Path, content: bytes) -> None:
 def package_key(file: Any, sha256: Any) -> str:
     """The key of a package in a note: builds with the same file name can have another content."""
     return f"{file or ''}#{sha256 or ''}"
-
-
-def titles(packages: Iterable[str]) -> str:
-    """A list of names and versions for people, cut after 20."""
-    found, most = sorted(packages), 20
-    return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
 
 
 class _File(NamedTuple):

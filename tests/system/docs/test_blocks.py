@@ -145,7 +145,7 @@ def test_a_host_of_conda_forge_s_names_solves_for_both_majors(block: Block, plan
 
 
 def test_what_the_page_adds_for_two_builds_of_each_major_renders(tmp_path: Path) -> None:
-    """To the first example; test_downstream.py solves with what it comes to."""
+    """To the first example, which test_example.py builds and installs."""
     example, yaml = ROOT / "examples" / "cpp-extension", YAML()
     texts = {name: yaml.load(example / name) for name in ("recipe.yaml", "conda_build_config.yaml")}
     for block in of("yaml", "fragment"):

@@ -128,10 +128,7 @@ def test_a_dockerfile_is_one_and_its_commands_give_an_environment(
 
 
 @pytest.mark.parametrize("block", WORKFLOWS, ids=str)
-def test_a_workflow_follows_the_schema_and_its_commands_give_an_environment(
-    block: Block, planned_solve: Solve, tmp_path: Path
-) -> None:
-    assert schema_problems(block.text, tmp_path) == ""
+def test_the_commands_of_a_workflow_give_an_environment(block: Block, planned_solve: Solve) -> None:
     (job,) = YAML(typ="safe").load(block.text)["jobs"].values()
     scripts = [shlex.split(step["run"]) for step in job["steps"]]
     lines = []
@@ -141,14 +138,3 @@ def test_a_workflow_follows_the_schema_and_its_commands_give_an_environment(
     (made,) = [line for line in lines if line.scenario]
     assert made.scenario and made.scenario.specs[0] == "cuda-gpu"
     assert planned_solve(made.scenario).toolkit == job["env"]["CONDA_OVERRIDE_CUDA"]
-
-
-def schema_problems(text: str, folder: Path) -> str:
-    """What check-jsonschema, which carries the schema of workflows, and zizmor say of a text; "" for nothing."""
-    path = folder / "workflow.yml"
-    path.write_text(text)
-    schema = ("-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(path))
-    done = subprocess.run([sys.executable, *schema], capture_output=True, text=True, check=False)
-    zizmor = [Path(sys.executable).with_name("zizmor"), "--offline", "--no-progress", path]
-    unsafe = subprocess.run(zizmor, capture_output=True, text=True, check=False)
-    return (done.stdout + done.stderr if done.returncode else "") + (unsafe.stdout if unsafe.returncode else "")

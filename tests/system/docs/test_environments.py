@@ -224,21 +224,3 @@ def test_a_client_makes_what_is_written_for_a_fleet(client: Client, built: Works
             assert done.returncode == 0, done.stderr
             lock = (client.folder / f"{name}.yml").read_text()
             assert all(file in lock for file in one["files"])
-
-
-@pytest.mark.parametrize("stated", [True, False])
-def test_conda_lock_itself_locks_what_the_page_says(client: Client, stated: bool) -> None:
-    program = shutil.which("conda-lock")
-    if program is None or this_platform() != "linux-64":  # test_conda_lock_needs_the_driver holds it, by rattler
-        pytest.skip(
-            "there is no conda-lock on PATH (requirements-conda-lock.lock installs it in an environment of its own)"
-        )
-    client.write("environment.yml", [FOLLOWS])
-    if stated:
-        (client.folder / "virtual-packages.yml").write_text(file("virtual-packages.yml").text)
-    words = ["lock", "--conda", client.program, "-f", "environment.yml", "-p", "linux-64"]
-    words += ["--virtual-package-spec", "virtual-packages.yml"] if stated else []
-    done = client.run(*words, program=program)
-    lock = client.folder / "conda-lock.yml"
-    found = re.findall(r"url: \S+/cuda-version-([\d.]+)-([a-z]+)_", lock.read_text()) if not done.returncode else []
-    assert found == [("13.0", "native")] if stated else not [fit for _, fit in found if fit == "native"], done.stderr

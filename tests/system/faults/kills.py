@@ -21,7 +21,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from kit.job import STEPS, Job, Outcome, Point, Undisturbed
 from kit.world import NEW, built_world, publish_release, serve
@@ -35,24 +34,6 @@ def points(number: int, right: Undisturbed, chance: random.Random) -> list[Point
     # One step after another; the last one first, which is the shortest.
     found += [Point("", change=chance.choice(right.changes[steps[-1 - i % len(steps)]])) for i in range(number // 2)]
     return [replace(point, whom=("group", "main")[i % 2]) for i, point in enumerate(found)]
-
-
-def table(outcomes: Sequence[Outcome]) -> Table:
-    """What happened, a row for each step."""
-    shown = Table("step")
-    columns = ("kills", "all processes", "main only", "channel whole", "next run ends", "same after it", "orphans left")
-    for name in (*columns, "longest next run (s)"):
-        shown.add_column(name, justify="right")
-    for step in (*STEPS, "in all"):
-        those = [o for o in outcomes if step in (o.step, "in all")]
-        whom = Counter(o.point.whom for o in those)
-        good = [sum(not o.harm[kind] for o in those) for kind in ("channel", "next run", "other bytes")]
-        orphans = sum(len(o.harm["orphan"]) for o in those)
-        if those:
-            longest = max(o.seconds for o in those)
-            cells = (len(those), whom["group"], whom["main"], *good, orphans, f"{longest:.1f}")
-            shown.add_row(step, *map(str, cells), end_section=step == "end")
-    return shown
 
 
 def run(job: Job, right: Undisturbed, chosen: Sequence[Point], console: Console) -> list[Outcome]:
@@ -88,7 +69,7 @@ def main() -> int:
         chosen = points(options.points, right, chance)
         chance.shuffle(chosen)
         outcomes = run(job, right, chosen, console)
-    console.print(table(outcomes))
+    console.print(dict(Counter(o.step for o in outcomes)))
     bad = sum(bool(o.complaints) for o in outcomes)
     console.print(f"{bad} of {len(outcomes)} kills did harm" if bad else f"none of {len(outcomes)} kills did any harm")
     return 1 if bad else 0

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from kills import points
 
-from ctk.core.checkout import Workspace
-from kit.job import STEPS, Job, Point, Undisturbed
+from kit.job import Job, Point, Undisturbed
 from kit.whole import damaged, installed
 from kit.world import command, ctk
 
@@ -22,26 +21,9 @@ INSTALLED = ("cuda-crt", "cuda-pathfinder")
 pytest_plugins = ["fault_fixtures"]
 
 
-def test_the_job_has_something_to_do_at_every_step(right: Undisturbed) -> None:
-    assert set(right.changes) >= {"fetch", "build", "index", "audit", "package tests", "publish"}
-    assert set(right.seconds) == set(STEPS)
-    new = set(right.after) - set(right.before)
-    assert {"cuda-crt", "cuda-profiler-api", "cuda-version"} <= {
-        name.partition("/")[2].rsplit("-", 2)[0] for name in new
-    }
-    assert any("pathfinder-1.9.0" in name for name in set(right.before) - set(right.after))
-
-
 def test_a_kill_between_two_renames_of_publishing_does_no_harm(job: Job, right: Undisturbed) -> None:
     outcome = job.killed(Point("group", change=right.changes["publish"][-1]), right)
     assert (outcome.step, outcome.complaints) == ("publish", [])
-
-
-def test_the_command_that_kills_at_random_points_starts(project: Workspace) -> None:
-    done = subprocess.run(
-        [project.root / "scripts" / "test-faults", "--help"], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, "--points" in done.stdout) == (0, True), done.stderr
 
 
 @pytest.mark.sweep

@@ -1,4 +1,4 @@
-"""Every parser that reads what others wrote, as a function of bytes: for the property tests, and for ``scripts/fuzz``.
+"""Every parser that reads what others wrote, as a function of bytes: for the property tests.
 
 A target ends, or refuses with an error of its kind; anything else that it raises is a fault in the parser.
 """
@@ -71,7 +71,7 @@ def in_file(read: Callable[[Path], object]) -> Run:
     """A parser of files as one of bytes."""
 
     def run(data: bytes) -> None:
-        with tempfile.NamedTemporaryFile(prefix="ctk-fuzz-") as file:
+        with tempfile.NamedTemporaryFile(prefix="ctk-hostile-") as file:
             file.write(data)
             file.flush()
             read(Path(file.name))

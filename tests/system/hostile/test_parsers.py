@@ -1,7 +1,4 @@
-"""Whatever bytes a parser is given, it gives a value or an error of the tooling, in little memory.
-
-``scripts/fuzz`` runs the same targets for as long as one likes, led by what they execute.
-"""
+"""Whatever bytes a parser is given, it gives a value or an error of the tooling, in little memory."""
 
 from __future__ import annotations
 

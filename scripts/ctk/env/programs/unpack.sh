@@ -156,7 +156,7 @@ END
   esac
   rm -rf "$work"
   trap - EXIT HUP INT PIPE TERM
-  # What was not compiled where it was packed. Without it the environment works as well, and starts slower.
+  # Modules are compiled here. If that fails, the environment works as well, and starts slower.
   "$prefix/bin/python" -I -S -B -W ignore - "$prefix" >/dev/null 2>&1 <<'END' || :
 @bytecode@
 END
