@@ -99,7 +99,7 @@ def shown(folder: Path, *texts: str) -> list[str]:
     ("words", "works"),
     [
         (("solve", "no-such-package", "--base", "BASE"), False),
-        (("solve", "other", "--drivers", "13.0", "--channel", "CHANNEL", "--base", "BASE", "--write", "OUT"), True),
+        (("solve", "other", "--drivers", "13.0", "--channel", "CHANNEL", "--base", "BASE"), True),
         (("env", "create", "application", "--prefix", "ENV", "--base", "BASE"), True),
         (("env", "pack", "application", "-o", "PACK", "--base", "BASE"), True),
         (("env", "create", "other[channel=CHANNEL]", "--prefix", "ENV", "--base", "BASE"), False),

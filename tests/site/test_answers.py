@@ -37,8 +37,8 @@ from ctk.site.answers import (
     solved,
 )
 from ctk.site.pages import Selector, front_page, safe_json, shards
-from ctk.solve.fleet import pixi_lines
 from ctk.solve.machine import python_specs
+from ctk.solve.pixi import pixi_lines
 from ctk.solve.solve import Catalogue, GroupedCatalogue, Scenario
 from kit.small_channel import base, channel, record, write
 
