@@ -53,7 +53,6 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "solve cuda-crt --everywhere --driver 13.0": (BadValue, "error: --everywhere or --pin and --driver, --explain"),
     "solve cuda-crt -p linux-64 -p win-64": (BadValue, "error: several platforms are for every machine"),
     "solve ./mine --everywhere": (BadValue, "error: ./mine is a path, and a spec is wanted"),
-    "solve cuda-crt --archs 9.0": (BadValue, "error: --archs says nothing without --drivers"),
     "solve no-package --everywhere --base {base}": (Unsolvable, "error: there is no package no-package"),
     "lint /no/place": (UnknownName, "error: there is no /no/place"),
     "build --dry-run --all-releases --platform linux-46": (UnknownName, "error: unknown platform 'linux-46'"),
