@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -17,7 +15,6 @@ from small_sites import DOCS, HOSTILE, drafts, small_site
 
 from ctk.core.errors import ChannelBroken, CtkError
 from ctk.site import Page, Site, read, report, report_pages
-from ctk.site.pages import stand_alone
 from ctk.solve import channels
 from ctk.verify.table import ask, merged
 from kit.packages import Draft
@@ -164,10 +161,3 @@ def test_pages_allow_no_script_and_no_style_but_those_of_the_site(files: Mapping
             page = content.decode()
             assert """content="default-src 'none'; script-src 'self'; style-src 'self'; img-src""" in page, path
             assert not re.search(r"<style|\sstyle=|<script(?! src=| type=.application/json)", page), path
-
-
-def test_a_page_that_is_one_file_allows_its_own_style_alone() -> None:
-    page = stand_alone("installable.html", title="T", pins=[], groups=[], notes=[]).decode()
-    style = page.split("<style>")[1].split("</style>")[0]
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    assert f"style-src 'sha256-{digest}';" in page and Read(page.encode()).wrong == []

@@ -1,32 +1,30 @@
-"""Environments for a fleet: the fewest that serve it, the command's output, and the picks from the written files."""
+"""Environments for a fleet: the fewest that serve it, the command's output, and the picks from what it prints."""
 
 from __future__ import annotations
 
 import json
 import random
 import re
-import subprocess
 import tomllib
 from itertools import combinations, product
 from pathlib import Path
-from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
-from conftest import ctk, program_of
+from conftest import ctk
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, SolverMissing
 from ctk.core.platforms import this_platform
-from ctk.solve.fleet import Fleet, files, find_fleet, installs, pairs, pixi_lines, read_machines
+from ctk.solve.fleet import Fleet, find_fleet, installs, pairs
 from ctk.solve.machine import Machine, machine
+from ctk.solve.pixi import pixi_lines
 from ctk.solve.solve import Catalogue, Scenario, older, solve
 from ctk.verify import clients
 from kit import foreign_channel
 from kit.small_channel import TOOLKITS, base, channel, record, write
 
 # The small channel is of linux-64, and the command asks for the packages of the machine that it runs on. What it prints
-# and writes is made by functions that the other tests here ask for linux-64 on every platform.
+# is made by functions that the other tests here ask for linux-64 on every platform.
 PRINTED = pytest.mark.skipif(
     this_platform() != "linux-64", reason="the small channel is of linux-64; the functions are tested on every platform"
 )
@@ -118,22 +116,6 @@ def test_an_environment_with_a_cpu_build_does_not_serve_who_would_have_cuda(
     assert all(installs(found.environments[0].pick, on) for on in found.alone), "or it would not be said by this"
 
 
-def test_pixi_gives_each_machine_what_was_solved_for_it(catalogue: Catalogue) -> None:
-    """pixi's rule: the first platform whose driver and GPU are not newer than the machine's."""
-    found = fleet(catalogue, *product(DRIVERS, GPUS), ("none", None))
-    *_, (_, text) = files(found, ["here"])
-    platforms = [p.get("cuda") for p in tomllib.loads(text)["workspace"]["platforms"]]
-    stated = [(c["driver"], c["arch"]) if isinstance(c, dict) else (c, None) for c in platforms]
-    for on in found.alone:
-        fitting = (
-            (driver, arch)
-            for driver, arch in stated
-            if (not driver or (on.driver and not older(on.driver, driver)))
-            and (not arch or (on.arch and not older(on.arch, arch)))
-        )
-        assert next(fitting) == (on.driver, on.arch)
-
-
 def test_specs_are_lines_of_a_pixi_toml() -> None:
     specs = ("cuda-core", "numpy >=1.26", "numpy <3", "conda-forge::pip", "python_abi=3.14=*_cp314t")
     assert tomllib.loads("\n".join(pixi_lines(specs))) == {
@@ -147,37 +129,20 @@ def test_specs_are_lines_of_a_pixi_toml() -> None:
 # --- the machines
 
 
-def test_machines_are_every_driver_with_every_gpu_or_the_lines_of_a_file(tmp_path: Path) -> None:
+def test_machines_are_every_driver_with_every_gpu() -> None:
     stated = [(on.driver, on.arch) for on in pairs("12.4, 13,none", "sm_70,9.0", "linux-64")]
     assert stated == [("12.4", "7.0"), ("12.4", "9.0"), ("13.0", "7.0"), ("13.0", "9.0"), (None, None)]
-    file = tmp_path / "machines"
-    file.write_text("# rack\n\nnode1 13.0 9.0\nnode2,13.0,sm_90 # the same kind\nlogin none\nold\t12.4\n")
-    kinds = read_machines(file, "linux-64")
-    assert {(on.driver, on.arch): names for on, names in kinds.items()} == {
-        ("13.0", "9.0"): ["node1", "node2"],
-        (None, None): ["login"],
-        ("12.4", None): ["old"],
-    }
 
 
-@pytest.mark.parametrize("line", ["a", "b 580.65.06 9.0", "c 13.0 H100", "e 13.0 9.0 more", "f none 9.0", "", "\xff"])
-def test_a_file_that_cannot_be_read_is_a_bad_value(tmp_path: Path, line: str) -> None:
-    file = tmp_path / "machines"
-    file.write_text(f"# ours\n{line}\n", encoding="latin-1")
+@pytest.mark.parametrize("stated", [("", None), ("13.0", ""), ("580.65.06", "9.0"), ("13.0", "H100")])
+def test_machines_that_cannot_be_read_are_a_bad_value(stated: tuple[str, str | None]) -> None:
     with pytest.raises(BadValue):
-        read_machines(file, "linux-64")
+        pairs(*stated, "linux-64")
 
 
-# --- the command, and its files
+# --- the command
 
 STATED = ("--drivers", "12.0,13.0,13.4", "--archs", "7.0,9.0,10.0,13.0")
-
-
-@pytest.fixture(scope="module")
-def written(where: Workspace, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    folder = tmp_path_factory.mktemp("files") / "fleet"
-    options = (*STATED, "--write", str(folder), "--json")
-    return json.loads(ctk(where, "solve", "cuda-core", *options, check=True).stdout), folder
 
 
 @PRINTED
@@ -208,39 +173,20 @@ def test_machines_that_cannot_exist_or_get_nothing_are_said(
 
 @PRINTED
 @pytest.mark.parametrize("name", ["rattler", "libsolv", "libsolv-2.8.1"])
-@pytest.mark.parametrize("file", ["environment.yml", "virtual-packages.yml"])
-def test_every_solver_makes_of_a_written_file_what_was_picked(
-    name: str, file: str, project: Workspace, where: Workspace, written: tuple[dict[str, Any], Path]
-) -> None:
-    """The specs of environment.yml, on the machine of the printed variables, or of virtual-packages.yml."""
+def test_every_solver_picks_the_same_from_what_is_printed(name: str, project: Workspace, where: Workspace) -> None:
+    """From the specs, on the machine of the variables."""
     try:
         solver = clients.solver(name, project)
     except SolverMissing as missing:  # rattler, the first of the names, is always there
         pytest.skip(missing.cause)
-    document, folder = written
-    for environment in document["environments"]:
-        content = YAML(typ="safe").load(folder / environment["name"] / "environment.yml")
-        assert content["channels"] == environment["channels"] == [where.channel.as_uri(), where.base_channel.as_uri()]
+    for environment in json.loads(ctk(where, "solve", "cuda-core", *STATED, "--json", check=True).stdout)[
+        "environments"
+    ]:
+        assert environment["channels"] == [where.channel.as_uri(), where.base_channel.as_uri()]
         variables = environment["variables"]
         stated = variables["CONDA_OVERRIDE_CUDA"] or None, variables.get("CONDA_OVERRIDE_CUDA_ARCH")
-        if file == "virtual-packages.yml":
-            lock = YAML(typ="safe").load(folder / environment["name"] / file)["subdirs"]["linux-64"]["packages"]
-            stated = lock.get("__cuda"), lock.get("__cuda_arch")
-        scenario = Scenario(tuple(content["dependencies"]), "linux-64", *stated)
+        scenario = Scenario(tuple(environment["specs"]), "linux-64", *stated)
         (answer,) = solver.solve_all([scenario], [where.channel, where.base_channel])
         records = {package: r for package, r in answer.records.items() if package != "pip"}  # conda adds it to Python
         found = [f"{package}-{r.version}-{r.build}.conda" for package, r in records.items()]
         assert sorted(found) == environment["files"], answer.problem
-
-
-@PRINTED
-def test_pixi_itself_locks_what_was_picked(written: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
-    document, folder = written
-    workspace = tomllib.loads((folder / "pixi.toml").read_text())
-    assert workspace["dependencies"] == {"cuda-core": "*"}
-    program = program_of("pixi")  # without pixi, test_pixi_gives_each_machine_what_was_solved_for_it tests its rule
-    (tmp_path / "pixi.toml").write_text((folder / "pixi.toml").read_text())
-    subprocess.run([program, "lock"], cwd=tmp_path, check=True, env=clients.environment(tmp_path))
-    lock = (tmp_path / "pixi.lock").read_text()
-    toolkits = {tuple(machine["alone"].values()) for machine in document["machines"]}
-    assert all(f"cuda-version-{toolkit}-{fit}" in lock for toolkit, fit in toolkits)

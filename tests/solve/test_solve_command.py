@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, ctk
+from ctk.cli.solve import _wanted
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, UnknownName
 from ctk.core.platforms import this_platform
@@ -79,6 +80,15 @@ def test_what_cannot_be_read_is_refused_with_the_form_that_is_wanted(
         with pytest.raises((BadValue, UnknownName)) as error:
             read(text)
         assert said in f"{error.value.cause} {error.value.step}"
+
+
+def test_a_path_is_no_spec_and_of_a_recipe_there_is_another_command() -> None:
+    for path in ("./mine", "/mine", "recipe.yaml", "mine/recipe.yaml", "mine/", ".."):
+        with pytest.raises(BadValue, match="is a path") as error:
+            _wanted([path], None)
+        assert f"ctk build-recipe {path}" in error.value.step
+    specs = ["ruamel.yaml", "conda-forge/linux-64::pip", "pip[channel=file:///mine]", "cuda-version=13.0=native*"]
+    assert _wanted(specs, None) == tuple(specs)
 
 
 # --- the machine

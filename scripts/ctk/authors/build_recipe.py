@@ -20,11 +20,10 @@ from typing import Any
 
 import rattler_build
 
-from ctk.authors.expected import specs_of
 from ctk.base.base import BUILD_TOOLS
 from ctk.core.console import listing
 from ctk.core.errors import BuildFailed, RecipeError, UnknownName, Unsolvable, without_credentials
-from ctk.core.files import disk_errors, full_disk, read_json
+from ctk.core.files import disk_errors, full_disk
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.core.pool import ProcessPool
 from ctk.package.reader import IndexJson, read_info
@@ -37,6 +36,7 @@ CUDA_KEYS = ("cuda_version", "cuda_compiler_version")
 _FROM_ROOT = re.compile(r"""(?:^|[\s'"`=:,;(]|-[IL])(/[\w.+/-]+)""", re.M)
 _SHARED = (Path("/"), Path("/usr"), Path("/usr/local"))
 _OF_CUDA = re.compile(r"nvcc|libcudart[\w.]*|cuda_runtime(_api)?\.h")
+_VARIANT_FILES = ("conda_build_config.yaml", "variants.yaml")
 _TAIL = 25  # lines of a log in an error
 
 
@@ -94,12 +94,6 @@ class Made:
     def spec(self) -> str:
         return f"{self.index.name}=={self.index.version}={self.index.build}"
 
-    @cached_property
-    def record(self) -> dict[str, Any]:
-        """Its record in the repodata that rattler-build keeps beside it."""
-        found: dict[str, Any] = read_json(self.file.with_name("repodata.json"))["packages.conda"][self.file.name]
-        return found
-
 
 @dataclass(frozen=True)
 class Tested:
@@ -118,6 +112,30 @@ class Tested:
 
 
 # --- the builds
+
+
+def recipe_in(place: Path) -> Recipe:
+    """The recipe of a folder, of a feedstock, or of a ``recipe.yaml``.
+
+    Raises:
+        UnknownName: There is no recipe, or a recipe for conda-build.
+    """
+    folders = (place.parent,) if place.name in ("recipe.yaml", "meta.yaml") else (place, place / "recipe")
+    for folder in folders:
+        if (folder / "recipe.yaml").is_file():
+            folder = folder.resolve()
+            return Recipe((folder.parent if folder.name == "recipe" else folder).name, folder)
+    if any((folder / "meta.yaml").is_file() for folder in folders):
+        raise UnknownName(
+            f"{place} has a recipe of conda-build's, meta.yaml, and no recipe.yaml",
+            "write it anew in the v1 format: conda-recipe-manager convert meta.yaml > recipe.yaml",
+        )
+    raise UnknownName(f"there is no recipe in {place}", "name a recipe.yaml (the v1 format), or the folder that has it")
+
+
+def variant_files(recipe: Recipe, build_config: Path) -> list[Path]:
+    """The variant file that all recipes of a checkout share, then the recipe's own."""
+    return [file for file in (build_config, *(recipe.folder / name for name in _VARIANT_FILES)) if file.is_file()]
 
 
 def order(
@@ -231,6 +249,12 @@ class Workshop:
     def __init__(self, order: Order, channels: Catalogue, folder: Path, cache: Path, log: Path) -> None:
         self.order, self.channels, self.folder, self.log, self._cache = order, channels, folder, log, cache
 
+    @property
+    def catalogue(self) -> Catalogue:
+        """The channels, and before them the packages that were built."""
+        known = self.channels
+        return Catalogue([self.folder, *known.channels], known.subdir, known.gateway, known.maker)
+
     @contextmanager
     def _pool(self) -> Iterator[ProcessPool]:
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -269,7 +293,7 @@ class Workshop:
 
     def test(self, packages: Iterable[tuple[Made, Sequence[str | None]]]) -> Iterator[Tested]:
         """Runs the tests of each package in the environment that a machine with each of its drivers gets."""
-        catalogue = Catalogue([self.folder, *self.channels.channels], self.channels.subdir)
+        catalogue = self.catalogue
         urls = [channel_url(channel) for channel in catalogue.channels]
         with self._pool() as pool:
             for package, drivers in packages:
@@ -290,7 +314,7 @@ class Workshop:
         """The error if a build or host environment has no solution; else None."""
         own = {other.name for other in self.order.variants}
         for section in ("build", "host"):
-            specs = specs_of(variant.content, section, variant.values, own)
+            specs = _specs_of(variant, section, own)
             scenario = Scenario(tuple(specs), self.channels.subdir)
             if self.channels.pick(scenario) is None:
                 sentence, step = find_reason(scenario, self.channels)
@@ -303,6 +327,17 @@ class Workshop:
                     )
                 return Unsolvable(f"{variant.id} cannot be built: in its {section} environment, {sentence}", step)
         return None
+
+
+def _specs_of(variant: Variant, section: str, own: set[str]) -> list[str]:
+    """The specs of an environment. As rattler-build does it, a name alone gets the version of its variant key."""
+    found = []
+    parts = (variant.content, *(variant.content.get("staging_caches") or ()))
+    for spec in (s for part in parts for s in (part.get("requirements") or {}).get(section) or ()):
+        if isinstance(spec, str) and (parsed := parse_spec(spec)).name not in own:
+            value = "" if parsed.pinned else variant.values.get(parsed.name.replace("-", "_"), "")
+            found.append(f"{spec}{'=' if re.fullmatch('[0-9A-Za-z._]+', value) else ' '}{value}".rstrip())
+    return found
 
 
 def _end(lines: Sequence[str]) -> Sequence[str]:

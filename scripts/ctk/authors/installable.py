@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import groupby
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
 from ctk.core.console import count, listing
-from ctk.core.platforms import NOARCH
-from ctk.plan.plan import repodata_of, write_repodata
 from ctk.solve.solve import Catalogue, GroupedCatalogue, Pick, Scenario, older, parse_spec
 from ctk.solve.why import Reason, find_reason
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, Matrix
-from ctk.verify.table import drivers_label
+from ctk.verify.table import Answers, drivers_label, merged
 
 _LISTED = 4  # groups of machines in a sentence
 
@@ -52,9 +48,9 @@ class MachinePick:
 
     @property
     def text(self) -> str:
-        """``13.4``, ``13.4c`` for compat, ``cpu``, ``ok`` without CUDA, ``-`` for a refusal."""
-        other = {Kind.CPU: "cpu", Kind.PLAIN: "ok", Kind.REFUSED: "-"}
-        return other.get(self.kind, self.toolkit) + "c" * (self.kind is Kind.COMPAT)
+        """``13.4``, ``13.4 compat``, else the kind."""
+        words = {Kind.NATIVE: self.toolkit, Kind.COMPAT: f"{self.toolkit} compat"}
+        return words.get(self.kind, self.kind)
 
     def as_json(self) -> dict[str, Any]:
         return {"kind": self.kind, "toolkit": self.toolkit or None, "builds": self.builds, "cpu": self.cpu}
@@ -80,18 +76,23 @@ class Case(NamedTuple):
         return find_reason(Scenario(self.specs, self.catalogue.subdir, *machine), self.catalogue)
 
 
-def take_survey(asked: str, every: Matrix, requests: Sequence[tuple[GroupedCatalogue, Sequence[str]]]) -> Survey:
-    """Solves a request for every machine; if there is a second request (with the pins), that request too.
+def take_survey(specs: Sequence[str], pins: Sequence[str], channels: Catalogue, every: Matrix) -> Survey:
+    """Solves a request for every machine; if there are pins, also with them.
 
     A request is solved once for each class of machines.
     """
+    pinned = tuple(specs)
+    for pin in pins:
+        pinned = with_pin(pinned, pin)
+    requests = [tuple(specs), *([pinned] if pins else [])]
+    solver = channels.grouped({parse_spec(spec).name for request in requests for spec in request})
     solved: list[dict[Machine, Pick | None]] = []
-    for catalogue, specs in requests:
-        scenarios = {machine: Scenario(tuple(specs), catalogue.subdir, *machine) for machine in every.machines}
-        catalogue.ask(scenarios.values())
-        solved.append({machine: catalogue.pick(scenario) for machine, scenario in scenarios.items()})
+    for request in requests:
+        scenarios = {machine: Scenario(request, solver.subdir, *machine) for machine in every.machines}
+        solver.ask(scenarios.values())
+        solved.append({machine: solver.pick(scenario) for machine, scenario in scenarios.items()})
     cpu = _cpu_builds(pick for picks in solved for pick in picks.values() if pick)
-    names = {parse_spec(text).name for text in requests[0][1]}
+    names = {parse_spec(text).name for text in specs}
     names -= {"cuda-version"} if names != {"cuda-version"} else set()  # `toolkit` says it already
 
     def machine_pick(pick: Pick | None) -> MachinePick:
@@ -103,7 +104,7 @@ def take_survey(asked: str, every: Matrix, requests: Sequence[tuple[GroupedCatal
         return MachinePick(kind, pick.toolkit, builds, instead)
 
     picks = [{machine: machine_pick(pick) for machine, pick in found.items()} for found in solved]
-    return Survey(asked, every, *(Case(c, tuple(s), p) for (c, s), p in zip(requests, picks, strict=True)))
+    return Survey(" ".join(specs), every, *(Case(solver, r, p) for r, p in zip(requests, picks, strict=True)))
 
 
 def _cpu_builds(picks: Iterable[Pick]) -> dict[int, tuple[str, ...]]:
@@ -146,90 +147,13 @@ def _fit(pick: Pick, every: Matrix) -> Kind:
     return Kind.NATIVE if loads and (gpu is None or gpu in known.get(pick.toolkit, (gpu,))) else Kind.COMPAT
 
 
-# --- pins
-
-
 def with_pin(specs: Sequence[str], pin: str) -> tuple[str, ...]:
     """The specs with a pin: it replaces specs of the same package."""
     asked = parse_spec(pin)
     return (*(spec for spec in specs if parse_spec(spec).name != asked.name), str(asked.match))
 
 
-Records = Sequence[Mapping[str, Any]]
-
-
-def pin_records(records: Records, pin: str, catalogue_of: Callable[[Records], Catalogue]) -> Records:
-    """A recipe's records, some with a pin among their requirements.
-
-    The pin is added to the builds that depend on its package and can be installed with it, so not to CPU builds and
-    builds for another CUDA major. If there is no such build, it is added to all.
-    """
-    name = parse_spec(pin).name
-    changed = [{**record, "depends": list(with_pin(record["depends"], pin))} for record in records]
-    before, after = catalogue_of(records), catalogue_of(changed)
-
-    def pick(catalogue: Catalogue, record: Mapping[str, Any]) -> Pick | None:
-        spec = f"{record['name']}=={record['version']}={record['build']}"
-        return catalogue.pick(Scenario((spec,), catalogue.subdir).ideal)
-
-    pairs = list(zip(records, changed, strict=True))
-    chosen = [(found := pick(before, old)) and found.record(name) and pick(after, new) for old, new in pairs]
-    return [new if taken or not any(chosen) else old for (old, new), taken in zip(pairs, chosen, strict=True)]
-
-
-# --- surveys of a request, and of a recipe
-
-
-def survey_specs(specs: Sequence[str], pins: Sequence[str], channels: Catalogue, every: Matrix) -> Survey:
-    """A survey of a request; a pin replaces specs of the same package."""
-    then = specs
-    for pin in pins:
-        then = with_pin(then, pin)
-    names = {parse_spec(spec).name for spec in (*specs, *then)}
-    solver = channels.grouped(names)
-    return take_survey(" ".join(specs), every, [(solver, specs), *([(solver, then)] if pins else [])])
-
-
-def survey_records(
-    records: Records, pins: Sequence[str], channels: Catalogue, every: Matrix, folder: Path
-) -> tuple[list[Survey], list[str]]:
-    """A survey of each package of a recipe, and notes about the pins.
-
-    The recipe's builds are a channel, the most important one.
-    """
-    subdir, names = channels.subdir, list(dict.fromkeys(record["name"] for record in records))
-
-    def catalogue_of(some: Records) -> GroupedCatalogue:
-        files = {f"{r['name']}-{r['version']}-{r['build']}.conda": r for r in some}
-        content = {NOARCH: repodata_of(NOARCH, {}), subdir: repodata_of(subdir, files)}
-        place = write_repodata(content, Path(mkdtemp(dir=folder)))
-        return GroupedCatalogue(
-            [place, *channels.channels], subdir, names, gateway=channels.gateway, maker=channels.maker
-        )
-
-    then, notes = records, []
-    for pin in pins:
-        before, then = then, pin_records(then, pin, catalogue_of)
-        taken = sum(old is not new for old, new in zip(before, then, strict=True))
-        if taken < len(then):
-            notes.append(f"{pin} is put on {taken} of {len(then)} builds: the others do without, or cannot have it")
-    solvers = [catalogue_of(records), *([catalogue_of(then)] if pins else [])]
-    return [take_survey(name, every, [(solver, [name]) for solver in solvers]) for name in names], notes
-
-
 # --- a request on a platform
-
-
-class Cell(NamedTuple):
-    """A cell of a heat map; empty for a machine that cannot exist."""
-
-    text: str = ""
-    kind: Kind | None = None
-    change: Change | None = None
-
-    @property
-    def lost(self) -> bool:
-        return self.change is Change.LOST
 
 
 @dataclass(frozen=True)
@@ -264,32 +188,19 @@ class Survey:
     def changed(self, change: Change) -> list[Machine]:
         return [machine for machine in self.today.picks if self.change(machine) is change]
 
-    @cached_property
-    def columns(self) -> list[tuple[str, str | None]]:
-        """Groups of drivers that get the same in every case: a label, and a driver of the group."""
-        drivers = self.every.drivers
-        runs = groupby(drivers, lambda d: (d is None, [self._seen(d, gpu) for gpu in self.every.gpus]))
-        return [(drivers_label(run, drivers[-1]), run[0]) for run in (list(same) for _, same in runs)]
+    def table(self, case: Case) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """The picks for each driver and GPU, as headings and rows; equal rows and equal columns are merged."""
+        drivers, gpus = self.every.drivers, (*self.every.gpus[1:], None)
+        cells = {
+            (driver, gpu): self._cell(case, (driver, gpu if driver else None)) for driver in drivers for gpu in gpus
+        }
+        return merged(Answers(drivers, gpus, cells))
 
-    @cached_property
-    def rows(self) -> list[tuple[str, str | None]]:
-        """Groups of GPUs in the same way; the last row is for clients that do not detect a GPU."""
-        unseen, *gpus = self.every.gpus
-        runs = groupby(gpus, lambda gpu: [self._seen(driver, gpu) for driver in self.every.drivers])
-        labels = [(_gpus_label(run, self.every), run[0]) for run in (list(same) for _, same in runs)]
-        return [*labels, ("unseen", unseen)]
-
-    def cells(self, case: Case, gpu: str | None) -> Iterator[Cell]:
-        """The cells of a row in the heat map of a case."""
-        for _, driver in self.columns:
-            pick = case.picks.get(machine := _machine(driver, gpu))
-            change = self.change(machine) if pick and case is self.pinned else None
-            text = "lost" if change is Change.LOST else f"{pick.text if pick else ''}{'*' if change else ''}"
-            yield Cell(text, pick.kind if pick else None, change)
-
-    def _seen(self, driver: str | None, gpu: str | None) -> list[str]:
-        picks = (case.picks.get(_machine(driver, gpu)) for case in self.cases)
-        return [f"{pick.kind} {pick.text}" if pick else "" for pick in picks]
+    def _cell(self, case: Case, machine: Machine) -> str:
+        if machine not in case.picks:
+            return ""  # it cannot exist
+        change = self.change(machine) if case is self.pinned else None
+        return "lost" if change is Change.LOST else f"{case.picks[machine].text}{' *' if change else ''}"
 
     def builds(self, case: Case) -> list[tuple[str, str, str, int]]:
         """The builds of the requested packages: each with its kind, toolkits, and the number of machines."""
@@ -356,8 +267,8 @@ def alike(surveys: Iterable[Survey]) -> list[list[Survey]]:
     """Groups of surveys with the same result."""
     found: dict[Any, list[Survey]] = {}
     for survey in surveys:
-        cells = tuple(tuple(survey.cells(case, gpu)) for case in survey.cases for _, gpu in survey.rows)
-        found.setdefault((survey.asked, *survey.sentences, cells), []).append(survey)
+        texts = (pick.text for case in survey.cases for pick in case.picks.values())
+        found.setdefault((*survey.sentences, *texts), []).append(survey)
     return [*found.values()]
 
 
@@ -383,11 +294,6 @@ def groups_in_words(machines: Collection[Machine], every: Matrix) -> dict[str, M
         if key:
             groups[words] = drivers[-1][-1], have[drivers[-1][-1]][-1]
     return groups
-
-
-def _machine(driver: str | None, gpu: str | None) -> Machine:
-    """A machine of the matrix: without a driver, no client detects a GPU."""
-    return driver, gpu if driver else None
 
 
 def _gpus_label(run: Sequence[str | None], every: Matrix) -> str:

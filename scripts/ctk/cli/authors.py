@@ -87,9 +87,8 @@ def build_recipe_command(
     Examples: ctk build-recipe ./examples/cpp-extension
     ctk build-recipe ./my-recipe --cuda 12 --cuda 13.0 --driver 12.8 --output ./packages
     """
-    from ctk.authors.build_recipe import Workshop, drivers, order
-    from ctk.authors.expected import recipe_in, variant_files
-    from ctk.authors.installable import survey_records
+    from ctk.authors.build_recipe import Workshop, drivers, order, recipe_in, variant_files
+    from ctk.authors.installable import take_survey
     from ctk.build.runner import check_machine
     from ctk.channel.repodata import add
     from ctk.lock.facts import known as known_gpu_code
@@ -155,7 +154,8 @@ def build_recipe_command(
             ]
         )
         every = matrix(facts(release_locks(where).values()), ())
-        surveys, _ = survey_records([one.record for one in made], [], channels, every, folder)
+        names = dict.fromkeys(one.index.name for one in made)
+        surveys = [take_survey([name], [], shop.catalogue, every) for name in names]
         report.result(surveys=[survey.as_json() for survey in surveys])
         _show_verdict(made, codes, surveys, report)
     report.line(f"packages: {output}")

@@ -1,105 +1,72 @@
-"""`ctk solve` for many machines: every machine, with --everywhere, or those of a fleet, with --drivers and so on."""
+"""`ctk solve` for many machines: every machine, with --everywhere, or those of a fleet, with --drivers."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, MachinesLost, Unsolvable, check_names
-from ctk.core.files import check_place, make_folder, replace_file
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from ctk.authors.installable import Case, Survey
-    from ctk.solve.fleet import Environment, Fleet, Kinds
+    from ctk.authors.installable import Survey
+    from ctk.solve.fleet import Environment, Fleet
     from ctk.solve.machine import Machine
     from ctk.solve.solve import Catalogue, Pick
-
-# Kind -> the style of a cell on a terminal, and the meaning of its text.
-_LOOKS = {
-    "native": ("black on green", "a number is the toolkit, native"),
-    "compat": ("black on cyan", "c: compat"),
-    "CPU build": ("black on yellow", "cpu: a CPU build"),
-    "no CUDA": ("", "ok: no CUDA in it"),
-    "refused": ("dim", "-: refused"),
-}
-_NAMED = 3  # machines of one kind whose names a row has
-
 
 # --- a fleet
 
 
-def stated_machines(
-    where: Workspace, drivers: str | None, archs: str | None, file: Path | None, platform: str | None
-) -> tuple[Kinds, list[str]]:
+def stated_machines(drivers: str, archs: str | None, platform: str | None) -> tuple[list[Machine], list[str]]:
     """The machines that options state, and notes about pairs that cannot exist, which are left out."""
-    from ctk.solve.fleet import pairs, read_machines
+    from ctk.solve.fleet import pairs
     from ctk.solve.machine import impossible
 
-    if archs is not None and drivers is None:
-        step = f"add --drivers, as in --drivers 13.0 --archs {archs}"
-        raise BadValue("--archs says nothing without --drivers", step)
-    kinds = read_machines(file, platform) if file else pairs(drivers or "", archs, platform)
-    excluded = {on: why for on in kinds if (why := impossible(on.driver, on.arch))}
-    if len(excluded) == len(kinds):
-        raise BadValue(next(iter(excluded.values())), "list the machines that you have in a file: --machines FILE")
-    left = {on: names for on, names in kinds.items() if on not in excluded}
+    stated = pairs(drivers, archs, platform)
+    excluded = [on for on in stated if impossible(on.driver, on.arch)]
+    if len(excluded) == len(stated):
+        why = impossible(excluded[0].driver, excluded[0].arch)
+        raise BadValue(why, "state a driver that runs one of these GPUs, or a newer GPU")
     listed = "; ".join(on.words for on in excluded)
-    return left, [f"left out, since no such driver runs the GPU: {listed}"] if excluded else []
+    notes = [f"left out, since no such driver runs the GPU: {listed}"] if excluded else []
+    return [on for on in stated if on not in excluded], notes
 
 
-def show_fleet(
-    fleet: Fleet, kinds: Kinds, notes: Sequence[str], addresses: Sequence[str], write: Path | None, report: Reporter
-) -> None:
-    """Prints the environments of a fleet, and writes their files into the folder of `write`.
+def show_fleet(fleet: Fleet, notes: Sequence[str], addresses: Sequence[str], report: Reporter) -> None:
+    """Prints the environments of a fleet.
 
     Raises:
-        Unsolvable: Some machines get nothing; the environments of the others were shown, and written.
+        Unsolvable: Some machines get nothing; the environments of the others were shown.
     """
-    from ctk.solve.fleet import files
     from ctk.solve.solve import Scenario
     from ctk.solve.why import find_reason
 
-    refused = [on for on in kinds if fleet.alone[on] is None]
-    if served := len(kinds) - len(refused):
+    refused = [on for on, pick in fleet.alone.items() if pick is None]
+    if served := len(fleet.alone) - len(refused):
         number = len(fleet.environments)
         machines = f"{served} kinds of machines" if served > 1 else "1 kind of machine"
         report.line(f"{count(number, 'environment')} serve{'s' if number == 1 else ''} {machines}", "bold")
-        _show_machines(fleet, kinds, report)
+        _show_machines(fleet, report)
     for environment in fleet.environments:
         _show_environment(environment, addresses, report)
     notes = [*notes, *_notes(fleet)]
     for line in notes:
         report.line(line)
-    written = []
-    for path, text in files(fleet, addresses) if write and served else ():
-        place = (write or Path()) / path
-        make_folder(place.absolute().parent)
-        replace_file(place, text.encode())
-        written.append(str(place))
-        report.line(f"written: {place}")
     report.result(
         request=list(fleet.request),
-        machines=[_machine_as_json(fleet, on, names) for on, names in kinds.items()],
+        machines=[_machine_as_json(fleet, on) for on in fleet.alone],
         environments=[_environment_as_json(environment, addresses) for environment in fleet.environments],
         notes=notes,
-        written=written,
     )
     if refused:
         on = refused[0]
         sentence, step = find_reason(Scenario(fleet.request, on.subdir, on.driver, on.arch), fleet.catalogue)
-        whose = (
-            f"{len(refused)} of {len(kinds)} kinds of machines get nothing; {on.words}: " if kinds.keys() - {on} else ""
-        )
-        raise Unsolvable(f"{whose}{sentence}", step)
+        whose = f"{len(refused)} of {len(fleet.alone)} kinds of machines get nothing; {on.words}: "
+        raise Unsolvable(f"{whose if fleet.alone.keys() - {on} else ''}{sentence}", step)
 
 
 def _notes(fleet: Fleet) -> list[str]:
@@ -127,17 +94,15 @@ def _notes(fleet: Fleet) -> list[str]:
     return lines
 
 
-def _show_machines(fleet: Fleet, kinds: Kinds, report: Reporter) -> None:
+def _show_machines(fleet: Fleet, report: Reporter) -> None:
     rows = []
-    for on, names in kinds.items():
-        environment, own = fleet.environment(on), fleet.alone[on]
+    for on, own in fleet.alone.items():
+        environment = fleet.environment(on)
         row = [environment.name, environment.pick.toolkit, environment.pick.fit] if environment else ["none", "", ""]
         alone = f"{own.toolkit} {own.fit}".strip() if own else ""
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        rows.append((", ".join(names[:_NAMED]) + more, on.driver or "none", on.arch or "", *row, alone))
-    columns = ["machine", "driver", "GPU", "environment", "toolkit", "fit", "alone it would get"]
-    unnamed = 0 if any(kinds.values()) else 1
-    report.table("what each machine gets", columns[unnamed:], [row[unnamed:] for row in rows])
+        rows.append((on.driver or "none", on.arch or "", *row, alone))
+    columns = ["driver", "GPU", "environment", "toolkit", "fit", "alone it would get"]
+    report.table("what each machine gets", columns, rows)
 
 
 def _show_environment(environment: Environment, addresses: Sequence[str], report: Reporter) -> None:
@@ -157,10 +122,9 @@ def _toolkit(pick: Pick) -> dict[str, Any]:
     return {"toolkit": pick.toolkit or None, "fit": pick.fit or None}
 
 
-def _machine_as_json(fleet: Fleet, on: Machine, names: Sequence[str]) -> dict[str, Any]:
+def _machine_as_json(fleet: Fleet, on: Machine) -> dict[str, Any]:
     environment, own = fleet.environment(on), fleet.alone[on]
     return {
-        "names": names,
         "platform": on.subdir,
         "driver": on.driver,
         "gpu": on.arch,
@@ -184,92 +148,37 @@ def _environment_as_json(environment: Environment, addresses: Sequence[str]) -> 
 # --- every machine
 
 
-@dataclass(frozen=True)
-class Everywhere:
-    """The request of `ctk solve --everywhere`.
-
-    Attributes:
-        words: Specs, or the path of a recipe.
-        pins: Specs whose effect is shown as well.
-        platforms: If empty, all for which the channel has packages.
-        variant_files: Of a recipe; by default those that `ctk build-recipe` takes.
-        html: A page that is written as well.
-        as_planned: Whether to solve against the plan, whatever was built.
-        channels: In place of the built channel.
-        base: The base channel.
-    """
-
-    words: Sequence[str]
-    pins: Sequence[str]
-    platforms: Sequence[str]
-    variant_files: Sequence[Path]
-    html: Path | None
-    as_planned: bool
-    channels: Sequence[str]
-    base: str
-
-
-def show_everywhere(asked: Everywhere, where: Workspace, report: Reporter) -> None:
+def show_everywhere(
+    specs: Sequence[str], pins: Sequence[str], catalogues: Iterable[Catalogue], where: Workspace, report: Reporter
+) -> None:
     """Prints on which drivers, GPUs and platforms a request installs, and the changes by its pins.
 
     Raises:
-        Unsolvable: A package installs on no machine.
-        MachinesLost: With the pins, machines lose a package; all was shown before.
+        Unsolvable: It installs on no machine.
+        MachinesLost: With the pins, machines lose it; all was shown before.
     """
-    from ctk.authors.expected import expected_records, recipe_at, variant_files
-    from ctk.authors.installable import alike, survey_records, survey_specs
+    from ctk.authors.installable import alike, take_survey
     from ctk.lock.model import release_locks
-    from ctk.solve.channels import catalogue
-    from ctk.solve.solve import Catalogue, parse_spec
     from ctk.verify.scenarios import facts, matrix
 
-    wanted, pins = list(asked.words), list(asked.pins)
-    recipe = next(filter(None, map(recipe_at, wanted)), None)
-    if recipe and len(wanted) > 1:
-        raise BadValue("a recipe is asked for alone", "leave out the other words, or give each recipe a run of its own")
-    for spec in (*([] if recipe else wanted), *pins):
-        parse_spec(spec)
-    check_names("platform", asked.platforms, PLATFORMS)
-    if asked.html:
-        check_place(asked.html)
     every = matrix(facts(release_locks(where).values()), ())
-    planned, others = asked.as_planned, asked.channels
-    here = catalogue(where, asked.base, this_platform(), report if planned else None, planned, others)
-    notes: dict[str, None] = {}
-    with TemporaryDirectory(prefix="ctk-everywhere-") as folder:
-        surveys = []
-        for subdir in asked.platforms or _offered(here):
-            channels = Catalogue(here.channels, subdir, here.gateway, here.maker)
-            if not planned:  # the plan stands in for a platform that was not built
-                channels = catalogue(where, asked.base, subdir, report, others=others)
-            if recipe:
-                files = asked.variant_files or variant_files(recipe, where.build_config)
-                found = expected_records(recipe, files, channels, here)
-                added, more = survey_records(found.records, pins, channels, every, Path(folder))
-                notes |= dict.fromkeys(f"{subdir}: {note}" for note in (*found.notes, *more))
-                surveys += added
-            else:
-                surveys.append(survey_specs(wanted, pins, channels, every))
-        report.result(
-            request=None if recipe else wanted, recipe=str(recipe.file) if recipe else None, pins=pins, notes=[*notes]
-        )
-        for note in notes:
-            report.line(note)
-        if recipe and not surveys:
-            raise Unsolvable(f"nothing of {recipe.file} can be built from these channels", "the lines above say why")
-        report.result(surveys=[survey.as_json() for survey in surveys])
-        groups = alike(surveys)
-        _show(groups, pins, report)
-        if asked.html:
-            from ctk.site.pages import stand_alone
+    surveys = [take_survey(specs, pins, channels, every) for channels in catalogues]
+    report.result(request=list(specs), pins=list(pins), surveys=[survey.as_json() for survey in surveys])
+    _show(alike(surveys), pins, report)
+    _judge(surveys, pins)
 
-            title = f"Where {listing(list(dict.fromkeys(s.asked for s in surveys)))} installs"
-            make_folder(asked.html.absolute().parent)
-            page = stand_alone("installable.html", title=title, pins=pins, groups=groups, notes=notes)
-            replace_file(asked.html, page)
-            report.result(html=str(asked.html))
-            report.line(f"written: {asked.html}")
-        _judge(surveys, pins)
+
+def of_each_platform(
+    platforms: Sequence[str], as_planned: bool, catalogue: Callable[..., Catalogue], report: Reporter
+) -> Iterator[Catalogue]:
+    """The channels for each platform, by default for all that they have packages for."""
+    from ctk.solve.solve import Catalogue
+
+    check_names("platform", platforms, PLATFORMS)
+    here = catalogue(this_platform(), report if as_planned else None)
+    for subdir in platforms or _offered(here):
+        # The plan has all platforms; else it stands in for a platform that was not built.
+        yield Catalogue(here.channels, subdir, here.gateway, here.maker) if as_planned else catalogue(subdir, report)
 
 
 def _offered(channels: Catalogue) -> list[str]:
@@ -284,13 +193,12 @@ def _offered(channels: Catalogue) -> list[str]:
 
 
 def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
-    """Ends the run with an error if a package installs nowhere, or machines lose it."""
-    for asked in dict.fromkeys(survey.asked for survey in surveys):
-        mine = [survey for survey in surveys if survey.asked == asked]
-        if not any(survey.today.installs for survey in mine):
-            newest = mine[0].every.drivers[-1], None
-            sentence, step = mine[0].today.reason(newest)
-            raise Unsolvable(sentence if asked in sentence else f"{asked} installs on no machine: {sentence}", step)
+    """Ends the run with an error if the request installs nowhere, or machines lose it."""
+    first = surveys[0]
+    if not any(survey.today.installs for survey in surveys):
+        sentence, step = first.today.reason((first.every.drivers[-1], None))
+        where = f"{first.asked} installs on no machine: "
+        raise Unsolvable(sentence if first.asked in sentence else f"{where}{sentence}", step)
     lost = [(len(machines), survey) for survey in surveys if (machines := survey.lost)]
     if lost:
         losses = listing([f"{count(number, 'machine')} of {s.subdir} would lose {s.asked}" for number, s in lost])
@@ -300,49 +208,20 @@ def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
 
 
 def _show(groups: Sequence[Sequence[Survey]], pins: Sequence[str], report: Reporter) -> None:
-    """Prints, for each package, on how many machines it installs, a map of drivers and GPUs, and its builds."""
+    """Prints on how many machines the request installs, what each driver and GPU gets, and its builds."""
     for group in groups:
         first = group[0]
         place = listing([survey.subdir for survey in group])
         report.line(f"{first.asked} on {place}", "bold")
         for sentence in first.sentences:
             report.line(f"- {sentence}")
-        for case in first.cases:
-            if case is first.pinned:
-                report.line(f"{first.asked} on {place}, with {listing(pins)}", "bold")
-            for line in _map(first, case, report.console.width) if case.installs else ():
-                report.line(line)
-        kinds = {pick.kind for case in first.cases for pick in case.picks.values()}
-        legend = [text for kind, (_, text) in _LOOKS.items() if kind in kinds]
-        legend += ["*: another kind than without the pin"] if pins else []
-        report.line(f"rows: GPUs (unseen: none is detected); columns: drivers; {'; '.join(legend)}")
-        rows = [(s.subdir, *row) for s in group for row in s.builds(s.pinned or s.today)]
-        if rows:
+        for case in (case for case in first.cases if case.installs):
+            pinned = f", with {listing(pins)} (*: another kind than without)" if case is first.pinned else ""
+            columns, rows = first.table(case)
+            report.table(f"{first.asked} on {place}{pinned}", [c.replace(", ", ",\n") for c in columns], rows)
+        builds = [(s.subdir, *row) for s in group for row in s.builds(s.pinned or s.today)]
+        if builds:
             title = f"builds of {first.asked}{f', with {listing(pins)}' if pins else ''}"
-            columns = ["platform", "build", "kind", "toolkits", "machines"]
+            columns = ("platform", "build", "kind", "toolkits", "machines")
             skip = 0 if group[1:] else 1  # the platform, if there are several
-            report.table(title, columns[skip:], [row[skip:] for row in rows], right=["machines"])
-
-
-def _map(survey: Survey, case: Case, width: int) -> Iterator[Text]:
-    """A heat map, in as many parts below each other as the width makes necessary."""
-    from rich.text import Text
-
-    heads = [label.split() if driver else ["none"] for label, driver in survey.columns]
-    left = max(len(label) for label, _ in survey.rows)
-    wide = 7 if survey.pinned else 6
-    parts = -(-len(heads) // max((width - left) // wide, 1))
-    size = -(-len(heads) // parts)
-    for start in range(0, len(heads), size):
-        here = slice(start, start + size)
-        height = max(map(len, heads[here]))
-        for words in zip(*([""] * (height - len(head)) + head for head in heads[here]), strict=True):
-            yield Text(" " * left + "".join(f" {word:>{wide - 1}}" for word in words), "bold")
-        for label, gpu in survey.rows:
-            row = Text(f"{label:{left}}")
-            for cell in [*survey.cells(case, gpu)][here]:
-                row.append(" ")
-                style = "black on red" if cell.lost else _LOOKS[cell.kind][0] if cell.kind else ""
-                row.append(f"{cell.text:>{wide - 1}}", style)
-            yield row
-        yield Text()
+            report.table(title, columns[skip:], [row[skip:] for row in builds], right=["machines"])

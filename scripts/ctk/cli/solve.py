@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctk.cli.machines import Everywhere, show_everywhere, show_fleet, stated_machines
-from ctk.cli.options import (
-    Arch,
-    Base,
-    Driver,
-    OtherChannels,
-    Python,
-    VariantConfig,
-    base_beside,
-    not_both,
-    packages,
-)
+from ctk.cli.machines import of_each_platform, show_everywhere, show_fleet, stated_machines
+from ctk.cli.options import Arch, Base, Driver, OtherChannels, Python, Specs, base_beside, not_both
 from ctk.core.checkout import base_channel, checkout, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, CudaLost
-from ctk.core.files import check_place
 from ctk.core.platforms import PLATFORMS
 
 if TYPE_CHECKING:
@@ -31,18 +21,11 @@ if TYPE_CHECKING:
     from ctk.solve.solve import Catalogue, Pick
 
 _REASON_LINES = 12  # of a solver's text that are shown below a cause; the rest says the same of every build
+_PATH = re.compile(r"[./~]|[^\[]*/|recipe\.yaml$")
 
 
 def solve_command(
-    specs: Annotated[
-        list[str],
-        typer.Argument(
-            help="What conda would be given, such as cuda-version=12.6 numba-cuda; with --everywhere also the path of "
-            "one recipe, such as ./recipe.yaml.",
-            metavar="SPEC|RECIPE",
-            autocompletion=packages,
-        ),
-    ],
+    specs: Specs,
     driver: Driver = None,
     arch: Arch = None,
     platforms: Annotated[
@@ -73,23 +56,11 @@ def solve_command(
             help="Show everywhere what this spec besides would change, and fail if machines lose; may be repeated.",
         ),
     ] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="With --everywhere: write it as one page, too.", metavar="FILE")
-    ] = None,
-    variant_config: VariantConfig = None,
     drivers: Annotated[
         str | None,
         typer.Option(help="The drivers of a fleet, such as 12.4,13.0, each with each of --archs: how few serve all?"),
     ] = None,
     archs: Annotated[str | None, typer.Option(help="The GPUs of a fleet, such as 7.0,9.0.")] = None,
-    machines: Annotated[
-        Path | None,
-        typer.Option(help="The machines of a fleet, one a line: NAME DRIVER GPU.", metavar="FILE"),
-    ] = None,
-    write: Annotated[
-        Path | None,
-        typer.Option(help="Write environment.yml, pixi.toml and conda-lock's virtual packages there.", metavar="DIR"),
-    ] = None,
     as_planned: Annotated[
         bool, typer.Option("--planned", help="Solve against what recipes and release locks say, not what was built.")
     ] = False,
@@ -98,57 +69,52 @@ def solve_command(
 ) -> None:
     """Show which packages a solver picks from the channel, on this machine or on another one.
 
-    With --everywhere, show on which drivers, GPUs and platforms they install, and with --pin what a pin would change. A
-    recipe is asked for as it would be built: the run-exports that it inherits are read from the channels.
+    With --everywhere, show on which drivers, GPUs and platforms they install, and with --pin what a pin would change.
     Of a fleet, show the fewest environments that serve all of its machines, and what to type for each.
 
     Examples: ctk solve cuda-version=12.6 numba-cuda --driver 12.9 --arch 7.0 --explain
     ctk solve cupy --everywhere --planned --pin "cuda-version >=13.4"
-    ctk solve ./recipe.yaml --everywhere --platform linux-64 --html installs.html
-    ctk solve cuda-core --drivers 12.4,13.0 --archs 7.0,9.0 --write ./files
+    ctk solve cuda-core --drivers 12.4,13.0 --archs 7.0,9.0
     """
-    from ctk.solve.channels import catalogue
+    from ctk.solve import channels as choose
     from ctk.solve.fleet import find_fleet
-    from ctk.solve.machine import machine, python_specs
-    from ctk.solve.solve import channel_url, lasting
+    from ctk.solve.machine import machine
+    from ctk.solve.solve import channel_url, lasting, parse_spec
     from ctk.solve.why import explain
 
     report = Reporter()
-    is_fleet = any(option is not None for option in (drivers, archs, machines))
     everywhere = everywhere or bool(pins)
     not_both("--channel", "--planned", channel and as_planned)
-    not_both("--drivers or --archs", "--machines", machines and (drivers is not None or archs is not None))
-    not_both("--driver or --arch", "--drivers, --archs or --machines", is_fleet and (driver or arch))
-    not_both("--explain", "--drivers, --archs, --machines or --write", why and (is_fleet or write))
-    not_both("--strict", "--drivers, --archs, --machines or --write", strict and (is_fleet or write))
-    some = driver or arch or why or strict or is_fleet or write
+    not_both("--driver or --arch", "--drivers", drivers and (driver or arch))
+    not_both("--explain or --strict", "--drivers", drivers and (why or strict))
+    some = driver or arch or why or strict or drivers
     not_both("--everywhere or --pin", "--driver, --explain, --strict, --drivers and the like", everywhere and some)
-    if not everywhere and (html or variant_config or len(platforms or ()) > 1):
-        raise BadValue("--html, --variant-config and several platforms are for every machine", "add --everywhere")
+    if archs is not None and drivers is None:
+        step = f"add --drivers, as in --drivers 13.0 --archs {archs}"
+        raise BadValue("--archs says nothing without --drivers", step)
+    if len(platforms or ()) > 1 and not everywhere:
+        raise BadValue("several platforms are for every machine", "add --everywhere")
+    wanted = _wanted(specs, python)
+    for pin in pins or ():
+        parse_spec(pin)
     where = checkout() if everywhere else workspace()
     base = base_beside(base, channel, where)
     platform = platforms[0] if platforms else None
+    catalogue = partial(choose.catalogue, where, base, as_planned=as_planned, others=channel or ())
     if everywhere:
-        words = [*specs, *(python_specs(python) if python else ())]
-        asked = Everywhere(
-            words, pins or (), platforms or (), variant_config or (), html, as_planned, channel or (), base
-        )
-        show_everywhere(asked, where, report)
+        every_channel = of_each_platform(platforms or (), as_planned, catalogue, report)
+        show_everywhere(wanted, pins or (), every_channel, where, report)
         return
-    if is_fleet or write:
-        wanted = _wanted(specs, python)
-        kinds, notes = stated_machines(where, drivers, archs, machines, platform) if is_fleet else ({}, [])
-        kinds = kinds or {machine(platform, driver, arch): []}
-        if write:
-            check_place(write / "pixi.toml")
-        channels = catalogue(where, base, next(iter(kinds)).subdir, report, as_planned, channel or ())
+    if drivers is not None:
+        kinds, notes = stated_machines(drivers, archs, platform)
+        channels = catalogue(kinds[0].subdir, report)
         # Of what is planned, the address that it will have; packages are not there yet.
         places = [base_channel(name, where) for name in channel or ()] or [where.channel]
         addresses = [lasting(channel_url(place)) for place in (*places, base_channel(base, where))]
-        show_fleet(find_fleet(wanted, kinds, channels), kinds, notes, addresses, write, report)
+        show_fleet(find_fleet(wanted, kinds, channels), notes, addresses, report)
         return
     on = machine(platform, driver, arch)
-    channels = catalogue(where, base, on.subdir, report, as_planned, channel or ())
+    channels = catalogue(on.subdir, report)
     pick = solve_request(specs, python, on, channels, None if why else _REASON_LINES)
     reasons = list(explain(pick, channels)) if why else []
     report.result(explain=reasons)
@@ -168,12 +134,14 @@ def solve_request(
 
 
 def _wanted(specs: list[str], python: str | None) -> tuple[str, ...]:
-    """The whole request; raises BadValue for a spec that cannot be read, before a channel is asked."""
+    """The whole request; raises BadValue for a word that is no spec, before a channel is asked."""
     from ctk.solve.machine import python_specs
     from ctk.solve.solve import parse_spec
 
     wanted = (*specs, *(python_specs(python) if python else ()))
     for spec in wanted:
+        if "::" not in spec and _PATH.match(spec):  # a spec has a slash in its channel only
+            raise BadValue(f"{spec} is a path, and a spec is wanted", f"for a recipe: ctk build-recipe {spec}")
         parse_spec(spec)
     return wanted
 

@@ -316,34 +316,28 @@ _EXPORTS = {
 }
 
 
-def rendered_outputs(
-    variants: Sequence[Any], subdir: str, hosts: Sequence[Mapping[str, str] | None] = ()
-) -> list[Rendered]:
+def rendered_outputs(variants: Sequence[Any], subdir: str) -> list[Rendered]:
     """The outputs of all rendered variants of a recipe, with pins to each other resolved.
 
     Args:
         variants: From `render_variants`.
         subdir: The platform.
-        hosts: For each variant the packages of its host environment, name -> version and build, for
-            ``pin_compatible``; None leaves its output out.
 
     Raises:
-        RecipeError: A pin names neither an output of the recipe in that variant nor a package of the environment.
+        RecipeError: A pin does not name an output of the recipe in that variant.
     """
     recipes = [v.recipe.to_dict() for v in variants]
     outputs = []
-    for variant, recipe, host in zip(variants, recipes, hosts or [{}] * len(variants), strict=True):
-        if host is None:
-            continue
+    for variant, recipe in zip(variants, recipes, strict=True):
         # Exact pins are part of the output's hash, so rattler-build resolves them at rendering. Other pins need only
         # the version, which any output of that name in the same variant has.
         exact = {n: f"{pin.version} {pin.build_string}" for n, pin in variant.pin_subpackages.items() if pin.exact}
         versions = {
             other["package"]["name"]: str(other["package"]["version"])
             for one, other in zip(variants, recipes, strict=True)
-            if agree(variant.variant, one.variant)
+            if _agree(variant.variant, one.variant)
         }
-        outputs.append(_rendered(recipe, variant.variant, subdir, exact, versions, host))
+        outputs.append(_rendered(recipe, variant.variant, subdir, exact, versions))
     return outputs
 
 
@@ -353,13 +347,12 @@ def _rendered(
     subdir: str,
     exact: Mapping[str, str],
     versions: Mapping[str, str],
-    host: Mapping[str, str],
 ) -> Rendered:
     name = str(recipe["package"]["name"])
 
     def resolved(requirements: Iterable[Any] | None) -> tuple[str, ...]:
         """Requirements as in the package, without duplicates."""
-        pins = (r if isinstance(r, str) else _resolved_pin(name, r, exact, versions, host) for r in requirements or ())
+        pins = (r if isinstance(r, str) else _resolved_pin(name, r, exact, versions) for r in requirements or ())
         return tuple(dict.fromkeys(pins))
 
     build, requirements = recipe["build"], recipe.get("requirements") or {}
@@ -404,23 +397,19 @@ def _rendered(
 
 
 def _resolved_pin(
-    output: str,
-    requirement: Mapping[str, Any],
-    exact: Mapping[str, str],
-    versions: Mapping[str, str],
-    host: Mapping[str, str],
+    output: str, requirement: Mapping[str, Any], exact: Mapping[str, str], versions: Mapping[str, str]
 ) -> str:
     ((kind, pin),) = requirement.items()
-    known = host if kind == "pin_compatible" else exact if pin.get("exact") else versions
-    if pin["name"] not in known:
+    known = exact if pin.get("exact") else versions
+    if kind == "pin_compatible" or pin["name"] not in known:
         raise RecipeError(
             f"output {output} has a {kind} on {pin['name']}, which only a build could resolve",
             "pin to another output of the recipe that exists in the same variant",
         )
-    return f"{pin['name']} =={known[pin['name']]}" if pin.get("exact") else pinned(pin, known[pin["name"]].split()[0])
+    return f"{pin['name']} =={known[pin['name']]}" if pin.get("exact") else pinned(pin, known[pin["name"]])
 
 
-def agree(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+def _agree(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     """Whether two outputs can belong to the same variant; a noarch output has another platform."""
     return all(one[key] == other[key] for key in one.keys() & other.keys() if key != "target_platform")
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import ctypes
-import hashlib
 import json
 import os
 import re
@@ -29,8 +27,8 @@ from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.reader import IndexJson, index_of
 from ctk.package.records import records
 from ctk.site.answers import Axes, gpu_names, pin_specs
-from ctk.solve.fleet import pixi_lines
 from ctk.solve.machine import python_specs
+from ctk.solve.pixi import pixi_lines
 from ctk.solve.solve import ASKS
 
 MARKER = ".ctk-site"
@@ -135,14 +133,6 @@ def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
     own = {"site": site, "root": root, "navigation": _NAVIGATION, "path": path, "section": section}
     text = _environment().get_template(template or path).render(**own, **values)
     return Page(path, (text.rstrip() + "\n").encode())
-
-
-def stand_alone(template: str, **values: Any) -> bytes:
-    """A page as a single file, with the style sheet in it."""
-    style = (_HERE / "assets" / "style.css").read_bytes()
-    digest = base64.b64encode(hashlib.sha256(style).digest()).decode()
-    own = {"style": Markup(style.decode()), "styles": Markup(f"'sha256-{digest}'"), "root": ""}
-    return _environment().get_template(template).render(**own, **values).strip().encode(errors="replace")
 
 
 def assets() -> Iterator[Page]:

@@ -1,4 +1,4 @@
-"""The fewest environments that serve each kind of machine in a fleet, and the files that make them.
+"""The fewest environments that serve each kind of machine in a fleet.
 
 An environment serves a machine if all its packages install there (driver, GPU, glibc ...), if it is native or the
 machine cannot have a native toolkit, and if no package is a CPU build where the machine alone would get a CUDA build.
@@ -6,36 +6,28 @@ machine cannot have a native toolkit, and if no package is a CPU build where the
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import combinations, product
-from pathlib import Path
-from typing import Any
 
 from rattler import GenericVirtualPackage, Version, VersionSpec
-from ruamel.yaml import YAML
 
 from ctk.core.errors import BadValue
 from ctk.solve.machine import GLIBC, Machine, machine
 from ctk.solve.solve import ASKS, Catalogue, Pick, Scenario, Spec, older, parse_spec
 from ctk.solve.why import cpu_instead
 
-Kinds = dict[Machine, list[str]]
-"""Kind of machine -> the names of its machines; no names if options state drivers and GPUs."""
 Group = frozenset[Machine]
-_FORM = "write a machine a line: NAME DRIVER GPU, such as `node1 13.0 9.0`; leave out a GPU that you do not know"
 
 
 # --- the machines
 
 
-def pairs(drivers: str, archs: str | None, platform: str | None) -> Kinds:
+def pairs(drivers: str, archs: str | None, platform: str | None) -> list[Machine]:
     """Every driver with every GPU, from lists such as ``12.4,13.0``; the driver ``none`` has no GPU.
 
     Raises:
@@ -45,33 +37,7 @@ def pairs(drivers: str, archs: str | None, platform: str | None) -> Kinds:
     if not listed[0] or (archs is not None and not listed[1]):
         raise BadValue("there are no machines", "list them, such as --drivers 12.4,13.0 --archs 7.0,9.0")
     found = product(listed[0], listed[1] or [None])
-    return {machine(platform, d, None if d.lower() == "none" else a): [] for d, a in found}
-
-
-def read_machines(file: Path, platform: str | None) -> Kinds:
-    """The machines of a file: a line has name, driver and GPU, with blanks or commas between; ``#`` begins a comment.
-
-    Raises:
-        BadValue: The file or a line cannot be read, or there is no machine in it.
-    """
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise BadValue(f"{file} cannot be read: {why}", "name a file with a machine a line") from None
-    kinds: Kinds = {}
-    for number, line in enumerate(lines, start=1):
-        words = re.findall(r"[^\s,]+", line.partition("#")[0])
-        try:
-            if words and not 2 <= len(words) <= 3:
-                raise BadValue("a line has a name, a driver and a GPU")
-            if words:
-                kinds.setdefault(machine(platform, *words[1:]), []).append(words[0])
-        except BadValue as error:
-            raise BadValue(f"{file}, line {number}: {error.cause}", _FORM) from None
-    if not kinds:
-        raise BadValue(f"there are no machines in {file}", _FORM)
-    return kinds
+    return list(dict.fromkeys(machine(platform, d, None if d.lower() == "none" else a) for d, a in found))
 
 
 # --- the environments
@@ -246,88 +212,3 @@ def _environment(pick: Pick, share: tuple[Machine, ...], catalogue: Catalogue, t
 
 def _files(pick: Pick) -> set[str]:
     return {record.file_name for record in pick.records}
-
-
-# --- the files
-
-
-def files(fleet: Fleet, channels: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Path and text of each file: environment.yml and virtual-packages.yml for each environment, and a pixi.toml."""
-    for environment in fleet.environments:
-        here = f"{environment.name}/"
-        made = f"# {environment.toolkit}, for {'; '.join(on.words for on in environment.machines)}\n"
-        strict = "#   conda config --set channel_priority strict\n"
-        create = f"#   {environment.typed('conda env create -f environment.yml')}\n"
-        content: Any = {"name": environment.name, "channels": list(channels), "dependencies": list(environment.specs)}
-        yield f"{here}environment.yml", f"{made}{strict}{create}{_yaml(content)}"
-        stated = environment.pick.scenario
-        virtual = stated.virtual_packages
-        packages = {p.name.normalized: f"{p.version} {p.build_string}".removesuffix(" 0") for p in virtual}
-        lock = f"conda-lock lock -f environment.yml -p {stated.subdir} --virtual-package-spec virtual-packages.yml"
-        content = {"subdirs": {stated.subdir: {"packages": packages}}}
-        yield f"{here}virtual-packages.yml", f"{made}#   {lock}\n{_yaml(content)}"
-    yield "pixi.toml", _workspace(fleet, channels)
-
-
-def _yaml(content: Mapping[str, Any]) -> str:
-    yaml, text = YAML(), io.StringIO()
-    yaml.width = 4096
-    yaml.dump(content, text)
-    return text.getvalue()
-
-
-def _workspace(fleet: Fleet, channels: Sequence[str]) -> str:
-    """A pixi.toml with a platform for each kind of machine, for which pixi locks the pick of the machine alone.
-
-    pixi gives a machine the first platform whose driver and GPU are not newer than its own: the newest GPUs come first,
-    and for a GPU the newest drivers.
-    """
-    platforms = []
-    found = [(on, pick) for on, pick in fleet.alone.items() if pick]
-    for on, pick in sorted(found, key=lambda pair: _age(pair[0]), reverse=True):
-        name = f"driver-{on.driver}" + (f"-gpu-{on.arch}" if on.arch else "") if on.driver else "no-driver"
-        cuda = {"driver": on.driver, "arch": on.arch} if on.arch else on.driver
-        stated = {"name": name.replace(".", "-"), "platform": on.subdir, "cuda": cuda, "glibc": os.environ.get(GLIBC)}
-        platforms.append(f"  {toml(stated)},  # toolkit {pick.toolkit} {pick.fit}".rstrip())
-    lines = [
-        "# A machine gets the first platform whose driver and GPU are not newer than its own: pixi 0.71 and newer.",
-        "[workspace]",
-        'name = "fleet"',
-        f"channels = {toml(list(channels))}",
-        "platforms = [",
-        *platforms,
-        "]",
-        "",
-        "[dependencies]",
-        *pixi_lines(spec for spec in fleet.request if not spec.startswith("__")),  # pixi looks at the driver anyway
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _age(on: Machine) -> tuple[Version, Version]:
-    return Version(on.arch or "0"), Version(on.driver or "0")
-
-
-def pixi_lines(specs: Iterable[str]) -> list[str]:
-    """The lines of ``[dependencies]`` in a pixi.toml for specs, a line for each package."""
-    packages: dict[str, dict[str, str]] = {}
-    for spec in map(parse_spec, specs):
-        entry = packages.setdefault(spec.name, {"version": "*"})
-        if spec.version:
-            entry["version"] = spec.version if entry["version"] == "*" else f"{entry['version']},{spec.version}"
-        if spec.build:
-            entry["build"] = spec.build
-        if spec.match.channel:
-            entry["channel"] = spec.match.channel.name or spec.match.channel.base_url
-    lines = []
-    for name, entry in packages.items():
-        key = name if re.fullmatch(r"[\w-]+", name) else toml(name)
-        lines.append(f"{key} = {toml(entry if len(entry) > 1 else entry['version'])}")
-    return lines
-
-
-def toml(value: Any) -> str:
-    """The TOML of a string, a list of strings, or an inline table without empty values; strings and lists are JSON."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {toml(entry)}" for key, entry in value.items() if entry) + " }"
-    return json.dumps(value, ensure_ascii=False)

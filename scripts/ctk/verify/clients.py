@@ -27,7 +27,7 @@ from ruamel.yaml import YAML
 from ctk.core.address import open_gateway
 from ctk.core.checkout import Workspace
 from ctk.core.errors import SolverFailed, SolverMissing, check_names
-from ctk.solve.fleet import pixi_lines, toml
+from ctk.solve.pixi import pixi_lines, toml
 from ctk.solve.solve import GroupedCatalogue, Pick, Scenario, channel_url, parse_spec, solve_many
 from ctk.verify.libsolv import Libsolv
 from ctk.verify.run import Record, Solver, SolverAnswer

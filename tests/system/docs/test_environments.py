@@ -206,21 +206,30 @@ def test_a_client_says_what_the_page_quotes(client: Client, spec: str, driver: s
     assert [quote for quote in quotes if quote in said], said
 
 
-def test_a_client_makes_what_is_written_for_a_fleet(client: Client, built: Workspace) -> None:
-    """And conda-lock, where it is on PATH; tests/solve/test_fleet.py holds the picks, by rattler."""
-    options = ("--drivers", "12.6,13.0", "--archs", "9.0,10.0", "--write", str(client.folder / "fleet"), "--json")
+def test_a_client_makes_what_is_printed_for_a_fleet(client: Client, built: Workspace) -> None:
+    """tests/solve/test_fleet.py has the picks of each solver."""
+    options = ("--drivers", "12.6,13.0", "--archs", "9.0,10.0", "--json")
     environments = json.loads(ctk(built, "solve", FOLLOWS, *options, check=True).stdout)["environments"]
     assert [one["name"] for one in environments] == ["cuda-12.6", "cuda-12.9-compat", "cuda-13.0"]
     for one in environments:
         name, driver = one["name"], one["variables"]["CONDA_OVERRIDE_CUDA"]
-        made = client.from_file(name, f"fleet/{name}/environment.yml", driver)
-        assert made.returncode == 0, made.stderr
+        client.made(*client.solving("create", name, *one["specs"]), driver=driver)
         assert client.toolkit(name) == (one["toolkit"], one["fit"])
-        if (program := shutil.which("conda-lock")) and this_platform() == "linux-64":
-            place = client.folder / "fleet" / name
-            words = ["lock", "--conda", client.program, "-f", str(place / "environment.yml"), "-p", "linux-64"]
-            words += ["--virtual-package-spec", str(place / "virtual-packages.yml"), "--lockfile", f"{name}.yml"]
-            done = client.run(*words, program=program)
-            assert done.returncode == 0, done.stderr
-            lock = (client.folder / f"{name}.yml").read_text()
-            assert all(file in lock for file in one["files"])
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_conda_lock_itself_locks_what_the_page_says(client: Client, stated: bool) -> None:
+    program = shutil.which("conda-lock")
+    if program is None or this_platform() != "linux-64":  # test_conda_lock_needs_the_driver holds it, by rattler
+        pytest.skip(
+            "there is no conda-lock on PATH (requirements-conda-lock.lock installs it in an environment of its own)"
+        )
+    client.write("environment.yml", [FOLLOWS])
+    if stated:
+        (client.folder / "virtual-packages.yml").write_text(file("virtual-packages.yml").text)
+    words = ["lock", "--conda", client.program, "-f", "environment.yml", "-p", "linux-64"]
+    words += ["--virtual-package-spec", "virtual-packages.yml"] if stated else []
+    done = client.run(*words, program=program)
+    lock = client.folder / "conda-lock.yml"
+    found = re.findall(r"url: \S+/cuda-version-([\d.]+)-([a-z]+)_", lock.read_text()) if not done.returncode else []
+    assert found == [("13.0", "native")] if stated else not [fit for _, fit in found if fit == "native"], done.stderr

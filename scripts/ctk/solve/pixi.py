@@ -1,0 +1,35 @@
+"""Specs as pixi writes them in a pixi.toml."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ctk.solve.solve import parse_spec
+
+
+def pixi_lines(specs: Iterable[str]) -> list[str]:
+    """The lines of ``[dependencies]`` in a pixi.toml for specs, a line for each package."""
+    packages: dict[str, dict[str, str]] = {}
+    for spec in map(parse_spec, specs):
+        entry = packages.setdefault(spec.name, {"version": "*"})
+        if spec.version:
+            entry["version"] = spec.version if entry["version"] == "*" else f"{entry['version']},{spec.version}"
+        if spec.build:
+            entry["build"] = spec.build
+        if spec.match.channel:
+            entry["channel"] = spec.match.channel.name or spec.match.channel.base_url
+    lines = []
+    for name, entry in packages.items():
+        key = name if re.fullmatch(r"[\w-]+", name) else toml(name)
+        lines.append(f"{key} = {toml(entry if len(entry) > 1 else entry['version'])}")
+    return lines
+
+
+def toml(value: Any) -> str:
+    """The TOML of a string, a list of strings, or an inline table without empty values; strings and lists are JSON."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {toml(entry)}" for key, entry in value.items() if entry) + " }"
+    return json.dumps(value, ensure_ascii=False)
