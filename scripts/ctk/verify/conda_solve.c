@@ -13,8 +13,6 @@
 #include "solvable.h"
 #include "solver.h"
 
-extern int conda_forge_order; /* conda_order.c */
-
 struct ctk
 {
   Pool *pool;
@@ -39,8 +37,6 @@ void ctk_free(void *context)
   free(c->answer);
   free(c);
 }
-
-void ctk_order(int conda_forge) { conda_forge_order = conda_forge; }
 
 /* Reads one repodata.json. name is what answers call the repository, and must be unique; the highest priority wins.
  * Returns the number of records, or -1. */
@@ -91,12 +87,11 @@ static void add_virtual_package(struct ctk *c, const char *name, const char *ver
  * specs: what is asked for, "<name> <version> <build>" a line, in the order in which clients hand it over.
  * lock: whether virtual packages must stay. libmamba locks them since mamba#4312; until then the solver may remove one,
  *   and with it what constraints say of it (mamba#4311).
- * strict: strict channel priority.
  *
  * Returns lines, valid until the next call: "ok", then "+<repository> <file>" for each record and "-<name>" for each
  * virtual package that was removed; or "no", then the reasons.
  */
-const char *ctk_solve(void *context, const char *machine, const char *specs, int lock, int strict)
+const char *ctk_solve(void *context, const char *machine, const char *specs, int lock)
 {
   struct ctk *c = context;
   Pool *pool = c->pool;
@@ -134,7 +129,7 @@ const char *ctk_solve(void *context, const char *machine, const char *specs, int
   Solver *solver = solver_create(pool);
   solver_set_flag(solver, SOLVER_FLAG_ALLOW_DOWNGRADE, 1);
   solver_set_flag(solver, SOLVER_FLAG_ALLOW_UNINSTALL, 1);
-  solver_set_flag(solver, SOLVER_FLAG_STRICT_REPO_PRIORITY, strict);
+  solver_set_flag(solver, SOLVER_FLAG_STRICT_REPO_PRIORITY, 1);
   FILE *answer = open_memstream(&out, &size);
   int problems = solver_solve(solver, &jobs);
   fputs(problems ? "no\n" : "ok\n", answer);

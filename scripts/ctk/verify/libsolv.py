@@ -75,13 +75,11 @@ class Libsolv:
     Args:
         where: The checkout, in whose cache the library is.
         lock: Whether virtual packages are locked, as in libmamba since mamba#4312.
-        conda_forge: Whether candidates are ordered as in conda-forge's libsolv, which all clients ship.
-        strict: Whether channel priority is strict, not flexible.
     """
 
-    def __init__(self, where: Workspace, *, lock: bool = True, conda_forge: bool = True, strict: bool = True) -> None:
+    def __init__(self, where: Workspace, *, lock: bool = True) -> None:
         self.name = "libsolv" if lock else "libsolv-2.8.1"
-        self._lock, self._conda_forge, self._strict = lock, conda_forge, strict
+        self._lock = lock
         self._solver = _load(library(where))
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
@@ -94,8 +92,6 @@ class Libsolv:
                     pool = self._solver.ctk_new()
                     stack.callback(self._solver.ctk_free, pool)
                     pools[scenario.subdir] = pool, self._fill(pool, scenario.subdir, channels)
-                # Set each time, because the setting is the library's, and other solvers share the library.
-                self._solver.ctk_order(self._conda_forge)
                 yield self._solve(scenario, *pools[scenario.subdir])
 
     def _fill(self, pool: int, subdir: str, channels: Sequence[Path]) -> Located:
@@ -117,7 +113,7 @@ class Libsolv:
         machine = [f"{p.name.normalized} {p.version} {p.build_string}" for p in scenario.virtual_packages]
         jobs = sorted(map(_job, scenario.specs))
         said = ("\n".join(lines).encode() for lines in (machine, jobs))
-        text = self._solver.ctk_solve(pool, *said, self._lock, self._strict)
+        text = self._solver.ctk_solve(pool, *said, self._lock)
         verdict, *lines = text.decode().splitlines()
         if verdict != "ok":
             return SolverAnswer(scenario, problem="\n".join(lines) or "libsolv gives no reason")
@@ -133,9 +129,8 @@ def _load(path: Path) -> ctypes.CDLL:
     solver = ctypes.CDLL(str(path))
     solver.ctk_new.restype = pointer
     solver.ctk_free.argtypes = [pointer]
-    solver.ctk_order.argtypes = [number]
     solver.ctk_add.argtypes = [pointer, text, text, number]
-    solver.ctk_solve.argtypes = [pointer, text, text, number, number]
+    solver.ctk_solve.argtypes = [pointer, text, text, number]
     solver.ctk_solve.restype = text
     return solver
 
