@@ -138,6 +138,7 @@ def no_index() -> Any:
     raise AssertionError("the index was asked")
 
 
+@pytest.mark.sweep  # a compilation; ./scripts/test has built the library already
 def test_it_is_built_from_the_store_alone_once_and_replaces_what_was_built_before(
     project: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ from ctk.verify.run import Counts, Record, SolverAnswer, Tally, wrong
 from ctk.verify.scenarios import Matrix, scenario
 
 # In every test run, in each of two modes.
-SAMPLE = 700
+SAMPLE = 300
 
 
 @pytest.fixture(scope="module")
@@ -149,11 +149,11 @@ def test_machines_that_are_alike_get_what_each_gets_alone(
     together = {a.scenario: a.records for a in RattlerSolver().solve_all(machines, solved.folders)}
     assert len(asked) < len(machines) / 2
     assert together.keys() == set(machines)
-    # Of each class, the machine in the middle and the last one.
+    # Of each class, the machine that is the least like the one that was solved.
     classes: dict[int, list[Scenario]] = {}
     for machine in machines:
         classes.setdefault(id(together[machine]), []).append(machine)
-    others = [member for members in classes.values() for member in (members[len(members) // 2], members[-1])]
+    others = [members[-1] for members in classes.values() if len(members) > 1]
     for machine, pick in solve.solve_many(others, solved.folders, Gateway(), 8):
         assert together[machine] == clients._as_answer(machine, pick).records, machine
 
