@@ -19,6 +19,7 @@ from xdist.scheduler import LoadFileScheduling
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.model import release_locks
+from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
 from ctk.solve import channels
 from ctk.solve.channels import Channels, Repodata, pythons
 from ctk.verify.oracle import OracleFacts
@@ -87,6 +88,12 @@ def known(project: Workspace) -> OracleFacts:
 def every(known: OracleFacts, project: Workspace) -> Matrix:
     """The whole matrix of scenarios."""
     return matrix(known, pythons())
+
+
+@pytest.fixture(scope="session")
+def whole(project: Workspace) -> Plan:
+    """The plan of every package of the channel, of every release on every platform."""
+    return plan(published_set(project), Request(platforms=list(PLATFORMS)), python_tags(project.build_config))
 
 
 @pytest.fixture(scope="session")

@@ -107,7 +107,6 @@ class Ask:
 
     question: Question  # the machine, and what the oracle is asked. Its request need not be one that the oracle knows
     specs: tuple[str, ...] = ()  # what is typed, where that is not what the question says
-    like: str = ""  # A request that the oracle knows and that is published as this one is
     refused: bool = False  # it must be refused, whatever the oracle says
 
     @property
@@ -135,14 +134,8 @@ class World:
             return None
 
     def right(self, ask: Ask) -> Expected:
-        """What the oracle expects; for a package that it does not know, of the toolkits that have the package."""
-        if ask.refused:
-            return Expected()
-        if not ask.like:
-            return expected(self.facts, ask.question)
-        having = toolkits_of(self.states.values(), ask.question.request)
-        facts = replace(self.facts, toolkits=tuple(t for t in self.facts.toolkits if t.minor in having))
-        return expected(facts, replace(ask.question, request=ask.like))
+        """What the oracle expects."""
+        return Expected() if ask.refused else expected(self.facts, ask.question)
 
     def fault(self, ask: Ask) -> str:
         """What is wrong with the pick: by the oracle, then by what the packages state when nothing is taken out."""

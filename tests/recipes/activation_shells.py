@@ -8,8 +8,7 @@ import subprocess
 from difflib import unified_diff
 from pathlib import Path
 
-SHELLS = ("sh", "dash", "bash", "zsh")
-OPTIONS = ("set +u", "set -u", "set -e", "set -eu", "set -a")
+SHELLS = ("sh", "bash", "zsh")
 CLEAN = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere", "LC_ALL": "C"}
 NAMES = [
     f"_{script}_{word}"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
 
 from ctk.core.checkout import Workspace
-from ctk.core.platforms import PLATFORMS
 from ctk.lock.model import ReleaseLock, release_locks
-from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
+from ctk.plan.plan import Plan
 from ctk.plan.recipes import Rendered
 
 FEEDSTOCK = "cuda-toolkit"
@@ -61,20 +59,12 @@ class Here:
 
 
 @pytest.fixture(scope="module")
-def planned(project: Workspace) -> Plan:
-    """Everything that is made of a release's components."""
-    everything = published_set(project)
-    made = [name for name, recipe in everything.recipes.items() if "cuda_version" in recipe.names_used]
-    return plan(everything, Request(recipes=made, platforms=list(PLATFORMS)), python_tags(project.build_config))
-
-
-@pytest.fixture(scope="module")
-def places(planned: Plan, project: Workspace) -> list[Here]:
+def places(whole: Plan, project: Workspace) -> list[Here]:
     """Every release on every platform that it is published for."""
     locks = release_locks(project)
     found: dict[tuple[str, str], Here] = {}
-    for build in planned.builds:
-        if locks[build.lock].is_ctk:
+    for build in whole.builds:
+        if locks[build.lock].is_ctk and "cuda_version" in build.recipe.names_used:
             here = found.setdefault((build.lock, build.subdir), Here(locks[build.lock], build.subdir))
             for output in build.outputs:
                 here.packages.setdefault(output.name, []).append(output)
@@ -108,6 +98,7 @@ def test_every_member_of_a_group_is_planned_in_the_version_that_the_group_names(
     wrong = []
     for here in places:
         for group in here.groups.values():
+            assert (group.version, group.subdir) == (here.lock.release, here.subdir)
             for name, version in members(group).items():
                 there = here.packages.get(name, [])
                 known = {text for o in there for text in (f"=={o.version}", f"=={o.version} {o.build_string}")}
@@ -127,24 +118,3 @@ def test_whatever_is_packaged_comes_with_a_group(places: list[Here]) -> None:
         forgotten += [f"{here}: {name}" for name in left - here.in_no_group - (set() if whole else OF_THE_COMPILER)]
     assert not forgotten
     assert not needless, "these come with a group: take them off the list"
-
-
-def test_a_group_has_the_version_of_its_release_and_files_of_none(places: list[Here]) -> None:
-    for here in places:
-        for group in here.groups.values():
-            assert group.version == here.lock.release
-            assert group.subdir == here.subdir
-
-
-def test_a_group_names_a_version_of_each_member(places: list[Here]) -> None:
-    for here in places:
-        named = {name: text for group in here.groups.values() for name, text in members(group).items()}
-        free = {name for name, text in named.items() if not re.match(r"==\d", text)}
-        assert free == (set() if "cuda-cccl" in here.packages else {f"{SERVED_BY_NEWER}{here.subdir}"}), here
-
-
-def test_cuda_is_the_toolkit_and_the_runtime(places: list[Here]) -> None:
-    for here in places:
-        if "cuda" in here.groups:
-            assert here.reached(["cuda"]) == here.reached(["cuda-toolkit"])
-            assert here.reached(["cuda-runtime"]) < here.reached(["cuda-toolkit"])

@@ -7,16 +7,16 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import IndexUnavailable
-from ctk.core.platforms import PLATFORMS
 from ctk.fetch.fetch import laid_out, locate
 from ctk.index.index import Index
 from ctk.lock.model import Artefact, release_locks
-from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags
+from ctk.plan.plan import Plan, planned_repodata
 
 # Compiler toolset of Visual Studio 2022, the vs2022_<subdir> that cuda-nvcc requires: _MSC_VER 1930 to 1949.
 VS2022 = range(1930, 1950)
@@ -57,12 +57,11 @@ def header(artefact: Artefact, project: Workspace, index: Index) -> str:
 
 
 @pytest.fixture(scope="module")
-def bounds(project: Workspace) -> Bounds:
+def bounds(whole: Plan) -> Bounds:
     """What the packages of cuda-nvcc say of the compilers and the glibc that are compiled with."""
-    request = Request(recipes=["cuda-nvcc"], platforms=list(PLATFORMS))
     found: Bounds = defaultdict(set)
-    everything = plan(published_set(project), request, python_tags(project.build_config))
-    for subdir, index in planned_repodata(everything).items():
+    nvcc = tuple(build for build in whole.builds if build.recipe.name == "cuda-nvcc")
+    for subdir, index in planned_repodata(replace(whole, builds=nvcc)).items():
         for record in index["packages.conda"].values():
             (minor,) = re.findall(r"^cuda-version >=([\d.]+),<", "\n".join(record["depends"]), re.M)[:1] or [""]
             for spec in record.get("constrains", ()):

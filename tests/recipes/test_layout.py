@@ -1,4 +1,7 @@
-"""recipes/common/layout.sh puts a wheel's files where the table in `ctk.package.layout` says, on every platform."""
+"""recipes/common/layout.sh puts a wheel's files where the table in `ctk.package.layout` says, on every platform.
+
+tests/audit/test_planned_files.py lays out every wheel, and checks places, links and RPATHs of all packages.
+"""
 
 from __future__ import annotations
 
@@ -71,32 +74,6 @@ def cccl(work: Path, row: Layout) -> None:
     write(root, {f"{headers}/cub/cub.cuh": "", f"{cmake}/cub/cub-header-search.cmake": search})
 
 
-def cupti(work: Path, row: Layout) -> None:
-    """CUPTI's wheel for Linux: one of its libraries has no version in its name."""
-    root = wheel(work, row.cuda_major)
-    elf(root / f"lib/libcupti.so.{row.cuda_major}", f"libcupti.so.{row.cuda_major}")
-    elf(root / "lib/libnvperf_host.so", "libnvperf_host.so")
-
-
-def sanitizer(work: Path, row: Layout, *, whole: bool) -> None:
-    """Compute Sanitizer's wheel: in one folder, or as older releases have it, among headers and libraries."""
-    root = wheel(work, row.cuda_major)
-    if row.subdir.startswith("win-"):
-        machine = {"win-64": "x86_64", "win-arm64": "arm64"}[row.subdir]
-        dll = f"bin/{machine}" if row.cuda_major == 13 else "bin"
-        write(root, {f"{dll}/sanitizer-public.dll": "", "bin/compute-sanitizer.exe": "", "include/sanitizer.h": ""})
-    elif whole:
-        parts = ("compute-sanitizer", "TreeLauncherSubreaper", "libsanitizer-public.so", "x86/libsanitizer-public.so")
-        for name in parts:
-            elf(root / "compute-sanitizer" / name)
-        write(root, {"bin/compute-sanitizer": "#!/bin/sh", "compute-sanitizer/include/sanitizer.h": ""})
-    else:
-        for name in ("bin/compute-sanitizer", "bin/libsanitizer-collection.so", "lib/libsanitizer-collection.so"):
-            elf(root / name)
-        elf(root / "lib/libsanitizer-public.so")
-        write(root, {"include/sanitizer.h": ""})
-
-
 def run(project: Workspace, work: Path, row: Layout, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["bash", project.recipes / "common" / "layout.sh"],
@@ -153,7 +130,6 @@ def test_each_kind_of_file_goes_where_the_table_says(project: Workspace, tmp_pat
 @pytest.mark.parametrize(
     ("soname", "version", "full"),
     [
-        ("libcublasLt.so.13", "13.10.0.20", "libcublasLt.so.13.10.0.20"),
         ("libcurand.so.10", "10.4.5.25", "libcurand.so.10.4.5.25"),
         ("libcufile_rdma.so.1", "1.20.0.107", "libcufile_rdma.so.1.20.0"),
     ],
@@ -194,75 +170,21 @@ def test_cccl_is_apart_and_finds_its_own_headers(project: Workspace, tmp_path: P
     assert (tmp_path / "prefix" / row.cccl_headers).resolve() in (found, found / "cccl")
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if "linux" in str(row.id)])
-def test_binaries_find_their_libraries_and_libnvvm_is_never_touched(
-    project: Workspace, tmp_path: Path, row: Layout
-) -> None:
-    toolkit(tmp_path, row)
-    nvvm = next(tmp_path.rglob("libnvvm.so*")).read_bytes()
+LINUX = [row for row in ROWS if "linux-64" in str(row.id)]
+
+
+def test_a_sanitizer_without_its_launcher_has_no_program(project: Workspace, tmp_path: Path) -> None:
+    """It could not start another program. Older wheels have its files among headers and libraries."""
+    row = LAYOUTS["linux-64", 12]
+    root = wheel(tmp_path, 12)
+    for name in ("bin/compute-sanitizer", "bin/libsanitizer-collection.so", "lib/libsanitizer-collection.so"):
+        elf(root / name)
+    elf(root / "lib/libsanitizer-public.so")
+    write(root, {"include/sanitizer.h": ""})
     lay_out(project, tmp_path, row)
-    prefix = tmp_path / "prefix"
-    version = VERSIONS[row.cuda_major][1]
-    assert rpath(prefix / row.libraries / f"libcudart.so.{version}") == row.rpath
-    assert rpath(prefix / row.tools / "ptxas") == row.tool_rpath
-    assert (prefix / row.nvvm_library / "libnvvm.so.4.0.0").read_bytes() == nvvm
-    assert os.access(prefix / row.tools / "ptxas", os.X_OK)
-    assert os.access(prefix / row.nvvm_tools / "cicc", os.X_OK)
-    for link in prefix.rglob("*"):
-        assert not link.is_symlink() or (link.exists() and not os.readlink(link).startswith("/"))
-
-
-LINUX = [row for row in ROWS if "linux" in str(row.id)]
-WINDOWS = [row for row in ROWS if "win" in str(row.id)]
-
-
-@pytest.mark.parametrize("row", LINUX)
-def test_a_library_without_a_version_keeps_its_one_name(project: Workspace, tmp_path: Path, row: Layout) -> None:
-    cupti(tmp_path, row)
-    lay_out(project, tmp_path, row)
-    versioned = row.library_names(f"libcupti.so.{row.cuda_major}", VERSIONS[row.cuda_major][1])
-    # CUPTI's own version, 2026.1.1, is not in its wheel; the component's would be a name that nobody else has.
-    assert versioned == (f"libcupti.so.{row.cuda_major}", "libcupti.so")
-    names = {*versioned, *row.library_names("libnvperf_host.so", VERSIONS[row.cuda_major][1])}
-    assert not (tmp_path / "prefix" / row.libraries / versioned[0]).is_symlink()
-    assert installed(tmp_path) == {f"{folder}/{name}" for folder in (row.libraries, row.links) for name in names}
-    real = tmp_path / "prefix" / row.libraries / "libnvperf_host.so"
-    assert not real.is_symlink()
-    assert rpath(real) == row.rpath
-
-
-@pytest.mark.parametrize("whole", [True, False], ids=["one folder", "spread"])
-@pytest.mark.parametrize("row", LINUX)
-def test_compute_sanitizer_is_in_one_folder(project: Workspace, tmp_path: Path, row: Layout, whole: bool) -> None:
-    sanitizer(tmp_path, row, whole=whole)
-    lay_out(project, tmp_path, row)
-    folder, prefix = row.sanitizer, tmp_path / "prefix"
-    expected = {f"{folder}/include/sanitizer.h", f"{folder}/libsanitizer-public.so", "lib/libsanitizer-public.so"}
-    if whole:
-        expected |= {f"{folder}/{name}" for name in ("compute-sanitizer", "TreeLauncherSubreaper")}
-        expected.add("bin/compute-sanitizer")
-        assert (prefix / "bin/compute-sanitizer").resolve() == prefix / folder / "compute-sanitizer"
-    else:
-        # Without TreeLauncherSubreaper the program cannot start another.
-        expected |= {f"{where}/libsanitizer-collection.so" for where in (folder, "lib")}
-    assert installed(tmp_path) == expected
-    assert rpath(prefix / folder / "libsanitizer-public.so") == row.sanitizer_rpath
-
-
-@pytest.mark.parametrize("row", WINDOWS)
-def test_compute_sanitizer_is_started_by_a_script_on_windows(project: Workspace, tmp_path: Path, row: Layout) -> None:
-    sanitizer(tmp_path, row, whole=False)
-    lay_out(project, tmp_path, row)
-    names = {"compute-sanitizer.exe", "sanitizer-public.dll", "include/sanitizer.h"}
-    assert installed(tmp_path) == {f"{row.sanitizer}/{name}" for name in names} | {"Scripts/compute-sanitizer.bat"}
-    script = (tmp_path / "prefix/Scripts/compute-sanitizer.bat").read_text()
-    assert f"..\\{row.sanitizer}/compute-sanitizer.exe".replace("/", "\\") in script
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_nvtx_is_apart_from_other_packages_of_nvtx(project: Workspace, tmp_path: Path, row: Layout) -> None:
-    write(wheel(tmp_path, row.cuda_major), {"include/nvtx3/nvToolsExt.h": ""})
-    assert lay_out(project, tmp_path, row) == {f"{row.nvtx_headers}/nvtx3/nvToolsExt.h"}
+    libraries = ("libsanitizer-collection.so", "libsanitizer-public.so")
+    expected = {f"{where}/{name}" for where in (row.sanitizer, "lib") for name in libraries}
+    assert installed(tmp_path) == expected | {f"{row.sanitizer}/include/sanitizer.h"}
 
 
 def rpath(file: Path) -> str:
@@ -293,12 +215,9 @@ PROFILES = (
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=["13.0", "later"])
-@pytest.mark.parametrize("subdir", ["linux-64", "linux-aarch64"])
-def test_nvcc_is_told_where_all_is_by_either_of_its_names(
-    project: Workspace, tmp_path: Path, subdir: str, profile: str
-) -> None:
+def test_nvcc_is_told_where_all_is_by_either_of_its_names(project: Workspace, tmp_path: Path, profile: str) -> None:
     """TOP is the folder that has include and lib, as CMake before 3.28 expects."""
-    row = LAYOUTS[subdir, 13]
+    row = LAYOUTS["linux-64", 13]
     toolkit(tmp_path, row)
     root = tmp_path / "nvidia" / "cu13"
     elf(root / "bin/nvcc")
@@ -318,10 +237,9 @@ def test_nvcc_is_told_where_all_is_by_either_of_its_names(
         assert all((programs / name).is_file() for name in ("nvcc", "ptxas", "crt/link.stub"))
 
 
-@pytest.mark.parametrize("subdir", ["win-64", "win-arm64"])
-def test_nvcc_for_windows_is_told_where_cccl_and_libraries_are(project: Workspace, tmp_path: Path, subdir: str) -> None:
+def test_nvcc_for_windows_is_told_where_cccl_and_libraries_are(project: Workspace, tmp_path: Path) -> None:
     """The folders that conda-forge's nvcc.profile.patch.win names; TOP is Library, which has include and lib."""
-    row = LAYOUTS[subdir, 13]
+    row = LAYOUTS["win-64", 13]
     toolkit(tmp_path, row)
     lines = 'TOP = $(_HERE_)/..\nINCLUDES += "-I$(TOP)/include" "-I$(TOP)/include/cccl" $(_SPACE_)\n'
     lines += 'LIBRARIES =+ $(_SPACE_) "/LIBPATH:$(TOP)/lib/$(_WIN_PLATFORM_)"\n'

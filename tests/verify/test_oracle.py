@@ -98,24 +98,18 @@ def said(question: Question, rule: Callable[[OracleFacts, Question], Expected] =
         ("13.0", "7.0", "12.9 native"),
         ("13.2", "9.0", "13.0 native"),
         ("13.4", "9.0", "13.4 native"),
-        ("13.5", "9.0", "13.4 native"),
         ("13.4", "7.0", "12.9 native"),
         ("12.2", "9.0", "12.0 native"),
-        ("12.5", "9.0", "12.0 native"),
-        ("12.6", "9.0", "12.6 native"),
         ("12.9", "12.0", "12.9 native"),
         # A GPU newer than its driver's toolkits: no native one knows it.
         ("12.6", "12.0", "12.9 compat"),
         ("13.4", "13.0", "13.4 compat"),
         # GPUs in the gaps of some toolkits.
         ("12.9", "11.0", "12.9 compat"),
-        ("12.9", "8.8", "12.9 compat"),
         ("13.0", "11.0", "13.0 native"),
         ("13.0", "10.7", "13.4 compat"),
-        ("13.4", "10.7", "13.4 native"),
         ("13.4", "10.1", "12.9 native"),
         (None, None, "13.4 compat"),
-        ("11.8", None, Cause.DRIVER),
         ("11.8", "9.0", Cause.DRIVER),
         ("12.9", "3.5", Cause.GPU),
     ],
@@ -129,12 +123,10 @@ def test_what_cuda_core_gets(driver: str | None, gpu: str | None, pick: str) -> 
     [
         ("libnvjitlink", "13.0", True, ("13.0",)),
         ("libnvjitlink", "13.0", False, ("13.0",)),
-        ("libnvjitlink", "12.3", True, ("12.3",)),
         ("libnvjitlink", "12.2", True, ("12.3",)),
         ("libnvjitlink", "12.2", False, ("12.2", "12.3")),
         ("libnvfatbin", "12.3", True, ("12.4",)),
         ("libnvfatbin", "12.10", True, ("12.10",)),
-        ("cuda-nvvm-impl", "12.0", True, ("12.0",)),
     ],
 )
 def test_what_writes_ptx_is_of_the_toolkit_or_of_the_next_that_python_can_use(
@@ -151,11 +143,10 @@ def test_what_writes_ptx_is_of_the_toolkit_or_of_the_next_that_python_can_use(
         ("13.4", "12.9", "9.0", Cause.DRIVER),
         ("13.0", "13.4", "9.0", "13.0 native"),
         ("12", "13.4", "9.0", "12.9 native"),
-        ("12", "12.2", "9.0", "12.0 native"),
-        ("13", "13.0", "9.0", "13.0 native"),
         ("13", "12.9", "9.0", Cause.DRIVER),
         ("12.6", "12.9", "9.0", "12.6 native"),
         ("12.6", "12.2", "9.0", "12.6 compat"),
+        ("12.6", "12.2", "5.0", "12.6 compat"),
         ("12.6", "13.0", "10.0", "12.6 compat"),
         ("12.6", None, None, "12.6 compat"),
         ("12.3", None, None, Cause.PIN),
@@ -169,11 +160,9 @@ def test_what_a_pin_gets(pin: str, driver: str | None, gpu: str | None, pick: st
 @pytest.mark.parametrize(
     ("question", "pick"),
     [
-        (ask("cuda-nvcc", "13.0", "9.0"), "13.0 native"),
         (ask("cuda-nvcc", "12.9", "9.0"), Cause.DRIVER),
         (ask("cuda-nvcc", "13.0", "7.0"), Cause.GPU),
         (ask("cuda-nvcc", "13.0", pin="12.9"), Cause.PLATFORM),
-        (ask("cuda-runtime", "12.9"), "12.9 native"),
         (ask("cuda-runtime", "12.2", on=ARM), "12.9 compat"),
         (ask("cuda-core", "13.0", on=WINDOWS_ARM), "13.4 compat"),
         (ask("cuda-core", "12.9", on=WINDOWS_ARM), Cause.DRIVER),
@@ -182,15 +171,34 @@ def test_what_a_pin_gets(pin: str, driver: str | None, gpu: str | None, pick: st
         (ask("cccl-python", None, on=WINDOWS_ARM), Cause.PLATFORM),
         (ask("cccl-python", "13.4", python="3.14"), Cause.PYTHON),
         (ask("cccl-python", "13.0", "7.0"), "12.9 native"),
-        (ask("cuda-core", "12.2", on=ARM), "12.9 compat"),
-        (ask("cuda-core", "12.2", on=WINDOWS), "12.0 native"),
         (ask("cuda-core", "13.4", python="3.10"), Cause.PYTHON),
         (ask("numba-cuda", "13.4", python="3.14t"), Cause.PYTHON),
         (ask("cuda-nvrtc", "13.4", python="3.10"), "13.4 native"),
+        # A newer nvJitLink goes with an older native toolkit of its major, and with no older compatible one.
+        (ask("cuda-core libnvjitlink>=13.4", "13.0", "9.0"), "13.0 native"),
+        (ask("cuda-core libnvjitlink>=13.4", "12.9", "9.0"), Cause.DRIVER),
+        (ask("cuda-core libnvjitlink>=13.4", None, pin="13.0"), Cause.GPU),
+        (ask("cuda-core libnvjitlink>=13.4", None, pin="12"), Cause.PIN),
     ],
 )
 def test_what_is_published_nowhere_is_not_expected(question: Question, pick: str) -> None:
     assert said(question) == pick
+
+
+def test_a_newer_nvjitlink_is_of_the_major_of_the_toolkit_and_only_where_its_own_is_older() -> None:
+    asked = [ask("cuda-core libnvjitlink>=12.9", driver, "9.0") for driver in ("12.6", "12.9", "13.0")]
+    assert [expected(FACTS, question).nvjitlink for question in asked] == [("12.9",), (), ()]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "pick"),
+    [("7.5", "13.4 native"), ("9.0", "13.4 native"), ("10.0", Cause.GPU), ("12.0", "13.4 native"), ("5.0", Cause.GPU)],
+)
+def test_a_gpu_gets_no_toolkit_whose_libraries_have_no_code_for_it(gpu: str, pick: str) -> None:
+    code = {"nvrtc": {LINUX: "<5.0|>=7.5,<10.0|>=12.0"}}
+    coded = replace(FACTS, toolkits=tuple(replace(t, code=code) for t in FACTS.toolkits))
+    found = expected(coded, ask("cuda-nvrtc", "13.4", gpu))
+    assert pick in (f"{found.toolkit} {found.fit}", found.cause)
 
 
 @pytest.mark.parametrize(

@@ -46,13 +46,6 @@ def test_each_axis_has_every_value_that_the_locks_have_and_one_beyond_each_end(
     }  # fmt: skip
 
 
-def test_the_matrix_has_as_many_members_as_it_says_and_a_sample_can_hold_them_all(known: OracleFacts) -> None:
-    small = matrix(known, ["cp312"], ["win-64"], ["cuda-core"])
-    members = list(small)
-    assert len(members) == len(small) == len(set(members))
-    assert small.sample(len(small), 1) == members
-
-
 # --- what is chosen from it
 
 
@@ -86,10 +79,10 @@ def test_the_default_choice_has_every_python_with_every_request_pin_and_platform
     assert got == {(p, r, n, s) for p in every.pythons for r in REQUESTS for n in every.pins for s in every.subdirs}
 
 
-def test_a_sample_is_the_same_for_the_same_seed(every: Matrix) -> None:
-    sample = every.sample(300, 7)
-    assert sample == every.sample(300, 7) != every.sample(300, 8)
-    assert len(set(sample)) == 300
+def test_a_sample_is_the_same_for_the_same_seed_and_can_be_the_whole_matrix(every: Matrix, known: OracleFacts) -> None:
+    assert every.sample(300, 7) == every.sample(300, 7) != every.sample(300, 8)
+    small = matrix(known, ["cp312"], ["win-64"], ["cuda-core"])
+    assert len(set(small.sample(len(small), 1))) == len(small)
 
 
 # --- how it is asked
@@ -105,7 +98,7 @@ def test_the_printed_command_asks_the_same(every: Matrix, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(why, "solve_or_say_why", remember)
     monkeypatch.setattr(channels, "catalogue", lambda *_: None)
-    questions = every.sample(100, 3)
+    questions = every.sample(20, 3)
     for question in questions:
         program, *words = shlex.split(command(question))
         assert program == "ctk"

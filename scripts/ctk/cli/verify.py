@@ -67,7 +67,6 @@ def verify_command(
             autocompletion=lambda: list(map(python_name, _tags(checkout(), None))),
         ),
     ] = None,
-    whole: Annotated[bool, typer.Option("--all", help="Every combination: an hour or more.")] = False,
     sample: Annotated[int | None, typer.Option(help="A random sample of this many combinations.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
     write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table of the docs anew.")] = False,
@@ -92,7 +91,7 @@ def verify_command(
     ctk verify --install
     """
     where, report = checkout(), Reporter()
-    matrix_options = platforms or requests or python or whole or sample is not None or write_table
+    matrix_options = platforms or requests or python or sample is not None or write_table
     not_both("--install", "the options of the matrix", install and matrix_options)
     if install:
         _install(where, [str(channel)] if channel else [], base, again, report)
@@ -108,7 +107,6 @@ def verify_command(
     if write_table:
         show_written(table.TABLE.write(where, table.table(table.ask_planned(where))), report)
         return
-    not_both("--all", "--sample", whole and sample is not None)
     by = clients.solver(solver, where)
     known = facts(release_locks(where).values())
     every = matrix(known, _tags(where, python), platforms or (), requests or (), any_python=not python)
@@ -122,20 +120,21 @@ def verify_command(
         if not len(every):
             raise BadValue("there is nothing to verify", "name platforms that the channel has packages for")
         few = clients.SAMPLE.get(solver)
-        if sample is None and not whole and few:
+        if sample is None and few:
             sample = min(few, len(every))
-        questions = every.sample(sample, seed) if sample is not None else every if whole else every.covering()
+        questions = every.covering() if sample is None else every.sample(sample, seed)
         tally = Tally(known, solved, ignoring=ignoring)
         try:
             with report.task("scenarios", len(questions)) as task:
                 tally.run(by, questions, task.advance)
         finally:
-            asked, of = len(questions), len(every)  # also what a client that crashes left
+            asked, of = len(questions), len(every)
+            complete = tally.total.total() == asked  # not after Ctrl-C, and not if a client crashed
             report.result(
                 solver=by.name,
                 scenarios=asked,
                 of=of,
-                complete=tally.complete,
+                complete=complete,
                 seconds=round(tally.seconds, 2),
                 **counts_as_json(tally.total),
                 requests={name: counts_as_json(counts) for name, counts in tally.counts.items()},
@@ -189,7 +188,7 @@ def _show_verdict(tally: Tally, asked: int, of: int, report: Reporter) -> None:
     """Prints how many picks are wrong, and how many scenarios have no answer."""
     answered, wrong = tally.total.total(), tally.total["wrong"]
     whole = f"of {count(of, 'scenario')} in {tally.seconds:.1f} s"
-    if tally.complete:
+    if answered == asked:
         report.line(f"{asked} {whole}: {wrong or 'none'} wrong")
     else:
         report.line(f"stopped: {answered} {whole}: {wrong} wrong so far, {asked - answered} not answered")

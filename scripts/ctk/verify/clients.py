@@ -61,34 +61,23 @@ def solver(name: str, where: Workspace) -> Solver:
 class RattlerSolver:
     """rattler, as `ctk solve` uses it, with eight jobs for each core, so that no core waits for Python.
 
-    With `grouped`, a request is solved once for each class of machines. In every 16th class with several machines, a
-    second machine is solved too: if it gets other packages, the classes are wrong, and no answer can be trusted.
+    A request is solved once for each class of machines.
     """
 
     name = "rattler"
 
-    def __init__(self, jobs: int | None = None, *, grouped: bool = True) -> None:
-        self._jobs, self._is_grouped = jobs or 8 * (os.cpu_count() or 1), grouped
-
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
-        gateway = open_gateway()
+        gateway, jobs = open_gateway(), 8 * (os.cpu_count() or 1)
         classes = iter(self._classes(list(scenarios), channels, gateway))
         # Enough classes to keep the cores busy, few enough to show progress.
-        while batch := list(islice(classes, 512)):
-            checked = [members[len(members) // 2] for members in [c for c in batch if len(c) > 1][::_CHECKED]]
-            asked = [*(members[0] for members in batch), *checked]
-            answers = {s: _as_answer(s, pick) for s, pick in solve_many(asked, channels, gateway, self._jobs)}
-            for first, *others in batch:
-                for other in answers.keys() & others:
-                    _check_equal(answers[first], answers[other])
-                yield answers[first]
-                yield from (replace(answers[first], scenario=other) for other in others)
+        while batch := {members[0]: members for members in islice(classes, 512)}:
+            for asked, pick in solve_many(batch, channels, gateway, jobs):
+                answer = _as_answer(asked, pick)
+                yield from (replace(answer, scenario=member) for member in batch[asked])
 
     def _classes(
         self, scenarios: Sequence[Scenario], channels: Sequence[Path], gateway: Gateway
     ) -> Iterable[list[Scenario]]:
-        if not self._is_grouped:
-            return ([scenario] for scenario in scenarios)
         names: dict[str, set[str]] = {}
         for scenario in scenarios:
             names.setdefault(scenario.subdir, set()).update(parse_spec(spec).name for spec in scenario.specs)
@@ -99,24 +88,11 @@ class RattlerSolver:
         return classes.values()
 
 
-_CHECKED = 16  # in every 16th class with several machines, a second machine is solved
-
-
 def _as_answer(scenario: Scenario, pick: Pick | str) -> SolverAnswer:
     if isinstance(pick, str):
         return SolverAnswer(scenario, problem=pick)
     named = ((r.name.normalized, str(r.version), str(r.build), str(r.channel)) for r in pick.records)
     return SolverAnswer(scenario, {name: Record(*rest) for name, *rest in named})
-
-
-def _check_equal(first: SolverAnswer, second: SolverAnswer) -> None:
-    if (first.solved, first.records) != (second.solved, second.records):
-        machines = " and ".join(f"driver {s.driver}, GPU {s.arch}" for s in (first.scenario, second.scenario))
-        raise SolverFailed(
-            f"{' '.join(first.scenario.specs)} on {first.scenario.subdir}: two machines that no rule of the channel "
-            f"tells apart got different packages ({machines})",
-            "report it: machines are compared in ctk/solve/solve.py (MachineClasses)",
-        )
 
 
 # --- a client as a program: with its own environment, a time limit, and errors that quote it
@@ -209,8 +185,7 @@ def failure(ran: Ran, problem: str) -> SolverFailed:
 class Client:
     """A client on PATH, which takes about a second for a solve.
 
-    A client that does not detect GPUs (no ``__cuda_arch``) answers for the machine that it sees: its answer has the
-    scenario without the GPU.
+    A client that does not detect GPUs (no ``__cuda_arch``) answers for the machine that it sees, which has no GPU.
     """
 
     def __init__(self, name: str, *, timeout: float = 300) -> None:
@@ -224,7 +199,8 @@ class Client:
             home = Path(folder)
             sees_gpus, solve = self._detects_gpus(home), cache(lambda asked: self._solve(asked, channels, home))
             for scenario in scenarios:
-                yield solve(scenario if sees_gpus else replace(scenario, arch=None))
+                answer = solve(scenario if sees_gpus else replace(scenario, arch=None))
+                yield replace(answer, scenario=scenario, sees_gpus=sees_gpus)
 
     def _detects_gpus(self, home: Path) -> bool:
         raise NotImplementedError

@@ -6,11 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ctk.core.errors import SolverFailed
 from ctk.core.versions import PythonTag
 from ctk.solve.channels import Channels, Twins
 from ctk.solve.solve import Scenario
@@ -18,7 +16,6 @@ from ctk.verify import oracle
 from ctk.verify.oracle import Cause, Expected, Loss, OracleFacts, Question
 from ctk.verify.scenarios import scenario
 
-_CHUNK = 20_000  # scenarios in memory at a time
 _KEPT = 3  # wrong answers that are kept whole
 
 _NVJITLINK, _NVRTC, _NVVM, _NVVM_TOOLS = (
@@ -57,10 +54,11 @@ class Record(NamedTuple):
 class SolverAnswer:
     """A solver's answer to one scenario."""
 
-    scenario: Scenario  # without the GPU if the client does not detect GPUs
+    scenario: Scenario
     records: Mapping[str, Record] = field(default_factory=dict)  # by name, without virtual packages
     problem: str = ""  # the solver's message if there is no solution
     removed: tuple[str, ...] = ()  # virtual packages that the solver removed to find a solution
+    sees_gpus: bool = True  # if not, it is the answer for the machine without its GPU
 
     @property
     def solved(self) -> bool:
@@ -171,11 +169,9 @@ class Tally:
 
     def __init__(self, facts: OracleFacts, channels: Channels, *, ignoring: bool = False) -> None:
         self._facts, self._channels, self._ignoring = facts, channels, ignoring
-        self._asked: dict[Scenario, Question] = {}
         self.counts: dict[str, Counts] = {}  # by request
         self.wrong: list[Wrong] = []
         self.seconds = 0.0
-        self.complete = False  # whether every scenario was answered, once
 
     @property
     def total(self) -> Counts:
@@ -185,28 +181,17 @@ class Tally:
     def run(
         self, solver: Solver, questions: Iterable[Question], advance: Callable[[float], None] = lambda _: None
     ) -> None:
-        """Asks a solver different questions, and counts the verdicts on its answers.
-
-        Raises:
-            SolverFailed: It did not answer each question once.
-        """
-        self.complete = False
-        start, waiting = time.perf_counter(), iter(questions)
+        """Asks a solver different questions, and counts the verdicts on its answers."""
+        start, asked = time.perf_counter(), {scenario(question): question for question in questions}
         try:
-            while chunk := list(islice(waiting, _CHUNK)):
-                self._asked = {scenario(question): question for question in chunk}
-                for answer in solver.solve_all(tuple(self._asked), self._channels.folders):
-                    question = self._question(answer.scenario)
-                    self.counts.setdefault(question.request, Counts())[self._verdict(question, answer)] += 1
-                    advance(1)
-                if self._asked:
-                    raise SolverFailed(
-                        f"{solver.name} answered {len(chunk) - len(self._asked)} of {len(chunk)} scenarios",
-                        f"try it with a few: ctk verify --solver {solver.name} --sample 10",
-                    )
-            self.complete = True
+            for answer in solver.solve_all(tuple(asked), self._channels.folders):
+                question = asked[answer.scenario]
+                if not answer.sees_gpus:
+                    question = replace(question, arch=None)
+                self.counts.setdefault(question.request, Counts())[self._verdict(question, answer)] += 1
+                advance(1)
         finally:
-            self.seconds += time.perf_counter() - start
+            self.seconds = time.perf_counter() - start
 
     def _verdict(self, question: Question, answer: SolverAnswer) -> str:
         right = (oracle.expected_ignoring if self._ignoring else oracle.expected)(self._facts, question)
@@ -221,16 +206,3 @@ class Tally:
             return "wrong"
         lost = oracle.loss(self._facts, question) if self._ignoring else None
         return lost or right.cause or "right"
-
-    def _question(self, scenario: Scenario) -> Question:
-        """Removes and returns the question of a scenario; without its GPU if the client did not see it."""
-        if scenario in self._asked:
-            return self._asked.pop(scenario)
-        for whole, question in self._asked.items():
-            if replace(whole, arch=None) == scenario:
-                del self._asked[whole]
-                return replace(question, arch=None)
-        raise SolverFailed(
-            f"an answer to what was not asked, or a second one: {' '.join(scenario.specs)} on {scenario.subdir}",
-            "a solver must answer the scenarios that it is given",
-        )

@@ -1,12 +1,12 @@
-"""The matrix of drivers, GPUs, platforms, Pythons, requests and pins: all combinations, a sample, or a covering set."""
+"""The matrix of drivers, GPUs, platforms, Pythons, requests and pins: a sample of it, or a covering set."""
 
 from __future__ import annotations
 
 import random
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, product, starmap
+from itertools import groupby, product
 from math import prod
 from typing import Any
 
@@ -68,7 +68,7 @@ def _code(component: str, keys: Mapping[str, list[str]]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Matrix:
-    """All values of each dimension; its members are all combinations that can exist, in a fixed order."""
+    """All values of each dimension; its members are all combinations that can exist."""
 
     drivers: tuple[str | None, ...]  # None, then CUDA versions, oldest first
     gpus: tuple[str | None, ...]  # None, then compute capabilities, oldest first; the last is newer than every toolkit
@@ -92,9 +92,6 @@ class Matrix:
 
     def __len__(self) -> int:
         return prod(len(axis) for axis in self._axes)
-
-    def __iter__(self) -> Iterator[Question]:
-        return starmap(_question, product(*self._axes))
 
     def on(self, subdirs: Sequence[str]) -> Matrix:
         """The part of the matrix for these platforms."""
