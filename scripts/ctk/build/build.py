@@ -36,17 +36,10 @@ class BuildReport:
     failed: Mapping[str, str]  # id -> the cause, with the end of the log
 
 
-def finished(
-    plan: Plan,
-    workspace: Workspace,
-    *,
-    level: int = 3,
-    jobs: int | None = None,
-    damaged: Callable[[str], None] = lambda message: None,
-) -> dict[str, Built]:
+def finished(plan: Plan, workspace: Workspace, *, level: int = 3, jobs: int | None = None) -> dict[str, Built]:
     """The builds of a plan that are in the cache, by id; reads every package that may have changed."""
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        builds = pool.map(lambda build: cached(build, workspace, level, damaged), plan.builds)
+        builds = pool.map(lambda build: cached(build, workspace, level), plan.builds)
         return {built.id: built for built in builds if built}
 
 
