@@ -161,11 +161,6 @@ def github_matrix(found: Iterable[Job], runner: Callable[[str], str], options: s
             "id": f"{job.release}-{job.platform}",
             "runner": runner(job.platform),
             "options": " ".join(filter(None, (f"--release {job.release} --platform {job.platform}", options))),
-            "release": job.release,
-            "platform": job.platform,
-            "builds": len(job.plan.builds),
-            "packages": sum(len(b.outputs) for b in job.plan.builds),
-            "megabytes": round(sum(a.size for a in job.plan.artefacts) / 1e6),
             "key": job.key,
         }
         for job in found

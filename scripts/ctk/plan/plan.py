@@ -65,12 +65,6 @@ class Build:
         """The platform of its packages; ``noarch`` if they are the same from each platform."""
         return NOARCH if all(o.subdir == NOARCH and self.subdir not in o.name for o in self.outputs) else self.subdir
 
-    @property
-    def narrow(self) -> Mapping[str, str]:
-        """The variant keys and values that only this build of its recipe and lock has."""
-        named = (("python_tag", self.python), ("cuda_arch", self.arch), *self.versions.items())
-        return {key: value for key, value in named if value}
-
 
 @dataclass(frozen=True)
 class LeftOut:
