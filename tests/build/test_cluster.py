@@ -246,6 +246,11 @@ def test_a_scheduler_with_another_ctk_is_refused(tmp_path: Path) -> None:
             Cluster(cluster.address, str(tmp_path / "store"))
 
 
+def test_a_store_that_a_worker_does_not_see_is_refused_before_anything_is_sent(running: Loopback) -> None:
+    with pytest.raises(ClusterFailed, match=r"the worker tcp://\S+ on \S+ does not see the store memory://store"):
+        Cluster(running.address, "memory://store")  # each process has its own
+
+
 def test_a_worker_that_joins_later_refuses_orders_of_another_ctk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
