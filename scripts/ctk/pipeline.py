@@ -136,9 +136,6 @@ class Pipeline:
     def fetch(self, plan: Plan) -> Sequence[Artefact]:
         """Fetches the artefacts of a plan; returns those that were not in the cache."""
         wanted = fetch.missing(plan.artefacts, self.workspace)
-        for artefact in wanted:
-            if fetch.stored(artefact, self.workspace).exists():
-                self.report.say(f"{self.prefix}fetch: {artefact.file} in the cache is damaged; it is fetched again")
         total = sum(a.size for a in wanted)
         with self.report.task(f"{self.prefix}fetch", total, bytes_=True) as task:
             fetch.fetch(
@@ -154,7 +151,7 @@ class Pipeline:
 
     def _fetch_and_build(self, plan: Plan) -> build.BuildReport:
         settings: dict[str, Any] = {"level": self.level, "jobs": self.jobs}
-        earlier = build.finished(plan, self.workspace, damaged=self.report.say, **settings)
+        earlier = build.finished(plan, self.workspace, **settings)
         todo = replace(plan, builds=tuple(b for b in plan.builds if b.id not in earlier))
         if todo.builds and not self.cluster:
             check_machine(self.workspace)  # before gigabytes are fetched

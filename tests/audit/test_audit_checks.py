@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from ctk.audit import CHECKS, AuditReport, audit_packages
-from ctk.package.reader import PLACEHOLDER
+from ctk.audit.files import KeepsItsPromises
+from ctk.package.reader import PLACEHOLDER, IndexJson, PackageInfo, Promise, ScannedFile
+from ctk.package.scan import PackageScan
 from kit.binaries import code, elf, fatbin, pe
 from kit.packages import CTK, GLIBC, SITE, SITE_WIN, TARGET, Draft, adds_dlls_of, good_set
 
@@ -83,31 +85,6 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         "a file that is missing": (change("libcufile", listed={"lib/gone": {"size_in_bytes": 1}}), "missing in the"),
         "a file that nobody listed": (change("libcufile", listed={"lib/libcufile.so.0": None}), "in the archive,"),
         "another content": (change("libcufile", listed={"lib/libcufile.so.0": {"sha256": "0" * 64}}), "sha256"),
-    },
-    "KeepsItsPromises": {
-        "files that the script did not make": (
-            change(
-                "cuda-bindings", files={}, info={"recipe/rendered_recipe.yaml": b"recipe: {build: {files: [bin/*]}}"}
-            ),
-            "build: files",
-        ),
-        "contents that the tests name": (
-            change(
-                "cuda-bindings",
-                info={"recipe/rendered_recipe.yaml": b"recipe: {tests: [{package_contents: {files: [lib/x.so]}}]}"},
-            ),
-            "package_contents",
-        ),
-        "contents that the tests rule out": (
-            change(
-                "cuda-bindings",
-                info={
-                    "recipe/rendered_recipe.yaml": b"{recipe: {tests: [{package_contents: "
-                    b"{files: {not_exists: ['**']}}}]}}"
-                },
-            ),
-            "nothing matches **",
-        ),
     },
     "LinksStayInside": {
         "an absolute link": (change("cuda-cudart", links={"lib/x": "/usr/lib/x"}), "absolute"),
@@ -279,7 +256,23 @@ def test_a_check_catches(check: str, case: str, tmp_path: Path) -> None:
 
 
 def test_every_check_has_a_package_that_breaks_it() -> None:
-    assert set(BROKEN) == {check.name for check in CHECKS}
+    assert {*BROKEN, "KeepsItsPromises"} == {check.name for check in CHECKS}
+
+
+@pytest.mark.parametrize(
+    ("promise", "path"),
+    [
+        (Promise(files=("lib/*", "bin/*")), "bin/*"),
+        (Promise(contents=("lib/x", "lib/y")), "lib/y"),
+        (Promise(absent=("bin", "**")), "lib/x"),
+    ],
+)
+def test_a_planned_package_keeps_the_promises_of_its_recipe(promise: Promise, path: str) -> None:
+    index = IndexJson("x", "1", "0", 0, "linux-64")
+    scan = PackageScan(
+        "linux-64/x-1-0.conda", "", PackageInfo(index, (), promise=promise), (ScannedFile("pkg", "lib/x", "file"),)
+    )
+    assert [finding.path for finding in KeepsItsPromises(scan)] == [path]
 
 
 # Changes that break no rule.

@@ -23,8 +23,6 @@ from ctk.plan.plan import Build
 from kit.dask_processes import Loopback, loopback, silent_port, wait_for
 from kit.tiny import artefact, tiny_checkout, tiny_plan
 
-ALLOWED = "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES"
-
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
@@ -77,7 +75,9 @@ def test_a_cluster_makes_the_packages_of_this_machine_and_nobody_builds_them_aga
     assert {f: f.stat().st_mtime_ns for f in (store / "builds").iterdir()} == notes
 
 
-def test_damaged_files_in_the_store_are_made_again(running: Loopback, tmp_path: Path) -> None:
+def test_a_file_damaged_in_the_store_is_an_error_and_the_next_run_puts_it_there_again(
+    running: Loopback, tmp_path: Path
+) -> None:
     store = tmp_path / "store"
     first = run(checkout(tmp_path / "one"), running.address, store)
     for sha in (*first.built[0].sha256.values(), artefact().sha256):
@@ -85,8 +85,11 @@ def test_damaged_files_in_the_store_are_made_again(running: Loopback, tmp_path: 
         file.chmod(0o644)
         file.write_bytes(b"x" * file.stat().st_size)
     Store(str(store)).publish(first.built[1].key, {"id": HELLO, "packages": {}, "seconds": 0.0})
-    again = run(checkout(tmp_path / "two"), running.address, store)
-    assert [b.cached for b in again.built] == [False, False]
+    damaged = run(checkout(tmp_path / "two"), running.address, store)
+    assert damaged.failed.keys() == {HELLO} and not damaged.built[0].cached
+    assert "the store file://" in damaged.failed[HELLO] and "run the command again" in damaged.failed[HELLO]
+    again = run(checkout(tmp_path / "three"), running.address, store)
+    assert {b.id: b.cached for b in again.built} == {HELLO: False, FOLLOWER: True}
     assert sha256(again) == sha256(first)
 
 
@@ -118,13 +121,10 @@ def waiting(begun: Path, go: Path) -> str:
     return f"echo $PPID >> {begun}; while [ ! -e {go} ]; do sleep 0.05; done"
 
 
-# Deaths of workers that the scheduler itself forgives.
-@pytest.mark.parametrize("allowed", ["0", pytest.param("3", marks=pytest.mark.sweep)])
-def test_the_build_of_a_worker_that_is_killed_is_made_by_another(tmp_path: Path, allowed: str) -> None:
+def test_the_build_of_a_worker_that_is_killed_is_made_by_another(tmp_path: Path) -> None:
     begun, go = tmp_path / "begun", tmp_path / "go"
     workspace = checkout(tmp_path / "one", waiting(begun, go))
-    setting = {ALLOWED: allowed}
-    with loopback(tmp_path / "dask", workers=0, **setting) as cluster, ThreadPoolExecutor(1) as pool:
+    with loopback(tmp_path / "dask", workers=0) as cluster, ThreadPoolExecutor(1) as pool:
         doomed = cluster.worker()
         done = pool.submit(run, workspace, cluster.address, tmp_path / "store")
         wait_for(begun)
@@ -141,27 +141,25 @@ def test_the_build_of_a_worker_that_is_killed_is_made_by_another(tmp_path: Path,
     assert sha256(report) == here(tmp_path / "here", waiting(begun, go))
 
 
-def test_a_build_whose_workers_die_again_is_a_failure_with_its_name(tmp_path: Path) -> None:
+def test_a_build_whose_workers_die_too_often_is_a_failure_with_its_name(tmp_path: Path) -> None:
     begun, go = tmp_path / "begun", tmp_path / "go"
     workspace = checkout(tmp_path / "one", waiting(begun, go))
-    with loopback(tmp_path / "dask", workers=0, **{ALLOWED: "0"}) as cluster, ThreadPoolExecutor(1) as pool:
+    setting = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
+    with loopback(tmp_path / "dask", workers=0, **setting) as cluster, ThreadPoolExecutor(1) as pool:
         doomed = cluster.worker()
         done = pool.submit(run, workspace, cluster.address, tmp_path / "store")
-        for _ in range(2):
-            wait_for(begun)
-            begun.unlink()
-            doomed.kill()
-            doomed = cluster.worker()
+        wait_for(begun)
+        cluster.worker()
+        doomed.kill()
         report = done.result(900)
     go.touch()
     failed = report.failed
     assert failed[HELLO].startswith(f"{HELLO}: ") and failed[HELLO].endswith("is memory short there?")
 
 
-def test_without_a_worker_the_run_waits_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_worker_the_run_waits_and_says_so(tmp_path: Path) -> None:
     begun, go, told = tmp_path / "begun", tmp_path / "go", threading.Event()
     workspace = checkout(tmp_path / "one", waiting(begun, go))
-    monkeypatch.setattr(module, "WORKER_TIMEOUT", 1)
     messages: list[str] = []
 
     def say(message: str) -> None:
@@ -246,6 +244,11 @@ def test_a_scheduler_with_another_ctk_is_refused(tmp_path: Path) -> None:
         cluster.worker(PYTHONPATH=str(ROOT / "scripts"))
         with pytest.raises(ClusterFailed, match=r"the scheduler cannot load this ctk: .*ctk"):
             Cluster(cluster.address, str(tmp_path / "store"))
+
+
+def test_a_store_that_a_worker_does_not_see_is_refused_before_anything_is_sent(running: Loopback) -> None:
+    with pytest.raises(ClusterFailed, match=r"the worker tcp://\S+ on \S+ does not see the store memory://store"):
+        Cluster(running.address, "memory://store")  # each process has its own
 
 
 def test_a_worker_that_joins_later_refuses_orders_of_another_ctk(

@@ -186,17 +186,6 @@ def test_a_build_whose_binaries_rattler_build_edits_gets_no_stand_ins(tmp_path: 
     assert output.may_edit == (relocation == "true")
 
 
-def test_nothing_in_a_wheel_can_call_patchelf(tmp_path: Path) -> None:
-    """A file that looks like a stand-in is a file like others."""
-    written = tmp_path / "written"
-    forged = b"\x7fELF0123456789abcdef.elf.0\nlibthing.so.1\n%s\n" % bytes(written)
-    build, workspace = wheel_build(tmp_path / "checkout", {**thing(), "lib/forged.so": forged}, "")
-    (package,) = make(build, workspace, 3, 2).packages
-    contents = {m.path: stream.read() for m, stream in members(package, "pkg") if stream}
-    assert contents["lib/forged.so"] == forged
-    assert not written.exists()
-
-
 def test_the_environment_of_the_process_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TMPDIR", raising=False)
     before = dict(os.environ)

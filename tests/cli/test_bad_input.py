@@ -50,7 +50,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "build --dry-run --all-releases --platform linux-46": (UnknownName, "error: unknown platform 'linux-46'"),
     "build --release 13.4 --all-releases": (BadValue, "error: --release and --all-releases exclude each other"),
     "build a --all-components": (BadValue, "error: names of packages and --all-components exclude each"),
-    "build --recipe a": (BadValue, "error: `--recipe` is now `ctk build NAME`"),
+    "build --recipe a": (BadValue, "error: no such option: --recipe"),
     "build --arch 7.0": (BadValue, "error: --arch says nothing without --driver"),
     "build --driver 11.8": (BadValue, "error: no locked release runs on"),
     "lint --planned --check NoCheck": (UnknownName, "error: unknown check 'NoCheck'"),

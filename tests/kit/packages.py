@@ -221,7 +221,6 @@ def good_set() -> dict[str, Draft]:
                 ),
                 f"{SITE}/cuda/bindings/__init__.py": b"",
             },
-            info={"recipe/rendered_recipe.yaml": _rendered("**/cuda/bindings/__init__.py", f"{SITE}/cuda/**")},
         ),
         Draft(
             "cuda-nvrtc",
@@ -251,9 +250,3 @@ def good_set() -> dict[str, Draft]:
 def adds_dlls_of(folder: str) -> bytes:
     """What wheels' repair tools write into a module."""
     return f"import os\nos.add_dll_directory(os.path.join(os.path.dirname(__file__), os.pardir, {folder!r}))\n".encode()
-
-
-def _rendered(content: str, files: str) -> bytes:
-    return json.dumps(
-        {"recipe": {"build": {"files": [files]}, "tests": [{"package_contents": {"files": [content]}}]}}
-    ).encode()

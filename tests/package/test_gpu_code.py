@@ -281,14 +281,6 @@ def test_check_fails_for_a_wrong_bound_and_not_for_a_right_one(project: Workspac
     assert gpu_code(project, "--check", right)["subjects"][0]["promised_in_vain"] == []
 
 
-def test_gpus_that_a_newer_version_lost_are_named(project: Workspace, tmp_path: Path) -> None:
-    old, new = tmp_path / "libcudnn-9.10.so", tmp_path / "libcudnn-9.11.so"
-    old.write_bytes(library(*(code("cubin", t) for t in ("50", "60", "70", "75", "80", "90"))))
-    new.write_bytes(library(*(code("cubin", t) for t in ("75", "80", "90"))))
-    done = ctk(project, "gpu-code", str(old), str(new), check=True)
-    assert "libcudnn-9.11.so, beside libcudnn-9.10.so: no longer runs on 5.0 to 7.2" in done.stdout
-
-
 def test_explain_names_the_file_that_limits_a_gpu(project: Workspace, tmp_path: Path) -> None:
     files = {
         "lib/libmany.so": library(code("cubin", "50"), code("cubin", "75")),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ctk.core.errors import AuditFailed
-from ctk.package.reader import PathEntry, Promise, members, read_info
+from ctk.package.reader import PathEntry, members, read_info
 from kit.packages import Draft, good_set
 
 
@@ -21,14 +21,6 @@ def test_metadata_is_read_without_the_contents(tmp_path: Path) -> None:
     assert info.licenses == {"LICENSE": b"You may.\n"}
     assert PathEntry("lib/libcudart.so", "softlink", hashlib.sha256().hexdigest()) in info.paths
     assert {entry.path: entry.placeholder for entry in info.paths}["lib/pkgconfig/cudart.pc"] == "/opt/here"
-
-
-def test_the_rendered_recipe_gives_the_promised_files(tmp_path: Path) -> None:
-    tests = b"[{package_contents: {files: d}}, {script: [x]}]"
-    recipe = b"recipe: {build: {files: {include: [a, b], exclude: [c]}}, tests: %s}" % tests
-    info = read_info(Draft("x", info={"recipe/rendered_recipe.yaml": recipe}).write(tmp_path))
-    assert info.promise == Promise(files=("a", "b"), contents=("d",))
-    assert read_info(Draft("y").write(tmp_path)).promise is None
 
 
 def test_members_come_one_by_one_with_their_bytes(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_job_keeps_the_narrowing_of_the_command(project: Workspace) -> None:
     (job,) = json.loads(ctk(project, "build", *words, check=True).stdout)["include"]
     assert job["options"] == "--release cuda-13.0 --platform win-64 cuda-nvrtc cuda-version --python 3.12"
     done = ctk(project, "build", *job["options"].split(), "--dry-run", "--json", check=True)
-    assert job["builds"] == len(json.loads(done.stdout)["builds"]) == 2
+    assert len(json.loads(done.stdout)["builds"]) == 2
 
 
 def test_the_key_changes_with_the_recipe_and_only_for_the_jobs_that_use_it(project: Workspace, tmp_path: Path) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import pytest
 
 from ctk.core.errors import LockError, RecipeError, UnknownName
 from ctk.lock.model import UNDECLARED, Artefact, Component, ReleaseLock
-from ctk.plan.plan import LeftOut, Plan, Request, Set, folded, plan, with_needs
-from ctk.plan.recipes import find_recipes, render_variants
+from ctk.plan.plan import Plan, Request, Set, plan, with_needs
+from ctk.plan.recipes import find_recipes
 
 TAGS = ("cp312", "cp313", "cp314t")
 
@@ -140,10 +139,6 @@ def test_an_older_version_of_a_project_is_built_beside_the_newest(small_set: Set
         for t in TAGS[:2]
         for label, version, license in (("", "13.5.0", UNDECLARED), ("13.4.4-", "13.4.4", "Apache-2.0"))
     }
-    for build in found.values():
-        again = render_variants(build.recipe, build.variant_files, "linux-64", build.narrow)
-        assert {dict(v.variant)["binding"] for v in again} == {a.version for a in build.artefacts}
-        assert len(again) == len(build.outputs)
 
 
 def test_a_name_that_is_near_no_other_does_not_bring_them_all() -> None:
@@ -153,26 +148,6 @@ def test_a_name_that_is_near_no_other_does_not_bring_them_all() -> None:
     assert UnknownName.of("recipe", "b", ["a-b", "long-name-c", "d"]).step == "did you mean a-b?"
     assert UnknownName.of("platform", "nosuch", few).step == "choose one of linux-64, win-64"
     assert UnknownName.of("release", "nosuch", []).step == "there is no release yet"
-
-
-def test_what_is_left_out_for_one_reason_is_one_row() -> None:
-    skipped = 'its recipe skips it where match(cuda_version, "<13")'
-    left = [
-        LeftOut(f"{name}-cuda{minor}-{subdir}", skipped, name, minor, subdir, kind="before 13")
-        for name, minor, subdir in product(("nvcc", "crt"), ("12.0", "12.6", "12.9"), ("linux-64", "win-64"))
-    ]
-    left += [LeftOut("cccl-cuda12.6", "it lacks headers", "cccl", "12.6")]
-    left += [
-        LeftOut(
-            f"core-cuda{major}-{tag}-win-64", "core 1 is not published", "core", major, "win-64", tag, "not published"
-        )
-        for major, tag in product(("12", "13"), ("py311", "py314t"))
-    ]
-    assert folded(left, {"linux-64", "win-64"}) == [
-        ("crt, nvcc", "12.0 to 12.9", "before 13"),
-        ("cccl", "12.6", "it lacks headers"),
-        ("core", "12, 13; win-64; py311, py314t", "not published"),
-    ]
 
 
 def test_what_was_not_published_is_left_out_with_the_reason(small_set: Set) -> None:

@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from ctk.plan.recipes import render_variants
 
 FOLDER = Path(__file__).parent / "golden"
 _PLACE = "${{ target_platform }}"
+_variants = cache(render_variants)  # builds that differ in their Python share them
 
 
 @dataclass
@@ -48,8 +50,14 @@ def rendered(workspace: Workspace) -> dict[str, Golden]:
         release = build.arch or build.lock.partition("-")[2]
         label = " ".join(part for part in (release, build.subdir, build.python) if part)
         made = set()
-        for output in render_variants(build.recipe, build.variant_files, build.subdir, build.narrow):
+        files = {output.file_name for output in build.outputs}
+        for output in _variants(build.recipe, build.variant_files, build.subdir):
             recipe = output.recipe.to_dict()
+            if (
+                "{name}-{version}-{build}.conda".format(**recipe["package"], build=recipe["build"]["string"])
+                not in files
+            ):
+                continue
             name = _file_name(recipe["package"]["name"], build.subdir)
             made.add(name)
             fit = next((value for key, value in dict(output.variant).items() if key.endswith("_fit")), "")

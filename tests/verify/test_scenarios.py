@@ -97,7 +97,7 @@ def test_the_printed_command_asks_the_same(every: Matrix, monkeypatch: pytest.Mo
         raise Unsolvable("enough")
 
     monkeypatch.setattr(why, "solve_or_say_why", remember)
-    monkeypatch.setattr(channels, "catalogue", lambda *_: None)
+    monkeypatch.setattr(channels, "catalogue", lambda *_, **__: None)
     questions = every.sample(20, 3)
     for question in questions:
         program, *words = shlex.split(command(question))

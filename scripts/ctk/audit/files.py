@@ -94,7 +94,7 @@ def _differences(package: PackageScan, file: ScannedFile, entry: PathEntry) -> I
 def KeepsItsPromises(package: PackageScan) -> Iterator[Finding]:
     """Each glob of the recipe's ``build: files`` and of its package_contents tests matches a file; ``not_exists`` none.
 
-    The globs are those of the rendered recipe in the package; without it, the build has run these tests.
+    This is for packages of a plan: of a built package, rattler-build has run these tests.
     """
     promise = package.info.promise
     if promise is None:

@@ -299,7 +299,8 @@ def interpreter_files() -> Iterator[tuple[str, bytes, bool]]:
     version = this_python().name
     executable = _executable().read_bytes()
     yield f"bin/python{version}", _relocatable(executable, "$ORIGIN/../lib"), True
-    for name in binaries.needed_libraries(executable):
+    binary = binaries.read_bytes(executable)
+    for name in binary.needed if binary else ():
         if name.startswith("libpython"):
             library = Path(sysconfig.get_config_var("LIBDIR")) / name
             yield f"lib/{name}", _relocatable(library.read_bytes(), "$ORIGIN"), True

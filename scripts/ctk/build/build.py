@@ -36,17 +36,10 @@ class BuildReport:
     failed: Mapping[str, str]  # id -> the cause, with the end of the log
 
 
-def finished(
-    plan: Plan,
-    workspace: Workspace,
-    *,
-    level: int = 3,
-    jobs: int | None = None,
-    damaged: Callable[[str], None] = lambda message: None,
-) -> dict[str, Built]:
+def finished(plan: Plan, workspace: Workspace, *, level: int = 3, jobs: int | None = None) -> dict[str, Built]:
     """The builds of a plan that are in the cache, by id; reads every package that may have changed."""
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        builds = pool.map(lambda build: cached(build, workspace, level, damaged), plan.builds)
+        builds = pool.map(lambda build: cached(build, workspace, level), plan.builds)
         return {built.id: built for built in builds if built}
 
 
@@ -168,11 +161,6 @@ def github_matrix(found: Iterable[Job], runner: Callable[[str], str], options: s
             "id": f"{job.release}-{job.platform}",
             "runner": runner(job.platform),
             "options": " ".join(filter(None, (f"--release {job.release} --platform {job.platform}", options))),
-            "release": job.release,
-            "platform": job.platform,
-            "builds": len(job.plan.builds),
-            "packages": sum(len(b.outputs) for b in job.plan.builds),
-            "megabytes": round(sum(a.size for a in job.plan.artefacts) / 1e6),
             "key": job.key,
         }
         for job in found

@@ -18,44 +18,29 @@ import socket
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
+from concurrent.futures import BrokenExecutor, CancelledError
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from threading import Lock, Semaphore, local
+from threading import local
 from typing import TYPE_CHECKING, Any
 
-from ctk.build.one import at_work, begin, clear_build_folders
+from ctk.build.one import at_work, clear_build_folders, processes
 from ctk.build.runner import Built, build_key, keep, log_file, make, read_note, tools, write_log
 from ctk.core.address import real
 from ctk.core.checkout import Workspace
-from ctk.core.errors import (
-    BadValue,
-    BuildFailed,
-    ClusterFailed,
-    CtkError,
-    NoSpace,
-    describe,
-    without_credentials,
-)
+from ctk.core.errors import BadValue, BuildFailed, ClusterFailed, CtkError, NoSpace, describe, without_credentials
 from ctk.core.files import FULL, disk_errors, file_sha256, hold_folder, release_folder
-from ctk.core.process import end_with
 from ctk.fetch.admission import note_of
 from ctk.fetch.fetch import laid_out
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
+    from distributed import Client
 
-    from distributed import Client, Future
-
-MAX_SUBMITS = 2  # of a build whose workers failed: another build of theirs may be at fault
-STORE_ROUNDS = 3  # in which the store may lose files before a build fails
 CONNECT_TIMEOUT = 5  # seconds in which a scheduler answers
-WORKER_TIMEOUT = 30  # seconds without a worker until the run says so
-MAX_UPLOADS = 4  # at a time
 _A_STORE = (
     "a store is a folder that every worker sees, such as file:///shared/ctk, or an object store such as s3://bucket"
 )
@@ -194,8 +179,7 @@ class WorkOrder:
 class WorkResult:
     """The outcome of a work order."""
 
-    complete: bool = True  # False: the store lacks files of the order; without an error, it has the packages otherwise
-    error: str = ""  # why the build failed
+    error: str = ""  # why the build failed; without an error, the store has its packages
     log: str = ""  # of rattler-build
 
 
@@ -240,12 +224,10 @@ def fulfil(order: WorkOrder) -> WorkResult:
 
     Raises:
         ClusterFailed: This worker has another ctk.
-        Killed: The build process was killed.
+        BrokenExecutor: The build process was killed.
     """
-    if engine() != order.engine:
-        raise ClusterFailed(
-            f"a worker on {socket.gethostname()} has {engine()}, and this machine has {order.engine}", _SAME
-        )
+    if other := mismatch(order.engine):
+        raise ClusterFailed(f"a worker {other}", _SAME)
     home = Path(tempfile.gettempdir()) / f"ctk-workers-{os.getuid()}"
     # Also removes the folders of killed workers, with what they left in memory.
     workspace = Workspace(hold_folder(home, lambda left: clear_build_folders(Workspace(left))))
@@ -262,8 +244,9 @@ def fulfil(order: WorkOrder) -> WorkResult:
 
 def _make(order: WorkOrder, workspace: Workspace, store: Store) -> WorkResult:
     root = workspace.root
-    if not all(store.get(sha256, root / name) for name, sha256 in order.files.items()):
-        return WorkResult(complete=False)
+    for name, sha256 in order.files.items():
+        if not store.get(sha256, root / name):
+            raise _lost(name, order.build, store)
     for name in order.programs:
         (root / name).chmod(0o755)
     built = _in_process(_moved(order.build, root.joinpath), workspace, order.level)
@@ -274,52 +257,35 @@ def _make(order: WorkOrder, workspace: Workspace, store: Store) -> WorkResult:
     return WorkResult()
 
 
-class Killed(Exception):
-    """The process of a build was killed."""
+def _lost(name: str, build: Build, store: Store) -> BuildFailed:
+    return BuildFailed(
+        f"{build.id}: the store {store.shown} does not return {name}, which was put there: check that nothing removes "
+        "its files, and run the command again",
+        _STEP,
+    )
 
 
 _own = local()
-"""The connection of each thread to its build process, which stays for the next build: it takes long to start."""
+"""The build process of each thread, which stays for the next build: it takes long to start."""
 
 
 def _in_process(build: Build, workspace: Workspace, level: int) -> Built:
     """Makes a build in another process: rattler-build holds the GIL, and Dask takes a silent worker for dead."""
     if not hasattr(_own, "process"):
         multiprocessing.current_process().daemon = False  # a worker below a nanny is one, and may start no process
-        context = multiprocessing.get_context("spawn")
-        _own.process, other_end = context.Pipe()
-        context.Process(target=_serve, args=(other_end, os.getpid()), daemon=True).start()
-        other_end.close()
+        _own.process = processes(1, Path(os.devnull))
     try:
-        _own.process.send((build, workspace, level, os.cpu_count() or 1))
-        outcome: Built | Exception = _own.process.recv()
-    except (EOFError, OSError):
+        built: Built = _own.process.submit(make, build, workspace, level, os.cpu_count() or 1).result()
+        return built
+    except BrokenExecutor:
         del _own.process
-        raise Killed(f"its process on {socket.gethostname()} was killed") from None
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
-
-
-def _serve(worker: Connection, parent: int) -> None:
-    """Makes builds for a worker, in a build process."""
-    end_with(parent)
-    begin(Path(os.devnull))
-    os.set_inheritable(worker.fileno(), False)  # a script that outlives its killed process would hold it open
-    with suppress(EOFError):
-        while True:
-            order = worker.recv()
-            try:
-                outcome: Built | Exception = make(*order)
-            except Exception as error:
-                outcome = error
-            worker.send(outcome)
+        raise BrokenExecutor(f"its process on {socket.gethostname()} was killed") from None
 
 
 # On the machine of the run.
 
 
-class Cluster:
+class Cluster(AbstractContextManager["Cluster"]):
     """A connected cluster with workers of this ctk; enter it to close it.
 
     Args:
@@ -339,16 +305,15 @@ class Cluster:
         self._address, self._say = address, say
         self._store = Store(real(url))
         self._client = _connect(real(address))
-        self._uploading, self._waiting = Semaphore(MAX_UPLOADS), Lock()
         try:
-            self._wait_for_a_worker()
+            if not self._client.nthreads():
+                self._say_no_worker()
+            self._client.wait_for_workers(1)
+            self._client.subscribe_topic("all", self._noticed)
             self._check_ctk()
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Cluster:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -368,61 +333,42 @@ class Cluster:
         if earlier := self._take(build, workspace, level, cached=True):
             return earlier
         order = work_order(build, workspace, level, self._store.url)
-        for _ in range(STORE_ROUNDS):
-            for name, sha256 in order.files.items():
-                with self._uploading:
-                    self._store.put(workspace.root / name, sha256)
-            result = self._result(order)
-            if result.log:
-                write_log(build.id, result.log, workspace)
-            if result.error:
-                raise BuildFailed(result.error, "fix the recipe")
-            if result.complete and (built := self._take(build, workspace, level, cached=False)):
-                return built
-        raise BuildFailed(
-            f"{build.id}: the store {self._store.shown} does not return the files that were put there",
-            "check that nothing removes its files",
-        )
+        for name, sha256 in order.files.items():
+            self._store.put(workspace.root / name, sha256)
+        result = self._result(order)
+        if result.log:
+            write_log(build.id, result.log, workspace)
+        if result.error:
+            raise BuildFailed(result.error, "fix the recipe")
+        if built := self._take(build, workspace, level, cached=False):
+            return built
+        raise _lost("its packages", build, self._store)
 
     def _result(self, order: WorkOrder) -> WorkResult:
         from distributed import KilledWorker
 
-        failure = ""
-        for _ in range(MAX_SUBMITS):
-            # A key of its own: Dask must not answer with an earlier result.
-            key = f"{order.build.id}-{uuid.uuid4().hex[:8]}"
-            try:
-                return self._wait(self._client.submit(fulfil, order, key=key, pure=False))
-            except (CancelledError, asyncio.CancelledError) as error:
-                raise ClusterFailed(
-                    f"the connection to the scheduler at {self._address} was lost: {describe(error)}", _STEP
-                ) from None
-            except (KilledWorker, Killed) as error:
-                failure = f"{error}; is memory short there?"
-            except ClusterFailed:
-                raise
-            except Exception as error:
-                failure = f"a worker failed: {describe(error)}"
-        return WorkResult(error=f"{order.build.id}: {failure}")
-
-    def _wait(self, future: Future[WorkResult]) -> WorkResult:
-        """The result of a build, or its error; says when no worker is left, and goes on waiting."""
-        while True:
-            try:
-                result: WorkResult = future.result(timeout=WORKER_TIMEOUT)
-                return result
-            except TimeoutError:
-                if future.status == "error":  # the task's own
-                    raise
-            with self._waiting, suppress(OSError):  # one thread says it for all; a lost scheduler cancels the future
-                self._wait_for_a_worker()
-
-    def _wait_for_a_worker(self) -> None:
         try:
-            self._client.wait_for_workers(1, timeout=WORKER_TIMEOUT)
-        except TimeoutError:
-            self._say(f"no worker at {self._address}; waiting for one: dask worker {self._address} --nthreads 1")
-            self._client.wait_for_workers(1)
+            # Not pure: Dask must not answer with an earlier result. Deaths of workers do not count as retries.
+            result: WorkResult = self._client.submit(fulfil, order, pure=False, retries=1).result()
+            return result
+        except (CancelledError, asyncio.CancelledError) as error:
+            raise ClusterFailed(
+                f"the connection to the scheduler at {self._address} was lost: {describe(error)}", _STEP
+            ) from None
+        except ClusterFailed:
+            raise
+        except (KilledWorker, BrokenExecutor) as error:
+            return WorkResult(f"{order.build.id}: {error}; is memory short there?")
+        except Exception as error:
+            return WorkResult(f"{order.build.id}: a worker failed: {describe(error)}")
+
+    async def _noticed(self, event: tuple[float, Mapping[str, Any]]) -> None:
+        """Says when no worker is left; Dask gives the builds to the next one that joins."""
+        if event[1].get("action") == "remove-worker" and not await self._client.nthreads():
+            self._say_no_worker()
+
+    def _say_no_worker(self) -> None:
+        self._say(f"no worker at {self._address}; waiting for one: dask worker {self._address} --nthreads 1")
 
     def _take(self, build: Build, workspace: Workspace, level: int, *, cached: bool) -> Built | None:
         """Brings a finished build from the store into the cache; None if the store does not have all of it."""

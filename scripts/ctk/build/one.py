@@ -6,7 +6,6 @@ builds work in memory where there is room for it, else in the cache.
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import tempfile
@@ -30,7 +29,6 @@ def processes(number: int, log: Path) -> ProcessPool:
 
 def begin(log: Path) -> None:
     """Starts the work of a build process: it writes its stderr to a file."""
-    gc.freeze()  # the process ends 0.1 s sooner: the interpreter does not look through its modules
     # rattler-build draws progress bars on a terminal, which would run into ours.
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as file:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import resource
 import shutil
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,7 +37,6 @@ from ctk.plan.recipes import recipe_commit, variant_config, variant_values
 REVISION = 9
 """Raise this when the tooling itself changes the content of packages."""
 _PASSING_LEVEL = 1  # of rattler-build's packages, which are compressed anew
-_FILES = 256  # open at once; the largest recipes need fewer
 # Bytes written for each byte of an artefact, at most: wheels unpack to three times their size, and a recipe of six
 # outputs holds eight copies of that at once.
 _GROWTH = 30
@@ -115,9 +113,7 @@ def tools() -> Mapping[str, str]:
     }
 
 
-def cached(
-    build: Build, workspace: Workspace, level: int, damaged: Callable[[str], None] = lambda message: None
-) -> Built | None:
+def cached(build: Build, workspace: Workspace, level: int) -> Built | None:
     """The build in the cache, if its packages have the sha256 of its note: a cache may come from anywhere.
 
     They are read, unless nobody can have written to them since an earlier run read them.
@@ -125,11 +121,8 @@ def cached(
     key = build_key(build, level)
     built = read_note(read_json(workspace.builds / key / "build.json"), build, key, workspace, cached=True)
     read = HashNotes.of(workspace)
-    for name, expected in built.sha256.items() if built else ():
-        if not read.holds(workspace.builds / key / name, expected):
-            damaged(f"{build.id}: {name.rpartition('/')[2]} in the cache is damaged; it is built again")
-            return None
-    return built
+    is_whole = built and all(read.holds(built.home / name, expected) for name, expected in built.sha256.items())
+    return built if is_whole else None
 
 
 def keep(folder: Path, built: Built) -> Built:
@@ -209,9 +202,6 @@ def check_machine(workspace: Workspace) -> None:
     check_path(Path(tempfile.gettempdir()), "name another folder in TMPDIR", NotReady)  # packages are tested there
     if not shutil.which("bash"):
         raise NotReady("there is no bash on PATH, which runs the scripts of recipes", "fix PATH, or install bash")
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if 0 <= files < _FILES:
-        raise NotReady(f"a process may open {files} files here, and a build needs up to {_FILES}", "raise `ulimit -n`")
 
 
 def write_log(build_id: str, text: str, workspace: Workspace) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ctk.cli import options
-from ctk.cli.options import Base, Jobs, Releases, Selection, base_channel, not_both, renamed, selecting
+from ctk.cli.options import Base, Jobs, Releases, Selection, base_channel, not_both, selecting
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
@@ -93,15 +94,15 @@ def _show(planned: Plan, report: Reporter) -> None:
 
 def _show_left_out(planned: Plan, report: Reporter) -> None:
     """Prints a line for each reason; with -v a row for each build that is left out."""
-    from ctk.plan.plan import folded
-
     if planned.left_out and report.verbose:
         report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
     elif planned.left_out:
-        subdirs = {b.subdir for b in planned.builds} | {x.subdir for x in planned.left_out} - {""}
+        names: dict[str, set[str]] = defaultdict(set)
+        for left in planned.left_out:
+            names[left.kind].add(left.name)
         report.line("left out, by reason (-v: each)", "bold")
-        for names, where, why in folded(planned.left_out, subdirs):
-            report.line(f"- {where}: no {names}; {why}")
+        for why, what in names.items():
+            report.line(f"- {', '.join(sorted(what))}: {why}")
 
 
 def _show_jobs(chosen: Selection, what: Set, request: Request, tags: Sequence[str], where: Workspace) -> None:
@@ -175,9 +176,6 @@ def build_command(
         PlanForm,
         typer.Option("--format", help="Of --dry-run: github prints a job matrix, by default of all platforms."),
     ] = PlanForm.table,
-    recipe: Annotated[list[str] | None, renamed("--recipe", "ctk build NAME")] = None,
-    ring: Annotated[str | None, renamed("--ring", "ctk build --libraries")] = None,
-    print_plan: Annotated[bool, renamed("--print-plan", "ctk build --dry-run")] = False,
 ) -> None:
     """Build, audit, test and index packages, then publish them as a channel.
 

@@ -31,7 +31,7 @@ def gpu_code_command(
 ) -> None:
     """Show which GPUs and drivers the code in binaries is for, and whether their metadata agrees.
 
-    For each binary: machine code, PTX, and the parts of CUDA that it uses. Several paths are compared with the first.
+    For each binary: machine code, PTX, and the parts of CUDA that it uses.
 
     Example: ctk gpu-code output/channel/linux-64/libcufft-files-12.0.0.61-h946e1c4_0.conda
     """
@@ -47,9 +47,6 @@ def gpu_code_command(
             if subject.files or path.is_file():
                 found.append(subject)
                 show_subject(subject, report, explain)
-    firsts = [subject for subject in found if subject.runs]
-    for other in firsts[1:] if len(paths) > 1 and len(firsts) == len(paths) else ():
-        _compare(firsts[0], other, report)
     report.result(subjects=[subject.as_json() for subject in found])
     report.say(f"{count(len(found), 'subject')} with code, {time.monotonic() - start:.1f} s")
     wrong = [subject for subject in found if subject.uncovered_gpus]
@@ -164,14 +161,3 @@ def _files(subject: Subject, gpu: str) -> str:
 
 _NAMED = 3  # files that a line names
 _HOW = {"native": "machine code", "jit": "PTX for the driver", "part": "little code", "none": "no code"}
-
-
-def _compare(first: Subject, other: Subject, report: Reporter) -> None:
-    from ctk.package.gpu_support import present, spans
-
-    one, two = ({*subject.gpus("native", "jit")} for subject in (first, other))
-    known = present(first.known.gpus, first.subdir)
-    lost, gained = spans(one - two, known), spans(two - one, known)
-    words = [f"no longer runs on {lost}"] if lost else []
-    words += [f"also runs on {gained}"] if gained else []
-    report.line(f"{other.name}, beside {first.name}: {', '.join(words) or 'runs on the same GPUs'}", "bold")

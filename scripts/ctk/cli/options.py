@@ -197,16 +197,6 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-def renamed(old: str, now: str) -> Any:
-    """A hidden option with an earlier name, which ends the command with the name that it has now."""
-
-    def end(value: object) -> None:
-        if value:
-            raise BadValue(f"`{old}` is now `{now}`", "see ctk build --help")
-
-    return typer.Option(old, callback=end, expose_value=False, hidden=True, help=f"It is now `{now}`.")
-
-
 def base_beside(base: str, channels: Sequence[str] | None, workspace: Workspace) -> str:
     """The base channel beside those of --channel: conda-forge, if --base names none and none was made here."""
     return "conda-forge" if base == "local" and channels and not workspace.base_channel.exists() else base

@@ -347,12 +347,6 @@ def _pe_exports(path: Path) -> tuple[str, ...]:
     return tuple(sorted({str(e.name) or f"#{e.ordinal}" for e in table.entries})) if table else ()
 
 
-def needed_libraries(data: bytes) -> list[str]:
-    """The libraries that an ELF file needs."""
-    # pyelftools gives a tag the attribute that its kind calls for.
-    return [tag.needed for tag in _dynamic(data).iter_tags("DT_NEEDED")]  # type: ignore[attr-defined]
-
-
 def relocatable(data: bytes, rpath: str, folders: Iterable[str]) -> bytes:
     """A copy of a 64-bit ELF file without debug sections and without names of ``folders``; its RPATH becomes ``rpath``.
 

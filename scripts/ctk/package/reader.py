@@ -67,7 +67,7 @@ class PathEntry:
 
 @dataclass(frozen=True)
 class Promise:
-    """The files that the recipe, as rendered into the package, promises."""
+    """The files that the recipe of a planned package promises."""
 
     files: tuple[str, ...] = ()  # globs of ``build.files``, without ``exclude``
     contents: tuple[str, ...] = ()  # globs of the ``package_contents`` tests
@@ -85,7 +85,7 @@ class PackageInfo:
     about: Mapping[str, Any] = field(default_factory=dict)
     licenses: Mapping[str, bytes] = field(default_factory=dict)  # the files under ``info/licenses``
     sboms: Mapping[str, bytes] = field(default_factory=dict)  # the files under ``info/sboms``
-    promise: Promise | None = None  # None if the package has no rendered recipe
+    promise: Promise | None = None  # of a planned package; rattler-build checks it in a build
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,6 @@ def info_of(path: Path, metadata: Iterable[tuple[ScannedFile, bytes | None]]) ->
             about=json.loads(texts.get("info/about.json", b"{}")),
             licenses=licenses,
             sboms=sboms,
-            promise=_promise(texts.get("info/recipe/rendered_recipe.yaml")),
         )
 
 
@@ -242,32 +241,8 @@ def run_exports_of(raw: Any) -> dict[str, tuple[str, ...]]:
     return {kind: tuple(specs) for kind, specs in kinds.items() if specs}
 
 
-def _promise(text: bytes | None) -> Promise | None:
-    if text is None:
-        return None
-    recipe = _yaml(text)["recipe"]
-    tests = [test["package_contents"] for test in recipe.get("tests") or () if "package_contents" in test]
-    return Promise(
-        files=_globs((recipe.get("build") or {}).get("files")),
-        contents=tuple(glob for test in tests for glob in _globs(test.get("files"))),
-        absent=tuple(
-            glob
-            for test in tests
-            if isinstance(test.get("files"), Mapping)
-            for glob in _globs(test["files"].get("not_exists"))
-        ),
-    )
-
-
 def _yaml(text: bytes) -> Any:
     document = Document(text.decode())
     if document.problems:
         raise ValueError(document.problems[0])
     return document.data
-
-
-def _globs(raw: Any) -> tuple[str, ...]:
-    """The globs of a list, or of its long form with ``include`` or ``exists``."""
-    if isinstance(raw, Mapping):
-        raw = raw.get("include") or raw.get("exists")
-    return tuple([raw] if isinstance(raw, str) else raw or ())

@@ -65,12 +65,6 @@ class Build:
         """The platform of its packages; ``noarch`` if they are the same from each platform."""
         return NOARCH if all(o.subdir == NOARCH and self.subdir not in o.name for o in self.outputs) else self.subdir
 
-    @property
-    def narrow(self) -> Mapping[str, str]:
-        """The variant keys and values that only this build of its recipe and lock has."""
-        named = (("python_tag", self.python), ("cuda_arch", self.arch), *self.versions.items())
-        return {key: value for key, value in named if value}
-
 
 @dataclass(frozen=True)
 class LeftOut:
@@ -78,49 +72,13 @@ class LeftOut:
 
     Attributes:
         name: The package, recipe or component.
-        release: ``12.0``, or the CUDA major of Python projects.
-        subdir: The platform; "" for all platforms.
-        python: ``py314t``, or "".
         kind: The reason in words that are the same for all releases and platforms.
     """
 
     id: str
     reason: str
     name: str
-    release: str
-    subdir: str = ""
-    python: str = ""
-    kind: str = ""
-
-
-def folded(every: Sequence[LeftOut], everywhere: Collection[str]) -> list[tuple[str, str, str]]:
-    """Merges entries into few rows: names; releases, platforms and Pythons; and the reason that they share.
-
-    A row for all platforms of `everywhere` names no platform.
-    """
-    order = sorted({x.release for x in every}, key=lambda name: ("." in name, _order(name)))
-    rows: list[tuple[Any, ...]] = [
-        (x.kind or x.reason, *(frozenset([part]) for part in (x.release, x.python, x.subdir, x.name))) for x in every
-    ]
-    for place in range(1, 5):  # merges rows that differ only in the release, then only in the Python, and so on
-        merged: dict[tuple[Any, ...], set[str]] = defaultdict(set)
-        for row in rows:
-            merged[*row[:place], *row[place + 1 :]].update(row[place])
-        rows = [(*key[:place], frozenset(values), *key[place:]) for key, values in merged.items()]
-    found = []
-    for kind, releases, pythons, subdirs, names in rows:
-        chosen = sorted(releases, key=order.index)
-        start = order.index(chosen[0])
-        is_run = len(chosen) > 2 and order[start : start + len(chosen)] == chosen
-        where = [f"{chosen[0]} to {chosen[-1]}" if is_run else ", ".join(chosen)]
-        where += [", ".join(sorted(part)) for part in (() if subdirs >= set(everywhere) else subdirs, pythons)]
-        found.append((", ".join(sorted(names)), "; ".join(filter(None, where)), kind))
-    return found
-
-
-def _order(release: str) -> tuple[bool, Version | str]:
-    """A sort key: CTK releases and majors by number, then other names."""
-    return (False, Version(release)) if release[:1].isdigit() else (True, release)
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -292,12 +250,12 @@ def _without_recipe(lock: ReleaseLock, exclusions: Iterable[Exclusion]) -> Itera
     """The components that no recipe can package: excluded on purpose, or missing in a partial lock."""
     for entry in exclusions:
         if entry.applies_to(lock):
-            yield LeftOut(f"{entry.component}-cuda{lock.minor}", entry.reason, entry.component, lock.minor)
+            yield LeftOut(f"{entry.component}-cuda{lock.minor}", entry.reason, entry.component, entry.reason)
     for component, places in lock.missing.items():
         for place in places:
             name, label = (lock.minor, f"cuda{lock.minor}-{place}") if lock.is_ctk else (lock.name, place)
             reason = f"it was not on the package index: complete the release with `ctk release add {name}`"
-            yield LeftOut(f"{component}-{label}", reason, component, name, place)
+            yield LeftOut(f"{component}-{label}", reason, component, reason)
 
 
 def choose_locks(locks: Mapping[str, object], releases: Collection[str]) -> list[str]:
@@ -403,8 +361,7 @@ def _groups(
         parts = [recipe.name, *old, label, python.replace("cp", "py", 1), build.place]
         build_id = "-".join(p for p in parts if p)
         if missing:
-            released, tag = lock.minor or lock.major, python.replace("cp", "py", 1)
-            yield LeftOut(build_id, missing, recipe.name, released, subdir, tag, "not published")
+            yield LeftOut(build_id, missing, recipe.name, "not published")
         else:
             yield replace(build, id=build_id)
 
@@ -432,13 +389,8 @@ def _skipped(recipe: Recipe, lock: ReleaseLock, rendered: Sequence[Rendered], su
         name = written.replace("${{ target_platform }}", subdir)
         if name not in names:
             label = _lock_label(lock, rendered) or lock.name
-            words = re.sub(r'match\(cuda_version, "<([\d.]+)"\)', r"before \1", condition)
-            words = re.sub(r'match\(cuda_version, ">=([\d.]+)"\)', r"from \1 on", words)
             reason = f"its recipe skips it where {condition}"
-            released = lock.minor or lock.major
-            yield LeftOut(
-                f"{name}-{label}-{subdir}", reason, name, released, subdir, kind=f"skipped by its recipe: {words}"
-            )
+            yield LeftOut(f"{name}-{label}-{subdir}", reason, name, reason)
 
 
 def _artefacts(recipe: Recipe, lock: ReleaseLock, outputs: Sequence[Rendered]) -> tuple[str, tuple[Artefact, ...]]:

@@ -200,19 +200,13 @@ def _renderer() -> bytes:
     return hashlib.sha256(tools + Path(__file__).read_bytes()).digest()
 
 
-def render_variants(
-    recipe: Recipe, variant_files: Sequence[Path], subdir: str, narrow: Mapping[str, str] | None = None
-) -> list[Any]:
-    """The rendered variants of a recipe, as rattler-build has them.
-
-    Later variant files take precedence. Each key in `narrow` is fixed to one value, and so are the keys zipped with it.
+def render_variants(recipe: Recipe, variant_files: Sequence[Path], subdir: str) -> list[Any]:
+    """The rendered variants of a recipe, as rattler-build has them; later variant files take precedence.
 
     Raises:
         RecipeError: The recipe does not render, with rattler-build's message.
     """
     variants = _variants(variant_files, subdir)
-    if narrow:
-        variants = variants.merge(_narrowed(variants, narrow))
     try:
         return list(_parse(recipe.file).render(variants, rattler_build.RenderConfig(platform=platform_config(subdir))))
     except Exception as error:
@@ -292,19 +286,6 @@ def _parse(file: Path) -> Any:
         return rattler_build.Stage0Recipe.from_file(file)
     except Exception as error:
         raise RecipeError(f"{file.parent.name}/recipe.yaml: {error}", "fix the recipe") from error
-
-
-def _narrowed(variants: rattler_build.VariantConfig, narrow: Mapping[str, str]) -> rattler_build.VariantConfig:
-    fixed: dict[str, list[str]] = {}
-    groups = variants.zip_keys or []
-    for key, value in narrow.items():
-        values = variants.get_values(key) or []
-        if value not in values:
-            raise RecipeError(f"{value!r} is no value of the variant key {key!r}", f"it has {', '.join(values)}")
-        group = next((g for g in groups if key in g), [key])
-        for other in group:
-            fixed[other] = [(variants.get_values(other) or [])[values.index(value)]]
-    return rattler_build.VariantConfig(fixed)
 
 
 # --- rendered outputs

@@ -74,7 +74,8 @@ def test_what_nobody_needs_is_left_out(tree: dict[str, bytes]) -> None:
 def test_a_library_keeps_its_needs_and_loses_its_runpath_and_debug_sections(tree: dict[str, bytes]) -> None:
     own = Path(sys._base_executable).resolve().read_bytes()
     new = tree[f"bin/python{base.this_python().name}"]
-    assert binaries.needed_libraries(new) == binaries.needed_libraries(own)
+    before, after = binaries.read_bytes(own), binaries.read_bytes(new)
+    assert before and after and before.needed == after.needed
     assert len(new) <= len(own)
     assert b".debug_info" not in new or b".debug_info" in own
 

@@ -9,10 +9,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from ctk.core import errors
 from kit.job import Job, Undisturbed
@@ -54,7 +52,6 @@ def test_what_is_damaged_is_fetched_or_built_again(job: Job, right: Undisturbed)
     # And a variable that is no text, at which rattler-build panics.
     done = ctk(world, *world.build(OLD, NEW), STRANGE=os.fsdecode(b"\xff\xfe"))
     assert done.returncode == 0, done.stderr
-    assert "in the cache is damaged; it is fetched again" in done.stderr
     assert state(channel) == right.after
 
     for file in filter(is_right, stored(job)):
@@ -69,7 +66,6 @@ def test_what_is_damaged_is_fetched_or_built_again(job: Job, right: Undisturbed)
     assert state(channel) != right.after
     done = ctk(world, *world.build(OLD, NEW))
     assert done.returncode == 0, done.stderr
-    assert "in the cache is damaged; it is built again" in done.stderr
     assert state(channel) == right.after
     assert problems(channel, world.base) == []
 
@@ -127,19 +123,9 @@ FOREIGN: dict[str, Callable[[Path], None]] = {
 """What a damaged cache of builds may have in the place of a package, or of the note beside it."""
 
 
-@pytest.mark.parametrize(
-    ("prefix", "environment", "said"),
-    [
-        (["prlimit", "--nofile=24"], {}, "raise `ulimit -n`"),
-        ([], {"PATH": ""}, "there is no bash on PATH"),
-    ],
-    ids=["few open files", "no PATH"],
-)
-def test_a_machine_that_cannot_build_is_not_told_as_a_fault_of_the_recipe(
-    prefix: Sequence[str], environment: dict[str, str], said: str, job: Job, right: Undisturbed
-) -> None:
-    done = ctk(job.world, *job.world.build(OLD, NEW), prefix=prefix, **environment)
+def test_a_machine_that_cannot_build_is_not_told_as_a_fault_of_the_recipe(job: Job, right: Undisturbed) -> None:
+    done = ctk(job.world, *job.world.build(OLD, NEW), PATH="")
     assert done.returncode == errors.NotReady.exit_code, done.stderr
-    assert said in done.stderr
+    assert "there is no bash on PATH" in done.stderr
     assert "recipe" not in done.stderr.partition("error:")[2].replace("scripts of recipes", "")
     assert state(job.world.workspace.channel) == right.before

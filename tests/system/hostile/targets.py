@@ -101,7 +101,6 @@ METADATA_FILES = (
     "paths.json",
     "about.json",
     "run_exports.json",
-    "recipe/rendered_recipe.yaml",
     "tests/tests.yaml",
 )
 
@@ -120,7 +119,6 @@ def some_metadata() -> list[bytes]:
         '{"paths": [{"_path": "a", "path_type": "hardlink", "sha256": "ab", "size_in_bytes": 3}], "paths_version": 1}',
         '{"license": "BSD-3-Clause"}',
         '{"weak": ["a >=1"], "strong": []}',
-        "recipe: {build: {files: [a/**]}, tests: [{package_contents: {files: {include: [a]}}}]}",
         "- script: [a]\n- package_contents: {files: [b]}\n",
     )
     return [bytes([number]) + text.encode() for number, text in enumerate(texts)]
