@@ -233,6 +233,6 @@ def test_borrowed_files_are_removed_again_and_earlier_files_stay(server: FakeInd
 def test_a_build_names_the_release_that_needs_a_vanished_file(server: FakeIndex, tmp_path: Path) -> None:
     checkout = tiny.tiny_checkout(tmp_path)
     fetch.stored(tiny.artefact(), checkout).unlink()
-    report = Reporter(results=False)
+    report = Reporter()
     with pytest.raises(NotPublished, match=rf"has no {tiny.artefact().file} .*; needed by cuda-13\.4$"):
         pipeline.Pipeline(checkout, report).fetch(tiny.tiny_plan(checkout))

@@ -158,10 +158,6 @@ class NotReproduced(CtkError, exit_code=28):
     """A package has other bytes when it is built again."""
 
 
-class ArtefactRefused(CtkError, exit_code=29):
-    """An artefact has the locked sha256, but is for another package, or would unpack outside its folder."""
-
-
 class NotReady(CtkError, exit_code=30):
     """A machine or checkout lacks a requirement or has a wrong clock; or an environment has a fault."""
 
