@@ -1,4 +1,4 @@
-"""A difference as lines and tables for a terminal, as JSON, and as Markdown for a pull request."""
+"""A difference as JSON, and as Markdown for a terminal or a pull request."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from ctk.core.checkout import markdown_table
-from ctk.core.console import Reporter, count, megabytes
-from ctk.core.errors import printable
+from ctk.core.console import count, megabytes
 from ctk.diff.compare import ABSENT, Break, ComponentChange, LibraryChange, ReleaseDifference
 from ctk.package.binaries import version_key
 
@@ -176,34 +175,6 @@ def library_text(change: LibraryChange) -> str:
 def break_text(entry: Break) -> str:
     where = f"{entry.platform}: " if entry.platform else ""
     return f"{where}{entry.place}: {entry.text}"
-
-
-def show(difference: ReleaseDifference, broken: Sequence[Break], recipes: Recipes, reporter: Reporter) -> None:
-    """Shows the summary, the breaks, and two tables for each platform on a terminal."""
-    say = reporter.line
-    say(title(difference), "bold")
-    for line in summary(difference, broken):
-        say(f"  {line}")
-    for entry in broken:
-        say(f"  gone: {break_text(entry)}", "red")
-        if entry.names:
-            say(f"    {_few(entry.names)}")
-    heads = columns(difference)
-    for platform, components, libraries, same in tables(difference, recipes, heads):
-        if components:
-            reporter.table(f"components for {platform}", heads, components)
-        if same:
-            say(f"the same files: {', '.join(same)}")
-        if libraries:
-            head = f"programs and libraries for {platform} that show something else"
-            reporter.table(head, LIBRARY_COLUMNS, libraries)
-    if difference.changed and difference.with_binaries:
-        say(_LEGEND)
-    for change in difference.licences:
-        if change.diff:
-            say(str(change), "bold")
-        for line in change.diff:
-            say(printable(line))
 
 
 def as_json(difference: ReleaseDifference, broken: Sequence[Break], recipes: Recipes) -> dict[str, Any]:
