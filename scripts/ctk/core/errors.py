@@ -75,7 +75,7 @@ class NotPublished(CtkError, exit_code=6):
 
 
 class HashMismatch(CtkError, exit_code=7):
-    """An artefact has another sha256 than the lock. It was set aside and is never used."""
+    """An artefact has another sha256 than the lock. It is never used."""
 
 
 class BuildFailed(CtkError, exit_code=8):

@@ -162,15 +162,12 @@ def _download(artefact: Artefact, workspace: Workspace, index: Index, file: Inde
             part.unlink()
             digest, size, _ = download()
         if digest != artefact.sha256 or size != artefact.size:
-            aside = workspace.store / "refused" / f"{artefact.file}.{digest[:16]}"
-            aside.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(part, aside)
+            part.unlink()
             raise HashMismatch(
                 f"{artefact.file} of {artefact.distribution} {artefact.version} is not the locked file:\n"
                 f"  locked sha256 {artefact.sha256} ({artefact.size} bytes)\n"
                 f"  served sha256 {digest} ({size} bytes)",
-                f"it was set aside as {aside.relative_to(workspace.root)} and is not used; "
-                "if the index is right, `ctk release add` locks the new file for review",
+                "it is not used; if the index is right, `ctk release add` locks the new file for review",
             )
         home = stored(artefact, workspace)
         home.parent.mkdir(parents=True, exist_ok=True)
