@@ -21,6 +21,7 @@ LIMIT = 60_000
 _LEGEND = "MB: download. + new, - gone, ~ changed. Internal: C++ names, and the linker's."
 _SYMBOLS = 12  # removed symbols that are shown; JSON has all
 _SPECIAL = re.compile(r"([\\`*_\[\]<|~&])")
+_FENCE = "````"  # longer than one in a licence
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 Recipes = Mapping[str, Sequence[str]]
@@ -257,8 +258,5 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _folded(head: str, lines: Sequence[str]) -> str:
     """A block that is closed until a reader opens it."""
     shown = [_CONTROL.sub("?", line) for line in lines]
-    # A line of the text may end with a fence of its own.
-    longest = max((len(run) for line in shown for run in re.findall(r"`+", line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    label = html.escape(_CONTROL.sub("?", head), quote=False).replace("_", "&#95;")
-    return "\n".join([f"<details><summary>{label}</summary>\n", fence, *shown, fence, "\n</details>\n"])
+    first = f"<details><summary>{html.escape(head, quote=False)}</summary>\n"
+    return "\n".join([first, _FENCE, *shown, _FENCE, "\n</details>\n"])
