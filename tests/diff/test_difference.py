@@ -150,7 +150,7 @@ def test_a_library_that_drops_a_gpu_is_named_and_is_no_break() -> None:
     changed = difference(old, new)
     assert "a on linux-64: its code is for GPUs >=7.5,<13, and was for >=7.0,<13" in summary(changed, ())
     assert not breaks(changed)
-    assert as_json(changed, (), {})["gpu_code"] == [
+    assert as_json(changed, ())["gpu_code"] == [
         {"component": "a", "platform": "linux-64", "old": ">=7.0,<13", "new": ">=7.5,<13"}
     ]
 
@@ -225,7 +225,7 @@ def example() -> ReleaseDifference:
 
 def test_the_markdown_of_an_example_is_the_golden_one() -> None:
     found = example()
-    shown = markdown(found, breaks(found), {"a": ["cuda-a", "liba"], "new": []})
+    shown = markdown(found, breaks(found))
     assert shown == GOLDEN.read_text(encoding="utf-8"), "if the new text is right, write it to the golden file"
 
 
@@ -234,6 +234,6 @@ def test_markdown_shows_names_as_they_are_and_leaves_out_a_text_without_room() -
     assert text("two\nlines") == "two?lines"
     lines = ("+```", "+</details>")
     licences = tuple(LicenceChange(("a",), "X", "Y", diff) for diff in (lines, ("+" * LIMIT,)))
-    shown = markdown(replace(example(), licences=licences), (), {})
+    shown = markdown(replace(example(), licences=licences), ())
     assert shown.endswith("\n````\n+```\n+</details>\n````\n\n</details>\n")
     assert shown.count("<details>") == 1

@@ -332,7 +332,7 @@ def diff_command(
     is removed within a CUDA major is flagged.
 
     Examples: ctk release diff 13.3 13.4
-    ctk release diff HEAD:13.4 13.4 > changes.md
+    ctk release diff HEAD:13.4 13.4
     """
     from ctk.diff.compare import breaks, compare, find, same_kind, wanted
     from ctk.diff.licences import licence_changes
@@ -348,9 +348,8 @@ def diff_command(
     licences = licence_changes(first, second, None if no_binaries else Index)
     difference = replace(compare(first, second, subdirs, shown), licences=licences)
     found = breaks(difference)
-    recipes = _recipes(here, first, second)
-    report.result(**as_json(difference, found, recipes))
-    report.markdown(markdown(difference, found, recipes))
+    report.result(**as_json(difference, found))
+    report.markdown(markdown(difference, found))
 
 
 def _surfaces(artefacts: Sequence[Artefact], here: Workspace, report: Reporter) -> dict[str, Surface]:
@@ -362,12 +361,3 @@ def _surfaces(artefacts: Sequence[Artefact], here: Workspace, report: Reporter) 
         size = sum(a.size for a in missing(unread(artefacts, here), here))
         with report.task("fetching and reading", size, bytes_=True) as task:
             return surfaces(artefacts, here, Index, progress=partial(_advance, task))
-
-
-def _recipes(here: Workspace, *releases: ReleaseLock) -> dict[str, list[str]]:
-    """Component -> the recipes whose expressions name it: their packages change with it."""
-    from ctk.plan.recipes import find_recipes
-
-    recipes = find_recipes(here.recipes).values()
-    components = {c.name: c.variant_key for lock in releases for c in lock.components.values()}
-    return {name: [r.name for r in recipes if key in r.names_used] for name, key in components.items()}
