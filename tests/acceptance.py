@@ -55,7 +55,6 @@ def pieces(where: Workspace) -> list[Piece]:
 def _quick(where: Workspace) -> Iterator[Piece]:
     yield Piece("lint", [[CTK, "lint"]], ALL)
     yield Piece("planned", [[CTK, "lint", "--planned"]])
-    yield Piece("tables", [[CTK, "release", "list", "--check-table"]], ALL)
     yield Piece("verify", [[CTK, "verify"]])
     for recipe in sorted(file.parent.name for file in where.recipes.glob("*/recipe.yaml")):
         yield Piece(f"export:{recipe}", [[CTK, "feedstock", recipe, f"output/feedstocks/{recipe}"]])

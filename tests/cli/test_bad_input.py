@@ -65,7 +65,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "release add 13.4 --newer": (BadValue, "error: --newer chooses what to lock"),
     "release check 99.9": (UnknownName, "error: unknown CTK minor '99.9'"),
     "release diff 13.4 99.9": (UnknownName, "error: unknown release '99.9'"),
-    "release list --no-option": (BadValue, "error: no such option: --no-option"),
+    "release list --write-table": (BadValue, "error: no such option: --write-table"),
     "release measure 99.9": (UnknownName, "error: unknown release '99.9'"),
     "rollback /no/place": (ChannelMissing, CHANNEL),
     "rollback /no/place --to no-number": (BadValue, "error: invalid value for '--to'"),

@@ -5,8 +5,7 @@ A case is the recipe itself, and one that fails says at its top what is expected
     # expect 4: has run exports
 
 or, where a recipe does not say it, `expect` (file, line, message) with `files` (path -> text), `locks` (release ->
-component -> version), `targets` (component -> where it is published), `missing` (release -> component -> places) and
-`unmeasured` (releases).
+component -> version), `targets` (component -> where it is published), and `unmeasured` (releases).
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ def write(case: Case, root: Path) -> None:
     (root / "conda_build_config.yaml").write_text(CONFIG)
     for release, components in case.state.get("locks", LOCKS).items():
         made = measured(release, components, case.state.get("targets", {}))
-        lacks = {name: tuple(places) for name, places in case.state.get("missing", {}).get(release, {}).items()}
-        made = replace(made, missing=lacks, facts=None if release in case.state.get("unmeasured", ()) else made.facts)
+        if release in case.state.get("unmeasured", ()):
+            made = replace(made, facts=None)
         (root / "variants" / f"{made.name}.lock").write_text(dump(made))
         (root / "variants" / f"{made.name}.yaml").write_text(variant_config(made))
     for name, text in case.state.get("files", {}).items():

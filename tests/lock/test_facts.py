@@ -126,9 +126,9 @@ def test_the_command_fetches_measures_and_writes(
     lock = load(here.variants / "cuda-13.4.lock")
     assert lock.facts is not None
     assert (lock.facts.gpu_architectures, lock.facts.ptx_isa) == (("7.5", "12.1"), "9.4")
-    # Files that were not in the cache before are removed; notes of them stay.
+    # Files that were not in the cache before are removed; notes of their contents stay.
     left = [p for p in here.cache.rglob("*") if p.is_file() and p.parent != here.cache]
-    assert {p.parent.name for p in left} == {"artefacts", "contents"}
+    assert {p.parent.name for p in left} == {"contents"}
     held = contents.load(here)
     assert not contents.unmeasured(held, release_locks(here).values())
     assert held.dump() == contents.path_of(here).read_text()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,11 +56,9 @@ def test_releases_come_by_version_and_are_found_by_any_name(tmp_path: Path) -> N
 SHAS = [artefact.sha256 for artefact in release().artefacts]
 
 
-def broken(tmp_path: Path, *edits: tuple[str, str], half: str = ".lock", partial: bool = False) -> str:
+def broken(tmp_path: Path, *edits: tuple[str, str], half: str = ".lock") -> str:
     """The error about a valid lock with some text replaced."""
     lock = release("13.4.3", "cudart", "nvrtc", facts=Facts(("7.5", "12.1"), "9.4", {}))
-    if partial:
-        lock = replace(lock, facts=None, missing={"cufile": ("linux",), "npp": ("win-64",)})
     path = write(tmp_path, lock)
     assert load(path) == lock
     file = path.with_suffix(half)
@@ -109,30 +106,14 @@ def test_every_problem_is_listed_with_its_place(tmp_path: Path) -> None:
         ("92-py3-none-many", "92-cp313-cp313-many", "cp313-manylinux2014_x86_64.whl is not for linux-64"),
         ("-py3-none-manylinux2014_x86_64.whl", ".tar.gz", "artefacts.linux-64: is no wheel"),
         ('"cudart": {', '"../cudart": {', "String should match pattern"),
-        ('["7.5", "12.1"]', '["12.1", "7.5"]', "the lowest comes first"),
-        ('["7.5", "12.1"]', "[]", "at least 1 item"),
         ('"components": {', '"components": [', "not JSON"),
-        ("04T12:34:56Z", "04T24:00:00Z", "is not a moment in UTC like"),
-        ("2025-08-04T", "2108-08-04T", "from 1980 to 2107"),
+        ("04T12:34:56Z", "04T24:00:00Z", "does not match format"),
         ('"size": 12', '"size": 12, "colour": "red"', "colour: Unexpected keyword argument"),
-        ('"license": "NOASSERTION"', '"license": ""', "license: a licence is one line of text"),
         (f'["{"cd" * 32}"]', '["MIT"]', "a sha256 is 64 hexadecimal digits"),
     ],
 )
 def test_a_lock_that_is_wrong_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
     assert problem in broken(tmp_path, (old, new))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "problem"),
-    [
-        ('["linux"]', '["linux", "mars"]', "unknown place 'mars'; places are"),
-        ('["linux"]', "[]", "missing.cufile: Tuple should have at least 1 item"),
-        ('"npp":', '"nvrtc":', "missing.nvrtc: has an artefact for win-64"),
-    ],
-)
-def test_a_partial_lock_that_contradicts_itself_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
-    assert problem in broken(tmp_path, (old, new), partial=True)
 
 
 def test_a_pair_that_did_not_change_is_parsed_once(tmp_path: Path) -> None:

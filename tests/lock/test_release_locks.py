@@ -65,6 +65,6 @@ def test_a_table_of_releases_that_is_not_is_found_and_written_anew(tmp_path: Pat
     page.write_text(right.replace("| 5.0 to 9.0, not 8.8 | 8.0 |", "| 5.0 to 9.0, not 8.8 | 8.1 |", 1))
     with pytest.raises(OutOfDate, match=r"in docs/.*\.md is not what the release locks say") as error:
         TABLE.check(copy, markdown_of(CTK))
-    assert error.value.step == "run `ctk release list --write-table`"
+    assert error.value.step == "run `ctk verify --write-table`"
     assert TABLE.write(copy, markdown_of(CTK)) == (page,)
     assert page.read_text() == right

@@ -7,7 +7,6 @@ import io
 import tarfile
 from collections.abc import Iterator
 from email.parser import Parser
-from pathlib import Path
 
 import pytest
 
@@ -147,22 +146,25 @@ def test_a_changed_licence_is_a_line_and_is_locked(run: Run, here: Workspace, in
 
 
 def test_a_changed_text_is_compared_with_that_of_the_same_platform(
-    run: Run, index: FakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, here: Workspace, index: FakeIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ctk.cli.release._surfaces", lambda *_: None)  # not all wheels
-    windows = b"For Windows alone.\n"
-    add_nvrtc(index, "13.4.92.1", tags=WHEELS_13[:2])
-    add_nvrtc(index, "13.4.92.1", licence=windows, tags=WHEELS_13[2:])
-    run("add", "13.4", "--write")
-    add_nvrtc(index, "13.4.92.2", tags=WHEELS_13[:2])
-    add_nvrtc(index, "13.4.92.2", licence=b"Or nowhere.\r\n" + windows + b"\x1b[2J", tags=WHEELS_13[2:])
-    words = ("diff", "13.4", "--against-index", "--component", "nvvm")
+    windows, locks = b"For Windows alone.\n", {}
+    for name, version, text in (
+        ("old", "13.4.92.1", windows),
+        ("new", "13.4.92.2", b"Or nowhere.\r\n" + windows + b"\x1b[2J"),
+    ):
+        add_nvrtc(index, version, tags=WHEELS_13[:2])
+        add_nvrtc(index, version, licence=text, tags=WHEELS_13[2:])
+        run("add", "13.4", "--write")
+        locks[name] = load(here.variants / "cuda-13.4.lock")
+    monkeypatch.setattr("ctk.diff.compare.find", lambda name, _: locks[name])
+    words = ("diff", "old", "new")
     shown = run(*words)
     assert "licence of nvrtc: another text, still declared as NOASSERTION" in shown
     name = "nvidia_cuda_nvrtc-{}-py3-none-win_amd64.whl"
     expected = [f"--- {name.format('13.4.92.1')}", f"+++ {name.format('13.4.92.2')}", "@@ -1 +1,3 @@"]
-    assert "\n".join([*expected, "+Or nowhere.", " For Windows alone.", "+\\x1b[2J"]) in shown
-    assert "\n+Or nowhere.\n For Windows alone.\n" in run(*words, "--markdown")
+    assert "\n".join([*expected, "+Or nowhere.", " For Windows alone.", "+?[2J"]) in shown
     run(*words, "--json")
     (change,) = console.mode().document["licences"]
     assert (change["components"], change["diff"][-1]) == (("nvrtc",), "+\x1b[2J")

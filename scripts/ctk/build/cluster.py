@@ -32,7 +32,6 @@ from ctk.core.address import real
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, BuildFailed, ClusterFailed, CtkError, NoSpace, describe, without_credentials
 from ctk.core.files import FULL, disk_errors, file_sha256, hold_folder, release_folder
-from ctk.fetch.admission import note_of
 from ctk.fetch.fetch import laid_out
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit
@@ -163,8 +162,7 @@ class WorkOrder:
     """A build for a worker.
 
     Attributes:
-        files: Place in the checkout -> sha256, of recipe files, shared ones too, variant files, artefacts, and the
-            admission notes of these.
+        files: Place in the checkout -> sha256, of recipe files, shared ones too, variant files, and artefacts.
     """
 
     store: str  # URL
@@ -193,8 +191,6 @@ def work_order(build: Build, workspace: Workspace, level: int, store: str) -> Wo
     sources = {place(f).as_posix(): f for f in (*build.recipe.files(), *build.variant_files)}
     files = {name: file_sha256(f) for name, f in sources.items()}
     files |= {laid_out(a, workspace).relative_to(workspace.root).as_posix(): a.sha256 for a in build.artefacts}
-    notes = (note_of(a, workspace).file for a in build.artefacts)
-    files |= {note.relative_to(workspace.root).as_posix(): file_sha256(note) for note in notes}
     programs = frozenset(name for name, f in sources.items() if f.stat().st_mode & 0o100)
     known = replace(build, recipe=replace(build.recipe, commit=recipe_commit(build.recipe)))  # a worker has no git
     return WorkOrder(store, engine(), _moved(known, place), level, files, programs)

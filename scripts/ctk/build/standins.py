@@ -27,8 +27,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
+from ctk.build.large_binaries import HEAD, LargeBinary, large_binaries
 from ctk.core.checkout import Workspace
-from ctk.fetch.admission import HEAD, LargeBinary, large_binaries
 from ctk.fetch.fetch import laid_out
 from ctk.lock.model import Artefact
 from ctk.package.binaries import Binary, Dynamic, SearchPath

@@ -14,7 +14,6 @@ import typer
 
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.checkout import base_channel as base_channel
-from ctk.core.console import Reporter
 from ctk.core.errors import BadValue
 from ctk.core.platforms import PLATFORMS
 from ctk.core.versions import python_name
@@ -200,9 +199,3 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
 def base_beside(base: str, channels: Sequence[str] | None, workspace: Workspace) -> str:
     """The base channel beside those of --channel: conda-forge, if --base names none and none was made here."""
     return "conda-forge" if base == "local" and channels and not workspace.base_channel.exists() else base
-
-
-def show_written(changed: Sequence[Path], report: Reporter) -> None:
-    """Prints the pages of the docs in which a table changed."""
-    report.result(written=changed)
-    report.line(f"written: {' '.join(map(str, changed))}" if changed else "unchanged")

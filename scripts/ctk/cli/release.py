@@ -10,28 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ctk.cli import options
-from ctk.cli.options import Platforms, not_both, show_written
-from ctk.core import console
+from ctk.cli.options import Platforms
 from ctk.core.checkout import Workspace, checkout, settings
 from ctk.core.console import Reporter, Task, listing
-from ctk.core.errors import (
-    BadValue,
-    ChannelMissing,
-    IndexUnavailable,
-    check_names,
-    printable,
-)
+from ctk.core.errors import BadValue, ChannelMissing, IndexUnavailable, check_names, printable
 from ctk.core.files import exclusive
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.diff import FORMS
 from ctk.index import pip_settings
 
-if TYPE_CHECKING:
-    from ctk.lock.model import Artefact, ReleaseLock
-
 if TYPE_CHECKING:  # slow imports, which `ctk release list` does not need
     from ctk.diff.scan import Surface
     from ctk.index.index import Index
+    from ctk.lock.model import Artefact, ReleaseLock
     from ctk.release.review import FileChange
 
 Write = Annotated[bool, typer.Option("--write", help="Write the files; without it only the difference is shown.")]
@@ -50,9 +41,6 @@ def add_command(
         bool, typer.Option("--newer", help="Whatever the index has newer and whole, instead of naming releases.")
     ] = False,
     write_: Write = False,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Lock a release of which the index lacks something; the lock says what.")
-    ] = False,
 ) -> None:
     """Lock the newest patch of CTK minors, and the Python projects of their majors; or the base channel.
 
@@ -76,7 +64,7 @@ def add_command(
     with Index() as index:
         for name in release.names_of(releases or _newer(index, here, report)):
             report.say(f"{name}: asking the package index")
-            made.append(release.make(index, name, here, partial=partial))
+            made.append(release.make(index, name, here))
     locks = release.in_place(here)
     licences = [
         f"{lock.name}, compared with {before.name}: {change}; release diff shows the text"
@@ -235,7 +223,6 @@ def check_command(
                 "wanted": state.published and state.published.wanted,
                 "missing": state.published and state.published.missing,
                 "problem": state.problem or None,
-                "withdrawn": state.withdrawn,
             }
             for state in states
         ],
@@ -250,8 +237,8 @@ def check_command(
         words = ("release", "manifest", "on the index", "what is missing there")
         report.table("completeness of the CTK releases", words, [state.cells for state in states])
     for state in states:
-        for line in (*filter(None, [state.problem]), *state.withdrawn):
-            report.line(f"cuda-{state.minor}: {line}")
+        if state.problem:
+            report.line(f"cuda-{state.minor}: {state.problem}")
     if newer:
         command = f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
         report.line(f"to lock them: {command}")
@@ -270,28 +257,17 @@ def check_command(
             )
 
 
-def list_command(
-    write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table of the docs anew.")] = False,
-    check_table: Annotated[bool, typer.Option("--check-table", help="Only check that table.")] = False,
-) -> None:
+def list_command() -> None:
     """Show the locked releases: how many components are packaged, left out on purpose, or neither, and their facts.
 
     Example: ctk release list
     """
     from ctk.lock.model import release_locks
-    from ctk.release import TABLE, markdown_of
 
     here, report = checkout(), Reporter()
-    not_both("--write-table", "--check-table", write_table and check_table)
     locks = list(release_locks(here).values())
-    if write_table:
-        show_written(TABLE.write(here, markdown_of(locks)), report)
-    elif check_table:
-        TABLE.check(here, markdown_of(locks))
-        report.line("the table of releases is what the release locks say")
-    else:
-        _show_locks(locks, here, report)
-        _show_facts(locks, report)
+    _show_locks(locks, here, report)
+    _show_facts(locks, report)
 
 
 def _show_facts(locks: Sequence[ReleaseLock], report: Reporter) -> None:
@@ -318,7 +294,6 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter)
                     kind: sorted(getattr(classes[lock.name], kind)) if lock.is_ctk else None
                     for kind in ("packaged", "excluded", "unclassified")
                 },
-                "missing": lock.missing,
                 "facts": asdict(lock.facts) if lock.facts else None,
             }
             for lock in locks
@@ -328,10 +303,6 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter)
     rows = [components_row(lock, classes[lock.name]) for lock in locks if lock.is_ctk]
     report.table("CTK releases (artefacts by subdir)", columns, rows, right=columns[1:])
     for lock in locks:
-        if lock.missing:
-            lacking = "; ".join(f"{name} for {', '.join(places)}" for name, places in lock.missing.items())
-            step = f"`ctk release add {lock.minor} --write` completes it"
-            report.line(f"{lock.name} is partial, it lacks {lacking}: {step}")
         if unclassified := sorted(classes[lock.name].unclassified) if lock.is_ctk else []:
             report.line(f"{lock.name}: neither packaged nor in variants/{EXCLUSIONS}: {', '.join(unclassified)}")
     columns = ("release", "projects", *PLATFORMS, NOARCH)
@@ -344,64 +315,41 @@ def diff_command(
         str, typer.Argument(help=f"The first release: {FORMS}.", metavar="OLD", autocompletion=options.locked)
     ],
     new: Annotated[
-        str | None,
+        str,
         typer.Argument(
             help="The second release, written in one of the same ways.", metavar="NEW", autocompletion=options.locked
         ),
-    ] = None,
-    against_index: Annotated[
-        bool, typer.Option("--against-index", help="Compare OLD with what `ctk release add` would lock now.")
-    ] = False,
+    ],
     platforms: Platforms = None,
-    components: Annotated[
-        list[str] | None,
-        typer.Option("--component", help="Such as cublas; all without it; may be repeated."),
-    ] = None,
     no_binaries: Annotated[
         bool, typer.Option("--no-binaries", help="Compare the locks only: versions, sizes, facts; no download.")
     ] = False,
-    markdown_: Annotated[bool, typer.Option("--markdown", help="Print Markdown, and nothing else.")] = False,
 ) -> None:
     """Show the changes between two releases: versions, files, SONAMEs, symbols, GPU architectures, sizes, licences.
 
-    Reads every artefact once and keeps what it saw below .cache/notes; an artefact that was fetched for it is
-    removed again. A symbol, a library or a GPU architecture that is removed within a CUDA major is flagged.
+    Prints Markdown, which a terminal shows formatted. Reads every artefact once and keeps what it saw below
+    .cache/notes; an artefact that was fetched for it is removed again. A symbol, a library or a GPU architecture that
+    is removed within a CUDA major is flagged.
 
     Examples: ctk release diff 13.3 13.4
-    ctk release diff HEAD:13.4 13.4 --markdown
+    ctk release diff HEAD:13.4 13.4
     """
     from ctk.diff.compare import breaks, compare, find, same_kind, wanted
     from ctk.diff.licences import licence_changes
-    from ctk.diff.render import as_json, markdown, show
+    from ctk.diff.render import as_json, markdown
     from ctk.index.index import Index
-    from ctk.release import release
 
-    if (new is None) is not against_index:
-        raise BadValue("a comparison has two sides", "name a second release, or give --against-index instead")
-    if markdown_ and console.mode().json:
-        raise BadValue("--json and --markdown both print on stdout", "leave out one of them")
-    here, report = checkout(), Reporter(results=not markdown_)
+    here, report = checkout(), Reporter()
     subdirs = tuple(dict.fromkeys(platforms or [this_platform()]))
     check_names("platform", subdirs, PLATFORMS)
-    first = find(old, here)
-    if new is None:
-        report.say(f"{first.name}: asking the package index")
-        with Index() as index:
-            second = release.make(index, first.name, here)
-    else:
-        second = find(new, here)
+    first, second = find(old, here), find(new, here)
     same_kind(first, second)
-    chosen = components or []
-    check_names("component", chosen, {*first.components, *second.components})
-    shown = None if no_binaries else _surfaces(wanted(first, second, subdirs, chosen), here, report)
+    shown = None if no_binaries else _surfaces(wanted(first, second, subdirs), here, report)
     licences = licence_changes(first, second, None if no_binaries else Index)
-    difference = replace(compare(first, second, subdirs, shown, chosen), licences=licences)
+    difference = replace(compare(first, second, subdirs, shown), licences=licences)
     found = breaks(difference)
-    recipes = _recipes(here, first, second)
-    report.result(**as_json(difference, found, recipes))
-    show(difference, found, recipes, report)
-    if markdown_:
-        print(markdown(difference, found, recipes), end="")
+    report.result(**as_json(difference, found))
+    report.markdown(markdown(difference, found))
 
 
 def _surfaces(artefacts: Sequence[Artefact], here: Workspace, report: Reporter) -> dict[str, Surface]:
@@ -413,12 +361,3 @@ def _surfaces(artefacts: Sequence[Artefact], here: Workspace, report: Reporter) 
         size = sum(a.size for a in missing(unread(artefacts, here), here))
         with report.task("fetching and reading", size, bytes_=True) as task:
             return surfaces(artefacts, here, Index, progress=partial(_advance, task))
-
-
-def _recipes(here: Workspace, *releases: ReleaseLock) -> dict[str, list[str]]:
-    """Component -> the recipes whose expressions name it: their packages change with it."""
-    from ctk.plan.recipes import find_recipes
-
-    recipes = find_recipes(here.recipes).values()
-    components = {c.name: c.variant_key for lock in releases for c in lock.components.values()}
-    return {name: [r.name for r in recipes if key in r.names_used] for name, key in components.items()}

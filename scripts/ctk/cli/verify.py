@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ctk.cli.options import Base, Platforms, base_beside, not_both, show_written
+from ctk.cli.options import Base, Platforms, base_beside, not_both
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
@@ -69,7 +69,7 @@ def verify_command(
     ] = None,
     sample: Annotated[int | None, typer.Option(help="A random sample of this many combinations.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
-    write_table: Annotated[bool, typer.Option("--write-table", help="Only write the table of the docs anew.")] = False,
+    write_table: Annotated[bool, typer.Option("--write-table", help="Only write the tables of the docs anew.")] = False,
     install: Annotated[
         bool,
         typer.Option(
@@ -97,6 +97,7 @@ def verify_command(
         _install(where, [str(channel)] if channel else [], base, again, report)
         return
     from ctk.lock.model import release_locks
+    from ctk.release import TABLE, markdown_of
     from ctk.solve import channels as matrix_channels
     from ctk.verify import clients, table
     from ctk.verify.run import Tally, counts_as_json
@@ -105,7 +106,11 @@ def verify_command(
     if again or base != "local":
         raise BadValue("--again and --base are for --install", "add --install, or leave them out")
     if write_table:
-        show_written(table.TABLE.write(where, table.table(table.ask_planned(where))), report)
+        picks = table.TABLE.write(where, table.table(table.ask_planned(where)))
+        facts_ = TABLE.write(where, markdown_of(release_locks(where).values()))
+        changed = tuple(dict.fromkeys((*picks, *facts_)))
+        report.result(written=changed)
+        report.line(f"written: {' '.join(map(str, changed))}" if changed else "unchanged")
         return
     by = clients.solver(solver, where)
     known = facts(release_locks(where).values())

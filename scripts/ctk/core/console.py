@@ -82,12 +82,12 @@ def print_error(error: CtkError) -> None:
 class Reporter:
     """Prints results on `console` (stdout) and progress on `notes` (stderr), as the run's `Mode` allows.
 
-    Progress is a bar if it is `live`, else lines. With `results=False`, a command prints its results in another form.
+    Progress is a bar if it is `live`, else lines.
     """
 
-    def __init__(self, *, results: bool = True) -> None:
+    def __init__(self) -> None:
         self.verbose, quiet = mode().verbose, mode().quiet
-        self.console = _console(sys.stdout.isatty(), quiet=mode().json or not results)
+        self.console = _console(sys.stdout.isatty(), quiet=mode().json)
         self.notes = _console(sys.stderr.isatty(), quiet=quiet, stderr=True)
         drawn = sys.stderr.isatty() and not self.notes.is_dumb_terminal
         self.live = drawn and not quiet and "CI" not in os.environ
@@ -116,6 +116,15 @@ class Reporter:
         least = self.console.measure(table, options=self.console.options.update(width=10**4)).minimum
         table.width = least if least > self.console.width else None
         self.console.print(table, crop=False)
+
+    def markdown(self, text: str) -> None:
+        """A page of the result: formatted on a terminal, as it is for a file."""
+        from rich.markdown import Markdown
+
+        if self.console.is_terminal:
+            self.console.print(Markdown(without_credentials(text)))
+        else:
+            self.line(text.removesuffix("\n"))
 
     def result(self, **values: Any) -> None:
         """Adds keys to the JSON document."""

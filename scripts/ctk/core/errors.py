@@ -75,7 +75,7 @@ class NotPublished(CtkError, exit_code=6):
 
 
 class HashMismatch(CtkError, exit_code=7):
-    """An artefact has another sha256 than the lock. It was set aside and is never used."""
+    """An artefact has another sha256 than the lock. It is never used."""
 
 
 class BuildFailed(CtkError, exit_code=8):
@@ -156,10 +156,6 @@ class ChannelBroken(CtkError, exit_code=26):
 
 class NotReproduced(CtkError, exit_code=28):
     """A package has other bytes when it is built again."""
-
-
-class ArtefactRefused(CtkError, exit_code=29):
-    """An artefact has the locked sha256, but is for another package, or would unpack outside its folder."""
 
 
 class NotReady(CtkError, exit_code=30):

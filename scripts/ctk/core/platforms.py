@@ -54,9 +54,6 @@ PLATFORMS: dict[str, Platform] = {
 SYSTEMS: dict[str, tuple[str, ...]] = {"linux": ("linux-64", "linux-aarch64"), "win": ("win-64", "win-arm64")}
 """The subdirs of each operating system."""
 
-PLACES: dict[str, tuple[str, ...]] = {subdir: (subdir,) for subdir in PLATFORMS} | SYSTEMS
-"""Names in manifests: a subdir, or all of an operating system."""
-
 NOARCH = "noarch"
 
 

@@ -42,13 +42,9 @@ def find(name: str, workspace: Workspace) -> ReleaseLock:
 
 
 def _git_show(revision: str, file: str, workspace: Workspace) -> str:
-    if revision.startswith("-"):
-        raise BadValue(f"{revision!r} is no git revision", "write a commit, tag or branch")
-    command = ["git", "-C", str(workspace.root), "show", f"{revision}:./{file}"]
+    command = ["git", "-C", str(workspace.root), "show", "--end-of-options", f"{revision}:./{file}"]
     try:
         return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True).stdout
-    except FileNotFoundError:
-        raise BadValue("git is not installed", "name a release or a file instead") from None
     except subprocess.CalledProcessError as error:
         reason = (error.stderr.strip().splitlines() or ["git gives no reason"])[0].removeprefix("fatal: ")
         raise BadValue(f"{revision}:{file} cannot be read: {reason}", "see `git log -- variants`") from None
@@ -183,36 +179,31 @@ def compare(
     new: ReleaseLock,
     platforms: Sequence[str],
     surfaces: Surfaces | None = None,
-    only: Sequence[str] = (),
 ) -> ReleaseDifference:
     """Compares two releases on some platforms; an artefact for all platforms counts for each.
 
-    Without surfaces, which must then be those of all artefacts of both, only the locks are compared. `only` names
-    components; without it, all are compared.
+    Without surfaces, which must then be those of all artefacts of both, only the locks are compared.
     """
-    groups = _groups(old, new, only)
+    groups = _groups(old, new)
     components = [_component(group, platform, old, new, surfaces) for platform in platforms for group in groups]
     sonames = {}
     if surfaces is not None:
         for platform in platforms:
-            read = [surfaces[a.sha256] for a in new.artefacts if _is_for(a, [platform]) and a.sha256 in surfaces]
+            read = [surfaces[a.sha256] for a in new.artefacts if _is_for(a, [platform])]
             sonames[platform] = frozenset(shown.soname for s in read for shown in s.binaries if shown.soname)
     return ReleaseDifference(old, new, surfaces is not None, tuple(c for c in components if c), sonames)
 
 
-def wanted(
-    old: ReleaseLock, new: ReleaseLock, platforms: Sequence[str], only: Sequence[str] = ()
-) -> tuple[Artefact, ...]:
+def wanted(old: ReleaseLock, new: ReleaseLock, platforms: Sequence[str]) -> tuple[Artefact, ...]:
     """The artefacts whose surfaces `compare` needs."""
-    names = {name for group in _groups(old, new, only) for name in group}
-    return tuple(a for a in (*old.artefacts, *new.artefacts) if a.component in names and _is_for(a, platforms))
+    return tuple(a for a in (*old.artefacts, *new.artefacts) if _is_for(a, platforms))
 
 
 def _is_for(artefact: Artefact, platforms: Iterable[str]) -> bool:
     return artefact.subdir in (NOARCH, *platforms)
 
 
-def _groups(old: ReleaseLock, new: ReleaseLock, only: Sequence[str]) -> list[tuple[str, ...]]:
+def _groups(old: ReleaseLock, new: ReleaseLock) -> list[tuple[str, ...]]:
     """Groups of components: those that share an artefact in one of the releases are together."""
     groups: dict[str, set[str]] = {name: {name} for name in sorted({*old.components, *new.components})}
     for lock in (old, new):
@@ -223,8 +214,7 @@ def _groups(old: ReleaseLock, new: ReleaseLock, only: Sequence[str]) -> list[tup
                 groups[other] |= groups[artefact.component]
                 for name in groups[other]:
                     groups[name] = groups[other]
-    unique = {tuple(sorted(group)): None for group in groups.values()}
-    return [group for group in unique if not only or set(group) & set(only)]
+    return list(dict.fromkeys(tuple(sorted(group)) for group in groups.values()))
 
 
 def _component(

@@ -1,4 +1,4 @@
-"""A difference as lines and tables for a terminal, as JSON, and as Markdown for a pull request."""
+"""A difference as JSON, and as Markdown for a terminal or a pull request."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from ctk.core.checkout import markdown_table
-from ctk.core.console import Reporter, count, megabytes
-from ctk.core.errors import printable
+from ctk.core.console import count, megabytes
 from ctk.diff.compare import ABSENT, Break, ComponentChange, LibraryChange, ReleaseDifference
 from ctk.package.binaries import version_key
 
-COLUMNS = ("component", "version", "MB", "files", "symbols", "glibc", "recipes")
+COLUMNS = ("component", "version", "MB", "files", "symbols", "glibc")
 LIBRARY_COLUMNS = ("component", "file", "what")
 LIMIT = 60_000
 """Characters of Markdown; GitHub refuses a description of more than 65,536."""
@@ -22,10 +21,8 @@ LIMIT = 60_000
 _LEGEND = "MB: download. + new, - gone, ~ changed. Internal: C++ names, and the linker's."
 _SYMBOLS = 12  # removed symbols that are shown; JSON has all
 _SPECIAL = re.compile(r"([\\`*_\[\]<|~&])")
+_FENCE = "````"  # longer than one in a licence
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
-Recipes = Mapping[str, Sequence[str]]
-"""Component -> the recipes that use it."""
 
 
 class PlatformTables(NamedTuple):
@@ -100,17 +97,17 @@ def columns(difference: ReleaseDifference) -> tuple[str, ...]:
     return tuple(column for column in COLUMNS if column not in unknown)
 
 
-def tables(difference: ReleaseDifference, recipes: Recipes, shown: Sequence[str]) -> Iterator[PlatformTables]:
+def tables(difference: ReleaseDifference, shown: Sequence[str]) -> Iterator[PlatformTables]:
     """The tables of each platform; `shown` are the columns of components."""
     for platform in difference.platforms:
         here = [c for c in difference.components if c.platform == platform]
         changed = [c for c in here if not c.same]
         libraries = [(c.name, x.any.path, library_text(x)) for c in changed for x in c.libraries]
-        rows = [_cells(change, recipes, shown) for change in changed]
+        rows = [_cells(change, shown) for change in changed]
         yield PlatformTables(platform, rows, libraries, [c.name for c in here if c.same])
 
 
-def _cells(change: ComponentChange, recipes: Recipes, shown: Sequence[str]) -> tuple[str, ...]:
+def _cells(change: ComponentChange, shown: Sequence[str]) -> tuple[str, ...]:
     files = change.files
     counts = {} if files is None else {"+": files.added, "-": files.removed, "~": files.changed}
     symbols = {"+": sum(len(x.added) for x in change.libraries), "-": sum(len(x.removed) for x in change.libraries)}
@@ -121,13 +118,8 @@ def _cells(change: ComponentChange, recipes: Recipes, shown: Sequence[str]) -> t
         _signs({sign: len(paths) for sign, paths in counts.items()}),
         _signs(symbols),
         _arrow(change.old.glibc, change.new.glibc),
-        ", ".join(_users(change, recipes)) or "none",
     )
     return tuple(cell for column, cell in zip(COLUMNS, row, strict=True) if column in shown)
-
-
-def _users(change: ComponentChange, recipes: Recipes) -> list[str]:
-    return sorted({recipe for name in change.components for recipe in recipes.get(name, ())})
 
 
 def _versions(change: ComponentChange) -> str:
@@ -178,35 +170,7 @@ def break_text(entry: Break) -> str:
     return f"{where}{entry.place}: {entry.text}"
 
 
-def show(difference: ReleaseDifference, broken: Sequence[Break], recipes: Recipes, reporter: Reporter) -> None:
-    """Shows the summary, the breaks, and two tables for each platform on a terminal."""
-    say = reporter.line
-    say(title(difference), "bold")
-    for line in summary(difference, broken):
-        say(f"  {line}")
-    for entry in broken:
-        say(f"  gone: {break_text(entry)}", "red")
-        if entry.names:
-            say(f"    {_few(entry.names)}")
-    heads = columns(difference)
-    for platform, components, libraries, same in tables(difference, recipes, heads):
-        if components:
-            reporter.table(f"components for {platform}", heads, components)
-        if same:
-            say(f"the same files: {', '.join(same)}")
-        if libraries:
-            head = f"programs and libraries for {platform} that show something else"
-            reporter.table(head, LIBRARY_COLUMNS, libraries)
-    if difference.changed and difference.with_binaries:
-        say(_LEGEND)
-    for change in difference.licences:
-        if change.diff:
-            say(str(change), "bold")
-        for line in change.diff:
-            say(printable(line))
-
-
-def as_json(difference: ReleaseDifference, broken: Sequence[Break], recipes: Recipes) -> dict[str, Any]:
+def as_json(difference: ReleaseDifference, broken: Sequence[Break]) -> dict[str, Any]:
     """The difference for other programs; sizes in bytes, names of files and symbols whole."""
     return {
         "old": difference.old.release,
@@ -231,7 +195,6 @@ def as_json(difference: ReleaseDifference, broken: Sequence[Break], recipes: Rec
                     {"file": x.any.path, "added": x.added, "removed": x.removed, "what": library_text(x)}
                     for x in change.libraries
                 ],
-                "recipes": _users(change, recipes),
             }
             for change in difference.components
         ],
@@ -239,14 +202,14 @@ def as_json(difference: ReleaseDifference, broken: Sequence[Break], recipes: Rec
     }
 
 
-def markdown(difference: ReleaseDifference, broken: Sequence[Break], recipes: Recipes) -> str:
+def markdown(difference: ReleaseDifference, broken: Sequence[Break]) -> str:
     """Summary, breaks, tables and changed licences as Markdown; a licence for which there is no room is left out."""
     parts = [f"### {text(title(difference))}\n", _bullets(summary(difference, broken))]
     if broken:
         gone = (break_text(entry) + (f": {_few(entry.names)}" if entry.names else "") for entry in broken)
         parts.append("#### Gone within the major\n\n" + _bullets(gone))
     heads = columns(difference)
-    for platform, components, libraries, same in tables(difference, recipes, heads):
+    for platform, components, libraries, same in tables(difference, heads):
         parts.append(f"#### {platform}\n")
         if components:
             parts.append(_table(heads, components))
@@ -286,8 +249,5 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _folded(head: str, lines: Sequence[str]) -> str:
     """A block that is closed until a reader opens it."""
     shown = [_CONTROL.sub("?", line) for line in lines]
-    # A line of the text may end with a fence of its own.
-    longest = max((len(run) for line in shown for run in re.findall(r"`+", line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    label = html.escape(_CONTROL.sub("?", head), quote=False).replace("_", "&#95;")
-    return "\n".join([f"<details><summary>{label}</summary>\n", fence, *shown, fence, "\n</details>\n"])
+    first = f"<details><summary>{html.escape(head, quote=False)}</summary>\n"
+    return "\n".join([first, _FENCE, *shown, _FENCE, "\n</details>\n"])

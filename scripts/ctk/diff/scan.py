@@ -77,11 +77,6 @@ def _note(sha256: str, workspace: Workspace) -> Memo[Surface]:
     return memo(workspace.notes / "surfaces", [FORMAT, sha256], _SURFACES)
 
 
-def cached_surface(sha256: str, workspace: Workspace) -> Surface | None:
-    """The surface of an artefact from the cache; None where it has none that can be read."""
-    return _note(sha256, workspace).read()
-
-
 def unread(artefacts: Iterable[Artefact], workspace: Workspace) -> list[Artefact]:
     """The artefacts whose surface is not in the cache, each file once."""
     return [a for a in {a.sha256: a for a in artefacts}.values() if not _note(a.sha256, workspace).file.exists()]

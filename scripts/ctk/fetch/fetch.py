@@ -1,7 +1,7 @@
 """The step fetch: fills a content-addressed cache from the package index, and lays it out for recipes.
 
-A file is laid out only if this run has read the locked sha256 from it, even in the cache, and `ctk.fetch.admission`
-accepts it. The next run continues a download that broke off. The checkout's lock prevents two downloads of one file.
+A file is laid out only if this run has read the locked sha256 from it, even in the cache. The next run continues a
+download that broke off. The checkout's lock prevents two downloads of one file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from types import MappingProxyType
 from ctk.core.checkout import Workspace
 from ctk.core.errors import HashMismatch, NotPublished, problems
 from ctk.core.files import disk_errors, holds
-from ctk.fetch.admission import check_all, large_binaries
 from ctk.index import Interrupted
 from ctk.index.index import Index, IndexFile
 from ctk.lock.model import Artefact
@@ -94,7 +93,6 @@ def fetch(
                 if not future.cancelled():
                     future.result()
     with disk_errors(workspace.artefacts):
-        check_all(artefacts, [stored(a, workspace) for a in artefacts], workspace)
         return [_lay_out(a, workspace) for a in artefacts]
 
 
@@ -147,7 +145,7 @@ def borrowed(
 
 
 def _download(artefact: Artefact, workspace: Workspace, index: Index, file: IndexFile, progress: Progress) -> None:
-    """Downloads and checks an artefact: the check costs no time while other downloads run."""
+    """Downloads an artefact; HashMismatch if it is another file than the locked one."""
     part = workspace.store / "partial" / artefact.sha256
 
     def kept() -> int:
@@ -164,22 +162,18 @@ def _download(artefact: Artefact, workspace: Workspace, index: Index, file: Inde
             part.unlink()
             digest, size, _ = download()
         if digest != artefact.sha256 or size != artefact.size:
-            aside = workspace.store / "refused" / f"{artefact.file}.{digest[:16]}"
-            aside.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(part, aside)
+            part.unlink()
             raise HashMismatch(
                 f"{artefact.file} of {artefact.distribution} {artefact.version} is not the locked file:\n"
                 f"  locked sha256 {artefact.sha256} ({artefact.size} bytes)\n"
                 f"  served sha256 {digest} ({size} bytes)",
-                f"it was set aside as {aside.relative_to(workspace.root)} and is not used; "
-                "if the index is right, `ctk release add` locks the new file for review",
+                "it is not used; if the index is right, `ctk release add` locks the new file for review",
             )
         home = stored(artefact, workspace)
         home.parent.mkdir(parents=True, exist_ok=True)
         # Stored files are read-only: recipes get hard links to them.
         part.chmod(0o444)
         os.replace(part, home)
-        large_binaries(artefact, home, workspace)
 
 
 def _continue(

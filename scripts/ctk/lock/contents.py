@@ -26,7 +26,7 @@ from ctk.core.errors import LockError, MeasureFailed
 from ctk.core.memo import memo
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.versions import PythonTag
-from ctk.lock.model import Artefact, GpuRange, ReleaseLock
+from ctk.lock.model import Artefact, ReleaseLock
 from ctk.package import binaries, gpu_fatbin, scan
 from ctk.package.binaries import Binary
 from ctk.package.gpu_support import bound, present
@@ -55,7 +55,7 @@ class Content:
     """
 
     binary: Binary | None = None
-    gpus: GpuRange | str = ""
+    gpus: str = ""
     dll_folders: tuple[str, ...] = ()
 
 

@@ -31,7 +31,7 @@ from pydantic import (
 from ctk.core.checkout import Workspace
 from ctk.core.document import read
 from ctk.core.errors import LockError, UnknownName, problems
-from ctk.core.platforms import NOARCH, PLACES, PLATFORMS, targets
+from ctk.core.platforms import NOARCH, PLATFORMS, targets
 from ctk.core.versions import PythonTag
 from ctk.index.inside import EARLIEST, parse_time, time_text
 from ctk.package.gpu_support import common
@@ -73,24 +73,6 @@ def _version(text: str) -> str:
     raise ValueError(f"{text!r} is not a version")
 
 
-def _licence(text: str) -> str:
-    if not text.isprintable() or not text or text != " ".join(text.split()):
-        raise ValueError("a licence is one line of text, NOASSERTION where none is declared")
-    return text
-
-
-def _sorted(values: tuple[str, ...]) -> tuple[str, ...]:
-    if values != tuple(sorted(set(values))):
-        raise ValueError("they are sorted, and none comes twice")
-    return values
-
-
-def _ascending(values: tuple[str, ...]) -> tuple[str, ...]:
-    if values != tuple(sorted(set(values), key=Version)):
-        raise ValueError("the lowest comes first, and none comes twice")
-    return values
-
-
 FromPlace = Annotated[str, SkipValidation, Field(exclude=True)]
 """A field that is not written: it is read from the key of its entry."""
 # Names become folders of the artefact cache, so they hold no separator.
@@ -107,17 +89,6 @@ Sha256 = Annotated[str, _form(r"[0-9a-f]{64}", "a sha256 is 64 hexadecimal digit
 FileName = Annotated[str, _form(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,249}", "{} is not a plain file name")]
 Size = Annotated[int, Field(strict=True, gt=0, le=1 << 40)]
 Moment = Annotated[int, BeforeValidator(parse_time), PlainSerializer(time_text, return_type=str)]
-LicenceText = Annotated[str, AfterValidator(_licence)]
-Number = Annotated[str, Field(pattern=r"^[0-9]{1,4}\.[0-9]{1,4}$")]
-# One or more ranges of compute capabilities, as `ctk.package.gpu_support.bound` writes them.
-GpuRange = Annotated[
-    str,
-    _form(
-        r"<0|>=\d{1,2}(\.\d)?(,<\d{1,2}(\.\d)?)?(\|>=\d{1,2}(\.\d)?(,<\d{1,2}(\.\d)?)?)*",
-        "{} is not a range of GPUs like >=7.5,<13",
-    ),
-]
-Place = Annotated[str, _form("|".join(PLACES), f"unknown place {{}}; places are {', '.join(PLACES)}")]
 ReleaseName = Annotated[
     str,
     _form(
@@ -180,8 +151,8 @@ class Component:
     distribution: Name
     version: VersionText
     artefacts: Mapping[Target, Artefact | None]
-    license: LicenceText = UNDECLARED
-    license_texts: Annotated[tuple[Sha256, ...], AfterValidator(_sorted)] = ()
+    license: str = UNDECLARED
+    license_texts: tuple[Sha256, ...] = ()
 
     @property
     def variant_key(self) -> str:
@@ -201,8 +172,8 @@ class Facts:
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    gpu_architectures: Annotated[tuple[Number, ...], Field(min_length=1), AfterValidator(_ascending)]
-    ptx_isa: Number
+    gpu_architectures: tuple[str, ...]
+    ptx_isa: str
     glibc: Mapping[Target, Mapping[Name, VersionText]]
 
 
@@ -216,8 +187,6 @@ class ReleaseLock:
         components: By name, sorted. An older version of a Python project, beside the newest because another project
             requires it, has the name ``<name>-<version>``.
         facts: None until measured, and in other locks.
-        missing: Component -> subdirs or operating systems (``linux``, ``win``) for which it lacks a wheel that the
-            manifest asks for. Empty unless the release is partial.
         gpu_code: Library -> subdir -> the GPUs that its code runs on; no subdirs for a library without code. A library
             that is not in it is not measured yet.
         since: When the first manifest of this CTK minor was uploaded, in seconds since 1970. Packages that have only
@@ -231,8 +200,7 @@ class ReleaseLock:
     manifest: Artefact | None
     components: Annotated[Mapping[Name, Component], Field(min_length=1)]
     facts: Facts | None = None
-    missing: Mapping[Name, Annotated[tuple[Place, ...], Field(min_length=1)]] = field(default_factory=dict)
-    gpu_code: Mapping[Name, Mapping[Target, GpuRange]] = field(default_factory=dict)
+    gpu_code: Mapping[Name, Mapping[Target, str]] = field(default_factory=dict)
     since: Moment = EARLIEST
     schema: Annotated[int, Field(strict=True, ge=SCHEMA, le=SCHEMA)] = SCHEMA
 
@@ -390,10 +358,6 @@ def _contradictions(lock: ReleaseLock, stem: str | None) -> Iterator[str]:
         yield f"release: {lock.release} belongs into {lock.name}.lock"
     if lock.is_ctk is (lock.manifest is None):
         yield "manifest: a CTK release names the artefact that is its manifest, and no other lock does"
-    for name, places in lock.missing.items():
-        for where in places:
-            if name in lock.components and any(lock.components[name].artefacts.get(s) for s in PLACES[where]):
-                yield f"missing.{name}: has an artefact for {where}"
     for name, component in lock.components.items():
         if name != component.name and component.name not in lock.components:
             yield f"components.{name}: is an older version of {component.name}, which is not there"
@@ -449,7 +413,7 @@ def in_order(locks: Iterable[ReleaseLock]) -> list[ReleaseLock]:
     return sorted(locks, key=order)
 
 
-_OPTIONAL = ("manifest", "facts", "missing", "gpu_code")
+_OPTIONAL = ("manifest", "facts", "gpu_code")
 
 
 def dump(lock: ReleaseLock) -> str:
@@ -460,7 +424,7 @@ def dump(lock: ReleaseLock) -> str:
             del artefact["distribution"], artefact["version"]
         component["artefacts"] = component.pop("artefacts")  # last, as they are the longest
     skipped = {key for key in _OPTIONAL if not stated[key]} | ({"since"} if not lock.is_ctk else set())
-    order = ("schema", "release", "since", "manifest", "missing", "components", *_OPTIONAL[1:])
+    order = ("schema", "release", "since", "manifest", "components", *_OPTIONAL[1:])
     return _json({key: stated[key] for key in order if key not in skipped}) + "\n"
 
 

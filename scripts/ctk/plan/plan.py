@@ -247,15 +247,10 @@ def release_for(locks: Iterable[ReleaseLock], subdir: str, driver: str | None, g
 
 
 def _without_recipe(lock: ReleaseLock, exclusions: Iterable[Exclusion]) -> Iterator[LeftOut]:
-    """The components that no recipe can package: excluded on purpose, or missing in a partial lock."""
+    """The components that no recipe can package: excluded on purpose."""
     for entry in exclusions:
         if entry.applies_to(lock):
             yield LeftOut(f"{entry.component}-cuda{lock.minor}", entry.reason, entry.component, entry.reason)
-    for component, places in lock.missing.items():
-        for place in places:
-            name, label = (lock.minor, f"cuda{lock.minor}-{place}") if lock.is_ctk else (lock.name, place)
-            reason = f"it was not on the package index: complete the release with `ctk release add {name}`"
-            yield LeftOut(f"{component}-{label}", reason, component, reason)
 
 
 def choose_locks(locks: Mapping[str, object], releases: Collection[str]) -> list[str]:

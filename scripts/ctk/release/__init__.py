@@ -14,7 +14,7 @@ from ctk.lock.model import ReleaseLock
 FACTS = ("release", "GPUs its compiler knows", "PTX ISA it writes")
 TABLE = Marked(
     "table of releases",
-    "ctk release list --write-table",
+    "ctk verify --write-table",
     "docs/how-the-right-build-is-picked.md",
     "what the release locks say",
 )
@@ -22,9 +22,8 @@ TABLE = Marked(
 
 def components_row(lock: ReleaseLock, classes: Classes) -> tuple[object, ...]:
     """A row for a CTK release: its components by class, and its artefacts by subdir."""
-    name = f"{lock.release} partial" if lock.missing else lock.release
     counts = (len(lock.components), len(classes.packaged), len(classes.excluded), len(classes.unclassified))
-    return name, *counts, *(_count(lock, subdir) for subdir in PLATFORMS)
+    return lock.release, *counts, *(_count(lock, subdir) for subdir in PLATFORMS)
 
 
 def projects_row(lock: ReleaseLock) -> tuple[object, ...]:

@@ -18,7 +18,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from ctk.core.errors import NotPublished, UnknownName
-from ctk.core.platforms import NOARCH, PLATFORMS, SYSTEMS
+from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.versions import PythonTag
 from ctk.index.index import Index, IndexFile
 from ctk.index.inside import applies, read_requirements, stated_requirements
@@ -52,21 +52,18 @@ class ChosenProject:
     held_back: str
 
 
-Chosen = dict[str, ChosenProject | None]
-"""By the name of the component; None for a library without a wheel for the CUDA major."""
+Chosen = dict[str, ChosenProject]
+"""By the name of the component; without libraries that have no wheel for the CUDA major."""
 
 
 def release_of(index: Index, name: str, toolkits: Iterable[ReleaseLock], tags: tuple[str, ...]) -> ReleaseLock:
     """The lock ``python-13`` or ``libraries-13`` of the chosen versions; raises the errors of `choose`."""
-    components, missing = {}, {}
+    components = {}
     for project, chosen in choose(index, name, toolkits, tags).items():
-        if chosen is None:
-            missing[project] = tuple(SYSTEMS)
-            continue
         for version, files in chosen.files.items():
             key = f"{project}-{files[0].version}" if version in chosen.older else project
             components[key] = wheels.component(index, project, files, chosen.targets[version])
-    return ReleaseLock(name, None, dict(sorted(components.items())), missing=missing)
+    return ReleaseLock(name, None, dict(sorted(components.items())))
 
 
 def choose(index: Index, name: str, toolkits: Iterable[ReleaseLock], tags: tuple[str, ...]) -> Chosen:
@@ -241,8 +238,9 @@ def _libraries(index: Index, major: str, toolkits: Sequence[ReleaseLock], tags: 
     """
     wanted = {name: Requirement(form.format(major=major)) for name, form in LIBRARIES.items()}
     choice = _LibraryChoice(index, major, toolkits, tags, {r.name for r in wanted.values()})
-    chosen = {n if LIBRARIES[n] == str(r) else f"{n}-cu{major}": choice.of(r) for n, r in wanted.items()}
-    if not any(project for name, project in chosen.items() if name.endswith(f"-cu{major}")):
+    found = {n if LIBRARIES[n] == str(r) else f"{n}-cu{major}": choice.of(r) for n, r in wanted.items()}
+    chosen = {name: project for name, project in found.items() if project}
+    if not any(name.endswith(f"-cu{major}") for name in chosen):
         raise UnknownName(
             f"the package index has no library for CUDA {major}", "majors are those of the locked toolkits"
         )

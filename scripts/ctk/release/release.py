@@ -231,7 +231,7 @@ def _offers(index: Index, distribution: str, accepted: SpecifierSet) -> list[tup
 def incomplete(minor: str, release: PublishedRelease) -> CtkError:
     """The error that names every artefact of a CTK minor that the index lacks."""
     lacking = [f"{minor} {part}" for part in release.parts if part.missing]
-    step = "wait until they are published, or a mirror has them; --partial takes what there is"
+    step = "wait until they are published, or a mirror has them"
     return problems(Incomplete, f"the package index lacks artefacts of {MANIFEST} {release.version}", lacking, step)
 
 
@@ -262,19 +262,19 @@ def names_of(arguments: Sequence[str]) -> list[str]:
     return [f"cuda-{_minor_of(v)}" for v in sorted(minors)] + sets + last
 
 
-def make(index: Index, name: str, workspace: Workspace, *, partial: bool = False) -> ReleaseLock:
+def make(index: Index, name: str, workspace: Workspace) -> ReleaseLock:
     """The lock of a release (``cuda-13.4``, ``python-13``, ``libraries-13`` or ``base``) from the index.
 
     Facts and upload times of files that are in the present lock stay: packages carry these times.
 
     Raises:
-        Incomplete: The index lacks an artefact of a CTK release, and `partial` is false.
+        Incomplete: The index lacks an artefact of a CTK release.
     """
     kind, _, number = name.partition("-")
     if kind == BASE:
         new = base.base_release(index, python_tags(workspace.build_config))
     elif kind == "cuda":
-        new = _ctk_release(index, number, partial)
+        new = _ctk_release(index, number)
     else:
         new = choose.release_of(index, name, in_place(workspace).values(), python_tags(workspace.build_config))
     old = present(workspace, name)
@@ -315,20 +315,17 @@ def _uploaded_as_before(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
     return replace(new, manifest=kept(new.manifest), components=components, since=old.since)
 
 
-def _ctk_release(index: Index, minor: str, partial: bool) -> ReleaseLock:
+def _ctk_release(index: Index, minor: str) -> ReleaseLock:
     """The lock of the newest final patch of a CTK minor, without facts; raises the errors of `make`."""
     release = published(index, minor)
-    if release.missing and not partial:
+    if release.missing:
         raise incomplete(minor, release)
-    components = {part.name: _component(index, part) for part in release.parts if part.files}
-    held = {name: component for name, component in components.items() if any(component.artefacts.values())}
     listed = index.files(MANIFEST)
     first = min(v for v in wheels.final_versions(listed) if _minor_of(v) == minor)
     return ReleaseLock(
         f"{_minor_of(release.version)}.{release.version.micro}",
         wheels.artefact(index, MANIFEST, NOARCH, release.file),
-        held,
-        missing=release.missing,
+        {part.name: _component(index, part) for part in release.parts},
         since=min(index.uploaded(file) for file in wheels.files_of(listed, first)),
     )
 

@@ -121,8 +121,6 @@ def _projects(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspa
         if lock.is_ctk:
             continue
         for name, chosen in choose.choose(index, lock.name, locks.values(), tags).items():
-            if chosen is None:  # its lock lists it as missing
-                continue
             have = lock.components[name].version if name in lock.components else None
             locked = {Version(c.version) for c in lock.components.values() if c.name == name}
             lockable = next(iter(chosen.files), None)  # None if no locked toolkit is compatible with the project
@@ -139,19 +137,17 @@ class Completeness:
 
     Attributes:
         published: The release on the index; None if its manifest cannot be read, for the reason in `problem`.
-        withdrawn: Files of the release lock that are yanked or no longer on the index.
     """
 
     minor: str
     version: str
     published: PublishedRelease | None
     problem: str
-    withdrawn: tuple[str, ...]
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it is understood, and nothing is missing or withdrawn."""
-        return self.published is not None and not self.published.missing and not self.withdrawn
+        """Whether all of it is understood, and nothing is missing."""
+        return self.published is not None and not self.published.missing
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -165,32 +161,19 @@ class Completeness:
 
 def completeness(index: Index, locks: Mapping[str, ReleaseLock], minors: Collection[str] = ()) -> list[Completeness]:
     """How complete CTK releases are, oldest first; by default the oldest locked release and all newer ones."""
-    locked = {lock.minor: lock for lock in locks.values() if lock.is_ctk}
-    oldest = min(map(Version, locked), default=Version("0"))
+    oldest = min((Version(lock.minor) for lock in locks.values() if lock.is_ctk), default=Version("0"))
     chosen = minors or [minor for minor in published_minors(index) if Version(minor) >= oldest]
-    return [_completeness(index, minor, locked.get(minor)) for minor in sorted(chosen, key=Version)]
+    return [_completeness(index, minor) for minor in sorted(chosen, key=Version)]
 
 
-def _completeness(index: Index, minor: str, lock: ReleaseLock | None) -> Completeness:
+def _completeness(index: Index, minor: str) -> Completeness:
     version, _ = manifest_of(index, minor)
     problem, release = "", None
     try:
         release = published(index, minor)
     except LockError as error:
         problem = error.cause
-    return Completeness(minor, str(version), release, problem, tuple(_withdrawn(index, lock)) if lock else ())
-
-
-def _withdrawn(index: Index, lock: ReleaseLock) -> Iterator[str]:
-    for artefact in {a.file: a for a in lock.artefacts}.values():
-        try:
-            offers = [f for f in index.files(artefact.distribution) if f.file == artefact.file]
-        except NotPublished:
-            offers = []
-        if not offers:
-            yield f"{artefact.file} is no longer on the index"
-        elif all(f.yanked for f in offers):
-            yield f"{artefact.file} is yanked"
+    return Completeness(minor, str(version), release, problem)
 
 
 # ---- the difference, and writing it

@@ -94,7 +94,7 @@ def _release(site: Site, lock: ReleaseLock, before: ReleaseLock | None, facts: S
     lines = list(summary(difference, ()))[:-1]  # the last line is about binaries, which no page compares
     return release | {
         "summary": lines,
-        "changes": list(tables(difference, {}, _COLUMNS)),
+        "changes": list(tables(difference, _COLUMNS)),
     }
 
 

@@ -68,7 +68,7 @@ def test_a_line_of_ctk_does_what_it_says(command: Command, scratch: Path) -> Non
 
 @pytest.mark.parametrize("page", CURRENT, ids=lambda page: page.stem)
 def test_ctk_has_the_commands_and_options_in_the_text(page: Path) -> None:
-    """Between the blocks: `ctk release list --write-table` and the like."""
+    """Between the blocks: `ctk verify --write-table` and the like."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     for match in re.findall(r"`ctk ([a-z][^`]*)`", text):
         words = shlex.split(match)
