@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from ctk.core.errors import (
     UnknownName,
     Unsolvable,
 )
+from kit.next_steps import commands_in
 from kit.world import World
 
 pytest_plugins = ["command_fixtures"]
@@ -90,9 +93,19 @@ def test_every_command_is_given_something_that_it_cannot_take() -> None:
     assert [name for name in ALL if not any(f"{case} ".startswith(f"{name} ") for case in CASES)] == []
 
 
+ELSEWHERE = ("ctk env create ", "ctk build")
+"""Commands that need a whole checkout; the tests of real channels run them."""
+
+
+@pytest.fixture(scope="module")
+def seen() -> set[str]:
+    """The next steps that were typed already."""
+    return set()
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_bad_input_ends_with_the_documented_exit_code_and_says_each_thing_once(
-    case: str, world: World, typed: Typed, tmp_path: Path
+    case: str, world: World, typed: Typed, seen: set[str], tmp_path: Path
 ) -> None:
     error, said = CASES[case]
     done = typed(*line(world, case, tmp_path))
@@ -101,3 +114,12 @@ def test_bad_input_ends_with_the_documented_exit_code_and_says_each_thing_once(
     assert told[-1].startswith("next: ") and len(told[-1]) > len("next: ")
     assert "Traceback" not in done.stderr
     assert max("\n".join(told).count(word) for word in ("no-package", "/no/place", "cuda-crt==", "99.9")) <= 1
+    steps = {step for step in commands_in(told[-1].removeprefix("next: ")) if not step.startswith(ELSEWHERE)}
+    for step in sorted(steps - seen):
+        program, *words = shlex.split(step)
+        if program == "ctk":
+            done = typed(*words)
+        else:
+            done = subprocess.run([program, *words], cwd=world.root, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{step}: {done.stderr}"
+    seen |= steps

@@ -20,6 +20,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue
 from ctk.env.doctor import CHECKS, LEAST_FREE, Where, look, look_at, ok
 from ctk.rules import Finding
+from kit.small_channel import record, write
 
 See = Callable[..., dict[str, dict[str, str]]]
 
@@ -130,6 +131,16 @@ def test_a_channel_older_than_the_newest_lock_is_said_to_be(see: See, checkout: 
         (checkout.variants / "cuda-99.9.lock").write_text("x")
         state = see()["channel"]["state"]
         assert state == ("ok" if "99.9" in name else "missing")
+
+
+def test_a_channel_that_is_named_takes_the_place_of_the_built_one(checkout: Workspace, tmp_path: Path) -> None:
+    channel = write(tmp_path / "channel", iter([record("cuda-version", "13.4", "native_100", "noarch")]))
+    done = ctk(checkout, "doctor", "--offline", "--json", "--channel", str(channel), "--channel", str(tmp_path / "no"))
+    found = {check["check"]: check for check in json.loads(done.stdout)["checks"]}["channel"]
+    assert found["state"] == "problem" and f"there is no channel in {tmp_path / 'no'}" in found["found"]
+    done = ctk(checkout, "doctor", "--offline", "--json", "--channel", str(channel))
+    found = {check["check"]: check for check in json.loads(done.stdout)["checks"]}["channel"]
+    assert (found["state"], found["found"]) == ("ok", f"{channel}: toolkit 13.4")
 
 
 def test_a_check_that_hangs_or_fails_is_a_problem_of_its_own_only(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ctk.rules import Check, Finding
 
-from ctk.cli.options import Arch, Driver
+from ctk.cli.options import Arch, Driver, OtherChannels, base_channel
 from ctk.core.checkout import checkout, workspace
 from ctk.core.console import Reporter, count
 from ctk.core.errors import BadValue, NotReady
@@ -27,7 +27,10 @@ def doctor_command(
     ] = None,
     driver: Driver = None,
     arch: Arch = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Do not ask the package index.")] = False,
+    channel: OtherChannels = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Ask neither the package index nor a channel on a server.")
+    ] = False,
 ) -> None:
     """Say if this machine, or an environment, is as it should be, and what to do if it is not.
 
@@ -42,18 +45,18 @@ def doctor_command(
     if prefix is None:
         if driver or arch:
             raise BadValue("--driver and --arch are for an environment", "name its folder: ctk doctor PREFIX")
-        _machine(offline)
+        _machine(channel or (), offline)
     else:
-        if offline:
-            raise BadValue("--offline is for this machine, not for an environment", "leave it out")
+        if channel or offline:
+            raise BadValue("--channel and --offline are for this machine, not for an environment", "leave them out")
         _environment(prefix, driver, arch)
 
 
-def _machine(offline: bool) -> None:
+def _machine(channels: Sequence[str], offline: bool) -> None:
     from ctk.env.doctor import CHECKS, Where, look
 
     here, report = checkout(), Reporter()
-    found = look(CHECKS, Where(here, offline))
+    found = look(CHECKS, Where(here, offline, tuple(base_channel(name, here) for name in channels)))
     problems = [check.name for check, finding in found if finding.severity == "error"]
     report.result(
         ready=not problems,

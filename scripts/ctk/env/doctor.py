@@ -31,10 +31,11 @@ LIMIT = 10.0  # seconds for all checks together
 
 @dataclass(frozen=True)
 class Where:
-    """The checkout that checks look at, and whether the network is left alone."""
+    """The checkout that checks look at, whether the network is left alone, and channels in place of the built one."""
 
     workspace: Workspace
     offline: bool = False
+    channels: tuple[Path | str, ...] = ()
 
 
 def look_at(subject: type[S], name: str, *, needed: bool = False) -> Callable[[Callable[[S], Finding]], Check[S]]:
@@ -169,12 +170,14 @@ def _disk(where: Where) -> Finding:
 
 @look_at(Where, "channel")
 def _channel(where: Where) -> Finding:
-    """The channel that environments are made from: what `ctk build` made last."""
+    """The channel that environments are made from: what `ctk build` made last, or what --channel names."""
     from ctk.package.records import records
 
+    if where.channels:
+        return _named(where)
     packages = [name.partition("/")[2] for name in records(where.workspace.channel)]
     if not packages:
-        return missing("not built yet", "./scripts/build makes it; --channel of other commands takes another")
+        return missing("not built yet", "./scripts/build makes it; --channel URL looks at another")
     made = datetime.fromtimestamp(os.lstat(where.workspace.channel).st_mtime, UTC)
     text = f"{count(len(packages), 'package')}, made {made:%Y-%m-%d %H:%M} UTC"
     locked = [file.stem.removeprefix("cuda-") for file in where.workspace.variants.glob("cuda-*.lock")]
@@ -182,6 +185,23 @@ def _channel(where: Where) -> Finding:
     if newest and not any(name.startswith(f"cuda-version-{newest}-") for name in packages):
         return missing(f"{text}, without {newest}, the newest locked release", "ctk build brings it up to date")
     return ok(text)
+
+
+def _named(where: Where) -> Finding:
+    """The channels that --channel names."""
+    from ctk.core.platforms import this_platform
+    from ctk.solve.solve import Catalogue, lasting
+
+    named = ", ".join(without_credentials(lasting(str(channel))) for channel in where.channels)
+    if where.offline and not all(isinstance(channel, Path) for channel in where.channels):
+        return ok(f"{named}; not asked (--offline)")
+    try:
+        toolkits = Catalogue(where.channels, this_platform()).versions("cuda-version")
+    except CtkError as error:
+        return problem(error.cause, error.step)
+    if not toolkits:
+        return problem(f"{named} has no toolkit for {this_platform()}", "name another --channel")
+    return ok(f"{named}: toolkit {listing(toolkits[::-1])}")
 
 
 @look_at(Where, "driver")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 import shlex
 import shutil
 import subprocess
@@ -31,27 +30,12 @@ from ctk.env.doctor import look
 from ctk.lock.model import release_locks
 from ctk.solve.channels import Channels
 from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url
+from kit.next_steps import commands_in
 
 pytest_plugins = ["docs_fixtures"]
 
-_PROGRAMS = ("ctk", "conda", "mamba", "pip", "python", "git", "rm", "chmod", "export", "unset", "apt-get", "ulimit")
-_BEGINS = re.compile(rf"(?:(?:run|see|type) )?((?:{'|'.join(_PROGRAMS)}|\./scripts/\w+)(?: .*)?)")
 VALUE = "VALUE"
 """What stands for a value that the code fills in."""
-
-
-def commands_in(step: str) -> list[str]:
-    """The commands of a step as they are typed; what follows a comma or semicolon is another one, or words about it."""
-    quoted = re.findall(r"`([^`]+)`", step)
-    begins = None if quoted else _BEGINS.fullmatch(step)
-    said = quoted or (re.split(r", |; | which | makes | brings ", begins[1])[:1] if begins else [])
-    # The alternatives that `ctk doctor PREFIX` prints are commands as a whole.
-    said += [
-        part
-        for part in step.split(", or ")[1:]
-        if not quoted and part.startswith(tuple(f"{name} " for name in _PROGRAMS))
-    ]
-    return [command.strip() for text in said for command in text.split(" && ")]
 
 
 def literals(file: Path) -> Iterator[str]:
