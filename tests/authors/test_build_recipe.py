@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ctk.authors.expected import recipe_in, variant_files
 from rattler import Gateway
 from ruamel.yaml import YAML
 
 from conftest import ROOT, ctk
-from ctk.authors.build_recipe import Order, order
+from ctk.authors.build_recipe import Order, order, recipe_in, variant_files
 from ctk.core import errors
 from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError, UnknownName
