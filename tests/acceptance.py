@@ -32,8 +32,11 @@ from ctk.plan.plan import Request, plan, published_set, python_tags
 # What decides the outcome of a piece, besides the index and the machine.
 TOOL = ("scripts", "pyproject.toml", "requirements.lock")
 PACKAGES = (*TOOL, "recipes", "base", "variants", "conda_build_config.yaml")
+LINKING = (*PACKAGES, "tests")
 ALL = (".",)
 CTK = ".venv/bin/ctk"
+# Each test run links against the -dev packages of the default set; here all are in the channel.
+LINKED = [".venv/bin/python", "-m", "pytest", "-q", "tests/system/environments/test_dev_packages.py"]
 # Programs of 13.5 for ARM say that they need a newer glibc than a machine of another platform is taken to have.
 STATED_LIMIT = re.compile(r"^error: (.+ needs __glibc >=2\.3\d).*, and a .+ machine is taken to have 2\.28$", re.M)
 
@@ -82,12 +85,14 @@ def _builds(where: Workspace) -> Iterator[Piece]:
                 yield Piece(f"components:{minor}:{platform}", [words, *used])
     here = this_platform()
     groups = sorted({name for (_, platform), found in made.items() if platform == here for name in found})
-    yield Piece(f"components:{here}", [[CTK, "build", "--all-components"], *_used(groups, here)])
+    yield Piece(f"components:{here}", [[CTK, "build", "--all-components"], LINKED, *_used(groups, here)], LINKING)
     libraries = settings(where.root).libraries.recipes
     for platform in PLATFORMS:
         builds = [build for build in everything.builds if build.recipe.name in libraries and build.subdir == platform]
         used = _used(sorted({output.name for build in builds for output in build.outputs}), platform)
-        yield Piece(f"libraries:{platform}", [[CTK, "build", "--libraries", "--platform", platform], *used])
+        linked = [LINKED] if platform == here else []
+        words = [CTK, "build", "--libraries", "--platform", platform]
+        yield Piece(f"libraries:{platform}", [words, *linked, *used], LINKING if linked else PACKAGES)
     for platform in PLATFORMS:
         yield Piece(f"releases:{platform}", [[CTK, "build", "--all-releases", "--platform", platform]])
 

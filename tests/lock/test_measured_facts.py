@@ -28,7 +28,7 @@ DEFAULT = small(Request(), HERE).releases
 def test_nvrtc_compiles_for_the_gpus_of_the_lock(lock) -> None:  # type: ignore[no-untyped-def]
     artefact = lock.components["nvrtc"].artefacts["linux-64"]
     if lock.minor not in DEFAULT and missing([artefact], HERE):
-        pytest.skip(f"its NVRTC of {artefact.size // 10**6} MB is not in the cache; the default releases are asked")
+        pytest.skip(f"its NVRTC of {artefact.size // 10**6} MB is not in the cache; the default releases are compared")
     with exclusive(HERE, print):
         (path,) = fetch([artefact], HERE, Index)
     assert compiler_facts(path) == (lock.facts.gpu_architectures, lock.facts.ptx_isa)

@@ -386,7 +386,8 @@ def test_the_gpus_of_a_package_build_are_those_that_were_measured(
     """
     if not laid_out(artefact, project).exists():
         pytest.skip(
-            f"not fetched (ctk build --fetch-only cuda-nvcc -p {artefact.target}); linux-64 runs the same script"
+            f"not fetched: ctk build --fetch-only cuda-nvcc --release {lock.minor} -p {artefact.target}; "
+            "of linux-64, which CI fetches, the same script is run"
         )
     with zipfile.ZipFile(laid_out(artefact, project)) as wheel:
         (name,) = (name for name in wheel.namelist() if re.search(r"/bin/(\w+/)?nvcc(\.exe)?$", name))
