@@ -356,7 +356,8 @@ def _groups(
         parts = [recipe.name, *old, label, python.replace("cp", "py", 1), build.place]
         build_id = "-".join(p for p in parts if p)
         if missing:
-            yield LeftOut(build_id, missing, recipe.name, "not published")
+            where = f"Python {python_name(python)} on {subdir}" if python else subdir
+            yield LeftOut(build_id, missing, recipe.name, f"not published for {where}")
         else:
             yield replace(build, id=build_id)
 
