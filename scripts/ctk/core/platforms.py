@@ -58,16 +58,24 @@ NOARCH = "noarch"
 
 
 def targets(tags: Iterable[Tag]) -> set[str]:
-    """The targets of a wheel's tags: ``noarch``, ``<subdir>``, or ``<subdir>-<ABI>`` for an extension module."""
+    """The targets of a wheel's tags: ``noarch``, ``<subdir>``, or ``<subdir>-<ABI>`` for an extension module.
+
+    One for the stable ABI (``cp312-abi3``) has a target for that Python with the GIL, and for each later one.
+    """
     found = set()
     for tag in tags:
+        abis = [f"cp3{minor}" for minor in range(int(tag.interpreter[3:]), 100)] if _is_stable(tag) else [tag.abi]
         pure = tag.interpreter.startswith("py") and tag.abi == "none"
         if pure and tag.platform == "any":
             found.add(NOARCH)
         for platform in PLATFORMS.values():
             if re.fullmatch(platform.wheel_tag, tag.platform):
-                found.add(platform.subdir if pure else f"{platform.subdir}-{tag.abi}")
+                found |= {platform.subdir} if pure else {f"{platform.subdir}-{abi}" for abi in abis}
     return found
+
+
+def _is_stable(tag: Tag) -> bool:
+    return tag.abi == "abi3" and re.fullmatch(r"cp3\d+", tag.interpreter) is not None
 
 
 def this_platform() -> str:

@@ -98,6 +98,7 @@ LIBRARIES: Mapping[str, str] = {
     "nccl": "nvidia-nccl-cu{major}",
     "nvcomp": "nvidia-libnvcomp-cu{major}",
     "nvjpeg2k": "nvidia-nvjpeg2k-cu{major}",
+    "nvshmem": "nvidia-nvshmem-cu{major}",
     "cupy": "cupy-cuda{major}x",
     "nvmath-python": "nvmath-python",
     # Its extra requires the toolkits that it runs with: none of CUDA 12.
@@ -107,9 +108,30 @@ LIBRARIES: Mapping[str, str] = {
     "jaxlib": "jaxlib",
     "jax-cuda-plugin": "jax-cuda{major}-plugin",
     "jax-cuda-pjrt": "jax-cuda{major}-pjrt",
+    # Before what it requires in one version only.
+    "torch": "torch",
+    "triton": "triton",
+    "torch-cpu": "torch",
 }
 """Libraries and programs with a version of their own that need the toolkit: name -> distribution for a major, with the
-extras whose requirements count."""
+extras whose requirements count.
+
+PyTorch's wheels need the toolkit on some platforms only; a name that ends in `WITHOUT_TOOLKIT` is for the others."""
+
+WITHOUT_TOOLKIT = "-cpu"
+"""The end of such a name."""
+
+OLDER_TOOLKITS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    # The driver branch R580 stays at 13.0, and is the last for Volta and older GPUs.
+    "13.0": {"13": ("torch", "triton")},
+}
+"""CTK minor -> CUDA major -> projects whose newest version for that toolkit is locked beside the newest of all."""
+
+AS_REQUIRED: Mapping[str, tuple[str, ...]] = {
+    # Newer cuDNN has no code for GPUs before 7.5, and the handles of newer cuSPARSELt have another alignment.
+    "12": ("cudnn", "cusparse-lt"),
+}
+"""CUDA major -> libraries that are also locked in the version which another project requires exactly."""
 
 EXCLUSIONS = "exclusions.yaml"
 

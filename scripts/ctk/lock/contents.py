@@ -1,7 +1,7 @@
 """``variants/contents.json``: the members of the artefacts of all locks, with the headers and GPUs of their binaries.
 
 Each line is an artefact, a folder or a content. Most folders and contents are in many artefacts: each is written once,
-and named by a digest. Left out are Python sources in folders, except ``__init__.py``, and headers more than two folders
+and named by a digest. Left out are Python sources in folders, except ``__init__.py``, and headers more than one folder
 below a folder ``include``: there are thousands, and their folder always has other headers above it.
 
 A project with wheels for several Pythons has one of them here: they differ only in names and tags of Python.
@@ -33,11 +33,11 @@ from ctk.package.gpu_support import bound, present
 from ctk.package.scan import scan_wheel
 
 FILE = "contents.json"
-LEFT_OUT = re.compile(r"(.*/)?include(/[^/]+){4,}|.+/[^/]*(?<!/__init__)\.py[cdix]?")
+LEFT_OUT = re.compile(r"(.*/)?include(/[^/]+){3,}|.+/[^/]*(?<!/__init__)\.py[cdix]?")
 """The names of members that are left out, unless their content has more than bytes."""
 _OWN_NAME = "="  # a SONAME that is the name of its file
 _SEPARATOR = "|"
-_DIGITS = 6  # of a digest; a collision is an error
+_DIGITS = 8  # of a digest; a collision is an error
 _STEP = "look at that file"
 _READERS = (Path(file) for file in (binaries.__file__, gpu_fatbin.__file__, scan.__file__))
 # Notes of another reader are not used.

@@ -261,7 +261,7 @@ FACT_KEY = re.compile(r"cuda_arch(_set)?|ptx_isa|\w+_gpus(_win_arm64)?")
 def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
     """The ``.yaml`` half: key -> values.
 
-    A key has one value, except ``cuda_arch``, and a Python project that is locked in several versions.
+    A key has one value, except ``cuda_arch``, a project that is locked in several versions, and the GPUs of these.
     """
     keys = {"cuda_major": [lock.major]} if lock.major else {}
     if lock.is_library_set:
@@ -286,15 +286,20 @@ def _gpu_keys(lock: ReleaseLock) -> dict[str, list[str]]:
 
     On Windows on ARM some components are for PCs with a new GPU only. Without an artefact for it, both are equal.
     """
-    bounds: dict[str, dict[str, list[str]]] = {}
-    for name, stated in lock.gpu_code.items():
-        for subdir, gpus in stated.items() if name in lock.components else ():
-            bounds.setdefault(lock.components[name].variant_key, {}).setdefault(subdir, []).append(gpus)
-    keys = {}
-    for key, found in bounds.items():
-        keys[f"{key}_gpus"] = [common(g for subdir, several in found.items() if subdir != _OWN for g in several)]
-        keys[f"{key}_gpus_{_OWN.replace('-', '_')}"] = [common(found[_OWN])] if _OWN in found else keys[f"{key}_gpus"]
+    keys: dict[str, list[str]] = {}
+    for name, component in lock.components.items():
+        if stated := lock.gpu_code.get(name):
+            key = f"{component.variant_key}_gpus"
+            bound = common(gpus for subdir, gpus in stated.items() if subdir != _OWN)
+            keys.setdefault(key, []).append(bound)
+            keys.setdefault(f"{key}_{_OWN.replace('-', '_')}", []).append(stated.get(_OWN, bound))
     return keys
+
+
+def _zip_keys(keys: Mapping[str, list[str]]) -> list[list[str]]:
+    """The keys that go together: a project in several versions, and the GPUs of each."""
+    several = [key for key, values in keys.items() if 1 < len(values) == len(keys.get(f"{key}_gpus", ()))]
+    return [[key, *(other for other in keys if other.startswith(f"{key}_gpus"))] for key in several]
 
 
 # ---- loading
@@ -445,7 +450,8 @@ def variant_config(lock: ReleaseLock) -> str:
     items = (
         f"{key}:\n" + "".join(f'  - "{value}"\n' for value in values) for key, values in variant_keys(lock).items()
     )
-    return head + "".join(items)
+    zips = ("  -\n" + "".join(f"    - {key}\n" for key in group) for group in _zip_keys(variant_keys(lock)))
+    return head + "".join(items) + "".join(["zip_keys:\n", *zips] if _zip_keys(variant_keys(lock)) else [])
 
 
 def _title(lock: ReleaseLock) -> str:

@@ -49,9 +49,13 @@ def _preference(file: IndexFile) -> tuple[object, int, str]:
 
 
 def final_versions(files: Iterable[IndexFile], accepted: SpecifierSet | None = None) -> list[Version]:
-    """Versions with a wheel, newest first: no pre-releases, nothing yanked, only accepted versions."""
+    """Versions with a wheel, newest first: nothing yanked, only accepted versions, no pre-releases, no local ones.
+
+    A local version (``2.13.0+cpu``) is somebody's own build of the version.
+    """
     versions = {v for f in files if is_wheel(f) and not f.yanked and (v := _version(f))}
-    return sorted((v for v in versions if not v.is_prerelease and (accepted is None or v in accepted)), reverse=True)
+    public = (v for v in versions if not v.is_prerelease and v.local is None)
+    return sorted((v for v in public if accepted is None or v in accepted), reverse=True)
 
 
 def files_of(files: Iterable[IndexFile], version: Version) -> list[IndexFile]:

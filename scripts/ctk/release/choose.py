@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 
@@ -23,13 +23,24 @@ from ctk.core.versions import PythonTag
 from ctk.index.index import Index, IndexFile
 from ctk.index.inside import applies, read_requirements, stated_requirements
 from ctk.lock import wheels
-from ctk.lock.components import CTK_COMPONENTS, LIBRARIES, MANIFEST, PYTHON_PROJECTS, PYTHON_ROOT
+from ctk.lock.components import (
+    AS_REQUIRED,
+    CTK_COMPONENTS,
+    LIBRARIES,
+    MANIFEST,
+    OLDER_TOOLKITS,
+    PYTHON_PROJECTS,
+    PYTHON_ROOT,
+    WITHOUT_TOOLKIT,
+)
 from ctk.lock.model import LIBRARY_LOCK, ReleaseLock
 
 VERSIONED_BY_CUDA = ("cuda-python", "cuda-bindings")
 """Projects whose major version is CUDA's."""
 COOLDOWN = timedelta(days=14)
 """A client that takes nothing younger (``exclude-newer`` of pixi) finds a version of each project in the locks."""
+_NO_EXTRA = {"extra": ""}
+_CTK_PROJECTS = frozenset(component.project for component in CTK_COMPONENTS)
 _STEP = "look at what the newest versions require; a mirror may have to fetch more of them"
 
 
@@ -233,18 +244,46 @@ class _VersionChoice:
 def _libraries(index: Index, major: str, toolkits: Sequence[ReleaseLock], tags: Sequence[str]) -> Chosen:
     """Chooses, of each project, the newest version that a toolkit of the major and the projects before it accept.
 
-    If that version does not run on older Pythons of the matrix, the newest version for each of them is chosen, too. A
-    project with a distribution for each major has the major in its name, as majors share versions.
+    If that version does not run on older Pythons of the matrix, the newest version for each of them is chosen, too; and
+    the newest for each of `OLDER_TOOLKITS`. A project with a distribution for each major has the major in its name, as
+    majors share versions.
     """
     wanted = {name: Requirement(form.format(major=major)) for name, form in LIBRARIES.items()}
-    choice = _LibraryChoice(index, major, toolkits, tags, {r.name for r in wanted.values()})
-    found = {n if LIBRARIES[n] == str(r) else f"{n}-cu{major}": choice.of(r) for n, r in wanted.items()}
+    distributions = {r.name for r in wanted.values()}
+    choice = _LibraryChoice(index, major, toolkits, tags, distributions)
+    found = {n if LIBRARIES[n] == str(r) else f"{n}-cu{major}": choice.of(n, r) for n, r in wanted.items()}
     chosen = {name: project for name, project in found.items() if project}
+    for name in AS_REQUIRED.get(major, ()):
+        if (key := f"{name}-cu{major}") in chosen:
+            for version, files, reason in choice.required(wanted[name].name):
+                chosen[key] = _joined(chosen[key], version, files, _library_targets(files, tags), reason)
+    for minor, projects in OLDER_TOOLKITS.items():
+        until = [lock for lock in toolkits if Version(lock.minor) <= Version(minor)]
+        choice = _LibraryChoice(index, major, until, tags, distributions)
+        for name in projects.get(major, ()):
+            if (older := choice.of(name, wanted[name])) and name in chosen:
+                for version, files in older.files.items():
+                    reason = f"it is the newest for CTK {minor}"
+                    chosen[name] = _joined(chosen[name], version, files, older.targets[version], reason)
     if not any(name.endswith(f"-cu{major}") for name in chosen):
         raise UnknownName(
             f"the package index has no library for CUDA {major}", "majors are those of the locked toolkits"
         )
     return chosen
+
+
+def _joined(
+    project: ChosenProject, version: Version, files: list[IndexFile], targets: list[str], reason: str
+) -> ChosenProject:
+    """A project with one more, older version, and why it is locked."""
+    if version in project.files:
+        return project
+    return replace(
+        project,
+        files={**project.files, version: files},
+        targets={**project.targets, version: targets},
+        older={**project.older, version: (reason,)},
+    )
 
 
 @dataclass(frozen=True)
@@ -265,9 +304,9 @@ class _LibraryChoice:
         self._index, self._major, self._toolkits, self._tags, self._names = index, major, toolkits, tags, names
         self._demands: list[_Demand] = []
 
-    def of(self, wanted: Requirement) -> ChosenProject | None:
+    def of(self, name: str, wanted: Requirement) -> ChosenProject | None:
         """The newest versions compatible with the projects chosen so far; None without a wheel."""
-        distribution = wanted.name
+        distribution, without_toolkit = wanted.name, name.endswith(WITHOUT_TOOLKIT)
         try:
             listed = self._index.files(distribution)
         except NotPublished:
@@ -282,15 +321,17 @@ class _LibraryChoice:
             if not (runs := _served(offered, open_)):
                 continue
             needs = [r for _, r in stated_requirements(self._index.metadata(offered[0])) if r]
-            against = list(self._against(needs, wanted.extras))
+            places = _platforms(needs, without_toolkit)
+            against = [] if without_toolkit else list(self._against(needs, wanted.extras))
             refused = {tag: reason for tag in runs if (reason := self._refusal(distribution, version, tag))}
             served = [tag for tag in runs if not against and tag not in refused]
             if served and (not files or served[0] == open_[0]):
                 files[version] = offered
-                targets[version] = _library_targets(offered, served)
+                targets[version] = [t for t in _library_targets(offered, served) if t.startswith(places)]
                 if len(files) > 1:
                     older[version] = (f"it is the newest for Python {', '.join(served)}",)
-                self._demands += [_Demand(f"{distribution} {version}", r, served) for r in needs if self._asks(r)]
+                if not without_toolkit:
+                    self._demands += [_Demand(f"{distribution} {version}", r, served) for r in needs if self._asks(r)]
                 # An older version does not run on a newer Python either.
                 open_ = open_[: open_.index(served[0])]
             elif not files and not held_back:
@@ -300,6 +341,15 @@ class _LibraryChoice:
         if not files:
             held_back = held_back or "it has no wheel for this matrix"
         return ChosenProject(files, targets, older, versions[0], held_back) if versions else None
+
+    def required(self, distribution: str) -> Iterator[tuple[Version, list[IndexFile], str]]:
+        """The versions that a chosen project requires exactly, with their wheels, and the requirement in words."""
+        listed = self._index.files(distribution)
+        for demand in self._demands:
+            for pin in demand.requirement.specifier if demand.requirement.name == distribution else ():
+                version = Version(pin.version) if pin.operator == "==" and "*" not in pin.version else None
+                if version and (files := wheels.files_of(listed, version)):
+                    yield version, files, f"{demand.by} requires {distribution}{demand.requirement.specifier}"
 
     def _against(self, needs: Sequence[Requirement], extras: Iterable[str]) -> Iterator[str]:
         """Reasons against a version that do not depend on other choices."""
@@ -321,6 +371,23 @@ class _LibraryChoice:
     def _asks(self, requirement: Requirement) -> bool:
         """Whether a requirement is on one of the libraries, and applies without extras or for this CUDA major."""
         return requirement.name in self._names and _holds(requirement, "", f"cu{self._major}", f"cuda{self._major}")
+
+
+def _platforms(needs: Sequence[Requirement], without_toolkit: bool) -> tuple[str, ...]:
+    """The platforms of a version that requires the toolkit on some of them, or all and ``noarch``."""
+    toolkit = [requirement for requirement in needs if _is_on_toolkit(requirement)]
+    on = [p.subdir for p in PLATFORMS.values() if any(applies(r, [p.marker_environment | _NO_EXTRA]) for r in toolkit)]
+    if without_toolkit:
+        return tuple(subdir for subdir in PLATFORMS if subdir not in on)
+    return tuple(on) or (NOARCH, *PLATFORMS)
+
+
+def _is_on_toolkit(requirement: Requirement) -> bool:
+    return requirement.name == MANIFEST or _component_project(requirement) in _CTK_PROJECTS
+
+
+def _component_project(requirement: Requirement) -> str:
+    return re.sub(r"-cu\d+$", "", requirement.name)
 
 
 def _served(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:
@@ -345,12 +412,18 @@ def _holds(requirement: Requirement, *extras: str) -> bool:
 
 def _meets(lock: ReleaseLock, requirement: Requirement) -> bool:
     """Whether a toolkit meets a requirement; requirements on anything else are met."""
-    if requirement.name == MANIFEST:
-        return Version(lock.release) in requirement.specifier
-    if re.sub(r"-cu\d+$", "", requirement.name) not in {component.project for component in CTK_COMPONENTS}:
+    if not _is_on_toolkit(requirement):
         return True
     had = [c.version for c in lock.components.values() if c.distribution == requirement.name]
-    return any(Version(version) in requirement.specifier for version in had)
+    had += [lock.release] if requirement.name == MANIFEST and lock.release else []
+    return any(_accepts(requirement.specifier, Version(version)) for version in had)
+
+
+def _accepts(specifier: SpecifierSet, version: Version) -> bool:
+    """Whether a version is accepted; one that is exactly required, also in a newer patch: a lock has the last."""
+    minor = version.release[:2]
+    pins = [Version(s.version) for s in specifier if s.operator == "==" and not s.version.endswith(".*")]
+    return version in specifier or any(pin < version and pin.release[:2] == minor for pin in pins)
 
 
 # ---- wheels
