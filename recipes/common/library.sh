@@ -1,6 +1,10 @@
 #!/bin/bash
 # Brings the wheel of a library with a version of its own, unpacked in the work folder, into the layout of conda-forge's
 # packages: lib and include below $PREFIX, below $PREFIX/Library on Windows.
+#
+# LIBRARY_VERSION  The version, which becomes part of the names of its files.
+# AS_PUBLISHED     Not empty: no file is changed; their own RPATHs are $ORIGIN.
+# LEFT_OUT         Plugins, below lib, of programs that the channel does not have.
 set -euo pipefail
 shopt -s nullglob
 
@@ -17,6 +21,7 @@ cat ./*.dist-info/[Ll][Ii][Cc]* ./*.dist-info/licenses/* "$tree"/{LICENSE*,NOTIC
 # Files that make the tree a Python package, and texts that no program reads.
 find "$tree" \( -name '__init__.py' -o -name load.py \) -delete
 rm -rf "$tree"/{LICENSE*,NOTICE,share}
+for file in ${LEFT_OUT:-}; do rm "$tree/lib/$file"; done
 
 move() { # <file or folder>... <folder>: into a folder, which is made; nothing to move is fine
   if [[ $# -gt 1 ]]; then
@@ -42,6 +47,7 @@ linux() {
     chmod 755 "$PREFIX/lib/$full"
     # It calls shm_open, and does not need librt, which has that before glibc 2.34.
     if [[ $soname == libcutensorMg.so.2 ]]; then patchelf --add-needed librt.so.1 "$PREFIX/lib/$full"; fi
+    if [[ -n ${AS_PUBLISHED:-} ]]; then continue; fi
     # Some have an RPATH of the build machine, or none.
     patchelf --force-rpath --set-rpath "\$ORIGIN" "$PREFIX/lib/$full"
   done

@@ -65,6 +65,19 @@ if [[ -d $data/scripts ]]; then
   done
 fi
 
+# The commands that pip would make. (On Windows these are programs; rattler-build makes those of noarch packages.)
+if [[ -n ${PYTHON_TAG:-} && $target_platform == linux-* && -f $info/entry_points.txt ]]; then
+  sed -n '/^\[console_scripts\]/,/^\[[^c]/s/^\([^ =[]*\) *= *\([^: ]*\):\([^ []*\).*/\1 \2 \3/p' "$info/entry_points.txt" |
+    while read -r name module function; do
+      mkdir -p "$scripts"
+      printf '%s\n' "#!$PREFIX/bin/python" "import sys" "" "from $module import $function" "" "sys.exit($function())" \
+        >"$scripts/$name"
+      chmod +x "$scripts/$name"
+      sed -i -e '$a\' "$record"
+      echo "$up/bin/$name,," >>"$record"
+    done
+fi
+
 (
   cd "$site"
   for dropped in ${DROP:-}; do

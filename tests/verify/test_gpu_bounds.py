@@ -20,7 +20,7 @@ from ctk.verify.run import SolverAnswer
 from kit.worlds import records
 
 HERE = "linux-64"
-RELEASES = ("12.6", "12.8", "12.9", "13.0", "libraries-12", "libraries-13")
+RELEASES = ("12.4", "12.6", "12.8", "12.9", "13.0", "13.1", "13.2", "13.4", "libraries-12", "libraries-13")
 Ask = Callable[..., SolverAnswer]
 
 
@@ -65,10 +65,10 @@ def word(answer: SolverAnswer, package: str) -> str:
 @pytest.mark.parametrize(
     ("request_", "driver", "gpu", "expected"),
     [
-        # cuDNN 9.28 for CUDA 12 begins with 7.5: a V100 gets none of it, and JAX without it.
+        # The newest cuDNN for CUDA 12 begins with 7.5; a V100 gets the last one that has code for it.
         ("cudnn", "12.9", "7.5", "12.9 native"),
-        ("cudnn", "12.9", "7.0", "refused"),
-        ("jaxlib", "12.9", "7.0", "cpu"),
+        ("cudnn", "12.9", "7.0", "12.9 native"),
+        ("jaxlib", "12.9", "7.0", "12.9 native"),
         ("jaxlib", "13.0", "9.0", "13.0 native"),
         # cuSPARSELt begins with 8.0 for both majors, NCCL for CUDA 12 with 6.0, cuTENSOR with 7.5.
         ("cusparselt", "13.0", "8.0", "13.0 native"),
@@ -79,12 +79,50 @@ def word(answer: SolverAnswer, package: str) -> str:
         ("libcufft", "13.0", "7.0", "12.9 native"),
         # Nobody says which GPU there is: nothing is refused.
         ("cudnn", "12.9", None, "12.9 native"),
+        # PyTorch's wheels were compiled with 12.8, 13.0 and 13.2, for 7.0 and newer GPUs or for 8.0 and newer ones.
+        ("pytorch", "13.4", "9.0", "13.4 native"),
+        ("pytorch", "13.1", "9.0", "13.1 native"),
+        ("pytorch", "13.0", "9.0", "13.0 native"),
+        ("pytorch", "13.0", "7.5", "12.9 native"),
+        ("pytorch", "13.0", "7.0", "12.9 native"),
+        ("pytorch", "12.8", "7.0", "12.8 native"),
+        ("pytorch", "12.4", "9.0", "12.9 compat"),
+        ("pytorch", "12.9", "6.1", "refused"),
+        ("pytorch", None, None, "13.4 compat"),
+        ("pytorch-gpu", "13.0", "9.0", "13.0 native"),
+        ("triton", "13.0", "9.0", "13.0 native"),
+        ("libnvshmem3", "13.0", "9.0", "13.0 native"),
     ],
 )
 def test_a_gpu_gets_what_has_code_for_it(
     ask: Ask, request_: str, driver: str | None, gpu: str | None, expected: str
 ) -> None:
     assert word(ask(request_, driver, gpu), request_) == expected
+
+
+@pytest.mark.parametrize(
+    ("driver", "gpu", "expected"),
+    [
+        ("13.4", "9.0", {"pytorch": "2.15", "triton": "3.9"}),
+        ("13.2", "9.0", {"pytorch": "2.15", "triton": "3.9"}),
+        ("13.1", "9.0", {"pytorch": "2.14", "triton": "3.8"}),
+        ("13.0", "9.0", {"pytorch": "2.14", "triton": "3.8"}),
+        ("13.0", "7.5", {"pytorch": "2.10", "triton": "3.6"}),
+        ("13.0", "7.0", {"pytorch": "2.10", "triton": "3.6", "libcudnn": "9.10", "cusparselt-files": "0.7"}),
+        ("12.4", "9.0", {"pytorch": "2.10", "triton": "3.6"}),
+    ],
+)
+def test_a_driver_gets_the_pytorch_that_was_compiled_for_its_toolkit(
+    ask: Ask, driver: str, gpu: str, expected: dict[str, str]
+) -> None:
+    picked = ask("pytorch", driver, gpu).records
+    assert {name: ".".join(picked[name].version.split(".")[:2]) for name in expected} == expected
+
+
+def test_one_environment_has_all_on_the_toolkit_of_the_driver(ask: Ask) -> None:
+    answer = ask("pytorch, jax, cupy, numba-cuda, cuda-core", "13.0", "9.0")
+    assert word(answer, "pytorch") == "13.0 native"
+    assert answer.records["jaxlib"].build.startswith("cuda13_")
 
 
 def test_a_gpu_that_a_release_dropped_gets_the_last_one_that_has_it(

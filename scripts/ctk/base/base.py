@@ -48,6 +48,7 @@ PROJECTS = (
     *("numba", "llvmlite", "scipy", "ml-dtypes", "numpy"),
     *("pip", "setuptools", "wheel", "packaging"),
     *("opt-einsum", "pydantic", "pydantic-core", "annotated-types", "typing-inspection", "typing-extensions"),
+    *("filelock", "fsspec", "jinja2", "markupsafe", "networkx", "sympy", "mpmath"),
 )
 """In the order of choice: each is the newest that those before it accept."""
 BUILD_TOOLS = {"cmake": "cmake", "ninja": "ninja-build", "make": "make", "pkg-config": "pkg-config"}
@@ -58,10 +59,11 @@ PREFIX_TOKEN = "@PREFIX@"
 # The platforms of the base channel, and the names that Debian and Fedora give to cross compilers for them.
 _CROSS = {"linux-64": "x86_64-linux-gnu-g++", "linux-aarch64": "aarch64-linux-gnu-g++"}
 _GCC_LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6")
+_OPENMP = "libgomp.so.1"  # not every machine has it
 # GLIBCXX_3.4.<n> -> the GCC that brought it (libstdc++ manual, "ABI Policy and Guidelines").
 _GCC_OF_GLIBCXX = {28: "9.3.0", 29: "11.1.0", 30: "12.1.0", 31: "13.1.0", 32: "13.2.0", 33: "14.1.0", 34: "15.1.0"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_REVISION = 1  # raise this when the tool packs the same machine differently
+_REVISION = 2  # raise this when the tool packs the same machine differently
 _LEFT_OUT = re.compile(
     r"""(^|.*/)(__pycache__|tests?|idlelib|turtledemo|tkinter|(site|dist)-packages|config-[^/]*)/.*
     |(lib-dynload/)?(_tkinter|_test|_xx|xx|_ctypes_test)[^/]*\.so
@@ -151,7 +153,8 @@ def _newest(index: Index, name: str, accepted: SpecifierSet, oldest: str) -> lis
     listed = index.files(name)
     for version in wheels.final_versions(listed, accepted):
         files = wheels.files_of(listed, version)
-        if any(wheels.wheel_for(files, target) for target in (NOARCH, *(f"{s}-{oldest}" for s in _CROSS))):
+        offered = (wheels.wheel_for(files, target) for target in (NOARCH, *(f"{s}-{oldest}" for s in _CROSS)))
+        if any(file and wheels.runs_on(file, oldest) for file in offered):
             return files
     raise NotPublished(
         f"the package index has no {name}{accepted} for {oldest} on {' or '.join(_CROSS)}",
@@ -163,11 +166,12 @@ def _newest(index: Index, name: str, accepted: SpecifierSet, oldest: str) -> lis
 
 
 def _own_artefacts(workspace: Workspace) -> list[Artefact]:
-    """``cpython`` and ``gcc-runtime``, from the note of an earlier run when nothing changed since."""
+    """``cpython``, ``gcc-runtime`` and ``libgomp``, from the note of an earlier run when nothing changed since."""
     libraries = [_loaded(name) for name in _GCC_LIBRARIES]
+    openmp = [_loaded(_OPENMP)] if _is_loadable(_OPENMP) else []
     stdlib = Path(sysconfig.get_path("stdlib"))
     python = (_executable(), stdlib / "os.py", stdlib / "site.py", stdlib / "lib-dynload")
-    files = [f"{p} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in (*python, *libraries)]
+    files = [f"{p} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in (*python, *libraries, *openmp)]
     state = [_REVISION, sys.version, sys.base_prefix, *files]
     note = memo(workspace.notes / "base", state, TypeAdapter(list[dict[str, Any]]))
     known = [Artefact(**fields) for fields in note.read() or ()]
@@ -177,6 +181,7 @@ def _own_artefacts(workspace: Workspace) -> list[Artefact]:
     made = [
         _store(workspace, "cpython", version, interpreter_files()),
         _store(workspace, "gcc-runtime", _gcc_version(libraries[1]), _gcc_files(libraries)),
+        *(_store(workspace, "libgomp", _gcc_version(libraries[1]), _gcc_files([file])) for file in openmp),
     ]
     note.write([asdict(artefact) for artefact in made])
     return made
@@ -245,6 +250,12 @@ def _printed(*words: str) -> str:
 def glibc() -> str:
     """The version of this machine's glibc, e.g. ``2.36``."""
     return (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 2.17").split()[-1]
+
+
+def _is_loadable(name: str) -> bool:
+    with suppress(OSError):
+        return bool(ctypes.CDLL(name))
+    return False
 
 
 def _loaded(name: str) -> Path:

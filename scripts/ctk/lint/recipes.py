@@ -82,7 +82,7 @@ def NoVersionIsTyped(tree: Tree) -> Iterator[Finding]:
     for recipe in tree.recipes.values():
         for number, line in recipe.code():
             for version in re.findall(r"(?<![\w.])\d+(?:\.\d+){2,}(?![\w.])", line):
-                if version in locked:
+                if version in locked and not recipe.commented(number):
                     yield recipe.at(number, f"{version} is the locked version of {locked[version]}")
             typed = _TYPED.search(re.sub(r"<0a0|\.0a0", "", EXPRESSION.sub("", line)))
             ours = typed and (typed[0].startswith("cuda-version ") or "cuda_version" in recipe.recipe.names_used)

@@ -261,7 +261,7 @@ FACT_KEY = re.compile(r"cuda_arch(_set)?|ptx_isa|\w+_gpus(_win_arm64)?")
 def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
     """The ``.yaml`` half: key -> values.
 
-    A key has one value, except ``cuda_arch``, a project that is locked in several versions, and the GPUs of these.
+    A key has one value, except ``cuda_arch``, and a project that is locked in several versions.
     """
     keys = {"cuda_major": [lock.major]} if lock.major else {}
     if lock.is_library_set:
@@ -284,22 +284,22 @@ def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
 def _gpu_keys(lock: ReleaseLock) -> dict[str, list[str]]:
     """The GPUs of each component with code: those of all other platforms together, and those of Windows on ARM.
 
-    On Windows on ARM some components are for PCs with a new GPU only. Without an artefact for it, both are equal.
+    On Windows on ARM some components are for PCs with a new GPU only. Without an artefact for it, both are equal. The
+    older versions of a project have keys of their own where they are for other GPUs than the newest.
     """
-    keys: dict[str, list[str]] = {}
+    bounds: dict[str, list[list[str]]] = {}
     for name, component in lock.components.items():
         if stated := lock.gpu_code.get(name):
-            key = f"{component.variant_key}_gpus"
             bound = common(gpus for subdir, gpus in stated.items() if subdir != _OWN)
-            keys.setdefault(key, []).append(bound)
-            keys.setdefault(f"{key}_{_OWN.replace('-', '_')}", []).append(stated.get(_OWN, bound))
+            key = component.variant_key if name == component.name else f"{component.variant_key}_older"
+            bounds.setdefault(key, []).append([bound, stated.get(_OWN, bound)])
+    keys = {}
+    for key, found in bounds.items():
+        if not key.endswith("_older") or found[:1] != bounds.get(key.removesuffix("_older")):
+            ends = "", f"_{_OWN.replace('-', '_')}"
+            columns = zip(*found, strict=True)
+            keys |= {f"{key}_gpus{end}": [common(column)] for end, column in zip(ends, columns, strict=True)}
     return keys
-
-
-def _zip_keys(keys: Mapping[str, list[str]]) -> list[list[str]]:
-    """The keys that go together: a project in several versions, and the GPUs of each."""
-    several = [key for key, values in keys.items() if 1 < len(values) == len(keys.get(f"{key}_gpus", ()))]
-    return [[key, *(other for other in keys if other.startswith(f"{key}_gpus"))] for key in several]
 
 
 # ---- loading
@@ -450,8 +450,7 @@ def variant_config(lock: ReleaseLock) -> str:
     items = (
         f"{key}:\n" + "".join(f'  - "{value}"\n' for value in values) for key, values in variant_keys(lock).items()
     )
-    zips = ("  -\n" + "".join(f"    - {key}\n" for key in group) for group in _zip_keys(variant_keys(lock)))
-    return head + "".join(items) + "".join(["zip_keys:\n", *zips] if _zip_keys(variant_keys(lock)) else [])
+    return head + "".join(items)
 
 
 def _title(lock: ReleaseLock) -> str:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from email.message import Message
 from email.parser import BytesParser
 
-from packaging.specifiers import SpecifierSet
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from ctk.core.platforms import targets
+from ctk.core.versions import PythonTag
 from ctk.index.index import Index, IndexFile
 from ctk.index.inside import members, metadata_of
 from ctk.lock.model import UNDECLARED, Artefact, Component
@@ -46,6 +47,15 @@ def wheel_for(files: Iterable[IndexFile], target: str) -> IndexFile | None:
 def _preference(file: IndexFile) -> tuple[object, int, str]:
     _, _, build, tags = parse_wheel_filename(file.file)
     return build, len(tags), file.file
+
+
+def runs_on(file: IndexFile, tag: str) -> bool:
+    """Whether the Requires-Python of a file accepts the Python of a tag: ``cp314t`` is 3.14."""
+    python = PythonTag.read(tag)
+    try:
+        return python is not None and python.minor in SpecifierSet(file.requires_python or "")
+    except InvalidSpecifier:
+        return False
 
 
 def final_versions(files: Iterable[IndexFile], accepted: SpecifierSet | None = None) -> list[Version]:

@@ -29,6 +29,7 @@ from ctk.package.records import spec_name
 FOR_SOME_GPUS = {
     "cuda-cupti-files": "libnvperf of CUDA 12 begins with 7.0; libcupti has code for the GPUs before",
     "cuda-sanitizer-api-files": "libsanitizer of 12.8 and 12.9 shows only its code for 10.0 and newer, before none",
+    "cusparselt-files": "libtorch links to it on every GPU, and calls it on those that it has code for",
     "libcufile": "cuda-libraries brings it: a bound would refuse all libraries to a GPU that this one leaves out",
 }
 """Packages that may be installed for GPUs for which some of their files have no code -> the reason."""

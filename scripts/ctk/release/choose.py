@@ -14,12 +14,11 @@ from datetime import timedelta
 from functools import cache
 
 from packaging.requirements import Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from ctk.core.errors import NotPublished, UnknownName
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.core.versions import PythonTag
 from ctk.index.index import Index, IndexFile
 from ctk.index.inside import applies, read_requirements, stated_requirements
 from ctk.lock import wheels
@@ -218,7 +217,7 @@ class _VersionChoice:
         files, tags = wheels.files_of(self._index.files(name), version), self._tags
         if not any(wheels.wheel_for(files, target) for target in _targets(files, tags)):
             return f"it has no wheel for Python {', '.join(tags)} on {', '.join(PLATFORMS)}"
-        refused = [tag for tag in tags if not all(_runs_on(file, tag) for file in files)]
+        refused = [tag for tag in tags if not all(wheels.runs_on(file, tag) for file in files)]
         if refused:
             stated = ", ".join(sorted({file.requires_python or "" for file in files} - {""}))
             return f"it requires Python {stated}, and is to run on {', '.join(refused)} too"
@@ -394,7 +393,7 @@ def _served(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:
     """The Pythons, of these, that the wheels of a version run on; a wheel for any Python states them."""
     pure = [f for f in files if wheels.targets_of(f) & {NOARCH, *PLATFORMS}]
     if pure:
-        return [tag for tag in tags if all(_runs_on(file, tag) for file in pure)]
+        return [tag for tag in tags if all(wheels.runs_on(file, tag) for file in pure)]
     return [tag for tag in tags if any(wheels.wheel_for(files, f"{subdir}-{tag}") for subdir in PLATFORMS)]
 
 
@@ -433,12 +432,3 @@ def _targets(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:
     if wheels.wheel_for(files, NOARCH):
         return [NOARCH]
     return [f"{subdir}-{tag}" for subdir in PLATFORMS for tag in tags]
-
-
-def _runs_on(file: IndexFile, tag: str) -> bool:
-    """Whether the Requires-Python of a file accepts the Python of a tag: ``cp314t`` is 3.14."""
-    python = PythonTag.read(tag)
-    try:
-        return python is not None and python.minor in SpecifierSet(file.requires_python or "")
-    except InvalidSpecifier:
-        return False
