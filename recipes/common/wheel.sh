@@ -80,7 +80,10 @@ fi
 
 (
   cd "$site"
-  for dropped in ${DROP:-}; do
+  shopt -s nullglob # not every version has what a pattern names
+  dropped_files=(${DROP:-})
+  shopt -u nullglob
+  for dropped in "${dropped_files[@]}"; do
     rm -r "$dropped"
     sed -i "\|^$dropped[/,]|d" "$record"
   done

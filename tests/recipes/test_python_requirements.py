@@ -143,8 +143,8 @@ def stated(depends: Iterable[str]) -> dict[str, SpecifierSet]:
 
 # There is a wheel, but nothing that it needs: the recipe leaves it out.
 LEFT_OUT = {("cuda-core", "12", "win-arm64")}
-# What it asks for is spread over several packages: test_jax.py holds them to it, and the last test of this module.
-ELSEWHERE = ("jax-cuda-plugin", "cupy", "nvmath-python", "cuda-tile")
+# What it asks for is spread over several packages: compared in test_jax.py, test_pytorch.py and the last test here.
+ELSEWHERE = ("jax-cuda-plugin", "cupy", "nvmath-python", "cuda-tile", "torch", "triton")
 # To markers a platform is Linux or Windows.
 MARKS = {"linux-aarch64": pytest.mark.sweep, "win-arm64": pytest.mark.sweep}
 CASES = [

@@ -92,8 +92,11 @@ _MAJOR = re.compile(r"cuda-version\s*[>=~]*\s*(\d+)\.")
 
 
 def layout_of(package: PackageScan) -> Layout | None:
-    """The layout of a package of a CTK component; None for Python projects and packages beside the CTK."""
-    if any("site-packages/" in file.path for file in package.installed()):
+    """The layout of a package of a CTK component; None for Python projects and packages beside the CTK.
+
+    These are built for a CUDA major, as their build strings say.
+    """
+    if package.info.index.build.startswith("cuda") or any("site-packages/" in file.path for file in package.installed()):
         return None
     majors = [int(match[1]) for spec in package.info.index.depends if (match := _MAJOR.match(spec))]
     return LAYOUTS.get((package.target_subdir, majors[0])) if majors else None

@@ -39,7 +39,8 @@ def LicenseIsInside(package: PackageScan) -> Iterator[Finding]:
     for name, text in package.info.licenses.items():
         if not text:
             yield at(package, f"info/licenses/{name}", "the licence text is empty")
-    texts = b" ".join(b" ".join(package.info.licenses.values()).lower().split())
+    # Without the stars of a comment.
+    texts = b" ".join(b" ".join(package.info.licenses.values()).lower().replace(b"*", b" ").split())
     for name in re.findall(r"[\w.-]+", package.info.index.license if texts else ""):
         if LICENCE_WORDS.get(name, b"").lower() not in texts:
             yield at(package, "info/licenses", f"no text of {name}, which its licence names")

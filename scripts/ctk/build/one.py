@@ -87,8 +87,12 @@ def clear_build_folders(workspace: Workspace) -> None:
 
 
 def machine_paths(workspace: Workspace) -> list[str]:
-    """The folders of this machine that no package may name: the checkout, the user's home, those of builds."""
-    return [str(path) for path in (workspace.root, Path.home(), workspace.builds, _in_memory(workspace))]
+    """The folders of this machine that no package may name: the checkout, the user's home, those of builds.
+
+    Root's home is the same on every machine: Triton's wheels have it from the machine that made them.
+    """
+    homes = [home for home in [Path.home()] if home != Path("/root")]
+    return [str(path) for path in (workspace.root, *homes, workspace.builds, _in_memory(workspace))]
 
 
 def _in_memory(workspace: Workspace) -> Path:

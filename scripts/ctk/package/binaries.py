@@ -208,6 +208,8 @@ class ElfParts(io.BytesIO):
                 found = part[self._at - start :][: size if size >= 0 else None]
                 self._at += len(found)
                 return found if len(found) == size else found + self.read(size - len(found))
+        if self._at >= self._size:  # strings may end with the file, and are read in chunks
+            return b""
         raise UnreadableBinary(f"byte {self._at} was not kept")
 
 
