@@ -60,7 +60,7 @@ def asked(project: Workspace, component: Component) -> dict[str, Requirement]:
     for requirement in map(Requirement, texts):
         if requirement.marker is None or requirement.marker.evaluate(environment):
             name = re.sub(r"^nvidia-|-cu\d+$", "", requirement.name)
-            found |= {each: requirement for each in requirement.extras or [name]}
+            found |= dict.fromkeys(requirement.extras or [name], requirement)
     return found
 
 

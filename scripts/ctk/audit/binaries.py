@@ -96,7 +96,9 @@ def layout_of(package: PackageScan) -> Layout | None:
 
     These are built for a CUDA major, as their build strings say.
     """
-    if package.info.index.build.startswith("cuda") or any("site-packages/" in file.path for file in package.installed()):
+    if package.info.index.build.startswith("cuda") or any(
+        "site-packages/" in file.path for file in package.installed()
+    ):
         return None
     majors = [int(match[1]) for spec in package.info.index.depends if (match := _MAJOR.match(spec))]
     return LAYOUTS.get((package.target_subdir, majors[0])) if majors else None

@@ -293,7 +293,7 @@ def _gpu_keys(lock: ReleaseLock) -> dict[str, list[str]]:
             bound = common(gpus for subdir, gpus in stated.items() if subdir != _OWN)
             key = component.variant_key if name == component.name else f"{component.variant_key}_older"
             bounds.setdefault(key, []).append([bound, stated.get(_OWN, bound)])
-    keys = {}
+    keys: dict[str, list[str]] = {}
     for key, found in bounds.items():
         if not key.endswith("_older") or found[:1] != bounds.get(key.removesuffix("_older")):
             ends = "", f"_{_OWN.replace('-', '_')}"
