@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from packaging.version import Version
 from ctk.build import sbom
 from ctk.build.one import machine_paths
 from ctk.build.originals import NO_FILES, PackageFiles
-from ctk.core.errors import CtkError
+from ctk.core.errors import AuditFailed, CtkError
 from ctk.core.platforms import PLATFORMS
 from ctk.diff.compare import compare
 from ctk.diff.render import summary, tables
@@ -141,8 +142,10 @@ class PackageBuild:
 
     @property
     def origin(self) -> PackageFiles:
-        """Its files that come from wheels."""
-        return sbom.read(self.sbom).files if self.sbom else NO_FILES
+        """Its files that come from wheels; none where its SBOM is not ours."""
+        with suppress(AuditFailed):
+            return sbom.read(self.sbom).files
+        return NO_FILES
 
     @property
     def fit(self) -> str:
