@@ -175,7 +175,7 @@ def _placed(prefix: Path, names: Sequence[str], members: Members) -> Iterator[Sc
                     lines = file.read(1 << 14).decode(errors="replace").splitlines()
                 is_member = lines and _TOKEN in lines[0]
                 content = members[names[int(lines[0].rpartition(".")[2])]] if is_member else PLAIN
-                yield _file(where, content, lines[3:] if is_member else [])
+                yield _file(where, content, lines[4:] if is_member else [])
 
 
 def _file(path: str, content: Content, edits: Sequence[str]) -> ScannedFile:

@@ -40,15 +40,16 @@ _WORD = re.compile(r"[\w.+-]+")
 _CHUNK = 1 << 20
 _SET_RPATH = ("--force-rpath", "--set-rpath")
 _PATCHELF = """#!/bin/bash
-# A stand-in has the first bytes of its binary and its name in a line, then its SONAME, its RPATH, and a line for each
-# edit: a new RPATH, or a library that the binary needs from now on.
+# A stand-in has the first bytes of its binary and its name in a line, then its SONAME, its RPATH, the libraries that it
+# needs, and a line for each edit: a new RPATH, or a library that the binary needs from now on.
 file=${{!#}}
 case $1 in --remove-rpath) edit="no RPATH" ;; --force-rpath) edit="RPATH $3" ;; --add-needed) edit="needs $2" ;; esac
 [[ ${{edit:-}} ]] && echo "$(realpath -s --relative-to "${{PREFIX:-/}}" "$file") $edit" >>{edits}
-{{ IFS= read -r -n 64 name; read -r soname; read -r rpath; }} <"$file" 2>/dev/null
+{{ IFS= read -r -n 64 name; read -r soname; read -r rpath; read -r needed; }} <"$file" 2>/dev/null
 case $name/$# in
   *{token}.elf*/2)
     [[ $1 == --print-soname && $soname ]] && echo "$soname" && exit
+    [[ $1 == --print-needed ]] && echo "$needed" && exit
     [[ $1 == --remove-rpath ]] && echo "{token} " >>"$file" && exit
     [[ $1 == --print-rpath ]] &&
       {{ echo "{token} $rpath" && grep -a '^{token} ' "$file"; }} | tail -1 | cut -c 18- && exit
@@ -85,7 +86,8 @@ def stand_in(token: str, number: int, head: bytes, elf: Dynamic | Binary | None)
     """The name of a new stand-in, and its content. The token has 16 characters."""
     name = f"{token}.{'elf' if elf else 'other'}.{number}"
     rpath = elf.search[-1].text if elf and elf.search else ""
-    return name.encode(), head + f"{name}\n{elf.soname if elf else ''}\n{rpath}\n".encode()
+    needed = " ".join(elf.needed) if elf else ""
+    return name.encode(), head + f"{name}\n{elf.soname if elf else ''}\n{rpath}\n{needed}\n".encode()
 
 
 class Changed(Exception):
