@@ -117,7 +117,7 @@ sanitizer() { # Compute Sanitizer's folder, with links to what others use of it
   for file in "$folder"/*; do
     [[ $(head -c 4 "$file" 2>/dev/null | tail -c 3) == ELF ]] || continue
     chmod 755 "$file"
-    rpath "$file" "\$ORIGIN:\$ORIGIN/../lib"
+    set_rpath "$file" "\$ORIGIN:\$ORIGIN/../lib"
   done
   for file in "$folder"/*.so; do ln -s "../compute-sanitizer/${file##*/}" "$PREFIX/lib/"; done
   # The wheels of some releases lack what the program starts others with: it would end at once.
@@ -129,8 +129,25 @@ sanitizer() { # Compute Sanitizer's folder, with links to what others use of it
   fi
 }
 
-rpath() { # <ELF file> <RPATH>: sets it, as RPATH: after a RUNPATH, LD_LIBRARY_PATH brings libraries of another toolkit
+rpath() { # <ELF file> <RPATH>: sets it, unless the file finds all that it needs as NVIDIA published it
+  if ! finds_all "$1"; then set_rpath "$1" "$2"; fi
+}
+
+set_rpath() { # <ELF file> <RPATH>: as RPATH: after a RUNPATH, LD_LIBRARY_PATH brings libraries of another toolkit
   patchelf --force-rpath --set-rpath "$2" "$1"
+}
+
+finds_all() { # <ELF file>: whether it needs glibc alone, opens no library of ours by its name, and looks in no odd place
+  local name search
+  case ${1##*/} in libcufile.so.* | libcupti.so.* | libnvrtc.* | libOpenCL.so.*) return 1 ;; esac
+  search=$(patchelf --print-rpath "$1")
+  if [[ $search && ($1 == *.so* || :$search: == *:[!\$]* || :$search: == *::*) ]]; then return 1; fi
+  for name in $(patchelf --print-needed "$1"); do
+    case $name in
+      lib[cm].so.6 | libdl.so.2 | libpthread.so.0 | librt.so.1 | libutil.so.1 | ld-linux-*.so.*) ;;
+      *) return 1 ;;
+    esac
+  done
 }
 
 pkgconfig() { # <folder of the target> <library>

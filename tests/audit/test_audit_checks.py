@@ -61,8 +61,6 @@ def for_gpus(*constrains: str, name: str = "libone") -> Break:
     )
 
 
-LIBRARY = {f"{TARGET}/libcudart.so.13.4.92": elf(("libc.so.6",), soname="libcudart.so.13", versions=GLIBC)}
-
 # Check -> name of a case -> the change that breaks its rule, and a part of the message.
 APACHE = b"Apache License\n    Version 2.0, January 2004\n"
 BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
@@ -151,7 +149,14 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         ),
     },
     "RpathIsTheLayouts": {
-        "a library without an RPATH": (change("cuda-cudart_linux-64", files=LIBRARY), "should have RPATH $ORIGIN"),
+        "a library without an RPATH": (
+            binary("cuda-cudart_linux-64", f"{TARGET}/libx.so.13.4.92", ("libcudart.so.13",), soname="libx.so.13"),
+            "should have RPATH $ORIGIN",
+        ),
+        "a library without an RPATH that opens another": (
+            binary("cuda-cudart_linux-64", f"{TARGET}/libcupti.so.13", ("libc.so.6",), soname="libcupti.so.13"),
+            "should have RPATH $ORIGIN",
+        ),
         "a library that LD_LIBRARY_PATH sends to another toolkit": (
             binary(
                 "cuda-cudart_linux-64",

@@ -16,6 +16,7 @@ from packageurl import PackageURL
 
 from conftest import ROOT
 from ctk.build import sbom
+from ctk.build.originals import Changed, PackageFiles
 from ctk.build.reproducible import portable
 from ctk.build.runner import tools
 from ctk.build.sbom import Input, Provenance, provenance
@@ -137,6 +138,26 @@ def test_an_sbom_has_the_whole_provenance_and_is_valid(origin: Provenance) -> No
     assert component["licenses"] == [{"license": {"name": "LicenseRef-Proprietary"}}]
 
 
+FILES = PackageFiles(
+    3,
+    (
+        Changed("bin/nvcc.profile", "edited", "2" * 64, "not-named"),
+        Changed("lib/libthing.so.1", "RPATH $ORIGIN", "3" * 64, "attachment-a"),
+    ),
+    ("CUDA EULA",),
+    {"attachment-a": 1, "clause-2.3": 3, "not-named": 1},
+    ("bin/nvcc.profile",),
+)
+
+
+def test_an_sbom_says_which_files_are_changed_and_what_their_licence_says(origin: Provenance) -> None:
+    text = sbom.write(INDEX, origin, FILES)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text.decode()) is None
+    assert sbom.read(text).files == FILES
+    assert text == sbom.write(INDEX, origin, FILES), "no reference in it is made up"
+    assert sbom.read(sbom.write(INDEX, origin)).files == PackageFiles()
+
+
 LOCKED = {c.license for lock in release_locks(Workspace(ROOT)).values() for c in lock.components.values()}
 
 
@@ -207,6 +228,7 @@ def test_metadata_names_no_machine(origin: Provenance) -> None:
     files = {
         "info/index.json": json.dumps({**INDEX, "timestamp": 1}).encode(),
         "info/recipe/rendered_recipe.yaml": RENDERED.encode(),
+        "info/paths.json": b'{"paths": []}',
         "info/about.json": b'{"channels": ["file:///scratch/.tmp-1/channel"]}',
         "info/tests/tests.yaml": b"- script: /scratch/.tmp-1\n",
     }
@@ -227,6 +249,7 @@ def test_metadata_names_no_machine(origin: Provenance) -> None:
 def test_metadata_of_another_shape_is_not_guessed_at(origin: Provenance, line: str) -> None:
     files = {
         "info/index.json": json.dumps(INDEX).encode(),
+        "info/paths.json": b'{"paths": []}',
         "info/recipe/rendered_recipe.yaml": RENDERED.replace(line, "").encode(),
     }
     with pytest.raises(BuildFailed, match=r"rattler-build 0\.73\.0 writes rendered recipes in another way"):

@@ -12,6 +12,7 @@ from typing import Any
 
 from ctk.build import sbom
 from ctk.build.build import Built
+from ctk.build.originals import NO_FILES, PackageFiles
 from ctk.build.sbom import Input, Provenance
 from ctk.channel import local
 from ctk.package.reader import index_record, members
@@ -63,8 +64,8 @@ def serve(folder: Path) -> Iterator[str]:
             server.kill()
 
 
-def sound(draft: Draft, commit: str = "1" * 40, licence: str = "MIT") -> Draft:
-    """The package with an SBOM that is right."""
+def sound(draft: Draft, commit: str = "1" * 40, licence: str = "MIT", files: PackageFiles = NO_FILES) -> Draft:
+    """The package with an SBOM that is right; `files` is what it says of files of wheels."""
     artefact = component("cudart", targets=["linux-64"]).artefacts["linux-64"]
     assert artefact
     origin = Provenance(
@@ -78,5 +79,5 @@ def sound(draft: Draft, commit: str = "1" * 40, licence: str = "MIT") -> Draft:
         level=3,
         tools={"rattler-build": "0.73.0", "zstd": "1.5.7"},
     )
-    text = sbom.write(draft.index_json(), origin)
+    text = sbom.write(draft.index_json(), origin, files)
     return draft.with_(info={**draft.info, sbom.place(draft.name).removeprefix("info/"): text})

@@ -122,6 +122,8 @@ def new_world(root: Path, index: FakeIndex) -> World:
         place = ROOT / name
         (shutil.copytree if place.is_dir() else shutil.copyfile)(place, root / name)
     workspace = Workspace(root)
+    project = root / "pyproject.toml"  # the licence of its wheels is of no known form
+    project.write_text(project.read_text().replace("accept_redistribution = false", "accept_redistribution = true"))
     workspace.variants.mkdir()
     shutil.copyfile(ROOT / "variants" / "exclusions.yaml", workspace.variants / "exclusions.yaml")
     world = World(root, root.with_name(f"{root.name}-base"), index)

@@ -206,6 +206,45 @@ def test_a_runpath_of_the_right_text_becomes_an_rpath(project: Workspace, tmp_pa
     assert rpath(tmp_path / "prefix" / row.libraries / f"libnvrtc.so.{VERSIONS[row.cuda_major][1]}") == row.rpath
 
 
+@pytest.mark.parametrize("row", LINUX)
+@pytest.mark.parametrize(
+    ("name", "words", "changes"),
+    [
+        ("lib/libnvJitLink.so.13", (), False),
+        ("lib/libnvJitLink.so.13", ("--add-needed", "libnvptxcompiler.so.13"), True),
+        ("lib/libnvJitLink.so.13", ("--set-rpath", "$ORIGIN"), True),
+        ("lib/libcupti.so.13", (), True),
+        ("lib/libnvrtc.so.13", (), True),
+        ("lib/libnvrtc-builtins.so.13.4", (), False),
+        ("bin/ptxas", (), False),
+        ("bin/ptxas", ("--set-rpath", "$ORIGIN:$ORIGIN/../nvvm/lib64"), False),
+        ("bin/ptxas", ("--set-rpath", "/build/lib:$ORIGIN"), True),
+        ("bin/ptxas", ("--set-rpath", "$ORIGIN:/build/lib"), True),
+        ("bin/ptxas", ("--set-rpath", "$ORIGIN:"), True),
+        ("bin/ptxas", ("--add-needed", "libstdc++.so.6"), True),
+    ],
+)
+def test_a_file_that_finds_all_that_it_needs_is_as_nvidia_published_it(
+    project: Workspace, tmp_path: Path, row: Layout, name: str, words: tuple[str, ...], changes: bool
+) -> None:
+    file = wheel(tmp_path, row.cuda_major) / name
+    elf(file)  # it has no RPATH, and needs glibc alone
+    if name.startswith("lib/"):
+        subprocess.run(["patchelf", "--set-soname", file.name, file], env=ENVIRONMENT, check=True)
+    if words:
+        subprocess.run(["patchelf", *words, file], env=ENVIRONMENT, check=True)
+    published = file.read_bytes()
+    lay_out(project, tmp_path, row)
+    (laid,) = (
+        path
+        for path in (tmp_path / "prefix").rglob(f"{file.name.partition('.so')[0]}*")
+        if path.is_file() and not path.is_symlink()
+    )
+    assert (laid.read_bytes() != published) == changes
+    if changes:
+        assert rpath(laid) == (row.rpath if name.startswith("lib/") else row.tool_rpath)
+
+
 # The lines of 13.0, and those of 13.1 and later.
 PROFILES = (
     'TOP = $(_HERE_)/..\nINCLUDES += "-I$(TOP)/$(_TARGET_DIR_)/include"\nPATH += $(_HERE_):\n'

@@ -179,7 +179,7 @@ def test_a_component_that_had_no_artefact_has_its_whole_text_as_new(
     text = Licence("MIT", sha256(b"All of it"), "All of it")
     after = Component("a", "a", "2", {}, "MIT", (sha256(b"All of it"),))
     before = Component("a", "a", "1", {}, "MIT", ())
-    monkeypatch.setattr(licences, "_texts", lambda _, c: {"linux-64": ("a.whl", text)} if c is after else {})
+    monkeypatch.setattr(licences, "licences", lambda _, c: {"linux-64": ("a.whl", text)} if c is after else {})
     old, new = (ReleaseLock("python-13", None, {"a": component}) for component in (before, after))
     (change,) = licences.licence_changes(old, new, lambda: Index(IndexSettings(index_url=server.url, timeout=60)))
     assert change.diff[:2] == ("--- /dev/null", "+++ a.whl") and change.diff[-1] == "+All of it"

@@ -13,11 +13,13 @@ import pytest
 from reading import Read, target
 from small_sites import DOCS, HOSTILE, drafts, small_site
 
+from ctk.build.originals import Changed, PackageFiles
 from ctk.core.errors import ChannelBroken, CtkError
 from ctk.site import Page, Site, read, report, report_pages
 from ctk.solve import channels
 from ctk.verify.table import ask, merged
 from kit.packages import Draft
+from kit.small_channels import sound
 
 pytest_plugins = ["site_fixtures"]
 
@@ -146,6 +148,20 @@ def test_each_build_has_its_sbom_and_its_licence_beside_the_pages(files: Mapping
     assert json.loads(files[sbom]) == {"bomFormat": "CycloneDX"}
     assert f'href="../{sbom}"' in files["packages/cuda-core.html"].decode()
     assert [content for path, content in files.items() if path.startswith("licences/")] == [b"You may.\n"]
+
+
+def test_a_page_says_which_files_are_changed_and_what_their_licence_says(tmp_path: Path) -> None:
+    changed = Changed("bin/ptxas", "RPATH $ORIGIN/../lib", "1" * 64, "not-named")
+    found = PackageFiles(2, (changed,), ("CUDA EULA",), {"clause-2.3": 2, "not-named": 1}, ("bin/ptxas",))
+    draft = sound(Draft("nvcc", files={"bin/ptxas": b"a"}), files=found)
+    page = Read(contents(small_site(tmp_path, [*drafts(), draft]))["packages/nvcc.html"]).text
+    for words in (
+        "2 files as published, by the sha256 in the wheel; 1 changed",
+        "this is not legal advice): clause 2.3: for Linux, unmodified: 2, not named: 1.",
+        "bin/ptxas RPATH $ORIGIN/../lib; not named",
+        "Files that the text does not name of nvcc-1.0-h0_0.conda bin/ptxas",
+    ):
+        assert words in page
 
 
 def test_nobody_is_told_to_install_what_other_packages_bring(tmp_path: Path) -> None:

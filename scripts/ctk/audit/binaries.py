@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ctk.audit.files import at
 from ctk.package.binaries import Binary, version_key
-from ctk.package.layout import LAYOUTS, Layout
+from ctk.package.layout import LAYOUTS, OF_GLIBC, OPENS_BY_NAME, Layout
 from ctk.package.reader import ScannedFile
 from ctk.package.scan import PackageScan
 from ctk.rules import Finding, check
@@ -136,7 +136,7 @@ def RpathIsTheLayouts(package: PackageScan) -> Iterator[Finding]:
     """Libraries and tools of CTK components have the RPATH of the layout table; libNVVM, which is never patched, none.
 
     It is RPATH, not RUNPATH: loaders search LD_LIBRARY_PATH before a RUNPATH, so NVRTC would compile with the parts of
-    another toolkit.
+    another toolkit. A file that needs no library but glibc's, and opens none by its name, is as NVIDIA published it.
     """
     layout = layout_of(package)
     if layout is None or not layout.pkgconfig:
@@ -146,8 +146,16 @@ def RpathIsTheLayouts(package: PackageScan) -> Iterator[Finding]:
         rpath = rpaths.get(posixpath.dirname(file.path), "")
         wanted = f"RPATH {rpath}" if rpath else "no RPATH"
         found = ", ".join(f"{search.tag} {search.text}" for search in binary.search) or "no RPATH"
-        if found != wanted:
+        if found != wanted and not (rpath and _finds_all(file.path, binary)):
             yield at(package, file, f"it has {found}, and should have {wanted}")
+
+
+def _finds_all(path: str, binary: Binary) -> bool:
+    """Whether a file works as it was published, as ``finds_all`` of recipes/common/layout.sh says."""
+    name = posixpath.basename(path)
+    if OPENS_BY_NAME.fullmatch(name) or (binary.search and ".so" in name):
+        return False
+    return all(map(OF_GLIBC.fullmatch, binary.needed))
 
 
 def _places(layout: Layout, file: ScannedFile) -> tuple[str, ...]:

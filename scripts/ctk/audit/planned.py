@@ -52,7 +52,7 @@ def planned_scans(
     made: dict[str, PackageScan] = {}
     with tempfile.TemporaryDirectory(prefix="ctk-planned-") as scratch, ThreadPoolExecutor(jobs) as pool:
         programs = Path(scratch, "programs")  # written once: a program is busy while some thread writes it
-        standins.write_patchelf(programs, _TOKEN, "false", Path(scratch, "unanswered"))
+        standins.write_patchelf(programs, _TOKEN, "false", Path(scratch, "unanswered"), Path(os.devnull))
         for scans in pool.map(lambda build: _scans(build, workspace, contents, programs), measured):
             made |= {scan.file: scan for scan in scans}
     lacking = [build for build in plan.builds if _but_for_python(build) not in seen]
@@ -175,7 +175,7 @@ def _placed(prefix: Path, names: Sequence[str], members: Members) -> Iterator[Sc
                     lines = file.read(1 << 14).decode(errors="replace").splitlines()
                 is_member = lines and _TOKEN in lines[0]
                 content = members[names[int(lines[0].rpartition(".")[2])]] if is_member else PLAIN
-                yield _file(where, content, lines[3:] if is_member else [])
+                yield _file(where, content, lines[4:] if is_member else [])
 
 
 def _file(path: str, content: Content, edits: Sequence[str]) -> ScannedFile:

@@ -12,16 +12,18 @@ import json
 import re
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import zstandard
 
 from ctk.build import standins
+from ctk.build.originals import Wheel, compare
 from ctk.core.errors import BuildFailed
 from ctk.package.reader import BUFFER, count_tests, index_record
 
@@ -178,17 +180,25 @@ def _compressor(level: int) -> zstandard.ZstdCompressor:
     return zstandard.ZstdCompressor(level=level)
 
 
-def portable(files: Mapping[str, bytes], origin: Provenance, folders: Mapping[str, str]) -> Mapping[str, bytes]:
+def portable(
+    files: Mapping[str, bytes],
+    origin: Provenance,
+    folders: Mapping[str, str],
+    wheels: Sequence[Wheel] = (),
+    edits: Mapping[str, str] = MappingProxyType({}),
+) -> Mapping[str, bytes]:
     """The metadata of a package as it is published, with its SBOM.
 
     Args:
         files: The files under ``info/``, as rattler-build wrote them.
         origin: The provenance of the package.
         folders: This machine's folders -> their names in the package; longer names are replaced first.
+        wheels: Its artefacts.
+        edits: Path -> what patchelf changed in it.
     """
     from ctk.build import sbom  # its import takes a fifth of a second
 
-    index = json.loads(files[_INDEX])
+    index, paths = json.loads(files[_INDEX]), json.loads(files[_PATHS])["paths"]
     index["timestamp"] = origin.timestamp * 1000
     texts = {name: _without(files[name].decode(), folders) for name in (_ABOUT, _RECIPE) if name in files}
     if _RECIPE in texts:
@@ -197,7 +207,7 @@ def portable(files: Mapping[str, bytes], origin: Provenance, folders: Mapping[st
         **files,
         **{name: text.encode() for name, text in texts.items()},
         _INDEX: json.dumps(index, indent=2, ensure_ascii=False).encode(),
-        sbom.place(index["name"]): sbom.write(index, origin),
+        sbom.place(index["name"]): sbom.write(index, origin, compare(paths, wheels, edits)),
     }
 
 

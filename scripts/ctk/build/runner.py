@@ -27,14 +27,16 @@ from rattler_build.cli_api import build_recipes
 
 from ctk.build import standins
 from ctk.build.one import environment, new_build_folder
+from ctk.build.originals import read_wheel
 from ctk.build.reproducible import BUILD_ROOT, portable, rewrite
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotReady, without_credentials
 from ctk.core.files import HashNotes, check_path, disk_errors, full_disk, read_json
+from ctk.fetch.fetch import laid_out
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit, variant_config, variant_values
 
-REVISION = 9
+REVISION = 10
 """Raise this when the tooling itself changes the content of packages."""
 _PASSING_LEVEL = 1  # of rattler-build's packages, which are compressed anew
 # Bytes written for each byte of an artefact, at most: wheels unpack to three times their size, and a recipe of six
@@ -176,7 +178,9 @@ def make_with(large: standins.Chosen, build: Build, workspace: Workspace, level:
             stand_ins.check()
         folders = {str(place): BUILD_ROOT for place in (folder, stand_ins.root)}
         folders[folder.as_uri()] = f"file://{BUILD_ROOT}"
-        edit = partial(portable, origin=provenance(build, level, tools()), folders=folders)
+        wheels = [read_wheel(artefact, laid_out(artefact, standins.checkout_of(build))) for artefact in build.artefacts]
+        origin, edits = provenance(build, level, tools()), stand_ins.edits()
+        edit = partial(portable, origin=origin, folders=folders, wheels=wheels, edits=edits)
         records: dict[str, dict[str, Any]] = {}
         tests: dict[str, int] = {}
         for package in packages:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType, Property
@@ -27,15 +27,17 @@ from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
+from ctk.build.originals import NO_FILES, Changed, PackageFiles
 from ctk.core.errors import AuditFailed
 from ctk.index.inside import parse_time, time_text
 from ctk.lock.model import Artefact
+from ctk.lock.redistribution import Word
 from ctk.package.reader import members
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit, recipe_digest, variant_values
 
 FOLDER = "info/sboms"
-_SPACE, _VARIANT = "cuda-feedstocks", "variant:"
+_SPACE, _VARIANT, _WORD = "cuda-feedstocks", "variant:", "distribution:"
 _LIMIT = 1 << 20  # bytes; ours have a few thousand
 # A name for serial numbers: the same package has the same one.
 _SERIAL = uuid.uuid5(uuid.NAMESPACE_URL, "urn:cuda-feedstocks:sbom")
@@ -81,13 +83,14 @@ def provenance(build: Build, level: int, tools: Mapping[str, str]) -> Provenance
 
 @dataclass(frozen=True)
 class Sbom:
-    """The package of an SBOM, and its provenance."""
+    """The package of an SBOM, its provenance, and its files that come from wheels."""
 
     name: str
     version: str
     build: str
     subdir: str
     provenance: Provenance
+    files: PackageFiles = NO_FILES
 
 
 def place(name: str) -> str:
@@ -95,12 +98,13 @@ def place(name: str) -> str:
     return f"{FOLDER}/{name}.cdx.json"
 
 
-def write(index: Mapping[str, Any], origin: Provenance) -> bytes:
+def write(index: Mapping[str, Any], origin: Provenance, files: PackageFiles = NO_FILES) -> bytes:
     """The SBOM of a package; the same input gives the same bytes.
 
     Args:
         index: Its ``info/index.json``.
         origin: Its provenance.
+        files: Its files that come from wheels.
     """
     package = _component(
         f"{index['subdir']}/{index['name']}-{index['version']}-{index['build']}",
@@ -115,7 +119,9 @@ def write(index: Mapping[str, Any], origin: Provenance) -> bytes:
             "place": [origin.place],
             "compression-level": [str(origin.level)],
             **{f"{_VARIANT}{key}": values for key, values in origin.variant.items()},
+            **_of_files(files),
         },
+        components=[_changed(file) for file in files.changed],
         pedigree=Pedigree(commits=[Commit(uid=origin.commit)]) if origin.commit else None,
     )
     inputs = [_input(i.artefact, i.license) for i in origin.inputs]
@@ -131,6 +137,26 @@ def write(index: Mapping[str, Any], origin: Provenance) -> bytes:
     )
     bom.register_dependency(package, inputs)
     return (JsonV1Dot6(bom).output_as_string(indent=1) + "\n").encode()
+
+
+def _of_files(files: PackageFiles) -> dict[str, Iterable[str]]:
+    """The properties of a package about its files; none for a package without files of wheels."""
+    words = {f"{_WORD}{word}": [str(number)] for word, number in files.words.items()}
+    found = {"files-as-published": [str(files.published)], "licence-text": files.licences, "not-named": files.not_named}
+    return {**words, **found} if words else {}
+
+
+def _changed(file: Changed) -> Component:
+    return Component(
+        name=file.path,
+        type=ComponentType.FILE,
+        bom_ref=f"file:{file.path}",
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=file.sha256)],
+        properties=[
+            Property(name=f"{_SPACE}:change", value=file.why),
+            Property(name=f"{_SPACE}:distribution", value=file.word),
+        ],
+    )
 
 
 def _component(
@@ -194,10 +220,27 @@ def read(text: bytes) -> Sbom:
             level=int(found["compression-level"][0]),
             tools={tool.name: tool.version for tool in bom.metadata.tools.components},
         )
-        return Sbom(package.name, package.version, found["build"][0], found["subdir"][0], origin)
+        files = _read_files(package, found)
+        return Sbom(package.name, package.version, found["build"][0], found["subdir"][0], origin, files)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise AuditFailed(f"an SBOM of ours cannot be read: {reason}", "build the package again") from error
+
+
+def _read_files(package: Component, found: Mapping[str, list[str]]) -> PackageFiles:
+    changed = []
+    for file in package.components:
+        properties = _properties(file)
+        word = cast(Word, properties["distribution"][0])
+        changed.append(Changed(file.name, properties["change"][0], file.hashes[0].content, word))
+    words = {k.removeprefix(_WORD): int(v[0]) for k, v in sorted(found.items()) if k.startswith(_WORD)}
+    return PackageFiles(
+        int(found.get("files-as-published", ["0"])[0]),
+        tuple(sorted(changed, key=lambda file: file.path)),
+        tuple(sorted(found.get("licence-text", ()))),
+        cast(Mapping[Word, int], words),
+        tuple(sorted(found.get("not-named", ()))),
+    )
 
 
 def _properties(component: Component) -> dict[str, list[str]]:

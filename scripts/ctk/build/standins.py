@@ -40,13 +40,16 @@ _WORD = re.compile(r"[\w.+-]+")
 _CHUNK = 1 << 20
 _SET_RPATH = ("--force-rpath", "--set-rpath")
 _PATCHELF = """#!/bin/bash
-# A stand-in has the first bytes of its binary and its name in a line, then its SONAME, its RPATH, and a line for each
-# edit: a new RPATH, or a library that the binary needs from now on.
+# A stand-in has the first bytes of its binary and its name in a line, then its SONAME, its RPATH, the libraries that it
+# needs, and a line for each edit: a new RPATH, or a library that the binary needs from now on.
 file=${{!#}}
-{{ IFS= read -r -n 64 name; read -r soname; read -r rpath; }} <"$file" 2>/dev/null
+case $1 in --remove-rpath) edit="no RPATH" ;; --force-rpath) edit="RPATH $3" ;; --add-needed) edit="needs $2" ;; esac
+[[ ${{edit:-}} ]] && echo "$(realpath -s --relative-to "${{PREFIX:-/}}" "$file") $edit" >>{edits}
+{{ IFS= read -r -n 64 name; read -r soname; read -r rpath; read -r needed; }} <"$file" 2>/dev/null
 case $name/$# in
   *{token}.elf*/2)
     [[ $1 == --print-soname && $soname ]] && echo "$soname" && exit
+    [[ $1 == --print-needed ]] && echo "$needed" && exit
     [[ $1 == --remove-rpath ]] && echo "{token} " >>"$file" && exit
     [[ $1 == --print-rpath ]] &&
       {{ echo "{token} $rpath" && grep -a '^{token} ' "$file"; }} | tail -1 | cut -c 18- && exit
@@ -61,7 +64,7 @@ exit 1
 """
 
 
-def write_patchelf(folder: Path, token: str, patchelf: str, unanswered: Path) -> None:
+def write_patchelf(folder: Path, token: str, patchelf: str, unanswered: Path, edits: Path) -> None:
     """Writes the substitute of patchelf: it answers for stand-ins, and calls the real program for other files.
 
     Args:
@@ -69,10 +72,12 @@ def write_patchelf(folder: Path, token: str, patchelf: str, unanswered: Path) ->
         token: Of the stand-ins.
         patchelf: The real program.
         unanswered: The file that gets each question that no stand-in can answer.
+        edits: The file that gets the path of each edited file below the prefix, and the edit.
     """
     folder.mkdir(parents=True)
     program = folder / "patchelf"
     words = {"patchelf": shlex.quote(patchelf), "unanswered": shlex.quote(str(unanswered))}
+    words["edits"] = shlex.quote(str(edits))
     program.write_text(_PATCHELF.format(token=token, set_rpath=" ".join(_SET_RPATH), **words))
     program.chmod(0o755)
 
@@ -81,7 +86,8 @@ def stand_in(token: str, number: int, head: bytes, elf: Dynamic | Binary | None)
     """The name of a new stand-in, and its content. The token has 16 characters."""
     name = f"{token}.{'elf' if elf else 'other'}.{number}"
     rpath = elf.search[-1].text if elf and elf.search else ""
-    return name.encode(), head + f"{name}\n{elf.soname if elf else ''}\n{rpath}\n".encode()
+    needed = " ".join(elf.needed) if elf else ""
+    return name.encode(), head + f"{name}\n{elf.soname if elf else ''}\n{rpath}\n{needed}\n".encode()
 
 
 class Changed(Exception):
@@ -123,11 +129,11 @@ def choose(build: Build) -> Chosen:
     # Recipes of the base channel compile modules with the interpreter that is among their artefacts.
     if may_edit or any(artefact.component == "cpython" for artefact in build.artefacts):
         return {artefact: {} for artefact in build.artefacts}
-    where = _checkout(build)
+    where = checkout_of(build)
     return {artefact: large_binaries(artefact, laid_out(artefact, where), where) for artefact in build.artefacts}
 
 
-def _checkout(build: Build) -> Workspace:
+def checkout_of(build: Build) -> Workspace:
     """The checkout of a build's recipe: two folders up, or three, as those of the downstream tests."""
     places = [Workspace(folder) for folder in build.recipe.folder.parents]
     return next((place for place in places if place.own_cache.is_dir()), places[1])
@@ -145,6 +151,7 @@ class StandIns:
         self.root = folder / "checkout"
         self.programs = folder / "programs"
         self._patched, self._patchelf, self._unanswered = folder / "patched", patchelf, folder / "unanswered"
+        self._edits = folder / "edits"
         self._token = secrets.token_hex(8)  # nothing in a wheel can guess it, and pass for a stand-in
         self._members: dict[bytes, _Member] = {}
 
@@ -155,9 +162,9 @@ class StandIns:
             build: A build whose artefacts are laid out.
             large: The binaries to replace. Those that a script names are not replaced.
         """
-        write_patchelf(self.programs, self._token, str(self._patchelf), self._unanswered)
+        write_patchelf(self.programs, self._token, str(self._patchelf), self._unanswered, self._edits)
         # As deep as it lies: its sources are beside it by relative paths.
-        recipe = self.root / build.recipe.folder.relative_to(_checkout(build).root)
+        recipe = self.root / build.recipe.folder.relative_to(checkout_of(build).root)
         named: set[str] = set()  # in scripts, which may do anything to a file with that name
         for file in build.recipe.files():
             if file != build.recipe.file:
@@ -167,7 +174,7 @@ class StandIns:
             shutil.copy(file, target)
         for artefact, found in large.items():
             chosen = {name: binary for name, binary in found.items() if name.rpartition("/")[2] not in named}
-            wheel = laid_out(artefact, _checkout(build)).resolve()
+            wheel = laid_out(artefact, checkout_of(build)).resolve()
             self._lay_out(wheel, laid_out(artefact, Workspace(self.root)), chosen)
         return replace(build, recipe=replace(build.recipe, folder=recipe))
 
@@ -230,3 +237,11 @@ class StandIns:
         """Raises `Changed` if a script asked patchelf something that no stand-in can answer."""
         if self._unanswered.exists():
             raise Changed(self._unanswered.read_text())
+
+    def edits(self) -> dict[str, str]:
+        """Path of a file below the prefix -> what scripts changed in it with patchelf."""
+        lines = self._edits.read_text().splitlines() if self._edits.exists() else []
+        found: dict[str, list[str]] = {}
+        for path, _, edit in (line.partition(" ") for line in dict.fromkeys(lines)):
+            found.setdefault(path, []).append(edit)
+        return {path: ", ".join(edits) for path, edits in found.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from datetime import timedelta
@@ -15,7 +16,7 @@ import typer
 from ctk.cli import options
 from ctk.cli.options import Base, Jobs, Platforms, Pythons, base_beside, base_channel, not_both
 from ctk.core import console
-from ctk.core.checkout import Workspace, checkout, workspace
+from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue, ChannelMissing, UnknownName, Unsolvable, check_names, without_credentials
 from ctk.core.files import exclusive
@@ -64,11 +65,19 @@ def publish_command(
     attest: Annotated[
         bool, typer.Option("--attest", help="With a signed attestation of the CI job that built the packages.")
     ] = False,
+    accept_redistribution: Annotated[
+        bool,
+        typer.Option(
+            "--accept-redistribution",
+            help="Also packages with files that their licence text does not name for distribution; they are listed.",
+        ),
+    ] = False,
 ) -> None:
     """Publish a built channel into a folder or to a server; packages that it already has are skipped.
 
-    A package whose name has other content there is refused. The key of a server is read from rattler's credentials
-    (RATTLER_AUTH_FILE); a trusted publisher in CI needs none.
+    A package whose name has other content there is refused. So is, without --accept-redistribution, a new package with
+    files that its licence text does not name for distribution. A program reads these texts; that is not legal advice.
+    The key of a server is read from rattler's credentials (RATTLER_AUTH_FILE); a trusted publisher in CI needs none.
 
     Examples: ctk publish --to /srv/www/cuda
     ctk publish --server https://conda.example.org --channel cuda
@@ -91,6 +100,7 @@ def publish_command(
         if attest and not url:
             raise BadValue("an attestation says for which channel a package is", "name its URL with --url")
         target = Folder(to, where.recipes, Keep(keep, timedelta(days=keep_days)))
+        _ask(built, names, target.names(), accept_redistribution, where, report)
         with report.task("publish", len(names)) as task:
             done = target.publish(
                 built,
@@ -111,9 +121,11 @@ def publish_command(
         raise BadValue("there is no place to publish to", "name a folder with --to, or --server and --channel")
     address = url or f"{server.rstrip('/')}/{channel}"
     ours = read_index(built).names()
-    taken = {} if new else clashes(ours, on_server(address))
+    there = {} if new else on_server(address)
+    taken = clashes(ours, there)
     if not skip_taken:
         refuse(taken, address, where.recipes)
+    _ask(built, names, there, accept_redistribution, where, report)
     names = [name for name in names if name not in taken]
     with report.task("upload", len(names)) as task:
         publish((built / name for name in names), server, channel, attest, lambda file: task.advance(1))
@@ -121,6 +133,28 @@ def publish_command(
     left = f"; {len(taken)} were left out, their names being taken" if taken else ""
     report.result(server=without_credentials(server), channel=channel, packages=names, left_out=sorted(taken))
     report.line(f"{count(len(names), 'package')} are in the channel {channel}, listed with their sha256{left}")
+
+
+def _ask(
+    built: Path, names: Sequence[str], there: Collection[str], accepted: bool, where: Workspace, report: Reporter
+) -> None:
+    """Names the packages that are new in a place, and whose licence text does not name their files for distribution.
+
+    Raises:
+        NotAccepted: There are some, and neither the option nor the settings accept that.
+    """
+    from ctk.channel.distribution import ADVICE, ask, package_name, read
+
+    known = {package_name(name) for name in there}
+    found = read(built / name for name in names if package_name(name) not in known).not_named
+    report.result(not_named=found)
+    if found:
+        rows = [(name, len(paths), paths[0]) for name, paths in found.items()]
+        report.table(
+            "not named for distribution by their licence text", ["package", "files", "such as"], rows, ["files"]
+        )
+        report.line(ADVICE)
+    ask(found, accepted or settings(where.root).publish.accept_redistribution)
 
 
 def rollback_command(

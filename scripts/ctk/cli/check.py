@@ -15,7 +15,7 @@ import typer
 
 from ctk.cli.options import Jobs, not_both
 from ctk.core.checkout import Workspace, workspace
-from ctk.core.console import Reporter, count, megabytes
+from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import (
     AuditFailed,
     BadValue,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ctk.audit import AuditReport
     from ctk.channel.attestations import Policy
     from ctk.channel.check import ChannelReport
+    from ctk.channel.distribution import Distribution
 
 
 def _audit_names() -> list[str]:
@@ -93,6 +94,7 @@ def check_command(
     ctk check --rebuild 10
     """
     from ctk.channel.attestations import Policy
+    from ctk.channel.distribution import read
 
     where, report = workspace(), Reporter()
     if list_:
@@ -121,6 +123,8 @@ def check_command(
         errors += _check_channel(names[0], published, policy, jobs, where, report)
     if check or not channels or _is_built(names[0], where):
         errors += _audit(names, check or (), base, jobs, where, report)
+    if not check and not channels:
+        _show_files(read(_packages(map(Path, names), empty_ok=True)), report)
     report.result(ok=not errors, seconds=round(time.monotonic() - start, 2))
     if errors:
         raise errors[0]
@@ -143,6 +147,7 @@ def _check_channel(
 ) -> list[CtkError]:
     """Prints the problems of a channel, and returns the error that they are."""
     from ctk.channel.check import check_channel, mirrored
+    from ctk.channel.distribution import read
     from ctk.channel.publish import Folder, clashes, refuse
     from ctk.channel.repodata import read_index
     from ctk.channel.server import on_server
@@ -153,9 +158,11 @@ def _check_channel(
             taken = on_server(published) if "://" in published else Folder(Path(published), where.recipes).names()
             refuse(clashes(read_index(place).names(), taken), without_credentials(published), where.recipes)
         found = check_channel(place, policy=policy, jobs=jobs or os.cpu_count() or 1)
+        files = read(_packages([place], empty_ok=True))
     report.result(**found.as_json())
     shown = without_credentials(name)
     _show_channel(found, policy.identity is None, shown, report)
+    _show_files(files, report)
     if not found.findings:
         return []
     return [
@@ -178,6 +185,23 @@ def _show_channel(found: ChannelReport, by_anybody: bool, place: str, report: Re
     if found.findings:
         rows = [(finding.where, finding.check, finding.message) for finding in found.findings]
         report.table(f"problems of {place}", ["package", "check", "problem"], rows)
+
+
+def _show_files(found: Distribution, report: Reporter) -> None:
+    """Shows which files of wheels are as published, and what their licence texts say."""
+    from ctk.channel.distribution import ADVICE
+
+    report.result(files=found.as_json())
+    if not found.files:
+        return
+    report.line(found.summary)
+    if found.change_rows:
+        report.table("changed files of wheels", ["file", "change"], found.change_rows)
+    columns = ["distribution", "files", "packages"]
+    report.table("what their licence texts say", columns, found.words, columns[1:])
+    if found.not_named:
+        report.line(f"not named: files of {listing([*found.not_named])}")
+    report.line(ADVICE)
 
 
 # --- packages

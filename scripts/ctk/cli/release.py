@@ -51,7 +51,7 @@ def add_command(
     """
     from ctk.diff.licences import licence_changes
     from ctk.index.index import Index
-    from ctk.lock import contents
+    from ctk.lock import contents, redistribution
     from ctk.lock.facts import needs_measuring
     from ctk.release import release, review
 
@@ -75,8 +75,12 @@ def add_command(
     for line in licences:
         report.line(line, "bold")
     _settle(made, here, report, write_)
-    held = contents.load(here)
-    unmeasured = [lock.minor or lock.name for lock in made if needs_measuring(lock, held)]
+    held, read = contents.load(here), redistribution.load(here)
+    unmeasured = [
+        lock.minor or lock.name
+        for lock in made
+        if needs_measuring(lock, held) or (lock.is_measured and any(redistribution.unread(read, [lock])))
+    ]
     if unmeasured:
         report.line(f"not measured: run `ctk release measure {' '.join(unmeasured)} --write`")
     report.result(unmeasured=unmeasured)
@@ -105,16 +109,17 @@ def measure_command(
 ) -> None:
     """Measure the facts of releases from their artefacts: GPUs that NVRTC targets, PTX ISA, glibc, code for GPUs.
 
-    Also their contents, for `ctk lint --planned`. Reads only files that are not measured yet. Files that are not in
-    the cache are fetched one after another, 3 to 8 GB for a new release, and removed again. Needs a linux-64 machine,
-    no GPU and no driver.
+    Also their contents, for `ctk lint --planned`, and what their licence texts say of distribution. Reads only files
+    that are not measured yet. Files that are not in the cache are fetched one after another, 3 to 8 GB for a new
+    release, and removed again. Needs a linux-64 machine, no GPU and no driver.
 
     Example: ctk release measure 13.4 --write
     """
     from ctk.fetch.fetch import borrowed, missing
     from ctk.index.index import Index
-    from ctk.lock import contents, facts
+    from ctk.lock import contents, facts, redistribution
     from ctk.lock.model import find_release, release_locks
+    from ctk.release.release import read_licences
     from ctk.release.review import FileChange
 
     here, report = checkout(), Reporter()
@@ -136,9 +141,10 @@ def measure_command(
             at_hand = partial(borrowed, workspace=here, index=index, progress=partial(_advance, task))
             measured.append(facts.measure(lock, held, locks.values(), at_hand, here.notes))
     held = held.of(artefact.sha256 for artefact in contents.to_read(locks.values()))
-    path = contents.path_of(here)
-    before = path.read_text(encoding="utf-8") if path.exists() else None
-    _settle(measured, here, report, write_, [FileChange(path, before, held.dump())] if measured else [])
+    beside = [FileChange.of(contents.path_of(here), held.dump())] if measured else []
+    read = read_licences(index, locks.values(), redistribution.load(here))
+    beside.append(FileChange.of(redistribution.path_of(here), redistribution.dump(read)))
+    _settle(measured, here, report, write_, beside)
     _show_facts(measured, report)
     report.result(
         facts={lock.name: asdict(lock.facts) for lock in measured if lock.facts},

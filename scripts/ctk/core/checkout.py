@@ -202,6 +202,14 @@ class FeedstockSettings:
 
 
 @dataclass(frozen=True)
+class Publish:
+    """Whether packages may be published whose licence text does not name all of their files for distribution."""
+
+    __pydantic_config__: ClassVar = _STRICT
+    accept_redistribution: bool = False
+
+
+@dataclass(frozen=True)
 class Settings:
     """The whole table; `runners` maps a platform to the label of its CI machine."""
 
@@ -210,6 +218,7 @@ class Settings:
     libraries: Libraries = field(default_factory=Libraries)
     conda_forge: CondaForge = field(default_factory=CondaForge)
     feedstock: FeedstockSettings = field(default_factory=FeedstockSettings)
+    publish: Publish = Publish()
     runners: Mapping[str, str] = field(default_factory=dict)
 
     def runner(self, subdir: str) -> str:

@@ -185,6 +185,10 @@ class CudaLost(CtkError, exit_code=34):
     """A solver picks a CPU build of a package that has CUDA builds."""
 
 
+class NotAccepted(CtkError, exit_code=35):
+    """Packages have files that their licence text does not name for distribution, and nobody accepted that."""
+
+
 class Stopped(CtkError, exit_code=130):  # as shells have it: 128 and the number of the signal
     """The user pressed Ctrl-C."""
 

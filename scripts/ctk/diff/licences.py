@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ctk.core.errors import HashMismatch, IndexUnavailable, NotPublished
-from ctk.fetch.fetch import locate
+from ctk.fetch.fetch import licences
 from ctk.index.index import Index
 from ctk.lock.model import Component, ReleaseLock
-from ctk.lock.wheels import Licence, read_licence
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,8 @@ def _text_diff(before: Component, after: Component, index: Callable[[], Index]) 
     unseen, opened = _unseen(before, after), index()
     with opened:
         try:
-            new = _texts(opened, after) if unseen else {}
-            old = _texts(opened, before) if unseen else {}
+            new = licences(opened, after) if unseen else {}
+            old = licences(opened, before) if unseen else {}
         except (NotPublished, HashMismatch, IndexUnavailable) as error:
             yield f"the texts cannot be shown: {error.cause}"
             return
@@ -66,10 +65,3 @@ def _text_diff(before: Component, after: Component, index: Callable[[], Index]) 
             name, was = old.get(target) or next(iter(old.values()), ("/dev/null", None))
             lines = was.content.splitlines() if was else []
             yield from difflib.unified_diff(lines, licence.content.splitlines(), name, file, lineterm="")
-
-
-def _texts(index: Index, component: Component) -> dict[str, tuple[str, Licence]]:
-    """Target -> the file of a component and its licence."""
-    files = {target: locate(index, artefact) for target, artefact in component.artefacts.items() if artefact}
-    read = {file: read_licence(index, file) for file in dict.fromkeys(files.values())}
-    return {target: (file.file, read[file]) for target, file in files.items()}

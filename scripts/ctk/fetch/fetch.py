@@ -20,7 +20,8 @@ from ctk.core.errors import HashMismatch, NotPublished, problems
 from ctk.core.files import disk_errors, holds
 from ctk.index import Interrupted
 from ctk.index.index import Index, IndexFile
-from ctk.lock.model import Artefact
+from ctk.lock.model import Artefact, Component
+from ctk.lock.wheels import Licence, read_licence
 
 Progress = Callable[[Artefact, int], None]
 """Called with an artefact and a number of bytes that arrived."""
@@ -113,6 +114,13 @@ def locate(index: Index, artefact: Artefact) -> IndexFile:
             "ask whoever runs the index why; if the change is meant, lock anew with `ctk release add`",
         )
     return same[0]
+
+
+def licences(index: Index, component: Component) -> dict[str, tuple[str, Licence]]:
+    """Target -> the file of a component and its licence, read from the index."""
+    files = {target: locate(index, artefact) for target, artefact in component.artefacts.items() if artefact}
+    read = {file: read_licence(index, file) for file in dict.fromkeys(files.values())}
+    return {target: (file.file, read[file]) for target, file in files.items()}
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from packaging.version import Version
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lint.tree import Tree
 from ctk.lock.components import CTK_COMPONENTS, EXCLUSIONS, needless_exclusions
+from ctk.lock.redistribution import load, unread
 from ctk.rules import Finding, check
 
 
@@ -34,6 +35,15 @@ def FactsAreMeasured(tree: Tree) -> Iterator[Finding]:
         linux = {a.target for a in lock.artefacts if a.target.startswith("linux-")}
         for target in sorted(linux ^ set(lock.facts.glibc)):
             yield tree.at_lock(lock, f"the glibc that {target} needs is not measured, or nothing is there")
+
+
+@check(Tree, fix="ctk release measure --write")
+def LicencesAreRead(tree: Tree) -> Iterator[Finding]:
+    """``variants/licences.json`` has what each licence text says of distribution."""
+    readings = load(tree.workspace)
+    for lock in tree.locks.values():
+        for component in unread(readings, [lock] if lock.is_measured else []):
+            yield tree.at_lock(lock, f"a licence text of {component.name} is not read")
 
 
 @check(Tree, fix="package it, or write the reason into variants/exclusions.yaml")

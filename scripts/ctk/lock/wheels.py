@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from email.message import Message
 from email.parser import BytesParser
+from typing import BinaryIO
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -121,9 +122,15 @@ class Licence:
 
 def read_licence(index: Index, file: IndexFile) -> Licence:
     """The licence of a wheel or source distribution; of a large file only the needed parts are fetched."""
-    with index.opened(file) as stream, members(stream, file.file) as files:
-        metadata = BytesParser().parsebytes(metadata_of(files, file.file).content(), headersonly=True)
-        place = _IN_A_WHEEL if file.file.endswith(".whl") else _IN_SOURCES
+    with index.opened(file) as stream:
+        return licence_in(stream, file.file)
+
+
+def licence_in(stream: BinaryIO, name: str) -> Licence:
+    """The same of an open file of this name."""
+    with members(stream, name) as files:
+        metadata = BytesParser().parsebytes(metadata_of(files, name).content(), headersonly=True)
+        place = _IN_A_WHEEL if name.endswith(".whl") else _IN_SOURCES
         named = [m for m in files if _NAMED.search(m.name.rpartition("/")[2])]
         found = [m for m in named if place.fullmatch(m.name)]
         found = found or [m for m in files if _OF_ANY_NAME.fullmatch(m.name)]

@@ -95,10 +95,11 @@ class SearchPath:
 
 @dataclass(frozen=True)
 class Dynamic:
-    """The SONAME and search paths of an ELF file."""
+    """The SONAME, search paths and needed libraries of an ELF file."""
 
     soname: str = ""
     search: tuple[SearchPath, ...] = ()
+    needed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,20 +139,20 @@ def read_elf(stream: BinaryIO) -> Binary | None:
         machine = _ELF_MACHINES.get(elf["e_machine"], str(elf["e_machine"]))
         dynamic = next((s for s in elf.iter_segments("PT_DYNAMIC") if isinstance(s, DynamicSegment)), None)
         tags = [(tag.entry.d_tag, tag) for tag in islice(dynamic.iter_tags(), MOST)] if dynamic else []
-        needed, stated = _from_tags(tags)
-        moved = tuple(sorted(name for name in MOVED.keys() & _unversioned(elf) if MOVED[name] not in needed))
-        return Binary("elf", machine, stated.soname, needed, (), stated.search, _symbol_versions(elf), moved)
+        stated = _from_tags(tags)
+        moved = tuple(sorted(name for name in MOVED.keys() & _unversioned(elf) if MOVED[name] not in stated.needed))
+        return Binary("elf", machine, stated.soname, stated.needed, (), stated.search, _symbol_versions(elf), moved)
     except Exception as error:  # pyelftools raises anything for wrong numbers
         raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error
 
 
-def _from_tags(tags: Iterable[tuple[str, Any]]) -> tuple[tuple[str, ...], Dynamic]:
-    """The needed libraries, and the SONAME and search paths, from the tags of a dynamic section by kind."""
+def _from_tags(tags: Iterable[tuple[str, Any]]) -> Dynamic:
+    """The content of a dynamic section, from its tags by kind."""
     # pyelftools gives a tag the attribute that its kind calls for.
     values = [(kind[3:], str(getattr(tag, kind[3:].lower()))) for kind, tag in tags if kind in _READ]
     needed, sonames = ([text for kind, text in values if kind == name] for name in ("NEEDED", "SONAME"))
     search = [SearchPath(kind, text) for kind, text in values if kind in ("RPATH", "RUNPATH")]
-    return tuple(needed), Dynamic(sonames[-1] if sonames else "", tuple(search))
+    return Dynamic(sonames[-1] if sonames else "", tuple(search), tuple(needed))
 
 
 class ElfParts(io.BytesIO):
@@ -190,7 +191,7 @@ class ElfParts(io.BytesIO):
             if not isinstance(found, DynamicSegment):
                 return None
             tags = islice(found.iter_tags(), MOST)
-            return _from_tags((tag.entry.d_tag, tag) for tag in tags)[1]
+            return _from_tags((tag.entry.d_tag, tag) for tag in tags)
         except Exception as error:  # as above
             raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error
 

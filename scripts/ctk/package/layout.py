@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from ctk.core.platforms import PLATFORMS
 
 MAJORS = (12, 13)
+OPENS_BY_NAME = re.compile(r"lib(cufile|cupti|OpenCL)\.so\..*|libnvrtc\..*")
+"""Libraries that open another one by its name: their RPATH is needed, though nothing in their headers says so."""
+OF_GLIBC = re.compile(r"lib[cm]\.so\.6|libdl\.so\.2|libpthread\.so\.0|librt\.so\.1|libutil\.so\.1|ld-linux-.*\.so\..*")
 
 
 @dataclass(frozen=True)

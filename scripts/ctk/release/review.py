@@ -187,6 +187,11 @@ class FileChange:
     old: str | None
     new: str
 
+    @classmethod
+    def of(cls, path: Path, new: str) -> FileChange:
+        """The change that gives a file this text."""
+        return cls(path, path.read_text("utf-8", "replace") if path.exists() else None, new)
+
     @property
     def is_needed(self) -> bool:
         return self.old != self.new
@@ -205,7 +210,7 @@ def changes(folder: Path, lock: ReleaseLock) -> list[FileChange]:
     if wrong:
         raise problems(LockError, f"what the index states for {lock.name}", wrong, _STEP)
     paths = {folder / f"{lock.name}{suffix}": text for suffix, text in halves.items()}
-    return [FileChange(p, p.read_text("utf-8", "replace") if p.exists() else None, new) for p, new in paths.items()]
+    return [FileChange.of(path, text) for path, text in paths.items()]
 
 
 def predecessor(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> ReleaseLock | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,13 +14,16 @@ from typing import Any, NamedTuple
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from ctk.build import sbom
 from ctk.build.one import machine_paths
-from ctk.core.errors import CtkError
+from ctk.build.originals import NO_FILES, PackageFiles
+from ctk.core.errors import AuditFailed, CtkError
 from ctk.core.platforms import PLATFORMS
 from ctk.diff.compare import compare
 from ctk.diff.render import summary, tables
 from ctk.lock.components import load_exclusions
 from ctk.lock.model import ReleaseLock
+from ctk.lock.redistribution import WORDS
 from ctk.package.binaries import version_key
 from ctk.package.reader import PathEntry, read_info
 from ctk.package.scan import Scanner
@@ -137,6 +141,13 @@ class PackageBuild:
         return f"sboms/{self.entry.index.subdir}/{name}.cdx.json" if self.sbom else ""
 
     @property
+    def origin(self) -> PackageFiles:
+        """Its files that come from wheels; none where its SBOM is not ours."""
+        with suppress(AuditFailed):
+            return sbom.read(self.sbom).files
+        return NO_FILES
+
+    @property
     def fit(self) -> str:
         """``native`` or ``compat``; "" for a package without these builds."""
         if self.entry.name == "cuda-version":
@@ -192,6 +203,7 @@ def _package_page(site: Site, name: str, builds: Sequence[PackageBuild], users: 
         users=users,
         licences=list({text.path: text for text in newest.licences}.values()),
         shown=shown.values(),
+        words=WORDS,
     )
 
 

@@ -1,0 +1,98 @@
+"""The files of a package compared with its wheels."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ctk.build.originals import Changed, PackageFiles, compare, read_wheel
+from ctk.lock.model import Artefact
+from kit.fake_index import wheel
+
+EULA = """Those portions of the SDK designed exclusively for use on the Linux operating systems may be copied, provided
+that the object code files are not modified in any way.
+
+2.6. Attachment A
+
+Linux
+
+libcudart.so
+
+2.7. Attachment B
+"""
+OPEN = b"Apache License Version 2.0"
+CUDART, PTXAS, PROFILE, HEADER = b"\x7fELF cudart", b"\x7fELF ptxas", b"TOP = ..", b"#pragma once"
+FILES = {
+    "nvidia/cu13/lib/libcudart.so.13": CUDART,
+    "nvidia/cu13/bin/ptxas": PTXAS,
+    "nvidia/cu13/bin/nvcc.profile": PROFILE,
+    "nvidia/cu13/include/cccl/cub/cub.cuh": HEADER,
+    "nvidia/cu13/cccl/LICENSE": OPEN,
+}
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def entries(files: Mapping[str, bytes], *links: str) -> list[dict[str, Any]]:
+    """Of a paths.json."""
+    found = [{"_path": path, "path_type": "hardlink", "sha256": sha256(content)} for path, content in files.items()]
+    return found + [{"_path": path, "path_type": "softlink", "sha256": sha256(b"")} for path in links]
+
+
+def compared(folder: Path, files: Mapping[str, bytes], *links: str, **edits: str) -> PackageFiles:
+    content = wheel("nvidia-thing", "13.5.1", "py3-none-manylinux2014_x86_64", [], FILES, EULA.encode())
+    name = "nvidia_thing-13.5.1-py3-none-manylinux2014_x86_64.whl"
+    artefact = Artefact("thing", "nvidia-thing", "13.5.1", "linux-64", name, sha256(content), len(content))
+    (folder / "wheel.zip").write_bytes(content)
+    return compare(entries(files, *links), [read_wheel(artefact, folder / "wheel.zip")], edits)
+
+
+def test_files_are_as_published_or_changed_and_their_text_says_what_it_says(tmp_path: Path) -> None:
+    found = compared(
+        tmp_path,
+        {
+            "lib/libcudart.so.13.5.1": CUDART + b"patched",
+            "bin/nvcc.profile": b"TOP = ../targets",
+            "bin/ptxas": PTXAS,
+            "include/cub/cub.cuh": HEADER,
+            "lib/pkgconfig/cudart-13.5.pc": b"ours",
+        },
+        "lib/libcudart.so.13",
+        **{"lib/libcudart.so.13.5.1": "RPATH $ORIGIN"},
+    )
+    assert found == PackageFiles(
+        published=2,
+        changed=(
+            Changed("bin/nvcc.profile", "edited", sha256(b"TOP = ../targets"), "not-named"),
+            Changed("lib/libcudart.so.13.5.1", "RPATH $ORIGIN", sha256(CUDART + b"patched"), "attachment-a"),
+        ),
+        licences=("CUDA EULA", "open source"),
+        words={"attachment-a": 1, "clause-2.3": 1, "not-named": 1, "open-source": 1},
+        not_named=("bin/nvcc.profile",),
+    )
+
+
+def test_the_clause_is_for_unmodified_files(tmp_path: Path) -> None:
+    assert compared(tmp_path, {"bin/ptxas": PTXAS}).words == {"clause-2.3": 1}
+    assert compared(tmp_path, {"bin/ptxas": PTXAS + b"patched"}).not_named == ("bin/ptxas",)
+
+
+def test_a_package_without_files_of_wheels_has_nothing_to_say(tmp_path: Path) -> None:
+    assert compared(tmp_path, {"etc/activate.sh": b"ours"}, "lib/libcudart.so") == PackageFiles()
+
+
+def test_a_folder_s_own_text_is_for_all_below_it(tmp_path: Path) -> None:
+    content = wheel("a", "1", "py3-none-any", [], {"a/b/c/file": b"", "a/b/LICENSE": OPEN, "a/license.py": OPEN}, b"?")
+    (tmp_path / "wheel.zip").write_bytes(content)
+    read = read_wheel(Artefact("a", "a", "1", "noarch", "a-1-py3-none-any.whl", "0" * 64, 1), tmp_path / "wheel.zip")
+    assert [read.reading(member).kind for member in ("a/b/c/file", "a/file")] == ["open source", "not known"]
+
+
+def test_a_source_distribution_has_no_record(tmp_path: Path) -> None:
+    read = read_wheel(Artefact("a", "a", "1", "noarch", "a-1.tar.gz", "0" * 64, 1), tmp_path)
+    assert compare(entries({"a": b"a"}), [read], {}) == PackageFiles()
+    assert not read.readings
