@@ -63,8 +63,8 @@ def test_equal_folders_and_contents_are_written_once() -> None:
 
 def test_deep_headers_and_sources_are_left_out_unless_they_say_something() -> None:
     held = Contents()
-    deep = ["n/include/a/b/c/d.h", "x/y.py", "x/y.pyi"]
-    kept = ["n/include/a/b/c.h", "x/__init__.py", "top.py"]
+    deep = ["n/include/a/b/c.h", "x/y.py", "x/y.pyi"]
+    kept = ["n/include/a/b.h", "x/__init__.py", "top.py"]
     held.add(ONE, {**dict.fromkeys([*deep, *kept], PLAIN), "x/z.py": Content(dll_folders=("lib",))})
     assert set(held.members(ONE) or ()) == {*kept, "x/z.py"}
 

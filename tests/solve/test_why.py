@@ -166,7 +166,7 @@ def test_the_commands_know_which_recipes_of_this_checkout_are_not_built(project:
     assert maker("libcublas-dev") == Maker("libcublas", "--all-components")
     assert maker("libcudnn-dev") == Maker("cudnn", "--libraries")
     assert maker("cuda-core") == Maker("cuda-core", "")
-    assert maker("pytorch") is None
+    assert maker("cudf") is None
 
 
 def test_a_base_channel_that_has_nothing_for_the_platform(catalogue: Catalogue, tmp_path: Path) -> None:

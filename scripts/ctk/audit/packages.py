@@ -264,7 +264,7 @@ _GLIBC = r"lib(c|m|dl|pthread|rt|util)\.so\.\d+|ld-linux-(x86-64\.so\.2|aarch64\
 _LINUX_DRIVER = r"lib(cuda|nvidia-ml|cudla)\.so\.1"
 _WINDOWS = (
     r"(kernel32|user32|advapi32|ole32|oleaut32|shell32|ws2_32|ntdll|gdi32|bcrypt|crypt32|setupapi|cfgmgr32|version|dbghelp"
-    r"|psapi|shlwapi|rpcrt4|secur32|winmm|userenv|powrprof|iphlpapi|mswsock|msvcrt|normaliz)\.dll"
+    r"|psapi|imagehlp|wintrust|shlwapi|rpcrt4|secur32|winmm|userenv|powrprof|iphlpapi|mswsock|msvcrt|normaliz)\.dll"
     r"|(api-ms-win-(core|security|eventing|service|base)|ext-ms)-.*\.dll"
 )
 _WINDOWS_DRIVER = r"(nvcuda|nvml)\.dll"
@@ -301,6 +301,8 @@ EXTERNAL: Mapping[str, re.Pattern[str]] = {
 OPTIONAL: Mapping[tuple[str, str], re.Pattern[str]] = {
     # Reads PyTorch tensors; imported after torch.
     ("cuda-core", "_tensor_bridge"): re.compile(r"torch_cpu\.dll", re.IGNORECASE),
+    # On Windows torch loads the libraries in torch/lib before its module.
+    ("pytorch", "/torch/_C."): re.compile(r"torch_python\.dll", re.IGNORECASE),
     # On Windows jax imports jaxlib/_jax.pyd first, which has this DLL beside it. A loaded DLL is found by its name.
     ("jaxlib-files", "/_mlir_libs/"): re.compile(r"jax_common\.dll", re.IGNORECASE),
 }

@@ -21,7 +21,7 @@ LARGE = 1 << 20
 HEAD = 4
 """Bytes of its start that a note has: they identify its format."""
 _PIECE = 1 << 20  # bytes of one read
-_REVISION = 6  # raise it when a note has something else
+_REVISION = 7  # raise it when a note has something else
 _TEXT = 1 << 10  # bytes at the start of a file; a text has no 0 in them
 
 

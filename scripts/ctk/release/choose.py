@@ -260,7 +260,7 @@ def _libraries(index: Index, major: str, toolkits: Sequence[ReleaseLock], tags: 
         until = [lock for lock in toolkits if Version(lock.minor) <= Version(minor)]
         choice = _LibraryChoice(index, major, until, tags, distributions)
         for name in projects.get(major, ()):
-            if (older := choice.of(name, wanted[name])) and name in chosen:
+            if name in chosen and (older := choice.of(name, wanted[name])):
                 for version, files in older.files.items():
                     reason = f"it is the newest for CTK {minor}"
                     chosen[name] = _joined(chosen[name], version, files, older.targets[version], reason)
