@@ -11,7 +11,9 @@
 # SHARED      Libraries or patterns below site-packages that another package has, at the same paths below SHARED_SITE:
 #             they become links to these. SHARED_SITE is as deep in lib as site-packages, so that $ORIGIN means the
 #             same by either path.
-# EDIT        A script beside the recipe, run in site-packages: changes files, and prints the name of each.
+# LINK        A script beside the recipe, run in site-packages: puts links to files of other packages in the place of the
+#             wheel's own, and prints the name of each that has changed.
+# EDIT        The same, for changes of texts.
 set -euo pipefail
 
 if [[ -n ${SITE:-} ]]; then
@@ -116,7 +118,7 @@ fi
     ln -sf "$(up_to "$PREFIX/$SHARED_SITE" "$library")/$library" "$library"
     unhash "$library"
   done
-  edited=$(if [[ -n ${EDIT:-} ]]; then bash "$RECIPE_DIR/$EDIT"; fi)
+  edited=$(for script in ${LINK:-} ${EDIT:-}; do bash "$RECIPE_DIR/$script"; done)
   for changed in $edited; do
     unhash "$changed"
   done

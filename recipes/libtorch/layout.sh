@@ -11,7 +11,10 @@ rm torch/lib/libtorch_python.so torch/lib/libtorch_global_deps.so torch/lib/libg
 mv torch/lib/*.so* "$PREFIX/lib/"
 mv torch/bin/torch_shm_manager "$PREFIX/bin/"
 # The others in that folder belong to other projects, such as pybind11.
-mv torch/include/{ATen,c10,caffe2,tensorpipe,torch} "$PREFIX/include/"
+for folder in ATen c10 caffe2 tensorpipe torch; do
+  # The audit of planned packages has no headers that are deep in folders.
+  if [[ -d torch/include/$folder ]]; then mv "torch/include/$folder" "$PREFIX/include/"; fi
+done
 mv torch/share/cmake/* "$PREFIX/share/cmake/"
 # It names a folder of the machine that built the wheel.
 sed -i 's|^set(ATEN_INCLUDE_DIR ".*")|set(ATEN_INCLUDE_DIR "${CMAKE_CURRENT_LIST_DIR}/../../../include")|' \

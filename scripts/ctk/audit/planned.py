@@ -2,7 +2,7 @@
 
 Each recipe's script runs on stand-ins, a few lines of text for each member of the artefacts. Files that an output's own
 script adds to a shared tree (activation scripts of nvcc) are not seen, so the `package_contents` of that output are not
-checked; a script's edits (``EDIT``) add no file and need the text, so they are left out.
+checked; edits of texts (``EDIT``) add no file and need the text, so they are left out.
 """
 
 from __future__ import annotations
