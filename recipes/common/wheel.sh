@@ -118,7 +118,7 @@ fi
     ln -sf "$(up_to "$PREFIX/$SHARED_SITE" "$library")/$library" "$library"
     unhash "$library"
   done
-  edited=$(for script in ${LINK:-} ${EDIT:-}; do bash "$RECIPE_DIR/$script"; done)
+  edited=$(for script in ${LINK:-} ${EDIT:-}; do bash "$RECIPE_DIR/$script" || exit; done)
   for changed in $edited; do
     unhash "$changed"
   done
