@@ -59,7 +59,8 @@ PREFIX_TOKEN = "@PREFIX@"
 # The platforms of the base channel, and the names that Debian and Fedora give to cross compilers for them.
 _CROSS = {"linux-64": "x86_64-linux-gnu-g++", "linux-aarch64": "aarch64-linux-gnu-g++"}
 _GCC_LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6")
-_OPENMP = "libgomp.so.1"  # not every machine has it
+OPENMP = "libgomp.so.1"
+"""A library that not every machine has."""
 # GLIBCXX_3.4.<n> -> the GCC that brought it (libstdc++ manual, "ABI Policy and Guidelines").
 _GCC_OF_GLIBCXX = {28: "9.3.0", 29: "11.1.0", 30: "12.1.0", 31: "13.1.0", 32: "13.2.0", 33: "14.1.0", 34: "15.1.0"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -168,7 +169,7 @@ def _newest(index: Index, name: str, accepted: SpecifierSet, oldest: str) -> lis
 def _own_artefacts(workspace: Workspace) -> list[Artefact]:
     """``cpython``, ``gcc-runtime`` and ``libgomp``, from the note of an earlier run when nothing changed since."""
     libraries = [_loaded(name) for name in _GCC_LIBRARIES]
-    openmp = [_loaded(_OPENMP)] if _is_loadable(_OPENMP) else []
+    openmp = [_loaded(OPENMP)] if is_loadable(OPENMP) else []
     stdlib = Path(sysconfig.get_path("stdlib"))
     python = (_executable(), stdlib / "os.py", stdlib / "site.py", stdlib / "lib-dynload")
     files = [f"{p} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in (*python, *libraries, *openmp)]
@@ -252,7 +253,8 @@ def glibc() -> str:
     return (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 2.17").split()[-1]
 
 
-def _is_loadable(name: str) -> bool:
+def is_loadable(name: str) -> bool:
+    """Whether the loader finds a library."""
     with suppress(OSError):
         return bool(ctypes.CDLL(name))
     return False

@@ -80,6 +80,8 @@ def test_the_plan_is_for_the_running_python_only(checkout: Workspace) -> None:
     machine |= base.installed_tools().keys()
     if this_platform() in base.installed_compilers():
         machine |= {"c-compiler", "cxx-compiler"}
+    if base.is_loadable(base.OPENMP):
+        machine |= {"libgomp", "_openmp_mutex"}
     empty = {"libgcc", "libstdcxx", "libzlib", "rdma-core", "ocl-icd"}
     assert {n.replace("_", "-") for n in names} == {
         n.replace("_", "-") for n in ("python", "python_abi", *empty, *base.PROJECTS, *machine)

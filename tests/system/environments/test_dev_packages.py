@@ -43,6 +43,7 @@ DEV = {
     "libnvjitlink-dev": ("nvJitLink.h", "nvJitLinkVersion", "-lnvJitLink"),
     "libnvjpeg-dev": ("nvjpeg.h", "nvjpegCreateSimple", "-lnvjpeg"),
     "libnvjpeg2k-dev": ("nvjpeg2k.h", "nvjpeg2kCreateSimple", "-lnvjpeg2k"),
+    "libnvshmem-dev": ("nvshmem_host.h", "nvshmem_info_get_version", "-lnvshmem_host -lstdc++"),
     "libnvptxcompiler-dev": (
         "nvPTXCompiler.h",
         "nvPTXCompilerGetVersion",
@@ -51,6 +52,7 @@ DEV = {
 }
 # Packages whose headers include those of another one, which recipes name themselves, as on conda-forge.
 BESIDE = {"cuda-cupti-dev": "cuda-cudart-dev", "libcufile-dev": "cuda-cudart-dev", "cusparselt-dev": "libcusparse-dev"}
+CXX = {"libnvshmem-dev"}  # packages whose headers are C++
 GROUPS = {"cuda-libraries-dev"}  # metapackages of the others
 
 
@@ -75,7 +77,18 @@ def test_a_c_program_links_against_the_dev_package(
     header, function, libraries = DEV[name]
     include = (f"{prefix}/targets/{target}/include", f"{prefix}/include")
     lib = (f"{prefix}/lib", f"{prefix}/targets/{target}/lib")
-    command = ["gcc", f"-DHEADER=<{header}>", f"-DFUNCTION={function}", SOURCE, "-o", "program"]
+    language = ["-x", "c++"] if name in CXX else []
+    command = [
+        "gcc",
+        *language,
+        f"-DHEADER=<{header}>",
+        f"-DFUNCTION={function}",
+        SOURCE,
+        "-x",
+        "none",
+        "-o",
+        "program",
+    ]
     command += [f"-I{folder}" for folder in include]
     command += [f"-L{folder}" for folder in lib] if libraries else ["-c"]
     subprocess.run([*command, *libraries.split()], cwd=tmp_path, check=True)
