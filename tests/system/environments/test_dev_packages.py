@@ -78,17 +78,8 @@ def test_a_c_program_links_against_the_dev_package(
     include = (f"{prefix}/targets/{target}/include", f"{prefix}/include")
     lib = (f"{prefix}/lib", f"{prefix}/targets/{target}/lib")
     language = ["-x", "c++"] if name in CXX else []
-    command = [
-        "gcc",
-        *language,
-        f"-DHEADER=<{header}>",
-        f"-DFUNCTION={function}",
-        SOURCE,
-        "-x",
-        "none",
-        "-o",
-        "program",
-    ]
+    command = ["gcc", f"-DHEADER=<{header}>", f"-DFUNCTION={function}", *language, SOURCE, "-x", "none"]
+    command += ["-o", "program"]
     command += [f"-I{folder}" for folder in include]
     command += [f"-L{folder}" for folder in lib] if libraries else ["-c"]
     subprocess.run([*command, *libraries.split()], cwd=tmp_path, check=True)
