@@ -131,3 +131,13 @@ def test_a_release_without_the_recipe_is_an_error() -> None:
 def test_a_recipe_that_holds_nothing_of_nvidias_has_this_repositorys_licence(project: Workspace, name: str) -> None:
     """A copy: rattler-build takes no file from above the recipe's folder, and drops links without a word."""
     assert (project.recipes / name / "LICENSE").read_bytes() == (project.root / "LICENSE").read_bytes()
+
+
+def test_paths_of_sources_lead_to_the_cache() -> None:
+    """In every recipe that is here, also those of the tests, which no plan of the repository reads."""
+    found = 0
+    for file in [f for part in ("recipes", "base", "tests/system") for f in ROOT.joinpath(part).rglob("recipe.yaml")]:
+        for path in re.findall(r"\bpath: ((?:\.\./)+\.cache)/", file.read_text()):
+            assert (file.parent / path).resolve() == ROOT / ".cache", file
+            found += 1
+    assert found > 80
