@@ -37,7 +37,7 @@ LEFT_OUT = re.compile(r"(.*/)?include(/[^/]+){3,}|.+/[^/]*(?<!/__init__)\.py[cdi
 """The names of members that are left out, unless their content has more than bytes."""
 _OWN_NAME = "="  # a SONAME that is the name of its file
 _SEPARATOR = "|"
-_DIGITS = 8  # of a digest; a collision is an error
+_DIGITS = 7  # of a digest; a collision is an error
 _STEP = "look at that file"
 _READERS = (Path(file) for file in (binaries.__file__, gpu_fatbin.__file__, scan.__file__))
 # Notes of another reader are not used.
