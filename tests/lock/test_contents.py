@@ -12,7 +12,7 @@ from ctk.core.errors import LockError, MeasureFailed
 from ctk.lock import contents
 from ctk.lock.contents import PLAIN, Content, Contents, read_contents
 from ctk.lock.model import Artefact
-from ctk.package.binaries import Binary
+from ctk.package.binaries import Binary, SearchPath
 from kit.binaries import elf
 from kit.packages import wheel
 
@@ -89,3 +89,14 @@ def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
     contents.path_of(Workspace(tmp_path)).write_text(json.dumps({"artefacts": []}))
     with pytest.raises(LockError, match=r"contents\.json"):
         contents.load(Workspace(tmp_path))
+
+
+def test_a_folder_of_the_machine_that_made_a_wheel_is_not_named() -> None:
+    """It leads nowhere, and would be somebody's path in a file of ours; that there is one stays known."""
+    search = (SearchPath("RUNPATH", "$ORIGIN/../lib:/home/someone/llvm/lib:"),)
+    held = Contents()
+    held.add(ONE, {"a.so": Content(binary=Binary("elf", "x86_64", search=search))})
+    (content,) = (held.members(ONE) or {}).values()
+    assert content.binary is not None
+    assert content.binary.search == (SearchPath("RUNPATH", "$ORIGIN/../lib:/elsewhere:"),)
+    assert "someone" not in held.dump()

@@ -35,6 +35,9 @@ from ctk.package.scan import scan_wheel
 FILE = "contents.json"
 LEFT_OUT = re.compile(r"(.*/)?include(/[^/]+){3,}|.+/[^/]*(?<!/__init__)\.py[cdix]?")
 """The names of members that are left out, unless their content has more than bytes."""
+ELSEWHERE = "/elsewhere"
+"""Stands for each absolute folder in a RUNPATH: one of the machine that made the wheel."""
+_ABSOLUTE = re.compile(r"(?<![^:])/[^:]*")
 _OWN_NAME = "="  # a SONAME that is the name of its file
 _SEPARATOR = "|"
 _DIGITS = 7  # of a digest; a collision is an error
@@ -145,6 +148,9 @@ class Contents:
 
 
 def _stated(content: Content, name: str) -> Any:
+    if content.binary:
+        search = tuple(replace(path, text=_ABSOLUTE.sub(ELSEWHERE, path.text)) for path in content.binary.search)
+        content = replace(content, binary=replace(content.binary, search=search))
     if content.binary and content.binary.soname == name:
         content = replace(content, binary=replace(content.binary, soname=_OWN_NAME))
     return _CONTENT.dump_python(content, mode="json", exclude_defaults=True)
