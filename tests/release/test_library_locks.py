@@ -7,13 +7,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from packaging.tags import parse_tag
+from packaging.version import Version
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import UnknownName
-from ctk.core.platforms import PLATFORMS
+from ctk.core.platforms import PLATFORMS, targets
+from ctk.index.index import Index
 from ctk.lock import components
-from ctk.lock.model import load
+from ctk.lock.model import ReleaseLock, load
 from ctk.plan.plan import Request, plan, published_set
+from ctk.release.choose import choose
 from kit.ctk_release import Have, Run
 from kit.fake_ctk import WHEELS_12, WHEELS_13, add_component
 from kit.fake_index import FakeIndex
@@ -199,3 +203,65 @@ def test_a_library_on_linux_has_three_names_and_finds_what_is_beside_it(project:
     }
     assert (tmp_path / "edits").read_text() == f"--force-rpath --set-rpath $ORIGIN {folder}/libx.so.9.28.1\n"
     assert (tmp_path / "prefix" / "include" / "x.h").exists()
+
+
+LINUX = 'platform_system == "Linux"'
+
+
+@pytest.fixture
+def torch(index: FakeIndex, have: Have, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As PyTorch: one name for both majors, the toolkit on Linux only, and a compiler in one minor."""
+    forms = {"nccl": "nvidia-nccl-cu{major}", "torch": "torch", "triton": "triton", "torch-cpu": "torch"}
+    monkeypatch.setattr("ctk.release.choose.LIBRARIES", forms)
+    monkeypatch.setattr("ctk.release.choose.OLDER_TOOLKITS", {"13.0": {"13": ("torch", "triton")}})
+    monkeypatch.setattr("ctk.release.choose.AS_REQUIRED", {"13": ("nccl",)})
+    have("13.4")
+    for version in ("2.1", "2.3"):
+        add(index, "nvidia-nccl-cu13", version)
+    for version, toolkit, triton in (("2.10", "12.9.1", "3.1"), ("2.14", "13.0.0", "3.8"), ("2.15", "13.4.0", "3.9")):
+        index.add_wheel("triton", f"{triton}.0", f"cp311-abi3-{WHEELS_13[0]}")
+        wants = [f"cuda-toolkit[nvrtc]=={toolkit}; {LINUX}", f"triton~={triton}.0; {LINUX}"]
+        if version == "2.14":
+            wants.append(f"nvidia-nccl-cu13==2.1; {LINUX}")
+        for tag in (WHEELS_13[0], "win_amd64"):
+            index.add_wheel("torch", version, f"cp311-cp311-{tag}", requires=wants)
+    index.add_wheel("torch", "2.16+cpu", f"cp311-cp311-{WHEELS_13[0]}")
+
+
+@pytest.mark.usefixtures("torch")
+def test_a_project_is_locked_for_an_older_toolkit_too_with_what_it_requires() -> None:
+    toolkits = [ReleaseLock(release, None, {}) for release in ("13.0.3", "13.4.3")]
+    with Index() as asked:
+        found = choose(asked, "libraries-13", toolkits, ("cp311",))
+    # Not 2.16+cpu, which is somebody's own build. A patch of a minor that is required is met by its newest.
+    locked = {name: [str(version) for version in project.files] for name, project in found.items()}
+    assert (locked["torch"], locked["triton"]) == (["2.15", "2.14"], ["3.9.0", "3.8.0"])
+    assert found["torch"].older == {Version("2.14"): ("it is the newest for CTK 13.0",)}
+
+
+@pytest.mark.usefixtures("torch")
+def test_wheels_that_need_the_toolkit_on_some_platforms_are_two_components(here: Workspace, run: Run) -> None:
+    run("add", "libraries-13", "--write")
+    found = load(here.variants / "libraries-13.lock").components
+    locked = {key: [t for t, a in found[key].artefacts.items() if a] for key in ("torch", "torch-cpu", "triton")}
+    assert locked["torch"] == ["linux-64-cp311"]
+    assert locked["torch-cpu"] == ["win-64-cp311"]
+    # The stable ABI is for each later Python with the GIL.
+    assert locked["triton"] == ["linux-64-cp311"]
+    later = targets(parse_tag(f"cp312-abi3-{WHEELS_13[0].split('.')[0]}"))
+    assert {"linux-64-cp312", "linux-64-cp315"} <= later
+    assert not {"linux-64-cp311", "linux-64-cp314t"} & later
+
+
+@pytest.mark.usefixtures("torch")
+def test_a_version_that_a_project_requires_exactly_is_locked_beside_the_newest(
+    here: Workspace, index: FakeIndex, run: Run
+) -> None:
+    wants = [f"cuda-toolkit[nvrtc]==13.4.0; {LINUX}", f"nvidia-nccl-cu13==2.1; {LINUX}", f"triton~=3.9.0; {LINUX}"]
+    index.add_wheel("torch", "2.17", f"cp311-cp311-{WHEELS_13[0]}", requires=wants)
+    run("add", "libraries-13", "--write")
+    found = load(here.variants / "libraries-13.lock").components
+    assert {key: c.version for key, c in found.items() if key.startswith("nccl")} == {
+        "nccl-cu13": "2.3",
+        "nccl-cu13-2.1": "2.1",
+    }
