@@ -8,6 +8,7 @@ import pytest
 
 from ctk.package.binaries import (
     Binary,
+    ElfParts,
     SearchPath,
     UnreadableBinary,
     oldest_glibc,
@@ -86,3 +87,12 @@ def test_a_library_that_another_one_brings_is_there() -> None:
     named = {"libx.so.1": beside, "liby.so.1": brings}
     assert oldest_glibc(binary, lambda name: filter(None, [named.get(name)])) == ""
     assert oldest_glibc(binary, lambda name: [beside] if name == "libx.so.1" else []) == "2.34"
+
+
+def test_parts_end_where_the_file_ends() -> None:
+    """As PyTorch's libraries, whose strings are their last bytes: a reader of strings asks for more than there is."""
+    parts = ElfParts()
+    parts.feed(bytes(100) + b"libx.so.1\0")
+    parts.seek(100)
+    assert parts.read(64) == b"libx.so.1\0"
+    assert parts.read(64) == b""
