@@ -66,7 +66,7 @@ def _releases(chosen: Selection, what: Set, platforms: Sequence[str], where: Wor
 
     locks = [lock for lock, _ in what.locks.values()]
     gpus: list[str | None] = [*_gpus(chosen)]
-    toolkits = _toolkits(chosen, what, where) if chosen.packages else None
+    toolkits = _toolkits(chosen, what, platforms, where) if chosen.packages else None
     found = []
     for text, gpu in product(chosen.drivers or (), gpus or [None]):
         driver = None if text.lower() == "none" else driver_version(text)
@@ -91,14 +91,16 @@ def _gpus(chosen: Selection) -> list[str]:
     return [compute_capability(gpu) for gpu in chosen.gpus or ()]
 
 
-def _toolkits(chosen: Selection, what: Set, where: Workspace) -> Callable[[str, str | None, str | None], Iterator[str]]:
+def _toolkits(
+    chosen: Selection, what: Set, platforms: Sequence[str], where: Workspace
+) -> Callable[[str, str | None, str | None], Iterator[str]]:
     """Returns a function that has the picks of the named packages made for a platform, a driver and a GPU.
 
     It yields their toolkits, "" for a pick without; one for each Python that has a pick.
     """
     from ctk.plan.plan import recipes_of
     from ctk.plan.recipes import makers_of
-    from ctk.solve.channels import catalogue
+    from ctk.solve.channels import planned, write
     from ctk.solve.machine import python_specs
     from ctk.solve.solve import Catalogue, Scenario
 
@@ -108,12 +110,12 @@ def _toolkits(chosen: Selection, what: Set, where: Workspace) -> Callable[[str, 
         outputs = [o for recipe in recipes for o in what.recipes[recipe].output_names if "{" not in o]
         specs += [name] if makers_of(name, what.recipes) else outputs
     pythons = [python_specs(python) for python in chosen.pythons or ()] or [()]
-    planned = catalogue(where, "local", this_platform(), as_planned=True)
+    channels = write(planned(where, platforms), where.notes / "planned" / "+".join(platforms)).folders
+    catalogues = {platform: Catalogue(channels, platform) for platform in platforms}
 
     def toolkits(platform: str, driver: str | None, gpu: str | None) -> Iterator[str]:
-        channels = Catalogue(planned.channels, platform, planned.gateway)
         for python in pythons:
-            if pick := channels.pick(Scenario((*specs, *python), platform, driver, gpu)):
+            if pick := catalogues[platform].pick(Scenario((*specs, *python), platform, driver, gpu)):
                 yield pick.toolkit
 
     return toolkits

@@ -48,7 +48,8 @@ def usable(planned: Plan, recipes: Container[str] = (), gpus: Collection[str] = 
     if recipes:
         kept = _needed(kept, made, recipes)
     stays = {build.id for build in kept}
-    left = (_left_out(build, unmet.get(build.id), whole) for build in planned.builds if build.id not in stays)
+    gone = (build for build in planned.builds if build.id not in stays)
+    left = (_left_out(build, "" if made[build.id] else unmet[build.id], whole) for build in gone)
     return Plan(tuple(kept), (*planned.left_out, *left))
 
 
@@ -99,7 +100,7 @@ def _needed(kept: Iterable[Build], made: Mapping[str, list[Package]], recipes: C
     return [build for build in kept if build.id in found]
 
 
-def _left_out(build: Build, spec: str | None, whole: Mapping[str, list[PackageRecord]]) -> LeftOut:
+def _left_out(build: Build, spec: str, whole: Mapping[str, list[PackageRecord]]) -> LeftOut:
     kind = "nothing that is built needs it"
     if spec:
         name, *versions = spec.split()[:2]
