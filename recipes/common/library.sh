@@ -3,7 +3,8 @@
 # packages: lib and include below $PREFIX, below $PREFIX/Library on Windows.
 #
 # LIBRARY_VERSION  The version, which becomes part of the names of its files.
-# AS_PUBLISHED     Not empty: no file is changed; their own RPATHs are $ORIGIN.
+# AS_PUBLISHED     Not empty: no file is changed. Their own RPATH or RUNPATH is $ORIGIN, and they need or open nothing that
+#                  LD_LIBRARY_PATH, which the loader searches before a RUNPATH, could bring of another version.
 # LEFT_OUT         Plugins, below lib, of programs that the channel does not have.
 set -euo pipefail
 shopt -s nullglob
@@ -48,7 +49,8 @@ linux() {
     # It calls shm_open, and does not need librt, which has that before glibc 2.34.
     if [[ $soname == libcutensorMg.so.2 ]]; then patchelf --add-needed librt.so.1 "$PREFIX/lib/$full"; fi
     if [[ -n ${AS_PUBLISHED:-} ]]; then continue; fi
-    # Some have an RPATH of the build machine, or none.
+    # Others have an empty entry, which is the current folder; or none, and need libstdc++; or $ORIGIN/../../cublas/lib,
+    # which is lib of an environment called cublas beside this one.
     patchelf --force-rpath --set-rpath "\$ORIGIN" "$PREFIX/lib/$full"
   done
   for file in "$PREFIX"/bin/*; do

@@ -92,6 +92,29 @@ def test_a_folder_s_own_text_is_for_all_below_it(tmp_path: Path) -> None:
     assert [read.reading(member).kind for member in ("a/b/c/file", "a/file")] == ["open source", "not known"]
 
 
+def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    content = wheel("a", "1", "py3-none-any", [], {"a/x/__init__.py": b"x", "a/LICENSE": OPEN, "b/__init__.py": b"b"})
+    (tmp_path / "wheel.zip").write_bytes(content)
+    read = read_wheel(Artefact("a", "a", "1", "noarch", "a-1-py3-none-any.whl", "0" * 64, 1), tmp_path / "wheel.zip")
+    files = {"site-packages/a/x/__init__.py": b"edited", "site-packages/b/__init__.py": b"b", "c/__init__.py": b"ours"}
+    found = compare(entries(files), [read], {})
+    assert (found.published, [file.path for file in found.changed]) == (1, ["site-packages/a/x/__init__.py"])
+    assert found.words["open-source"] == 1  # the text is for the folder a
+
+
+def test_the_text_of_others_is_not_for_nvidia_s_files_in_their_wheel(tmp_path: Path) -> None:
+    files = {"triton/backends/nvidia/bin/nvdisasm": PTXAS, "triton/backends/nvidia/driver.py": b"import triton"}
+    content = wheel("triton", "3.9.0", "cp313-cp313-manylinux_2_27_x86_64", [], files, b"MIT License")
+    name = "triton-3.9.0-cp313-cp313-manylinux_2_27_x86_64.whl"
+    (tmp_path / "wheel.zip").write_bytes(content)
+    read = read_wheel(
+        Artefact("triton", "triton", "3.9.0", "linux-64-cp313", name, "0" * 64, 1), tmp_path / "wheel.zip"
+    )
+    found = compare(entries({f"site-packages/{name}": text for name, text in files.items()}), [read], {})
+    assert found.words == {"not-named": 1, "open-source": 1}
+    assert found.not_named == ("site-packages/triton/backends/nvidia/bin/nvdisasm",)
+
+
 def test_a_source_distribution_has_no_record(tmp_path: Path) -> None:
     read = read_wheel(Artefact("a", "a", "1", "noarch", "a-1.tar.gz", "0" * 64, 1), tmp_path)
     assert compare(entries({"a": b"a"}), [read], {}) == PackageFiles()

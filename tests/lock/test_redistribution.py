@@ -8,9 +8,9 @@ import pytest
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError
-from ctk.lock import redistribution
-from ctk.lock.model import release_locks
-from ctk.lock.redistribution import Reading, dump, load, read_text, unread
+from ctk.lock import contents, redistribution
+from ctk.lock.model import Component, release_locks
+from ctk.lock.redistribution import NVIDIA_INSIDE, Reading, dump, load, read_text, unread
 
 EULA = """2.3. Operating Systems
 
@@ -143,6 +143,35 @@ def test_every_text_of_a_lock_has_a_reading_that_is_written_as_it_is_read(projec
     assert not [component.name for component in unread(readings, release_locks(project).values())]
     assert redistribution.path_of(project).read_text() == dump(readings)
     assert {reading.kind for reading in readings.values()} == {"CUDA EULA", "SDK licence", "open source"}
+
+
+def test_each_program_and_library_of_nvidia_in_a_wheel_of_others_is_known(project: Workspace) -> None:
+    """By the names of those in NVIDIA's own wheels; NVPL has no locked wheel."""
+    known = contents.load(project)
+    components = [c for lock in release_locks(project).values() for c in lock.components.values()]
+
+    def binaries(component: Component) -> set[str]:
+        found = set()
+        for artefact in filter(None, component.artefacts.values()):
+            members = known.members(artefact.sha256) or {}
+            found |= {n for n, content in members.items() if content.binary and content.binary.format == "elf"}
+        return found
+
+    def stem(path: str) -> str:
+        return path.rpartition("/")[2].partition(".so")[0]
+
+    own = {stem(n) for c in components if c.distribution.startswith("nvidia-") for n in binaries(c)}
+    inside = {
+        (c.distribution, name)
+        for c in components
+        if not c.distribution.startswith("nvidia-")
+        for name in binaries(c)
+        if stem(name) in own or stem(name).startswith("libnvpl_")
+    }
+    unknown = [(d, n) for d, n in inside if d not in NVIDIA_INSIDE or not NVIDIA_INSIDE[d].match(n)]
+    assert not unknown
+    assert {d for d, _ in inside} == set(NVIDIA_INSIDE)
+    assert {stem(n) for d, n in inside if d == "triton"} >= {"ptxas", "cuobjdump", "nvdisasm", "libcupti"}
 
 
 def test_a_damaged_file_names_the_command_that_writes_it(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import product
 
 import pytest
@@ -53,3 +54,40 @@ def test_a_machine_that_no_release_runs_on_is_an_error(project: Workspace) -> No
     done = ctk(project, "build", "--dry-run", "--driver", "12.4", "--platform", "win-arm64")
     assert done.returncode == BadValue.exit_code
     assert "error: no locked release runs on win-arm64 with driver 12.4\n" in done.stderr
+
+
+def test_a_package_that_does_not_run_on_the_machine_is_an_error(project: Workspace) -> None:
+    done = ctk(project, "build", "--dry-run", "pytorch", "--driver", "12.9", "--arch", "6.1", "-p", "linux-64")
+    assert done.returncode == BadValue.exit_code
+    assert "error: no locked release with pytorch runs on linux-64 with driver 12.9 and GPU 6.1\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "release", "versions"),
+    [
+        ("--driver 13.0", "13.0", {"2.14.1"}),
+        ("--driver 13.0 --arch 7.5", "12.9", {"2.10.0"}),  # PyTorch for CUDA 13 has no code for it
+        ("--driver 12.4", "12.9", {"2.10.0"}),  # compiled with 12.8
+        ("--driver 13.5", "13.5", {"2.14.1", "2.15.0"}),
+    ],
+)
+def test_a_library_is_built_with_the_toolkit_and_in_the_versions_that_run_with_it(
+    words: str, release: str, versions: set[str], project: Workspace
+) -> None:
+    command = ("build", "--dry-run", "--json", "pytorch", "-p", "linux-64", "--python", "3.13", *words.split())
+    plan = json.loads(ctk(project, *command, check=True).stdout)
+    packages = {p.split("/")[1] for build in plan["builds"] for p in build["packages"]}
+    assert {build["release"] for build in plan["builds"] if build["release"].startswith("cuda-")} <= {f"cuda-{release}"}
+    for name in ("libtorch", "pytorch"):
+        assert {p.split("-")[1] for p in packages if p.startswith(f"{name}-2")} == versions
+
+
+def test_what_is_left_out_has_its_version_and_no_other_python(project: Workspace) -> None:
+    command = "build pytorch jax --driver 13.0 --python 3.11 -p linux-64 --dry-run"
+    lines = ctk(project, *command.split(), check=True).stdout.partition("left out, by reason")[2].splitlines()
+    assert "- libtorch 2.15.0, pytorch 2.15.0: needs cuda-version >=13.2,<14.0a0, and there is 13.0" in lines
+    (published,) = [line for line in lines if "not published" in line]
+    assert re.fullmatch(
+        r"- jax-cuda-plugin ([\d.]+), jaxlib \1, pytorch-cpu: not published for Python 3.11 on linux-64", published
+    )
+    assert any(re.match(r"- jax ([\d.]+): needs jaxlib >=", line) for line in lines)

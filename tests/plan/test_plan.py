@@ -12,6 +12,7 @@ from ctk.core.errors import LockError, RecipeError, UnknownName
 from ctk.lock.model import UNDECLARED, Artefact, Component, ReleaseLock
 from ctk.plan.plan import Plan, Request, Set, plan, with_needs
 from ctk.plan.recipes import find_recipes
+from ctk.plan.usable import usable
 
 TAGS = ("cp312", "cp313", "cp314t")
 
@@ -156,6 +157,57 @@ def test_what_was_not_published_is_left_out_with_the_reason(small_set: Set) -> N
     assert reasons["runtime-cuda12.6-win-arm64"] == "nvidia-cudart 12.6.77 is not published for win-arm64"
     assert reasons["binding-cuda13-py312-win-arm64"] == "nvidia-binding 13.4.4 is not published for win-arm64-cp312"
     assert "runtime-cuda13.4-win-arm64" in ids(planned)
+
+
+def test_what_is_left_out_for_another_python_than_the_chosen_ones_is_not_named(small_set: Set) -> None:
+    planned = plan(small_set, Request(platforms=["win-arm64"], pythons=["3.13"]), TAGS)
+    assert [x.id for x in planned.left_out if "binding" in x.id] == ["binding-cuda13-py313-win-arm64"]
+
+
+USING = """
+schema_version: 1
+package: {name: using, version: "${{ binding }}"}
+requirements:
+  run: ["toolkit-version >=13.4,<14", "binding"]
+  run_constraints: ["__cuda_arch >=8.0"]
+"""
+UNNEEDED = "nothing that is built needs it"
+
+
+@pytest.mark.parametrize(
+    ("releases", "recipes", "gpus", "left"),
+    [
+        (["13.4"], [], [], {}),
+        (
+            ["cuda-12.6", "python-13"],
+            [],
+            [],
+            {
+                "binding": "needs toolkit-version >=13, and there is 12.6",
+                "using": "needs toolkit-version >=13.4,<14, and there is 12.6",
+            },
+        ),
+        (["python-13"], [], [], {}),  # no toolkit is planned: it comes from elsewhere
+        (["13.4"], ["using"], ["7.5", "9.0"], {}),
+        (["13.4"], ["binding"], [], {"using": UNNEEDED}),
+        (["13.4"], ["using"], ["7.5"], {"using": "needs __cuda_arch >=8.0, and there is 7.5"}),
+        (["13.4"], ["runtime"], [], dict.fromkeys(("binding", "using", "toolkit-version"), UNNEEDED)),
+    ],
+)
+def test_what_no_machine_can_use_and_nothing_needs_is_left_out_with_the_reason(
+    releases: list[str], recipes: list[str], gpus: list[str], left: dict[str, str], small_set: Set, tmp_path: Path
+) -> None:
+    (tmp_path / "recipes" / "using").mkdir()
+    (tmp_path / "recipes" / "using" / "recipe.yaml").write_text(USING)
+    what = replace(small_set, recipes=find_recipes(tmp_path / "recipes"))
+    whole = plan(what, Request(releases=releases, platforms=["linux-64"], pythons=["3.13"]), TAGS)
+    planned = usable(whole, recipes, gpus)
+    made = {b.recipe.name for b in planned.builds}
+    found = {x.name: x.reason for x in planned.left_out[len(whole.left_out) :]}
+    if recipes == ["using"] and left:  # what it alone needs goes with it
+        found = {name: reason for name, reason in found.items() if reason != UNNEEDED}
+    assert found == left
+    assert made.isdisjoint(left)
 
 
 def test_an_output_that_the_recipe_skips_is_named_with_its_condition(small_set: Set) -> None:

@@ -14,8 +14,8 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import UnknownName
 from ctk.core.platforms import PLATFORMS, targets
 from ctk.index.index import Index
-from ctk.lock import components
-from ctk.lock.model import ReleaseLock, load
+from ctk.lock import components, contents
+from ctk.lock.model import ReleaseLock, load, release_locks
 from ctk.plan.plan import Request, plan, published_set
 from ctk.release.choose import choose
 from kit.ctk_release import Have, Run
@@ -180,7 +180,10 @@ def test_a_script_refuses_a_wheel_that_it_has_no_place_for(project: Workspace, t
     assert "no place is known for nvidia/x/other/" in laid_out("nvidia/x/other/x.dll").stderr
 
 
-def test_a_library_on_linux_has_three_names_and_finds_what_is_beside_it(project: Workspace, tmp_path: Path) -> None:
+@pytest.mark.parametrize("as_published", ["", "1"])
+def test_a_library_on_linux_has_three_names_and_finds_what_is_beside_it(
+    as_published: str, project: Workspace, tmp_path: Path
+) -> None:
     """What `tests/system/gpu/test_libraries.py` relies on, without the libraries and a GPU."""
     patchelf = '#!/bin/bash\nif [[ $1 == --print-soname ]]; then echo libx.so.9; else echo "$*" >>edits; fi\n'
     for name, content in {
@@ -193,6 +196,8 @@ def test_a_library_on_linux_has_three_names_and_finds_what_is_beside_it(project:
         (tmp_path / name).write_text(content)
     (tmp_path / "tools" / "patchelf").chmod(0o755)
     values = {"PREFIX": str(tmp_path / "prefix"), "target_platform": "linux-64", "LIBRARY_VERSION": "9.28.1.4"}
+    values["AS_PUBLISHED"] = as_published
+    (tmp_path / "edits").touch()
     environment = {"PATH": f"{tmp_path}/tools:/usr/bin:/bin", **values}
     subprocess.run(["bash", project.recipes / "common" / "library.sh"], cwd=tmp_path, env=environment, check=True)
     folder = tmp_path / "prefix" / "lib"
@@ -201,8 +206,25 @@ def test_a_library_on_linux_has_three_names_and_finds_what_is_beside_it(project:
         "libx.so.9": "libx.so.9.28.1",
         "libx.so": "libx.so.9",
     }
-    assert (tmp_path / "edits").read_text() == f"--force-rpath --set-rpath $ORIGIN {folder}/libx.so.9.28.1\n"
+    edits = "" if as_published else f"--force-rpath --set-rpath $ORIGIN {folder}/libx.so.9.28.1\n"
+    assert (tmp_path / "edits").read_text() == edits
     assert (tmp_path / "prefix" / "include" / "x.h").exists()
+
+
+def test_what_stays_as_published_looks_in_its_own_folder_alone(project: Workspace) -> None:
+    """Two of NVSHMEM's plugins look in a folder of the machine that made them: they are left out."""
+    using = {file.parent.name for file in project.recipes.glob("*/recipe.yaml") if "AS_PUBLISHED" in file.read_text()}
+    assert using == {"nvshmem", "libnvjpeg2k"}
+    known, seen = contents.load(project), 0
+    for component in (c for lock in release_locks(project).values() for c in lock.components.values()):
+        if component.variant_key in ("nvshmem", "nvjpeg2k"):
+            for artefact in (a for target, a in component.artefacts.items() if a and target.startswith("linux")):
+                members = (known.members(artefact.sha256) or {}).values()
+                for binary in (c.binary for c in members if c.binary and c.binary.soname):
+                    entries = {entry for search in binary.search for entry in search.entries} - {contents.ELSEWHERE}
+                    assert entries in ({"$ORIGIN"}, {"${ORIGIN}"})
+                    seen += 1
+    assert seen > 50
 
 
 LINUX = 'platform_system == "Linux"'

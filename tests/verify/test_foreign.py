@@ -292,6 +292,39 @@ def test_each_of_the_three_is_needed(solver: str, ask: Ask, orders: Orders) -> N
     assert found(CUDA, hiding, "12.6", "12.9", "13.5") == ["none", "none", "cuda13.4n"]
 
 
+# --- this channel's own PyTorch
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_behind_this_channels_pytorch_nobody_gets_conda_forges(
+    solver: str, ask: Ask, orders: Orders, project: Workspace
+) -> None:
+    """With strict priority, whatever is named beside it, CUDA builds come from here alone."""
+    stated = settings(project.root).libraries
+    releases = (*RELEASES, "libraries-12", "libraries-13")
+    channels = orders.first("pytorch", releases=releases, also=(*stated.recipes, *stated.toolkit))
+    own, drivers = channels[0].name, [driver for driver in DRIVERS if driver]
+    for request in ("pytorch", "pytorch cuda-core", f"{GPU} pytorch cuda-core", "pytorch-gpu", "cuda-core pytorch"):
+        asked = Asked("linux-64", request, {})
+        # Without a driver too, if nothing asks for one: this build runs on CPUs.
+        for answer in ask(asked, channels, drivers if GPU in request else DRIVERS):
+            assert answer.solved, (request, answer.scenario)
+            for name in ("pytorch", "libtorch", "triton"):
+                record = answer.records[name]
+                assert record.build.startswith("cuda") and own in record.channel, (request, answer.scenario, record)
+    by_driver = dict(zip(drivers, ask(Asked("linux-64", "pytorch", {}), channels, drivers), strict=True))
+    picked = {driver: by_driver[driver].records for driver in ("12.2", "12.8", "13.0", "13.5")}
+    assert {
+        driver: (records["cuda-version"].version, records["cuda-version"].build[0], records["pytorch"].version[:4])
+        for driver, records in picked.items()
+    } == {
+        "12.2": ("12.9", "c", "2.10"),
+        "12.8": ("12.8", "n", "2.10"),
+        "13.0": ("13.0", "n", "2.14"),
+        "13.5": ("13.5", "n", "2.15"),
+    }
+
+
 # --- the page
 
 

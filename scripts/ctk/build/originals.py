@@ -7,15 +7,16 @@ import csv
 import io
 import posixpath
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from ctk.index.inside import members
 from ctk.lock.model import Artefact
-from ctk.lock.redistribution import Reading, Word, read_text
+from ctk.lock.redistribution import NVIDIA_INSIDE, Reading, Word, read_text
 from ctk.lock.wheels import licence_in
 
 _OWN_TEXT = re.compile(r"licen[cs]e(\.(txt|md|rst))?", re.I)
@@ -59,17 +60,21 @@ class Wheel:
     """A wheel.
 
     Attributes:
-        members: sha256 -> name, by its RECORD.
+        members: Name -> sha256, by its RECORD.
         readings: Name of a folder with a licence text of its own -> the reading of this; "" for all other files. The
             text in ``cccl`` is for ``include/cccl`` too.
+        distribution: Its name.
     """
 
     subdir: str
     members: Mapping[str, str]
     readings: Mapping[str, Reading]
+    distribution: str = ""
 
     def reading(self, member: str) -> Reading:
-        """That of the nearest folder above a member that has one."""
+        """That of the nearest folder above a member that has one; none for a file of NVIDIA in a wheel of others."""
+        if (nvidias := NVIDIA_INSIDE.get(self.distribution)) and nvidias.match(member):
+            return Reading("not known")
         return next(self.readings[f] for f in (*reversed(member.split("/")[:-1]), "") if f in self.readings)
 
 
@@ -88,7 +93,7 @@ def read_wheel(artefact: Artefact, path: Path) -> Wheel:
                 elif _OWN_TEXT.fullmatch(name):
                     readings[posixpath.basename(folder)] = read_text(member.content().decode("utf-8", "replace"))
     rows = (row for row in csv.reader(io.StringIO(record)) if row[1].startswith("sha256="))
-    return Wheel(artefact.subdir, {_sha256(row[1]): row[0] for row in rows}, readings)
+    return Wheel(artefact.subdir, {row[0]: _sha256(row[1]) for row in rows}, readings, artefact.distribution)
 
 
 def _sha256(stated: str) -> str:
@@ -99,15 +104,20 @@ def compare(entries: Iterable[Mapping[str, Any]], wheels: Sequence[Wheel], edits
     """Compares the entries of a package's paths.json with wheels; `edits` has what patchelf changed, by path.
 
     A file of another sha256 with a name of a wheel's member is that member, changed: libraries get their full version,
-    so names are compared up to ``.so``. Other files are the recipe's own.
+    so names are compared up to ``.so``. If several have the name, it is the one with the most folders in common, and
+    must have one. Other files are the recipe's own.
     """
-    known = {sha256: (wheel, member) for wheel in wheels for sha256, member in wheel.members.items()}
-    by_name = {_stem(member): (wheel, member) for wheel, member in known.values()}
+    known: dict[str, list[_Member]] = defaultdict(list)
+    by_name: dict[str, list[_Member]] = defaultdict(list)
+    for wheel in wheels:
+        for member, sha256 in wheel.members.items():
+            known[sha256].append((wheel, member))
+            by_name[_stem(member)].append((wheel, member))
     changed: list[Changed] = []
     licences: set[str] = set()
     words: dict[str, Word] = {}
     for path, sha256 in sorted((e["_path"], e["sha256"]) for e in entries if e["path_type"] == "hardlink"):
-        if origin := known.get(sha256) or by_name.get(_stem(path)):
+        if origin := _nearest(path, known.get(sha256, ()), 0) or _nearest(path, by_name.get(_stem(path), ()), 1):
             wheel, member = origin
             reading = wheel.reading(member)
             licences.add(reading.kind)
@@ -121,6 +131,20 @@ def compare(entries: Iterable[Mapping[str, Any]], wheels: Sequence[Wheel], edits
         dict(sorted(Counter(words.values()).items())),
         tuple(path for path, word in words.items() if word == "not-named"),
     )
+
+
+_Member = tuple[Wheel, str]
+
+
+def _nearest(path: str, members: Sequence[_Member], least: int) -> _Member | None:
+    """The member with the most folders above its name in common; of several, it must have so many."""
+
+    def common(member: _Member) -> int:
+        pairs = zip(path.split("/")[-2::-1], member[1].split("/")[-2::-1], strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+    best = max(members, key=common, default=None)
+    return best if best is None or len(members) == 1 or common(best) >= least else None
 
 
 def _stem(path: str) -> str:

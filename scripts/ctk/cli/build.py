@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from enum import StrEnum
@@ -49,32 +49,76 @@ def _request(chosen: Selection, what: Set, tags: Sequence[str], where: Workspace
         raise BadValue("--arch says nothing without --driver", "name the machines' drivers, such as --driver 13.0")
     platforms = chosen.platforms or [this_platform()]
     check_names("platform", platforms, PLATFORMS)
-    releases = _releases(chosen, what, platforms) if chosen.drivers else chosen.releases or ()
+    releases = _releases(chosen, what, platforms, where) if chosen.drivers else chosen.releases or ()
     request = Request(releases, chosen.packages or (), platforms, chosen.pythons or ())
     every = {"all_releases": chosen.all_releases, "all_components": chosen.all_components}
     request = small(request, where, **every, libraries=chosen.libraries)
     return with_needs(what, request, tags) if chosen.packages else request
 
 
-def _releases(chosen: Selection, what: Set, platforms: Sequence[str]) -> list[str]:
-    """The releases that machines with the drivers and GPUs of --driver and --arch get on any of the platforms."""
+def _releases(chosen: Selection, what: Set, platforms: Sequence[str], where: Workspace) -> list[str]:
+    """The releases that machines with the drivers and GPUs of --driver and --arch get on any of the platforms.
+
+    For named packages they are those of a solver's picks: PyTorch needs a newer toolkit than a driver for 12.4 has.
+    """
     from ctk.plan.plan import release_for
-    from ctk.solve.machine import compute_capability, driver_version
+    from ctk.solve.machine import driver_version
 
     locks = [lock for lock, _ in what.locks.values()]
-    gpus: list[str | None] = [compute_capability(gpu) for gpu in chosen.gpus or ()]
+    gpus: list[str | None] = [*_gpus(chosen)]
+    toolkits = _toolkits(chosen, what, platforms, where) if chosen.packages else None
     found = []
     for text, gpu in product(chosen.drivers or (), gpus or [None]):
         driver = None if text.lower() == "none" else driver_version(text)
-        minors = [release_for(locks, platform, driver, gpu) for platform in platforms]
-        if not any(minors):
+        minors: list[str] = []
+        for platform in platforms:
+            if own := release_for(locks, platform, driver, gpu):
+                minors += [minor or own for minor in toolkits(platform, driver, gpu)] if toolkits else [own]
+        if not minors:
+            runs = f"release with {listing(chosen.packages)}" if chosen.packages else "release"
             machine = f"driver {text}{f' and GPU {gpu}' if gpu else ''}"
             raise BadValue(
-                f"no locked release runs on {listing(platforms, 'or')} with {machine}",
+                f"no locked {runs} runs on {listing(platforms, 'or')} with {machine}",
                 "see docs/how-the-right-build-is-picked.md for the drivers and GPUs of each release",
             )
-        found += [minor for minor in minors if minor]
+        found += minors
     return list(dict.fromkeys(found))
+
+
+def _gpus(chosen: Selection) -> list[str]:
+    from ctk.solve.machine import compute_capability
+
+    return [compute_capability(gpu) for gpu in chosen.gpus or ()]
+
+
+def _toolkits(
+    chosen: Selection, what: Set, platforms: Sequence[str], where: Workspace
+) -> Callable[[str, str | None, str | None], Iterator[str]]:
+    """Returns a function that has the picks of the named packages made for a platform, a driver and a GPU.
+
+    It yields their toolkits, "" for a pick without; one for each Python that has a pick.
+    """
+    from ctk.plan.plan import recipes_of
+    from ctk.plan.recipes import makers_of
+    from ctk.solve.channels import planned, write
+    from ctk.solve.machine import python_specs
+    from ctk.solve.solve import Catalogue, Scenario
+
+    specs: list[str] = []
+    for name in chosen.packages or ():
+        recipes = recipes_of(what, [name])
+        outputs = [o for recipe in recipes for o in what.recipes[recipe].output_names if "{" not in o]
+        specs += [name] if makers_of(name, what.recipes) else outputs
+    pythons = [python_specs(python) for python in chosen.pythons or ()] or [()]
+    channels = write(planned(where, platforms), where.notes / "planned" / "+".join(platforms)).folders
+    catalogues = {platform: Catalogue(channels, platform) for platform in platforms}
+
+    def toolkits(platform: str, driver: str | None, gpu: str | None) -> Iterator[str]:
+        for python in pythons:
+            if pick := catalogues[platform].pick(Scenario((*specs, *python), platform, driver, gpu)):
+                yield pick.toolkit
+
+    return toolkits
 
 
 def _show(planned: Plan, report: Reporter) -> None:
@@ -187,7 +231,8 @@ def build_command(
     """
     from ctk.build.cluster import Cluster
     from ctk.pipeline import Pipeline
-    from ctk.plan.plan import plan, published_set, python_tags
+    from ctk.plan.plan import plan, published_set, python_tags, recipes_of
+    from ctk.plan.usable import usable
 
     not_both("--dry-run", "--fetch-only", dry_run and fetch_only)
     where, report = checkout(), Reporter()
@@ -204,6 +249,8 @@ def build_command(
             _show_jobs(chosen, what, _request(chosen, what, tags, where), tags, where)
             return
         planned = plan(what, _request(chosen, what, tags, where), tags)
+        if chosen.packages or chosen.drivers:
+            planned = usable(planned, recipes_of(what, chosen.packages or ()), _gpus(chosen))
         if dry_run:
             _show(planned, report)
             return

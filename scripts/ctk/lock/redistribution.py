@@ -31,6 +31,14 @@ WORDS: Mapping[Word, str] = {
     "not-named": "not named",
 }
 """What a text says of a file, in a word and in words."""
+NVIDIA_INSIDE: Mapping[str, re.Pattern[str]] = {
+    # Its programs state release 12.8, 12.9, 13.1, 13.3 or 13.4 of NVIDIA's tools. ptxas, CUPTI and most headers equal
+    # files of NVIDIA's wheels; cuobjdump and nvdisasm equal none that is locked.
+    "triton": re.compile(r"triton/backends/nvidia/(bin|include|lib)/"),
+    # NVPL, on ARM.
+    "torch": re.compile(r"torch/lib/libnvpl_"),
+}
+"""Distribution -> the files of NVIDIA in its wheels, though its text is that of others: they fall under no text."""
 
 
 @dataclass(frozen=True)

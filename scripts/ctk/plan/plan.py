@@ -65,20 +65,27 @@ class Build:
         """The platform of its packages; ``noarch`` if they are the same from each platform."""
         return NOARCH if all(o.subdir == NOARCH and self.subdir not in o.name for o in self.outputs) else self.subdir
 
+    @property
+    def title(self) -> str:
+        """Its recipe, with the version if the release has several."""
+        return f"{self.recipe.name} {self.outputs[0].version}" if self.versions else self.recipe.name
+
 
 @dataclass(frozen=True)
 class LeftOut:
     """A package, recipe or component that is not built, and the reason.
 
     Attributes:
-        name: The package, recipe or component.
+        name: The package, recipe or component; with its version where several are planned.
         kind: The reason in words that are the same for all releases and platforms.
+        python: Python tag, or "" without Python.
     """
 
     id: str
     reason: str
     name: str
     kind: str
+    python: str = ""
 
 
 @dataclass(frozen=True)
@@ -181,7 +188,8 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
                 continue
             for group in _groups(recipe, lock, every, files, subdir):
                 if isinstance(group, LeftOut):
-                    left_out.setdefault(group.id, group)
+                    if group.python in pythons:
+                        left_out.setdefault(group.id, group)
                     continue
                 made = {f"{o.subdir}/{o.file_name}" for o in group.outputs}
                 # A noarch package is the same from every platform, and may be the same from every release.
@@ -202,13 +210,7 @@ def with_needs(what: Set, request: Request, python_tags: Sequence[str]) -> Reque
         UnknownName: No package and no recipe has a name; with the nearest names.
     """
     recipes: set[str] = set()
-    new: set[str] = set()
-    for name in request.recipes:
-        found = {*makers_of(name, what.recipes), *({name} & what.recipes.keys())}
-        if not found:
-            outputs = (output for recipe in what.recipes.values() for output in recipe.output_names)
-            raise UnknownName.of("package", name, [*what.recipes, *(o for o in outputs if "{" not in o)])
-        new |= found
+    new = recipes_of(what, request.recipes)
     while new:
         recipes |= new
         names: set[str] = set()
@@ -218,6 +220,22 @@ def with_needs(what: Set, request: Request, python_tags: Sequence[str]) -> Reque
                 names |= {spec.split()[0] for spec in specs}
         new = {recipe for name in names for recipe in makers_of(name, what.recipes)} - recipes
     return replace(request, recipes=tuple(name for name in what.recipes if name in recipes))
+
+
+def recipes_of(what: Set, names: Iterable[str]) -> set[str]:
+    """The recipes that make packages; a name may also be a recipe's.
+
+    Raises:
+        UnknownName: No package and no recipe has a name; with the nearest names.
+    """
+    recipes: set[str] = set()
+    for name in names:
+        found = {*makers_of(name, what.recipes), *({name} & what.recipes.keys())}
+        if not found:
+            outputs = (output for recipe in what.recipes.values() for output in recipe.output_names)
+            raise UnknownName.of("package", name, [*what.recipes, *(o for o in outputs if "{" not in o)])
+        recipes |= found
+    return recipes
 
 
 def release_for(locks: Iterable[ReleaseLock], subdir: str, driver: str | None, gpu: str | None) -> str | None:
@@ -357,7 +375,7 @@ def _groups(
         build_id = "-".join(p for p in parts if p)
         if missing:
             where = f"Python {python_name(python)} on {subdir}" if python else subdir
-            yield LeftOut(build_id, missing, recipe.name, f"not published for {where}")
+            yield LeftOut(build_id, missing, build.title, f"not published for {where}", python)
         else:
             yield replace(build, id=build_id)
 
