@@ -80,7 +80,7 @@ def test_an_attack_is_a_problem_on_the_disk_and_from_outside(
 
 
 def test_files_that_nothing_names_are_named(www: Path) -> None:
-    (www / "linux-64" / "shards").mkdir()  # of an earlier version
+    (www / "linux-64" / "shards").mkdir()
     (www / "notices.json").write_bytes(b"{}")
     for name in (".digit1-1.0-h0_0.conda.123.part", "digit9-1.0-h0_0.conda", "digit9-1.0-h0_1.conda.sigs"):
         (www / "noarch" / name).write_bytes(b"")
