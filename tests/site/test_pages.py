@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from reading import Read, target
-from small_sites import DOCS, HOSTILE, drafts, small_site
+from small_sites import HOSTILE, drafts, small_site
 
 from ctk.build.originals import Changed, PackageFiles
 from ctk.core.errors import ChannelBroken, CtkError
@@ -23,7 +23,7 @@ from kit.small_channels import sound
 
 pytest_plugins = ["site_fixtures"]
 
-TOP = ["docs.html", "packages.html", "picks.html", "releases.html"]
+TOP = ["packages.html", "picks.html", "releases.html"]
 FRONT = "index.html"  # another part of the site
 
 
@@ -47,12 +47,10 @@ def test_every_page_is_sound_html_and_links_inside_the_site(files: Mapping[str, 
     assert {path for path in pages if "/" in path} == {
         *(f"packages/{name}.html" for name in ("cuda-core", "cuda-version", "empty")),
         *(f"releases/{minor}.html" for minor in ("13.3", "13.4")),
-        *(name.replace(".md", ".html") for name in DOCS if name.endswith(".md")),
     }
     for path, page in pages.items():
         assert page.wrong == [], path
         assert (page.tags["h1"], page.tags["main"], page.tags["title"] >= 1, page.lang) == (1, 1, True, "en"), path
-        assert any(target(path, link)[0] == "docs.html" for link in page.links), f"{path} has no link to the docs"
         for link in page.links:
             file, fragment = target(path, link)
             if not link.startswith("https://"):

@@ -1,4 +1,4 @@
-"""The input of a site, its templates, its folder, and the front page; `report` and `docs` have the other pages."""
+"""The input of a site, its templates, its folder, and the front page; `report` has the other pages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ _NAVIGATION = (
     ("picks.html", "Picks"),
     ("releases.html", "Releases"),
     ("packages.html", "Packages"),
-    ("docs.html", "Docs"),
 )
 
 
