@@ -108,7 +108,6 @@ class ScannedFile:
     link: str = ""  # where a symbolic link points, as written
     sha256: str = ""
     binary: Binary | None = None  # headers, if it is an executable, a library or an extension module
-    exports: tuple[str, ...] = ()  # names that a library exports, if they were asked for
     unreadable: str = ""  # why the headers cannot be read, "" if they can
     sightings: tuple[Sighting, ...] = ()  # forbidden paths in it, and undeclared placeholder prefixes
     code: FileCode | None = None  # the code for GPUs of a binary, None without code

@@ -19,8 +19,9 @@ from ctk.build.one import machine_paths
 from ctk.build.originals import NO_FILES, PackageFiles
 from ctk.core.errors import AuditFailed, CtkError
 from ctk.core.platforms import PLATFORMS
-from ctk.diff.compare import compare
-from ctk.diff.render import summary, tables
+from ctk.diff.compare import Release, breaks, compare
+from ctk.diff.render import COLUMNS, summary, tables
+from ctk.lock import contents
 from ctk.lock.components import load_exclusions
 from ctk.lock.model import ReleaseLock
 from ctk.lock.redistribution import WORDS
@@ -33,7 +34,6 @@ from ctk.site.pages import IndexedPackage, Page, Site, render
 from ctk.solve import channels
 from ctk.verify.table import REQUEST, ask, merged
 
-_COLUMNS = ("component", "version", "MB", "glibc")
 _OPERATORS = {">=": "from", "<=": "up to", "<": "before", ">": "after", "==": ""}
 _FIT = re.compile(r"^cuda-version .*\b(native|compat)_\*$")
 
@@ -75,7 +75,7 @@ def releases(site: Site) -> Iterator[Page]:
         title, described = f"CUDA Toolkit {row['lock'].release}", "The oldest release that is locked here."
         if row["before"]:
             described = f"What changed since {row['before'].release}, and what was measured from its binaries."
-        values: dict[str, Any] = {"platforms": PLATFORMS, "columns": _COLUMNS}
+        values: dict[str, Any] = {"platforms": PLATFORMS, "columns": COLUMNS}
         yield render(site, row["path"], "release.html", title=title, description=described, release=row, **values)
 
 
@@ -94,11 +94,11 @@ def _release(site: Site, lock: ReleaseLock, before: ReleaseLock | None, facts: S
     }
     if before is None:
         return release
-    difference = compare(before, lock, site.platforms or tuple(PLATFORMS))
-    lines = list(summary(difference, ()))[:-1]  # the last line is about binaries, which no page compares
+    known = contents.load(site.workspace)
+    difference = compare(Release(before, known), Release(lock, known), site.platforms or tuple(PLATFORMS))
     return release | {
-        "summary": lines,
-        "changes": list(tables(difference, _COLUMNS)),
+        "summary": list(summary(difference, breaks(difference))),
+        "changes": list(tables(difference)),
     }
 
 

@@ -126,7 +126,7 @@ def some_metadata() -> list[bytes]:
 
 def some_binaries() -> list[bytes]:
     full = made.elf(soname="liba.so.1", runpath="$ORIGIN", versions={"libc.so.6": ["GLIBC_2.17"]})
-    return [full, made.elf(exports=["f", "g@V_1"]), made.pe()]
+    return [full, made.elf(), made.pe()]
 
 
 TARGETS: dict[str, Target] = {
