@@ -20,10 +20,7 @@ from ctk.cli.options import (
     OtherChannels,
     VariantConfig,
     base_beside,
-    minors,
     not_both,
-    pythons,
-    recipes,
 )
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
@@ -49,7 +46,6 @@ def build_recipe_command(
         typer.Option(
             "--cuda",
             help="CUDA major such as 13, or toolkit such as 12.6; may be repeated. All of the recipe's by default.",
-            autocompletion=lambda: ["12", "13", *minors()],
         ),
     ] = None,
     driver: Annotated[
@@ -58,7 +54,6 @@ def build_recipe_command(
             "--driver",
             help="Test as on a machine with this driver, such as 12.6 or none; may be repeated. By default the oldest "
             "and the newest that each build is for.",
-            autocompletion=lambda: ["none", *minors()],
         ),
     ] = None,
     python: Annotated[
@@ -66,7 +61,6 @@ def build_recipe_command(
         typer.Option(
             "--python",
             help="Such as 3.12 or 3.14t; may be repeated. By default all of the recipe's that the channels have.",
-            autocompletion=pythons,
         ),
     ] = None,
     output: Annotated[
@@ -218,24 +212,17 @@ class LintFormat(StrEnum):
     github = "github"
 
 
-def _lint_names() -> list[str]:
-    from ctk import lint as lints
-
-    return [check.name for check in lints.CHECKS]
-
-
 def lint_command(
     names: Annotated[
         list[str] | None,
         typer.Argument(
             help="Recipes by name, or recipes, locks, variant files and folders by path; everything by default.",
             metavar="NAME|PATH",
-            autocompletion=recipes,
         ),
     ] = None,
     check: Annotated[
         list[str] | None,
-        typer.Option(help="Run this check only (see --list); may be repeated.", autocompletion=_lint_names),
+        typer.Option(help="Run this check only (see --list); may be repeated."),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the checks with their help and exit.")] = False,
     format_: Annotated[
@@ -296,7 +283,7 @@ def _linted(name: str, here: Workspace) -> Path:
     """The path that a word names, or the folder of the recipe with that name."""
     if Path(name).exists() or os.sep in name:
         return Path(name)
-    check_names("recipe", [name], recipes())
+    check_names("recipe", [name], [file.parent.name for file in here.recipes.glob("*/recipe.yaml")])
     return here.recipes / name
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctk.cli import options
 from ctk.cli.options import Base, Jobs, Platforms, Pythons, base_beside, base_channel, not_both
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
@@ -210,7 +209,6 @@ def site_command(
         typer.Option(
             "--package",
             help="Solve for this package; may be repeated. By default all packages that users install by name.",
-            autocompletion=options.packages,
         ),
     ] = None,
     pythons: Pythons = None,

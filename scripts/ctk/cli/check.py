@@ -35,12 +35,6 @@ if TYPE_CHECKING:
     from ctk.channel.distribution import Distribution
 
 
-def _audit_names() -> list[str]:
-    from ctk import audit
-
-    return [check.name for check in audit.CHECKS]
-
-
 def check_command(
     places: Annotated[
         list[str] | None,
@@ -57,7 +51,7 @@ def check_command(
     ] = None,
     check: Annotated[
         list[str] | None,
-        typer.Option(help="Only audit, by this rule (see --list); may be repeated.", autocompletion=_audit_names),
+        typer.Option(help="Only audit, by this rule (see --list); may be repeated."),
     ] = None,
     base: Annotated[
         list[Path] | None, typer.Option(help="Packages to depend on, not audited; the local base channel by default.")

@@ -27,14 +27,14 @@ if TYPE_CHECKING:  # slow imports, which `ctk release list` does not need
 Write = Annotated[bool, typer.Option("--write", help="Write the files; without it only the difference is shown.")]
 
 
-def _names(help_: str, values: Any) -> Any:
-    return typer.Argument(help=help_, metavar="RELEASE", autocompletion=values)
+def _names(help_: str) -> Any:
+    return typer.Argument(help=help_, metavar="RELEASE")
 
 
 def add_command(
     releases: Annotated[
         list[str] | None,
-        _names("CTK minors like 13.4, or python-13, libraries-13, or base.", lambda: [*options.locked(), "base"]),
+        _names("CTK minors like 13.4, or python-13, libraries-13, or base."),
     ] = None,
     newer: Annotated[
         bool, typer.Option("--newer", help="Whatever the index has newer and whole, instead of naming releases.")
@@ -101,7 +101,7 @@ def _newer(index: Index, here: Workspace, report: Reporter) -> list[str]:
 
 def measure_command(
     releases: Annotated[
-        list[str] | None, _names("CTK minors like 13.4, or libraries-13, python-13; all without any.", options.locked)
+        list[str] | None, _names("CTK minors like 13.4, or libraries-13, python-13; all without any.")
     ] = None,
     write_: Write = False,
     again: Annotated[bool, typer.Option("--again", help="Measure also what is measured already.")] = False,
@@ -190,7 +190,7 @@ def _settle(
 
 def check_command(
     releases: Annotated[
-        list[str] | None, _names("CTK minors like 13.4; by default the locked and the newer ones.", options.locked)
+        list[str] | None, _names("CTK minors like 13.4; by default the locked and the newer ones.")
     ] = None,
     base: Annotated[
         str | None, typer.Option(help="Look also what packages of a channel such as conda-forge are compiled with.")
@@ -316,14 +316,10 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter)
 
 
 def diff_command(
-    old: Annotated[
-        str, typer.Argument(help=f"The first release: {FORMS}.", metavar="OLD", autocompletion=options.locked)
-    ],
+    old: Annotated[str, typer.Argument(help=f"The first release: {FORMS}.", metavar="OLD")],
     new: Annotated[
         str,
-        typer.Argument(
-            help="The second release, written in one of the same ways.", metavar="NEW", autocompletion=options.locked
-        ),
+        typer.Argument(help="The second release, written in one of the same ways.", metavar="NEW"),
     ],
     platforms: Platforms = None,
 ) -> None:

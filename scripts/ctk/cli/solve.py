@@ -14,7 +14,6 @@ from ctk.cli.options import Arch, Base, Driver, OtherChannels, Python, Specs, ba
 from ctk.core.checkout import base_channel, checkout, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, CudaLost
-from ctk.core.platforms import PLATFORMS
 
 if TYPE_CHECKING:
     from ctk.solve.machine import Machine
@@ -35,7 +34,6 @@ def solve_command(
             "-p",
             help="The platform; this machine's by default. On another one no driver is assumed. With --everywhere: all "
             "of the channel by default; may be repeated.",
-            autocompletion=lambda: list(PLATFORMS),
         ),
     ] = None,
     python: Python = None,

@@ -24,18 +24,6 @@ _WRONG_LINES = 20  # of a solver's text that are shown of a wrong answer
 _PROVED = ("cuda-bindings", "cuda-core", "numba-cuda", "python")
 
 
-def _solvers() -> list[str]:
-    from ctk.verify import clients
-
-    return ["rattler", *clients.NAMES]
-
-
-def _requests() -> list[str]:
-    from ctk.verify.oracle import REQUESTS
-
-    return list(REQUESTS)
-
-
 class Constraints(StrEnum):
     """How a client treats constraints on virtual packages."""
 
@@ -46,7 +34,7 @@ class Constraints(StrEnum):
 def verify_command(
     solver: Annotated[
         str,
-        typer.Option(help="rattler, or a second one: an unknown name lists them.", autocompletion=_solvers),
+        typer.Option(help="rattler, or a second one: an unknown name lists them."),
     ] = "rattler",
     constraints: Annotated[
         Constraints, typer.Option(help="ignored: as clients do that ignore constraints on virtual packages.")
@@ -58,13 +46,12 @@ def verify_command(
     platforms: Platforms = None,
     requests: Annotated[
         list[str] | None,
-        typer.Option("--request", help="Package such as cuda-core; may be repeated.", autocompletion=_requests),
+        typer.Option("--request", help="Package such as cuda-core; may be repeated."),
     ] = None,
     python: Annotated[
         list[str] | None,
         typer.Option(
             help="Such as 3.12 or 3.14t; may be repeated.",
-            autocompletion=lambda: list(map(python_name, _tags(checkout(), None))),
         ),
     ] = None,
     sample: Annotated[int | None, typer.Option(help="A random sample of this many combinations.")] = None,
