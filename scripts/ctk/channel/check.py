@@ -33,7 +33,6 @@ from ctk.channel.repodata import (
     ChannelIndex,
     milliseconds,
 )
-from ctk.core.address import real
 from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed, describe, without_credentials
 from ctk.core.files import disk_errors, held
 from ctk.core.platforms import NOARCH, PLATFORMS
@@ -287,7 +286,7 @@ def _named(index: IndexFiles) -> Iterator[tuple[str, int]]:
 def _download(client: Any, url: str, name: str, folder: Path, most: int) -> None:
     path, left = folder / name, most + 1
     try:
-        with client.stream("GET", f"{real(url)}/{name}") as answer:
+        with client.stream("GET", f"{url}/{name}") as answer:
             if answer.status_code in (403, 404):  # object stores answer 403 for a file that does not exist
                 return
             answer.raise_for_status()
