@@ -155,7 +155,6 @@ def _environment() -> Environment:
         "count": count,
         "thousands": lambda number: f"{number:,}",
         "create": create_line,
-        "arrows": lambda text: text.replace(" -> ", " → "),
     }
     return environment
 
