@@ -24,7 +24,7 @@ from ctk.cli.options import (
 )
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
-from ctk.core.errors import BadValue, BuildFailed, LintFailed, UnknownName, Unsolvable, check_names, printable
+from ctk.core.errors import BadValue, BuildFailed, LintFailed, UnknownName, Unsolvable, printable
 from ctk.core.files import check_path, check_place, held
 from ctk.core.platforms import PLATFORMS, this_platform
 
@@ -212,13 +212,6 @@ class LintFormat(StrEnum):
 
 
 def lint_command(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Recipes by name, or recipes, locks, variant files and folders by path; everything by default.",
-            metavar="NAME|PATH",
-        ),
-    ] = None,
     check: Annotated[
         list[str] | None,
         typer.Option(help="Run this check only (see --list); may be repeated."),
@@ -241,7 +234,7 @@ def lint_command(
 
     Each finding names the fix.
 
-    Examples: ctk lint cuda-cudart --check DevHasRunExports
+    Examples: ctk lint --check DevHasRunExports
     ctk lint --planned
     """
     from rich.padding import Padding
@@ -252,7 +245,7 @@ def lint_command(
     from ctk.lint.tree import Tree
 
     report = Reporter()
-    not_both("--planned", "names, --list and --format", planned and (names or list_ or format_ is not LintFormat.text))
+    not_both("--planned", "--list and --format", planned and (list_ or format_ is not LintFormat.text))
     if planned:
         for error in show_audit(_audit_planned(checkout(), jobs or os.cpu_count() or 1, check or ()), report):
             raise error
@@ -268,7 +261,7 @@ def lint_command(
     tree = Tree(here)
     if not tree.paths:
         raise UnknownName(f"there is nothing to lint in {here.root}", "set CTK_ROOT to a checkout")
-    found = lint(tree, check or (), [_linted(name, here) for name in names or ()])
+    found = lint(tree, check or ())
     report.result(**found.as_json())
     for finding in found.findings:
         report.line(printable(annotation(finding) if format_ is LintFormat.github else str(finding)))
@@ -276,14 +269,6 @@ def lint_command(
     if not found.ok:
         step = "each line names its fix; ctk lint --list says why"
         raise LintFailed(f"the lint found {count(len(found.errors), 'error')}", step)
-
-
-def _linted(name: str, here: Workspace) -> Path:
-    """The path that a word names, or the folder of the recipe with that name."""
-    if Path(name).exists() or os.sep in name:
-        return Path(name)
-    check_names("recipe", [name], [file.parent.name for file in here.recipes.glob("*/recipe.yaml")])
-    return here.recipes / name
 
 
 def _as_json(check: Check[Any]) -> dict[str, str]:

@@ -12,8 +12,8 @@ import typer
 from ctk.cli.machines import of_each_platform, show_everywhere, show_fleet, stated_machines
 from ctk.cli.options import Arch, Base, Driver, OtherChannels, Python, Specs, base_beside, not_both
 from ctk.core.checkout import base_channel, checkout, workspace
-from ctk.core.console import Reporter, count, listing, megabytes
-from ctk.core.errors import BadValue, CudaLost
+from ctk.core.console import Reporter, count, megabytes
+from ctk.core.errors import BadValue
 
 if TYPE_CHECKING:
     from ctk.solve.machine import Machine
@@ -39,10 +39,6 @@ def solve_command(
     python: Python = None,
     why: Annotated[
         bool, typer.Option("--explain", help="Say why this toolkit was picked and not a newer one.")
-    ] = False,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Fail where a client may take a CPU build although CUDA builds are there."),
     ] = False,
     everywhere: Annotated[
         bool, typer.Option("--everywhere", help="Show on which drivers, GPUs and platforms it installs, and as what.")
@@ -76,9 +72,9 @@ def solve_command(
     report = Reporter()
     not_both("--channel", "--planned", channel and as_planned)
     not_both("--driver or --arch", "--drivers", drivers and (driver or arch))
-    not_both("--explain or --strict", "--drivers", drivers and (why or strict))
-    some = driver or arch or why or strict or drivers
-    not_both("--everywhere", "--driver, --explain, --strict, --drivers and the like", everywhere and some)
+    not_both("--explain", "--drivers", drivers and why)
+    some = driver or arch or why or drivers
+    not_both("--everywhere", "--driver, --explain, --drivers and the like", everywhere and some)
     if archs is not None and drivers is None:
         step = f"add --drivers, as in --drivers 13.0 --archs {archs}"
         raise BadValue("--archs says nothing without --drivers", step)
@@ -106,9 +102,7 @@ def solve_command(
     pick = solve_request(specs, python, on, channels, None if why else _REASON_LINES)
     reasons = list(explain(pick, channels)) if why else []
     report.result(explain=reasons)
-    lost = show_pick(pick, on, channels, report, reasons)
-    if strict and lost:
-        raise CudaLost(f"not every client gets CUDA builds of {listing(lost)}", "name what the lines above say")
+    show_pick(pick, on, channels, report, reasons)
 
 
 def solve_request(
@@ -134,11 +128,8 @@ def _wanted(specs: list[str], python: str | None) -> tuple[str, ...]:
     return wanted
 
 
-def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, reasons: Sequence[str] = ()) -> list[str]:
-    """Prints the toolkit of a pick, the reasons for it, and its packages; sizes of the document are in bytes.
-
-    Returns the packages of which the request should name a build.
-    """
+def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, reasons: Sequence[str] = ()) -> None:
+    """Prints the toolkit of a pick, the reasons for it, and its packages; sizes of the document are in bytes."""
     from ctk.solve.machine import STATE_DRIVER, impossible, overstated
     from ctk.solve.solve import channel_name
     from ctk.solve.why import choices, native_instead, newer_nvjitlink, toolkit_in_words
@@ -184,4 +175,3 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, re
     sizes = (megabytes(r.size) if r.size else "" for r in pick.records)
     rows = [(p["name"], p["version"], p["build"], p["channel"], mb) for p, mb in zip(packages, sizes, strict=True)]
     report.table("packages", columns, rows, right=["MB"])
-    return [document["package"] for _, document in named]

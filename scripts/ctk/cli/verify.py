@@ -14,14 +14,13 @@ from ctk.cli.options import Base, Platforms, base_beside, not_both
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
-from ctk.core.errors import BadValue, CtkError, Unsolvable, VerifyFailed, check_names
+from ctk.core.errors import BadValue, CtkError, VerifyFailed, check_names
 from ctk.core.versions import python_name
 
 if TYPE_CHECKING:
     from ctk.verify.run import Solver, Tally, Wrong
 
 _WRONG_LINES = 20  # of a solver's text that are shown of a wrong answer
-_PROVED = ("cuda-bindings", "cuda-core", "numba-cuda", "python")
 
 
 class Constraints(StrEnum):
@@ -201,25 +200,15 @@ def _show_wrong(one: Wrong, report: Reporter, planned: bool) -> None:
 
 def _install(where: Workspace, others: Sequence[str], base: str, report: Reporter) -> None:
     """Solves the two requests that this project exists for, creates both environments and uses them."""
-    from ctk.env.environment import PROOFS, proof_environment, proof_picks, prove
+    from ctk.env.environment import PROOFS, proof_environment, prove
     from ctk.solve.channels import catalogue
     from ctk.solve.machine import machine
     from ctk.solve.solve import Scenario
 
     on = machine()
     channels = catalogue(where, base_beside(base, others, where), on.subdir, others=others)
-    rows = []
-    for request, scenario, pick in proof_picks(channels):
-        cells = ["unsolvable", *("" for _ in _PROVED)]
-        if pick:
-            cells = [f"{pick.toolkit} {pick.fit}".strip(), *map(pick.version, _PROVED)]
-        rows.append([" ".join(request.specs), scenario.driver or "none", scenario.arch or "", *cells])
-    columns = ["request", "driver", "GPU", "toolkit", *_PROVED]
-    report.table("what the solver picks", columns, rows)
     proofs: list[dict[str, Any]] = []
-    report.result(picks=[dict(zip(columns, row, strict=True)) for row in rows], proofs=proofs)
-    if all(row[3] == "unsolvable" for row in rows):
-        raise Unsolvable("no request can be solved from this channel", "run `ctk build` first")
+    report.result(proofs=proofs)
     failures = []
     for request in PROOFS:
         scenario = Scenario(request.specs, on.subdir, on.driver, on.arch)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ctk.core.errors import BadValue, OutOfDate, problems
+from ctk.core.errors import BadValue, problems
 from ctk.core.platforms import PLATFORMS
 
 
@@ -261,48 +261,21 @@ def settings(root: Path) -> Settings:
 
 @dataclass(frozen=True)
 class Marked:
-    """A generated table in a page, between two comments.
-
-    Attributes:
-        what: ``table of drivers and GPUs``.
-        command: Its command.
-        page: Path from the checkout's root.
-        truth: The expected content, for messages: ``what a solver picks now``.
-    """
+    """A generated table in a page, between two comments: ``table of drivers and GPUs``, its command, and the page."""
 
     what: str
     command: str
-    page: str
-    truth: str
-
-    def check(self, workspace: Workspace, table: str) -> None:
-        """Raises `OutOfDate` if the page has another table."""
-        if self._with(workspace, table):
-            raise OutOfDate(f"the {self.what} in {self.page} is not {self.truth}", f"run `{self.command}`")
+    page: str  # path from the checkout's root
 
     def write(self, workspace: Workspace, table: str) -> tuple[Path, ...]:
         """Writes the table; returns the page if it changed."""
-        text = self._with(workspace, table)
         path = workspace.root / self.page
-        if text:
-            path.write_text(text, encoding="utf-8", newline="\n")
-        return (path,) if text else ()
-
-    def _with(self, workspace: Workspace, table: str) -> str:
-        """The page with a new table, "" if it has that table; OutOfDate if the page or its comments are missing."""
-        path = workspace.root / self.page
-        if not path.exists():
-            cause = f"there is no {self.page}, which has the {self.what}"
-            raise OutOfDate(cause, f"get it back: git checkout {self.page}")
         text = path.read_text(encoding="utf-8")
         begin, end = f"<!-- {self.what}, written by `{self.command}` -->\n", "<!-- end of the table -->\n"
-        before, found, rest = text.partition(begin)
-        _, ended, after = rest.partition(end)
-        if not (found and ended):
-            cause = f"{self.page} has no place for the {self.what}"
-            raise OutOfDate(cause, f"put it between the lines {begin.strip()} and {end.strip()}")
-        new = f"{before}{begin}\n{table}\n{end}{after}"
-        return new if new != text else ""
+        before, rest = text.split(begin)
+        new = f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
+        path.write_text(new, encoding="utf-8", newline="\n")
+        return (path,) if new != text else ()
 
 
 def markdown_table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

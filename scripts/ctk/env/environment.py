@@ -11,7 +11,7 @@ import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -290,9 +290,6 @@ def write_history(pick: Pick, prefix: Path, now: time.struct_time) -> None:
 
 # `ctk verify --install`: two requests are solved, their environments created and used.
 
-# Driver and GPU. CUDA 13 cannot compile for the fourth machine's GPU, a V100.
-MACHINES = (("12.2", None), ("12.9", None), ("13.0", None), ("13.0", "7.0"), ("13.5", None), (None, None))
-
 
 @dataclass(frozen=True)
 class ProofRequest:
@@ -307,14 +304,6 @@ PROOFS = (
     ProofRequest("cuda-core", ("cuda-core",), ("cuda_core.py",)),
     ProofRequest("numba-cuda-12.6", ("cuda-version=12.6", "numba-cuda"), ("numba_cuda.py",)),
 )
-
-
-def proof_picks(catalogue: Catalogue) -> Iterator[tuple[ProofRequest, Scenario, Pick | None]]:
-    """The pick of each request for each machine."""
-    for request in PROOFS:
-        for driver, arch in MACHINES:
-            scenario = Scenario(request.specs, catalogue.subdir, driver, arch)
-            yield request, scenario, catalogue.pick(scenario)
 
 
 def proof_environment(

@@ -30,7 +30,6 @@ print(json.dumps({name: load(name).abs_path for name in ("nvvm", "cudart")}))
 def proofs(built: Workspace) -> Mapping[str, Mapping[str, Any]]:
     """Environment -> the output of its program."""
     document = json.loads(ctk(built, "--json", "verify", "--install", check=True).stdout)
-    assert not [pick for pick in document["picks"] if pick["toolkit"] == "unsolvable"]
     return {Path(proof["environment"]).name: proof["found"] for proof in document["proofs"]}
 
 
