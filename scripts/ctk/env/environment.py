@@ -49,7 +49,7 @@ class Environment:
 
     @property
     def python(self) -> Path:
-        return _python(self.prefix, self.pick)
+        return self.prefix / "bin/python"
 
 
 def check(prefix: Path) -> None:
@@ -135,7 +135,7 @@ def create(
             if path.is_symlink() or path.is_file():
                 path.unlink()
         install(pick, prefix, cache, altered)
-        if why := compile_modules(pick, prefix):
+        if why := compile_modules(prefix):
             say(f"without bytecode, so that Python starts slower: {why}")
         _write_activation(pick, prefix)
         write_history(pick, prefix, time.localtime())
@@ -235,9 +235,9 @@ def _settle_records(prefix: Path) -> None:
             rewrite(file, json.dumps(record, indent=1).encode())
 
 
-def compile_modules(pick: Pick, prefix: Path) -> str:
+def compile_modules(prefix: Path) -> str:
     """Compiles modules without bytecode with the environment's own Python; returns why it could not, or ""."""
-    python = _python(prefix, pick)
+    python = prefix / "bin/python"
     if not python.exists():
         return ""
     words: list[str | Path] = [python, "-I", "-S", "-B", "-W", "ignore", PROGRAMS / "bytecode.py", prefix]
@@ -248,15 +248,11 @@ def compile_modules(pick: Pick, prefix: Path) -> str:
     return f"its Python says {(done.stderr.splitlines() or ['nothing'])[-1]}" if done.returncode else ""
 
 
-def _python(prefix: Path, pick: Pick) -> Path:
-    return prefix / ("python.exe" if pick.scenario.subdir.startswith("win-") else "bin/python")
-
-
 def _remove_bytecode(has: Installed) -> None:
     """Removes the bytecode of an earlier run: it would stay when its package is removed, and so would its folders."""
     prefix = has.prefix
     own = {path for record in has.records.values() for path in map(str, record.get("files") or ())}
-    for folder in [*prefix.glob("lib/python3*/**/__pycache__"), *prefix.glob("Lib/**/__pycache__")]:
+    for folder in [*prefix.glob("lib/python3*/**/__pycache__")]:
         for file in folder.glob("*.pyc"):
             if file.relative_to(prefix).as_posix() not in own:
                 file.unlink()
@@ -325,7 +321,7 @@ def prove(request: ProofRequest, environment: Environment) -> dict[str, Any]:
         "CONDA_PREFIX": str(environment.prefix),
         "HOME": str(environment.prefix),
         "LANG": "C.UTF-8",
-        **{k: v for k, v in os.environ.items() if k in ("SYSTEMROOT", "CUDA_VISIBLE_DEVICES")},
+        **{k: v for k, v in os.environ.items() if k == "CUDA_VISIBLE_DEVICES"},
     }
     file, *arguments = request.program
     words = [str(environment.python), "-I", str(PROGRAMS / file), *arguments]
