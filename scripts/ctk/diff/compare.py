@@ -132,10 +132,6 @@ class ReleaseDifference:
         return [(*key, was[key], now[key]) for key in common if was[key] != now[key]]
 
     @property
-    def changed(self) -> tuple[ComponentChange, ...]:
-        return tuple(c for c in self.components if not c.same)
-
-    @property
     def platforms(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(c.platform for c in self.components))
 

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 from ctk.core.checkout import markdown_table
 from ctk.core.console import count, megabytes
@@ -21,14 +21,6 @@ _LEGEND = "MB: download. + new, - gone."
 _SPECIAL = re.compile(r"([\\`*_\[\]<|~&])")
 _FENCE = "````"  # longer than one in a licence
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
-
-class PlatformTables(NamedTuple):
-    """A difference on a platform: rows of changed components, and names of the other components."""
-
-    platform: str
-    components: Sequence[tuple[str, ...]]
-    same: Sequence[str]
 
 
 def title(difference: ReleaseDifference) -> str:
@@ -85,14 +77,6 @@ def _notices(difference: ReleaseDifference) -> Iterator[str]:
             if applies:
                 names.append(f"{change.name}{f' ({change.platform})' if several else ''}{text}")
     return (f"{notice}: {', '.join(names)}" for notice, names in notices.items() if names)
-
-
-def tables(difference: ReleaseDifference) -> Iterator[PlatformTables]:
-    """The tables of each platform."""
-    for platform in difference.platforms:
-        here = [c for c in difference.components if c.platform == platform]
-        rows = [_cells(change) for change in here if not change.same]
-        yield PlatformTables(platform, rows, [c.name for c in here if c.same])
 
 
 def _cells(change: ComponentChange) -> tuple[str, ...]:
@@ -157,11 +141,12 @@ def markdown(difference: ReleaseDifference, broken: Sequence[Break]) -> str:
     parts = [f"### {text(title(difference))}\n", _bullets(summary(difference, broken))]
     if broken:
         parts.append("#### Gone within the major\n\n" + _bullets(map(break_text, broken)))
-    for platform, components, same in tables(difference):
+    for platform in difference.platforms:
+        here = [c for c in difference.components if c.platform == platform]
         parts.append(f"#### {platform}\n")
-        if components:
-            parts.append(f"{_table(COLUMNS, components)}\n{text(_LEGEND)}\n")
-        if same:
+        if rows := [_cells(change) for change in here if not change.same]:
+            parts.append(f"{_table(COLUMNS, rows)}\n{text(_LEGEND)}\n")
+        if same := [change.name for change in here if change.same]:
             parts.append(f"The same files: {text(', '.join(same))}\n")
     shown = "\n".join(parts)
     for change in difference.licences:
