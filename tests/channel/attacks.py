@@ -15,14 +15,12 @@ from typing import Any
 import zstandard
 
 from ctk.channel.publish import HISTORY
-from ctk.channel.repodata import SHARDED
 from kit.small_channels import Draft, digit, sound
 
 ONE, TWO = "noarch/digit1-1.0-h0_0.conda", "linux-64/digit2-1.0-h0_0.conda"
 STEM = "digit2-1.0-h0_0"
 PKG, INFO = f"pkg-{STEM}.tar.zst", f"info-{STEM}.tar.zst"
 REPODATA, EXPORTS = "linux-64/repodata.json", "linux-64/run_exports.json"
-STALE = f"linux-64/{SHARDED}"
 BLOCK = tarfile.BLOCKSIZE
 
 Attack = Callable[[Path], None]
@@ -201,7 +199,6 @@ ATTACKS: Mapping[str, tuple[Attack, str, str, str]] = {
     "another compressed index": (written(COMPRESSED, ZSTD.compress(b"{}")), COMPRESSED, "index", "does not unpack to"),
     "no compressed index": (without(COMPRESSED), COMPRESSED, "index", "cannot be read: No such file"),
     "an old index": (old_index, REPODATA, "index", "is not that of state 2"),
-    "an index that hides another": (lambda www: put(www / STALE, b""), STALE, "index", "clients read it in place of"),
     "no history": (without(NOTED), NOTED, "index", "is not there"),
 }
 """The check finds each in a folder, and on a server."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import stat
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +18,7 @@ from filelock import FileLock
 from typer.testing import Result
 
 from ctk.channel.publish import HISTORY, Folder, Keep, Published
-from ctk.channel.repodata import FILES, SHARDED, read_index
+from ctk.channel.repodata import FILES, read_index
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Busy, ChannelMissing, PublishFailed, UnknownName
 from kit.small_channels import build, digit
@@ -32,13 +31,13 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path / "www", tmp_path / "recipes")
 
 
-CLIENTS = (("repodata.json",), ("repodata.json.zst",), (SHARDED, "repodata.json.zst"))
-"""The forms of the index that a client takes, the first that is there."""
+CLIENTS = ("repodata.json", "repodata.json.zst")
+"""The forms of the index that a client takes."""
 
 
-def seen_by(client: tuple[str, ...], folder: Path) -> set[str]:
+def seen_by(client: str, folder: Path) -> set[str]:
     """The names in the index of a subdir, as a client reads it; their packages and run exports are there."""
-    file = next(file for form in client if (file := folder / form).exists())
+    file = folder / client
     content = file.read_bytes()
     text = zstandard.ZstdDecompressor().decompress(content) if file.suffix == ".zst" else content
     records = json.loads(text)["packages.conda"]
@@ -51,7 +50,7 @@ def seen_by(client: tuple[str, ...], folder: Path) -> set[str]:
 def indexed(place: Path) -> set[str]:
     """The names in the index, in which its forms agree."""
     folders = [file.parent for file in place.glob("*/repodata.json")]
-    plain, packed, _ = (set.union(*(seen_by(client, folder) for folder in folders)) for client in CLIENTS)
+    plain, packed = (set.union(*(seen_by(client, folder) for folder in folders)) for client in CLIENTS)
     assert plain == packed
     return plain
 
@@ -75,20 +74,6 @@ def test_publishing_the_same_again_changes_no_file(folder: Folder, tmp_path: Pat
     before = {p: p.stat().st_mtime_ns for p in folder.path.rglob("*") if p.is_file() and HISTORY not in p.parts}
     assert folder.publish(built) == Published(1, 2, (), (), (), ())
     assert before == {p: p.stat().st_mtime_ns for p in before}
-
-
-@pytest.mark.parametrize("change", ["publish", "rollback"])
-def test_the_sharded_index_of_an_earlier_version_leaves(folder: Folder, tmp_path: Path, change: str) -> None:
-    built = build(tmp_path / "channel", digit(2))
-    folder.publish(build(tmp_path / "before", digit(2), digit(3)))
-    folder.publish(built, exact=True)
-    stale = folder.path / "linux-64" / SHARDED
-    stale.write_bytes(b"")
-    if change == "publish":  # also when nothing else changes
-        folder.publish(built, exact=True)
-    else:
-        folder.rollback()
-    assert not stale.exists()
 
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -210,8 +195,6 @@ def test_readers_see_whole_indexes_while_a_run_goes_on_or_dies_before_or_after_a
     for at in range(1, 200):
         folder, calls = on(Folder(tmp_path / f"www{at}", tmp_path), 0), [0]
         folder.publish(one)
-        for file in folder.path.glob("*/repodata.json.zst"):
-            shutil.copy(file, file.with_name(SHARDED))  # as an earlier version left it; here it is the old index
         monkeypatch.setattr(os, "replace", dies(rename, at, calls))
         try:
             on(folder, 1).publish(two, exact=True)

@@ -1,4 +1,4 @@
-"""Changes between two releases, and those that break programs: with made-up surfaces."""
+"""Changes between two releases, and those that break programs: with made-up contents."""
 
 from __future__ import annotations
 
@@ -10,143 +10,83 @@ from pathlib import Path
 import pytest
 
 from ctk.core.platforms import PLATFORMS
-from ctk.diff.compare import (
-    ABSENT,
-    FileChanges,
-    LibraryChange,
-    ReleaseDifference,
-    breaks,
-    compare,
-    compare_files,
-    pair,
-)
+from ctk.diff.compare import Release, ReleaseDifference, breaks, compare
 from ctk.diff.licences import LicenceChange
 from ctk.diff.render import LIMIT, as_json, markdown, summary, text
-from ctk.diff.scan import Shown, Surface
+from ctk.lock.contents import PLAIN, Content, Contents
 from ctk.lock.model import Artefact, Component, Facts, ReleaseLock
+from ctk.package.binaries import Binary
 
 GOLDEN = Path(__file__).with_name("golden") / "difference.md"
-Made = tuple[ReleaseLock, dict[str, Surface]]
 
 
-def library(name: str = "liba", version: str = "13", exports: Sequence[str] = (), **more: object) -> Shown:
-    soname = f"{name}.so.{version}"
-    return Shown(f"lib/{soname}", "x86_64", soname, exports=tuple(sorted(exports)), **more)  # type: ignore[arg-type]
+def content(name: str) -> Content:
+    """The content of a library whose SONAME is its name."""
+    if ".dll" in name:
+        return Content(Binary("pe", "x86_64"))
+    return Content(Binary("elf", "x86_64", soname=name)) if ".so" in name else PLAIN
 
 
-def surface(*binaries: Shown, files: Mapping[str, str] | None = None) -> Surface:
-    own = {b.path: str(hash(b)) for b in binaries}
-    return Surface(own | dict(files or {}), binaries)
-
-
-def made(release: str, components: Mapping[str, Surface], facts: Facts | None = None) -> Made:
-    """A release for linux-64, and its surfaces; components with the same surface object are one artefact."""
-    locked, surfaces = {}, {}
-    for name, shown in components.items():
-        sha256 = hashlib.sha256(repr(sorted(shown.files.items())).encode() + repr(shown.binaries).encode()).hexdigest()
+def made(release: str, components: Mapping[str, Sequence[str]], facts: Facts | None = None) -> Release:
+    """A release for linux-64 of components with these files; components with the same list are one artefact."""
+    locked, known = {}, Contents()
+    for name, files in components.items():
+        sha256 = hashlib.sha256(repr(files).encode()).hexdigest()
         artefacts = dict.fromkeys(PLATFORMS) | {
             "linux-64": Artefact(name, name, f"{release}.1", "linux-64", f"{name}.whl", sha256, 1_000_000)
         }
         locked[name] = Component(name, name, f"{release}.1", artefacts)
-        surfaces[sha256] = shown
-    return ReleaseLock(release, None, dict(sorted(locked.items())), facts), surfaces
+        known.add(sha256, {f"nvidia/lib/{file}": content(file) for file in files})
+    return Release(ReleaseLock(release, None, dict(sorted(locked.items())), facts), known)
 
 
-def difference(old: Made, new: Made) -> ReleaseDifference:
-    return compare(old[0], new[0], ["linux-64"], old[1] | new[1])
+def difference(old: Release, new: Release) -> ReleaseDifference:
+    return compare(old, new, ["linux-64"])
 
 
-def flagged(old: Made, new: Made) -> list[tuple[str, str, tuple[str, ...]]]:
-    return [(b.kind, b.place, b.names) for b in breaks(difference(old, new))]
-
-
-def one(release: str, *binaries: Shown) -> Made:
-    return made(release, {"a": surface(*binaries)})
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "gone"),
-    [
-        (["go", "stop"], ["go", "more"], ("stop",)),
-        (["go@A_1"], ["go@A_2"], ("go@A_1",)),  # for the loader, a symbol of another version is another symbol
-        (["_ZNSt6vectorIcE4sizeEv", "_init"], [], ()),  # templates' and the linker's are listed and not flagged
-    ],
-    ids=["symbol", "version of a symbol", "internal"],
-)
-def test_a_removed_symbol_is_listed_always_and_flagged_within_a_major(
-    old: list[str], new: list[str], gone: tuple[str, ...]
-) -> None:
-    before, next_major = one("13.3.1", library(exports=old)), one("14.0.0", library(exports=new))
-    flags = flagged(before, one("13.4.0", library(exports=new)))
-    assert flags == ([("symbols", "a: liba.so.13", gone)] if gone else [])
-    assert flagged(before, next_major) == []
-    removed = tuple(name for name in sorted(old) if name not in new)
-    assert difference(before, next_major).components[0].libraries[0].removed == removed
-
-
-def dll(name: str) -> Shown:
-    return Shown(f"bin/{name}.dll", "x86_64", f"{name}.dll", exports=("go",))
-
-
-BUILTINS = library("libx-builtins", "13.3", ["builtins_13_3"])
+BUILTINS = "libx-builtins.so.13.3"
 
 
 @pytest.mark.parametrize(
     ("old", "new", "flags"),
     [
-        (
-            {"a": surface(library(exports=["go"]))},
-            {"a": surface(library(version="14", exports=["go"]))},
-            [("SONAME", "a: liba.so.13", ())],
-        ),
-        (
-            {"a": surface(library(), library("libb", exports=["go"]))},
-            {"a": surface(library())},
-            [("library", "a: libb.so.13", ("go",))],
-        ),
-        ({"a": surface(library()), "b": surface()}, {"a": surface(library())}, [("component", "b", ())]),
+        ({"a": ["liba.so.13"]}, {"a": ["liba.so.14"]}, [("SONAME", "a", "liba.so.13 is gone")]),
+        ({"a": ["liba.so.13", "a_64.dll"]}, {"a": ["liba.so.13"]}, [("SONAME", "a", "a_64.dll is gone")]),
+        ({"a": ["liba.so.13"], "b": ["b.h"]}, {"a": ["liba.so.13"]}, [("component", "b", "not published any more")]),
         # A library in another component is not removed; a library with the minor in its name is for that minor only.
-        (
-            {"a": surface(library(), library("libb")), "b": surface(library("libc"))},
-            {"a": surface(library()), "b": surface(library("libc"), library("libb"))},
-            [],
-        ),
-        ({"a": surface(BUILTINS)}, {"a": surface(library("libx-builtins", "13.4", ["builtins_13_4"]))}, []),
-        ({"a": surface(dll("x64_133"))}, {"a": surface(dll("x64_134"))}, []),
-        ({"a": surface(BUILTINS)}, {"a": surface(library())}, []),
+        ({"a": ["liba.so.1", "libb.so.1"], "b": ["c"]}, {"a": ["liba.so.1"], "b": ["libb.so.1"]}, []),
+        ({"a": [BUILTINS]}, {"a": ["libx-builtins.so.13.4"]}, []),
+        ({"a": ["x64_133.dll"]}, {"a": ["x64_134.dll"]}, []),
     ],
 )
-def test_removed_parts_that_programs_use_are_flagged(
-    old: dict[str, Surface], new: dict[str, Surface], flags: list[tuple[str, str, tuple[str, ...]]]
+def test_removed_parts_that_programs_use_are_flagged_within_a_major(
+    old: dict[str, list[str]], new: dict[str, list[str]], flags: list[tuple[str, str, str]]
 ) -> None:
-    assert flagged(made("13.3.1", old), made("13.4.0", new)) == flags
+    before = made("13.3.1", old)
+    assert [(b.kind, b.place, b.text) for b in breaks(difference(before, made("13.4.0", new)))] == flags
+    assert breaks(difference(before, made("14.0.0", new))) == ()
 
 
-@pytest.mark.parametrize(("old", "new"), [(["lib"], ["tool"]), (["bin", "lib"], ["tool"])])
-def test_a_library_that_moved_or_whose_copies_became_one_is_the_same(old: list[str], new: list[str]) -> None:
-    before, after = (
-        [Shown(f"{folder}/liba.so", "x86_64", "liba.so", exports=("go",)) for folder in side] for side in (old, new)
-    )
-    assert not [change for change in pair(before, after) if change.is_changed]
-
-
-def test_libraries_for_another_machine_are_others() -> None:
-    wide, narrow = Shown("lib/liba.so", "x86_64", "liba.so"), Shown("x86/liba.so", "EM_386", "liba.so")
-    assert pair([wide, narrow], [wide]) == (LibraryChange(wide, wide), LibraryChange(narrow, ABSENT))
+def test_what_is_not_measured_is_named_and_not_flagged() -> None:
+    found = difference(made("13.3.1", {"a": ["liba.so.13"]}), made("13.4.0", {"a": []})._replace(contents=Contents()))
+    assert breaks(found) == ()
+    assert "SONAMEs not known, see `ctk release measure`: a" in summary(found, ())
+    assert "GPU architectures and PTX ISA: not measured, see `ctk release measure`" in summary(found, ())
 
 
 def test_a_gpu_architecture_that_is_gone_is_flagged() -> None:
-    old = made("13.3.1", {"a": surface()}, Facts(("7.0", "7.5"), "9.3", {}))
-    new = made("13.4.0", {"a": surface()}, Facts(("7.5", "8.0"), "9.4", {}))
+    old = made("13.3.1", {"a": []}, Facts(("7.0", "7.5"), "9.3", {"linux-64": {"a": "2.17"}}))
+    new = made("13.4.0", {"a": ["x"]}, Facts(("7.5", "8.0"), "9.4", {"linux-64": {"a": "2.28"}}))
     assert [b.text for b in breaks(difference(old, new))] == ["no longer for 7.0"]
     lines = list(summary(difference(old, new), ()))
     assert "GPU architectures: +8.0 -7.0" in lines and "PTX ISA: 9.3 -> 9.4" in lines
+    assert "newer glibc needed: a 2.17 -> 2.28" in lines
 
 
 def test_a_library_that_drops_a_gpu_is_named_and_is_no_break() -> None:
-    old, new = (one(release, library()) for release in ("13.3.1", "13.4.0"))
+    old, new = (made(release, {"a": ["liba.so.13"]}) for release in ("13.3.1", "13.4.0"))
     facts = [({"a": {"linux-64": gpus, "win-64": gpus}}) for gpus in (">=7.0,<13", ">=7.5,<13")]
-    old, new = ((replace(lock, gpu_code=found), read) for (lock, read), found in zip((old, new), facts, strict=True))
+    old, new = (r._replace(lock=replace(r.lock, gpu_code=found)) for r, found in zip((old, new), facts, strict=True))
     changed = difference(old, new)
     assert "a on linux-64: its code is for GPUs >=7.5,<13, and was for >=7.0,<13" in summary(changed, ())
     assert not breaks(changed)
@@ -155,71 +95,17 @@ def test_a_library_that_drops_a_gpu_is_named_and_is_no_break() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line"),
-    [
-        (one("13.3.1"), one("13.4.0"), "GPU architectures and PTX ISA: not measured, see `ctk release measure`"),
-        (
-            one("13.3.1", library(glibc="2.17")),
-            one("13.4.0", library(glibc="2.28")),
-            "newer glibc needed: a 2.17 -> 2.28",
-        ),
-    ],
-    ids=["facts", "glibc"],
-)
-def test_important_changes_are_in_the_summary(old: Made, new: Made, line: str) -> None:
-    assert line in summary(difference(old, new), ())
-
-
 def test_components_of_one_artefact_are_compared_once_with_those_it_was_split_into() -> None:
-    whole = surface(library("libx"), library("liby"))
-    old = made("13.3.1", {"nvcc": whole, "nvvm": whole})
-    new = made("13.4.0", {"nvcc": surface(library("libx")), "nvvm": surface(library("liby"))})
-    [change] = difference(old, new).components
+    old = made("13.3.1", {"nvcc": ["libx.so", "liby.so"], "nvvm": ["libx.so", "liby.so"]})
+    [change] = difference(old, made("13.4.0", {"nvcc": ["libx.so"], "nvvm": ["liby.so"]})).components
     assert (change.name, change.old.size, change.new.size) == ("nvcc, nvvm", 1_000_000, 2_000_000)
-    assert change.libraries == ()
-    assert change.files is not None and not change.files.removed
-
-
-def test_without_surfaces_the_locks_are_compared_and_the_summary_says_so() -> None:
-    old, new = one("13.3.1", library(exports=["go"])), one("13.4.0", library())
-    found = compare(old[0], new[0], ["linux-64"])
-    assert [(c.same, c.files, c.libraries) for c in found.components] == [(False, None, ())]
-    assert "the binaries were not read: nothing is known of symbols, SONAMEs and files" in summary(found, ())
-
-
-def test_files_of_a_package_are_added_removed_or_changed() -> None:
-    old = {"include/a.h": "1", "include/b.h": "2"}
-    new = {"include/b.h": "9", "include/d.h": "4"}
-    assert compare_files(old, new) == FileChanges(("include/d.h",), ("include/a.h",), ("include/b.h",))
-    record, text = "dist-info/RECORD", "dist-info/licenses/L.txt"
-    wheel = {record: "1", "lib/__init__.py": "0", text: "1"}
-    assert compare_files(wheel, {record: "2", text: "2"}) == FileChanges(changed=(text,))
+    assert change.added == change.removed == []
 
 
 def example() -> ReleaseDifference:
-    facts = (Facts(("7.5", "8.0"), "9.3", {}), Facts(("7.5", "8.0", "10.7"), "9.4", {}))
-    header = {"include/a.h": "1", "include/old.h": "2"}
-    old = made(
-        "13.3.1",
-        {
-            "a": surface(library(exports=["aGo", "aStop", "_ZN1aC1Ev"]), files=header),
-            "same": surface(library("libsame")),
-        },
-        facts[0],
-    )
-    new = made(
-        "13.4.0",
-        {
-            "a": surface(
-                library(exports=["aGo", "aMore"], glibc="2.17", needed=("libsame.so.13",)),
-                files={"include/a.h": "3", "include/new/old.h": "2", "a|b`c.txt": "1"},
-            ),
-            "new": surface(library("libnew", exports=["n"])),
-            "same": surface(library("libsame")),
-        },
-        facts[1],
-    )
+    facts = (Facts(("7.5", "8.0"), "9.3", {}), Facts(("7.5", "8.0", "10.7"), "9.4", {"linux-64": {"a": "2.17"}}))
+    old = made("13.3.1", {"a": ["liba.so.13", "libold.so.1"], "same": ["libsame.so.1"]}, facts[0])
+    new = made("13.4.0", {"a": ["liba.so.13"], "new": ["libnew.so.2"], "same": ["libsame.so.1"]}, facts[1])
     return difference(old, new)
 
 

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 _MACHINES = {"x86_64": (62, 0x8664), "aarch64": (183, 0xAA64), "cuda": (190, 0)}
 _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 10, 14, 15, 29
 _SHT_STRTAB, _SHT_DYNAMIC, _SHT_VERNEED = 3, 6, 0x6FFFFFFE
-_SHT_DYNSYM, _SHT_VERDEF, _SHT_VERSYM = 11, 0x6FFFFFFD, 0x6FFFFFFF
-_ABSOLUTE = 0xFFF1
+_SHT_DYNSYM, _SHT_VERSYM = 11, 0x6FFFFFFF
 
 
 class _Strings:
@@ -30,7 +29,6 @@ def elf(
     rpath: str | None = None,
     versions: Mapping[str, Sequence[str]] | None = None,
     machine: str = "x86_64",
-    exports: Sequence[str] = (),
     imports: Sequence[str] = (),
     payload: bytes = b"",
 ) -> bytes:
@@ -38,7 +36,6 @@ def elf(
 
     Args:
         versions: Library -> symbol versions needed of it, e.g. ``{"libc.so.6": ["GLIBC_2.17"]}``.
-        exports: Defined symbols, ``name`` or ``name@version``; beside them are an imported, a local and a hidden one.
         imports: Undefined symbols, ``name``, ``?name`` for a weak one, or ``name@2`` with the number of its version.
         payload: Bytes at the end, for what is looked for in files.
     """
@@ -48,7 +45,7 @@ def elf(
     tags += [(_DT_RUNPATH, strings.add(runpath))] if runpath is not None else []
     tags += [(_DT_RPATH, strings.add(rpath))] if rpath is not None else []
     verneed = _verneed(versions or {}, strings)
-    symbols = _symbols(exports, imports, soname, strings) if exports or imports else (b"", b"", b"", 0)
+    dynsym, versym = _symbols(imports, strings) if imports else (b"", b"")
     names = _Strings()
     section_names = [names.add(name) for name in (".dynstr", ".dynamic", ".gnu.version_r", ".shstrtab", ".dynsym")]
     strings.table += bytes(-len(strings.table) % 8)  # patchelf wants the section after it aligned
@@ -59,13 +56,11 @@ def elf(
     version_at = dynamic + len(dynamic_bytes)
     shstrtab = version_at + len(verneed)
     payload_at = shstrtab + len(names.table)
-    dynsym, versym, verdef, defined = symbols
     dynsym_at = payload_at + len(payload)
     versym_at = dynsym_at + len(dynsym)
-    verdef_at = versym_at + len(versym)
-    sections_at = verdef_at + len(verdef)
+    sections_at = versym_at + len(versym)
     header = b"\x7fELF\x02\x01\x01" + bytes(9)
-    header += struct.pack("<HHIQQQIHHHHHH", 3, _MACHINES[machine][0], 1, 0, 64, sections_at, 0, 64, 56, 2, 64, 8, 4)
+    header += struct.pack("<HHIQQQIHHHHHH", 3, _MACHINES[machine][0], 1, 0, 64, sections_at, 0, 64, 56, 2, 64, 7, 4)
     segments = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, sections_at, sections_at, 4096)
     segments += struct.pack("<IIQQQQQQ", 2, 6, dynamic, dynamic, dynamic, len(dynamic_bytes), len(dynamic_bytes), 8)
     sections = bytes(64)
@@ -75,40 +70,24 @@ def elf(
         (section_names[2], _SHT_VERNEED, version_at, len(verneed), 1, len(versions or {}), 0),
         (section_names[3], _SHT_STRTAB, shstrtab, len(names.table), 0, 0, 0),
         (section_names[4], _SHT_DYNSYM if dynsym else 0, dynsym_at, len(dynsym), 1, 2, 24),
-        (section_names[4], _SHT_VERSYM if defined or imports else 0, versym_at, len(versym), 5, 0, 2),
-        (section_names[4], _SHT_VERDEF if defined else 0, verdef_at, len(verdef), 1, defined, 0),
+        (section_names[4], _SHT_VERSYM if versym else 0, versym_at, len(versym), 5, 0, 2),
     ):
         sections += struct.pack("<IIQQQQIIQQ", name, kind, 2, offset, offset, size, link, info, 1, entry)
-    tables = dynsym + versym + verdef
+    tables = dynsym + versym
     return header + segments + strings.table + dynamic_bytes + verneed + names.table + payload + tables + sections
 
 
-def _symbols(
-    exports: Sequence[str], imports: Sequence[str], soname: str, strings: _Strings
-) -> tuple[bytes, bytes, bytes, int]:
-    """The tables .dynsym, .gnu.version and .gnu.version_d, and the number of versions that the library defines.
-
-    As linkers make it, a library with versions defines one named like itself, and a symbol for each of them.
-    """
-    versions = [soname, *dict.fromkeys(v for name in exports if (v := name.partition("@")[2]))]
-    defined = len(versions) if len(versions) > 1 else 0
+def _symbols(imports: Sequence[str], strings: _Strings) -> tuple[bytes, bytes]:
+    """The tables .dynsym and .gnu.version, with a local and a hidden symbol too."""
     entries = [("", 0, 0, 0, 0), ("a_local_one", 0x02, 0, 1, 0), ("puts", 0x12, 0, 0, 1), ("hidden_one", 0x12, 2, 1, 1)]
-    for name in exports:
-        plain, _, version = name.partition("@")
-        entries.append((plain, 0x12, 0, 1, versions.index(version, 1) + 1 if version else 1))
     for name in imports:
         plain, _, version = name.removeprefix("?").partition("@")
         entries.append((plain, 0x22 if name.startswith("?") else 0x12, 0, 0, int(version or 1)))
-    entries += [(version, 0x11, 0, _ABSOLUTE, number) for number, version in enumerate(versions, 1) if defined]
-    dynsym, versym, verdef = b"", b"", b""
+    dynsym, versym = b"", b""
     for name, info, other, section, version in entries:
         dynsym += struct.pack("<IBBHQQ", strings.add(name) if name else 0, info, other, section, 64, 0)
         versym += struct.pack("<H", version)
-    for number, version in enumerate(versions, 1):
-        following = 28 if number < len(versions) else 0
-        verdef += struct.pack("<HHHHIII", 1, number == 1, number, 1, 0, 20, following)
-        verdef += struct.pack("<II", strings.add(version), 0)
-    return dynsym, versym, verdef, defined
+    return dynsym, versym
 
 
 def _verneed(versions: Mapping[str, Sequence[str]], strings: _Strings) -> bytes:
@@ -126,10 +105,9 @@ def pe(
     imports: Sequence[str] = ("KERNEL32.dll",),
     *,
     machine: str = "x86_64",
-    exports: Sequence[str] = (),
     payload: bytes = b"",
 ) -> bytes:
-    """A DLL that imports one function, by number, from each of some DLLs, and exports some by name."""
+    """A DLL that imports one function, by number, from each of some DLLs."""
     rva, raw = 0x1000, 0x200
     tables = 20 * (len(imports) + 1)
     names_at = tables + 32 * len(imports)
@@ -140,9 +118,7 @@ def pe(
         thunks += struct.pack("<QQQQ", 1 << 63 | 1, 0, 1 << 63 | 1, 0)
         names += name.encode() + b"\0"
     section = descriptors + bytes(20) + thunks + names
-    exports_at = rva + len(section)
-    table = _exports(exports, exports_at, rva) if exports else b""
-    section += table + payload
+    section += payload
     size = len(section)
     padded = section + bytes(-size % 0x200)
     dos = b"MZ" + bytes(58) + struct.pack("<I", 64)
@@ -151,25 +127,11 @@ def pe(
     optional += struct.pack("<QIIHHHHHHIIIIHH", 0x180000000, 0x1000, 0x200, 6, 0, 0, 0, 6, 0, 0, 0x3000, raw, 0, 2, 0)
     optional += struct.pack("<QQQQII", 0x100000, 0x1000, 0x100000, 0x1000, 0, 16)
     directories = [(0, 0)] * 16
-    directories[0] = (exports_at, len(table)) if exports else (0, 0)
     directories[1] = (rva, tables)
     optional += b"".join(struct.pack("<II", *entry) for entry in directories)
     sections = b".idata\0\0" + struct.pack("<IIIIIIHHI", size, rva, len(padded), raw, 0, 0, 0, 0, 0xC0000040)
     headers = dos + coff + optional + sections
     return headers + bytes(raw - len(headers)) + padded
-
-
-def _exports(names: Sequence[str], at: int, code: int) -> bytes:
-    """The export directory, which begins at an address; every function is at another."""
-    count = len(names)
-    texts_at = at + 40 + 10 * count
-    pointers, texts = b"", b"made.dll\0"
-    for name in sorted(names):
-        pointers += struct.pack("<I", texts_at + len(texts))
-        texts += name.encode() + b"\0"
-    directory = struct.pack("<IIHHIII", 0, 0, 0, 0, texts_at, 1, count)
-    directory += struct.pack("<IIII", count, at + 40, at + 40 + 4 * count, at + 40 + 8 * count)
-    return directory + struct.pack("<I", code) * count + pointers + struct.pack(f"<{count}H", *range(count)) + texts
 
 
 _KINDS = {"ptx": 1, "cubin": 2, "lto": 8}

@@ -18,37 +18,9 @@ HOSTILE = "<script>alert('taken over')</script> & \"more\""
 MINORS = ("13.3", "13.4")
 
 
-DOCS = {
-    "docs/users.md": """# For users
-
-How to install. More about it.
-
-## Install `it`
-
-<!-- printed by: nobody -->
-
-```bash
-echo "<b>" && true
-```
-
-| | b |
-| --- | --- |
-| [why](how-the-right-build-is-picked.md#why) | [code](../tests/code.py) and [there](#install-it) |
-| | [tests/code.py](../tests/code.py) |
-""",
-    "docs/how-the-right-build-is-picked.md": "# How it is picked\n\n## Why\n\n![Steps](steps.svg)\n\n## Why\n\n## So\n",
-    "docs/pytorch-jax-cupy.md": "# Together\n\n[Outside](https://example.org/a.md), [upstream](upstream/more.md).\n",
-    "docs/upstream/more.md": "# More\n\n[Back](../users.md).\n\n```text\nprinted\n```\n",
-    "docs/steps.svg": '<svg xmlns="http://www.w3.org/2000/svg"/>',
-}
-
-
 def checkout(root: Path) -> Workspace:
-    """A checkout of locks and docs alone."""
+    """A checkout of locks alone."""
     workspace = Workspace(root)
-    for name, text in DOCS.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
     workspace.variants.mkdir(parents=True)
     for minor in MINORS:
         release = _release(minor)

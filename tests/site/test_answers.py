@@ -169,24 +169,9 @@ def test_an_answer_is_the_same_after_it_was_packed(asked: Axes, alike: GroupedCa
     assert len(safe_json(content)) < 25 * len(found), "few bytes for each question"
 
 
-def test_answers_are_kept_until_something_they_depend_on_changes(folders: Folders, asked: Axes, tmp_path: Path) -> None:
-    few = replace(asked, pins=("",), pythons=("",), packages=("cuda-core",))
-    (work,) = plan_work(few, folders, tmp_path)
-    assert work.note is not None and not work.note.file.exists()
-    said: list[str] = []
-    (first,) = solved([work], 1, lambda size, note: said.append(note))
-    (second,) = solved([work], 1, lambda size, note: said.append(note))
-    assert first == second and said == ["linux-64/cuda-core/any", "linux-64/cuda-core/any, as before"]
-    changed = write(tmp_path / "changed", iter([*channel(), record("new", "1.0", "h_0", "linux-64")]))
-    (other,) = plan_work(few, [changed, folders[1]], tmp_path)
-    assert other.note != work.note
-    work.note.file.write_text(work.note.file.read_text()[:100])  # cut short
-    assert list(solved([work], 1, lambda size, note: None)) == [first]
-
-
-def test_a_process_that_is_killed_is_an_error_with_a_step(asked: Axes, folders: Folders, tmp_path: Path) -> None:
+def test_a_process_that_is_killed_is_an_error_with_a_step(asked: Axes, folders: Folders) -> None:
     few = replace(asked, pins=("",), pythons=("", "3.13"), packages=("cuda-core", "cuda-nvcc"))
-    work = [_Deadly(**vars(one)) for one in plan_work(few, folders, tmp_path)]
+    work = [_Deadly(**vars(one)) for one in plan_work(few, folders)]
     with pytest.raises(SolverFailed, match="killed") as error:
         list(solved(work, 2, lambda size, note: None))
     assert "--jobs 1" in error.value.step

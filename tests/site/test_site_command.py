@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -62,12 +61,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {f.relative_to(folder).as_posix(): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
 
 
-@pytest.mark.parametrize("exchange", [True, False], ids=["in one step", "where the system cannot"])
-def test_a_site_takes_the_place_of_the_one_before_as_a_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool
-) -> None:
-    if not exchange:
-        monkeypatch.setattr(sys.modules["ctk.site.pages"], "_exchange", lambda first, second: False)
+def test_a_site_takes_the_place_of_the_one_before_as_a_whole(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "site"
     left = folder.with_name(".site.new") / "killed"  # by an earlier run
     left.mkdir(parents=True)

@@ -28,7 +28,8 @@ def small(**changed: str) -> Answers:
 
 
 def test_the_page_says_what_a_solver_picks(project: Workspace, answers: Answers) -> None:
-    table.TABLE.check(project, table.table(answers))
+    page = (project.root / table.TABLE.page).read_text(encoding="utf-8")
+    assert table.table(answers) in page, f"run {table.COMMAND}"
 
 
 def test_the_table_has_the_picks_of_every_minor_of_each_major_and_one_newer(

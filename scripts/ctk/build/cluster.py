@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 
 from ctk.build.one import at_work, clear_build_folders, processes
 from ctk.build.runner import Built, build_key, keep, log_file, make, read_note, tools, write_log
-from ctk.core.address import real
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, BuildFailed, ClusterFailed, CtkError, NoSpace, describe, without_credentials
 from ctk.core.files import FULL, disk_errors, file_sha256, hold_folder, release_folder
@@ -299,8 +298,8 @@ class Cluster(AbstractContextManager["Cluster"]):
                 "install the extra: .venv/bin/python -m pip install --editable '.[cluster]'",
             ) from None
         self._address, self._say = address, say
-        self._store = Store(real(url))
-        self._client = _connect(real(address))
+        self._store = Store(url)
+        self._client = _connect(address)
         try:
             if not self._client.nthreads():
                 self._say_no_worker()

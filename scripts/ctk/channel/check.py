@@ -28,13 +28,11 @@ from ctk.channel.repodata import (
     COMPRESSED,
     FILES,
     RUN_EXPORTS,
-    SHARDED,
     STATED,
     TIME,
     ChannelIndex,
     milliseconds,
 )
-from ctk.core.address import real
 from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed, describe, without_credentials
 from ctk.core.files import disk_errors, held
 from ctk.core.platforms import NOARCH, PLATFORMS
@@ -153,9 +151,6 @@ def IndexIsConsistent(index: IndexFiles) -> Iterator[Finding]:
             continue  # a fault already, and the other index files have nothing to be compared with
         if message := _compressed(folder):
             yield Finding(f"{folder.name}/{COMPRESSED}", message)
-        if (folder / SHARDED).exists():
-            message = f"clients read it in place of {REPODATA}, and it may be of an older state; publish again"
-            yield Finding(f"{folder.name}/{SHARDED}", message)
     if not any(folder.name == NOARCH for folder in index.subdirs):
         yield Finding(f"{NOARCH}/{REPODATA}", "is not there; clients refuse a channel without it")
     yield from _times(index)
@@ -222,7 +217,7 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
         if not path.is_dir() or (path.name.startswith(".") and path.name != HISTORY):
             yield Finding(path.name, "is no part of a channel")
     known = {*index.records, *_retained(index.folder)}
-    known |= {f"{folder.name}/{name}" for folder in index.subdirs for name in (*FILES, SHARDED)}
+    known |= {f"{folder.name}/{name}" for folder in index.subdirs for name in FILES}
     for path in (path for folder in index.subdirs for path in sorted(folder.iterdir())):
         name, sidecar = path.relative_to(channel).as_posix(), _SIDECAR.fullmatch(path.name)
         if path in leftovers:
@@ -269,7 +264,7 @@ def mirrored(url: str, beside: Path, jobs: int = 4) -> Iterator[Path]:
             list(pool.map(lambda file: _download(client, url.rstrip("/"), file[0], folder, file[1]), wanted))
 
         subdirs = (NOARCH, *PLATFORMS)
-        index = [f"{subdir}/{name}" for subdir in subdirs for name in (*FILES, SHARDED)]
+        index = [f"{subdir}/{name}" for subdir in subdirs for name in FILES]
         get((name, _MAX_INDEX) for name in (*index, f"{HISTORY}/{STATES}", f"{HISTORY}/{TIMES}"))
         with suppress(ChannelBroken):
             if state := Folder(folder, folder).history().shown:
@@ -291,7 +286,7 @@ def _named(index: IndexFiles) -> Iterator[tuple[str, int]]:
 def _download(client: Any, url: str, name: str, folder: Path, most: int) -> None:
     path, left = folder / name, most + 1
     try:
-        with client.stream("GET", f"{real(url)}/{name}") as answer:
+        with client.stream("GET", f"{url}/{name}") as answer:
             if answer.status_code in (403, 404):  # object stores answer 403 for a file that does not exist
                 return
             answer.raise_for_status()

@@ -21,8 +21,6 @@ from ctk.core.platforms import NOARCH
 from ctk.package.records import REMAKE, REPODATA, entries, records
 
 COMPRESSED, RUN_EXPORTS = "repodata.json.zst", "run_exports.json"
-SHARDED = "repodata_shards.msgpack.zst"
-"""The sharded index (CEP 16), which earlier versions wrote: clients prefer it to repodata.json, so it has to go."""
 FILES = (RUN_EXPORTS, COMPRESSED, REPODATA)
 STATED = (RUN_EXPORTS, REPODATA)
 """The index files from which the others follow; a state in a history has only these."""
@@ -107,9 +105,7 @@ def write_index(index: ChannelIndex, channel: Path, subdir: str, files: Iterable
 def shows(channel: Path, index: ChannelIndex) -> bool:
     """Whether the index files of a channel are exactly those of `index`."""
     return all(
-        not (channel / subdir / SHARDED).exists()
-        and all(_has(channel / subdir / name, _content(index, subdir, name)) for name in FILES)
-        for subdir in index.subdirs
+        _has(channel / subdir / name, _content(index, subdir, name)) for subdir in index.subdirs for name in FILES
     )
 
 
@@ -142,7 +138,7 @@ def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
     mixture then contains all of the old index or all of the new index, and names only packages that exist.
     Entries of run_exports.json stay, since a build that has read the old index asks for them later. ``noarch`` is
     written first; in a subdir, run_exports.json before the repodata that needs it; repodata.json, which every client
-    can read, is last. The sharded index of an earlier version goes when repodata.json names all that it names.
+    can read, is last.
 
     The folder has the packages of both indexes, and the run exports of `new` include those of `old`.
     """
@@ -150,7 +146,6 @@ def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
     subdirs = sorted({*union.subdirs, NOARCH}, key=lambda subdir: (subdir != NOARCH, subdir))
     for subdir in subdirs:
         write_index(union, channel, subdir, FILES)
-        (channel / subdir / SHARDED).unlink(missing_ok=True)
     for subdir in subdirs:
         if _of_subdir(union.records, subdir) != _of_subdir(new.records, subdir):
             write_index(new, channel, subdir, (COMPRESSED, REPODATA))

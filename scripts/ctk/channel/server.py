@@ -19,7 +19,7 @@ from rattler.exceptions import GatewayError, InvalidChannelError
 
 from ctk.channel.attestations import no_identity
 from ctk.channel.publish import clashes, refuse
-from ctk.core.address import open_gateway, real
+from ctk.core.address import open_gateway
 from ctk.core.errors import PublishFailed, without_credentials
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.pool import ProcessPool
@@ -119,7 +119,7 @@ def publish(
         for number, file in enumerate(files):
             limit = patience + file.stat().st_size / MIN_SPEED
             try:
-                problem = pool.submit(_upload, str(file), real(server), channel, attest).result(limit)
+                problem = pool.submit(_upload, str(file), server, channel, attest).result(limit)
             except TimeoutError:
                 problem = f"no answer in {limit:.0f} s"
             except BrokenExecutor:

@@ -20,14 +20,11 @@ from ctk.cli.options import (
     OtherChannels,
     VariantConfig,
     base_beside,
-    minors,
     not_both,
-    pythons,
-    recipes,
 )
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
-from ctk.core.errors import BadValue, BuildFailed, LintFailed, UnknownName, Unsolvable, check_names, printable
+from ctk.core.errors import BadValue, BuildFailed, LintFailed, UnknownName, Unsolvable, printable
 from ctk.core.files import check_path, check_place, held
 from ctk.core.platforms import PLATFORMS, this_platform
 
@@ -49,7 +46,6 @@ def build_recipe_command(
         typer.Option(
             "--cuda",
             help="CUDA major such as 13, or toolkit such as 12.6; may be repeated. All of the recipe's by default.",
-            autocompletion=lambda: ["12", "13", *minors()],
         ),
     ] = None,
     driver: Annotated[
@@ -58,7 +54,6 @@ def build_recipe_command(
             "--driver",
             help="Test as on a machine with this driver, such as 12.6 or none; may be repeated. By default the oldest "
             "and the newest that each build is for.",
-            autocompletion=lambda: ["none", *minors()],
         ),
     ] = None,
     python: Annotated[
@@ -66,7 +61,6 @@ def build_recipe_command(
         typer.Option(
             "--python",
             help="Such as 3.12 or 3.14t; may be repeated. By default all of the recipe's that the channels have.",
-            autocompletion=pythons,
         ),
     ] = None,
     output: Annotated[
@@ -155,7 +149,7 @@ def build_recipe_command(
         )
         every = matrix(facts(release_locks(where).values()), ())
         names = dict.fromkeys(one.index.name for one in made)
-        surveys = [take_survey([name], [], shop.catalogue, every) for name in names]
+        surveys = [take_survey([name], shop.catalogue, every) for name in names]
         report.result(surveys=[survey.as_json() for survey in surveys])
         _show_verdict(made, codes, surveys, report)
     report.line(f"packages: {output}")
@@ -189,8 +183,7 @@ def _show_verdict(made: list[Made], codes: list[Subject], surveys: list[Survey],
         report.line(f"{survey.asked} on {survey.subdir}", "bold")
         for sentence in survey.sentences:
             report.line(f"- {sentence}")
-        rows = survey.builds(survey.today)
-        report.table("its builds", ["build", "kind", "toolkits", "machines"], rows, right=["machines"])
+        report.table("its builds", ["build", "kind", "toolkits", "machines"], survey.builds, right=["machines"])
 
 
 def _judge(tests: list[Tested], asked: list[str | None], log: Path) -> None:
@@ -218,24 +211,10 @@ class LintFormat(StrEnum):
     github = "github"
 
 
-def _lint_names() -> list[str]:
-    from ctk import lint as lints
-
-    return [check.name for check in lints.CHECKS]
-
-
 def lint_command(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Recipes by name, or recipes, locks, variant files and folders by path; everything by default.",
-            metavar="NAME|PATH",
-            autocompletion=recipes,
-        ),
-    ] = None,
     check: Annotated[
         list[str] | None,
-        typer.Option(help="Run this check only (see --list); may be repeated.", autocompletion=_lint_names),
+        typer.Option(help="Run this check only (see --list); may be repeated."),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the checks with their help and exit.")] = False,
     format_: Annotated[
@@ -255,7 +234,7 @@ def lint_command(
 
     Each finding names the fix.
 
-    Examples: ctk lint cuda-cudart --check DevHasRunExports
+    Examples: ctk lint --check DevHasRunExports
     ctk lint --planned
     """
     from rich.padding import Padding
@@ -266,7 +245,7 @@ def lint_command(
     from ctk.lint.tree import Tree
 
     report = Reporter()
-    not_both("--planned", "names, --list and --format", planned and (names or list_ or format_ is not LintFormat.text))
+    not_both("--planned", "--list and --format", planned and (list_ or format_ is not LintFormat.text))
     if planned:
         for error in show_audit(_audit_planned(checkout(), jobs or os.cpu_count() or 1, check or ()), report):
             raise error
@@ -282,7 +261,7 @@ def lint_command(
     tree = Tree(here)
     if not tree.paths:
         raise UnknownName(f"there is nothing to lint in {here.root}", "set CTK_ROOT to a checkout")
-    found = lint(tree, check or (), [_linted(name, here) for name in names or ()])
+    found = lint(tree, check or ())
     report.result(**found.as_json())
     for finding in found.findings:
         report.line(printable(annotation(finding) if format_ is LintFormat.github else str(finding)))
@@ -290,14 +269,6 @@ def lint_command(
     if not found.ok:
         step = "each line names its fix; ctk lint --list says why"
         raise LintFailed(f"the lint found {count(len(found.errors), 'error')}", step)
-
-
-def _linted(name: str, here: Workspace) -> Path:
-    """The path that a word names, or the folder of the recipe with that name."""
-    if Path(name).exists() or os.sep in name:
-        return Path(name)
-    check_names("recipe", [name], recipes())
-    return here.recipes / name
 
 
 def _as_json(check: Check[Any]) -> dict[str, str]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctk.cli import options
 from ctk.cli.options import Base, Jobs, Releases, Selection, base_channel, not_both, selecting
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
@@ -300,7 +299,7 @@ def _summary(result: Result, planned: Plan, named: Sequence[str], report: Report
 
 
 def export_command(
-    recipe: Annotated[str, typer.Argument(help="Folder name below recipes/.", autocompletion=options.recipes)],
+    recipe: Annotated[str, typer.Argument(help="Folder name below recipes/.")],
     folder: Annotated[Path, typer.Argument(help="Where to write the feedstock: a new or empty folder.", metavar="DIR")],
     releases: Releases = None,
     maintainers: Annotated[

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctk.cli import options
 from ctk.cli.options import Base, Jobs, Platforms, Pythons, base_beside, base_channel, not_both
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
@@ -210,7 +209,6 @@ def site_command(
         typer.Option(
             "--package",
             help="Solve for this package; may be repeated. By default all packages that users install by name.",
-            autocompletion=options.packages,
         ),
     ] = None,
     pythons: Pythons = None,
@@ -228,7 +226,7 @@ def site_command(
 ) -> None:
     """Make the channel's web pages: the command for each machine, and a report of picks, releases and packages.
 
-    Every answer of the first page is solved now; earlier answers are kept in .cache. The pages work from the folder
+    Every answer of the first page is solved now. The pages work from the folder
     without a server, and load nothing from elsewhere. The folder is replaced as a whole at the end.
 
     Examples: ctk site output/site
@@ -262,7 +260,7 @@ def site_command(
             channels = catalogue(where, base, subdir, report, others=others)
             locks, tags = release_locks(where).values(), python_tags(where.build_config)
             made[subdir] = axes(channels, locks, tags, packages or (), pythons or ())
-            work += plan_work(made[subdir], channels.channels, where.notes)
+            work += plan_work(made[subdir], channels.channels)
             addresses = addresses or _addresses(where, url or _address(own), channels.channels)
         questions = sum(piece.size for piece in work)
         with report.task("questions", questions) as task:

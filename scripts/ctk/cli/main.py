@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 import traceback
+from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, Any, NoReturn
 
@@ -17,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from ctk.cli import authors, build, channel, check, doctor, env, gpu_code, release, solve, verify
 from ctk.cli.options import VERBATIM
 from ctk.core import console
-from ctk.core.address import take
+from ctk.core.address import refuse_secrets
 from ctk.core.checkout import remember_environment, workspace
 from ctk.core.errors import BadValue, CtkError, ReaderGone, Stopped, without_credentials
 from ctk.core.files import disk_errors, use_temporary_folder
@@ -35,7 +36,7 @@ class Command(TyperCommand):
         self.examples = [line.strip() for part in rest for line in part.splitlines() if line.strip()]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuses an empty value: of a script's unset variable, `Path` would make the current folder."""
+        """Refuses addresses with secrets, and an empty value: of it, `Path` would make the current folder."""
         own = args[: args.index("--")] if "--" in args else args
         if not ctx.resilient_parsing and any(
             not word or (word.startswith("--") and word.endswith("=")) for word in own
@@ -43,7 +44,8 @@ class Command(TyperCommand):
             raise BadValue("a value is empty", f"leave it out, or see {ctx.command_path} --help")
         rest = super().parse_args(ctx, args)
         verbatim = {param.name for param in self.params if param.metavar == VERBATIM}
-        ctx.params = {name: value if name in verbatim else _public(value) for name, value in ctx.params.items()}
+        for word in _words([value for name, value in ctx.params.items() if name not in verbatim]):
+            refuse_secrets(word)
         return rest
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
@@ -53,11 +55,13 @@ class Command(TyperCommand):
                 formatter.write(f"  {line}\n")
 
 
-def _public(value: Any) -> Any:
-    """A value without secrets, of every option: so no option that takes an address can be forgotten."""
+def _words(value: Any) -> Iterator[str]:
+    """The texts that an option was given."""
     if isinstance(value, list | tuple):
-        return type(value)(map(_public, value))
-    return take(value) if type(value) is str else value
+        for part in value:
+            yield from _words(part)
+    elif value is not None:
+        yield str(value)
 
 
 class Group(TyperGroup):

@@ -1,10 +1,9 @@
-"""Options that several commands share, and the values that TAB offers for them, read from files."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,39 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
-from ctk.core.checkout import Workspace, workspace
+from ctk.core.checkout import Workspace
 from ctk.core.checkout import base_channel as base_channel
 from ctk.core.errors import BadValue
-from ctk.core.platforms import PLATFORMS
-from ctk.core.versions import python_name
 
 VERBATIM = "-- COMMAND [ARG]..."
 """The metavar of an argument that is the command line of another program."""
-
-
-def locked() -> list[str]:
-    """The names of the release locks: CTK minors, ``python-13`` and so on."""
-    return [file.stem.removeprefix("cuda-") for file in workspace().variants.glob("*.lock")]
-
-
-def minors() -> list[str]:
-    return [name for name in locked() if name[0].isdigit()]
-
-
-def recipes() -> list[str]:
-    return [file.parent.name for file in workspace().recipes.glob("*/recipe.yaml")]
-
-
-def pythons() -> list[str]:
-    tags = re.findall(r"\bcp3\d+t?\b", workspace().build_config.read_text(encoding="utf-8"))
-    return [python_name(tag) for tag in dict.fromkeys(tags)]
-
-
-def packages() -> list[str]:
-    """The packages of the channel; before it is built the names of the recipes."""
-    from ctk.package.records import records
-
-    return sorted({record["name"] for record in records(workspace().channel).values()}) or recipes()
 
 
 def not_both(one: str, other: str, given: object, step: str = "give one of them") -> None:
@@ -55,31 +27,18 @@ def not_both(one: str, other: str, given: object, step: str = "give one of them"
 
 Releases = Annotated[
     list[str] | None,
-    typer.Option(
-        "--release",
-        "-r",
-        help="CTK minor such as 13.4, or python-13, libraries-13; may be repeated.",
-        autocompletion=locked,
-    ),
+    typer.Option("--release", "-r", help="CTK minor such as 13.4, or python-13, libraries-13; may be repeated."),
 ]
 Platforms = Annotated[
     list[str] | None,
-    typer.Option(
-        "--platform",
-        "-p",
-        help="linux-64, linux-aarch64, win-64 or win-arm64; may be repeated.",
-        autocompletion=lambda: list(PLATFORMS),
-    ),
+    typer.Option("--platform", "-p", help="linux-64, linux-aarch64, win-64 or win-arm64; may be repeated."),
 ]
-Pythons = Annotated[
-    list[str] | None, typer.Option("--python", help="Such as 3.12 or 3.14t; may be repeated.", autocompletion=pythons)
-]
+Pythons = Annotated[list[str] | None, typer.Option("--python", help="Such as 3.12 or 3.14t; may be repeated.")]
 Base = Annotated[
     str,
     typer.Option(
         "--base",
         help="Channel with python, numpy and so on: a name like conda-forge, a URL, a folder, or 'local' to make one.",
-        autocompletion=lambda: ["local", "conda-forge"],
     ),
 ]
 OtherChannels = Annotated[
@@ -104,30 +63,21 @@ Jobs = Annotated[
 ]
 Specs = Annotated[
     list[str],
-    typer.Argument(help="What conda would be given, such as cuda-version=12.6 numba-cuda.", autocompletion=packages),
+    typer.Argument(help="What conda would be given, such as cuda-version=12.6 numba-cuda."),
 ]
 Platform = Annotated[
     str | None,
     typer.Option(
-        "--platform",
-        "-p",
-        help="The platform; this machine's by default. On another one no driver is assumed.",
-        autocompletion=lambda: list(PLATFORMS),
+        "--platform", "-p", help="The platform; this machine's by default. On another one no driver is assumed."
     ),
 ]
 Python = Annotated[
     str | None,
-    typer.Option(
-        "--python", help="Python version, such as 3.13, or 3.14t for free-threaded Python.", autocompletion=pythons
-    ),
+    typer.Option("--python", help="Python version, such as 3.13, or 3.14t for free-threaded Python."),
 ]
 Driver = Annotated[
     str | None,
-    typer.Option(
-        "--driver",
-        help="CUDA version of the driver, such as 12.4, or none; this machine's by default.",
-        autocompletion=lambda: ["none", *minors()],
-    ),
+    typer.Option("--driver", help="CUDA version of the driver, such as 12.4, or none; this machine's by default."),
 ]
 Arch = Annotated[
     str | None,
@@ -147,8 +97,7 @@ class Selection:
         list[str] | None,
         typer.Argument(
             help="Packages, or folders of recipes/: exactly these and what they need, of the default releases. Without "
-            "them: the default recipes.",
-            autocompletion=recipes,
+            "them: the default recipes."
         ),
     ] = None
     releases: Releases = None
@@ -158,7 +107,6 @@ class Selection:
             "--driver",
             help="The releases that machines will get whose drivers support this CUDA version, such as 12.4, or none; "
             "may be repeated.",
-            autocompletion=lambda: ["none", *minors()],
         ),
     ] = None
     gpus: Annotated[

@@ -20,7 +20,6 @@ from ctk.diff import FORMS
 from ctk.index import pip_settings
 
 if TYPE_CHECKING:  # slow imports, which `ctk release list` does not need
-    from ctk.diff.scan import Surface
     from ctk.index.index import Index
     from ctk.lock.model import Artefact, ReleaseLock
     from ctk.release.review import FileChange
@@ -28,14 +27,14 @@ if TYPE_CHECKING:  # slow imports, which `ctk release list` does not need
 Write = Annotated[bool, typer.Option("--write", help="Write the files; without it only the difference is shown.")]
 
 
-def _names(help_: str, values: Any) -> Any:
-    return typer.Argument(help=help_, metavar="RELEASE", autocompletion=values)
+def _names(help_: str) -> Any:
+    return typer.Argument(help=help_, metavar="RELEASE")
 
 
 def add_command(
     releases: Annotated[
         list[str] | None,
-        _names("CTK minors like 13.4, or python-13, libraries-13, or base.", lambda: [*options.locked(), "base"]),
+        _names("CTK minors like 13.4, or python-13, libraries-13, or base."),
     ] = None,
     newer: Annotated[
         bool, typer.Option("--newer", help="Whatever the index has newer and whole, instead of naming releases.")
@@ -102,7 +101,7 @@ def _newer(index: Index, here: Workspace, report: Reporter) -> list[str]:
 
 def measure_command(
     releases: Annotated[
-        list[str] | None, _names("CTK minors like 13.4, or libraries-13, python-13; all without any.", options.locked)
+        list[str] | None, _names("CTK minors like 13.4, or libraries-13, python-13; all without any.")
     ] = None,
     write_: Write = False,
     again: Annotated[bool, typer.Option("--again", help="Measure also what is measured already.")] = False,
@@ -191,7 +190,7 @@ def _settle(
 
 def check_command(
     releases: Annotated[
-        list[str] | None, _names("CTK minors like 13.4; by default the locked and the newer ones.", options.locked)
+        list[str] | None, _names("CTK minors like 13.4; by default the locked and the newer ones.")
     ] = None,
     base: Annotated[
         str | None, typer.Option(help="Look also what packages of a channel such as conda-forge are compiled with.")
@@ -317,30 +316,23 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter)
 
 
 def diff_command(
-    old: Annotated[
-        str, typer.Argument(help=f"The first release: {FORMS}.", metavar="OLD", autocompletion=options.locked)
-    ],
+    old: Annotated[str, typer.Argument(help=f"The first release: {FORMS}.", metavar="OLD")],
     new: Annotated[
         str,
-        typer.Argument(
-            help="The second release, written in one of the same ways.", metavar="NEW", autocompletion=options.locked
-        ),
+        typer.Argument(help="The second release, written in one of the same ways.", metavar="NEW"),
     ],
     platforms: Platforms = None,
-    no_binaries: Annotated[
-        bool, typer.Option("--no-binaries", help="Compare the locks only: versions, sizes, facts; no download.")
-    ] = False,
 ) -> None:
-    """Show the changes between two releases: versions, files, SONAMEs, symbols, GPU architectures, sizes, licences.
+    """Show the changes between two releases: versions, SONAMEs, GPU architectures, sizes, licences.
 
-    Prints Markdown, which a terminal shows formatted. Reads every artefact once and keeps what it saw below
-    .cache/notes; an artefact that was fetched for it is removed again. A symbol, a library or a GPU architecture that
-    is removed within a CUDA major is flagged.
+    Prints Markdown, which a terminal shows formatted. Compares the locks and variants/contents.json; only the texts of
+    changed licences are read from the index. A SONAME, a component or a GPU architecture that is removed within a CUDA
+    major is flagged.
 
     Examples: ctk release diff 13.3 13.4
     ctk release diff HEAD:13.4 13.4
     """
-    from ctk.diff.compare import breaks, compare, find, same_kind, wanted
+    from ctk.diff.compare import breaks, compare, find, same_kind
     from ctk.diff.licences import licence_changes
     from ctk.diff.render import as_json, markdown
     from ctk.index.index import Index
@@ -349,21 +341,9 @@ def diff_command(
     subdirs = tuple(dict.fromkeys(platforms or [this_platform()]))
     check_names("platform", subdirs, PLATFORMS)
     first, second = find(old, here), find(new, here)
-    same_kind(first, second)
-    shown = None if no_binaries else _surfaces(wanted(first, second, subdirs), here, report)
-    licences = licence_changes(first, second, None if no_binaries else Index)
-    difference = replace(compare(first, second, subdirs, shown), licences=licences)
+    same_kind(first.lock, second.lock)
+    licences = licence_changes(first.lock, second.lock, Index)
+    difference = replace(compare(first, second, subdirs), licences=licences)
     found = breaks(difference)
     report.result(**as_json(difference, found))
     report.markdown(markdown(difference, found))
-
-
-def _surfaces(artefacts: Sequence[Artefact], here: Workspace, report: Reporter) -> dict[str, Surface]:
-    from ctk.diff.scan import surfaces, unread
-    from ctk.fetch.fetch import missing
-    from ctk.index.index import Index
-
-    with exclusive(here, report.say):
-        size = sum(a.size for a in missing(unread(artefacts, here), here))
-        with report.task("fetching and reading", size, bytes_=True) as task:
-            return surfaces(artefacts, here, Index, progress=partial(_advance, task))

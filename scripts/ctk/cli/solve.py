@@ -12,9 +12,8 @@ import typer
 from ctk.cli.machines import of_each_platform, show_everywhere, show_fleet, stated_machines
 from ctk.cli.options import Arch, Base, Driver, OtherChannels, Python, Specs, base_beside, not_both
 from ctk.core.checkout import base_channel, checkout, workspace
-from ctk.core.console import Reporter, count, listing, megabytes
-from ctk.core.errors import BadValue, CudaLost
-from ctk.core.platforms import PLATFORMS
+from ctk.core.console import Reporter, count, megabytes
+from ctk.core.errors import BadValue
 
 if TYPE_CHECKING:
     from ctk.solve.machine import Machine
@@ -35,27 +34,15 @@ def solve_command(
             "-p",
             help="The platform; this machine's by default. On another one no driver is assumed. With --everywhere: all "
             "of the channel by default; may be repeated.",
-            autocompletion=lambda: list(PLATFORMS),
         ),
     ] = None,
     python: Python = None,
     why: Annotated[
         bool, typer.Option("--explain", help="Say why this toolkit was picked and not a newer one.")
     ] = False,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Fail where a client may take a CPU build although CUDA builds are there."),
-    ] = False,
     everywhere: Annotated[
         bool, typer.Option("--everywhere", help="Show on which drivers, GPUs and platforms it installs, and as what.")
     ] = False,
-    pins: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--pin",
-            help="Show everywhere what this spec besides would change, and fail if machines lose; may be repeated.",
-        ),
-    ] = None,
     drivers: Annotated[
         str | None,
         typer.Option(help="The drivers of a fleet, such as 12.4,13.0, each with each of --archs: how few serve all?"),
@@ -69,41 +56,38 @@ def solve_command(
 ) -> None:
     """Show which packages a solver picks from the channel, on this machine or on another one.
 
-    With --everywhere, show on which drivers, GPUs and platforms they install, and with --pin what a pin would change.
+    With --everywhere, show on which drivers, GPUs and platforms they install.
     Of a fleet, show the fewest environments that serve all of its machines, and what to type for each.
 
     Examples: ctk solve cuda-version=12.6 numba-cuda --driver 12.9 --arch 7.0 --explain
-    ctk solve cupy --everywhere --planned --pin "cuda-version >=13.4"
+    ctk solve cupy --everywhere --planned
     ctk solve cuda-core --drivers 12.4,13.0 --archs 7.0,9.0
     """
     from ctk.solve import channels as choose
     from ctk.solve.fleet import find_fleet
     from ctk.solve.machine import machine
-    from ctk.solve.solve import channel_url, lasting, parse_spec
+    from ctk.solve.solve import channel_url, lasting
     from ctk.solve.why import explain
 
     report = Reporter()
-    everywhere = everywhere or bool(pins)
     not_both("--channel", "--planned", channel and as_planned)
     not_both("--driver or --arch", "--drivers", drivers and (driver or arch))
-    not_both("--explain or --strict", "--drivers", drivers and (why or strict))
-    some = driver or arch or why or strict or drivers
-    not_both("--everywhere or --pin", "--driver, --explain, --strict, --drivers and the like", everywhere and some)
+    not_both("--explain", "--drivers", drivers and why)
+    some = driver or arch or why or drivers
+    not_both("--everywhere", "--driver, --explain, --drivers and the like", everywhere and some)
     if archs is not None and drivers is None:
         step = f"add --drivers, as in --drivers 13.0 --archs {archs}"
         raise BadValue("--archs says nothing without --drivers", step)
     if len(platforms or ()) > 1 and not everywhere:
         raise BadValue("several platforms are for every machine", "add --everywhere")
     wanted = _wanted(specs, python)
-    for pin in pins or ():
-        parse_spec(pin)
     where = checkout() if everywhere else workspace()
     base = base_beside(base, channel, where)
     platform = platforms[0] if platforms else None
     catalogue = partial(choose.catalogue, where, base, as_planned=as_planned, others=channel or ())
     if everywhere:
         every_channel = of_each_platform(platforms or (), as_planned, catalogue, report)
-        show_everywhere(wanted, pins or (), every_channel, where, report)
+        show_everywhere(wanted, every_channel, where, report)
         return
     if drivers is not None:
         kinds, notes = stated_machines(drivers, archs, platform)
@@ -118,9 +102,7 @@ def solve_command(
     pick = solve_request(specs, python, on, channels, None if why else _REASON_LINES)
     reasons = list(explain(pick, channels)) if why else []
     report.result(explain=reasons)
-    lost = show_pick(pick, on, channels, report, reasons)
-    if strict and lost:
-        raise CudaLost(f"not every client gets CUDA builds of {listing(lost)}", "name what the lines above say")
+    show_pick(pick, on, channels, report, reasons)
 
 
 def solve_request(
@@ -146,11 +128,8 @@ def _wanted(specs: list[str], python: str | None) -> tuple[str, ...]:
     return wanted
 
 
-def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, reasons: Sequence[str] = ()) -> list[str]:
-    """Prints the toolkit of a pick, the reasons for it, and its packages; sizes of the document are in bytes.
-
-    Returns the packages of which the request should name a build.
-    """
+def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, reasons: Sequence[str] = ()) -> None:
+    """Prints the toolkit of a pick, the reasons for it, and its packages; sizes of the document are in bytes."""
     from ctk.solve.machine import STATE_DRIVER, impossible, overstated
     from ctk.solve.solve import channel_name
     from ctk.solve.why import choices, native_instead, newer_nvjitlink, toolkit_in_words
@@ -196,4 +175,3 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, re
     sizes = (megabytes(r.size) if r.size else "" for r in pick.records)
     rows = [(p["name"], p["version"], p["build"], p["channel"], mb) for p, mb in zip(packages, sizes, strict=True)]
     report.table("packages", columns, rows, right=["MB"])
-    return [document["package"] for _, document in named]

@@ -14,26 +14,13 @@ from ctk.cli.options import Base, Platforms, base_beside, not_both
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
-from ctk.core.errors import BadValue, CtkError, Unsolvable, VerifyFailed, check_names
+from ctk.core.errors import BadValue, CtkError, VerifyFailed, check_names
 from ctk.core.versions import python_name
 
 if TYPE_CHECKING:
     from ctk.verify.run import Solver, Tally, Wrong
 
 _WRONG_LINES = 20  # of a solver's text that are shown of a wrong answer
-_PROVED = ("cuda-bindings", "cuda-core", "numba-cuda", "python")
-
-
-def _solvers() -> list[str]:
-    from ctk.verify import clients
-
-    return ["rattler", *clients.NAMES]
-
-
-def _requests() -> list[str]:
-    from ctk.verify.oracle import REQUESTS
-
-    return list(REQUESTS)
 
 
 class Constraints(StrEnum):
@@ -46,7 +33,7 @@ class Constraints(StrEnum):
 def verify_command(
     solver: Annotated[
         str,
-        typer.Option(help="rattler, or a second one: an unknown name lists them.", autocompletion=_solvers),
+        typer.Option(help="rattler, or a second one: an unknown name lists them."),
     ] = "rattler",
     constraints: Annotated[
         Constraints, typer.Option(help="ignored: as clients do that ignore constraints on virtual packages.")
@@ -58,13 +45,12 @@ def verify_command(
     platforms: Platforms = None,
     requests: Annotated[
         list[str] | None,
-        typer.Option("--request", help="Package such as cuda-core; may be repeated.", autocompletion=_requests),
+        typer.Option("--request", help="Package such as cuda-core; may be repeated."),
     ] = None,
     python: Annotated[
         list[str] | None,
         typer.Option(
             help="Such as 3.12 or 3.14t; may be repeated.",
-            autocompletion=lambda: list(map(python_name, _tags(checkout(), None))),
         ),
     ] = None,
     sample: Annotated[int | None, typer.Option(help="A random sample of this many combinations.")] = None,
@@ -76,16 +62,12 @@ def verify_command(
             "--install", help="Create and use the environments of two requests, from the built channel, instead."
         ),
     ] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="With --install: use unchanged environments once more.")
-    ] = False,
     base: Base = "local",
 ) -> None:
     """Solve a matrix of drivers, GPUs, platforms, Pythons and requests, and compare each pick with the right one.
 
     Nothing has to be built: packages are what recipes and release locks say, those of conda-forge a stand-in.
-    With --install, both environments compile kernels; with a GPU they also run them and check the numbers. Nothing is
-    repeated in an environment that is unchanged since an earlier run.
+    With --install, both environments compile kernels; with a GPU they also run them and check the numbers.
 
     Examples: ctk verify --platform win-64 --request cuda-core
     ctk verify --install
@@ -94,7 +76,7 @@ def verify_command(
     matrix_options = platforms or requests or python or sample is not None or write_table
     not_both("--install", "the options of the matrix", install and matrix_options)
     if install:
-        _install(where, [str(channel)] if channel else [], base, again, report)
+        _install(where, [str(channel)] if channel else [], base, report)
         return
     from ctk.lock.model import release_locks
     from ctk.release import TABLE, markdown_of
@@ -103,8 +85,8 @@ def verify_command(
     from ctk.verify.run import Tally, counts_as_json
     from ctk.verify.scenarios import command, facts, matrix
 
-    if again or base != "local":
-        raise BadValue("--again and --base are for --install", "add --install, or leave them out")
+    if base != "local":
+        raise BadValue("--base is for --install", "add --install, or leave it out")
     if write_table:
         picks = table.TABLE.write(where, table.table(table.ask_planned(where)))
         facts_ = TABLE.write(where, markdown_of(release_locks(where).values()))
@@ -216,43 +198,29 @@ def _show_wrong(one: Wrong, report: Reporter, planned: bool) -> None:
     report.line("\n".join(lines))
 
 
-def _install(where: Workspace, others: Sequence[str], base: str, again: bool, report: Reporter) -> None:
+def _install(where: Workspace, others: Sequence[str], base: str, report: Reporter) -> None:
     """Solves the two requests that this project exists for, creates both environments and uses them."""
-    from ctk.env.environment import PROOFS, proof_environment, proof_note, proof_picks, prove
+    from ctk.env.environment import PROOFS, proof_environment, prove
     from ctk.solve.channels import catalogue
     from ctk.solve.machine import machine
     from ctk.solve.solve import Scenario
 
     on = machine()
     channels = catalogue(where, base_beside(base, others, where), on.subdir, others=others)
-    rows = []
-    for request, scenario, pick in proof_picks(channels):
-        cells = ["unsolvable", *("" for _ in _PROVED)]
-        if pick:
-            cells = [f"{pick.toolkit} {pick.fit}".strip(), *map(pick.version, _PROVED)]
-        rows.append([" ".join(request.specs), scenario.driver or "none", scenario.arch or "", *cells])
-    columns = ["request", "driver", "GPU", "toolkit", *_PROVED]
-    report.table("what the solver picks", columns, rows)
     proofs: list[dict[str, Any]] = []
-    report.result(picks=[dict(zip(columns, row, strict=True)) for row in rows], proofs=proofs)
-    if all(row[3] == "unsolvable" for row in rows):
-        raise Unsolvable("no request can be solved from this channel", "run `ctk build` first")
+    report.result(proofs=proofs)
     failures = []
     for request in PROOFS:
         scenario = Scenario(request.specs, on.subdir, on.driver, on.arch)
         try:
             environment = proof_environment(request, channels, scenario, where)
-            note = proof_note(request, environment, on, where.notes)
-            before = None if again or environment.changed else note.read()
-            state = "created" if environment.changed else "unchanged, proved before" if before else "unchanged"
-            report.say(f"{request.name}: environment {state}")
-            found = before or prove(request, environment, note)
+            report.say(f"{request.name}: environment {'created' if environment.changed else 'unchanged'}")
+            found = prove(request, environment)
         except CtkError as error:
             failures.append(error)
             proofs.append({"request": list(request.specs), "error": console.error_as_json(error)})
             continue
-        proofs.append({"request": list(request.specs), "environment": str(environment.prefix)})
-        proofs[-1].update(found=found, proved_before=bool(before))
+        proofs.append({"request": list(request.specs), "environment": str(environment.prefix), "found": found})
         report.table(f"in the environment of: {' '.join(request.specs)}", ["what", "found"], list(found.items()))
         if not found.get("gpus"):
             report.line(f"{request.name}: no GPU here, so kernels were compiled and linked, not run")

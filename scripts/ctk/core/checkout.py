@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ctk.core.errors import BadValue, OutOfDate, problems
-from ctk.core.platforms import PLATFORMS
+from ctk.core.errors import BadValue, problems
 
 
 class Below:
@@ -234,75 +233,39 @@ def settings(root: Path) -> Settings:
     """The settings of a checkout; the defaults without a ``pyproject.toml``.
 
     Raises:
-        BadValue: The file is no TOML, or the table has unknown keys or values; all problems are listed.
+        BadValue: The table has unknown keys or values; all problems are listed.
     """
     import tomllib
 
     from pydantic import TypeAdapter, ValidationError
 
-    try:
-        text = (root / "pyproject.toml").read_text(encoding="utf-8")
-        table: Any = tomllib.loads(text).get("tool", {}).get("ctk", {})
-    except FileNotFoundError:
-        table = {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadValue(f"pyproject.toml cannot be read: {error}", "fix the file") from error
+    file = root / "pyproject.toml"
+    table: Any = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("ctk", {}) if file.exists() else {}
     try:
         # As JSON: in strict mode, pydantic takes only JSON's lists for tuples and the like.
-        found = TypeAdapter(Settings).validate_json(json.dumps(table, default=str))
+        return TypeAdapter(Settings).validate_json(json.dumps(table, default=str))
     except ValidationError as error:
         lines = [f"tool.ctk.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
         raise problems(BadValue, "pyproject.toml", lines, "fix the table [tool.ctk]") from error
-    unknown = [f"tool.ctk.runners.{name}: no platform" for name in found.runners if name not in PLATFORMS]
-    if unknown:
-        raise problems(BadValue, "pyproject.toml", unknown, f"platforms are {', '.join(PLATFORMS)}")
-    return found
 
 
 @dataclass(frozen=True)
 class Marked:
-    """A generated table in a page, between two comments.
-
-    Attributes:
-        what: ``table of drivers and GPUs``.
-        command: Its command.
-        page: Path from the checkout's root.
-        truth: The expected content, for messages: ``what a solver picks now``.
-    """
+    """A generated table in a page, between two comments: ``table of drivers and GPUs``, its command, and the page."""
 
     what: str
     command: str
-    page: str
-    truth: str
-
-    def check(self, workspace: Workspace, table: str) -> None:
-        """Raises `OutOfDate` if the page has another table."""
-        if self._with(workspace, table):
-            raise OutOfDate(f"the {self.what} in {self.page} is not {self.truth}", f"run `{self.command}`")
+    page: str  # path from the checkout's root
 
     def write(self, workspace: Workspace, table: str) -> tuple[Path, ...]:
         """Writes the table; returns the page if it changed."""
-        text = self._with(workspace, table)
         path = workspace.root / self.page
-        if text:
-            path.write_text(text, encoding="utf-8", newline="\n")
-        return (path,) if text else ()
-
-    def _with(self, workspace: Workspace, table: str) -> str:
-        """The page with a new table, "" if it has that table; OutOfDate if the page or its comments are missing."""
-        path = workspace.root / self.page
-        if not path.exists():
-            cause = f"there is no {self.page}, which has the {self.what}"
-            raise OutOfDate(cause, f"get it back: git checkout {self.page}")
         text = path.read_text(encoding="utf-8")
         begin, end = f"<!-- {self.what}, written by `{self.command}` -->\n", "<!-- end of the table -->\n"
-        before, found, rest = text.partition(begin)
-        _, ended, after = rest.partition(end)
-        if not (found and ended):
-            cause = f"{self.page} has no place for the {self.what}"
-            raise OutOfDate(cause, f"put it between the lines {begin.strip()} and {end.strip()}")
-        new = f"{before}{begin}\n{table}\n{end}{after}"
-        return new if new != text else ""
+        before, rest = text.split(begin)
+        new = f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
+        path.write_text(new, encoding="utf-8", newline="\n")
+        return (path,) if new != text else ()
 
 
 def markdown_table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

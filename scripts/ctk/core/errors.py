@@ -102,10 +102,6 @@ class NoSpace(CtkError, exit_code=12):
     """The disk is full, a file cannot be written, or may not be read."""
 
 
-class OutOfDate(CtkError, exit_code=13):
-    """A ``--check`` found that a generated file differs from what would be written."""
-
-
 class RecipeError(CtkError, exit_code=14):
     """A recipe does not render, or needs an artefact that no lock has."""
 
@@ -166,10 +162,6 @@ class LintFailed(CtkError, exit_code=31):
     """A recipe, a release lock or a variant file breaks a rule that blocks."""
 
 
-class MachinesLost(CtkError, exit_code=32):
-    """With a pin, some machines that can install a package today could not."""
-
-
 class ChannelMissing(CtkError, exit_code=33):
     """There is no readable channel in a place."""
 
@@ -179,10 +171,6 @@ class ChannelMissing(CtkError, exit_code=33):
             f"there is no channel in {place}",
             "make one with `ctk build`, or name another: --channel and --base take a folder or a URL",
         )
-
-
-class CudaLost(CtkError, exit_code=34):
-    """A solver picks a CPU build of a package that has CUDA builds."""
 
 
 class NotAccepted(CtkError, exit_code=35):

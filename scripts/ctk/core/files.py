@@ -87,12 +87,11 @@ def _replace(path: Path, chunks: Iterable[bytes], is_right: Callable[[], bool]) 
         return False
     share(temporary)
     os.replace(temporary, path)
-    if os.name == "posix":  # makes the rename last
-        handle = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    handle = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)  # makes the rename last
+    finally:
+        os.close(handle)
     return True
 
 

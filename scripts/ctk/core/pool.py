@@ -50,9 +50,6 @@ def _ctrl_c_blocked() -> Iterator[None]:
     A terminal sends the signal to each of them, and one that still imports its modules would print a traceback.
     Blocked, unlike ignored, the signal is not lost for this process.
     """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -25,10 +25,9 @@ def end_with(parent: int) -> None:
     Args:
         parent: Its process id.
     """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it was killed before
-            os._exit(1)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was killed before
+        os._exit(1)
 
 
 def hard_exit(code: int) -> NoReturn:

@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 from ctk.core.checkout import markdown_table
 from ctk.core.console import count, megabytes
-from ctk.diff.compare import ABSENT, Break, ComponentChange, LibraryChange, ReleaseDifference
+from ctk.diff.compare import Break, ComponentChange, ReleaseDifference
 from ctk.package.binaries import version_key
 
-COLUMNS = ("component", "version", "MB", "files", "symbols", "glibc")
-LIBRARY_COLUMNS = ("component", "file", "what")
+COLUMNS = ("component", "version", "MB", "glibc", "SONAMEs")
 LIMIT = 60_000
 """Characters of Markdown; GitHub refuses a description of more than 65,536."""
 
-_LEGEND = "MB: download. + new, - gone, ~ changed. Internal: C++ names, and the linker's."
-_SYMBOLS = 12  # removed symbols that are shown; JSON has all
+_LEGEND = "MB: download. + new, - gone."
 _SPECIAL = re.compile(r"([\\`*_\[\]<|~&])")
 _FENCE = "````"  # longer than one in a licence
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
-
-class PlatformTables(NamedTuple):
-    """A difference on a platform: rows of changed components and libraries, and names of the other components."""
-
-    platform: str
-    components: Sequence[tuple[str, ...]]
-    libraries: Sequence[tuple[str, ...]]
-    same: Sequence[str]
 
 
 def title(difference: ReleaseDifference) -> str:
@@ -55,10 +44,8 @@ def summary(difference: ReleaseDifference, broken: Sequence[Break]) -> Iterator[
         yield "another CUDA major: whatever is gone may be gone"
     elif broken:
         yield f"gone within the major: flagged in {count(len(broken), 'place')}"
-    elif difference.with_binaries:
-        yield "gone within the major: nothing that programs use"
     else:
-        yield "the binaries were not read: nothing is known of symbols, SONAMEs and files"
+        yield "gone within the major: no SONAME, component or GPU architecture"
 
 
 def _facts(difference: ReleaseDifference) -> Iterator[str]:
@@ -84,6 +71,7 @@ def _notices(difference: ReleaseDifference) -> Iterator[str]:
             ("new components", new.versions and not old.versions, ""),
             ("components that are gone", old.versions and not new.versions, ""),
             ("newer glibc needed", newer, f" {_arrow(old.glibc, new.glibc)}"),
+            ("SONAMEs not known, see `ctk release measure`", not change.is_measured, ""),
         ):
             names = notices.setdefault(notice, [])
             if applies:
@@ -91,43 +79,19 @@ def _notices(difference: ReleaseDifference) -> Iterator[str]:
     return (f"{notice}: {', '.join(names)}" for notice, names in notices.items() if names)
 
 
-def columns(difference: ReleaseDifference) -> tuple[str, ...]:
-    """The columns of the table of components."""
-    unknown = () if difference.with_binaries else ("files", "symbols")
-    return tuple(column for column in COLUMNS if column not in unknown)
-
-
-def tables(difference: ReleaseDifference, shown: Sequence[str]) -> Iterator[PlatformTables]:
-    """The tables of each platform; `shown` are the columns of components."""
-    for platform in difference.platforms:
-        here = [c for c in difference.components if c.platform == platform]
-        changed = [c for c in here if not c.same]
-        libraries = [(c.name, x.any.path, library_text(x)) for c in changed for x in c.libraries]
-        rows = [_cells(change, shown) for change in changed]
-        yield PlatformTables(platform, rows, libraries, [c.name for c in here if c.same])
-
-
-def _cells(change: ComponentChange, shown: Sequence[str]) -> tuple[str, ...]:
-    files = change.files
-    counts = {} if files is None else {"+": files.added, "-": files.removed, "~": files.changed}
-    symbols = {"+": sum(len(x.added) for x in change.libraries), "-": sum(len(x.removed) for x in change.libraries)}
-    row = (
+def _cells(change: ComponentChange) -> tuple[str, ...]:
+    sonames = [*(f"+{name}" for name in change.added), *(f"-{name}" for name in change.removed)]
+    return (
         change.name,
         _versions(change),
         _sizes(change.old.size, change.new.size),
-        _signs({sign: len(paths) for sign, paths in counts.items()}),
-        _signs(symbols),
         _arrow(change.old.glibc, change.new.glibc),
+        " ".join(sonames),
     )
-    return tuple(cell for column, cell in zip(COLUMNS, row, strict=True) if column in shown)
 
 
 def _versions(change: ComponentChange) -> str:
     return _arrow(", ".join(change.old.versions), ", ".join(change.new.versions))
-
-
-def _signs(counts: Mapping[str, int]) -> str:
-    return " ".join(f"{sign}{number}" for sign, number in counts.items() if number)
 
 
 def _arrow(old: str, new: str) -> str:
@@ -141,42 +105,17 @@ def _sizes(old: int, new: int) -> str:
     return _arrow(megabytes(old) if old else "", megabytes(new) if new else "") + percent
 
 
-def library_text(change: LibraryChange) -> str:
-    """The changes of a program or library."""
-    old, new = change.old, change.new
-    if ABSENT in (old, new):
-        kind = "gone" if new is ABSENT else "new"
-        exports = len(change.any.exports)
-        return f"{kind}, {count(exports, 'symbol')}" if exports else kind
-    parts = []
-    if old.soname != new.soname:
-        parts.append(f"SONAME {_arrow(old.soname, new.soname)}")
-    if old.machine != new.machine:
-        parts.append(f"machine {_arrow(old.machine, new.machine)}")
-    if change.added or change.removed:
-        internal = len(change.removed) - len(change.lost)
-        note = f" ({internal} internal gone)" if internal else ""
-        parts.append(f"symbols {_signs({'+': len(change.added), '-': len(change.removed)})}{note}")
-    was, now = set(old.needed), set(new.needed)
-    if needs := [f"+{n}" for n in sorted(now - was)] + [f"-{n}" for n in sorted(was - now)]:
-        parts.append(f"needs {' '.join(needs)}")
-    if old.glibc != new.glibc:
-        parts.append(f"glibc {_arrow(old.glibc, new.glibc)}")
-    return "; ".join(parts)
-
-
 def break_text(entry: Break) -> str:
     where = f"{entry.platform}: " if entry.platform else ""
     return f"{where}{entry.place}: {entry.text}"
 
 
 def as_json(difference: ReleaseDifference, broken: Sequence[Break]) -> dict[str, Any]:
-    """The difference for other programs; sizes in bytes, names of files and symbols whole."""
+    """The difference for other programs; sizes in bytes."""
     return {
         "old": difference.old.release,
         "new": difference.new.release,
         "within_major": difference.within_major,
-        "with_binaries": difference.with_binaries,
         "gpu_architectures": dict(zip(("old", "new"), difference.architectures, strict=True)),
         "ptx_isa": dict(zip(("old", "new"), difference.ptx_isa, strict=True)),
         "gpu_code": [
@@ -190,11 +129,6 @@ def as_json(difference: ReleaseDifference, broken: Sequence[Break]) -> dict[str,
                 "same": change.same,
                 "old": asdict(change.old),
                 "new": asdict(change.new),
-                "files": asdict(change.files) if change.files else None,
-                "libraries": [
-                    {"file": x.any.path, "added": x.added, "removed": x.removed, "what": library_text(x)}
-                    for x in change.libraries
-                ],
             }
             for change in difference.components
         ],
@@ -206,30 +140,20 @@ def markdown(difference: ReleaseDifference, broken: Sequence[Break]) -> str:
     """Summary, breaks, tables and changed licences as Markdown; a licence for which there is no room is left out."""
     parts = [f"### {text(title(difference))}\n", _bullets(summary(difference, broken))]
     if broken:
-        gone = (break_text(entry) + (f": {_few(entry.names)}" if entry.names else "") for entry in broken)
-        parts.append("#### Gone within the major\n\n" + _bullets(gone))
-    heads = columns(difference)
-    for platform, components, libraries, same in tables(difference, heads):
+        parts.append("#### Gone within the major\n\n" + _bullets(map(break_text, broken)))
+    for platform in difference.platforms:
+        here = [c for c in difference.components if c.platform == platform]
         parts.append(f"#### {platform}\n")
-        if components:
-            parts.append(_table(heads, components))
-            if difference.with_binaries:
-                parts.append(f"{text(_LEGEND)}\n")
-        if same:
+        if rows := [_cells(change) for change in here if not change.same]:
+            parts.append(f"{_table(COLUMNS, rows)}\n{text(_LEGEND)}\n")
+        if same := [change.name for change in here if change.same]:
             parts.append(f"The same files: {text(', '.join(same))}\n")
-        if libraries:
-            parts.append(_table(LIBRARY_COLUMNS, libraries))
     shown = "\n".join(parts)
     for change in difference.licences:
         block = _folded(str(change), change.diff)
         if change.diff and len(shown) + len(block) < LIMIT:
             shown += f"\n{block}"
     return shown
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SYMBOLS} more" if len(names) > _SYMBOLS else ""
-    return f"{', '.join(names[:_SYMBOLS])}{more}"
 
 
 def text(plain: str) -> str:

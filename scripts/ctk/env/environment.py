@@ -11,14 +11,13 @@ import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import rattler
-from pydantic import TypeAdapter
 from rattler import Subdir
 
 from ctk.clean import trim_packages
@@ -27,10 +26,8 @@ from ctk.core.checkout import Workspace, takes_files
 from ctk.core.console import count, listing
 from ctk.core.errors import BadValue, ProofFailed
 from ctk.core.files import alone, check_path, disk_errors, make_folder
-from ctk.core.memo import Memo, memo
 from ctk.core.process import run
-from ctk.env.prefix import LOCK, NOTE, Installed, Note, package_key, rewrite
-from ctk.solve.machine import Machine
+from ctk.env.prefix import LOCK, Installed, Note, package_key, rewrite
 from ctk.solve.solve import Catalogue, Pick, Scenario, lasting
 from ctk.solve.why import solve_or_say_why
 
@@ -52,7 +49,7 @@ class Environment:
 
     @property
     def python(self) -> Path:
-        return _python(self.prefix, self.pick)
+        return self.prefix / "bin/python"
 
 
 def check(prefix: Path) -> None:
@@ -138,7 +135,7 @@ def create(
             if path.is_symlink() or path.is_file():
                 path.unlink()
         install(pick, prefix, cache, altered)
-        if why := compile_modules(pick, prefix):
+        if why := compile_modules(prefix):
             say(f"without bytecode, so that Python starts slower: {why}")
         _write_activation(pick, prefix)
         write_history(pick, prefix, time.localtime())
@@ -238,9 +235,9 @@ def _settle_records(prefix: Path) -> None:
             rewrite(file, json.dumps(record, indent=1).encode())
 
 
-def compile_modules(pick: Pick, prefix: Path) -> str:
+def compile_modules(prefix: Path) -> str:
     """Compiles modules without bytecode with the environment's own Python; returns why it could not, or ""."""
-    python = _python(prefix, pick)
+    python = prefix / "bin/python"
     if not python.exists():
         return ""
     words: list[str | Path] = [python, "-I", "-S", "-B", "-W", "ignore", PROGRAMS / "bytecode.py", prefix]
@@ -251,15 +248,11 @@ def compile_modules(pick: Pick, prefix: Path) -> str:
     return f"its Python says {(done.stderr.splitlines() or ['nothing'])[-1]}" if done.returncode else ""
 
 
-def _python(prefix: Path, pick: Pick) -> Path:
-    return prefix / ("python.exe" if pick.scenario.subdir.startswith("win-") else "bin/python")
-
-
 def _remove_bytecode(has: Installed) -> None:
     """Removes the bytecode of an earlier run: it would stay when its package is removed, and so would its folders."""
     prefix = has.prefix
     own = {path for record in has.records.values() for path in map(str, record.get("files") or ())}
-    for folder in [*prefix.glob("lib/python3*/**/__pycache__"), *prefix.glob("Lib/**/__pycache__")]:
+    for folder in [*prefix.glob("lib/python3*/**/__pycache__")]:
         for file in folder.glob("*.pyc"):
             if file.relative_to(prefix).as_posix() not in own:
                 file.unlink()
@@ -293,9 +286,6 @@ def write_history(pick: Pick, prefix: Path, now: time.struct_time) -> None:
 
 # `ctk verify --install`: two requests are solved, their environments created and used.
 
-# Driver and GPU. CUDA 13 cannot compile for the fourth machine's GPU, a V100.
-MACHINES = (("12.2", None), ("12.9", None), ("13.0", None), ("13.0", "7.0"), ("13.5", None), (None, None))
-
 
 @dataclass(frozen=True)
 class ProofRequest:
@@ -312,14 +302,6 @@ PROOFS = (
 )
 
 
-def proof_picks(catalogue: Catalogue) -> Iterator[tuple[ProofRequest, Scenario, Pick | None]]:
-    """The pick of each request for each machine."""
-    for request in PROOFS:
-        for driver, arch in MACHINES:
-            scenario = Scenario(request.specs, catalogue.subdir, driver, arch)
-            yield request, scenario, catalogue.pick(scenario)
-
-
 def proof_environment(
     request: ProofRequest, catalogue: Catalogue, scenario: Scenario, workspace: Workspace
 ) -> Environment:
@@ -328,21 +310,8 @@ def proof_environment(
     return create(pick, workspace.environments / request.name, workspace.packages)
 
 
-def proof_note(request: ProofRequest, environment: Environment, on: Machine, notes: Path) -> Memo[dict[str, Any]]:
-    """The note of a proof's findings. In conda-meta, it would pass for a package."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    packages = (environment.prefix / NOTE).read_text(encoding="utf-8")
-    program = (PROGRAMS / request.program[0]).read_text(encoding="utf-8")
-    parts = [packages, program, request.program, str(environment.prefix), visible, on.subdir, on.words]
-    return memo(notes / "proofs", parts, TypeAdapter(dict[str, Any]))
-
-
-def prove(
-    request: ProofRequest, environment: Environment, note: Memo[dict[str, Any]] | None = None
-) -> Mapping[str, object]:
+def prove(request: ProofRequest, environment: Environment) -> dict[str, Any]:
     """Runs the request's program in its environment, with nothing of this process's own environment.
-
-    The result is also written to `note`.
 
     Raises:
         ProofFailed: The program failed; with the end of its output.
@@ -352,7 +321,7 @@ def prove(
         "CONDA_PREFIX": str(environment.prefix),
         "HOME": str(environment.prefix),
         "LANG": "C.UTF-8",
-        **{k: v for k, v in os.environ.items() if k in ("SYSTEMROOT", "CUDA_VISIBLE_DEVICES")},
+        **{k: v for k, v in os.environ.items() if k == "CUDA_VISIBLE_DEVICES"},
     }
     file, *arguments = request.program
     words = [str(environment.python), "-I", str(PROGRAMS / file), *arguments]
@@ -360,7 +329,7 @@ def prove(
     try:
         if done.returncode == 0:
             findings: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-            return note.write(findings) if note else findings
+            return findings
     except (IndexError, json.JSONDecodeError):
         pass
     raise ProofFailed(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from ctk.core.console import count
-from ctk.core.errors import BadValue, UnknownName
 from ctk.lint import recipes, releases
 from ctk.lint.tree import Tree
 from ctk.rules import Check, Finding, Report, checks_of, chosen
@@ -34,27 +32,14 @@ class LintReport(Report):
         }
 
 
-def lint(tree: Tree, checks: Sequence[str] = (), paths: Sequence[Path] = ()) -> LintReport:
-    """Runs all checks, or the named checks, on the files of a tree, or on those below `paths`.
-
-    Raises:
-        UnknownName: A check or a path does not exist.
-        BadValue: A path has no files to lint.
-    """
+def lint(tree: Tree, checks: Sequence[str] = ()) -> LintReport:
+    """Runs all checks, or the named checks, on the files of a tree; UnknownName if a check does not exist."""
     start, wanted = time.monotonic(), chosen(CHECKS, checks)
-    step = "name recipes, release locks, variant files, or folders of them"
-    for path in paths:
-        if not path.exists():
-            raise UnknownName(f"there is no {path}", step)
-        if not any(_within(file, [path]) for file in tree.paths):
-            raise BadValue(f"nothing in {path} is linted", step)
-    files = [file for file in tree.paths if _within(file, paths)]
     subjects = [*tree.recipes.values(), tree]
     findings = [
         f for rule in wanted for subject in subjects if isinstance(subject, rule.subject) for f in rule(subject)
     ]
-    shown = [finding for finding in findings if _within(tree.workspace.root / finding.where, paths)]
-    return LintReport.of(shown, wanted, len(files), start)
+    return LintReport.of(findings, wanted, len(tree.paths), start)
 
 
 def annotation(finding: Finding) -> str:
@@ -71,9 +56,3 @@ def _data(text: str) -> str:
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
-
-
-def _within(path: Path, paths: Sequence[Path]) -> bool:
-    """Whether a path is below one of `paths`; always without `paths`."""
-    real = path.resolve()
-    return not paths or any(real.is_relative_to(other.resolve()) for other in paths)

@@ -174,10 +174,15 @@ def path_of(workspace: Workspace) -> Path:
 def load(workspace: Workspace) -> Contents:
     """The contents in a checkout, empty without the file; LockError if it cannot be read."""
     path = path_of(workspace)
+    return parse(path.read_bytes()) if path.exists() else Contents()
+
+
+def parse(text: str | bytes) -> Contents:
+    """The contents that a text of the file has; LockError if it has none."""
     try:
-        return _FILE.validate_json(path.read_bytes()) if path.exists() else Contents()
-    except (ValidationError, OSError) as error:
-        raise LockError(f"{path.name} cannot be read: {error}", "`ctk release measure --write` writes it") from error
+        return _FILE.validate_json(text)
+    except ValidationError as error:
+        raise LockError(f"{FILE} cannot be read: {error}", "`ctk release measure --write` writes it") from error
 
 
 def to_read(locks: Iterable[ReleaseLock]) -> tuple[Artefact, ...]:

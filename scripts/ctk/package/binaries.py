@@ -21,8 +21,7 @@ from typing import Any, BinaryIO, Literal
 
 from elftools.elf.dynamic import DynamicSection, DynamicSegment
 from elftools.elf.elffile import ELFFile
-from elftools.elf.gnuversions import GNUVerDefSection, GNUVerNeedSection, GNUVerSymSection
-from elftools.elf.sections import SymbolTableSection
+from elftools.elf.gnuversions import GNUVerNeedSection
 
 from ctk.core.errors import BuildFailed
 
@@ -41,8 +40,6 @@ _START, _END = 32, 8  # pieces at the start and the end of a file, where linkers
 _SHF_ALLOC = 2
 _SYMBOL = struct.Struct("<IBxH16x")  # of 64 bits: name, binding and type, section
 _SHN_UNDEF, _STB_GLOBAL, _VER_NDX_GLOBAL = 0, 1, 1
-_BASE = 1  # version index of the library itself; 0 is local
-_INDEX = 0x7FFF  # without the highest bit, which marks versions that linkers do not use by default
 _DROPPED = (".debug", ".symtab", ".strtab", ".comment", ".gnu_debug")
 
 
@@ -298,56 +295,6 @@ def read_bytes(content: bytes) -> Binary | None:
     if content.startswith(ELF_MAGIC):
         return read_elf(BytesIO(content))
     return read_pe(content) if content.startswith(PE_MAGIC) else None
-
-
-def read_exports(path: Path) -> tuple[str, ...]:
-    """The exported names of an ELF or PE library, sorted, each once.
-
-    A versioned ELF symbol is ``name@version``. A version that is equal to the SONAME is left out, so that a new CUDA
-    major is not a change of every symbol.
-
-    Raises:
-        UnreadableBinary: The tables cannot be parsed.
-    """
-    with path.open("rb") as stream:
-        if stream.read(len(ELF_MAGIC)) != ELF_MAGIC:
-            return _pe_exports(path)
-        try:
-            return tuple(sorted(set(_elf_exports(ELFFile(stream)))))
-        except Exception as error:  # pyelftools raises anything for wrong numbers
-            raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error
-
-
-def _elf_exports(elf: ELFFile) -> list[str]:
-    table = next((s for s in elf.iter_sections("SHT_DYNSYM") if isinstance(s, SymbolTableSection)), None)
-    if table is None:
-        return []
-    versions = next((s for s in elf.iter_sections("SHT_GNU_versym") if isinstance(s, GNUVerSymSection)), None)
-    names: dict[int, str] = {}
-    for section in elf.iter_sections("SHT_GNU_verdef"):
-        if isinstance(section, GNUVerDefSection):
-            names |= {v["vd_ndx"]: next(parts).name for v, parts in islice(section.iter_versions(), MOST)}
-    base = names.get(_BASE, "")
-    exports = []
-    for number, symbol in enumerate(table.iter_symbols()):
-        hidden = symbol["st_other"]["visibility"] in ("STV_HIDDEN", "STV_INTERNAL")
-        if symbol["st_shndx"] == "SHN_UNDEF" or symbol["st_info"]["bind"] == "STB_LOCAL" or hidden or not symbol.name:
-            continue
-        index = versions.get_symbol(number)["ndx"] if versions else ""
-        version = names.get(index & _INDEX, "") if isinstance(index, int) else ""
-        if symbol["st_shndx"] == "SHN_ABS" and symbol.name == (version or base):
-            continue  # the version's own entry
-        exports.append(f"{symbol.name}@{version}" if version and version != base else symbol.name)
-    return exports
-
-
-def _pe_exports(path: Path) -> tuple[str, ...]:
-    parsed = parse_pe(path, without=["imports"])
-    if parsed is None:
-        raise UnreadableBinary("not a readable PE file")
-    table = parsed.get_export()
-    # Functions without a name are called by number.
-    return tuple(sorted({str(e.name) or f"#{e.ordinal}" for e in table.entries})) if table else ()
 
 
 def relocatable(data: bytes, rpath: str, folders: Iterable[str]) -> bytes:

@@ -15,7 +15,7 @@ from typing import IO, Any, ClassVar, Literal, cast
 
 import zstandard
 
-from ctk.core.document import Document
+from ctk.core.document import load_yaml
 from ctk.core.errors import AuditFailed
 from ctk.package.archives import BROKEN, EXPANDED, Limited, ShortHeaders
 from ctk.package.binaries import Binary
@@ -108,7 +108,6 @@ class ScannedFile:
     link: str = ""  # where a symbolic link points, as written
     sha256: str = ""
     binary: Binary | None = None  # headers, if it is an executable, a library or an extension module
-    exports: tuple[str, ...] = ()  # names that a library exports, if they were asked for
     unreadable: str = ""  # why the headers cannot be read, "" if they can
     sightings: tuple[Sighting, ...] = ()  # forbidden paths in it, and undeclared placeholder prefixes
     code: FileCode | None = None  # the code for GPUs of a binary, None without code
@@ -226,7 +225,7 @@ def index_record(texts: Mapping[str, bytes], archive: Mapping[str, Any]) -> dict
 
 def count_tests(texts: Mapping[str, bytes]) -> int:
     """The number of tests in the files under ``info/``; rattler-build runs contents tests and does not keep them."""
-    return len(_yaml(texts.get("info/tests/tests.yaml", b"[]")) or ())
+    return len(load_yaml(texts.get("info/tests/tests.yaml", b"[]")) or ())
 
 
 def path_entry(raw: Mapping[str, Any]) -> PathEntry:
@@ -239,10 +238,3 @@ def run_exports_of(raw: Any) -> dict[str, tuple[str, ...]]:
     """Parses an ``info/run_exports.json``, or an entry of a channel's ``run_exports.json``."""
     kinds = {"weak": raw} if isinstance(raw, list) else raw
     return {kind: tuple(specs) for kind, specs in kinds.items() if specs}
-
-
-def _yaml(text: bytes) -> Any:
-    document = Document(text.decode())
-    if document.problems:
-        raise ValueError(document.problems[0])
-    return document.data

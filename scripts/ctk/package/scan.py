@@ -10,7 +10,6 @@ import ast
 import hashlib
 import io
 import posixpath
-import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -32,7 +31,6 @@ from ctk.package.binaries import Binary, UnreadableBinary
 from ctk.package.reader import PLACEHOLDER, Kind, PackageInfo, ScannedFile, Sighting
 
 _CHUNK = 1 << 20
-_LIBRARY = re.compile(r".*(\.so(\.[\d.]+)?|\.dll|\.pyd)", re.IGNORECASE)
 _PLACEHOLDER = PLACEHOLDER.encode()
 _NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
@@ -205,7 +203,7 @@ def listed_package(path: Path) -> PackageScan:
     return PackageScan(str(path), "", info, tuple(files))
 
 
-def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search, exports: bool = False) -> ScannedFile:
+def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) -> ScannedFile:
     if stream is None:
         return file
     digest, size = hashlib.sha256(), 0
@@ -222,7 +220,7 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search, ex
             chunk = stream.read(_CHUNK)
         search.feed(b"", last=True)
         kept.flush()
-        binary, exported, unreadable = _headers(Path(kept.name), file.path, exports) if is_binary else (None, (), "")
+        binary, unreadable = _headers(Path(kept.name)) if is_binary else (None, "")
         code = gpu_fatbin.read_file(Path(kept.name), uses=False) if is_binary else None
         folders = _dll_folders(kept.getvalue()) if is_module and isinstance(kept, io.BytesIO) else ()
     file = replace(
@@ -230,7 +228,6 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search, ex
         size=size,
         sha256=digest.hexdigest(),
         binary=binary,
-        exports=exported,
         unreadable=unreadable,
         code=code if code and code.says_something else None,
         dll_folders=folders,
@@ -238,14 +235,12 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search, ex
     return replace(file, sightings=search.sightings())
 
 
-def _headers(file: Path, name: str, exports: bool) -> tuple[Binary | None, tuple[str, ...], str]:
-    """The headers of a binary, the exports of a library if they are asked for, and why they cannot be read."""
+def _headers(file: Path) -> tuple[Binary | None, str]:
+    """The headers of a binary, and why they cannot be read."""
     try:
-        binary = binaries.read_binary(file)
-        is_asked = exports and binary and _LIBRARY.fullmatch(name)
-        return binary, binaries.read_exports(file) if is_asked else (), ""
+        return binaries.read_binary(file), ""
     except UnreadableBinary as error:
-        return None, (), str(error)
+        return None, str(error)
 
 
 def _dll_folders(source: bytes) -> tuple[str, ...]:
@@ -270,8 +265,8 @@ def _dll_folders(source: bytes) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def scan_wheel(path: Path, exports: bool = False) -> Iterator[ScannedFile]:
-    """The members of a wheel, scanned as those of a package; with `exports`, what its libraries export.
+def scan_wheel(path: Path) -> Iterator[ScannedFile]:
+    """The members of a wheel, scanned as those of a package.
 
     Raises:
         MeasureFailed: The wheel, or a binary in it, cannot be read.
@@ -282,7 +277,7 @@ def scan_wheel(path: Path, exports: bool = False) -> Iterator[ScannedFile]:
                 if not item.is_dir():
                     member = ScannedFile("pkg", item.filename, "file", item.file_size)
                     with archive.open(item) as stream:
-                        member = _scan_member(member, stream, Search(()), exports)
+                        member = _scan_member(member, stream, Search(()))
                     if member.unreadable:
                         raise MeasureFailed(f"{path}: {member.path}: {member.unreadable}", "look at that file")
                     yield member

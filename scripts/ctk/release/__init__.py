@@ -16,7 +16,6 @@ TABLE = Marked(
     "table of releases",
     "ctk verify --write-table",
     "docs/how-the-right-build-is-picked.md",
-    "what the release locks say",
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ctk.site import docs, report
+from ctk.site import report
 from ctk.site.pages import Page, Site, assets, read, write
 
 __all__ = ["Page", "Site", "read", "report_pages", "write"]
@@ -13,5 +13,5 @@ __all__ = ["Page", "Site", "read", "report_pages", "write"]
 def report_pages(site: Site) -> Iterator[Page]:
     """The shared assets and every page except the front page."""
     yield from assets()
-    for pages in (report.picks, report.releases, report.packages, docs.pages):
+    for pages in (report.picks, report.releases, report.packages):
         yield from pages(site)

@@ -6,26 +6,19 @@ machine. Answers are solved on all cores, by package and Python, and packed for 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, as_completed
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.metadata import version as installed_version
 from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from pydantic import TypeAdapter
 from rattler import RepoDataRecord
 from ruamel.yaml import YAML
 
 from ctk.core.errors import SolverFailed, check_names
-from ctk.core.memo import Memo, memo
-from ctk.core.platforms import NOARCH
 from ctk.core.pool import ProcessPool
 from ctk.lock.model import ReleaseLock
 from ctk.solve.machine import impossible, python_specs
@@ -257,9 +250,6 @@ def _place(places: dict[T, int], thing: T) -> int:
     return places.setdefault(thing, len(places))
 
 
-_ANSWERS = TypeAdapter(dict[str, Any])
-
-
 @dataclass(frozen=True)
 class Work:
     """A package with a Python, on a platform: a process solves it as a whole."""
@@ -268,7 +258,6 @@ class Work:
     channels: tuple[Path | str, ...]  # folders or URLs, by priority
     package: str
     python: str  # "" leaves it to the solver
-    note: Memo[dict[str, Any]] | None = None  # of the answers; None for a channel behind a URL, which may change
 
     @property
     def size(self) -> int:
@@ -281,29 +270,9 @@ class Work:
         return f"{self.axes.subdir}/{self.package}/{self.python or 'any'}"
 
 
-def plan_work(axes: Axes, channels: Sequence[Path | str], notes: Path) -> list[Work]:
-    """The work for one platform, with a folder for notes."""
-    digest, work = _digest(axes, channels), []
-    for package, python in product(axes.packages, axes.pythons):
-        note = memo(notes / "site", [digest, package, python], _ANSWERS) if digest else None
-        work.append(Work(axes, tuple(channels), package, python, note))
-    return work
-
-
-def _digest(axes: Axes, channels: Sequence[Path | str]) -> str:
-    """A digest of metadata, questions and code; "" with a channel behind a URL, which may change."""
-    digest = hashlib.sha256(repr((axes.drivers, axes.gpus, axes.pins, axes.impossible)).encode())
-    for channel in channels:
-        if not isinstance(channel, Path):
-            return ""
-        for subdir in (axes.subdir, NOARCH):
-            with suppress(FileNotFoundError):
-                digest.update((channel / subdir / "repodata.json").read_bytes())
-            digest.update(f"\0{channel.name}/{subdir}\0".encode())
-    digest.update(installed_version("py-rattler").encode())
-    for file in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
+def plan_work(axes: Axes, channels: Sequence[Path | str]) -> list[Work]:
+    """The work for one platform."""
+    return [Work(axes, tuple(channels), *each) for each in product(axes.packages, axes.pythons)]
 
 
 def solved(
@@ -313,20 +282,12 @@ def solved(
 
     `advance` is called with a number of answered questions and their name.
     """
-    waiting = []
-    for piece in work:
-        kept = piece.note.read() if piece.note else None
-        if not kept:
-            waiting.append(piece)
-        else:
-            advance(piece.size, f"{piece.name}, as before")
-            yield piece, kept
-    if jobs == 1 or len(waiting) < 2:
-        for piece in waiting:
+    if jobs == 1 or len(work) < 2:
+        for piece in work:
             yield piece, solve_one(piece)
             advance(piece.size, piece.name)
     else:
-        yield from _in_processes(waiting, jobs, advance)
+        yield from _in_processes(work, jobs, advance)
 
 
 def _in_processes(
@@ -344,14 +305,12 @@ def _in_processes(
             if isinstance(error, BrokenExecutor):
                 raise SolverFailed(
                     "a process that solved was killed; most often memory ran out",
-                    "run the command again with --jobs 1: what was solved is kept",
+                    "run the command again with --jobs 1",
                 ) from None
             raise
 
 
 def solve_one(work: Work) -> Mapping[str, Any]:
-    """Does a piece of work, and keeps the answers."""
+    """Does a piece of work."""
     catalogue = GroupedCatalogue(work.channels, work.axes.subdir, [work.package, *ALWAYS])
-    found = packed(answers(catalogue, work.axes, work.package, work.python))
-    content: dict[str, Any] = json.loads(json.dumps(found))  # as a note has it
-    return work.note.write(content) if work.note else content
+    return packed(answers(catalogue, work.axes, work.package, work.python))

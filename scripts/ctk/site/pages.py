@@ -1,8 +1,7 @@
-"""The input of a site, its templates, its folder, and the front page; `report` and `docs` have the other pages."""
+"""The input of a site, its templates, its folder, and the front page; `report` has the other pages."""
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import re
@@ -34,14 +33,12 @@ from ctk.solve.solve import ASKS
 MARKER = ".ctk-site"
 """A file that marks the folder of a site; other folders are never replaced."""
 _TEXT = b"Made by ctk site. The folder is replaced as a whole: keep nothing of yours in it.\n"
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 _HERE = Path(__file__).parent
 _NAVIGATION = (
     ("index.html", "Install"),
     ("picks.html", "Picks"),
     ("releases.html", "Releases"),
     ("packages.html", "Packages"),
-    ("docs.html", "Docs"),
 )
 
 
@@ -156,7 +153,6 @@ def _environment() -> Environment:
         "count": count,
         "thousands": lambda number: f"{number:,}",
         "create": create_line,
-        "arrows": lambda text: text.replace(" -> ", " → "),
     }
     return environment
 
@@ -165,7 +161,7 @@ def _environment() -> Environment:
 
 
 def write(pages: Iterable[Page], folder: Path) -> int:
-    """Writes pages into a new folder, which replaces the old folder in one step; returns the number of pages.
+    """Writes pages into a new folder, which then replaces the old folder; returns the number of pages.
 
     Readers see the old site until all pages are written; after a kill or an error it stays.
     """
@@ -196,24 +192,14 @@ def check(folder: Path) -> None:
 
 
 def _take_place(fresh: Path, folder: Path) -> None:
-    """Exchanges the two folders in one step on Linux; elsewhere there is a moment without a site."""
-    if not folder.exists():
-        fresh.rename(folder)
-    elif not _exchange(fresh, folder):
+    """Puts the new folder in the place of the old one, by two renames."""
+    if folder.exists():
         old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
         folder.rename(old)
-        try:
-            fresh.rename(folder)
-        except OSError:
-            old.rename(folder)
-            raise
+        fresh.rename(folder)
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _exchange(first: Path, second: Path) -> bool:
-    call = getattr(ctypes.CDLL(None), "renameat2", None)  # glibc 2.28 or newer
-    names = os.fsencode(first), os.fsencode(second)
-    return call is not None and call(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0
+    else:
+        fresh.rename(folder)
 
 
 # The front page: the selector, and the commands for clients

@@ -18,13 +18,8 @@ from ctk.build import sbom
 from ctk.build.one import machine_paths
 from ctk.build.originals import NO_FILES, PackageFiles
 from ctk.core.errors import AuditFailed, CtkError
-from ctk.core.platforms import PLATFORMS
-from ctk.diff.compare import compare
-from ctk.diff.render import summary, tables
 from ctk.lock.components import load_exclusions
-from ctk.lock.model import ReleaseLock
 from ctk.lock.redistribution import WORDS
-from ctk.package.binaries import version_key
 from ctk.package.reader import PathEntry, read_info
 from ctk.package.scan import Scanner
 from ctk.release import facts_rows
@@ -33,7 +28,6 @@ from ctk.site.pages import IndexedPackage, Page, Site, render
 from ctk.solve import channels
 from ctk.verify.table import REQUEST, ask, merged
 
-_COLUMNS = ("component", "version", "MB", "glibc")
 _OPERATORS = {">=": "from", "<=": "up to", "<": "before", ">": "after", "==": ""}
 _FIT = re.compile(r"^cuda-version .*\b(native|compat)_\*$")
 
@@ -66,40 +60,14 @@ def picks(site: Site) -> Iterator[Page]:
 
 
 def releases(site: Site) -> Iterator[Page]:
-    """The list of CTK releases, newest first, and a page for each with the changes since the release before."""
-    before = (None, *site.releases)
-    rows = [_release(site, *args) for args in zip(site.releases, before, facts_rows(site.releases), strict=False)]
-    described = "Every release that is locked here: what changed, and what was measured from its binaries."
+    """The list of CTK releases, newest first."""
+    built = {entry.index.version for entry in site.packages.get("cuda-version", ())}
+    rows = [
+        (*facts, len(lock.components), lock.minor in built)
+        for lock, facts in zip(site.releases, facts_rows(site.releases), strict=True)
+    ]
+    described = "Every release that is locked here, and what was measured from its binaries."
     yield render(site, "releases.html", title="CUDA Toolkit releases", description=described, releases=rows[::-1])
-    for row in rows:
-        title, described = f"CUDA Toolkit {row['lock'].release}", "The oldest release that is locked here."
-        if row["before"]:
-            described = f"What changed since {row['before'].release}, and what was measured from its binaries."
-        values: dict[str, Any] = {"platforms": PLATFORMS, "columns": _COLUMNS}
-        yield render(site, row["path"], "release.html", title=title, description=described, release=row, **values)
-
-
-def _release(site: Site, lock: ReleaseLock, before: ReleaseLock | None, facts: Sequence[str]) -> dict[str, Any]:
-    """The values of a release for the templates; sizes in bytes."""
-    measured = lock.facts.glibc if lock.facts else {}
-    release: dict[str, Any] = {
-        "lock": lock,
-        "before": before,
-        "path": f"releases/{lock.minor}.html",
-        "gpus": facts[1],
-        "ptx": facts[2],
-        "glibc": {s: max(needs.values(), key=version_key) for s, needs in measured.items() if any(needs.values())},
-        "sizes": {s: sum(a.size for a in lock.artefacts if a.target.startswith(s)) for s in PLATFORMS},
-        "in_channel": any(entry.index.version == lock.minor for entry in site.packages.get("cuda-version", ())),
-    }
-    if before is None:
-        return release
-    difference = compare(before, lock, site.platforms or tuple(PLATFORMS))
-    lines = list(summary(difference, ()))[:-1]  # the last line is about binaries, which no page compares
-    return release | {
-        "summary": lines,
-        "changes": list(tables(difference, _COLUMNS)),
-    }
 
 
 # Packages

@@ -18,7 +18,7 @@ from ctk.verify.scenarios import facts, matrix
 SUBDIR = "linux-64"
 REQUEST = "cuda-core"
 COMMAND = "ctk verify --write-table"
-TABLE = Marked("table of drivers and GPUs", COMMAND, "docs/how-the-right-build-is-picked.md", "what a solver picks now")
+TABLE = Marked("table of drivers and GPUs", COMMAND, "docs/how-the-right-build-is-picked.md")
 
 
 @dataclass(frozen=True)

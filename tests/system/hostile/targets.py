@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctk.core.document import Document
 from ctk.core.errors import CtkError
 from ctk.package import binaries, gpu_fatbin
 from ctk.package import reader as package
@@ -41,27 +40,6 @@ class Target:
         """Feeds it; raises nothing for a refusal."""
         with suppress(*self.refusals):
             self.run(data)
-
-
-def text_of(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
-
-
-def fixed(*texts: str) -> Seeds:
-    return lambda: [text.encode() for text in texts]
-
-
-# ---- YAML
-
-YAML_LIES = (
-    "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n",
-    "&a [*a]\n",
-    "a: !!python/object/apply:os.system [ls]\n",
-    "a: 0x1f\nb: 1e400\nc: 2001-02-30\nd: .nan\ne: ~\nf: 0o17\ng: 1_000\nh: 190:20:30\n",
-    "? [a]\n: b\n? {c: d}\n",
-    "a: {b: [c, {d: e}]}\nf: |\n  text\ng: >-\n  more\n",
-    "\ufeff%YAML 1.1\n---\na: 'b'\nb: \"\\e[2J\\x00\\U0010ffff\"\n...\n",
-)
 
 
 # ---- archives
@@ -101,7 +79,6 @@ METADATA_FILES = (
     "paths.json",
     "about.json",
     "run_exports.json",
-    "tests/tests.yaml",
 )
 
 
@@ -119,18 +96,16 @@ def some_metadata() -> list[bytes]:
         '{"paths": [{"_path": "a", "path_type": "hardlink", "sha256": "ab", "size_in_bytes": 3}], "paths_version": 1}',
         '{"license": "BSD-3-Clause"}',
         '{"weak": ["a >=1"], "strong": []}',
-        "- script: [a]\n- package_contents: {files: [b]}\n",
     )
     return [bytes([number]) + text.encode() for number, text in enumerate(texts)]
 
 
 def some_binaries() -> list[bytes]:
     full = made.elf(soname="liba.so.1", runpath="$ORIGIN", versions={"libc.so.6": ["GLIBC_2.17"]})
-    return [full, made.elf(exports=["f", "g@V_1"]), made.pe()]
+    return [full, made.elf(), made.pe()]
 
 
 TARGETS: dict[str, Target] = {
-    "document": Target(lambda data: Document(text_of(data)), fixed(*YAML_LIES)),
     "wheel": Target(in_file(gpu_fatbin.read_wheel), some_wheels),
     "package": Target(in_file(read_package), some_packages),
     "package-metadata": Target(read_metadata, some_metadata),

@@ -1,4 +1,4 @@
-"""Documents and packages that lie: the error names file, line and reason, and costs little to find."""
+"""Packages and wheels that lie: the error names file and reason, and costs little to find."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from ctk.core.document import DEEPEST, LARGEST, Document
 from ctk.core.errors import (
     AuditFailed,
     printable,
@@ -20,28 +19,6 @@ from ctk.package import binaries, gpu_fatbin
 from ctk.package import reader as package
 from kit import binaries as made
 from kit.packages import Draft
-
-LAUGHS = "a: &a [x, x]\n" + "".join(f"b{n}: &b{n} [*{'a' if not n else f'b{n - 1}'}, y]\n" for n in range(30))
-
-LIES: dict[str, tuple[str, int, str]] = {
-    "a billion laughs": (LAUGHS, 1, "anchors and aliases"),
-    "a tag of Python": ("a: 1\nb: !!python/object/apply:os.system [ls]\n", 2, "tags are not read here"),
-    "one key twice": ("a: 1\nb: 2\na: 3\n", 3, "a: stated twice"),
-    "a key that is a list": ("[a]: 1\n", 1, "a key that is no text"),
-    "deep lists": ("a:\n  " + "[" * 50_000, 2, f"nested more than {DEEPEST} times"),
-    "megabytes": ("a: " + "x" * LARGEST, 1, f"and {LARGEST} are the most"),
-    "a number of 5,000 digits": ("a: 1\nb: " + "9" * 5000, 2, "b: cannot be read: Exceeds the limit"),
-    "a day that is none": ("a: 2001-02-30\n", 1, "a: cannot be read"),
-    "a NUL": ("a: 'b\0'\n", 1, "not YAML"),
-    "two documents": ("a: 1\n---\nb: 2\n", 2, "another document"),
-}
-
-
-@pytest.mark.parametrize("name", LIES)
-def test_a_file_that_lies_is_an_error_with_its_line(name: str) -> None:
-    text, line, reason = LIES[name]
-    found = Document(text).problems
-    assert any(problem.startswith(f"line {line}: ") and reason in problem for problem in found), found
 
 
 def test_a_message_is_shown_and_not_obeyed() -> None:
