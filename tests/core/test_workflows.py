@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from conftest import ROOT
+from ctk.cli.main import COMMANDS
 
 FOLDER = ROOT / ".github" / "workflows"
 FILES = sorted(FOLDER.glob("*.yml"))
@@ -26,6 +28,18 @@ def load(path: Path) -> dict[str, Any]:
 def steps(path: Path) -> Iterator[dict[str, Any]]:
     for job in load(path)["jobs"].values():
         yield from job["steps"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_every_command_and_script_that_is_run_is_there(path: Path) -> None:
+    for step in steps(path):
+        text = re.sub(r"\$\{\{.*?\}\}", "", step.get("run", "")).replace("\\\n", " ")
+        for name in re.findall(r"\./(scripts/[\w-]+)|\b(tests/\S+\.py)", text):
+            assert (ROOT / (name[0] or name[1])).exists(), name
+        for line in re.findall(r"\.venv/bin/ctk ([^\n)|&]*)", text):
+            words = shlex.split(line)
+            entry = COMMANDS[words[0]]
+            assert not isinstance(entry, tuple) or words[1] in entry[1], line
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)

@@ -53,6 +53,9 @@ def test_releases_come_by_version_and_are_found_by_any_name(tmp_path: Path) -> N
     assert "13.4" in error.value.step
 
 
+SHAS = [artefact.sha256 for artefact in release().artefacts]
+
+
 def broken(tmp_path: Path, *edits: tuple[str, str], half: str = ".lock") -> str:
     """The error about a valid lock with some text replaced."""
     lock = release("13.4.3", "cudart", "nvrtc", facts=Facts(("7.5", "12.1"), "9.4", {}))
@@ -68,6 +71,28 @@ def broken(tmp_path: Path, *edits: tuple[str, str], half: str = ".lock") -> str:
         load(path)
     assert "ctk release add 13.4 --write" in error.value.step
     return str(error.value)
+
+
+def test_every_problem_is_listed_with_its_place(tmp_path: Path) -> None:
+    message = broken(
+        tmp_path,
+        ('"schema": 3', '"schema": 4'),
+        (f'"sha256": "{SHAS[0]}", "size": 12', '"sha256": "abc", "size": 0'),
+        (f', "sha256": "{SHAS[1]}"', ""),
+        ('      "win-64":', '      "win-63":'),
+        ('"ptx_isa": "9.4"', '"ptx_isa": 9.4'),
+    )
+    lines = message.splitlines()
+    assert lines[0] == "cuda-13.4: 6 problems"
+    for expected in (
+        "cuda-13.4.lock schema: Input should be less than or equal to 3",
+        "cuda-13.4.lock components.cudart.artefacts.linux-64.sha256: a sha256 is 64 hexadecimal digits in lower case",
+        "cuda-13.4.lock components.cudart.artefacts.linux-64.size: Input should be greater than 0",
+        "cuda-13.4.lock components.cudart.artefacts.linux-aarch64.sha256: Field required",
+        "cuda-13.4.lock components.cudart.artefacts.win-63.[key]: unknown target 'win-63'",
+        "cuda-13.4.lock facts.ptx_isa: Input should be a valid string",
+    ):
+        assert any(expected in line for line in lines), expected
 
 
 @pytest.mark.parametrize(
@@ -112,6 +137,14 @@ def test_a_ctk_release_has_a_manifest_and_others_do_not(tmp_path: Path) -> None:
     odd = write(tmp_path, ReleaseLock("python-13", release().manifest, {"cudart": component()}))
     with pytest.raises(LockError, match="manifest: a CTK release names"):
         load(odd)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", "schema: 2", "{}", "\x00", '{"components": {"x": 1}}'])
+def test_text_of_another_form_is_a_lock_error(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path, release())
+    path.write_text(text)
+    with pytest.raises(LockError):
+        load(path)
 
 
 def test_halves_that_disagree_are_refused(tmp_path: Path) -> None:
