@@ -1,15 +1,17 @@
-"""Surveys: the machines on which a request installs, and the builds there."""
+"""Surveys: the machines on which a request installs, the builds there, and the changes by a pin."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conftest import ctk
-from ctk.authors.installable import Kind, Survey, groups_in_words, take_survey
+from ctk.authors.installable import Change, Kind, Survey, groups_in_words, take_survey
 from ctk.core import errors
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
@@ -53,8 +55,8 @@ def folders(where: Workspace) -> list[Path]:
     return [where.channel, where.base_channel]
 
 
-def surveyed(folders: list[Path], every: Matrix, *specs: str) -> Survey:
-    return take_survey(specs, Catalogue(folders, SUBDIR), every)
+def surveyed(folders: list[Path], every: Matrix, *specs: str, pin: str = "") -> Survey:
+    return take_survey(specs, [pin] if pin else [], Catalogue(folders, SUBDIR), every)
 
 
 # --- what each machine gets
@@ -68,7 +70,7 @@ def surveyed(folders: list[Path], every: Matrix, *specs: str) -> Survey:
 def test_every_machine_gets_what_it_gets_when_it_is_solved_alone(
     folders: list[Path], every: Matrix, specs: tuple[str, ...]
 ) -> None:
-    alone, found = Catalogue(folders, SUBDIR), surveyed(folders, every, *specs)
+    alone, found = Catalogue(folders, SUBDIR), surveyed(folders, every, *specs).today
     different = {}
     for machine in every.machines:
         pick, got = alone.pick(Scenario(specs, SUBDIR, *machine)), found.picks[machine]
@@ -83,7 +85,7 @@ def test_every_machine_gets_what_it_gets_when_it_is_solved_alone(
 
 def test_what_becomes_a_cpu_build_is_said_of_the_package_that_does(folders: list[Path], every: Matrix) -> None:
     found = surveyed(folders, every, "car")
-    picks = found.picks
+    picks = found.today.picks
     assert (picks["13.4", "9.0"].kind, picks["13.4", "9.0"].toolkit, picks["13.4", "9.0"].cpu) == ("native", "13.4", ())
     assert (picks["12.9", "9.0"].kind, picks["12.9", "9.0"].cpu) == (Kind.CPU, ("engine",))
     assert any(line.startswith("CPU build of engine on ") for line in found.sentences)
@@ -91,7 +93,7 @@ def test_what_becomes_a_cpu_build_is_said_of_the_package_that_does(folders: list
 
 def test_a_package_without_cuda_builds_is_no_cpu_build(folders: list[Path], every: Matrix) -> None:
     found = surveyed(folders, every, "only-linux")
-    assert {pick.kind for pick in found.picks.values()} == {Kind.PLAIN}
+    assert {pick.kind for pick in found.today.picks.values()} == {Kind.PLAIN}
     assert found.sentences == [
         f"only-linux installs on {len(every.machines)} of {len(every.machines)} machines",
         f"no CUDA on {len(every.machines)}: every machine",
@@ -102,7 +104,7 @@ def test_with_one_build_of_cuda_version_driver_and_gpu_say_whether_it_is_native(
     """As on conda-forge, where no minor is refused."""
     records = [record("cuda-version", v, "h_3", "noarch", constrains=["__cuda >=13"]) for v in ("13.0", "13.4")]
     records.append(record("mine", "1.0", "h_0", SUBDIR, depends=["cuda-version >=13,<14"]))
-    picks = surveyed([write(tmp_path / "one", iter(records))], every, "mine").picks
+    picks = surveyed([write(tmp_path / "one", iter(records))], every, "mine").today.picks
     assert (picks["13.4", "9.0"].text, picks["13.3", "9.0"].text, picks[None, None].text) == (
         "13.4",
         "13.4 compat",
@@ -116,6 +118,23 @@ def test_a_reason_is_that_of_the_request_and_the_machine(folders: list[Path], ev
     (refused,) = [line for line in surveyed(folders, every, "cuda-nvcc").sentences if line.startswith("refused")]
     assert "driver 11.8 to 12.9 (cuda-nvcc is published for toolkits 13.0 and 13.4 only, which need a driver" in refused
     assert "with GPU 5.0 to 7.2 (cuda-nvcc is published" in refused
+
+
+# --- pins
+
+
+def test_what_a_pin_does_to_each_machine(folders: list[Path], every: Matrix) -> None:
+    found = surveyed(folders, every, "cuda-core", pin="cuda-version >=13.4")
+    assert found.change(("12.9", "9.0")) is Change.LOST
+    assert found.change(("13.0", "9.0")) is Change.OTHER, "native becomes compat"
+    assert found.change(("13.4", "9.0")) is None
+    assert found.change(("11.8", None)) is None, "it could not have it before either"
+    lost = next(line for line in found.sentences if line.startswith("pinned, lost on "))
+    assert "driver 12.0 to 12.9 (cuda-version >=13.4 needs a driver for CUDA 13.0" in lost
+    assert any(line.startswith("pinned, native becomes compat on ") for line in found.sentences)
+    gained = surveyed(folders, every, "cuda-version=13.4", "cuda-nvrtc", pin="cuda-version >=12")
+    assert gained.change(("12.9", "9.0")) is Change.GAINED
+    assert not gained.changed(Change.LOST)
 
 
 # --- in words
@@ -136,12 +155,14 @@ def test_machines_are_named_by_runs_of_drivers_and_gpus(every: Matrix) -> None:
     assert list(groups_in_words(every.machines, every)) == ["every machine"]
 
 
-def test_the_table_has_a_cell_for_each_driver_and_gpu(folders: list[Path], every: Matrix) -> None:
-    (_, *gpus), rows = surveyed(folders, every, "cuda-core", "cuda-version >=13.4").table
+def test_the_table_has_what_a_pin_changes(folders: list[Path], every: Matrix) -> None:
+    found = surveyed(folders, every, "cuda-core", pin="cuda-version >=13.4")
+    assert found.pinned
+    (_, *gpus), rows = found.table(found.pinned)
     cells = {(driver, gpu): cell for driver, *cells in rows for gpu, cell in zip(gpus, cells, strict=True)}
     by_driver = {driver: {cell for (row, _), cell in cells.items() if row == driver} for driver, _ in cells}
-    assert by_driver["no driver"] == {"13.4 compat"} and by_driver["11.8 to 12.9"] == {"refused"}
-    assert "13.4 compat" in by_driver["13.1 to 13.3"]
+    assert by_driver["no driver"] == {"13.4 compat"} and by_driver["11.8"] == {"refused"}
+    assert "lost" in by_driver["12.0 to 12.9"] and "13.4 compat *" in by_driver["13.1 to 13.3"]
     assert "" in cells.values(), "no driver for CUDA 13.4 runs a GPU 7.0"
 
 
@@ -151,13 +172,29 @@ def test_the_table_has_a_cell_for_each_driver_and_gpu(folders: list[Path], every
 needs_linux = pytest.mark.skipif(HERE != SUBDIR, reason="the small channel's packages without CUDA are for linux-64")
 
 
+def answer(done: Any, driver: str | None, gpu: str | None) -> dict[str, Any]:
+    (survey,) = json.loads(done.stdout)["surveys"]
+    return next(one for one in survey["answers"] if (one["driver"], one["gpu"]) == (driver, gpu))
+
+
 @needs_linux
-def test_the_command_says_where_it_installs(where: Workspace) -> None:
-    words = ("solve", "--everywhere", "cuda-core", "-p", SUBDIR)
-    assert "- cuda-core installs on " in ctk(where, *words, check=True).stdout
-    (survey,) = json.loads(ctk(where, *words, "--json", check=True).stdout)["surveys"]
-    pick = next(one for one in survey["answers"] if (one["driver"], one["gpu"]) == ("12.9", "9.0"))
-    assert (pick["kind"], pick["toolkit"]) == ("native", "12.9")
+def test_a_pin_that_loses_machines_fails_and_says_which(where: Workspace) -> None:
+    words = ("solve", "--everywhere", "cuda-core", "-p", SUBDIR, "--pin", "cuda-version >=13.4")
+    done = ctk(where, *words)
+    assert done.returncode == errors.MachinesLost.exit_code == 32
+    assert "- pinned, lost on " in done.stdout
+    assert re.search(
+        r"^error: with cuda-version >=13.4, \d+ machines of linux-64 would lose cuda-core\nnext: ", done.stderr
+    )
+    found = ctk(where, *words, "--json")
+    lost = answer(found, "12.9", "9.0")
+    assert (lost["kind"], lost["toolkit"], lost["change"], lost["pinned"]["kind"]) == (
+        "native",
+        "12.9",
+        "lost",
+        "refused",
+    )
+    assert json.loads(found.stdout)["error"]["exit_code"] == 32
 
 
 @needs_linux

@@ -1,4 +1,4 @@
-"""Surveys: the machines on which a request installs, and the builds that they get."""
+"""Surveys: the machines on which a request installs, the builds that they get, and the changes that pins make."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from ctk.core.console import count, listing
 from ctk.solve.solve import Catalogue, GroupedCatalogue, Pick, Scenario, older, parse_spec
@@ -29,6 +29,14 @@ class Kind(StrEnum):
     REFUSED = "refused"
 
 
+class Change(StrEnum):
+    """The effect of pins on a machine."""
+
+    LOST = "lost"
+    GAINED = "gained"
+    OTHER = "changed"
+
+
 @dataclass(frozen=True)
 class MachinePick:
     """The pick of a machine."""
@@ -48,15 +56,43 @@ class MachinePick:
         return {"kind": self.kind, "toolkit": self.toolkit or None, "builds": self.builds, "cpu": self.cpu}
 
 
-def take_survey(specs: Sequence[str], channels: Catalogue, every: Matrix) -> Survey:
-    """Solves a request for every machine, once for each class of machines."""
-    request = tuple(specs)
-    names = {parse_spec(spec).name for spec in request}
-    solver = channels.grouped(names)
-    scenarios = {machine: Scenario(request, solver.subdir, *machine) for machine in every.machines}
-    solver.ask(scenarios.values())
-    solved = {machine: solver.pick(scenario) for machine, scenario in scenarios.items()}
-    cpu = _cpu_builds(filter(None, solved.values()))
+class Case(NamedTuple):
+    """A request, and the pick of every machine."""
+
+    catalogue: GroupedCatalogue
+    specs: tuple[str, ...]
+    picks: Mapping[Machine, MachinePick]
+
+    @property
+    def installs(self) -> int:
+        """The number of machines on which it installs."""
+        return len(self.picks) - len(self.of(Kind.REFUSED))
+
+    def of(self, kind: Kind) -> list[Machine]:
+        return [machine for machine, pick in self.picks.items() if pick.kind is kind]
+
+    def reason(self, machine: Machine) -> Reason:
+        """The reason why it does not install on a machine, and what to do."""
+        return find_reason(Scenario(self.specs, self.catalogue.subdir, *machine), self.catalogue)
+
+
+def take_survey(specs: Sequence[str], pins: Sequence[str], channels: Catalogue, every: Matrix) -> Survey:
+    """Solves a request for every machine; if there are pins, also with them.
+
+    A request is solved once for each class of machines.
+    """
+    pinned = tuple(specs)
+    for pin in pins:
+        pinned = with_pin(pinned, pin)
+    requests = [tuple(specs), *([pinned] if pins else [])]
+    solver = channels.grouped({parse_spec(spec).name for request in requests for spec in request})
+    solved: list[dict[Machine, Pick | None]] = []
+    for request in requests:
+        scenarios = {machine: Scenario(request, solver.subdir, *machine) for machine in every.machines}
+        solver.ask(scenarios.values())
+        solved.append({machine: solver.pick(scenario) for machine, scenario in scenarios.items()})
+    cpu = _cpu_builds(pick for picks in solved for pick in picks.values() if pick)
+    names = {parse_spec(text).name for text in specs}
     names -= {"cuda-version"} if names != {"cuda-version"} else set()  # `toolkit` says it already
 
     def machine_pick(pick: Pick | None) -> MachinePick:
@@ -67,8 +103,8 @@ def take_survey(specs: Sequence[str], channels: Catalogue, every: Matrix) -> Sur
         kind = Kind.CPU if instead else _fit(pick, every) if pick.toolkit else Kind.PLAIN
         return MachinePick(kind, pick.toolkit, builds, instead)
 
-    picks = {machine: machine_pick(pick) for machine, pick in solved.items()}
-    return Survey(" ".join(specs), every, solver, request, picks)
+    picks = [{machine: machine_pick(pick) for machine, pick in found.items()} for found in solved]
+    return Survey(" ".join(specs), every, *(Case(solver, r, p) for r, p in zip(requests, picks, strict=True)))
 
 
 def _cpu_builds(picks: Iterable[Pick]) -> dict[int, tuple[str, ...]]:
@@ -111,47 +147,65 @@ def _fit(pick: Pick, every: Matrix) -> Kind:
     return Kind.NATIVE if loads and (gpu is None or gpu in known.get(pick.toolkit, (gpu,))) else Kind.COMPAT
 
 
+def with_pin(specs: Sequence[str], pin: str) -> tuple[str, ...]:
+    """The specs with a pin: it replaces specs of the same package."""
+    asked = parse_spec(pin)
+    return (*(spec for spec in specs if parse_spec(spec).name != asked.name), str(asked.match))
+
+
+# --- a request on a platform
+
+
 @dataclass(frozen=True)
 class Survey:
-    """The picks of every machine of a platform."""
+    """The picks of every machine of a platform, today and with pins if there are any."""
 
     asked: str  # the request as the user wrote it
     every: Matrix
-    catalogue: GroupedCatalogue
-    specs: tuple[str, ...]
-    picks: Mapping[Machine, MachinePick]
+    today: Case
+    pinned: Case | None = None
 
     @property
     def subdir(self) -> str:
-        return self.catalogue.subdir
+        return self.today.catalogue.subdir
 
     @property
-    def installs(self) -> int:
-        """The number of machines on which it installs."""
-        return len(self.picks) - len(self.of(Kind.REFUSED))
+    def cases(self) -> list[Case]:
+        return [self.today, *([self.pinned] if self.pinned else [])]
 
-    def of(self, kind: Kind) -> list[Machine]:
-        return [machine for machine, pick in self.picks.items() if pick.kind is kind]
-
-    def reason(self, machine: Machine) -> Reason:
-        """The reason why it does not install on a machine, and what to do."""
-        return find_reason(Scenario(self.specs, self.subdir, *machine), self.catalogue)
+    def change(self, machine: Machine) -> Change | None:
+        """The effect of the pins on a machine; None if it gets the same kind of build, even of another toolkit."""
+        before, after = (case.picks[machine].kind for case in (self.today, self.pinned or self.today))
+        if before is after:
+            return None
+        return Change.LOST if after is Kind.REFUSED else Change.GAINED if before is Kind.REFUSED else Change.OTHER
 
     @property
-    def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    def lost(self) -> list[Machine]:
+        """The machines on which it would no longer install."""
+        return self.changed(Change.LOST)
+
+    def changed(self, change: Change) -> list[Machine]:
+        return [machine for machine in self.today.picks if self.change(machine) is change]
+
+    def table(self, case: Case) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """The picks for each driver and GPU, as headings and rows; equal rows and equal columns are merged."""
         drivers, gpus = self.every.drivers, (*self.every.gpus[1:], None)
-        cells = {(driver, gpu): self._cell((driver, gpu if driver else None)) for driver in drivers for gpu in gpus}
+        cells = {
+            (driver, gpu): self._cell(case, (driver, gpu if driver else None)) for driver in drivers for gpu in gpus
+        }
         return merged(Answers(drivers, gpus, cells))
 
-    def _cell(self, machine: Machine) -> str:
-        return self.picks[machine].text if machine in self.picks else ""  # it cannot exist
+    def _cell(self, case: Case, machine: Machine) -> str:
+        if machine not in case.picks:
+            return ""  # it cannot exist
+        change = self.change(machine) if case is self.pinned else None
+        return "lost" if change is Change.LOST else f"{case.picks[machine].text}{' *' if change else ''}"
 
-    @property
-    def builds(self) -> list[tuple[str, str, str, int]]:
+    def builds(self, case: Case) -> list[tuple[str, str, str, int]]:
         """The builds of the requested packages: each with its kind, toolkits, and the number of machines."""
         found: dict[tuple[str, str], list[str]] = {}
-        for pick in self.picks.values():
+        for pick in case.picks.values():
             for build in pick.builds:
                 found.setdefault((build, pick.kind), []).append(pick.toolkit)
         known = {key: sorted({*kits} - {""}, key=version) for key, kits in found.items()}
@@ -161,12 +215,17 @@ class Survey:
 
     def as_json(self) -> dict[str, Any]:
         """The survey for `--json`, with the pick of each machine."""
-        answers = [{"driver": driver, "gpu": gpu, **p.as_json()} for (driver, gpu), p in self.picks.items()]
+        answers: list[dict[str, Any]] = []
+        for machine, pick in self.today.picks.items():
+            answers.append({"driver": machine[0], "gpu": machine[1], **pick.as_json()})
+            if self.pinned:
+                answers[-1] |= {"pinned": self.pinned.picks[machine].as_json(), "change": self.change(machine)}
         return {
             "asked": self.asked,
             "platform": self.subdir,
             "machines": len(answers),
-            "kinds": {kind: len(self.of(kind)) for kind in Kind},
+            "kinds": {kind: len(self.today.of(kind)) for kind in Kind},
+            "changes": {change: len(self.changed(change)) for change in Change} if self.pinned else None,
             "sentences": self.sentences,
             "answers": answers,
         }
@@ -175,21 +234,31 @@ class Survey:
 
     @cached_property
     def sentences(self) -> list[str]:
-        """Sentences about where it installs, and the kinds of builds."""
-        said = [f"{self.asked} installs on {self.installs} of {count(len(self.picks), 'machine')}"]
+        """Sentences about where it installs, the kinds of builds, and the changes by the pins."""
+        today = self.today
+        said = [f"{self.asked} installs on {today.installs} of {count(len(today.picks), 'machine')}"]
         for kind in Kind:
-            if machines := self.of(kind):
-                names = dict.fromkeys(name for machine in machines for name in self.picks[machine].cpu)
-                where = f": {self._where(machines, kind is Kind.REFUSED)}" if kind is not Kind.NATIVE else ""
-                said.append(f"{kind}{f' of {listing([*names])}' if names else ''} on {len(machines)}{where}")
-        return said
+            if machines := today.of(kind):
+                names = dict.fromkeys(name for machine in machines for name in today.picks[machine].cpu)
+                where = self._where(machines, today if kind is Kind.REFUSED else None)
+                of = f" of {listing([*names])}" if names else ""
+                said.append(f"{kind}{of} on {len(machines)}{f': {where}' if kind is not Kind.NATIVE else ''}")
+        if not self.pinned:
+            return said
+        where = self._where(self.lost, self.pinned)
+        said.append(f"pinned, lost on {len(self.lost)}: {where}" if self.lost else "pinned, none is lost")
+        moves: dict[str, list[Machine]] = {}
+        for machine in (*self.changed(Change.OTHER), *self.changed(Change.GAINED)):
+            before, after = (case.picks[machine].kind for case in self.cases)
+            moves.setdefault(f"pinned, {before} becomes {after}", []).append(machine)
+        return said + [f"{move} on {len(machines)}: {self._where(machines)}" for move, machines in moves.items()]
 
-    def _where(self, machines: Collection[Machine], refused: bool) -> str:
+    def _where(self, machines: Collection[Machine], refusing: Case | None = None) -> str:
         """Groups of machines in words; for refused machines with the reason for the newest driver of the group."""
         groups = [*groups_in_words(machines, self.every).items()]
         reasons: dict[str, list[str]] = {}
         for words, machine in groups[:_LISTED]:
-            reasons.setdefault(f" ({self.reason(machine)[0]})" if refused else "", []).append(words)
+            reasons.setdefault(f" ({refusing.reason(machine)[0]})" if refusing else "", []).append(words)
         more = [f"and {len(groups) - _LISTED} more"] if groups[_LISTED:] else []
         return "; ".join([f"{'; '.join(words)}{reason}" for reason, words in reasons.items()] + more)
 
@@ -198,7 +267,7 @@ def alike(surveys: Iterable[Survey]) -> list[list[Survey]]:
     """Groups of surveys with the same result."""
     found: dict[Any, list[Survey]] = {}
     for survey in surveys:
-        texts = (pick.text for pick in survey.picks.values())
+        texts = (pick.text for case in survey.cases for pick in case.picks.values())
         found.setdefault((*survey.sentences, *texts), []).append(survey)
     return [*found.values()]
 

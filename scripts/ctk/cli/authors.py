@@ -149,7 +149,7 @@ def build_recipe_command(
         )
         every = matrix(facts(release_locks(where).values()), ())
         names = dict.fromkeys(one.index.name for one in made)
-        surveys = [take_survey([name], shop.catalogue, every) for name in names]
+        surveys = [take_survey([name], [], shop.catalogue, every) for name in names]
         report.result(surveys=[survey.as_json() for survey in surveys])
         _show_verdict(made, codes, surveys, report)
     report.line(f"packages: {output}")
@@ -183,7 +183,8 @@ def _show_verdict(made: list[Made], codes: list[Subject], surveys: list[Survey],
         report.line(f"{survey.asked} on {survey.subdir}", "bold")
         for sentence in survey.sentences:
             report.line(f"- {sentence}")
-        report.table("its builds", ["build", "kind", "toolkits", "machines"], survey.builds, right=["machines"])
+        rows = survey.builds(survey.today)
+        report.table("its builds", ["build", "kind", "toolkits", "machines"], rows, right=["machines"])
 
 
 def _judge(tests: list[Tested], asked: list[str | None], log: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter, count, listing, megabytes
-from ctk.core.errors import BadValue, Unsolvable, check_names
+from ctk.core.errors import BadValue, MachinesLost, Unsolvable, check_names
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 
 if TYPE_CHECKING:
@@ -148,25 +148,24 @@ def _environment_as_json(environment: Environment, addresses: Sequence[str]) -> 
 # --- every machine
 
 
-def show_everywhere(specs: Sequence[str], catalogues: Iterable[Catalogue], where: Workspace, report: Reporter) -> None:
-    """Prints on which drivers, GPUs and platforms a request installs.
+def show_everywhere(
+    specs: Sequence[str], pins: Sequence[str], catalogues: Iterable[Catalogue], where: Workspace, report: Reporter
+) -> None:
+    """Prints on which drivers, GPUs and platforms a request installs, and the changes by its pins.
 
     Raises:
         Unsolvable: It installs on no machine.
+        MachinesLost: With the pins, machines lose it; all was shown before.
     """
     from ctk.authors.installable import alike, take_survey
     from ctk.lock.model import release_locks
     from ctk.verify.scenarios import facts, matrix
 
     every = matrix(facts(release_locks(where).values()), ())
-    surveys = [take_survey(specs, channels, every) for channels in catalogues]
-    report.result(request=list(specs), surveys=[survey.as_json() for survey in surveys])
-    _show(alike(surveys), report)
-    if not any(survey.installs for survey in surveys):
-        first = surveys[0]
-        sentence, step = first.reason((first.every.drivers[-1], None))
-        nowhere = f"{first.asked} installs on no machine: "
-        raise Unsolvable(sentence if first.asked in sentence else f"{nowhere}{sentence}", step)
+    surveys = [take_survey(specs, pins, channels, every) for channels in catalogues]
+    report.result(request=list(specs), pins=list(pins), surveys=[survey.as_json() for survey in surveys])
+    _show(alike(surveys), pins, report)
+    _judge(surveys, pins)
 
 
 def of_each_platform(
@@ -193,19 +192,36 @@ def _offered(channels: Catalogue) -> list[str]:
     return offered or [this_platform()]
 
 
-def _show(groups: Sequence[Sequence[Survey]], report: Reporter) -> None:
+def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
+    """Ends the run with an error if the request installs nowhere, or machines lose it."""
+    first = surveys[0]
+    if not any(survey.today.installs for survey in surveys):
+        sentence, step = first.today.reason((first.every.drivers[-1], None))
+        where = f"{first.asked} installs on no machine: "
+        raise Unsolvable(sentence if first.asked in sentence else f"{where}{sentence}", step)
+    lost = [(len(machines), survey) for survey in surveys if (machines := survey.lost)]
+    if lost:
+        losses = listing([f"{count(number, 'machine')} of {s.subdir} would lose {s.asked}" for number, s in lost])
+        raise MachinesLost(
+            f"with {listing(pins)}, {losses}", "loosen the pin, or keep a build without it beside this one"
+        )
+
+
+def _show(groups: Sequence[Sequence[Survey]], pins: Sequence[str], report: Reporter) -> None:
     """Prints on how many machines the request installs, what each driver and GPU gets, and its builds."""
     for group in groups:
         first = group[0]
-        title = f"{first.asked} on {listing([survey.subdir for survey in group])}"
-        report.line(title, "bold")
+        place = listing([survey.subdir for survey in group])
+        report.line(f"{first.asked} on {place}", "bold")
         for sentence in first.sentences:
             report.line(f"- {sentence}")
-        if first.installs:
-            columns, rows = first.table
-            report.table(title, [c.replace(", ", ",\n") for c in columns], rows)
-        builds = [(s.subdir, *row) for s in group for row in s.builds]
+        for case in (case for case in first.cases if case.installs):
+            pinned = f", with {listing(pins)} (*: another kind than without)" if case is first.pinned else ""
+            columns, rows = first.table(case)
+            report.table(f"{first.asked} on {place}{pinned}", [c.replace(", ", ",\n") for c in columns], rows)
+        builds = [(s.subdir, *row) for s in group for row in s.builds(s.pinned or s.today)]
         if builds:
-            heads = ("platform", "build", "kind", "toolkits", "machines")
+            title = f"builds of {first.asked}{f', with {listing(pins)}' if pins else ''}"
+            columns = ("platform", "build", "kind", "toolkits", "machines")
             skip = 0 if group[1:] else 1  # the platform, if there are several
-            report.table(f"builds of {first.asked}", heads[skip:], [row[skip:] for row in builds], right=["machines"])
+            report.table(title, columns[skip:], [row[skip:] for row in builds], right=["machines"])

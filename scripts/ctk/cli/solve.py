@@ -43,6 +43,13 @@ def solve_command(
     everywhere: Annotated[
         bool, typer.Option("--everywhere", help="Show on which drivers, GPUs and platforms it installs, and as what.")
     ] = False,
+    pins: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pin",
+            help="Show everywhere what this spec besides would change, and fail if machines lose; may be repeated.",
+        ),
+    ] = None,
     drivers: Annotated[
         str | None,
         typer.Option(help="The drivers of a fleet, such as 12.4,13.0, each with each of --archs: how few serve all?"),
@@ -56,38 +63,41 @@ def solve_command(
 ) -> None:
     """Show which packages a solver picks from the channel, on this machine or on another one.
 
-    With --everywhere, show on which drivers, GPUs and platforms they install.
+    With --everywhere, show on which drivers, GPUs and platforms they install, and with --pin what a pin would change.
     Of a fleet, show the fewest environments that serve all of its machines, and what to type for each.
 
     Examples: ctk solve cuda-version=12.6 numba-cuda --driver 12.9 --arch 7.0 --explain
-    ctk solve cupy --everywhere --planned
+    ctk solve cupy --everywhere --planned --pin "cuda-version >=13.4"
     ctk solve cuda-core --drivers 12.4,13.0 --archs 7.0,9.0
     """
     from ctk.solve import channels as choose
     from ctk.solve.fleet import find_fleet
     from ctk.solve.machine import machine
-    from ctk.solve.solve import channel_url, lasting
+    from ctk.solve.solve import channel_url, lasting, parse_spec
     from ctk.solve.why import explain
 
     report = Reporter()
+    everywhere = everywhere or bool(pins)
     not_both("--channel", "--planned", channel and as_planned)
     not_both("--driver or --arch", "--drivers", drivers and (driver or arch))
     not_both("--explain", "--drivers", drivers and why)
     some = driver or arch or why or drivers
-    not_both("--everywhere", "--driver, --explain, --drivers and the like", everywhere and some)
+    not_both("--everywhere or --pin", "--driver, --explain, --drivers and the like", everywhere and some)
     if archs is not None and drivers is None:
         step = f"add --drivers, as in --drivers 13.0 --archs {archs}"
         raise BadValue("--archs says nothing without --drivers", step)
     if len(platforms or ()) > 1 and not everywhere:
         raise BadValue("several platforms are for every machine", "add --everywhere")
     wanted = _wanted(specs, python)
+    for pin in pins or ():
+        parse_spec(pin)
     where = checkout() if everywhere else workspace()
     base = base_beside(base, channel, where)
     platform = platforms[0] if platforms else None
     catalogue = partial(choose.catalogue, where, base, as_planned=as_planned, others=channel or ())
     if everywhere:
         every_channel = of_each_platform(platforms or (), as_planned, catalogue, report)
-        show_everywhere(wanted, every_channel, where, report)
+        show_everywhere(wanted, pins or (), every_channel, where, report)
         return
     if drivers is not None:
         kinds, notes = stated_machines(drivers, archs, platform)

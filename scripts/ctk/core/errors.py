@@ -162,6 +162,10 @@ class LintFailed(CtkError, exit_code=31):
     """A recipe, a release lock or a variant file breaks a rule that blocks."""
 
 
+class MachinesLost(CtkError, exit_code=32):
+    """With a pin, some machines that can install a package today could not."""
+
+
 class ChannelMissing(CtkError, exit_code=33):
     """There is no readable channel in a place."""
 
