@@ -16,7 +16,8 @@ from typer.testing import Result
 
 from ctk.channel.check import check_channel, mirrored
 from ctk.channel.publish import HISTORY, Folder
-from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed
+from ctk.core.checkout import Workspace
+from ctk.core.errors import ChannelBroken, ChannelMissing, NameReused, PublishFailed
 from kit.small_channels import build, digit, serve, sound
 
 pytest_plugins = ["kit.channel_fixtures"]
@@ -122,6 +123,19 @@ def test_the_command_lists_every_problem_in_one_table(www: Path, run_ctk: Callab
     assert report["problems"] == check_channel(www).as_json()["problems"]
 
 
+def test_a_name_that_is_published_with_other_content_is_found_beforehand(
+    www: Path, tmp_path: Path, run_ctk: Callable[..., Result]
+) -> None:
+    changed = str(build(tmp_path / "changed", sound(digit(1, "changed")), sound(digit(2, depends=("digit1",)))))
+    with serve(www) as url:
+        for where in (url, str(www)):
+            done = run_ctk("check", changed, "--published", where)
+            assert isinstance(done.exception, NameReused)
+            assert "build: number" in done.exception.step
+            assert ONE in done.exception.cause and TWO not in done.exception.cause
+            assert run_ctk("check", str(www), "--published", where).exception is None
+
+
 def test_a_channel_on_a_server_is_checked_as_clients_get_it(www: Path, run_ctk: Callable[..., Result]) -> None:
     with serve(www) as url:
         assert "0 problems" in run_ctk("check", url).stdout
@@ -138,3 +152,10 @@ def test_what_is_slow_to_load_is_loaded_when_it_is_needed() -> None:
     code = f"import sys, {modules}; print(sorted({slow} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_published_folder_that_is_not_there_is_an_error(
+    two_states: Workspace, run_ctk: Callable[..., Result]
+) -> None:
+    refused = run_ctk("check", "--published", "absent").exception
+    assert isinstance(refused, ChannelMissing) and "absent" in refused.cause

@@ -34,6 +34,7 @@ from ctk.channel.history import STATES, History, State, load, numbered, read_not
 from ctk.channel.local import is_built
 from ctk.channel.repodata import (
     FILES,
+    FIRST,
     STATED,
     ChannelIndex,
     in_order,
@@ -44,9 +45,10 @@ from ctk.channel.repodata import (
     shows,
     write_index,
 )
-from ctk.core.errors import BadValue, Busy, ChannelBroken, NameReused, PublishFailed
+from ctk.core.errors import BadValue, Busy, ChannelBroken, NameReused, NotReady, PublishFailed
 from ctk.core.files import copy_file, disk_errors, file_sha256, holds, make_folder, read_json, replace_file, temporaries
 from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.package.records import REPODATA
 from ctk.plan.recipes import find_recipes, maker_of
 
 HISTORY = ".history"
@@ -54,6 +56,7 @@ FIELD = "attestations_sha256"  # in repodata: the sha256 of the sidecar
 SIDECAR = ".sigs"
 NAMES, TIMES, UNUSED, INCOMING = "names.json", "published.json", "unused.json", "incoming.json"
 _SUBDIRS = (*PLATFORMS, NOARCH)
+_STALE = timedelta(days=365)  # a channel is not published that long after its build, so the clock is fast
 
 Attester = Callable[[str, str], str]
 """Signs a package, given its file name and sha256; returns a Sigstore bundle as JSON."""
@@ -160,11 +163,13 @@ class Folder:
         Raises:
             NameReused: A package's name has other content, without `skip_taken`.
             BadValue: The folder is a built channel, or in one.
+            NotReady: The clock of this machine is wrong.
         """
         order, ours = in_order(channel), read_index(channel)
         if is_built(Path(os.path.realpath(self.path))):
             step = "name another folder, which is for readers only"
             raise BadValue(f"{self.path} is a built channel, or in one; nothing can be published into it", step)
+        self._check_clock(channel, ours)
         with self._held():
             now = self.now().isoformat(timespec="milliseconds")
             history, names = self._adopted(self.history().until(now)), self.names()
@@ -250,6 +255,20 @@ class Folder:
     def _ours(self) -> set[str]:
         """The packages that were ever in the index, and those that a run was about to add."""
         return {*moments(self.notes / TIMES), *moments(self.notes / INCOMING)}
+
+    def _check_clock(self, channel: Path, ours: ChannelIndex) -> None:
+        """Raises NotReady if the clock is before a package was made, or a year after the build: dates are permanent."""
+        now = self.now()
+        records = (self._visible() | ours).records
+        newest = datetime.fromtimestamp(max(map(made_at, records.values()), default=FIRST) / 1000, UTC)
+        file = max(channel.glob(f"*/{REPODATA}"), key=lambda file: file.stat().st_mtime)
+        built = max(newest, datetime.fromtimestamp(file.stat().st_mtime, UTC))  # an unpacked archive may state 1980
+        says, step = f"the clock of this machine says {now:%Y-%m-%d %H:%M} UTC", "set it; `date -u` shows it"
+        if now < newest:
+            raise NotReady(f"{says}, before a package was made ({newest:%Y-%m-%d %H:%M})", step)
+        if now - built > _STALE:
+            step += f"; if it is right, `touch {file}`"
+            raise NotReady(f"{says}, more than a year after the channel was built ({built:%Y-%m-%d %H:%M})", step)
 
     def _dated(self, state: State) -> ChannelIndex:
         return self.state_index(state).dated(self.times())

@@ -56,6 +56,9 @@ def check_command(
     base: Annotated[
         list[Path] | None, typer.Option(help="Packages to depend on, not audited; the local base channel by default.")
     ] = None,
+    published: Annotated[
+        str | None, typer.Option(help="URL or folder: no name that is taken there may have other content here.")
+    ] = None,
     url: Annotated[str | None, typer.Option(help="URL of the channel, for which its attestations must be.")] = None,
     identity: Annotated[
         str | None, typer.Option(help="Who must have signed the attestations, such as a workflow's URL.")
@@ -80,7 +83,7 @@ def check_command(
     and the artefacts by sha256; what is missing is fetched.
 
     Examples: ctk check
-    ctk check https://conda.example.org/cuda
+    ctk check --published https://conda.example.org/cuda
     ctk check ./some.conda --check NeededIsProvided
     ctk check --rebuild 10
     """
@@ -92,7 +95,7 @@ def check_command(
         _list_rules(report)
         return
     names = places or [str(where.channel)]
-    for name in (*names, *map(str, base or ())):
+    for name in (*names, *map(str, base or ()), *([published] if published else [])):
         if "://" not in name and not Path(name).exists():  # a check of a wrong folder would pass for ever
             if name.endswith(".conda"):
                 raise UnknownName(f"there is no {name}", "name a package file, a folder of packages, or a channel")
@@ -101,7 +104,7 @@ def check_command(
         _rebuild(names, rebuild, jobs, where, report)
         return
     channels = [name for name in names if _is_channel(name)]
-    of_channel = url or identity or issuer or attested or trusted_root
+    of_channel = published or url or identity or issuer or attested or trusted_root
     not_both("--check", "the options about a channel", check and of_channel)
     if of_channel and not channels:
         raise BadValue(f"there is no channel in {' '.join(names)}", "name one, or leave out what is about a channel")
@@ -111,7 +114,7 @@ def check_command(
     start = time.monotonic()
     if channels and not check:
         policy = Policy(identity, issuer, url, attested, trusted_root)
-        errors += _check_channel(names[0], policy, jobs, where, report)
+        errors += _check_channel(names[0], published, policy, jobs, where, report)
     if check or not channels or _is_built(names[0], where):
         errors += _audit(names, check or (), base, jobs, where, report)
     if not check and not channels:
@@ -133,13 +136,21 @@ def _is_built(name: str, where: Workspace) -> bool:
 # --- a channel
 
 
-def _check_channel(name: str, policy: Policy, jobs: int | None, where: Workspace, report: Reporter) -> list[CtkError]:
+def _check_channel(
+    name: str, published: str | None, policy: Policy, jobs: int | None, where: Workspace, report: Reporter
+) -> list[CtkError]:
     """Prints the problems of a channel, and returns the error that they are."""
     from ctk.channel.check import check_channel, mirrored
     from ctk.channel.distribution import read
+    from ctk.channel.publish import Folder, clashes, refuse
+    from ctk.channel.repodata import read_index
+    from ctk.channel.server import on_server
 
     source = mirrored(name, where.temporary) if "://" in name else nullcontext(Path(os.path.realpath(name)))
     with source as place:
+        if published:
+            taken = on_server(published) if "://" in published else Folder(Path(published), where.recipes).names()
+            refuse(clashes(read_index(place).names(), taken), without_credentials(published), where.recipes)
         found = check_channel(place, policy=policy, jobs=jobs or os.cpu_count() or 1)
         files = read(_packages([place], empty_ok=True))
     report.result(**found.as_json())
