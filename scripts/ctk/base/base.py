@@ -48,7 +48,7 @@ PROJECTS = (
     *("numba", "llvmlite", "scipy", "ml-dtypes", "numpy"),
     *("pip", "setuptools", "wheel", "packaging"),
     *("opt-einsum", "pydantic", "pydantic-core", "annotated-types", "typing-inspection", "typing-extensions"),
-    *("filelock", "fsspec", "jinja2", "markupsafe", "networkx", "sympy", "mpmath"),
+    *("filelock", "fsspec", "jinja2", "markupsafe", "networkx", "sympy", "mpmath", "absl-py"),
 )
 """In the order of choice: each is the newest that those before it accept."""
 BUILD_TOOLS = {"cmake": "cmake", "ninja": "ninja-build", "make": "make", "pkg-config": "pkg-config"}

@@ -14,6 +14,7 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import pallas
 
 SIZE = 1024
 RUNS = 9
@@ -22,6 +23,20 @@ RUNS = 9
 def difference(found, wanted):
     found, wanted = (np.asarray(value, dtype=np.complex128) for value in (found, wanted))
     return float(np.abs(found - wanted).max() / max(np.abs(wanted).max(), 1e-30))
+
+
+def _sine(x, y):
+    y[...] = jnp.sin(x[...])
+
+
+def _with_pallas(x):
+    block = pallas.BlockSpec((256,), lambda i: (i,))
+    shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    call = [
+        pallas.pallas_call(_sine, shape, grid=(x.size // 256,), in_specs=[block], out_specs=block, interpret=interpret)
+        for interpret in (True, False)
+    ]
+    return jax.lax.platform_dependent(x, cpu=call[0], cuda=call[1])
 
 
 def programs():
@@ -42,6 +57,7 @@ def programs():
         "solve": (lambda x: jnp.linalg.solve(x @ x.T + 9 * jnp.eye(64), x), (small,)),
         "sort": (jnp.sort, (long,)),
         "random": (lambda x: x + jax.random.uniform(jax.random.key(3), x.shape), (small,)),
+        "a kernel of Pallas": (_with_pallas, (long,)),
         # What a ptxas before 12.6.3 compiles wrong.
         "gather": (lambda x: x[:, ::-1].reshape(-1)[jnp.clip(jnp.arange(9) * 7, 0, 63)], (small,)),
     }
