@@ -56,12 +56,14 @@ PROGRAMS = {  # request -> what is done with it
     "cuda-core": {"import": "import cuda.core", "import and compile a kernel": KERNEL_OF_CORE},
     "numba-cuda": {"import": "from numba import cuda", "import and compile a kernel": KERNEL_OF_NUMBA},
 }
-SIZED = {  # request -> pip's name for it
-    "cupy": "cupy-cuda13x[ctk]",
+PIPS_NAMES = {
+    "pytorch": "torch",
     "jax": "jax[cuda13]",
+    "cupy": "cupy-cuda13x[ctk]",
     "cuda-core": "cuda-core[cu13]",
     "numba-cuda": "numba-cuda[cu13]",
 }
+SIZED = [*((name,) for name in PIPS_NAMES), tuple(PIPS_NAMES)]
 SIZED_FOR = ["--driver", "13.0", "--arch", "9.0"]
 PYTHON_ITSELF = {"python", "python_abi"}  # not in pip's list, so not in ours
 # The clock runs inside of what makes the environment read-only.
@@ -123,14 +125,15 @@ class Size:
 def sizes() -> None:
     rows = []
     with Index() as index:
-        for request, wheels in SIZED.items():
-            pick = json.loads(output([Path(sys.executable).with_name("ctk"), "solve", request, *SIZED_FOR, "--json"]))
-            (version,) = (package["version"] for package in pick["packages"] if package["name"] == request)
+        for request in SIZED:
+            pick = json.loads(output([Path(sys.executable).with_name("ctk"), "solve", *request, *SIZED_FOR, "--json"]))
+            versions = {package["name"]: package["version"] for package in pick["packages"]}
             words = ["install", "--dry-run", "--ignore-installed", "-qq", "--only-binary", ":all:", "--report", "-"]
-            same = [f"{wheels}=={version}", f"cuda-toolkit=={pick['toolkit']}.*"]
+            same = [f"cuda-toolkit=={pick['toolkit']}.*", *(f"{PIPS_NAMES[name]}=={versions[name]}" for name in request)]
             report = json.loads(output([sys.executable, "-m", "pip", *words, *same]))
             ours, pips = of_packages(pick, workspace()), of_wheels(report, index)
-            rows.append((f"{request} {version}, pip's {wheels}", *ours.cells, *pips.cells))
+            name = f"{request[0]} {versions[request[0]]}, pip's {PIPS_NAMES[request[0]]}" if len(request) == 1 else "all"
+            rows.append((name, *ours.cells, *pips.cells))
     columns = ["ours: download", "files", "on disk", "pip: download", "files", "on disk"]
     title = f"toolkit {pick['toolkit']}, without Python itself and bytecode"
     Reporter().table(title, ["request", *columns], rows, columns)

@@ -1,7 +1,8 @@
 """Runs whole what README and docs promise, in pieces: `scripts/acceptance`.
 
-The pieces run in a clone of the last commit, as somebody else would have it. What a piece made is removed after it, but
-for the base channel. A piece that passed runs again only after a change of what it depends on, which git knows.
+The pieces run in a clone of the last commit, as somebody else would have it. What they made is removed after the last
+of a platform, but for the base channel. A piece that passed runs again only after a change of what it depends on, which
+git knows.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -43,15 +44,23 @@ STATED_LIMIT = re.compile(r"^error: (.+ needs __glibc >=2\.3\d).*, and a .+ mach
 
 @dataclass(frozen=True)
 class Piece:
-    """Commands that all must succeed, one after another, and the parts of the checkout that decide whether they do."""
+    """Commands that all must succeed, one after another.
+
+    Attributes:
+        name: Of what is promised.
+        commands: In a clone.
+        reads: The parts of the checkout that decide whether they succeed.
+        stays: Whether what they make is there for the next piece, which adds to it.
+    """
 
     name: str
     commands: Sequence[Sequence[str]]
     reads: Sequence[str] = PACKAGES
+    stays: bool = False
 
 
 def pieces(where: Workspace) -> list[Piece]:
-    """Everything that is promised, cheap pieces first; releases from the newest on."""
+    """Everything that is promised, cheap pieces first."""
     return [*_quick(where), *_builds(where), *_tests()]
 
 
@@ -67,44 +76,46 @@ def _quick(where: Workspace) -> Iterator[Piece]:
 
 
 def _builds(where: Workspace) -> Iterator[Piece]:
+    """What README builds, a platform after the other: each piece adds to the channel that the one before it left."""
     everything = plan(published_set(where), Request(platforms=PLATFORMS), python_tags(where.build_config))
-    made: dict[tuple[str, str], set[str]] = {}
-    for build in everything.builds:
-        found = made.setdefault((build.lock, build.subdir), set())
-        if build.recipe.name == "cuda-toolkit":
-            found |= {output.name for output in build.outputs}
-    for platform in PLATFORMS:
-        yield Piece(f"default:{platform}", [[CTK, "build", "--platform", platform]])
-    minors = {lock.removeprefix("cuda-") for lock, _ in made if lock.startswith("cuda-")}
-    for minor in sorted(minors, key=Version, reverse=True):
-        for platform in PLATFORMS:
-            groups = sorted(made.get((f"cuda-{minor}", platform), ()))
-            if groups:
-                words = [CTK, "build", "--all-components", "--release", minor, "--platform", platform]
-                used = _used(groups, platform, f"cuda-version={minor}")
-                yield Piece(f"components:{minor}:{platform}", [words, *used])
-    here = this_platform()
-    groups = sorted({name for (_, platform), found in made.items() if platform == here for name in found})
-    yield Piece(f"components:{here}", [[CTK, "build", "--all-components"], LINKED, *_used(groups, here)], LINKING)
-    libraries = settings(where.root).libraries.recipes
-    for platform in PLATFORMS:
-        builds = [build for build in everything.builds if build.recipe.name in libraries and build.subdir == platform]
-        used = _used(sorted({output.name for build in builds for output in build.outputs}), platform)
-        linked = [LINKED] if platform == here else []
-        words = [CTK, "build", "--libraries", "--platform", platform]
-        yield Piece(f"libraries:{platform}", [words, *linked, *used], LINKING if linked else PACKAGES)
-    for platform in PLATFORMS:
-        yield Piece(f"releases:{platform}", [[CTK, "build", "--all-releases", "--platform", platform]])
+    libraries, here = settings(where.root).libraries.recipes, this_platform()
+    minors = sorted(
+        (b.lock.removeprefix("cuda-") for b in everything.builds if b.lock.startswith("cuda-")), key=Version
+    )
+    for platform in sorted(PLATFORMS, key=lambda each: each != here):
+        builds = [build for build in everything.builds if build.subdir == platform]
+        groups: dict[str, set[str]] = {}
+        for build in builds:
+            if build.recipe.name == "cuda-toolkit":
+                groups.setdefault(build.lock.removeprefix("cuda-"), set()).update(
+                    output.name for output in build.outputs
+                )
+        others = {output.name for build in builds if build.recipe.name in libraries for output in build.outputs}
+        made, linked, reads = [CTK, "build", "--platform", platform], [], PACKAGES
+        if platform == here:
+            linked, reads = [LINKED], LINKING
+            # The least and the most that one release needs, each in a channel of its own.
+            for minor in (minors[0], minors[-1]):
+                words = [*made, "--all-components", "--release", minor]
+                yield Piece(f"components:{minor}:{platform}", [words, *_used(groups[minor], platform)])
+        together = [
+            [CTK, "solve", *sorted(names), f"cuda-version={minor}", "--platform", platform]
+            for minor, names in groups.items()
+        ]
+        yield Piece(f"default:{platform}", [made], stays=True)
+        yield Piece(f"releases:{platform}", [[*made, "--all-releases"]], stays=True)
+        yield Piece(f"components:{platform}", [[*made, "--all-components"], *together], stays=True)
+        yield Piece(f"libraries:{platform}", [[*made, "--libraries"], *linked, *_used(others, platform)], reads)
 
 
-def _used(packages: Sequence[str], platform: str, *beside: str) -> Iterator[list[str]]:
+def _used(packages: Iterable[str], platform: str) -> Iterator[list[str]]:
     """Each package in an environment of its own; for another platform the environment is only solved."""
-    for name in packages:
+    for name in sorted(packages):
         if platform == this_platform():
-            yield [CTK, "env", "create", name, *beside, "--prefix", "output/used"]
+            yield [CTK, "env", "create", name, "--prefix", "output/used"]
             yield ["rm", "-r", "output/used"]
         else:
-            yield [CTK, "solve", name, *beside, "--platform", platform]
+            yield [CTK, "solve", name, "--platform", platform]
 
 
 def _tests() -> Iterator[Piece]:
@@ -185,7 +196,7 @@ class Run:
                     if command is piece.commands[0]:
                         break  # the others use what it makes
         seconds = time.monotonic() - began
-        used = self._give_back()
+        used = 0 if piece.stays else self._give_back()
         self.results[piece.name] = {"passed": None if failed else key, "seconds": round(seconds)}
         replace_file(self.folder / "results.json", json.dumps(self.results, indent=1).encode())
         print(f"{'failed' if failed else 'passed'} {piece.name} ({seconds:.0f} s, {used / 1e9:.1f} GB)", flush=True)
