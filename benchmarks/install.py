@@ -129,11 +129,12 @@ def sizes() -> None:
             pick = json.loads(output([Path(sys.executable).with_name("ctk"), "solve", *request, *SIZED_FOR, "--json"]))
             versions = {package["name"]: package["version"] for package in pick["packages"]}
             words = ["install", "--dry-run", "--ignore-installed", "-qq", "--only-binary", ":all:", "--report", "-"]
-            same = [f"cuda-toolkit=={pick['toolkit']}.*", *(f"{PIPS_NAMES[name]}=={versions[name]}" for name in request)]
+            same = [f"{PIPS_NAMES[name]}=={versions[name]}" for name in request]
+            same.append(f"cuda-toolkit=={pick['toolkit']}.*")
             report = json.loads(output([sys.executable, "-m", "pip", *words, *same]))
             ours, pips = of_packages(pick, workspace()), of_wheels(report, index)
-            name = f"{request[0]} {versions[request[0]]}, pip's {PIPS_NAMES[request[0]]}" if len(request) == 1 else "all"
-            rows.append((name, *ours.cells, *pips.cells))
+            (name, *more) = request
+            rows.append(("all" if more else f"{name} {versions[name]}, pip's {same[0]}", *ours.cells, *pips.cells))
     columns = ["ours: download", "files", "on disk", "pip: download", "files", "on disk"]
     title = f"toolkit {pick['toolkit']}, without Python itself and bytecode"
     Reporter().table(title, ["request", *columns], rows, columns)
