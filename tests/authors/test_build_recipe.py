@@ -139,7 +139,7 @@ def test_tests_that_fail_are_an_error_and_the_package_is_there(
     ("section", "spec", "sentence", "step"),
     [
         ("host", "cuda-version 12.7.*", "no cuda-version 12.7 in the channels", "ask for one of those"),
-        ("host", "libcublas-dev", "made by the recipe libcublas", "ctk build libcublas"),
+        ("host", "libnpp-dev", "made by the recipe libnpp", "ctk build libnpp"),
         ("build", "nonesuch", "no package nonesuch", "--base"),
     ],
 )

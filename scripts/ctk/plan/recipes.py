@@ -278,7 +278,7 @@ def _read_variants(states: tuple[tuple[Path, int], ...], subdir: str) -> rattler
         return rattler_build.VariantConfig.from_files_with_context([file for file, _ in states], config)
     except Exception as error:  # its parser has several kinds
         names = " or ".join(file.name for file, _ in states)
-        raise RecipeError(f"rattler-build does not read {names}: {error}", "ctk lint says where") from error
+        raise RecipeError(f"rattler-build does not read {names}: {error}", "`ctk lint` says where") from error
 
 
 def _parse(file: Path) -> Any:

@@ -1,7 +1,7 @@
 """A package index that fails, stalls or has other files, at every step that asks it: the listed error.
 
 Each fault meets all the commands at once, each in a checkout of its own: they are the steps fetch (alone, and as the
-main job's first part), lock (add and check), and the one that borrows artefacts (diff).
+main job's first part), and lock (add and check).
 """
 
 from __future__ import annotations
@@ -79,7 +79,6 @@ def steps(job: Job, tmp_path: Path) -> Stations:
         "fetch": ["build", "--fetch-only", *world.plan(OLD, NEW)],
         "add": ["release", "add", NEW, "--write"],
         "check": ["release", "check"],
-        "diff": ["release", "diff", OLD, NEW],
     }.items():
         # A checkout without a cache.
         shutil.copytree(world.root, tmp_path / name, ignore=shutil.ignore_patterns(".cache", "output"))
@@ -116,7 +115,7 @@ def test_a_file_that_changed_after_the_lock_is_refused_before_it_is_fetched(
         for files in index.projects.values():
             files |= {name: content + b"\0" for name, content in files.items() if VERSIONS[NEW] in name}
         asked = len(index.requests)
-        done = {name: steps.run(name)[name] for name in ("fetch", "build", "diff")}
+        done = {name: steps.run(name)[name] for name in ("fetch", "build")}
         assert {name: d.returncode for name, d in done.items()} == dict.fromkeys(done, WRONG)
         assert all("the index states another sha256" in d.stderr for d in done.values())
         assert [r.path for r in index.requests[asked:] if FILES in r.path and VERSIONS[NEW] in r.path] == []
