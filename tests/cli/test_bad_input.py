@@ -58,7 +58,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "lint --planned --check NoCheck": (UnknownName, "error: unknown check 'NoCheck'"),
     "lint --planned --list": (BadValue, "error: --planned and --list and --format exclude each other"),
     "verify --install --sample 3": (BadValue, "error: --install and the options of the matrix exclude each other"),
-    "verify --base conda-forge": (BadValue, "error: --base is for --install"),
+    "verify --again": (BadValue, "error: --again and --base are for --install"),
     "publish": (BadValue, "error: there is no place to publish to"),
     "publish --to http://localhost:1/cuda": (BadValue, "error: --to takes a folder"),
     "publish {folder} --to {folder}/www": (PublishFailed, "error: there is no channel with packages in"),

@@ -92,7 +92,10 @@ def test_a_platform_without_a_machine_is_an_error_that_says_where_to_set_it(proj
 # --- the settings
 
 
-def test_settings_that_cannot_be_are_named(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text("[tool.ctk]\nmachines = 1")
-    with pytest.raises(BadValue, match=r"tool\.ctk\.machines"):
+@pytest.mark.parametrize(
+    ("text", "message"), [("[tool.ctk", "cannot be read"), ("[tool.ctk]\nmachines = 1", r"tool\.ctk\.machines")]
+)
+def test_settings_that_cannot_be_are_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(BadValue, match=message):
         settings(tmp_path)

@@ -62,12 +62,16 @@ def verify_command(
             "--install", help="Create and use the environments of two requests, from the built channel, instead."
         ),
     ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="With --install: use unchanged environments once more.")
+    ] = False,
     base: Base = "local",
 ) -> None:
     """Solve a matrix of drivers, GPUs, platforms, Pythons and requests, and compare each pick with the right one.
 
     Nothing has to be built: packages are what recipes and release locks say, those of conda-forge a stand-in.
-    With --install, both environments compile kernels; with a GPU they also run them and check the numbers.
+    With --install, both environments compile kernels; with a GPU they also run them and check the numbers. Nothing is
+    repeated in an environment that is unchanged since an earlier run.
 
     Examples: ctk verify --platform win-64 --request cuda-core
     ctk verify --install
@@ -76,7 +80,7 @@ def verify_command(
     matrix_options = platforms or requests or python or sample is not None or write_table
     not_both("--install", "the options of the matrix", install and matrix_options)
     if install:
-        _install(where, [str(channel)] if channel else [], base, report)
+        _install(where, [str(channel)] if channel else [], base, again, report)
         return
     from ctk.lock.model import release_locks
     from ctk.release import TABLE, markdown_of
@@ -85,8 +89,8 @@ def verify_command(
     from ctk.verify.run import Tally, counts_as_json
     from ctk.verify.scenarios import command, facts, matrix
 
-    if base != "local":
-        raise BadValue("--base is for --install", "add --install, or leave it out")
+    if again or base != "local":
+        raise BadValue("--again and --base are for --install", "add --install, or leave them out")
     if write_table:
         picks = table.TABLE.write(where, table.table(table.ask_planned(where)))
         facts_ = TABLE.write(where, markdown_of(release_locks(where).values()))
@@ -198,9 +202,9 @@ def _show_wrong(one: Wrong, report: Reporter, planned: bool) -> None:
     report.line("\n".join(lines))
 
 
-def _install(where: Workspace, others: Sequence[str], base: str, report: Reporter) -> None:
+def _install(where: Workspace, others: Sequence[str], base: str, again: bool, report: Reporter) -> None:
     """Solves the two requests that this project exists for, creates both environments and uses them."""
-    from ctk.env.environment import PROOFS, proof_environment, prove
+    from ctk.env.environment import PROOFS, proof_environment, proof_note, prove
     from ctk.solve.channels import catalogue
     from ctk.solve.machine import machine
     from ctk.solve.solve import Scenario
@@ -214,13 +218,17 @@ def _install(where: Workspace, others: Sequence[str], base: str, report: Reporte
         scenario = Scenario(request.specs, on.subdir, on.driver, on.arch)
         try:
             environment = proof_environment(request, channels, scenario, where)
-            report.say(f"{request.name}: environment {'created' if environment.changed else 'unchanged'}")
-            found = prove(request, environment)
+            note = proof_note(request, environment, on, where.notes)
+            before = None if again or environment.changed else note.read()
+            state = "created" if environment.changed else "unchanged, proved before" if before else "unchanged"
+            report.say(f"{request.name}: environment {state}")
+            found = before or prove(request, environment, note)
         except CtkError as error:
             failures.append(error)
             proofs.append({"request": list(request.specs), "error": console.error_as_json(error)})
             continue
-        proofs.append({"request": list(request.specs), "environment": str(environment.prefix), "found": found})
+        proofs.append({"request": list(request.specs), "environment": str(environment.prefix)})
+        proofs[-1].update(found=found, proved_before=bool(before))
         report.table(f"in the environment of: {' '.join(request.specs)}", ["what", "found"], list(found.items()))
         if not found.get("gpus"):
             report.line(f"{request.name}: no GPU here, so kernels were compiled and linked, not run")

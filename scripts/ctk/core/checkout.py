@@ -233,14 +233,18 @@ def settings(root: Path) -> Settings:
     """The settings of a checkout; the defaults without a ``pyproject.toml``.
 
     Raises:
-        BadValue: The table has unknown keys or values; all problems are listed.
+        BadValue: The file is no TOML, or the table has unknown keys or values; all problems are listed.
     """
     import tomllib
 
     from pydantic import TypeAdapter, ValidationError
 
     file = root / "pyproject.toml"
-    table: Any = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("ctk", {}) if file.exists() else {}
+    try:
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        table: Any = tomllib.loads(text).get("tool", {}).get("ctk", {})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadValue(f"pyproject.toml cannot be read: {error}", "fix the file") from error
     try:
         # As JSON: in strict mode, pydantic takes only JSON's lists for tuples and the like.
         return TypeAdapter(Settings).validate_json(json.dumps(table, default=str))

@@ -11,13 +11,14 @@ import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import rattler
+from pydantic import TypeAdapter
 from rattler import Subdir
 
 from ctk.clean import trim_packages
@@ -26,8 +27,10 @@ from ctk.core.checkout import Workspace, takes_files
 from ctk.core.console import count, listing
 from ctk.core.errors import BadValue, ProofFailed
 from ctk.core.files import alone, check_path, disk_errors, make_folder
+from ctk.core.memo import Memo, memo
 from ctk.core.process import run
-from ctk.env.prefix import LOCK, Installed, Note, package_key, rewrite
+from ctk.env.prefix import LOCK, NOTE, Installed, Note, package_key, rewrite
+from ctk.solve.machine import Machine
 from ctk.solve.solve import Catalogue, Pick, Scenario, lasting
 from ctk.solve.why import solve_or_say_why
 
@@ -310,8 +313,21 @@ def proof_environment(
     return create(pick, workspace.environments / request.name, workspace.packages)
 
 
-def prove(request: ProofRequest, environment: Environment) -> dict[str, Any]:
+def proof_note(request: ProofRequest, environment: Environment, on: Machine, notes: Path) -> Memo[dict[str, Any]]:
+    """The note of a proof's findings. In conda-meta, it would pass for a package."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    packages = (environment.prefix / NOTE).read_text(encoding="utf-8")
+    program = (PROGRAMS / request.program[0]).read_text(encoding="utf-8")
+    parts = [packages, program, request.program, str(environment.prefix), visible, on.subdir, on.words]
+    return memo(notes / "proofs", parts, TypeAdapter(dict[str, Any]))
+
+
+def prove(
+    request: ProofRequest, environment: Environment, note: Memo[dict[str, Any]] | None = None
+) -> Mapping[str, object]:
     """Runs the request's program in its environment, with nothing of this process's own environment.
+
+    The result is also written to `note`.
 
     Raises:
         ProofFailed: The program failed; with the end of its output.
@@ -329,7 +345,7 @@ def prove(request: ProofRequest, environment: Environment) -> dict[str, Any]:
     try:
         if done.returncode == 0:
             findings: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-            return findings
+            return note.write(findings) if note else findings
     except (IndexError, json.JSONDecodeError):
         pass
     raise ProofFailed(
