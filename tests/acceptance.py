@@ -76,7 +76,11 @@ def _quick(where: Workspace) -> Iterator[Piece]:
 
 
 def _builds(where: Workspace) -> Iterator[Piece]:
-    """What README builds, a platform after the other: each piece adds to the channel that the one before it left."""
+    """What README builds, a platform after the other.
+
+    The releases and the components add to the default channel, as they would for a user; the libraries, whose disk is
+    as much again, have a channel of their own.
+    """
     everything = plan(published_set(where), Request(platforms=PLATFORMS), python_tags(where.build_config))
     libraries, here = settings(where.root).libraries.recipes, this_platform()
     minors = sorted(
@@ -104,7 +108,7 @@ def _builds(where: Workspace) -> Iterator[Piece]:
         ]
         yield Piece(f"default:{platform}", [made], stays=True)
         yield Piece(f"releases:{platform}", [[*made, "--all-releases"]], stays=True)
-        yield Piece(f"components:{platform}", [[*made, "--all-components"], *together], stays=True)
+        yield Piece(f"components:{platform}", [[*made, "--all-components"], *together])
         yield Piece(f"libraries:{platform}", [[*made, "--libraries"], *linked, *_used(others, platform)], reads)
 
 
