@@ -120,6 +120,16 @@ def test_a_request_without_a_solution_has_one_sentence_and_a_step(
         assert fnmatchcase(text, wanted.replace("[", "[[]").replace("*", "[*]").replace("...", "*"))
 
 
+def test_a_package_that_needs_a_newer_glibc_with_one_toolkit_is_published_for_it_all_the_same(tmp_path: Path) -> None:
+    records = [*toolkit("13.0"), *toolkit("13.4")]
+    for version, on, glibc in (("13.0.9", ">=13.0,<13.1", "2.17"), ("13.4.9", ">=13.4,<13.5", "2.34")):
+        records += pair("programs", version, "h", "linux-aarch64", on, (f"__glibc >={glibc}",))
+    made = Catalogue([write(tmp_path / "channel", iter(records))], "linux-aarch64")
+    sentence, step = problem(made, "programs cuda-version=13.4", "13.4")
+    assert sentence == "programs==13.4.9 needs __glibc >=2.34, and a linux-aarch64 machine is taken to have 2.28"
+    assert step.startswith("ask for an older version, or say what it has")
+
+
 @pytest.mark.parametrize(
     ("request_", "driver", "said"),
     [

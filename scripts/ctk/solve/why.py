@@ -361,6 +361,8 @@ def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
     if toolkit.name == "cuda-version" != other.name and not (
         other.pinned and catalogue.solves(ideal, specs=(toolkit.text, other.name))
     ):
+        if alone := _uninstallable(other, toolkit, ideal, catalogue):
+            return _missing_dependency(alone, ideal, catalogue)
         specs = (toolkit.text, other.text)
         elsewhere = [p for p in PLATFORMS if p != ideal.subdir and catalogue.solves(ideal, subdir=p, specs=specs)]
         place = f" on {ideal.subdir} (it is on {listing(elsewhere)})" if elsewhere else ""
@@ -368,6 +370,17 @@ def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
         return f"{other.text} is not published for {_in_words(toolkit)}{place}; it is for {has}", step
     how = "contradict each other" if toolkit.pinned and other.pinned else "cannot be had together"
     return f"{texts[0]} and {texts[1]} {how}", step
+
+
+def _uninstallable(package: Spec, toolkit: Spec, ideal: Scenario, catalogue: Catalogue) -> Spec | None:
+    """The newest version of a package for a toolkit, if such a machine lacks what it needs, such as a newer glibc."""
+    wanted = [record for record in catalogue.records("cuda-version") if toolkit.match.matches(record)]
+    for record in catalogue.records(package.name):
+        needs = [parse_spec(text).match for text in record.depends if text.startswith("cuda-version ")]
+        if package.match.matches(record) and any(need.matches(one) for need in needs for one in wanted):
+            alone = parse_spec(f"{package.name}=={record.version}")
+            return None if catalogue.solves(ideal, specs=(alone.text,)) else alone
+    return None
 
 
 def _missing_python(
