@@ -6,7 +6,6 @@ programs that are compiled already. Imports nothing of this project; without a G
 
 import json
 import os
-import re
 import statistics
 import sys
 import time
@@ -72,15 +71,10 @@ def median(function, arguments):
     return round(statistics.median(times), 3)
 
 
-def loaded():
-    """Name of each library of CUDA in this process -> its file, below the environment where it is there."""
-    with open("/proc/self/maps", encoding="utf-8") as maps:
-        files = {line.split()[-1] for line in maps if re.search(r"/lib(cu|nv|nccl)[^/]*\.so", line)}
-    home = os.path.realpath(sys.prefix) + os.sep
-    return sorted(os.path.realpath(file).removeprefix(home) for file in files)
-
-
 def main():
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # an isolated Python leaves it out
+    from loaded import loaded
+
     found = {"jax": jax.__version__, "devices": [f"{d.platform}: {d.device_kind}" for d in jax.devices()]}
     gpus = [device for device in jax.devices() if device.platform == "gpu"]
     if gpus:

@@ -6,7 +6,6 @@ it uses, and the libraries of CUDA that are loaded.
 
 import json
 import os
-import re
 import sys
 
 import cupy
@@ -33,14 +32,10 @@ def add_one(x):
         x[i] += 1
 
 
-def loaded():
-    with open("/proc/self/maps", encoding="utf-8") as maps:
-        files = {line.split()[-1] for line in maps if re.search(r"/lib(cu|nv|nccl)[^/]*\.so", line)}
-    home = os.path.realpath(sys.prefix) + os.sep
-    return sorted(os.path.realpath(file).removeprefix(home) for file in files)
-
-
 def main():
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # an isolated Python leaves it out
+    from loaded import loaded
+
     seen = {}
     array = torch.arange(LENGTH, dtype=torch.float32, device="cuda")
     seen["torch"] = array.data_ptr()

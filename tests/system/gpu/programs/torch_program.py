@@ -99,15 +99,10 @@ def replayed():
     return difference(y, torch.tensor(999.0 * 1000))
 
 
-def loaded():
-    """Each library of CUDA or of PyTorch in this process: its file, below the environment where it is there."""
-    with open("/proc/self/maps", encoding="utf-8") as maps:
-        files = {line.split()[-1] for line in maps if re.search(r"/lib(cu|nv|nccl|torch|c10|gomp)[^/]*\.so", line)}
-    home = os.path.realpath(sys.prefix) + os.sep
-    return sorted(os.path.realpath(file).removeprefix(home) for file in files)
-
-
 def main():
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # an isolated Python leaves it out
+    from loaded import loaded
+
     found = {"torch": torch.__version__, "toolkit": torch.version.cuda, "import": round(IMPORTED, 3)}
     found["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     if found["gpus"]:
@@ -125,7 +120,7 @@ def main():
         printed = subprocess.run([ptxas, "--version"], capture_output=True, text=True, check=True).stdout
         found["ptxas"] = re.search(r"release ([\d.]+)", printed)[1]
         found["cudnn"], found["nccl"] = torch.backends.cudnn.version(), torch.cuda.nccl.version()
-    found["loaded"] = loaded()
+    found["loaded"] = loaded("cu|nv|nccl|torch|c10|gomp")
     print(json.dumps(found))
 
 
