@@ -21,7 +21,10 @@ PAGES = sorted(
 CURRENT = [path for path in PAGES if path.stem != "CHANGELOG"]
 """Those that name what there is now, and not what there was."""
 _PRINTED_BY = re.compile(r"<!-- printed by: (.+?) -->")
-_FILE = re.compile(r"[ `](?:\./)?((?:scripts|tests|docs|recipes|variants)/[\w./-]*\w)(?:::(\w+))?[` ,]")
+FOR_DEVELOPERS = ("architecture", "internals")
+"""Pages of docs/ that may speak of tests; in the others, comments name them."""
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_FILE = re.compile(r"[\s`](?:\./)?((?:scripts|tests|docs|recipes|variants)/[\w./-]*\w)(?:::(\w+))?[`\s,;]")
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,12 @@ def links(page: Path) -> list[str]:
     return [str(target) for child in children if (target := child.attrGet("href") or child.attrGet("src"))]
 
 
+def named_tests(page: Path) -> list[str]:
+    """The files and functions of tests that readers of a page see."""
+    return re.findall(r"\btest_\w+\.py|::test_\w+", _COMMENT.sub("", page.read_text(encoding="utf-8")))
+
+
 def named_files(page: Path) -> list[tuple[str, str]]:
-    """The files of this repository that a page names: path, and the function of a test or ""."""
+    """The files of this repository that a page names: path, and the function of a test or "";
+    also those in comments."""
     return [(match[1], match[2] or "") for match in _FILE.finditer(page.read_text(encoding="utf-8"))]
