@@ -1,4 +1,4 @@
-"""docs/architecture.md is what the code says."""
+"""What scripts/write-docs writes is in docs/ as the code says it; docs/architecture.md names what there is."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import sys
 from conftest import ROOT
 
 
-def test_the_tree_of_the_page_is_that_of_the_code() -> None:
+def test_the_pages_that_the_code_writes_are_what_it_says() -> None:
     done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "draw-tree", "--check"], capture_output=True, text=True, check=False
+        [sys.executable, ROOT / "scripts" / "write-docs", "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 

@@ -80,6 +80,15 @@ def build_recipe_command(
 
     Examples: ctk build-recipe ./examples/cpp-extension
     ctk build-recipe ./my-recipe --cuda 12 --cuda 13.0 --driver 12.8 --output ./packages
+
+    JSON:
+    - `recipe` (its file), `output`, `log`, `notes` (what is left out)
+    - `packages`: one for each build: `file`, `toolkit` (that it was built with), `variant` (key -> value), `requires`,
+      `seconds`, `notes` (mistakes that its log shows)
+      - `tests`: for each `driver` (`null` is none) `state` (`passed`, `failed`, `none` of them, `refused`: it does not
+        install), `toolkit` and `fit` of the environment, `detail`
+      - `gpu_code`: as `subjects` of `ctk gpu-code`
+    - `surveys`: as those of `ctk solve --everywhere`, one for each package
     """
     from ctk.authors.build_recipe import Workshop, drivers, order, recipe_in, variant_files
     from ctk.authors.installable import take_survey
@@ -237,6 +246,13 @@ def lint_command(
 
     Examples: ctk lint --check DevHasRunExports
     ctk lint --planned
+
+    JSON:
+    - `ok`, `files` (how many), `seconds`
+    - `checks`: how many were run; with `--list` a list of `check`, `kind`, `help` and `fix`
+    - `findings`: `file`, `line`, `column`, `check`, `severity` (`error` or `hint`), `message`, `fix`
+
+    With `--planned`: as `ctk check` of packages.
     """
     from rich.padding import Padding
     from rich.text import Text

@@ -223,10 +223,26 @@ def build_command(
     """Build, audit, test and index packages, then publish them as a channel.
 
     Without options: the default releases and recipes for this machine's platform. What did not change is not built
-    again.
+    again. In a folder that has a channel, it adds to that channel, or replaces what changed.
 
     Examples: ctk build --release 13.4 --platform win-64 --platform linux-aarch64
     ctk build cupy jax --driver 12.4 --driver 13.0 --dry-run
+
+    JSON:
+    - `channel`, `changed`, `size`, `packages` (platform -> how many)
+    - `builds`: `id`, `packages`, `size`, `unchanged`, `seconds`; `left_out`: `id`, `reason`
+    - `dropped`: builds of earlier runs that left the channel, because the audit refuses them now
+    - `tests`: `package`, `state`, `detail`, `missing` (what it needs, if it was not run); `audit`, as in `ctk check`;
+      `stages`: `name`, `seconds`, `note`
+
+    With `--dry-run`, instead:
+
+    - `builds`: `id`, `recipe`, `release`, `platform`, `python`, `packages`, `artefacts` (`file`, `sha256`, `size`)
+    - `left_out`: `id`, `reason`
+
+    `--format github` prints the matrix of a workflow instead, on one line. With `--fetch-only`, instead:
+
+    - `artefacts`: `file`, `sha256`, `size`, `path`, `fetched` (whether it was not there before)
     """
     from ctk.build.cluster import Cluster
     from ctk.pipeline import Pipeline
@@ -314,6 +330,9 @@ def export_command(
     for one release, the newest unless --release names another.
 
     Example: ctk feedstock cuda-core ../cuda-core
+
+    JSON:
+    - `folder`, `files`
     """
     from ctk.core.address import public
     from ctk.feedstock import feedstock, write

@@ -80,6 +80,12 @@ def publish_command(
 
     Examples: ctk publish --to /srv/www/cuda
     ctk publish --server https://conda.example.org --channel cuda
+
+    JSON:
+    - into a folder: `folder`, `state`, `packages` (how many), and the names of packages: `added`, `repaired` (damaged,
+      and written again), `left` (no longer in the index), `left_out` (the name is taken), `deleted`
+    - to a server: `server`, `channel`, `packages` (names), `left_out`
+    - `not_named`: package that is new there -> its files that its licence text does not name for distribution
     """
     from ctk.channel.attestations import Sigstore
     from ctk.channel.publish import Folder, Keep, clashes, refuse
@@ -167,6 +173,10 @@ def rollback_command(
 
     Examples: ctk rollback /srv/www/cuda
     ctk rollback /srv/www/cuda --to 4
+
+    JSON:
+    - `channel`; `states`: `number`, `before`, `made`, `packages`, `current`; with `--to` `state` instead, with the
+      first four
     """
     report, target = Reporter(), _published(folder)
     if to is not None:
@@ -231,6 +241,9 @@ def site_command(
 
     Examples: ctk site output/site
     ctk site /srv/www/cuda-site --url https://example.org/cuda --base conda-forge
+
+    JSON:
+    - `folder`, `files` (how many), `bytes`, `questions` (how many were answered), `platforms`
     """
     from ctk import site
     from ctk.channel.check import mirrored
@@ -297,6 +310,10 @@ def clean_command(
 
     Examples: ctk clean
     ctk clean --yes
+
+    JSON:
+    - `cache`, `dry_run` (whether nothing was removed), `freed`; `output`: `name`, `size`
+    - `groups`: `name`, `size`, `freed`, `goes` (files and folders that went, or would go)
     """
     from ctk.clean import Group, clean
 

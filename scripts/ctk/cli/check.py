@@ -86,6 +86,28 @@ def check_command(
     ctk check --published https://conda.example.org/cuda
     ctk check ./some.conda --check NeededIsProvided
     ctk check --rebuild 10
+
+    JSON:
+    Of a channel:
+
+    - `ok`, `packages` (how many), `size`, `sboms`, `seconds`; `attestations`: signer -> how many
+    - `problems`: `package`, `check`, `what`
+
+    Of packages, and besides for the built channel:
+
+    - `ok`, `packages` (how many), `seconds`
+    - `checks`: check -> number of its findings; with `--list` a list of `check`, `looks_at` and `rule`
+    - `findings`: `check`, `severity`, `package`, `path`, `message`, `fix`
+
+    Of both, without `--check`:
+
+    - `files`: each package with files of wheels: `package`, `published` (how many are as their wheel has them),
+      `changed` (`path`, `why`, `sha256`, `word`), `licences` (kinds of texts), `words` (what the texts say -> how many
+      files), `not_named` (paths). A word is `attachment-a`, `clause-2.3`, `sdk-licence`, `open-source` or `not-named`
+
+    With `--rebuild`, instead:
+
+    - `rebuilt`: `package`, `identical`, `differences` (`where`, `what`)
     """
     from ctk.channel.attestations import Policy
     from ctk.channel.distribution import read

@@ -41,6 +41,15 @@ def doctor_command(
     Examples: ctk doctor
     ctk doctor ./my-env
     ctk doctor $CONDA_PREFIX --driver 13.0 --arch 9.0
+
+    JSON:
+    - `ready`: whether ./scripts/build and ./scripts/test would work
+    - `checks`: `check`, `needed`, `state` (`ok`, `missing` or `problem`), `found`, `step`
+
+    With PREFIX, of the environment:
+
+    - `ok`, `prefix`; `machine`: `platform`, `driver`, `gpu`
+    - `checks`: `check`, `state` (`ok`, `problem`, or `missing`, which is only a hint), `found`, `why`, `step`
     """
     if prefix is None:
         if driver or arch:

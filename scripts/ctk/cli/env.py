@@ -53,6 +53,11 @@ def create_command(
     other tools.
 
     Example: ctk env create cuda-core --prefix ./my-env
+
+    JSON:
+    Those of `ctk solve`, and
+
+    - `prefix`, `changed`; `removed`: names of packages that were there before
     """
     from ctk.cli.solve import show_pick, solve_request
     from ctk.env.check import beside, examined
@@ -100,6 +105,9 @@ def run_command(
     do. With --json, what the command prints goes to stderr.
 
     Example: ctk env run ./my-env -- python -c "import cuda.core"
+
+    JSON:
+    - `prefix`, `command`, `exit_code`; what the command prints goes to stderr
     """
     from ctk.env.environment import check_is_there, command_in
 
@@ -135,6 +143,11 @@ def pack_command(
     FILE.sha256 the hashes. State the driver and the GPU of that machine: this one's are taken otherwise.
 
     Example: ctk env pack cuda-core --driver 13.0 --arch 9.0 -o cuda-core.run
+
+    JSON:
+    Those of `ctk solve`, and
+
+    - `files`: `file`, `size`; `files_size`, `unpacked_size`; `needs`: `platform`, `glibc`
     """
     from ctk.cli.solve import show_pick, solve_request
     from ctk.env.pack import PackOrder, check, pack

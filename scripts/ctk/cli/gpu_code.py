@@ -34,6 +34,14 @@ def gpu_code_command(
     For each binary: machine code, PTX, and the parts of CUDA that it uses.
 
     Example: ctk gpu-code output/channel/linux-64/libcufft-files-12.0.0.61-h946e1c4_0.conda
+
+    JSON:
+    - `subjects`: `name`, `kind` (`package`, `wheel` or `files`)
+      - `files`: path -> `code` (`kind`: `cubin`, `ptx`, `lto` or `stub`, which has no kernel; `target`, `isa`,
+        `packed`, `objects`), `cudart`, `uses`, `damaged` (how many fat binaries)
+      - `gpus`: compute capability -> `runs` (`native`, `jit`, `part` or `none`), `driver` (the oldest CUDA version that
+        is enough)
+      - `promised`: the GPUs that its metadata allows; `promised_in_vain`: those of them for which it has no code
     """
     from ctk.lock.facts import known as known_gpu_code
     from ctk.lock.model import release_locks

@@ -26,12 +26,13 @@ from ctk.core.process import end_children, hard_exit
 
 
 class Command(TyperCommand):
-    """A command whose docstring ends with ``Example:`` and a line for each."""
+    """A command whose docstring ends with ``Example:``, a line for each, and ``JSON:``, what its document has."""
 
     def __init__(self, name: str | None, **settings: Any) -> None:
         super().__init__(name, **settings)
         self.params += _shared_options()
-        text, *rest = re.split(r"^Examples?: *", self.help or "", flags=re.M)
+        text, _, self.document = (self.help or "").partition("\nJSON:\n")
+        text, *rest = re.split(r"^Examples?: *", text, flags=re.M)
         self.help = text.strip()
         self.examples = [line.strip() for part in rest for line in part.splitlines() if line.strip()]
 
@@ -133,6 +134,9 @@ def help_command(
     """Show the help of a command, or the list of all commands.
 
     Example: ctk help env create
+
+    JSON:
+    - `help`: the text
     """
     shown: Any = context.find_root()
     for word in words or ():
@@ -149,6 +153,9 @@ def version_command() -> None:
     """Show the version of ctk.
 
     Example: ctk version
+
+    JSON:
+    - `version`
     """
     from importlib.metadata import version
 
@@ -197,7 +204,8 @@ GROUPS: dict[str, dict[str, Any]] = {
 }
 """Heading in `ctk --help` -> name of a command -> its function; or the help of a group of commands, and the commands.
 
-The docstring of a function is the help of its command. It ends with ``Example:`` and a line for each example.
+The docstring of a function is the help of its command. It ends with ``Example:`` and a line for each example, and
+``JSON:`` and the keys of its document, in Markdown. `scripts/write-docs` makes pages of them.
 """
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 OLD = {

@@ -47,6 +47,9 @@ def add_command(
     not complete on the index is refused. A line names changed licences; `ctk release diff` shows their texts.
 
     Example: ctk release add 12.9 13.4 --write
+
+    JSON:
+    - `releases` (names), `written`, `unmeasured` (minors); `changes`: `file`, `diff`
     """
     from ctk.diff.licences import licence_changes
     from ctk.index.index import Index
@@ -113,6 +116,10 @@ def measure_command(
     release, and removed again. Needs a linux-64 machine, no GPU and no driver.
 
     Example: ctk release measure 13.4 --write
+
+    JSON:
+    - `releases`, `written`, `changes`, as `release add`; `facts`: release -> what was measured; `gpu_code`: release ->
+      component -> platform -> the GPUs that its code runs on, as a version spec
     """
     from ctk.fetch.fetch import borrowed, missing
     from ctk.index.index import Index
@@ -201,6 +208,14 @@ def check_command(
     Rows that need an action come first.
 
     Example: ctk release check 13.4
+
+    JSON:
+    - `rows`: `release`, `what`, `locked`, `lockable`, `newest`, `is_newer`, `held_back` (why the newest is not
+      lockable), `older` (version that is lockable beside it -> why, in sentences); `newer`: the releases with newer
+      rows
+    - `releases`: `release`, `version`, `complete`, `wanted`, `missing`, `problem`
+    - `compiled_with`: with `--base`, the newest CTK minor of each CUDA major that packages of that channel are compiled
+      with
     """
     from ctk.index.index import Index
     from ctk.lock.model import release_locks
@@ -266,6 +281,10 @@ def list_command() -> None:
     """Show the locked releases: how many components are packaged, left out on purpose, or neither, and their facts.
 
     Example: ctk release list
+
+    JSON:
+    - `releases`: `name`, `release`, `components` (name, or name-version of an older one -> version), `packaged`,
+      `excluded`, `unclassified`, `facts`
     """
     from ctk.lock.model import release_locks
 
@@ -331,6 +350,15 @@ def diff_command(
 
     Examples: ctk release diff 13.3 13.4
     ctk release diff HEAD:13.4 13.4
+
+    JSON:
+    - `old`, `new`, `within_major`; `gpu_architectures` and `ptx_isa`, each with `old` and `new`; `gpu_code`:
+      `component`, `platform`, `old`, `new`: the GPUs that its code runs on, where that changed
+    - `components`: `components`, `platform`, `same`; `old` and `new`: `versions`, `size`, `glibc`, `sonames` (null if
+      not all artefacts are measured)
+    - `gone`: `kind`, `platform`, `place`, `text`
+    - `licences`, one for each kind of change: `components`; `old` and `new`, as declared; `diff`: the lines that
+      changed in the texts
     """
     from ctk.diff.compare import breaks, compare, find, same_kind
     from ctk.diff.licences import licence_changes

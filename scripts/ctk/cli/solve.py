@@ -67,8 +67,35 @@ def solve_command(
     Of a fleet, show the fewest environments that serve all of its machines, and what to type for each.
 
     Examples: ctk solve cuda-version=12.6 numba-cuda --driver 12.9 --arch 7.0 --explain
-    ctk solve cupy --everywhere --planned --pin "cuda-version >=13.4"
+    ctk solve cupy --everywhere --planned --pin "cuda-version >=13.4"  # an error
     ctk solve cuda-core --drivers 12.4,13.0 --archs 7.0,9.0
+
+    JSON:
+    - `request`; `machine`: `platform`, `driver`, `gpu`
+    - `toolkit` and `fit` (`native` or `compat`), `size`, `explain` (sentences, with `--explain`)
+    - `choices`: packages that have CUDA builds and CPU builds, of which the request should name one: `package`, `build`
+      (of this pick, `cuda` or `cpu`); `cuda` and `cpu`: `spec`, `toolkit`, `fit`, or null if it cannot be installed
+    - `native_instead`: the native toolkit that is possible instead of this compat one, or null
+    - `support`: sentences about a driver that does not run the GPU, and about a stated driver that no toolkit is for
+    - `packages`: `name`, `version`, `build`, `subdir`, `file`, `channel`, `size`, `sha256`
+
+    With `--everywhere` or `--pin`, instead:
+
+    - `request` (specs); `pins`
+    - `surveys`: one for each platform: `asked`, `platform`, `sentences`
+      - `machines`: how many there are; `kinds`: how many get `native`, `compat`, `CPU build`, `no CUDA`, or are
+        `refused`
+      - `changes`: how many machines the pins have `lost`, `gained` or `changed`; `null` without a pin
+      - `answers`: for each machine `driver`, `gpu`, `kind`, `toolkit`, `builds` (of what was asked for), `cpu`
+        (packages that are CPU builds); with `--pin` also `pinned`, with the last four, and `change` (`null` for none)
+
+    With `--drivers`, instead:
+
+    - `request`, `notes` (what is printed below the environments)
+    - `machines`: a kind of machine each: `platform`, `driver`, `gpu`, `environment` (null if nothing can be installed),
+      `alone`: `toolkit` and `fit` that it would get by itself
+    - `environments`: `name`, `toolkit`, `fit`, `variables` (name -> value), `specs`, `channels`, `files` (of the
+      packages), `every_client` (false if only a client that knows the GPU picks the same)
     """
     from ctk.solve import channels as choose
     from ctk.solve.fleet import find_fleet

@@ -75,6 +75,15 @@ def verify_command(
 
     Examples: ctk verify --platform win-64 --request cuda-core
     ctk verify --install
+
+    JSON:
+    - `solver`, `scenarios` (how many were asked), `of`, `complete` (whether all were answered), `seconds`, `total`,
+      `right`, `refused`, `lost`, `wrong`
+    - `requests`: request -> the same counts; `first_wrong`: `command`, `fault`; with `--write-table` `written` instead
+
+    With `--install`, instead:
+
+    - `proofs`: `request`, `environment`, `found`, `proved_before` (by an earlier run), or `error`
     """
     where, report = checkout(), Reporter()
     matrix_options = platforms or requests or python or sample is not None or write_table

@@ -1,7 +1,7 @@
 """All errors of the tool: each has a cause, a next step and its own exit code.
 
 The command line prints ``error: <cause>`` and ``next: <step>``, and a traceback only with ``--debug``.
-The problems of one file are raised together (`problems`).
+The problems of one file are raised together (`problems`). `scripts/write-docs` makes a table of the docstrings.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from difflib import get_close_matches
 
 
 class CtkError(Exception):
-    """Base class: the cause, and the user's next step, a sentence each."""
+    """Something that is not listed here; the traceback is shown."""
 
-    exit_code = 1
+    exit_code = 1  # a kind that is listed has its own
 
     def __init_subclass__(cls, exit_code: int | None = None) -> None:
         if exit_code is not None:
@@ -26,11 +26,17 @@ class CtkError(Exception):
 
 
 class BadValue(CtkError, exit_code=2):
-    """An invalid value on the command line."""
+    """The command line cannot be read.
+
+    It has a value such as `cuda-core==`, has an unknown option, or lacks an argument.
+    """
 
 
 class UnknownName(CtkError, exit_code=3):
-    """A release, recipe, platform or Python that does not exist here."""
+    """There is no such release, recipe, platform or Python; the nearest ones are named.
+
+    `ctk build-recipe`: there is no `recipe.yaml`, or no build for the CUDA major or Python.
+    """
 
     @classmethod
     def of(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
@@ -63,111 +69,137 @@ def nearest(name: str, known: Iterable[str], cutoff: float) -> list[str]:
 
 
 class LockError(CtkError, exit_code=4):
-    """A release lock does not follow its schema, disagrees with its variant file, or is not measured yet."""
+    """A release lock does not follow its schema (every problem is listed with its place), or is not measured yet."""
 
 
 class IndexUnavailable(CtkError, exit_code=5):
-    """The package index did not answer, or all retries failed, or its answer is invalid."""
+    """The package index did not answer after several tries.
+
+    Or a download was interrupted again and again and brought next to nothing, the answer is not a page of an index
+    (403, 451 and others), or a setting cannot be used: `PIP_CERT`, `PIP_PROXY`, `HTTPS_PROXY` and others.
+    """
 
 
 class NotPublished(CtkError, exit_code=6):
-    """The index answers, but has no such distribution, version or file."""
+    """The index has no such distribution, version or file."""
 
 
 class HashMismatch(CtkError, exit_code=7):
-    """An artefact has another sha256 than the lock. It is never used."""
+    """A file is not the locked one, and is not used."""
 
 
 class BuildFailed(CtkError, exit_code=8):
-    """rattler-build did not make a package, or one of the package's own tests failed."""
+    """rattler-build did not make a package, or one of a package's own tests failed; the log is named."""
 
 
 class AuditFailed(CtkError, exit_code=9):
-    """A built package breaks a rule of the design."""
+    """A package breaks a rule; the channel in place was not changed."""
 
 
 class Unsolvable(CtkError, exit_code=10):
-    """No set of packages satisfies the request; `solver` is the solver's text, "" if it was not asked."""
+    """No set of packages satisfies the request.
+
+    `ctk build-recipe`: the environment to build in has no solution (this machine may lack a compiler), or no build fits
+    a driver.
+    """
 
     def __init__(self, cause: str, step: str = "", solver: str = "") -> None:
         super().__init__(cause, step)
-        self.solver = solver
+        self.solver = solver  # the solver's text, "" if it was not asked
 
 
 class Busy(CtkError, exit_code=11):
-    """Another run publishes into a folder."""
+    """Another run publishes into this folder."""
 
 
 class NoSpace(CtkError, exit_code=12):
-    """The disk is full, a file cannot be written, or may not be read."""
+    """The disk is full, or a file or folder cannot be written or read.
+
+    A folder cannot be made below a file, in `/proc`, or in a checkout that may only be read; a file has reached its
+    largest size (`ulimit -f`) or may not be read; or standard output cannot be written.
+    """
 
 
 class RecipeError(CtkError, exit_code=14):
-    """A recipe does not render, or needs an artefact that no lock has."""
+    """A recipe does not render, or reads something that no release lock has."""
 
 
 class ProofFailed(CtkError, exit_code=15):
-    """A program of `ctk verify --install` failed in its environment."""
+    """An environment was created but does not do what it must."""
 
 
 class MeasureFailed(CtkError, exit_code=16):
-    """A library does not return the facts to measure, or an artefact cannot be read."""
+    """`ctk release measure` gets no answer from a library, or cannot read an artefact."""
 
 
 class VerifyFailed(CtkError, exit_code=17):
-    """A solver picks other packages than expected."""
+    """A solver does not pick from the channel what `ctk verify` expects; the first wrong picks are printed."""
 
 
 class SolverMissing(CtkError, exit_code=18):
-    """A second solver or client is not installed here."""
+    """The solver that `ctk verify --solver` names is not installed or built here."""
 
 
 class SolverFailed(CtkError, exit_code=19):
-    """A second solver or client crashes, does not end, or has invalid output."""
+    """The solver of `ctk verify --solver` crashed, did not end in time, or gave an answer that cannot be read."""
 
 
 class ClusterFailed(CtkError, exit_code=20):
-    """The Dask cluster does not answer, has no worker, or has a worker that does not fit."""
+    """The Dask cluster of `ctk build --dask` does not answer, or is lost.
+
+    Or it has a worker with another ctk or without the store.
+    """
 
 
 class Incomplete(CtkError, exit_code=22):
-    """The package index lacks artefacts of a CTK release's manifest."""
+    """The package index lacks artefacts of a CTK release; each is named."""
 
 
 class PackFailed(CtkError, exit_code=23):
-    """conda-pack cannot make an environment relocatable."""
+    """conda-pack refuses the environment of `ctk env pack`; the packages that cause it are named."""
 
 
 class PublishFailed(CtkError, exit_code=24):
-    """A server does not accept a package, or does not list it afterwards; or there is nothing to upload."""
+    """A server does not take a package, does not answer, or does not list what it was sent.
+
+    Or the channel has nothing to publish.
+    """
 
 
 class NameReused(CtkError, exit_code=25):
-    """A package's file name was published with other content."""
+    """The file name of a package was published with other content; each is listed, with the recipes to change."""
 
 
 class ChannelBroken(CtkError, exit_code=26):
-    """A channel disagrees with its index, or lacks files."""
+    """A channel is not what its index says; `ctk check` lists every problem."""
 
 
 class NotReproduced(CtkError, exit_code=28):
-    """A package has other bytes when it is built again."""
+    """`ctk check --rebuild`: a package was built with other bytes; the differences are listed."""
 
 
 class NotReady(CtkError, exit_code=30):
-    """A machine or checkout lacks a requirement or has a wrong clock; or an environment has a fault."""
+    """This machine, checkout or environment is not as it must be; each problem is listed with what to do.
+
+    `ctk doctor`: the main job would not work here; with PREFIX, something is wrong with the environment. `ctk build`:
+    there is no bash on `PATH`, or the path of the checkout, its `.cache` or `TMPDIR` has a quote, a colon, `$`, a
+    backslash or a control character. `ctk publish --to`: the clock is wrong.
+    """
 
 
 class LintFailed(CtkError, exit_code=31):
-    """A recipe, a release lock or a variant file breaks a rule that blocks."""
+    """`ctk lint`: a recipe, a release lock or a variant file breaks a rule; each finding names the fix."""
 
 
 class MachinesLost(CtkError, exit_code=32):
-    """With a pin, some machines that can install a package today could not."""
+    """`ctk solve --pin`: some machines that can install the package today could not with the pin.
+
+    It is printed which, and why.
+    """
 
 
 class ChannelMissing(CtkError, exit_code=33):
-    """There is no readable channel in a place."""
+    """There is no channel in the folder or at the address (named, or the default), or it cannot be read."""
 
     @classmethod
     def of(cls, place: object) -> ChannelMissing:
@@ -178,15 +210,18 @@ class ChannelMissing(CtkError, exit_code=33):
 
 
 class NotAccepted(CtkError, exit_code=35):
-    """Packages have files that their licence text does not name for distribution, and nobody accepted that."""
+    """`ctk publish`: the licence text of a package does not name all of its files for distribution.
+
+    The packages are listed, and nothing was written.
+    """
 
 
 class Stopped(CtkError, exit_code=130):  # as shells have it: 128 and the number of the signal
-    """The user pressed Ctrl-C."""
+    """Ctrl-C; the command ended, and all processes that it had started too."""
 
 
 class ReaderGone(CtkError, exit_code=141):  # as shells have it: 128 and the number of the signal
-    """The reader of standard output has ended, as `head` does: no message is printed."""
+    """The program that reads standard output ended first, such as `head` in a pipe; no message is printed."""
 
 
 _FEW = 10  # names of which all are listed

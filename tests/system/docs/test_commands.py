@@ -32,6 +32,8 @@ NOT_RUN = (
     ("env", "pack"),
     ("env", "run"),
     ("doctor", "./my-env"),
+    ("doctor", "$CONDA_PREFIX"),
+    ("clean", "--yes"),
     ("lint", "--planned"),
     ("rollback",),
     ("publish",),
