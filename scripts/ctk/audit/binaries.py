@@ -1,4 +1,4 @@
-"""Checks of the binaries of one package, and of the places of a CTK component's files (`ctk.package.layout`)."""
+"""Checks of the binaries of one package, and of the places of a toolkit component's files (`ctk.package.layout`)."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def not_both(one: str, other: str, given: object, step: str = "give one of them"
 
 Releases = Annotated[
     list[str] | None,
-    typer.Option("--release", "-r", help="CTK minor such as 13.4, or python-13, libraries-13; may be repeated."),
+    typer.Option("--release", "-r", help="Toolkit release such as 13.4, or python-13, libraries-13; may be repeated."),
 ]
 Platforms = Annotated[
     list[str] | None,

@@ -34,14 +34,14 @@ def _names(help_: str) -> Any:
 def add_command(
     releases: Annotated[
         list[str] | None,
-        _names("CTK minors like 13.4, or python-13, libraries-13, or base."),
+        _names("Toolkit releases like 13.4, or python-13, libraries-13, or base."),
     ] = None,
     newer: Annotated[
         bool, typer.Option("--newer", help="Whatever the index has newer and whole, instead of naming releases.")
     ] = False,
     write_: Write = False,
 ) -> None:
-    """Lock the newest patch of CTK minors, and the Python projects of their majors; or the base channel.
+    """Lock the newest patch of toolkit minors, and the Python projects of their majors; or the base channel.
 
     Shows the difference to the locks in place. Facts stay while the measured files stay the same. A release that is
     not complete on the index is refused. A line names changed licences; `ctk release diff` shows their texts.
@@ -104,7 +104,7 @@ def _newer(index: Index, here: Workspace, report: Reporter) -> list[str]:
 
 def measure_command(
     releases: Annotated[
-        list[str] | None, _names("CTK minors like 13.4, or libraries-13, python-13; all without any.")
+        list[str] | None, _names("Toolkit releases like 13.4, or libraries-13, python-13; all without any.")
     ] = None,
     write_: Write = False,
     again: Annotated[bool, typer.Option("--again", help="Measure also what is measured already.")] = False,
@@ -197,13 +197,13 @@ def _settle(
 
 def check_command(
     releases: Annotated[
-        list[str] | None, _names("CTK minors like 13.4; by default the locked and the newer ones.")
+        list[str] | None, _names("Toolkit releases like 13.4; by default the locked and the newer ones.")
     ] = None,
     base: Annotated[
         str | None, typer.Option(help="Look also what packages of a channel such as conda-forge are compiled with.")
     ] = None,
 ) -> None:
-    """Show versions on the package index that are newer than the locks, and how complete each CTK release is there.
+    """Show versions on the package index that are newer than the locks, and how complete each toolkit release is there.
 
     Rows that need an action come first.
 
@@ -214,7 +214,7 @@ def check_command(
       lockable), `older` (version that is lockable beside it -> why, in sentences); `newer`: the releases with newer
       rows
     - `releases`: `release`, `version`, `complete`, `wanted`, `missing`, `problem`
-    - `compiled_with`: with `--base`, the newest CTK minor of each CUDA major that packages of that channel are compiled
+    - `compiled_with`: with `--base`, the newest toolkit of each CUDA major that packages of that channel are compiled
       with
     """
     from ctk.index.index import Index

@@ -42,7 +42,7 @@ class UnknownName(CtkError, exit_code=3):
     def of(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
         """An error with the nearest valid names; if none is near, with all names or the first ones."""
         valid = sorted(set(known))
-        if kind == "platform" and name.startswith("osx"):  # NVIDIA's last toolkit for macOS is 10.2: docs/platforms.md
+        if kind == "platform" and name.startswith("osx"):  # NVIDIA's last is 10.2: docs/troubleshooting.md
             return cls(f"there is no CUDA for macOS ({name})", f"name the GPU machine's platform: {', '.join(valid)}")
         near = nearest(name, valid, cutoff=0.5)
         if near and len(near) < len(valid):
@@ -152,7 +152,7 @@ class ClusterFailed(CtkError, exit_code=20):
 
 
 class Incomplete(CtkError, exit_code=22):
-    """The package index lacks artefacts of a CTK release; each is named."""
+    """The package index lacks artefacts of a toolkit release; each is named."""
 
 
 class PackFailed(CtkError, exit_code=23):

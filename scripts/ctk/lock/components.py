@@ -1,4 +1,4 @@
-"""The components that a CTK manifest can state, the Python projects, and the libraries beside the toolkit."""
+"""The components that a toolkit manifest can state, the Python projects, and the libraries beside the toolkit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The places of the files of CTK components in packages: a table for tests of recipes, the audit and the docs.
+"""The places of the files of toolkit components in packages: a table for tests of recipes, the audit and the docs.
 
 recipes/common/layout.sh brings wheels into this layout; a test compares the two. Paths are relative to the prefix.
 """

@@ -1,4 +1,4 @@
-"""The pages of picks, CTK releases and packages."""
+"""The pages of picks, toolkit releases and packages."""
 
 from __future__ import annotations
 

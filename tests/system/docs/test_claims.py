@@ -1,4 +1,4 @@
-"""What docs/troubleshooting.md, docs/names.md and docs/platforms.md say: facts of packages, wheels and programs."""
+"""What docs/troubleshooting.md says: facts of packages, wheels and programs."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_name_means_what_the_page_says(planned_solve: Solve) -> None:
 
 
 def test_the_table_has_the_first_toolkit_of_each_platform() -> None:
-    rows = re.findall(r"^\|.+\| `([\w-]+)` \| (\d+\.\d+) and newer", page("platforms"), re.MULTILINE)
+    rows = re.findall(r"^\|.+\| `([\w-]+)` \| (\d+\.\d+) and newer", page("troubleshooting"), re.MULTILINE)
     said = {subdir: minor for subdir, minor in rows if (subdir, minor) != ("linux-aarch64", "13.0")}  # that is Thor's
     first = {
         subdir: min(

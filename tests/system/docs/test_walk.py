@@ -24,8 +24,8 @@ from kit.fake_index import serve
 from kit.world import World
 
 MAINTAINERS = blocks(ROOT / "docs" / "maintainers.md")
-PUBLISHING = blocks(ROOT / "docs" / "publishing.md")
-RELEASE, *_ = (block for block in MAINTAINERS if block.heading == "A new CTK release")
+RELEASE, *_ = (block for block in MAINTAINERS if block.heading == "A new release of the CUDA Toolkit")
+PUBLISHING = next(block for block in MAINTAINERS if block.heading == "Publish, check and roll back")
 EXCLUSIONS = next(block for block in MAINTAINERS if block.text.startswith("# variants/exclusions.yaml"))
 STEPS = commands(RELEASE)
 MINOR = next(c.words[3] for c in STEPS if c.starts_with(("ctk", "release", "add")))
@@ -116,9 +116,9 @@ def test_what_is_measured_is_in_the_lock_and_in_the_tables(walked: Walked) -> No
 
 
 def test_what_was_published_can_be_looked_through_and_taken_back(walked: Walked) -> None:
-    """The commands of docs/publishing.md for a folder; tests/channel/test_server.py has those for a server."""
+    """The page's commands for a published folder; tests/channel/test_server.py has those for a server."""
     said = {}
-    for command in commands(next(block for block in PUBLISHING if "ctk publish --to" in block.text)):
+    for command in commands(PUBLISHING):
         if "URL" not in command.words:
             said[command.words] = step(walked.made, command)
     assert said["ctk", "rollback", "/srv/www/cuda"].count(" │ ") >= 2
