@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -55,6 +56,18 @@ def test_a_site_of_a_channel_that_somebody_else_built_names_that_channel(
     other = (tmp_path / "checkout" / "output" / "channel").resolve().rename(tmp_path / "other")
     site = build("--channel", str(other), "--platform", "linux-64", "--package", "cuda-version", "--jobs", "1")
     assert other.as_uri() in (site / "index.html").read_text()
+
+
+def test_a_site_has_the_docs_of_the_checkout_with_the_address_of_the_channel(
+    build: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "checkout" / "docs"
+    folder.mkdir()
+    (folder / "users.md").write_text("# For users\n\n`CHANNEL`\n")
+    site = build("--platform", "linux-64", "--package", "cuda-version", "--jobs", "1")
+    channel = (tmp_path / "checkout" / "output" / "channel").as_uri()
+    assert f">{channel}<" in re.sub(r"</?span[^>]*>", "", (site / "docs" / "users.html").read_text())
+    assert not list(site.rglob("doctrees"))
 
 
 def contents(folder: Path) -> dict[str, bytes]:

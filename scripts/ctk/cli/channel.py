@@ -236,8 +236,8 @@ def site_command(
 ) -> None:
     """Make the channel's web pages: the command for each machine, and a report of picks, releases and packages.
 
-    Every answer of the first page is solved now. The pages work from the folder
-    without a server, and load nothing from elsewhere. The folder is replaced as a whole at the end.
+    Every answer of the first page is solved now. The docs are among the pages, with this channel's address. The pages
+    work from the folder without a server, and load nothing from elsewhere. It is replaced as a whole at the end.
 
     Examples: ctk site output/site
     ctk site /srv/www/cuda-site --url https://example.org/cuda --base conda-forge
@@ -249,6 +249,7 @@ def site_command(
     from ctk.channel.check import mirrored
     from ctk.lock.model import release_locks
     from ctk.plan.plan import python_tags
+    from ctk.site import docs
     from ctk.site.answers import axes, plan_work, solved
     from ctk.site.pages import Selector, check, front_page, shards
     from ctk.solve.channels import catalogue
@@ -281,6 +282,7 @@ def site_command(
         content = replace(content, channels=tuple(addresses))
         front = front_page(content, Selector(made, base))
         every = [front, *shards(sorted(answers)), *site.report_pages(content)]
+        every += docs.pages(where.root / "docs", content.name, addresses[0])
     files, size = site.write(every, folder), sum(len(page.content) for page in every)
     report.result(folder=str(folder), files=files, bytes=size, questions=questions, platforms=list(made))
     report.line(f"{folder}: {count(files, 'file')}, {megabytes(size)} MB; {count(questions, 'question')} answered")

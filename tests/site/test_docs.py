@@ -1,0 +1,102 @@
+"""The docs of a site: which pages it has, for this channel, from a folder."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from html import unescape
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from conftest import ROOT
+from ctk.site import docs
+
+URL = "https://conda.example.org/cuda"
+FOR_DEVELOPERS = {"architecture"}
+NAMES = [name for section in docs.SECTIONS.values() for name in section]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the docs of this checkout."""
+    folder = tmp_path_factory.mktemp("site")
+    for page in docs.pages(ROOT / "docs", "CUDA here", URL):
+        target = folder / page.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(page.content)
+    return folder / "docs"
+
+
+def test_every_page_has_its_place_in_the_side_bar_or_is_for_developers() -> None:
+    pages = {page.stem for page in (ROOT / "docs").glob("*.md")}
+    assert len(NAMES) == len(set(NAMES))
+    assert pages == {*NAMES, *FOR_DEVELOPERS}
+
+
+def test_sphinx_understands_every_page(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in NAMES:
+        text = docs.readable((ROOT / "docs" / f"{name}.md").read_text(), URL)
+        (source / f"{name}.md").write_text(text)
+    (source / "index.md").write_text(docs.index("CUDA here", NAMES))
+    assert docs.build(source, tmp_path / "made", "CUDA here") == ""
+
+
+def test_a_page_has_a_side_bar_a_search_and_the_next_page(site: Path) -> None:
+    for name, following in pairwise(NAMES):
+        text = (site / f"{name}.html").read_text()
+        assert re.search(rf'class="next-page" href="{following}\.html"', text)
+        assert 'action="search.html"' in text and 'class="sidebar-tree"' in text
+
+
+def test_the_commands_name_this_channel(site: Path) -> None:
+    text = unescape(re.sub(r"<[^>]+>", "", (site / "users.html").read_text()))
+    assert f"conda create -n gpu -c {URL} -c conda-forge --strict-channel-priority cuda-gpu cuda-core" in text
+    assert f'channels = ["{URL}", "conda-forge"]' in text
+    assert "ARG CHANNEL" in text, "variables keep their names"
+    environments = re.sub(r"<[^>]+>", "", (site / "environments.html").read_text())
+    assert f"channels:\n  - {URL}\n" in environments and "CHANNEL" not in environments
+
+
+def test_the_pages_work_from_a_folder_and_load_nothing_from_elsewhere(site: Path) -> None:
+    for page in site.glob("*.html"):
+        text = page.read_text()
+        assert "<!-- tests/" not in text, page.name
+        for tag, link in re.findall(r'<(\w+)\b[^>]*?(?:href|src)="([^"]+)"', text):
+            target = urlsplit(link)
+            if target.scheme:
+                assert tag == "a", f"{page.name} loads {link}"
+            elif target.path:
+                there = (page.parent / unquote(target.path)).resolve()
+                assert there.exists() or there == site.parent / "index.html", f"{page.name}: {link}"
+    styles = "".join(file.read_text() for file in site.rglob("*.css"))
+    assert not re.findall(r"@import|url\([\"']?(?:https?:)?//", styles)
+
+
+def test_the_search_finds_a_page_from_the_folder(site: Path) -> None:
+    browser = shutil.which("chromium")
+    if browser is None:
+        pytest.skip("there is no chromium on PATH, which runs the script of the search")
+    words = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=8000", "--dump-dom"]
+    address = f"{(site / 'search.html').as_uri()}?q=air-gapped"
+    done = subprocess.run([*words, address], capture_output=True, text=True, check=True)
+    assert re.search(r'<a href="environments\.html[^"]*"[^>]*>Environments', done.stdout)
+
+
+def test_what_is_not_on_the_site_is_no_link() -> None:
+    text = "[proof](evidence/gpu-proof.md#kernels), [pixi](users.md#pixi), [NVIDIA](https://example.org), [here](#a)\n"
+    expected = "proof, [pixi](users.md#pixi), [NVIDIA](https://example.org), [here](#a)\n"
+    assert docs.readable(text + "\n<!-- tests/a.py::test_a,\ntests/b.py -->\n", URL) == expected + "\n"
+
+
+def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
+    assert list(docs.pages(tmp_path, "CUDA here", URL)) == [], "a checkout without docs"
+    (tmp_path / "users.md").write_text("# For users\n\n`CHANNEL`\n")
+    first, second = (list(docs.pages(tmp_path, "CUDA here", URL)) for _ in range(2))
+    assert first == second
+    assert {"docs/index.html", "docs/users.html", "docs/searchindex.js"} <= {page.path for page in first}
