@@ -89,8 +89,9 @@ def test_the_search_finds_a_page_from_the_folder(site: Path) -> None:
 
 
 def test_what_is_not_on_the_site_is_no_link() -> None:
-    text = "[proof](evidence/gpu-proof.md#kernels), [pixi](users.md#pixi), [NVIDIA](https://example.org), [here](#a)\n"
-    expected = "proof, [pixi](users.md#pixi), [NVIDIA](https://example.org), [here](#a)\n"
+    kept = "[pixi](users.md#pixi), [NVIDIA](https://example.org), ([here](#a), [there](users.md))\n"
+    text = f"It runs ([proof](evidence/gpu-proof.md#kernels)) as [the\nexample](../examples/a), {kept}"
+    expected = f"It runs as the\nexample, {kept}"
     assert docs.readable(text + "\n<!-- tests/a.py::test_a,\ntests/b.py -->\n", URL) == expected + "\n"
 
 

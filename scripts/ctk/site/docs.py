@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from ctk.site.pages import Page
 
@@ -20,7 +21,7 @@ SECTIONS = {
 """Heading of the side bar -> its pages; what is not here is for developers."""
 _COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
 _CHANNEL = re.compile(r"""(?<=-c )CHANNEL\b|(?<=--channel )CHANNEL\b|(?<=  - )CHANNEL\b|(?<=["`])CHANNEL(?=["`])""")
-_LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#)([^)#]+)[^)]*\)")
+_LINK = re.compile(r"(?P<open>\s+\()?\[(?P<text>[^\]]+)\]\((?!https?:|#)(?P<page>[^)#]+)[^)]*\)(?P<close>\))?")
 
 
 def pages(folder: Path, title: str, channel: str) -> Iterator[Page]:
@@ -42,9 +43,15 @@ def pages(folder: Path, title: str, channel: str) -> Iterator[Page]:
 
 def readable(text: str, channel: str) -> str:
     """A page without comments, with this channel's address, and without links to what is not on the site."""
-    on_site = {f"{name}.md" for section in SECTIONS.values() for name in section}
-    text = _CHANNEL.sub(lambda _: channel, _COMMENT.sub("", text))
-    return _LINK.sub(lambda link: link[0] if link[2] in on_site else link[1], text)
+    return _LINK.sub(_link, _CHANNEL.sub(lambda _: channel, _COMMENT.sub("", text)))
+
+
+def _link(link: re.Match[str]) -> str:
+    """A link to a page of the site; of another one its text, or nothing if it is alone in brackets."""
+    if any(link["page"] == f"{name}.md" for section in SECTIONS.values() for name in section):
+        return link[0]
+    before, after = link["open"] or "", link["close"] or ""
+    return "" if before and after else before + link["text"] + after
 
 
 def build(source: Path, made: Path, title: str) -> str:
@@ -52,19 +59,13 @@ def build(source: Path, made: Path, title: str) -> str:
     from sphinx.application import Sphinx
     from sphinx.util.docutils import docutils_namespace, patch_docutils
 
-    settings = {
-        "project": title,
-        "html_title": title,
-        "extensions": ["myst_parser"],
-        "myst_heading_anchors": 4,
-        "html_theme": "furo",
-        # Every page is in one folder, so this leads from each to the front page of the site.
-        "html_theme_options": {"announcement": '<a href="../index.html">Back to the channel</a>'},
-        "html_show_search_summary": False,  # a page in a folder cannot fetch others
-        "html_copy_source": False,
-        "html_show_sphinx": False,
-        "html_show_copyright": False,
-    }
+    settings: dict[str, Any] = {"project": title, "html_title": title, "extensions": ["myst_parser"]}
+    # Every page is in one folder, so this leads from each to the front page of the site.
+    home = '<a href="../index.html">Back to the channel</a>'
+    settings |= {"myst_heading_anchors": 4, "html_theme": "furo", "html_theme_options": {"announcement": home}}
+    # A search with summaries would fetch the pages, which a page in a folder cannot.
+    off = ("html_show_search_summary", "html_copy_source", "html_show_sphinx", "html_show_copyright")
+    settings |= dict.fromkeys(off, False)
     warnings = io.StringIO()
     with patch_docutils(None), docutils_namespace():
         app = Sphinx(source, None, made, made.parent / "doctrees", "html", settings, None, warnings, freshenv=True)
