@@ -21,8 +21,6 @@ PAGES = sorted(
 CURRENT = [path for path in PAGES if path.stem != "CHANGELOG"]
 """Those that name what there is now, and not what there was."""
 _PRINTED_BY = re.compile(r"<!-- printed by: (.+?) -->")
-FOR_DEVELOPERS = ("architecture",)
-"""Pages of docs/ that may speak of tests, and are not on the site; in the others, comments name tests."""
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _FILE = re.compile(r"[\s`](?:\./)?((?:scripts|tests|docs|recipes|variants)/[\w./-]*\w)(?:::(\w+))?[`\s,;]")
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import pytest
-from doc_pages import CURRENT, FOR_DEVELOPERS, PAGES, headings, links, named_files, named_tests
+from doc_pages import CURRENT, PAGES, headings, links, named_files, named_tests
 
 from conftest import ROOT
+from ctk.site.docs import SECTIONS
 
 INSIDE = [(page, urlsplit(link)) for page in PAGES for link in links(page) if not urlsplit(link).scheme]
 
@@ -31,7 +32,7 @@ def test_every_link_leads_to_a_file_and_a_heading_that_are_there() -> None:
 
 def test_what_readers_see_names_no_tests() -> None:
     """Comments of the pages do, and the next test reads these."""
-    pages = [page for page in (ROOT / "docs").glob("*.md") if page.stem not in FOR_DEVELOPERS]
+    pages = [ROOT / "docs" / f"{name}.md" for section in SECTIONS.values() for name in section]
     assert {page.name: found for page in pages if (found := named_tests(page))} == {}
     assert ("tests/env/test_prefix.py", "") in named_files(ROOT / "docs" / "users.md")
 
