@@ -14,10 +14,11 @@ import pytest
 
 from conftest import ROOT
 from ctk.site import docs
+from ctk.site.docs import NAMES
+from ctk.site.pages import assets
 
 URL = "https://conda.example.org/cuda"
 FOR_DEVELOPERS = {"architecture"}
-NAMES = [name for section in docs.SECTIONS.values() for name in section]
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +39,14 @@ def test_every_page_has_its_place_in_the_side_bar_or_is_for_developers() -> None
 
 
 def test_sphinx_understands_every_page(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    for name in NAMES:
-        text = docs.readable((ROOT / "docs" / f"{name}.md").read_text(), URL)
-        (source / f"{name}.md").write_text(text)
-    (source / "index.md").write_text(docs.index("CUDA here", NAMES))
-    assert docs.build(source, tmp_path / "made", "CUDA here") == ""
+    texts = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in NAMES}
+    assert docs.build({name: docs.readable(text, URL) for name, text in texts.items()}, tmp_path, "CUDA here") == ""
+
+
+def test_the_docs_have_the_colours_of_the_site(site: Path) -> None:
+    css = "".join(page.content.decode() for page in assets() if page.path.endswith(".css"))
+    for accent in re.findall(r"--accent: (#\w+);", css):
+        assert f"--color-brand-primary: {accent};" in (site / "users.html").read_text()
 
 
 def test_a_page_has_a_side_bar_a_search_and_the_next_page(site: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ctk.site.pages import Page
+from ctk.site.pages import Page, assets
 
 SECTIONS = {
     "Use": ["users", "environments", "pytorch-jax-cupy", "troubleshooting"],
@@ -19,26 +19,25 @@ SECTIONS = {
     "Look up": ["commands", "errors", "json"],
 }
 """Heading of the side bar -> its pages; what is not here is for developers."""
+NAMES = [name for section in SECTIONS.values() for name in section]
 _COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
 _CHANNEL = re.compile(r"""(?<=-c )CHANNEL\b|(?<=--channel )CHANNEL\b|(?<=  - )CHANNEL\b|(?<=["`])CHANNEL(?=["`])""")
 _LINK = re.compile(r"(?P<open>\s+\()?\[(?P<text>[^\]]+)\]\((?!https?:|#)(?P<page>[^)#]+)[^)]*\)(?P<close>\))?")
+_BACK = '<a href="../index.html">Back to the channel</a>'  # every page of the docs is in one folder
+_OFF = ("html_show_search_summary", "html_copy_source", "html_show_sphinx", "html_show_copyright")
+"""Settings to switch off. A search with summaries would fetch the pages, which a page in a folder cannot."""
+_COLOURS = {"brand-primary": "accent", "brand-content": "accent", "background-primary": "page"}  # theirs -> ours
+_COLOURS |= {"background-secondary": "panel", "foreground-primary": "text"}
 
 
 def pages(folder: Path, title: str, channel: str) -> Iterator[Page]:
     """The docs as ``docs/`` of a site, if `folder` has the source; `channel` is its address, for the commands."""
-    names = [name for section in SECTIONS.values() for name in section if (folder / f"{name}.md").is_file()]
-    if not names:
-        return
+    texts = {name: file.read_text(encoding="utf-8") for name in NAMES if (file := folder / f"{name}.md").is_file()}
     with TemporaryDirectory(prefix="ctk-docs-") as scratch:
-        source, made = Path(scratch, "source"), Path(scratch, "made")
-        source.mkdir()
-        for name in names:
-            text = (folder / f"{name}.md").read_text(encoding="utf-8")
-            (source / f"{name}.md").write_text(readable(text, channel), encoding="utf-8")
-        (source / "index.md").write_text(index(title, names), encoding="utf-8")
-        build(source, made, title)
-        for file in sorted(file for file in made.rglob("[!.]*") if file.is_file()):
-            yield Page(f"docs/{file.relative_to(made).as_posix()}", file.read_bytes())
+        if texts:
+            build({name: readable(text, channel) for name, text in texts.items()}, Path(scratch), title)
+        for file in sorted(file for file in Path(scratch, "made").rglob("[!.]*") if file.is_file()):
+            yield Page(f"docs/{file.relative_to(Path(scratch, 'made')).as_posix()}", file.read_bytes())
 
 
 def readable(text: str, channel: str) -> str:
@@ -48,34 +47,36 @@ def readable(text: str, channel: str) -> str:
 
 def _link(link: re.Match[str]) -> str:
     """A link to a page of the site; of another one its text, or nothing if it is alone in brackets."""
-    if any(link["page"] == f"{name}.md" for section in SECTIONS.values() for name in section):
+    if link["page"].removesuffix(".md") in NAMES:
         return link[0]
-    before, after = link["open"] or "", link["close"] or ""
-    return "" if before and after else before + link["text"] + after
+    return "" if link["open"] and link["close"] else f"{link['open'] or ''}{link['text']}{link['close'] or ''}"
 
 
-def build(source: Path, made: Path, title: str) -> str:
-    """Has Sphinx make the pages, which load nothing from elsewhere; returns its warnings."""
+def build(texts: dict[str, str], folder: Path, title: str) -> str:
+    """Has Sphinx make pages in ``folder/made``, which load nothing from elsewhere; returns its warnings."""
     from sphinx.application import Sphinx
     from sphinx.util.docutils import docutils_namespace, patch_docutils
 
+    contents = [f"# {title}: docs\n"]
+    for heading, section in SECTIONS.items():
+        contents += [f"```{{toctree}}\n:caption: {heading}\n", *(name for name in section if name in texts), "```\n"]
+    (folder / "source").mkdir()
+    for name, text in (texts | {"index": "\n".join(contents)}).items():
+        (folder / "source" / f"{name}.md").write_text(text, encoding="utf-8")
     settings: dict[str, Any] = {"project": title, "html_title": title, "extensions": ["myst_parser"]}
-    # Every page is in one folder, so this leads from each to the front page of the site.
-    home = '<a href="../index.html">Back to the channel</a>'
-    settings |= {"myst_heading_anchors": 4, "html_theme": "furo", "html_theme_options": {"announcement": home}}
-    # A search with summaries would fetch the pages, which a page in a folder cannot.
-    off = ("html_show_search_summary", "html_copy_source", "html_show_sphinx", "html_show_copyright")
-    settings |= dict.fromkeys(off, False)
-    warnings = io.StringIO()
+    settings |= {"myst_heading_anchors": 4, "html_theme": "furo", "html_theme_options": _theme()}
+    settings |= dict.fromkeys(_OFF, False)
+    warnings, places = io.StringIO(), (folder / "source", None, folder / "made", folder / "trees")
     with patch_docutils(None), docutils_namespace():
-        app = Sphinx(source, None, made, made.parent / "doctrees", "html", settings, None, warnings, freshenv=True)
-        app.build(force_all=True)
+        Sphinx(*places, "html", settings, None, warnings, freshenv=True).build(force_all=True)
     return warnings.getvalue()
 
 
-def index(title: str, names: list[str]) -> str:
-    """The first page, and the order of the others."""
-    lines = [f"# {title}: docs\n"]
-    for heading, section in SECTIONS.items():
-        lines += [f"```{{toctree}}\n:caption: {heading}\n:maxdepth: 1\n", *(n for n in section if n in names), "```\n"]
-    return "\n".join(lines)
+def _theme() -> dict[str, Any]:
+    """The options of the theme: the way back, and the site's colours, light and dark."""
+    css = "".join(page.content.decode() for page in assets() if page.path.endswith(".css"))
+    options: dict[str, Any] = {"announcement": _BACK}
+    for mode, block in zip(("light", "dark"), re.findall(r":root \{(.*?)\}", css, re.S), strict=False):
+        site = dict(re.findall(r"--([\w-]+): ([^;]+);", block))
+        options[f"{mode}_css_variables"] = {f"color-{theirs}": site[ours] for theirs, ours in _COLOURS.items()}
+    return options

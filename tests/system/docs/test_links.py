@@ -10,7 +10,7 @@ import pytest
 from doc_pages import CURRENT, PAGES, headings, links, named_files, named_tests
 
 from conftest import ROOT
-from ctk.site.docs import SECTIONS
+from ctk.site.docs import NAMES
 
 INSIDE = [(page, urlsplit(link)) for page in PAGES for link in links(page) if not urlsplit(link).scheme]
 
@@ -32,7 +32,7 @@ def test_every_link_leads_to_a_file_and_a_heading_that_are_there() -> None:
 
 def test_what_readers_see_names_no_tests() -> None:
     """Comments of the pages do, and the next test reads these."""
-    pages = [ROOT / "docs" / f"{name}.md" for section in SECTIONS.values() for name in section]
+    pages = [ROOT / "docs" / f"{name}.md" for name in NAMES]
     assert {page.name: found for page in pages if (found := named_tests(page))} == {}
     assert ("tests/env/test_prefix.py", "") in named_files(ROOT / "docs" / "users.md")
 
