@@ -46,7 +46,7 @@ libraries' links in noarch packages of Linux targets.
 `conda smithy recipe-lint --conda-forge recipe` finds the wheels. It may also find a version of `python` in `run` (there
 is no `host` to take it from), the same in `noarch: python`, and a licence that differs by platform.
 """
-_WHEELS = "Its sources are wheels, which conda-forge's linter refuses. Its recipes of CUDA take NVIDIA's archives."
+_WHEELS = "Its sources are wheels. conda-forge's linter refuses compiled ones, and its recipes of CUDA take archives."
 _VERSIONS = "Its versions are in `recipe/conda_build_config.yaml`. conda-forge's bot raises them in the recipe."
 _PINS = "The same file has its pins (CUDA, Python, glibc). conda-forge has one place for those of all feedstocks."
 _BUILDS = "Its packages fit two builds of each `cuda-version`, native and compat. conda-forge has one build."
