@@ -103,8 +103,20 @@ class FileCode:
     uses: tuple[str, ...] = ()
 
     @property
+    def runtime(self) -> str:
+        """The CUDA runtime that it needs, such as ``libcudart.so.12``; "" if it has one inside, or can open several."""
+        names = [name for name in self.uses if "cudart" in name]
+        return names[0] if len(names) == 1 and not self.cudart else ""
+
+    @property
     def says_something(self) -> bool:
         return bool(self.code or self.damaged or self.cudart)
+
+
+def is_binary(path: Path) -> bool:
+    """Whether a file begins as a library, a program, an object, an archive of objects, or a fat binary does."""
+    with path.open("rb") as file:
+        return file.read(len(_ARCHIVE_MAGIC)).startswith(_MAGICS)
 
 
 def read_file(path: Path, uses: bool = True) -> FileCode:
@@ -123,9 +135,7 @@ def read_tree(folder: Path, names: Iterable[str]) -> dict[str, FileCode]:
         file = folder / name
         if file.is_symlink() or not file.is_file() or file.stat().st_size < _SMALLEST_BINARY:
             continue
-        with file.open("rb") as stream:
-            is_binary = stream.read(len(_ARCHIVE_MAGIC)).startswith(_MAGICS)
-        if is_binary and (code := read_file(file)).says_something:
+        if is_binary(file) and (code := read_file(file)).says_something:
             found[name] = code
     return found
 
