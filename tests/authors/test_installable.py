@@ -184,7 +184,8 @@ def test_a_pin_that_loses_machines_fails_and_says_which(where: Workspace) -> Non
     assert done.returncode == errors.MachinesLost.exit_code == 32
     assert "- pinned, lost on " in done.stdout
     assert re.search(
-        r"^error: with cuda-version >=13.4, \d+ pairs of driver and GPU on linux-64 would lose cuda-core\nnext: ", done.stderr
+        r"^error: with cuda-version >=13.4, \d+ pairs of driver and GPU on linux-64 would lose cuda-core\nnext: ",
+        done.stderr,
     )
     found = ctk(where, *words, "--json")
     lost = answer(found, "12.9", "9.0")

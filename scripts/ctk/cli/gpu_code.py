@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,9 +78,10 @@ def _targets(file: FileCode, *kinds: str) -> str:
 def show_subject(subject: Subject, report: Reporter, explain: bool = False) -> None:
     """Prints the GPUs and drivers that the code of a subject is for, and whether its metadata agrees."""
     report.line(subject.name, "bold")
+    names = _names(subject.files)
     rows = [
         (
-            path.rpartition("/")[2],
+            names[path],
             _targets(file, "cubin"),
             _targets(file, "ptx"),
             _targets(file, "lto"),
@@ -115,7 +117,7 @@ def _runtime(file: FileCode) -> str:
 
 def _alternative(subject: Subject) -> str:
     """``a_cuda128.so, with libcudart.so.12``."""
-    names = listing([path.rpartition("/")[2] for path in subject.files], most=_NAMED)
+    names = listing([*_names(subject.files).values()], most=_NAMED)
     runtimes = listing(sorted({file.runtime for file in subject.files.values()} - {""}))
     return f"{names}{f', with {runtimes}' if runtimes != 'none' else ''}:"
 
@@ -131,7 +133,8 @@ def _verdict(subject: Subject) -> Iterable[str]:
     if native := subject.gpus("native"):
         drivers = {subject.driver(gpu) for gpu in native} - {""}
         since = f", with a driver for CUDA {min(drivers)} or newer that knows the GPU" if drivers else ""
-        yield f"machine code for {_words(subject, native)}{since}"
+        lack_some = any(_files(subject, gpu) for gpu in subject.gpus("part", "none"))
+        yield f"machine code {'in every file ' if lack_some else ''}for {_words(subject, native)}{since}"
     by_driver: dict[str, list[str]] = {}
     for gpu in subject.gpus("jit"):
         by_driver.setdefault(subject.driver(gpu), []).append(gpu)
@@ -163,8 +166,9 @@ def _metadata(subject: Subject) -> Iterable[str]:
 
 def _explain(subject: Subject, report: Reporter) -> None:
     codes: dict[str, list[GpuCode]] = {path: list(file.code) for path, file in subject.files.items() if file.code}
+    names = _names(subject.files)
     rows = [
-        (path.rpartition("/")[2], str(code), code.kind, code.isa, code.packed, code.count, code.size)
+        (names[path], str(code), code.kind, code.isa, code.packed, code.count, code.size)
         for path, listed in codes.items()
         for code in listed
     ]
@@ -176,11 +180,16 @@ def _explain(subject: Subject, report: Reporter) -> None:
         report.line(f"  it names {', '.join(uses)}")
 
 
+def _names(paths: Collection[str]) -> dict[str, str]:
+    """Path -> its last name; with the folder if another path has the same name."""
+    last = Counter(path.rpartition("/")[2] for path in paths)
+    return {path: "/".join(path.split("/")[-1 if last[path.rpartition("/")[2]] == 1 else -2 :]) for path in paths}
+
+
 def _files(subject: Subject, gpu: str) -> str:
     """The files that decide how the subject runs on a GPU; "" if all files run alike."""
-    named = [
-        path.rpartition("/")[2] for path, each in subject.by_file.items() if each[gpu].how == subject.runs[gpu].how
-    ]
+    names = _names(subject.by_file)
+    named = [names[path] for path, each in subject.by_file.items() if each[gpu].how == subject.runs[gpu].how]
     several = len(subject.by_file)
     rest = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return f"{', '.join(named[:_NAMED])}{rest} (of {several} files)" if len(named) < several else ""

@@ -209,7 +209,7 @@ def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
 
 
 def _show(groups: Sequence[Sequence[Survey]], pins: Sequence[str], report: Reporter) -> None:
-    """Prints on how many pairs of driver and GPU the request installs, what each driver and GPU gets, and its builds."""
+    """Prints on how many drivers and GPUs the request installs, what each of them gets, and its builds."""
     for group in groups:
         first = group[0]
         place = listing([survey.subdir for survey in group])

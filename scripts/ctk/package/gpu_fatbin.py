@@ -14,8 +14,8 @@ import shutil
 import struct
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Literal
@@ -137,7 +137,21 @@ def read_tree(folder: Path, names: Iterable[str]) -> dict[str, FileCode]:
             continue
         if is_binary(file) and (code := read_file(file)).says_something:
             found[name] = code
-    return found
+    return together(found)
+
+
+def together(files: Mapping[str, FileCode]) -> dict[str, FileCode]:
+    """The same files, with the loose cubins of a folder as one, ``*.cubin``: a program loads those for its GPU."""
+    cubins: dict[str, Counter[GpuCode]] = {}
+    for name, file in files.items():
+        if name.endswith(".cubin"):
+            counts = cubins.setdefault(f"{name[: name.rfind('/') + 1]}*.cubin", Counter())
+            counts.update({replace(code, count=0): code.count for code in file.code})
+    others = {name: file for name, file in files.items() if not name.endswith(".cubin")}
+    return others | {
+        name: FileCode(tuple(sorted(replace(code, count=count) for code, count in counts.items())))
+        for name, counts in cubins.items()
+    }
 
 
 def read_members(entries: Iterable[tuple[str, int, IO[bytes] | None]]) -> Iterator[tuple[str, FileCode]]:
@@ -166,7 +180,7 @@ def read_wheel(path: Path) -> dict[str, FileCode]:
                     found |= read_members([(item.filename, item.file_size, content)])
     except Refused as error:
         raise AuditFailed(f"{path.name} cannot be read: {error}", "fetch it again") from error
-    return found
+    return together(found)
 
 
 def read(content: Buffer, uses: bool = True) -> FileCode:

@@ -21,7 +21,7 @@ from ctk.core.files import check_readable, read_json
 from ctk.core.platforms import PLATFORMS
 from ctk.package import reader
 from ctk.package.binaries import version_key
-from ctk.package.gpu_fatbin import FileCode, is_binary, read_file, read_members, read_tree, read_wheel
+from ctk.package.gpu_fatbin import FileCode, is_binary, read_file, read_members, read_tree, read_wheel, together
 from ctk.package.gpu_support import How, Runs, best, one_for_each_cuda, one_for_each_gpu, present, runs, worst
 from ctk.package.reader import IndexJson, index_of
 from ctk.package.records import spec_name
@@ -266,5 +266,5 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
 def _package(path: Path, known: Known) -> Subject:
     index = reader.read_info(path).index
     with reader.readable(path):
-        files = dict(read_members((m.path, m.size, s) for m, s in reader.members(path, "pkg")))
+        files = together(dict(read_members((m.path, m.size, s) for m, s in reader.members(path, "pkg"))))
     return Subject(path.name, "package", files, index, index.subdir, known=known)
