@@ -16,7 +16,7 @@ from rattler.package import BuildString
 
 from conftest import ctk
 from ctk.core.checkout import Workspace
-from ctk.package.gpu_fatbin import FileCode, GpuCode, read
+from ctk.package.gpu_fatbin import FileCode, GpuCode, read, read_file
 from ctk.package.gpu_subject import FOR_SOME_GPUS, Known, Subject
 from ctk.package.gpu_support import bound, common, present, runs, runs_on, spans
 from kit.binaries import code, elf, fatbin, together
@@ -346,6 +346,24 @@ def test_without_a_visible_runtime_the_toolkit_of_the_ptx_says_the_driver_s_majo
     assert drivers("8.8") == ["12.0", "12.9"]
     assert drivers("9.5") == ["13.0", "13.5"]
     assert drivers("7.8") == ["11.0", "11.8"]
+
+
+def test_of_several_runtimes_that_a_file_can_open_the_oldest_is_enough() -> None:
+    """As in libtransformer_engine.so 2.20.2 for CUDA 12, which names libcudart.so.12 and libcudart.so.13."""
+    opens = replace(file_of(c80=9), uses=("libcudart.so.12", "libcudart.so.13"))
+    assert of_wheel({"a.so": opens}).driver("8.0") == "12.0"
+    assert of_wheel({"a.so": opens, "b.so": needing("libcudart.so.13", c80=9)}).driver("8.0") == "13.0"
+    assert of_wheel({"a.so": replace(opens, cudart="13.1")}).driver("8.0") == "13.0"
+
+
+def test_of_several_runtimes_that_a_file_names_the_one_in_its_headers_counts(tmp_path: Path) -> None:
+    """As in onnxruntime-gpu 1.31.1, which needs libcudart.so.13 and has the other names in a text."""
+    (tmp_path / "a.so").write_bytes(
+        elf(("libcudart.so.13",), payload=b"libcudart.so libcudart.so.12" + fatbin(code("cubin", "80")))
+    )
+    found = read_file(tmp_path / "a.so")
+    assert found.uses == ("libcudart.so", "libcudart.so.12", "libcudart.so.13")
+    assert (found.runtime, of_wheel({"a.so": found}).driver("8.0")) == ("libcudart.so.13", "13.0")
 
 
 # ---- the command

@@ -15,6 +15,7 @@ import struct
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import IO, Literal
 
 from ctk.core.errors import AuditFailed
 from ctk.package.archives import Refused, open_zip
-from ctk.package.binaries import ELF_MAGIC, PE_MAGIC
+from ctk.package.binaries import ELF_MAGIC, PE_MAGIC, UnreadableBinary, read_binary
 
 Kind = Literal["cubin", "ptx", "lto", "stub"]
 Buffer = bytes | mmap.mmap
@@ -58,6 +59,7 @@ _USED = (
     *("libcuda.so", "libcudart.so", "libnvrtc.so", "libnvJitLink.so", "libnvvm.so"),
     *("nvcuda.dll", "cudart64_", "nvrtc64_", "nvJitLink_", "nvvm64_"),
 )
+_RUNTIME = re.compile(r"(?:libcudart\.so\.|cudart64_)\d")
 _WHOLE_NAME = re.compile(rb"[A-Za-z]\w*\.(?:so(?:\.\d+)*|dll)")
 _MOST_NAMES = 100  # for each beginning
 
@@ -95,18 +97,25 @@ class FileCode:
         cudart: Version of a CUDA runtime that is linked in, ``13.0``; ``?`` if it is not visible.
         uses: The names of NVIDIA's libraries that it needs or can open: those of the driver, the CUDA runtime, NVRTC,
             nvJitLink and libNVVM.
+        needed: If it names several CUDA runtimes, those that the loader must find.
     """
 
     code: tuple[GpuCode, ...] = ()
     damaged: int = 0
     cudart: str = ""
     uses: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
 
     @property
     def runtime(self) -> str:
         """The CUDA runtime that it needs, such as ``libcudart.so.12``; "" if it has one inside, or can open several."""
-        names = [name for name in self.uses if "cudart" in name]
+        names = self.needed or self.runtimes
         return names[0] if len(names) == 1 and not self.cudart else ""
+
+    @property
+    def runtimes(self) -> tuple[str, ...]:
+        """The CUDA runtimes that it names, with a version."""
+        return tuple(name for name in self.uses if _RUNTIME.match(name))
 
     @property
     def says_something(self) -> bool:
@@ -125,7 +134,12 @@ def read_file(path: Path, uses: bool = True) -> FileCode:
         if not path.stat().st_size:
             return FileCode()
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return read(content, uses)
+            code = read(content, uses)
+    if len(code.runtimes) > 1:
+        with suppress(UnreadableBinary):
+            needed = binary.needed if (binary := read_binary(path)) else ()
+            return replace(code, needed=tuple(name for name in needed if name in code.runtimes))
+    return code
 
 
 def read_tree(folder: Path, names: Iterable[str]) -> dict[str, FileCode]:

@@ -129,11 +129,17 @@ class Subject:
 
     @cached_property
     def majors(self) -> frozenset[str]:
-        """The CUDA majors of the runtimes that its files contain or need; else of the toolkits that wrote its PTX."""
-        texts = [text for file in self.files.values() for text in (file.cudart, *file.uses)]
-        found = (re.fullmatch(r"(?:libcudart\.so\.|cudart64_)?(\d\d)(?:0?\.\w+)?", text) for text in texts)
-        if majors := frozenset(match[1] for match in found if match):
-            return majors
+        """The CUDA majors of the runtimes that its files contain or need; else of the toolkits that wrote its PTX.
+
+        Of several runtimes that a file can open the oldest is enough.
+        """
+        majors = set()
+        for file in self.files.values():
+            texts = file.needed or file.runtimes if file.cudart in ("", "?") else (file.cudart,)
+            found = (re.search(r"(?:^|so\.|64_)(\d\d)", text) for text in texts)
+            majors.add(min((match[1] for match in found if match), default=""))
+        if majors := majors - {""}:
+            return frozenset(majors)
         isas = {code.isa for file in self.files.values() for code in file.code if code.isa and code.size}
         return frozenset(self.known.driver_for(isa).partition(".")[0] for isa in isas) - {""}
 
