@@ -19,6 +19,7 @@ from ctk.core.checkout import Workspace
 from ctk.package.gpu_fatbin import FileCode, GpuCode, read, read_file
 from ctk.package.gpu_subject import FOR_SOME_GPUS, Known, Subject
 from ctk.package.gpu_support import bound, common, present, runs, runs_on, spans
+from ctk.package.reader import index_of
 from kit.binaries import code, elf, fatbin, together
 from kit.packages import Draft, wheel
 
@@ -209,8 +210,6 @@ def subject(
     *files: FileCode, depends: tuple[str, ...] = (), constrains: tuple[str, ...] = (), name: str = "a"
 ) -> Subject:
     index = Draft(name, depends=depends, index={"constrains": constrains})
-    from ctk.package.reader import index_of
-
     named = {f"lib/{number}.so": file for number, file in enumerate(files)}
     return Subject("a", "package", named, index_of(index.index_json()), "linux-64", known=KNOWN)
 
@@ -281,6 +280,8 @@ def test_a_library_for_each_cuda_version_is_an_alternative_as_in_bitsandbytes() 
     best = {gpu: (found.runs[gpu].how, found.driver(gpu)) for gpu in ("5.0", "6.0", "7.0", "10.0")}
     assert best["5.0"][0] == "none"
     assert (best["6.0"], best["7.0"], best["10.0"]) == (("native", "11.0"), ("native", "11.0"), ("native", "12.0"))
+    metadata = index_of(Draft("b", index={"constrains": ["__cuda_arch >=5.0"]}).index_json())
+    assert replace(found, index=metadata).uncovered_gpus == ("5.0",)
 
 
 def test_libraries_that_need_different_runtimes_are_alternatives_and_share_what_needs_none() -> None:

@@ -104,7 +104,7 @@ def _merged(files: Iterable[Mapping[str, Runs]], pick: Callable[..., Runs]) -> d
 
 
 _FOR_A_GPU = re.compile(r"(?<![A-Za-z])(?:sm|compute)[-_]?\d{2,3}[af]?(?![A-Za-z\d])")
-_FOR_A_CUDA = re.compile(r"(?<![A-Za-z])cu(?:da)?[-_]?\d{2}[._]?\d{0,2}(?![A-Za-z\d])")
+_FOR_A_CUDA = re.compile(r"(?<![A-Za-z])cu(?:da)?[-_]?1\d[._]?\d?(?![A-Za-z\d])")
 
 
 def one_for_each_gpu(paths: Iterable[str]) -> list[list[str]]:
@@ -130,11 +130,12 @@ def one_for_each_cuda(files: Mapping[str, FileCode]) -> dict[str, list[str]]:
     if len({*runtimes.values()} - {""}) > 1:
         names |= {path: needed for path, needed in runtimes.items() if path not in names and needed not in covered}
     found: dict[str, list[str]] = {}
-    for name in sorted({*names.values()}, key=lambda name: [int(number) for number in re.findall(r"\d+", name)]):
-        own = {path for path in names if names[path] == name}
-        usable = {runtimes[path] for path in own} | {""}
-        shared = {path for path in files if path not in names and (runtimes[path] in usable or usable == {""})}
-        found[name] = [path for path in files if path in own | shared]
+    for path in sorted(names, key=lambda path: [int(number) for number in re.findall(r"\d+", names[path])]):
+        found.setdefault(names[path], []).append(path)
+    others = [path for path in files if path not in names]
+    for paths in found.values():
+        usable = {runtimes[path] for path in paths} | {""}
+        paths += [path for path in others if runtimes[path] in usable or usable == {""}]
     return found
 
 
