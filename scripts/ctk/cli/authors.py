@@ -184,7 +184,7 @@ def _show_verdict(made: list[Made], codes: list[Subject], surveys: list[Survey],
         for sentence in survey.sentences:
             report.line(f"- {sentence}")
         rows = survey.builds(survey.today)
-        report.table("its builds", ["build", "kind", "toolkits", "machines"], rows, right=["machines"])
+        report.table("its builds", ["build", "kind", "toolkits", "pairs"], rows, right=["pairs"])
 
 
 def _judge(tests: list[Tested], asked: list[str | None], log: Path) -> None:
