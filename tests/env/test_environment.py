@@ -19,7 +19,7 @@ from ctk.core.errors import BadValue, ChannelMissing
 from ctk.core.platforms import this_platform
 from ctk.env import environment as environments
 from ctk.env.prefix import Note
-from kit.packs import CLEAN, checkout, create, pack, pretend, refused, unpack
+from kit.packs import checkout, create, pack, pretend, refused, unpack
 from kit.tiny_packages import PLACEHOLDER, application, pure, tiny
 
 pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
@@ -221,15 +221,6 @@ def test_with_json_the_document_has_the_exit_code(where: Workspace, environment:
         "exit_code": 128 + signal.SIGTERM,
     }
     assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "said\n")
-
-
-@pytest.mark.parametrize(("shell", "script"), [("zsh", "activate"), ("fish", "activate.fish")])
-def test_other_shells_activate_it_too(environment: Path, shell: str, script: str) -> None:
-    if not shutil.which(shell):
-        pytest.skip(f"no {shell} on this machine")
-    code = f'. "{environment}/bin/{script}"; echo "$CONDA_PREFIX"; command -v hello'
-    done = subprocess.run([shell, "-c", code], env=CLEAN, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == [str(environment), f"{environment}/bin/hello"], done.stderr
 
 
 def test_a_package_that_brings_activation_keeps_its_own(tmp_path: Path, where: Workspace) -> None:

@@ -38,6 +38,8 @@ PROGRAMS = Path(__file__).parent / "programs"
 """Programs for an environment's own Python or shell, which import nothing of ctk; packs contain some of them."""
 RUNNER = PROGRAMS / "run-in-environment"
 """Runs a command in the environment that it is in."""
+ACTIVATION = {f"bin/{name}": PROGRAMS / name for name in ("activate", "deactivate", "activate.fish", RUNNER.name)}
+"""Path in an environment -> the program there."""
 _RENAME = "name another folder: letters, digits, spaces and most signs work"
 
 
@@ -264,16 +266,14 @@ def _remove_bytecode(has: Installed) -> None:
 
 
 def _write_activation(pick: Pick, prefix: Path) -> None:
-    """Writes the scripts that packs have too: conda-pack's relocatable activation scripts, and `RUNNER`."""
-    from conda_pack.core import _scripts
-
+    """Writes the programs that activate an environment, wherever it is moved to; packs have them too."""
     if pick.record("conda"):  # the package has its own scripts
         return
-    for source, target in [*_scripts, (RUNNER, f"bin/{RUNNER.name}")]:
+    for target, source in ACTIVATION.items():
         place = prefix / target
         place.parent.mkdir(exist_ok=True)
-        rewrite(place, Path(os.fspath(source)).read_bytes())
-        place.chmod(0o755)
+        rewrite(place, source.read_bytes())
+    (prefix / "bin" / RUNNER.name).chmod(0o755)  # shells read the others
 
 
 def write_history(pick: Pick, prefix: Path, now: time.struct_time) -> None:
