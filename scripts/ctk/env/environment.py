@@ -11,8 +11,8 @@ import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ class Environment:
     prefix: Path
     pick: Pick
     changed: bool  # whether this run made or changed it
-    removed: tuple[str, ...] = ()  # names of packages that were there before
+    changes: Mapping[str, Sequence[str]] = field(default_factory=dict)  # `_changes`, of one that was there
 
     @property
     def python(self) -> Path:
@@ -107,7 +107,7 @@ def create(
         pick: The packages.
         prefix: The folder; an environment that is there is changed.
         cache: The folder of unpacked packages.
-        say: Is called with a line about packages that are removed, and about missing bytecode.
+        say: Is called with a line about missing bytecode, and while another run is waited for.
         asked: The request as the user typed it, for the note.
         force: Whether packages may be removed that `create` did not put there.
 
@@ -128,9 +128,6 @@ def create(
         if note and _is_whole(note, has, wanted) and not altered:
             replace(note, stamp=has.stamp).write(prefix)
             return Environment(prefix, pick, False)
-        going = {key: title for key, title in has.packages.items() if title.split()[0] not in wanted.values()}
-        if going:
-            say(f"removes {listing(sorted(going.values()), most=20)}")
         # Before any change: if this run is stopped, the note says that the environment is ours.
         Note(tuple(sorted({*wanted, *has.packages})), tuple(asked)).write(prefix)
         _remove_bytecode(has)
@@ -145,7 +142,21 @@ def create(
         _write_activation(pick, prefix)
         write_history(pick, prefix, time.localtime())
         Note(tuple(sorted(wanted)), tuple(asked), Installed.read(prefix).stamp).write(prefix)
-    return Environment(prefix, pick, True, tuple(sorted(title.split()[0] for title in going.values())))
+    again = {*altered, *(name for key, name in wanted.items() if key not in has.packages)}
+    return Environment(prefix, pick, True, _changes(has, pick, again) if has.records else {})
+
+
+def _changes(has: Installed, pick: Pick, again: Collection[str]) -> dict[str, list[str]]:
+    """What the installation of a pick changes in an environment: kind of change -> packages in words."""
+    was = {str(r["name"]): f"{r.get('version')} {r.get('build')}" for r in has.records.values()}
+    now = {str(r.name.normalized): f"{r.version} {r.build}" for r in pick.records}
+    both = sorted(was.keys() & now.keys())
+    return {
+        "removed": [f"{name} {was[name]}" for name in sorted(was.keys() - now.keys())],
+        "added": [f"{name} {now[name]}" for name in sorted(now.keys() - was.keys())],
+        "replaced": [f"{name} {was[name]} by {now[name]}" for name in both if was[name] != now[name]],
+        "installed again": [name for name in both if was[name] == now[name] and name in again],
+    }
 
 
 def _is_whole(note: Note, has: Installed, wanted: Iterable[str]) -> bool:
