@@ -15,6 +15,7 @@ from conftest import ctk
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.prefix import LOCK, NOTE, Installed, Note
+from kit.packages import Draft
 from kit.packs import checkout, create
 from kit.tiny_packages import application, pure, tiny
 
@@ -29,7 +30,7 @@ FILE = "share/other"
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     other = tiny("other", files={FILE: b"right", "share/second": b"x"})
-    libs = (tiny("lib", version) for version in ("1.0", "2.0"))
+    libs = [Draft("lib", version, build) for version, build in (("1.0", "0"), ("2.0", "0"), ("2.0", "1"))]
     return checkout(tmp_path_factory.mktemp("c"), application(), pure(), other, *libs)
 
 
@@ -94,10 +95,11 @@ def test_what_changed_is_said(where: Workspace, prefix: Path) -> None:
         assert first == f"changed: {prefix}"
         return lines[: next(i for i, line in enumerate(lines) if line.startswith("no CUDA toolkit"))]
 
-    python = f"python {sys.version_info.major}.{sys.version_info.minor}.0 0"
-    assert changes("other") == [f"removed: application 1.0 0, pure 1.0 0 and {python}"]
-    assert changes("other", "lib=1.0") == ["added: lib 1.0 0"]
-    assert changes("lib") == ["removed: other 1.0 0", "replaced: lib 1.0 0 by 2.0 0"]
+    python = f"python {sys.version_info.major}.{sys.version_info.minor}.0"
+    assert changes("other") == [f"removed: application 1.0, pure 1.0 and {python}"]
+    assert changes("other", "lib=1.0") == ["added: lib 1.0"]
+    assert changes("lib") == ["removed: other 1.0", "replaced: lib 1.0 by 2.0"]
+    assert changes("lib=2.0=0") == ["replaced: lib 2.0 1 by 0"]
     document = json.loads(ctk(where, *words(where, prefix, "other"), "--json", check=True).stdout)
     assert (document["changed"], document["removed"]) == (True, ["lib"])
     assert json.loads(ctk(where, *words(where, prefix, "other"), "--json").stdout)["removed"] == []

@@ -40,6 +40,8 @@ RUNNER = PROGRAMS / "run-in-environment"
 """Runs a command in the environment that it is in."""
 ACTIVATION = {f"bin/{name}": PROGRAMS / name for name in ("activate", "deactivate", "activate.fish", RUNNER.name)}
 """Path in an environment -> the program there."""
+STARTUP = PROGRAMS / "_ctk_conda_prefix.pth"
+"""Is read by each Python that finds it in its site-packages."""
 _RENAME = "name another folder: letters, digits, spaces and most signs work"
 
 
@@ -133,7 +135,8 @@ def create(
         _remove_bytecode(has)
         for file in (*has.broken, *filter(_is_foreign, has.records)):
             file.unlink()
-        for path in map(prefix.joinpath, chain(*altered.values())):
+        startup = prefix.glob(f"lib/python3*/site-packages/{STARTUP.name}")  # would keep the folder of another Python
+        for path in (*startup, *map(prefix.joinpath, chain(*altered.values()))):
             if path.is_symlink() or path.is_file():
                 path.unlink()
         install(pick, prefix, cache, altered)
@@ -148,13 +151,15 @@ def create(
 
 def _changes(has: Installed, pick: Pick, again: Collection[str]) -> dict[str, list[str]]:
     """What the installation of a pick changes in an environment: kind of change -> packages in words."""
-    was = {str(r["name"]): f"{r.get('version')} {r.get('build')}" for r in has.records.values()}
-    now = {str(r.name.normalized): f"{r.version} {r.build}" for r in pick.records}
+    was = {str(r["name"]): (str(r.get("version")), str(r.get("build"))) for r in has.records.values()}
+    now = {r.name.normalized: (str(r.version), str(r.build)) for r in pick.records}
     both = sorted(was.keys() & now.keys())
+    versions = {name: f"{was[name][0]} by {now[name][0]}" for name in both if was[name][0] != now[name][0]}
+    builds = {name: f"{' '.join(was[name])} by {now[name][1]}" for name in both if was[name] != now[name]}
     return {
-        "removed": [f"{name} {was[name]}" for name in sorted(was.keys() - now.keys())],
-        "added": [f"{name} {now[name]}" for name in sorted(now.keys() - was.keys())],
-        "replaced": [f"{name} {was[name]} by {now[name]}" for name in both if was[name] != now[name]],
+        "removed": [f"{name} {was[name][0]}" for name in sorted(was.keys() - now.keys())],
+        "added": [f"{name} {now[name][0]}" for name in sorted(now.keys() - was.keys())],
+        "replaced": [f"{name} {change}" for name, change in (builds | versions).items()],
         "installed again": [name for name in both if was[name] == now[name] and name in again],
     }
 
@@ -280,11 +285,22 @@ def _write_activation(pick: Pick, prefix: Path) -> None:
     """Writes the programs that activate an environment, wherever it is moved to; packs have them too."""
     if pick.record("conda"):  # the package has its own scripts
         return
+    write_startup(prefix)
     for target, source in ACTIVATION.items():
         place = prefix / target
         place.parent.mkdir(exist_ok=True)
         rewrite(place, source.read_bytes())
     (prefix / "bin" / RUNNER.name).chmod(0o755)  # shells read the others
+
+
+def write_startup(prefix: Path) -> None:
+    """Makes the environment's Python set CONDA_PREFIX, as an IDE or a service starts it by its path, not activated.
+
+    cuda-pathfinder then takes headers and libNVVM from the environment, and not from CUDA_HOME or /usr/local/cuda.
+    """
+    for folder in prefix.glob("lib/python3*/site-packages"):
+        if not folder.parent.is_symlink():
+            rewrite(folder / STARTUP.name, STARTUP.read_bytes())
 
 
 def write_history(pick: Pick, prefix: Path, now: time.struct_time) -> None:

@@ -30,7 +30,7 @@ from ctk.core.address import public
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, PackFailed, UnknownName
 from ctk.core.files import BREAKING, disk_errors, file_sha256, held
-from ctk.env.environment import ACTIVATION, PROGRAMS, RUNNER, install, write_history
+from ctk.env.environment import ACTIVATION, PROGRAMS, RUNNER, install, write_history, write_startup
 from ctk.env.prefix import rewrite
 from ctk.package.binaries import UnreadableBinary, read_binary, version_key
 from ctk.solve.solve import Pick, channel_name
@@ -106,6 +106,7 @@ def pack(
     with held(workspace.temporary) as folder, held(beside) as done:
         prefix = folder / "env"
         install(pick, prefix, workspace.packages)
+        write_startup(prefix)
         newest = max((int(r.timestamp.timestamp()) for r in pick.records if r.timestamp), default=0)
         write_history(pick, prefix, time.gmtime(newest))
         glibc = _needed_glibc(pick.records, prefix)
