@@ -33,6 +33,7 @@ from ctk.channel.repodata import (
     ChannelIndex,
     milliseconds,
 )
+from ctk.core.address import LOGIN, logged_in
 from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed, describe, without_credentials
 from ctk.core.files import disk_errors, held
 from ctk.core.platforms import NOARCH, PLATFORMS
@@ -253,15 +254,16 @@ def mirrored(url: str, beside: Path, jobs: int = 4) -> Iterator[Path]:
         IndexUnavailable: The proxy or the certificates of the environment cannot be used.
         NoSpace: The disk is full.
     """
+    address, headers = logged_in(url)
     with (
         disk_errors(beside),
         held(beside) as folder,
-        httpx2.Client(**connection(IndexSettings()), follow_redirects=True, timeout=60) as client,
+        httpx2.Client(**connection(IndexSettings()), headers=headers, follow_redirects=True, timeout=60) as client,
         ThreadPoolExecutor(max(1, jobs)) as pool,
     ):
 
         def get(wanted: Iterable[tuple[str, int]]) -> None:
-            list(pool.map(lambda file: _download(client, url.rstrip("/"), file[0], folder, file[1]), wanted))
+            list(pool.map(lambda file: _download(client, address.rstrip("/"), file[0], folder, file[1]), wanted))
 
         subdirs = (NOARCH, *PLATFORMS)
         index = [f"{subdir}/{name}" for subdir in subdirs for name in FILES]
@@ -298,6 +300,8 @@ def _download(client: Any, url: str, name: str, folder: Path, most: int) -> None
                     if left <= 0:
                         return
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        closed = isinstance(error, httpx2.HTTPStatusError) and error.response.status_code == 401
         raise PublishFailed(
-            f"{without_credentials(url)} does not give {name}: {describe(error)}", "check the URL and the network"
+            f"{without_credentials(url)} does not give {name}: {describe(error)}",
+            LOGIN if closed else "check the URL and the network",
         ) from None
