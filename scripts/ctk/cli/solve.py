@@ -179,6 +179,8 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, re
         report.line(line)
     if native:
         report.line(f"toolkit {native} native can be had too: add cuda-version={native}")
+    if pick.fit == "compat" and not (on.driver or on.stated):
+        report.line("if the machines that will run it have a driver, state it, as in --driver 13.0")
     for line in (*notes, *(f"- {reason}" for reason in reasons)):
         report.line(line)
     columns = ["package", "version", "build", "channel", "MB"]
