@@ -83,9 +83,9 @@ def solve_command(
 
     - `request` (specs); `pins`
     - `surveys`: one for each platform: `asked`, `platform`, `sentences`
-      - `machines`: how many there are; `kinds`: how many get `native`, `compat`, `CPU build`, `no CUDA`, or are
-        `refused`
-      - `changes`: how many machines the pins have `lost`, `gained` or `changed`; `null` without a pin
+      - `machines`: how many pairs of driver and GPU there are; `kinds`: how many of them get `native`, `compat`,
+        `CPU build`, `no CUDA`, or are `refused`
+      - `changes`: how many of them the pins have `lost`, `gained` or `changed`; `null` without a pin
       - `answers`: for each machine `driver`, `gpu`, `kind`, `toolkit`, `builds` (of what was asked for), `cpu`
         (packages that are CPU builds); with `--pin` also `pinned`, with the last four, and `change` (`null` for none)
 
@@ -206,6 +206,8 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, re
         report.line(line)
     if native:
         report.line(f"toolkit {native} native can be had too: add cuda-version={native}")
+    if pick.fit == "compat" and not (on.driver or on.stated):
+        report.line("if the machines that will run it have a driver, state it, as in --driver 13.0")
     for line in (*notes, *(f"- {reason}" for reason in reasons)):
         report.line(line)
     columns = ["package", "version", "build", "channel", "MB"]
