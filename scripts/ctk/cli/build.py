@@ -190,7 +190,6 @@ def build_command(
     chosen: Selection,
     base: Base = "local",
     jobs: Jobs = None,
-    level: Annotated[int, typer.Option(min=1, max=22, help="zstd level: low is fast, 19 is for publishing.")] = 3,
     channel: Annotated[Path | None, typer.Option(help="Publish in this folder; output/channel by default.")] = None,
     dask: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Build on a Dask cluster, such as tcp://scheduler:8786.")
@@ -258,8 +257,8 @@ def build_command(
             return
         with exclusive(where, report.say):
             if base == "local":
-                Pipeline(where, report, level=level, jobs=jobs, prefix="base ").make_base()
-            run = Pipeline(where, report, level=level, jobs=jobs, cluster=cluster)
+                Pipeline(where, report, jobs=jobs, prefix="base ").make_base()
+            run = Pipeline(where, report, jobs=jobs, cluster=cluster)
             result = run.run(planned, base_channel(base, where), channel and channel.absolute())
     _summary(result, planned, chosen.packages or (), report)
 

@@ -33,6 +33,7 @@ from ctk.lock.components import (
     classify,
     load_exclusions,
 )
+from ctk.lock.facts import require_measured
 from ctk.lock.model import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
 from ctk.package.records import REPODATA, records
 from ctk.plan.recipes import Recipe, Rendered, find_recipes, makers_of, render
@@ -320,8 +321,8 @@ def _render(recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: 
     try:
         return render(recipe, files, subdir)
     except RecipeError:
-        if lock.is_ctk and any(map(FACT_KEY.fullmatch, recipe.names_used)):
-            lock.require_facts()
+        if any(map(FACT_KEY.fullmatch, recipe.names_used)):
+            require_measured(lock)
         raise
 
 
