@@ -19,7 +19,7 @@ from rattler import PackageRecord, RepoDataRecord, Version, VersionSpec
 from ctk.core.console import count, listing
 from ctk.core.errors import Unsolvable, nearest
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
-from ctk.solve.machine import GLIBC, python_specs
+from ctk.solve.machine import GLIBC, impossible, python_specs
 from ctk.solve.solve import (
     ANY_DRIVER,
     ASKS,
@@ -57,6 +57,8 @@ def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
     toolkit, machine = catalogue.toolkit(pick.toolkit), pick.scenario
     if toolkit is None or not pick.fit:
         return ""
+    if impossible(machine.driver, machine.arch):
+        return f"{pick.fit}, but the driver does not run this GPU"
     if pick.fit == "native":
         return "native: the driver loads the PTX that it compiles"
     if not machine.driver:
