@@ -262,7 +262,10 @@ def verdict(tests: Sequence[Outcome]) -> list[str]:
         said.append(f"- {len(drivers)} not run: they need a driver or a GPU that this machine does not have")
     if minors:
         names = ", ".join(sorted(set(minors), key=Version))
-        said.append(f"- {len(minors)} not run: they need Python {names}, which the base channel does not have")
+        said.append(
+            f"- {len(minors)} not run: they need Python {names}, which the base channel does not have; with "
+            "--base conda-forge, those that it has are run"
+        )
     said += [f"- {number} not run: the channels here have no {spec}" for spec, number in others.items()]
     if others:
         said.append("not all is well: what cannot be installed is of no use; --base names a channel that has more")

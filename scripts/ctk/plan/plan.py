@@ -68,8 +68,9 @@ class Build:
 
     @property
     def title(self) -> str:
-        """Its recipe, with the version if the release has several."""
-        return f"{self.recipe.name} {self.outputs[0].version}" if self.versions else self.recipe.name
+        """Its recipe; of a project, which may be in a plan in several versions, with the version."""
+        is_project = self.versions or not self.lock.startswith("cuda-")
+        return f"{self.recipe.name} {self.outputs[0].version}" if is_project else self.recipe.name
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class LeftOut:
     """A package, recipe or component that is not built, and the reason.
 
     Attributes:
-        name: The package, recipe or component; with its version where several are planned.
+        name: The package, recipe or component; of a project with its version.
         kind: The reason in words that are the same for all releases and platforms.
         python: Python tag, or "" without Python.
     """
