@@ -108,7 +108,8 @@ def _builds(where: Workspace) -> Iterator[Piece]:
         ]
         yield Piece(f"default:{platform}", [made], stays=True)
         yield Piece(f"releases:{platform}", [[*made, "--all-releases"]], stays=True)
-        yield Piece(f"components:{platform}", [[*made, "--all-components"], *together])
+        whole = [*made, "--all-components", "--all-releases"]
+        yield Piece(f"components:{platform}", [whole, *together])
         yield Piece(f"libraries:{platform}", [[*made, "--libraries"], *linked, *_used(others, platform)], reads)
 
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from packaging.version import Version
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
-from ctk.core.checkout import Workspace
+from ctk.core.checkout import Workspace, git
 from ctk.core.errors import BadValue, NotPublished, RecipeError, UnknownName, problems
 from ctk.core.files import disk_errors
 from ctk.core.platforms import PLATFORMS
@@ -28,18 +28,28 @@ from ctk.plan.recipes import Recipe
 
 _README = """# {name}-feedstock
 
-The recipe of {packages}, {version}, for {platforms}: exported from a repository that makes all of CUDA's packages.
-The sources are NVIDIA's wheels, by address and sha256 of the index that was configured then.
+The recipe of {packages}, {version}, for {platforms}, exported from {revision}.
+
+It is for your own CI and your own channel. conda-forge cannot take it:
+
+{reasons}
+
+The repository's docs/upstream has what conda-forge can use: proposals, each with a command.
+
+The sources are named by address and sha256 of the index that was configured then.
 
 `conda smithy rerender` writes the CI files: minutes, where there is a build for each Python. `rattler-build build
 --experimental --allow-symlinks-on-windows --recipe recipe --variant-config recipe/conda_build_config.yaml` builds for
 this machine; `--target-platform` names another. The first option is for outputs that share one tree, the second for
 libraries' links in noarch packages of Linux targets.
 
-`conda smithy recipe-lint recipe` finds that the sources are wheels, which conda-forge allows in rare cases only: NVIDIA
-publishes nothing else. It may find a version of `python` in `run` (there is no `host` to take it from), and a licence
-that it cannot read before `cuda_version` is known.
+`conda smithy recipe-lint --conda-forge recipe` finds the wheels. It may also find a version of `python` in `run` (there
+is no `host` to take it from), the same in `noarch: python`, and a licence that differs by platform.
 """
+_WHEELS = "Its sources are wheels. conda-forge's linter refuses compiled ones, and its recipes of CUDA take archives."
+_VERSIONS = "Its versions are in `recipe/conda_build_config.yaml`. conda-forge's bot raises them in the recipe."
+_PINS = "The same file has its pins (CUDA, Python, glibc). conda-forge has one place for those of all feedstocks."
+_BUILDS = "Its packages fit two builds of each `cuda-version`, native and compat. conda-forge has one build."
 _GITIGNORE = "/build_artifacts/\n/output/\n"
 _GITATTRIBUTES = "* text=auto\n*.sh text eol=lf\n*.patch binary\n"
 
@@ -58,6 +68,8 @@ _TOOLS = ("patchelf >=0.17", "python >=3.11")
 _UNPACK = "python -m zipfile -e *.whl ."
 # conda-smithy builds for linux-64 whatever its settings are.
 _NOT_LINUX_64 = 'target_platform == "linux-64"'
+# The oldest glibc; without a selector, conda-smithy takes it for the oldest macOS too.
+_GLIBC, _NOT_MACOS = "c_stdlib_version", "[linux or win]"
 # The pinning of conda-forge zips `python` with this key only, and conda-build takes no key in two groups. So the keys
 # that this checkout zips with `python` are computed from it, in the context of the recipe.
 _PYTHON_ZIP = "is_python_min"
@@ -100,13 +112,16 @@ def feedstock(
     subdirs = [subdir for subdir in PLATFORMS if any(b.subdir == subdir for b in planned.builds)]
     skips = _skips(planned, recipe, locks, tags, subdirs)
     outputs = [o for b in planned.builds for o in b.outputs]
+    offers = _offers(planned, locate)
     files = {
-        "recipe/recipe.yaml": _standalone(recipe, outputs[0].version, _offers(planned, locate), skips, maintainers),
+        "recipe/recipe.yaml": _standalone(recipe, outputs[0].version, offers, skips, maintainers),
         "recipe/conda_build_config.yaml": _variants(workspace, recipe, locks),
         "conda-forge.yml": _smithy(workspace, recipe, subdirs),
         "LICENSE.txt": (workspace.root / "LICENSE").read_text(encoding="utf-8"),
         "README.md": _README.format(
             name=name,
+            revision=_revision(workspace.root),
+            reasons="\n".join(f"- {reason}" for reason in _reasons(recipe, has_wheels=bool(offers))),
             packages=", ".join(dict.fromkeys(o.name for o in outputs)),
             version=", ".join(dict.fromkeys(o.version for o in outputs)),
             platforms=", ".join(subdirs),
@@ -120,6 +135,25 @@ def feedstock(
         if own.is_file() and own.name not in ("recipe.yaml", "conda-forge.yml"):
             files[f"recipe/{own.name}"] = own.read_text(encoding="utf-8")
     return files
+
+
+def _revision(root: Path) -> str:
+    """The last commit of a checkout, and whether its files are those of the commit, in words."""
+    commit = git(root, "rev-parse", "HEAD")
+    if not commit:
+        return "files that are not in git"
+    changes = ", with changes that are not committed" if git(root, "status", "--porcelain") else ""
+    return f"commit {commit} of cuda-feedstocks{changes}"
+
+
+def _reasons(recipe: Recipe, *, has_wheels: bool) -> Iterator[str]:
+    """Why conda-forge cannot take the export of a recipe."""
+    if has_wheels:
+        yield _WHEELS
+    yield _VERSIONS
+    yield _PINS
+    if recipe.names_used & {"cuda_fit", "nvjitlink_fit"}:
+        yield _BUILDS
 
 
 def write(files: Mapping[str, str], folder: Path, *, force: bool = False) -> None:
@@ -227,7 +261,9 @@ def _variants(workspace: Workspace, recipe: Recipe, locks: Sequence[ReleaseLock]
     columns = [
         {k: v if k == "cuda_arch" else v[:1] for k, v in variant_keys(lock).items() if k in used} for lock in locks
     ]
-    rows = {key: [value for column in columns for value in column.get(key, [])] for column in columns for key in column}
+    # A key of one release only, which a recipe asks with `is defined`, is about a version that is not exported.
+    known = [key for key in columns[0] if all(key in column for column in columns)]
+    rows = {key: [value for column in columns for value in column[key]] for key in known}
     if len(columns) > 1 and all(len(values) == len(columns) for values in rows.values()):
         if all(len(set(values)) == 1 for values in rows.values()):
             rows = {key: values[:1] for key, values in rows.items()}
@@ -236,7 +272,9 @@ def _variants(workspace: Workspace, recipe: Recipe, locks: Sequence[ReleaseLock]
     else:
         rows = {key: list(dict.fromkeys(values)) for key, values in rows.items()}
     keys = {key: values for key, values in shared.items() if key in used} | rows
-    out: dict[str, Any] = {key: [Quoted(v) for v in values] for key, values in keys.items()}
+    out: dict[str, Any] = {key: CommentedSeq(map(Quoted, values)) for key, values in keys.items()}
+    if _GLIBC in out:
+        out[_GLIBC].yaml_add_eol_comment(_NOT_MACOS, 0)
     return _dumped(out | ({"zip_keys": zips} if zips else {}))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -23,8 +24,9 @@ from kit.conda_build import selector
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = sorted(find_recipes(ROOT / "recipes"))
-# One of each kind: without artefacts, a compiler, a library, a metapackage, for Pythons, of a library set.
-USUAL = ("cuda-arch", "cuda-version", "cuda-nvcc", "libnvjitlink", "cuda-toolkit", "cuda-core", "cupy")
+# One of each kind: without artefacts, a compiler, a library, a metapackage, for Pythons, of a library set, with keys
+# that one CUDA major has.
+USUAL = ("cuda-arch", "cuda-version", "cuda-nvcc", "libnvjitlink", "cuda-toolkit", "cuda-core", "cupy", "cudnn")
 
 
 def address(artefact: Artefact) -> str:
@@ -44,7 +46,7 @@ def plan_of(name: str) -> Plan:
     request = Request(releases=releases, recipes=(name,))
     planned = plan(published_set(workspace), request, python_tags(workspace.build_config))
     # An older version of a project, which has it in the build's name, is for another branch.
-    return replace(planned, builds=tuple(b for b in planned.builds if not re.search(r"-\d+\.\d+\.\d+-", b.id)))
+    return replace(planned, builds=tuple(b for b in planned.builds if not re.search(r"-\d+(\.\d+){2,}-", b.id)))
 
 
 def read(text: str) -> Any:
@@ -68,21 +70,24 @@ def test_conda_build_drops_no_line_of_our_variants(project: Workspace) -> None:
     locks = [p for f in ("variants", "base", "tests/system/downstream") for p in (project.root / f).glob("*.lock")]
     files = [project.build_config, *configs, *(lock.with_suffix(".yaml") for lock in locks)]
     assert len(files) > 20
-    texts = [*(file.read_text() for file in files), exported("cuda-cudart")["recipe/conda_build_config.yaml"]]
-    assert [line for text in texts for line in text.splitlines() if selector(line)] == []
+    assert [line for file in files for line in file.read_text().splitlines() if selector(line)] == []
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in USUAL else pytest.mark.sweep) for name in NAMES]
 )
 def test_a_feedstock_renders_the_packages_of_the_plan_from_its_artefacts(name: str, tmp_path: Path) -> None:
-    """Down to the hash, but for Python's matrix.
+    """Down to the hash, but for Python's matrix, and for a key that one CUDA major has for another version (cudnn).
 
     What lacks a wheel is rendered too, as the Python API heeds no `skip` beside `outputs`.
     """
     files, plan, folder = exported(name), plan_of(name), tmp_path
-    text = files["recipe/recipe.yaml"]
-    same = unhashed if "python_tag:" in text else str
+    text, variants = files["recipe/recipe.yaml"], files["recipe/conda_build_config.yaml"]
+    # conda-smithy takes the oldest glibc for the oldest macOS, unless conda-build drops its line there.
+    assert {*map(selector, variants.splitlines())} - {""} == (
+        {"linux or win"} if "c_stdlib_version" in variants else set()
+    )
+    same = unhashed if "python_tag:" in text or "_older_gpus" in text else str
     sources = {(address(a), a.sha256) for a in plan.artefacts}
     assert set(re.findall(r"url: (\S+)\n\s+sha256: (\S+)", text)) == sources
     assert ".cache" not in text and "../common" not in text
@@ -104,6 +109,37 @@ def test_a_feedstock_renders_the_packages_of_the_plan_from_its_artefacts(name: s
     for key in rendered.keys() - planned.keys():
         variant = {"python_tag": tags.get(rendered[key].variant.get("python")), **rendered[key].variant}
         assert any(subdir == key[0] and (not k or f'"{variant[k]}"' in values) for subdir, k, values in skips), key
+
+
+@pytest.mark.parametrize(("name", "reasons"), [("cuda-core", 4), ("cuda-version", 3), ("jaxlib", 3), ("cuda-arch", 2)])
+def test_the_readme_says_for_whom_an_export_is_and_why_conda_forge_cannot_take_it(name: str, reasons: int) -> None:
+    readme = exported(name)["README.md"]
+    assert "It is for your own CI and your own channel. conda-forge cannot take it:" in readme
+    listed = [line for line in readme.splitlines() if line.startswith("- ")]
+    assert len(listed) == reasons
+    assert any("wheels" in line for line in listed) == ("url: " in exported(name)["recipe/recipe.yaml"])
+
+
+def test_the_readme_states_the_commit_and_whether_the_files_are_its_own(tmp_path: Path) -> None:
+    for part in ("recipes", "variants", "conda_build_config.yaml", "conda-forge.yml", "LICENSE"):
+        (tmp_path / part).symlink_to(ROOT / part)
+
+    def revision() -> str:
+        readme = feedstock(Workspace(tmp_path), "cuda-arch", (), ("someone",), address)["README.md"]
+        return readme.partition(", exported from ")[2].partition(".\n")[0]
+
+    def git(*words: str) -> str:
+        user = ("-c", "user.name=someone", "-c", "user.email=someone@example.org")
+        return subprocess.run(["git", *user, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    assert revision() == "files that are not in git"
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "--message", "all")
+    commit = git("rev-parse", "HEAD").strip()
+    assert revision() == f"commit {commit} of cuda-feedstocks"
+    (tmp_path / "new").touch()
+    assert revision() == f"commit {commit} of cuda-feedstocks, with changes that are not committed"
 
 
 @pytest.mark.parametrize(

@@ -315,6 +315,9 @@ def export_command(
 ) -> None:
     """Write a recipe as a feedstock that conda-smithy and stock rattler-build take without this repository.
 
+    The folder is for your own CI. conda-forge cannot take it: the sources are wheels. Its README has all reasons, and
+    the commit that it was exported from.
+
     Its sources are named by the addresses of the index that pip is configured for. A recipe of the toolkit is written
     for one release, the newest unless --release names another.
 
@@ -331,4 +334,4 @@ def export_command(
         files = feedstock(where, recipe, releases or (), names, lambda artefact: public(locate(index, artefact).url))
     write(files, folder, force=force)
     report.result(folder=str(folder), files=sorted(map(str, files)))
-    report.line(f"{folder}: {count(len(files), 'file')}; `conda smithy rerender` there makes the rest")
+    report.line(f"{folder}: {count(len(files), 'file')} for your own CI; `conda smithy rerender` there makes the rest")

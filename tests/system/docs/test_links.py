@@ -35,3 +35,16 @@ def test_the_files_and_tests_that_a_page_names_are_there(page: Path) -> None:
     for path, name in named_files(page):
         assert (ROOT / path).exists(), path
         assert not name or re.search(rf"^def {name}\(", (ROOT / path).read_text(), re.MULTILINE), f"{path}::{name}"
+
+
+def test_the_index_of_texts_for_upstream_has_each_with_its_command() -> None:
+    folder = ROOT / "docs" / "upstream"
+    index = (folder / "README.md").read_text()
+    for page in sorted(set(folder.glob("*.md")) - {folder / "README.md"}):
+        head = page.read_text().partition("\n## ")[0]
+        assert [word for word in ("For", "Wrong", "Command", "Upstream") if f"- **{word}**" not in head] == [], (
+            page.name
+        )
+        (row,) = [line for line in index.splitlines() if f"]({page.name})" in line]
+        (command,) = re.findall(r"```bash\n +(.+)\n", head)
+        assert f"`{command}`" in row
