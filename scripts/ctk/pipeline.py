@@ -178,14 +178,16 @@ class Pipeline:
         dropped: dict[str, None] = {}
         while True:
             found = local.candidates(made.built, channel, HashNotes.of(self.workspace).holds, without=dropped)
-            audited = audit_packages(
-                [*found.files.values()],
-                forbidden_paths=machine_paths(self.workspace),
-                base=local.packages(base_channel) if isinstance(base_channel, Path) else (),
-                jobs=self.jobs,
-                cache=self.workspace.notes,
-                earlier=not found.is_new,
-            )
+            with self.report.reading(f"{self.prefix}audit", found.files.values()) as task:
+                audited = audit_packages(
+                    [*found.files.values()],
+                    forbidden_paths=machine_paths(self.workspace),
+                    base=local.packages(base_channel) if isinstance(base_channel, Path) else (),
+                    jobs=self.jobs,
+                    cache=self.workspace.notes,
+                    earlier=not found.is_new,
+                    progress=task.advance,
+                )
             self._lap("audit", audited.summary())
             refused = [f for f in audited.errors if f.where in found.earlier]
             if not refused:

@@ -95,7 +95,7 @@ def test_a_package_without_cuda_builds_is_no_cpu_build(folders: list[Path], ever
     found = surveyed(folders, every, "only-linux")
     assert {pick.kind for pick in found.today.picks.values()} == {Kind.PLAIN}
     assert found.sentences == [
-        f"only-linux installs on {len(every.machines)} of {len(every.machines)} machines",
+        f"only-linux installs on {len(every.machines)} of {len(every.machines)} pairs of driver and GPU",
         f"no CUDA on {len(every.machines)}: every machine",
     ]
 
@@ -184,7 +184,8 @@ def test_a_pin_that_loses_machines_fails_and_says_which(where: Workspace) -> Non
     assert done.returncode == errors.MachinesLost.exit_code == 32
     assert "- pinned, lost on " in done.stdout
     assert re.search(
-        r"^error: with cuda-version >=13.4, \d+ machines of linux-64 would lose cuda-core\nnext: ", done.stderr
+        r"^error: with cuda-version >=13.4, \d+ pairs of driver and GPU on linux-64 would lose cuda-core\nnext: ",
+        done.stderr,
     )
     found = ctk(where, *words, "--json")
     lost = answer(found, "12.9", "9.0")

@@ -17,6 +17,7 @@ from typer.testing import Result
 from ctk.channel.check import check_channel, mirrored
 from ctk.channel.publish import HISTORY, Folder
 from ctk.core.checkout import Workspace
+from ctk.core.console import Reporter
 from ctk.core.errors import ChannelBroken, ChannelMissing, NameReused, PublishFailed
 from kit.small_channels import build, digit, serve, sound
 
@@ -52,7 +53,7 @@ def found(channel: Path) -> set[tuple[str, str, str]]:
 def test_a_sound_channel_has_no_problem(original: Path, url: str, tmp_path: Path) -> None:
     report = check_channel(original, jobs=4)
     assert report.findings == ()
-    with mirrored(f"{url}/{original.name}", tmp_path) as seen:
+    with mirrored(f"{url}/{original.name}", tmp_path, Reporter()) as seen:
         assert (seen / HISTORY).is_dir()
         assert found(seen) == set()
     assert (report.subjects, report.sboms) == (2, 2)
@@ -73,7 +74,7 @@ def test_an_attack_is_a_problem_on_the_disk_and_from_outside(
     lines = found(www)
     assert any((name, kind) == (where, check) and text.startswith(what) for name, kind, text in lines), lines
     assert not any(name == ONE for name, _, _ in lines)
-    with mirrored(f"{url}/{www.name}", tmp_path) as seen:
+    with mirrored(f"{url}/{www.name}", tmp_path, Reporter()) as seen:
         # Files that no index names are not fetched, so the orphans differ.
         here, there = ({line[:2] for line in each if line[1] != "orphan"} for each in (lines, found(seen)))
         assert here == there

@@ -164,7 +164,7 @@ def test_an_environment_is_created_once_and_follows_a_rebuilt_package_of_the_sam
     assert "unchanged:" in with_base(checkout, *create).stdout
     change(checkout, r"\$PREFIX/share/hello/\n", "$PREFIX/share/hello/\n    - touch $PREFIX/share/hello/new\n")
     assert build(checkout).returncode == 0
-    assert with_base(checkout, *create).returncode == 0
+    assert "\ninstalled again: hello\n" in with_base(checkout, *create).stdout
     assert (prefix / "share" / "hello" / "new").exists()
 
 

@@ -112,6 +112,29 @@ def test_a_login_of_the_auth_file_is_used_and_shown_nowhere(where: Workspace, ho
     assert shown(where.cache) == []
 
 
+@pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
+@pytest.mark.parametrize(
+    "login",
+    [
+        {"127.0.0.1": {"BasicHTTP": {"username": USER, "password": PASSWORD}}},
+        {"*.0.0.1": {"CondaToken": TOKEN}},
+        {"*.example.org": {"BearerToken": "another's"}},
+    ],
+)
+def test_a_channel_is_checked_with_the_login_and_without_it_the_error_says_where_it_goes(
+    where: Workspace, host: str, tmp_path: Path, login: dict[str, Any]
+) -> None:
+    (tmp_path / "auth.json").write_text(json.dumps(login))
+    words = ("check", f"http://{host}/output/channel", "--json")
+    done = ctk(where, *words, RATTLER_AUTH_FILE=str(tmp_path / "auth.json"))
+    assert shown(where.cache, done.stdout, done.stderr) == []
+    said = json.loads(done.stdout)
+    if "*.example.org" in login:
+        assert "401" in said["error"]["cause"] and "RATTLER_AUTH_FILE" in said["error"]["next"]
+    else:
+        assert said["packages"] == 4  # what is wrong with tiny packages is not the question here
+
+
 def _commands(command: Any) -> Iterator[Any]:
     for name in getattr(command, "commands", {}):
         yield from _commands(command.commands[name])

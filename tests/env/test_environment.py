@@ -18,13 +18,15 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, ChannelMissing
 from ctk.core.platforms import this_platform
 from ctk.env import environment as environments
+from ctk.env.environment import STARTUP
 from ctk.env.prefix import Note
-from kit.packs import CLEAN, checkout, create, pack, pretend, refused, unpack
+from kit.packs import checkout, create, pack, pretend, refused, unpack
 from kit.tiny_packages import PLACEHOLDER, application, pure, tiny
 
 pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
 
 SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+OLD = "lib/python3.1/site-packages"
 CHECKED_HASH = 3  # the flags of PEP 552
 
 
@@ -41,7 +43,8 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         files={f"{SITE}/placed.py": f"home = {PLACEHOLDER!r}\n".encode()},
         placeholders={f"{SITE}/placed.py": PLACEHOLDER},
     )
-    return checkout(tmp_path_factory.mktemp("a checkout"), application(), pure(), folder, placed)
+    old = tiny("old", files={f"{OLD}/old.py": b"x = 1\n"})
+    return checkout(tmp_path_factory.mktemp("a checkout"), application(), pure(), folder, placed, old)
 
 
 @pytest.fixture(scope="module")
@@ -223,17 +226,29 @@ def test_with_json_the_document_has_the_exit_code(where: Workspace, environment:
     assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "said\n")
 
 
-@pytest.mark.parametrize(("shell", "script"), [("zsh", "activate"), ("fish", "activate.fish")])
-def test_other_shells_activate_it_too(environment: Path, shell: str, script: str) -> None:
-    if not shutil.which(shell):
-        pytest.skip(f"no {shell} on this machine")
-    code = f'. "{environment}/bin/{script}"; echo "$CONDA_PREFIX"; command -v hello'
-    done = subprocess.run([shell, "-c", code], env=CLEAN, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == [str(environment), f"{environment}/bin/hello"], done.stderr
-
-
 def test_a_package_that_brings_activation_keeps_its_own(tmp_path: Path, where: Workspace) -> None:
     own = tiny("conda", depends=("python",), files={"bin/activate": b"its own\n"})
     made = checkout(tmp_path / "c", own)
     create(made, tmp_path / "env", "conda")
     assert (tmp_path / "env" / "bin" / "activate").read_text() == "its own\n"
+
+
+def test_its_python_started_by_its_path_names_the_environment(where: Workspace, tmp_path: Path) -> None:
+    """As an IDE starts it, perhaps from a shell where another environment is active."""
+    create(where, tmp_path / "made", "application")
+    assert pack(where, "application", "-o", str(tmp_path / "p.run")).returncode == 0
+    assert unpack(tmp_path / "p.run", tmp_path / "unpacked").returncode == 0
+    for prefix in (tmp_path / "made", tmp_path / "unpacked"):
+        # The tiny environment's Python is the one of this process, which has its site-packages elsewhere.
+        code = f"import os, site, sys; sys.base_prefix = 'its prefix'; site.addsitedir({str(prefix / SITE)!r})"
+        words = [sys.executable, "-c", f"{code}; print(os.environ['CONDA_PREFIX'])"]
+        done = subprocess.run(words, env={"CONDA_PREFIX": "another"}, capture_output=True, text=True, check=True)
+        assert done.stdout == "its prefix\n"
+
+
+def test_the_folder_of_another_python_goes_with_it(where: Workspace, tmp_path: Path) -> None:
+    create(where, tmp_path / "env", "old")
+    assert (tmp_path / "env" / OLD / STARTUP.name).is_file()
+    create(where, tmp_path / "env", "folder")
+    assert not (tmp_path / "env" / OLD).exists()
+    assert (tmp_path / "env" / SITE / STARTUP.name).is_file()

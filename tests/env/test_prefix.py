@@ -15,6 +15,7 @@ from conftest import ctk
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.prefix import LOCK, NOTE, Installed, Note
+from kit.packages import Draft
 from kit.packs import checkout, create
 from kit.tiny_packages import application, pure, tiny
 
@@ -29,7 +30,8 @@ FILE = "share/other"
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     other = tiny("other", files={FILE: b"right", "share/second": b"x"})
-    return checkout(tmp_path_factory.mktemp("c"), application(), pure(), other)
+    libs = [Draft("lib", version, build) for version, build in (("1.0", "0"), ("2.0", "0"), ("2.0", "1"))]
+    return checkout(tmp_path_factory.mktemp("c"), application(), pure(), other, *libs)
 
 
 @pytest.fixture
@@ -87,10 +89,19 @@ def test_an_environment_of_others_with_all_that_is_asked_for_is_not_ours(where: 
     assert done.returncode == 2 and "did not put there, and is of another tool" in done.stderr
 
 
-def test_what_goes_is_said(where: Workspace, prefix: Path) -> None:
-    done = ctk(where, *words(where, prefix, "other"), "--json", check=True)
-    assert "removes application 1.0, pure 1.0 and python 3" in done.stderr
-    assert json.loads(done.stdout)["removed"] == ["application", "pure", "python"]
+def test_what_changed_is_said(where: Workspace, prefix: Path) -> None:
+    def changes(*specs: str) -> list[str]:
+        first, *lines = ctk(where, *words(where, prefix, *specs), check=True).stdout.splitlines()
+        assert first == f"changed: {prefix}"
+        return lines[: next(i for i, line in enumerate(lines) if line.startswith("no CUDA toolkit"))]
+
+    python = f"python {sys.version_info.major}.{sys.version_info.minor}.0"
+    assert changes("other") == [f"removed: application 1.0, pure 1.0 and {python}"]
+    assert changes("other", "lib=1.0") == ["added: lib 1.0"]
+    assert changes("lib") == ["removed: other 1.0", "replaced: lib 1.0 by 2.0"]
+    assert changes("lib=2.0=0") == ["replaced: lib 2.0 1 by 0"]
+    document = json.loads(ctk(where, *words(where, prefix, "other"), "--json", check=True).stdout)
+    assert (document["changed"], document["removed"]) == (True, ["lib"])
     assert json.loads(ctk(where, *words(where, prefix, "other"), "--json").stdout)["removed"] == []
 
 
@@ -105,7 +116,7 @@ def test_unchanged_is_what_the_prefix_has(where: Workspace, prefix: Path) -> Non
     assert FILE in problems(where, prefix)["files"]["found"]
     asked = [*specs, "--base", str(where.root / "base"), "--prefix", str(prefix)]
     assert problems(where, prefix)["files"]["step"] == shlex.join(["ctk", "env", "create", *asked])
-    assert "created" in create(where, prefix, *specs).stdout
+    assert "\ninstalled again: other\n" in create(where, prefix, *specs).stdout
     assert (prefix / FILE).read_bytes() == b"right"
     assert problems(where, prefix) == {}
     assert "unchanged" in create(where, prefix, *specs).stdout

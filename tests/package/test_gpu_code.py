@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from rattler.package import BuildString
 
 from conftest import ctk
 from ctk.core.checkout import Workspace
-from ctk.package.gpu_fatbin import FileCode, GpuCode, read
+from ctk.package.gpu_fatbin import FileCode, GpuCode, read, read_file
 from ctk.package.gpu_subject import FOR_SOME_GPUS, Known, Subject
 from ctk.package.gpu_support import bound, common, present, runs, runs_on, spans
+from ctk.package.reader import index_of
 from kit.binaries import code, elf, fatbin, together
 from kit.packages import Draft, wheel
 
@@ -200,12 +202,14 @@ def test_gpus_of_arm_boards_are_in_no_other_machine() -> None:
     assert present(GPUS, "linux-aarch64") == present(GPUS, "") == GPUS
 
 
+def hows_of(found: Subject) -> dict[str, str]:
+    return {how: spans(found.gpus(how), GPUS) for how in ("native", "jit", "none")}  # type: ignore[arg-type]
+
+
 def subject(
     *files: FileCode, depends: tuple[str, ...] = (), constrains: tuple[str, ...] = (), name: str = "a"
 ) -> Subject:
     index = Draft(name, depends=depends, index={"constrains": constrains})
-    from ctk.package.reader import index_of
-
     named = {f"lib/{number}.so": file for number, file in enumerate(files)}
     return Subject("a", "package", named, index_of(index.index_json()), "linux-64", known=KNOWN)
 
@@ -234,6 +238,133 @@ def test_a_package_that_lacks_code_on_purpose_says_why() -> None:
     of_that_name = subject(lacking, depends=("cuda-version >=12,<13.0a0",), name=name)
     assert (of_that_name.lacking, of_that_name.uncovered_gpus) == (("5.0", "6.0", "7.0"), ())
     assert of_that_name.exemption == why
+
+
+# ---- alternatives
+
+
+def needing(runtime: str, **counts: int) -> FileCode:
+    return replace(file_of(**counts), uses=("libcuda.so.1", runtime))
+
+
+def of_wheel(files: dict[str, FileCode]) -> Subject:
+    return Subject("a.whl", "wheel", files, subdir="linux-64", known=KNOWN)
+
+
+def verdicts(found: Subject) -> dict[str, str]:
+    """Alternative -> the GPUs on which it runs."""
+    return {each.name: spans(each.gpus("native", "jit"), GPUS) for each in found.alternatives}
+
+
+TO_90 = {"c60": 9, "c70": 9, "c75": 9, "c80": 9, "c90": 9}
+FROM_75 = {"c75": 9, "c80": 9, "c90": 9, "c100": 9, "c120": 9}
+
+
+def test_a_library_for_each_cuda_version_is_an_alternative_as_in_bitsandbytes() -> None:
+    """Its wheel of 0.50.2 has such files. It loads the one that is for the CUDA version of its torch."""
+    found = of_wheel(
+        {
+            "b/libb_cuda118.so": needing("libcudart.so.11.0", **TO_90),
+            "b/libb_cuda126.so": needing("libcudart.so.12", **TO_90),
+            "b/libb_cuda128.so": needing("libcudart.so.12", **FROM_75, c70=9),
+            "b/libb_cuda130.so": needing("libcudart.so.13", **FROM_75),
+        }
+    )
+    assert verdicts(found) == {
+        "cuda118": "6.0 to 7.0, 7.5 to 9.0",
+        "cuda126": "6.0 to 7.0, 7.5 to 9.0",
+        "cuda128": "7.0, 7.5 to 10.3, 12.0 to 12.1",
+        "cuda130": "7.5 to 10.3, 12.0 to 12.1",
+    }
+    assert [each.driver("8.0") for each in found.alternatives] == ["11.0", "12.0", "12.0", "13.0"]
+    best = {gpu: (found.runs[gpu].how, found.driver(gpu)) for gpu in ("5.0", "6.0", "7.0", "10.0")}
+    assert best["5.0"][0] == "none"
+    assert (best["6.0"], best["7.0"], best["10.0"]) == (("native", "11.0"), ("native", "11.0"), ("native", "12.0"))
+    metadata = index_of(Draft("b", index={"constrains": ["__cuda_arch >=5.0"]}).index_json())
+    assert replace(found, index=metadata).uncovered_gpus == ("5.0",)
+
+
+def test_libraries_that_need_different_runtimes_are_alternatives_and_share_what_needs_none() -> None:
+    files = {
+        "a/old.so": needing("libcudart.so.12", **TO_90),
+        "a/new.so": needing("libcudart.so.13", **FROM_75),
+        "a/both.so": file_of(c70=9, c75=9, c80=9, c90=9, c100=9, c120=9),
+    }
+    found = of_wheel(files)
+    assert {each.name: list(each.files) for each in found.alternatives} == {
+        "libcudart.so.12": ["a/old.so", "a/both.so"],
+        "libcudart.so.13": ["a/new.so", "a/both.so"],
+    }
+    assert verdicts(found) == {"libcudart.so.12": "7.0, 7.5 to 9.0", "libcudart.so.13": "7.5 to 10.3, 12.0 to 12.1"}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"cu12/liba.so": file_of(**TO_90), "cu12/libb.so": file_of(**FROM_75)},
+        {"a_1.so": needing("libcudart.so.12", **TO_90), "a_2.so": needing("libcudart.so.12", **FROM_75)},
+        # It opens the runtime that it finds.
+        {"a.so": replace(file_of(**TO_90), uses=("libcudart.so.12", "libcudart.so.13")), "b.so": file_of(**FROM_75)},
+        # A runtime that is linked in does not exclude another.
+        {"a.so": replace(file_of(**TO_90), cudart="12.9"), "b.so": needing("libcudart.so.13", **FROM_75)},
+        {"a.so": file_of(**TO_90)},
+        {},
+    ],
+)
+def test_files_that_a_program_loads_together_are_no_alternatives(files: dict[str, FileCode]) -> None:
+    assert of_wheel(files).alternatives == ()
+
+
+def test_of_a_library_for_each_gpu_the_best_counts_as_in_sgl_kernel() -> None:
+    """Its wheel of 0.3.21 has such folders; it loads the one for its GPU."""
+    found = of_wheel(
+        {"s/sm90/ops.so": file_of(c90=9), "s/sm100/ops.so": file_of(c80=9, c100=9), "s/a.so": file_of(p75=9)}
+    )
+    assert hows_of(found) == {"native": "", "jit": "8.0 to 10.3", "none": "5.0 to 7.0, 7.5, 12.0 to 12.1"}
+
+
+def test_loose_cubins_of_a_folder_count_together(project: Workspace, tmp_path: Path) -> None:
+    """A wheel of flashinfer-cubin has 15,970, each a kernel for one GPU."""
+    for number, target in enumerate((80, 80, 90)):
+        cubin = bytearray(elf(machine="cuda", payload=bytes(512)))
+        cubin[7:9] = b"\x41\x08"
+        struct.pack_into("<I", cubin, 48, 0x06000004 | target << 8)
+        (tmp_path / f"{number}.cubin").write_bytes(cubin)
+    (only,) = gpu_code(project, tmp_path)["subjects"]
+    assert {p: {c["target"]: c["objects"] for c in file["code"]} for p, file in only["files"].items()} == {
+        "*.cubin": {"sm_80": 2, "sm_90": 1}
+    }
+    assert only["gpus"]["9.0"]["runs"] == only["gpus"]["8.6"]["runs"] == "native"
+
+
+def test_without_a_visible_runtime_the_toolkit_of_the_ptx_says_the_driver_s_major() -> None:
+    """As in the wheels of XGBoost, JAX and CatBoost: the last one's PTX is of ISA 7.8, so of CUDA 11.8."""
+
+    def drivers(isa: str) -> list[str]:
+        file = FileCode((GpuCode("cubin", "80", "", "", 9, 9), GpuCode("ptx", "90", isa, "", 9, 9)))
+        return [of_wheel({"a.so": file}).driver(gpu) for gpu in ("8.0", "9.0")]
+
+    assert drivers("8.8") == ["12.0", "12.9"]
+    assert drivers("9.5") == ["13.0", "13.5"]
+    assert drivers("7.8") == ["11.0", "11.8"]
+
+
+def test_of_several_runtimes_that_a_file_can_open_the_oldest_is_enough() -> None:
+    """As in libtransformer_engine.so 2.20.2 for CUDA 12, which names libcudart.so.12 and libcudart.so.13."""
+    opens = replace(file_of(c80=9), uses=("libcudart.so.12", "libcudart.so.13"))
+    assert of_wheel({"a.so": opens}).driver("8.0") == "12.0"
+    assert of_wheel({"a.so": opens, "b.so": needing("libcudart.so.13", c80=9)}).driver("8.0") == "13.0"
+    assert of_wheel({"a.so": replace(opens, cudart="13.1")}).driver("8.0") == "13.0"
+
+
+def test_of_several_runtimes_that_a_file_names_the_one_in_its_headers_counts(tmp_path: Path) -> None:
+    """As in onnxruntime-gpu 1.31.1, which needs libcudart.so.13 and has the other names in a text."""
+    (tmp_path / "a.so").write_bytes(
+        elf(("libcudart.so.13",), payload=b"libcudart.so libcudart.so.12" + fatbin(code("cubin", "80")))
+    )
+    found = read_file(tmp_path / "a.so")
+    assert found.uses == ("libcudart.so", "libcudart.so.12", "libcudart.so.13")
+    assert (found.runtime, of_wheel({"a.so": found}).driver("8.0")) == ("libcudart.so.13", "13.0")
 
 
 # ---- the command
@@ -310,6 +441,54 @@ def test_a_file_that_cannot_be_read_is_an_error(
     assert done.returncode == 9, done.stderr
     assert cause in done.stderr
     assert "next: " in done.stderr
+
+
+def test_each_alternative_is_shown_with_its_own_verdict(project: Workspace, tmp_path: Path) -> None:
+    libraries = {
+        "a/liba_cuda126.so": elf(("libcudart.so.12",), payload=fatbin(code("cubin", "70"), code("cubin", "80"))),
+        "a/liba_cuda130.so": elf(("libcudart.so.13",), payload=fatbin(code("cubin", "80"))),
+    }
+    own = wheel(tmp_path / "a-1-py3-none-manylinux_2_17_x86_64.whl", libraries)
+    lines = ctk(project, "gpu-code", str(own), check=True).stdout.splitlines()
+    start = lines.index("  liba_cuda126.so, with libcudart.so.12:")
+    assert lines[start - 1 : start + 6] == [
+        "  it has alternatives, of which a program loads one:",
+        "  liba_cuda126.so, with libcudart.so.12:",
+        "    machine code for 7.0 to 8.9, with a driver for CUDA 12.0 or newer that knows the GPU",
+        "    no code for 5.0 to 6.1, 9.0 to 12.1",
+        "  liba_cuda130.so, with libcudart.so.13:",
+        "    machine code for 8.0 to 8.9, with a driver for CUDA 13.0 or newer that knows the GPU",
+        "    no code for 5.0 to 7.5, 9.0 to 12.1",
+    ]
+    (only,) = gpu_code(project, own)["subjects"]
+    assert [(each["name"], each["files"]) for each in only["alternatives"]] == [
+        ("cuda126", ["a/liba_cuda126.so"]),
+        ("cuda130", ["a/liba_cuda130.so"]),
+    ]
+    sevens = [each["gpus"]["7.0"] for each in (only, *only["alternatives"])]
+    assert sevens == [{"runs": "native", "driver": "12.0"}] * 2 + [{"runs": "none", "driver": "13.0"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("README.md", b"# a"), ("a.png", b"\x89PNG\r\n"), ("a.so", b""), ("a.tar.gz", b"\x1f\x8b\x08")],
+)
+def test_a_file_that_cannot_have_code_is_an_error(
+    project: Workspace, tmp_path: Path, name: str, content: bytes
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    done = ctk(project, "gpu-code", str(tmp_path / name))
+    assert done.returncode == 2, done.stdout
+    assert f"{name} is {'no library, program, wheel,' if content else 'empty'}" in done.stderr
+    assert "next: name one of these, such as the folder" in done.stderr
+
+
+def test_a_folder_without_code_says_so(project: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("text")
+    (tmp_path / "liba.so").write_bytes(elf())
+    done = ctk(project, "gpu-code", str(tmp_path), check=True)
+    assert done.stdout.splitlines() == [str(tmp_path), "  no code for GPUs"]
+    assert "0 subjects with code for GPUs" in done.stderr
 
 
 def test_nothing_at_a_path_and_a_file_without_code(project: Workspace, tmp_path: Path) -> None:

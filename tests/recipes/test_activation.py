@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from activation_shells import CLEAN, SHELLS, compiler, difference, run
 
 from conftest import NEWEST
 from ctk.base import base
@@ -22,6 +21,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.fetch.fetch import laid_out
 from ctk.lock.model import Artefact, ReleaseLock, release_locks
+from kit.shells import CLEAN, SHELLS, compiler, difference, run
 
 HERE = Workspace(Path(__file__).resolve().parents[2])
 VARIABLES = ("CC", "CXX", "CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "CMAKE_PREFIX_PATH", "CUDA_PATH")

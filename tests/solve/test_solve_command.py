@@ -221,6 +221,16 @@ def test_a_better_toolkit_that_is_not_built_here_is_said_with_what_builds_it(
     assert "is not built here" not in others
 
 
+def test_without_a_driver_it_says_how_another_machines_driver_is_stated(checkout: Workspace) -> None:
+    if detected(this_platform())[0]:
+        pytest.skip("this machine has a driver")
+    line = "if the machines that will run it have a driver, state it, as in --driver 13.0"
+    toolkit, second, *_ = ctk(checkout, "solve", "cuda-core", check=True).stdout.splitlines()
+    assert toolkit.startswith("toolkit 13.4, compat: it makes machine code, ") and second == line
+    for words, variables in ((["--driver", "none"], {}), ([], NO_DRIVER), (["--driver", "13.4"], {})):
+        assert line not in ctk(checkout, "solve", "cuda-core", *words, check=True, **variables).stdout
+
+
 def test_a_request_without_a_solution_ends_with_the_cause_the_solver_s_text_and_a_step(checkout: Workspace) -> None:
     done = ctk(checkout, "solve", "cuda-core", "--driver", "11.8")
     assert done.returncode == 10

@@ -140,6 +140,17 @@ def test_a_request_without_a_solution_has_one_sentence_and_a_step(
         assert fnmatchcase(text, wanted.replace("[", "[[]").replace("*", "[*]").replace("...", "*"))
 
 
+def test_conda_forge_is_named_for_a_package_unless_it_was_asked_and_a_client_only_with_a_channel(
+    tmp_path: Path,
+) -> None:
+    steps = {}
+    for ours, theirs in (("planned/channel", "planned/base"), ("channel", "conda-forge")):
+        made = Catalogue([write(tmp_path / ours, channel()), write(tmp_path / theirs, base())], "linux-64")
+        steps[ours] = problem(made, "cuda-core pytorch")[1]
+    assert steps["planned/channel"] == "conda-forge may have it: add --base conda-forge"
+    assert steps["channel"] == "see how its name is written, or name a base channel that has it with --base"
+
+
 def test_a_package_that_needs_a_newer_glibc_with_one_toolkit_is_published_for_it_all_the_same(tmp_path: Path) -> None:
     records = [*toolkit("13.0"), *toolkit("13.4")]
     for version, on, glibc in (("13.0.9", ">=13.0,<13.1", "2.17"), ("13.4.9", ">=13.4,<13.5", "2.34")):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -66,6 +66,7 @@ def audit_packages(
     only: Collection[str] = (),
     cache: Path | None = None,
     earlier: bool = True,
+    progress: Callable[[int], None] = lambda size: None,
 ) -> AuditReport:
     """Runs every check, or the checks named in `only`, on packages.
 
@@ -77,6 +78,7 @@ def audit_packages(
         only: Names of checks.
         cache: The folder of notes, with scans and reports: the same code does not audit the same packages again.
         earlier: Whether to look for a kept report, for which packages that were not hashed yet are read.
+        progress: Is called in a thread after each package, with its size in bytes.
 
     Raises:
         UnknownName: `only` has a name that no check has.
@@ -88,10 +90,16 @@ def audit_packages(
     if note and (known := note.read()):
         return replace(known, seconds=time.monotonic() - start, earlier=True)
     # The largest first: none is left for last.
-    ordered = sorted(paths, key=lambda path: path.stat().st_size if path.is_file() else 0, reverse=True)
+    sizes = {path: path.stat().st_size if path.is_file() else 0 for path in paths}
+    scanner = Scanner(forbidden_paths, cache)
+
+    def scan(path: Path) -> PackageScan | Finding:
+        found = _scan(path, scanner)
+        progress(sizes[path])
+        return found
+
     with ThreadPoolExecutor(max(1, jobs)) as pool:
-        scanner = Scanner(forbidden_paths, cache)
-        results = list(pool.map(lambda path: _scan(path, scanner), ordered))
+        results = list(pool.map(scan, sorted(paths, key=sizes.__getitem__, reverse=True)))
         beside = [scan for scan in pool.map(_listed, base) if scan is not None]
     scans = sorted((scan for scan in results if isinstance(scan, PackageScan)), key=lambda scan: scan.file)
     findings = [unreadable for unreadable in results if isinstance(unreadable, Finding)]
@@ -102,12 +110,21 @@ def audit_packages(
 
 
 def audit_planned(
-    plan: Plan, workspace: Workspace, contents: Contents, *, jobs: int = 2, only: Collection[str] = ()
+    plan: Plan,
+    workspace: Workspace,
+    contents: Contents,
+    *,
+    jobs: int = 2,
+    only: Collection[str] = (),
+    progress: Callable[[], None] = lambda: None,
 ) -> AuditReport:
-    """Runs the checks that need no bytes of packages, or those of them named in `only`, on the packages of a plan."""
+    """Runs the checks that need no bytes of packages, or those of them named in `only`, on the packages of a plan.
+
+    `progress` is called after each build.
+    """
     start = time.monotonic()
     checks = [check for check in chosen(CHECKS, only) if check.name not in NEED_BYTES]
-    scans, unseen, hints = planned_scans(plan, workspace, contents, jobs)
+    scans, unseen, hints = planned_scans(plan, workspace, contents, jobs, progress)
     together = PackageSet(scans, unseen)
     by_name = {scan.file_name: scan for scan in scans}
     unknown = {scan.file for scan in unseen}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -38,7 +38,7 @@ _FILES = TypeAdapter(list[ScannedFile])
 
 
 def planned_scans(
-    plan: Plan, workspace: Workspace, contents: Contents, jobs: int
+    plan: Plan, workspace: Workspace, contents: Contents, jobs: int, progress: Callable[[], None]
 ) -> tuple[list[PackageScan], list[PackageScan], list[Finding]]:
     """Returns the packages of a plan that can be seen, the others without files, and a hint for the locks of these.
 
@@ -48,6 +48,8 @@ def planned_scans(
         RecipeError: A recipe's script fails.
     """
     measured = [b for b in plan.builds if all(a.sha256 in contents.artefacts for a in b.artefacts)]
+    for _ in range(len(plan.builds) - len(measured)):
+        progress()
     seen = {_but_for_python(build) for build in measured}
     made: dict[str, PackageScan] = {}
     with tempfile.TemporaryDirectory(prefix="ctk-planned-") as scratch, ThreadPoolExecutor(jobs) as pool:
@@ -55,6 +57,7 @@ def planned_scans(
         standins.write_patchelf(programs, _TOKEN, "false", Path(scratch, "unanswered"), Path(os.devnull))
         for scans in pool.map(lambda build: _scans(build, workspace, contents, programs), measured):
             made |= {scan.file: scan for scan in scans}
+            progress()
     lacking = [build for build in plan.builds if _but_for_python(build) not in seen]
     unseen = [scan for b in lacking for output in b.outputs if (scan := _scan(output, ())).file not in made]
     return list(made.values()), unseen, [_not_measured(lock) for lock in dict.fromkeys(b.lock for b in lacking)]

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from ctk.core.console import count, listing
+from ctk.core.console import listing
 from ctk.solve.solve import Catalogue, GroupedCatalogue, Pick, Scenario, older, parse_spec
 from ctk.solve.why import Reason, find_reason
 from ctk.verify.oracle import version
@@ -236,7 +236,7 @@ class Survey:
     def sentences(self) -> list[str]:
         """Sentences about where it installs, the kinds of builds, and the changes by the pins."""
         today = self.today
-        said = [f"{self.asked} installs on {today.installs} of {count(len(today.picks), 'machine')}"]
+        said = [f"{self.asked} installs on {today.installs} of {len(today.picks)} pairs of driver and GPU"]
         for kind in Kind:
             if machines := today.of(kind):
                 names = dict.fromkeys(name for machine in machines for name in today.picks[machine].cpu)

@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -33,6 +33,8 @@ from ctk.channel.repodata import (
     ChannelIndex,
     milliseconds,
 )
+from ctk.core.address import LOGIN, logged_in
+from ctk.core.console import Reporter
 from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed, describe, without_credentials
 from ctk.core.files import disk_errors, held
 from ctk.core.platforms import NOARCH, PLATFORMS
@@ -66,8 +68,16 @@ class ChannelReport(Report):
         }
 
 
-def check_channel(channel: Path, *, policy: Policy | None = None, jobs: int = 2) -> ChannelReport:
+def check_channel(
+    channel: Path,
+    *,
+    policy: Policy | None = None,
+    jobs: int = 2,
+    progress: Callable[[int], None] = lambda size: None,
+) -> ChannelReport:
     """Checks the index of a channel folder, its packages, and that the index explains all other files.
+
+    `progress` is called in a thread after each package, with its size in bytes.
 
     Raises:
         ChannelMissing: The folder does not exist.
@@ -81,7 +91,9 @@ def check_channel(channel: Path, *, policy: Policy | None = None, jobs: int = 2)
     of_package = (PackageFile, Check("attestation", ChannelPackage, Verifier(policy or Policy()).check))
 
     def look(package: ChannelPackage) -> list[Finding]:
-        return [finding for rule in of_package for finding in rule(package)]
+        found = [finding for rule in of_package for finding in rule(package)]
+        progress(package.size)
+        return found
 
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         results = list(pool.map(look, sorted(packages, key=lambda package: -package.size)))
@@ -242,8 +254,10 @@ def _retained(folder: Folder) -> set[str]:
 
 
 @contextmanager
-def mirrored(url: str, beside: Path, jobs: int = 4) -> Iterator[Path]:
+def mirrored(url: str, beside: Path, report: Reporter, jobs: int = 4) -> Iterator[Path]:
     """A temporary folder in `beside` with everything that the index of a channel on a server names.
+
+    `report` shows how much of the packages is there.
 
     It takes as much space as the channel. A file that the server lacks is missing from it, and a file that is larger
     than the index says is cut off one byte later, so that the check reports it.
@@ -253,15 +267,20 @@ def mirrored(url: str, beside: Path, jobs: int = 4) -> Iterator[Path]:
         IndexUnavailable: The proxy or the certificates of the environment cannot be used.
         NoSpace: The disk is full.
     """
+    address, headers = logged_in(url)
     with (
         disk_errors(beside),
         held(beside) as folder,
-        httpx2.Client(**connection(IndexSettings()), follow_redirects=True, timeout=60) as client,
+        httpx2.Client(**connection(IndexSettings()), headers=headers, follow_redirects=True, timeout=60) as client,
         ThreadPoolExecutor(max(1, jobs)) as pool,
     ):
 
-        def get(wanted: Iterable[tuple[str, int]]) -> None:
-            list(pool.map(lambda file: _download(client, url.rstrip("/"), file[0], folder, file[1]), wanted))
+        def get(wanted: Iterable[tuple[str, int]], progress: Callable[[], None] = lambda: None) -> None:
+            def one(file: tuple[str, int]) -> None:
+                _download(client, address.rstrip("/"), file[0], folder, file[1])
+                progress()
+
+            list(pool.map(one, wanted))
 
         subdirs = (NOARCH, *PLATFORMS)
         index = [f"{subdir}/{name}" for subdir in subdirs for name in FILES]
@@ -270,7 +289,9 @@ def mirrored(url: str, beside: Path, jobs: int = 4) -> Iterator[Path]:
             if state := Folder(folder, folder).history().shown:
                 kept = [f"{HISTORY}/{state.number}/{subdir}/{name}" for subdir in subdirs for name in STATED]
                 get((name, _MAX_INDEX) for name in kept)
-        get(_named(IndexFiles(folder)))
+        named = [*_named(IndexFiles(folder))]
+        with report.task("download", len(named)) as task:
+            get(named, lambda: task.advance(1))
         yield folder
 
 
@@ -298,6 +319,8 @@ def _download(client: Any, url: str, name: str, folder: Path, most: int) -> None
                     if left <= 0:
                         return
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        closed = isinstance(error, httpx2.HTTPStatusError) and error.response.status_code == 401
         raise PublishFailed(
-            f"{without_credentials(url)} does not give {name}: {describe(error)}", "check the URL and the network"
+            f"{without_credentials(url)} does not give {name}: {describe(error)}",
+            LOGIN if closed else "check the URL and the network",
         ) from None

@@ -184,7 +184,7 @@ def _show_verdict(made: list[Made], codes: list[Subject], surveys: list[Survey],
         for sentence in survey.sentences:
             report.line(f"- {sentence}")
         rows = survey.builds(survey.today)
-        report.table("its builds", ["build", "kind", "toolkits", "machines"], rows, right=["machines"])
+        report.table("its builds", ["build", "kind", "toolkits", "pairs"], rows, right=["pairs"])
 
 
 def _judge(tests: list[Tested], asked: list[str | None], log: Path) -> None:
@@ -248,7 +248,7 @@ def lint_command(
     report = Reporter()
     not_both("--planned", "--list and --format", planned and (list_ or format_ is not LintFormat.text))
     if planned:
-        for error in show_audit(_audit_planned(checkout(), jobs or os.cpu_count() or 1, check or ()), report):
+        for error in show_audit(_audit_planned(checkout(), jobs or os.cpu_count() or 1, check or (), report), report):
             raise error
         return
     if list_:
@@ -262,7 +262,9 @@ def lint_command(
     tree = Tree(here)
     if not tree.paths:
         raise UnknownName(f"there is nothing to lint in {here.root}", "set CTK_ROOT to a checkout")
-    found = lint(tree, check or ())
+    with report.task("lint", len(tree.recipes)) as task:
+        tree.progress = lambda: task.advance(1)
+        found = lint(tree, check or ())
     report.result(**found.as_json())
     for finding in found.findings:
         report.line(printable(annotation(finding) if format_ is LintFormat.github else str(finding)))
@@ -276,12 +278,15 @@ def _as_json(check: Check[Any]) -> dict[str, str]:
     return {"check": check.name, "kind": check.severity, "help": check.help, "fix": check.fix}
 
 
-def _audit_planned(where: Workspace, jobs: int, only: Collection[str]) -> AuditReport:
+def _audit_planned(where: Workspace, jobs: int, only: Collection[str], report: Reporter) -> AuditReport:
     """The audit of every release, component and platform together."""
     from ctk.audit import audit_planned
     from ctk.lock import contents
     from ctk.plan.plan import Request, plan, published_set, python_tags
 
-    request = Request(platforms=tuple(PLATFORMS))
-    everything = plan(published_set(where), request, python_tags(where.build_config))
-    return audit_planned(everything, where, contents.load(where), jobs=jobs, only=only)
+    what, request = published_set(where), Request(platforms=tuple(PLATFORMS))
+    with report.task("plan", len(what.locks)) as task:
+        everything = plan(what, request, python_tags(where.build_config), lambda: task.advance(1))
+    with report.task("audit", len(everything.builds)) as task:
+        measured = contents.load(where)
+        return audit_planned(everything, where, measured, jobs=jobs, only=only, progress=lambda: task.advance(1))

@@ -252,7 +252,9 @@ def build_command(
             chosen = replace(chosen, platforms=chosen.platforms or list(PLATFORMS))
             _show_jobs(chosen, what, _request(chosen, what, tags, where), tags, where)
             return
-        planned = plan(what, _request(chosen, what, tags, where), tags)
+        request = _request(chosen, what, tags, where)
+        with report.task("plan", len(what.locks)) as task:
+            planned = plan(what, request, tags, lambda: task.advance(1))
         if chosen.packages or chosen.drivers:
             planned = usable(planned, recipes_of(what, chosen.packages or ()), _gpus(chosen))
         if dry_run:

@@ -251,7 +251,7 @@ def site_command(
     check(folder)
     with ExitStack() as stack:
         own = base_channel(channel, where) if channel else where.channel
-        place = own if isinstance(own, Path) else stack.enter_context(mirrored(own, where.temporary))
+        place = own if isinstance(own, Path) else stack.enter_context(mirrored(own, where.temporary, report))
         content = replace(site.read(where, place), name=channel_name(str(own)))
         chosen = tuple(dict.fromkeys(platforms or content.platforms))
         check_names("platform", chosen, PLATFORMS)

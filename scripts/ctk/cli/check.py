@@ -146,13 +146,15 @@ def _check_channel(
     from ctk.channel.repodata import read_index
     from ctk.channel.server import on_server
 
-    source = mirrored(name, where.temporary) if "://" in name else nullcontext(Path(os.path.realpath(name)))
+    source = mirrored(name, where.temporary, report) if "://" in name else nullcontext(Path(os.path.realpath(name)))
     with source as place:
         if published:
             taken = on_server(published) if "://" in published else Folder(Path(published), where.recipes).names()
             refuse(clashes(read_index(place).names(), taken), without_credentials(published), where.recipes)
-        found = check_channel(place, policy=policy, jobs=jobs or os.cpu_count() or 1)
-        files = read(_packages([place], empty_ok=True))
+        packages = _packages([place], empty_ok=True)
+        with report.reading("check", packages) as task:
+            found = check_channel(place, policy=policy, jobs=jobs or os.cpu_count() or 1, progress=task.advance)
+        files = read(packages)
     report.result(**found.as_json())
     shown = without_credentials(name)
     _show_channel(found, policy.identity is None, shown, report)
@@ -225,14 +227,17 @@ def _audit(
     from ctk.audit import audit_packages
     from ctk.build.one import machine_paths
 
-    found = audit_packages(
-        _packages(map(Path, names), empty_ok=_is_built(names[0], where)),
-        forbidden_paths=machine_paths(where),
-        base=_packages([where.base_channel] if base is None else base, empty_ok=True),
-        jobs=jobs or os.cpu_count() or 1,
-        only=only,
-        cache=where.notes,
-    )
+    packages = _packages(map(Path, names), empty_ok=_is_built(names[0], where))
+    with report.reading("audit", packages) as task:
+        found = audit_packages(
+            packages,
+            forbidden_paths=machine_paths(where),
+            base=_packages([where.base_channel] if base is None else base, empty_ok=True),
+            jobs=jobs or os.cpu_count() or 1,
+            only=only,
+            cache=where.notes,
+            progress=task.advance,
+        )
     return show_audit(found, report)
 
 

@@ -26,7 +26,7 @@ from ctk.cli.options import (
 )
 from ctk.core import console
 from ctk.core.checkout import Workspace, given_environment, workspace
-from ctk.core.console import Reporter, count, megabytes
+from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.files import release_folders
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def create_command(
 ) -> None:
     """Create an environment from the channel, or change one that this command created.
 
-    It names the packages that it removes. It refuses a folder with other files, and an environment with packages of
-    other tools.
+    It has what is asked for now and nothing else, and the output says what that changed. A folder with other files is
+    refused, and so is an environment with packages of other tools.
 
     Example: ctk env create cuda-core --prefix ./my-env
     """
@@ -70,9 +70,14 @@ def create_command(
     options += [("--base", base)] if base != "local" else []
     asked = [*specs, *(word for option, value in options if value is not None for word in (option, value))]
     made = create(pick, prefix, where.packages, report.say, asked, force)
-    report.line(f"{'created' if made.changed else 'unchanged'}: {made.prefix}")
+    state = "changed" if made.changes else "created" if made.changed else "unchanged"
+    report.line(f"{state}: {made.prefix}")
+    for kind, packages in made.changes.items():
+        if packages:
+            report.line(f"{kind}: {listing(packages, most=20)}")
     show_pick(pick, on, channels, report)
-    report.result(prefix=str(made.prefix), changed=made.changed, removed=list(made.removed))
+    removed = [package.split()[0] for package in made.changes.get("removed", ())]
+    report.result(prefix=str(made.prefix), changed=made.changed, removed=removed)
     place = shlex.quote(str(made.prefix))
     if said := beside(examined(where, made.prefix, driver, arch)):
         report.say(f"its Python takes other modules: {said}")

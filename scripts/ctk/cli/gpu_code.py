@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ctk.core.checkout import workspace
-from ctk.core.console import Reporter, count
+from ctk.core.console import Reporter, count, listing
 from ctk.core.errors import AuditFailed
 
 if TYPE_CHECKING:
@@ -43,12 +44,17 @@ def gpu_code_command(
     known = known_gpu_code(release_locks(workspace()).values())
     found: list[Subject] = []
     for path in paths:
+        shown = len(found)
         for subject in subjects(path, known):
             if subject.files or path.is_file():
                 found.append(subject)
                 show_subject(subject, report, explain)
+        if len(found) == shown:
+            report.line(str(path), "bold")
+            report.line(f"  {_NO_CODE}")
     report.result(subjects=[subject.as_json() for subject in found])
-    report.say(f"{count(len(found), 'subject')} with code, {time.monotonic() - start:.1f} s")
+    coded = sum(any(map(_has_code, subject.files.values())) for subject in found)
+    report.say(f"{count(coded, 'subject')} with code for GPUs, {time.monotonic() - start:.1f} s")
     wrong = [subject for subject in found if subject.uncovered_gpus]
     if check and wrong:
         names = ", ".join(subject.name for subject in wrong[:5])
@@ -56,6 +62,10 @@ def gpu_code_command(
             f"{count(len(wrong), 'package')} can be installed for GPUs without code: {names}",
             "constrain __cuda_arch in their metadata to the GPUs that are shown",
         )
+
+
+def _has_code(file: FileCode) -> bool:
+    return any(code.kind != "stub" for code in file.code) or bool(file.damaged)
 
 
 def _targets(file: FileCode, *kinds: str) -> str:
@@ -68,9 +78,10 @@ def _targets(file: FileCode, *kinds: str) -> str:
 def show_subject(subject: Subject, report: Reporter, explain: bool = False) -> None:
     """Prints the GPUs and drivers that the code of a subject is for, and whether its metadata agrees."""
     report.line(subject.name, "bold")
+    names = _names(subject.files)
     rows = [
         (
-            path.rpartition("/")[2],
+            names[path],
             _targets(file, "cubin"),
             _targets(file, "ptx"),
             _targets(file, "lto"),
@@ -78,12 +89,18 @@ def show_subject(subject: Subject, report: Reporter, explain: bool = False) -> N
             " ".join(sorted({code.packed for code in file.code} - {""})),
         )
         for path, file in subject.files.items()
-        if any(code.kind != "stub" for code in file.code) or file.damaged
+        if _has_code(file)
     ]
     if not rows:
-        report.line("  no code for GPUs")
+        report.line(f"  {_NO_CODE}")
         return
-    for line in _sentences(subject):
+    if subject.alternatives:
+        report.line("  it has alternatives, of which a program loads one:")
+    for each in subject.alternatives:
+        report.line(f"  {_alternative(each)}")
+        for line in _verdict(each):
+            report.line(f"    {line}")
+    for line in (*(() if subject.alternatives else _verdict(subject)), *_metadata(subject)):
         report.line(f"  {line}")
     for path in subject.damaged:
         report.line(f"  {path} has damaged fat binaries, which are not counted")
@@ -98,46 +115,60 @@ def _runtime(file: FileCode) -> str:
     return inside or " ".join(shared)
 
 
-def _sentences(subject: Subject) -> Iterable[str]:
+def _alternative(subject: Subject) -> str:
+    """``a_cuda128.so, with libcudart.so.12``."""
+    names = listing([*_names(subject.files).values()], most=_NAMED)
+    runtimes = listing(sorted({file.runtime for file in subject.files.values()} - {""}))
+    return f"{names}{f', with {runtimes}' if runtimes != 'none' else ''}:"
+
+
+def _words(subject: Subject, gpus: Iterable[str]) -> str:
     from ctk.package.gpu_support import present, spans
 
-    known = present(subject.known.gpus, subject.subdir)
+    return spans(gpus, present(subject.known.gpus, subject.subdir))
 
-    def words(gpus: Iterable[str]) -> str:
-        return spans(gpus, known)
 
+def _verdict(subject: Subject) -> Iterable[str]:
+    """The GPUs that the code is for, and the drivers."""
     if native := subject.gpus("native"):
         drivers = {subject.driver(gpu) for gpu in native} - {""}
         since = f", with a driver for CUDA {min(drivers)} or newer that knows the GPU" if drivers else ""
-        yield f"machine code for {words(native)}{since}"
+        lack_some = any(_files(subject, gpu) for gpu in subject.gpus("part", "none"))
+        yield f"machine code {'in every file ' if lack_some else ''}for {_words(subject, native)}{since}"
     by_driver: dict[str, list[str]] = {}
     for gpu in subject.gpus("jit"):
         by_driver.setdefault(subject.driver(gpu), []).append(gpu)
     for driver, gpus in sorted(by_driver.items()):
-        yield f"PTX that a driver for {driver or 'a newer CUDA than any known'} compiles: {words(gpus)}"
+        yield f"PTX that a driver for {driver or 'a newer CUDA than any known'} compiles: {_words(subject, gpus)}"
     for how, text in (("part", "little code"), ("none", "no code")):
         lacking: dict[str, list[str]] = {}
         for gpu in (gpu for gpu, found in subject.runs.items() if found.how == how):
             lacking.setdefault(_files(subject, gpu), []).append(gpu)
         for files, gpus in lacking.items():
-            yield f"{text} for {words(gpus)}{f', in {files}' if files else ''}"
+            yield f"{text} for {_words(subject, gpus)}{f', in {files}' if files else ''}"
+
+
+def _metadata(subject: Subject) -> Iterable[str]:
+    """Whether the metadata agrees with the code."""
     if subject.promised is None:
         if subject.kind == "wheel":
             yield "a wheel's metadata does not say for which GPUs it is"
     elif subject.uncovered_gpus:
-        yield f"WRONG: its metadata lets it be installed for {words(subject.uncovered_gpus)}"
+        yield f"WRONG: its metadata lets it be installed for {_words(subject, subject.uncovered_gpus)}"
     elif subject.lacking:
-        yield f"its metadata lets it be installed for {words(subject.lacking)} on purpose: {subject.exemption}"
+        lacking = _words(subject, subject.lacking)
+        yield f"its metadata lets it be installed for {lacking} on purpose: {subject.exemption}"
     elif subject.runs:
-        yield f"its metadata admits {words(subject.promised)}: right"
-        if kept := sorted({*subject.gpus("native", "jit")} - {*subject.promised}, key=known.index):
-            yield f"it would run on {words(kept)}, too, which its metadata, or its toolkit's, does not admit"
+        yield f"its metadata admits {_words(subject, subject.promised)}: right"
+        if kept := sorted({*subject.gpus("native", "jit")} - {*subject.promised}, key=subject.known.gpus.index):
+            yield f"it would run on {_words(subject, kept)}, too, which its metadata, or its toolkit's, does not admit"
 
 
 def _explain(subject: Subject, report: Reporter) -> None:
     codes: dict[str, list[GpuCode]] = {path: list(file.code) for path, file in subject.files.items() if file.code}
+    names = _names(subject.files)
     rows = [
-        (path.rpartition("/")[2], str(code), code.kind, code.isa, code.packed, code.count, code.size)
+        (names[path], str(code), code.kind, code.isa, code.packed, code.count, code.size)
         for path, listed in codes.items()
         for code in listed
     ]
@@ -149,15 +180,21 @@ def _explain(subject: Subject, report: Reporter) -> None:
         report.line(f"  it names {', '.join(uses)}")
 
 
+def _names(paths: Collection[str]) -> dict[str, str]:
+    """Path -> its last name; with the folder if another path has the same name."""
+    last = Counter(path.rpartition("/")[2] for path in paths)
+    return {path: "/".join(path.split("/")[-1 if last[path.rpartition("/")[2]] == 1 else -2 :]) for path in paths}
+
+
 def _files(subject: Subject, gpu: str) -> str:
     """The files that decide how the subject runs on a GPU; "" if all files run alike."""
-    named = [
-        path.rpartition("/")[2] for path, each in subject.by_file.items() if each[gpu].how == subject.runs[gpu].how
-    ]
+    names = _names(subject.by_file)
+    named = [names[path] for path, each in subject.by_file.items() if each[gpu].how == subject.runs[gpu].how]
     several = len(subject.by_file)
     rest = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return f"{', '.join(named[:_NAMED])}{rest} (of {several} files)" if len(named) < several else ""
 
 
+_NO_CODE = "no code for GPUs"
 _NAMED = 3  # files that a line names
 _HOW = {"native": "machine code", "jit": "PTX for the driver", "part": "little code", "none": "no code"}

@@ -201,14 +201,15 @@ def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
         raise Unsolvable(sentence if first.asked in sentence else f"{where}{sentence}", step)
     lost = [(len(machines), survey) for survey in surveys if (machines := survey.lost)]
     if lost:
-        losses = listing([f"{count(number, 'machine')} of {s.subdir} would lose {s.asked}" for number, s in lost])
+        pairs = [(f"{count(number, 'pair')} of driver and GPU on {s.subdir}", s.asked) for number, s in lost]
+        losses = listing([f"{where} would lose {asked}" for where, asked in pairs])
         raise MachinesLost(
             f"with {listing(pins)}, {losses}", "loosen the pin, or keep a build without it beside this one"
         )
 
 
 def _show(groups: Sequence[Sequence[Survey]], pins: Sequence[str], report: Reporter) -> None:
-    """Prints on how many machines the request installs, what each driver and GPU gets, and its builds."""
+    """Prints on how many drivers and GPUs the request installs, what each of them gets, and its builds."""
     for group in groups:
         first = group[0]
         place = listing([survey.subdir for survey in group])
@@ -222,6 +223,6 @@ def _show(groups: Sequence[Sequence[Survey]], pins: Sequence[str], report: Repor
         builds = [(s.subdir, *row) for s in group for row in s.builds(s.pinned or s.today)]
         if builds:
             title = f"builds of {first.asked}{f', with {listing(pins)}' if pins else ''}"
-            columns = ("platform", "build", "kind", "toolkits", "machines")
+            columns = ("platform", "build", "kind", "toolkits", "pairs")
             skip = 0 if group[1:] else 1  # the platform, if there are several
-            report.table(title, columns[skip:], [row[skip:] for row in builds], right=["machines"])
+            report.table(title, columns[skip:], [row[skip:] for row in builds], right=["pairs"])

@@ -198,6 +198,8 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, re
         words = _names_to_build(pick, channels) + [f"--driver {on.driver}"] + ([f"--arch {on.arch}"] if on.arch else [])
         words += [] if on.subdir == this_platform() else [f"--platform {on.subdir}"]
         report.line(f"toolkit {missing} would be native, and is not built here: `ctk build {' '.join(words)}`")
+    if pick.fit == "compat" and not (on.driver or on.stated):
+        report.line("if the machines that will run it have a driver, state it, as in --driver 13.0")
     for line in (*notes, *(f"- {reason}" for reason in reasons)):
         report.line(line)
     columns = ["package", "version", "build", "channel", "MB"]

@@ -1,12 +1,16 @@
-"""Addresses of channels: none that is typed has a secret in it; rattler has logins from ``RATTLER_AUTH_FILE``."""
+"""Addresses of channels: none that is typed has a secret in it; logins are those of ``RATTLER_AUTH_FILE``."""
 
 from __future__ import annotations
 
 import os
 import re
+from base64 import b64encode
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
 
 from ctk.core.errors import USER, BadValue, without_credentials
+from ctk.core.files import read_json
 
 if TYPE_CHECKING:  # slow to import
     from rattler import Gateway
@@ -16,6 +20,7 @@ _ADDRESS = re.compile(rf"(\w[\w+.-]*://)(?:({USER})@)?([^/?#@]*)([^?#]*)((?s:.*)
 _TOKEN = re.compile(r"/t/+([^/]+)")
 _BLANKS = re.compile(r"(?s)://[^/@]*:(?!\d*[/?#]).*@")  # a password may have any character
 _AUTH = "RATTLER_AUTH_FILE"
+LOGIN = f"write the login into a file that {_AUTH} names"
 
 
 def public(text: str) -> str:
@@ -36,8 +41,23 @@ def refuse_secrets(text: str) -> None:
     if without_credentials(text) != text or _BLANKS.search(text):
         raise BadValue(
             "an address has a password or a token in it",
-            f"write the login into a file that {_AUTH} names, and give the address without it",
+            f"{LOGIN}, and give the address without it",
         )
+
+
+def logged_in(url: str) -> tuple[str, dict[str, str]]:
+    """An address and the headers for it, with the login for its host: for requests that rattler does not make."""
+    parts, known = urlsplit(url), read_json(Path(os.environ.get(_AUTH, ""))) or {}
+    labels = (parts.hostname or "").split(".")
+    hosts = [".".join(labels), *(f"*.{'.'.join(labels[i:])}" for i in range(len(labels)))]  # as rattler_networking
+    login: dict[str, Any] = next((known[host] for host in hosts if host in known), {})
+    if token := login.get("CondaToken"):
+        return urlunsplit(parts._replace(path=f"/t/{token}{parts.path}")), {}
+    if user := login.get("BasicHTTP"):
+        word = b64encode(f"{user['username']}:{user['password']}".encode()).decode()
+        return url, {"Authorization": f"Basic {word}"}
+    bearer = login.get("BearerToken")
+    return url, {"Authorization": f"Bearer {bearer}"} if bearer else {}
 
 
 def client() -> Client | None:

@@ -6,10 +6,11 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctk.core.errors import CtkError, printable, without_credentials
@@ -152,6 +153,10 @@ class Reporter:
         )
         with progress:
             yield Task(self, progress, title, total, bytes_)
+
+    def reading(self, title: str, files: Iterable[Path]) -> AbstractContextManager[Task]:
+        """Shows the progress of files that are read, in bytes."""
+        return self.task(title, sum(file.stat().st_size for file in files if file.is_file()), bytes_=True)
 
 
 class Task:

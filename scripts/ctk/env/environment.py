@@ -11,8 +11,8 @@ import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,10 @@ PROGRAMS = Path(__file__).parent / "programs"
 """Programs for an environment's own Python or shell, which import nothing of ctk; packs contain some of them."""
 RUNNER = PROGRAMS / "run-in-environment"
 """Runs a command in the environment that it is in."""
+ACTIVATION = {f"bin/{name}": PROGRAMS / name for name in ("activate", "deactivate", "activate.fish", RUNNER.name)}
+"""Path in an environment -> the program there."""
+STARTUP = PROGRAMS / "_ctk_conda_prefix.pth"
+"""Is read by each Python that finds it in its site-packages."""
 _RENAME = "name another folder: letters, digits, spaces and most signs work"
 
 
@@ -48,7 +52,7 @@ class Environment:
     prefix: Path
     pick: Pick
     changed: bool  # whether this run made or changed it
-    removed: tuple[str, ...] = ()  # names of packages that were there before
+    changes: Mapping[str, Sequence[str]] = field(default_factory=dict)  # `_changes`, of one that was there
 
     @property
     def python(self) -> Path:
@@ -105,7 +109,7 @@ def create(
         pick: The packages.
         prefix: The folder; an environment that is there is changed.
         cache: The folder of unpacked packages.
-        say: Is called with a line about packages that are removed, and about missing bytecode.
+        say: Is called with a line about missing bytecode, and while another run is waited for.
         asked: The request as the user typed it, for the note.
         force: Whether packages may be removed that `create` did not put there.
 
@@ -126,15 +130,13 @@ def create(
         if note and _is_whole(note, has, wanted) and not altered:
             replace(note, stamp=has.stamp).write(prefix)
             return Environment(prefix, pick, False)
-        going = {key: title for key, title in has.packages.items() if title.split()[0] not in wanted.values()}
-        if going:
-            say(f"removes {listing(sorted(going.values()), most=20)}")
         # Before any change: if this run is stopped, the note says that the environment is ours.
         Note(tuple(sorted({*wanted, *has.packages})), tuple(asked)).write(prefix)
         _remove_bytecode(has)
         for file in (*has.broken, *filter(_is_foreign, has.records)):
             file.unlink()
-        for path in map(prefix.joinpath, chain(*altered.values())):
+        startup = prefix.glob(f"lib/python3*/site-packages/{STARTUP.name}")  # would keep the folder of another Python
+        for path in (*startup, *map(prefix.joinpath, chain(*altered.values()))):
             if path.is_symlink() or path.is_file():
                 path.unlink()
         install(pick, prefix, cache, altered)
@@ -143,7 +145,23 @@ def create(
         _write_activation(pick, prefix)
         write_history(pick, prefix, time.localtime())
         Note(tuple(sorted(wanted)), tuple(asked), Installed.read(prefix).stamp).write(prefix)
-    return Environment(prefix, pick, True, tuple(sorted(title.split()[0] for title in going.values())))
+    again = {*altered, *(name for key, name in wanted.items() if key not in has.packages)}
+    return Environment(prefix, pick, True, _changes(has, pick, again) if has.records else {})
+
+
+def _changes(has: Installed, pick: Pick, again: Collection[str]) -> dict[str, list[str]]:
+    """What the installation of a pick changes in an environment: kind of change -> packages in words."""
+    was = {str(r["name"]): (str(r.get("version")), str(r.get("build"))) for r in has.records.values()}
+    now = {r.name.normalized: (str(r.version), str(r.build)) for r in pick.records}
+    both = sorted(was.keys() & now.keys())
+    versions = {name: f"{was[name][0]} by {now[name][0]}" for name in both if was[name][0] != now[name][0]}
+    builds = {name: f"{' '.join(was[name])} by {now[name][1]}" for name in both if was[name] != now[name]}
+    return {
+        "removed": [f"{name} {was[name][0]}" for name in sorted(was.keys() - now.keys())],
+        "added": [f"{name} {now[name][0]}" for name in sorted(now.keys() - was.keys())],
+        "replaced": [f"{name} {change}" for name, change in (builds | versions).items()],
+        "installed again": [name for name in both if was[name] == now[name] and name in again],
+    }
 
 
 def _is_whole(note: Note, has: Installed, wanted: Iterable[str]) -> bool:
@@ -264,16 +282,25 @@ def _remove_bytecode(has: Installed) -> None:
 
 
 def _write_activation(pick: Pick, prefix: Path) -> None:
-    """Writes the scripts that packs have too: conda-pack's relocatable activation scripts, and `RUNNER`."""
-    from conda_pack.core import _scripts
-
+    """Writes the programs that activate an environment, wherever it is moved to; packs have them too."""
     if pick.record("conda"):  # the package has its own scripts
         return
-    for source, target in [*_scripts, (RUNNER, f"bin/{RUNNER.name}")]:
+    write_startup(prefix)
+    for target, source in ACTIVATION.items():
         place = prefix / target
         place.parent.mkdir(exist_ok=True)
-        rewrite(place, Path(os.fspath(source)).read_bytes())
-        place.chmod(0o755)
+        rewrite(place, source.read_bytes())
+    (prefix / "bin" / RUNNER.name).chmod(0o755)  # shells read the others
+
+
+def write_startup(prefix: Path) -> None:
+    """Makes the environment's Python set CONDA_PREFIX, as an IDE or a service starts it by its path, not activated.
+
+    cuda-pathfinder then takes headers and libNVVM from the environment, and not from CUDA_HOME or /usr/local/cuda.
+    """
+    for folder in prefix.glob("lib/python3*/site-packages"):
+        if not folder.parent.is_symlink():
+            rewrite(folder / STARTUP.name, STARTUP.read_bytes())
 
 
 def write_history(pick: Pick, prefix: Path, now: time.struct_time) -> None:

@@ -30,7 +30,7 @@ from ctk.core.address import public
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, PackFailed, UnknownName
 from ctk.core.files import BREAKING, disk_errors, file_sha256, held
-from ctk.env.environment import PROGRAMS, RUNNER, install, write_history
+from ctk.env.environment import ACTIVATION, PROGRAMS, RUNNER, install, write_history, write_startup
 from ctk.env.prefix import rewrite
 from ctk.package.binaries import UnreadableBinary, read_binary, version_key
 from ctk.solve.solve import Pick, channel_name
@@ -106,6 +106,7 @@ def pack(
     with held(workspace.temporary) as folder, held(beside) as done:
         prefix = folder / "env"
         install(pick, prefix, workspace.packages)
+        write_startup(prefix)
         newest = max((int(r.timestamp.timestamp()) for r in pick.records if r.timestamp), default=0)
         write_history(pick, prefix, time.gmtime(newest))
         glibc = _needed_glibc(pick.records, prefix)
@@ -133,7 +134,8 @@ class Archive:
         self.kibibytes = 0  # of the members, on a disk with blocks of 4 KiB
 
     def add(self, source: str, target: str) -> None:
-        """Adds a file, link or folder."""
+        """Adds a file, link or folder; activation is ours, as conda-pack's leaves a PATH behind in zsh and fish."""
+        source = os.fspath(ACTIVATION.get(target, source))
         info = self._tar.gettarinfo(source, target)
         with open(source, "rb") if info.isreg() else nullcontext() as content:
             self._write(info, content)

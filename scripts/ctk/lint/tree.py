@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -59,6 +60,8 @@ class Tree:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
+        self.progress: Callable[[], None] = lambda: None
+        """Is called after each recipe that is planned, which takes most of the time."""
         self.unplanned: dict[str, str] = {}
         """Recipe -> why it cannot be planned, filled in by `builds`."""
 
@@ -118,6 +121,7 @@ class Tree:
                 found += plan(self.measured, request, self.python_tags).builds
             except CtkError as error:
                 self.unplanned[name] = error.cause
+            self.progress()
         return tuple(found)
 
     @cached_property

@@ -14,15 +14,16 @@ import shutil
 import struct
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Literal
 
 from ctk.core.errors import AuditFailed
 from ctk.package.archives import Refused, open_zip
-from ctk.package.binaries import ELF_MAGIC, PE_MAGIC
+from ctk.package.binaries import ELF_MAGIC, PE_MAGIC, UnreadableBinary, read_binary
 
 Kind = Literal["cubin", "ptx", "lto", "stub"]
 Buffer = bytes | mmap.mmap
@@ -58,6 +59,7 @@ _USED = (
     *("libcuda.so", "libcudart.so", "libnvrtc.so", "libnvJitLink.so", "libnvvm.so"),
     *("nvcuda.dll", "cudart64_", "nvrtc64_", "nvJitLink_", "nvvm64_"),
 )
+_RUNTIME = re.compile(r"(?:libcudart\.so\.|cudart64_)\d")
 _WHOLE_NAME = re.compile(rb"[A-Za-z]\w*\.(?:so(?:\.\d+)*|dll)")
 _MOST_NAMES = 100  # for each beginning
 
@@ -95,16 +97,35 @@ class FileCode:
         cudart: Version of a CUDA runtime that is linked in, ``13.0``; ``?`` if it is not visible.
         uses: The names of NVIDIA's libraries that it needs or can open: those of the driver, the CUDA runtime, NVRTC,
             nvJitLink and libNVVM.
+        needed: If it names several CUDA runtimes, those that the loader must find.
     """
 
     code: tuple[GpuCode, ...] = ()
     damaged: int = 0
     cudart: str = ""
     uses: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
+
+    @property
+    def runtime(self) -> str:
+        """The CUDA runtime that it needs, such as ``libcudart.so.12``; "" if it has one inside, or can open several."""
+        names = self.needed or self.runtimes
+        return names[0] if len(names) == 1 and not self.cudart else ""
+
+    @property
+    def runtimes(self) -> tuple[str, ...]:
+        """The CUDA runtimes that it names, with a version."""
+        return tuple(name for name in self.uses if _RUNTIME.match(name))
 
     @property
     def says_something(self) -> bool:
         return bool(self.code or self.damaged or self.cudart)
+
+
+def is_binary(path: Path) -> bool:
+    """Whether a file begins as a library, a program, an object, an archive of objects, or a fat binary does."""
+    with path.open("rb") as file:
+        return file.read(len(_ARCHIVE_MAGIC)).startswith(_MAGICS)
 
 
 def read_file(path: Path, uses: bool = True) -> FileCode:
@@ -113,7 +134,12 @@ def read_file(path: Path, uses: bool = True) -> FileCode:
         if not path.stat().st_size:
             return FileCode()
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return read(content, uses)
+            code = read(content, uses)
+    if len(code.runtimes) > 1:
+        with suppress(UnreadableBinary):
+            needed = binary.needed if (binary := read_binary(path)) else ()
+            return replace(code, needed=tuple(name for name in needed if name in code.runtimes))
+    return code
 
 
 def read_tree(folder: Path, names: Iterable[str]) -> dict[str, FileCode]:
@@ -123,11 +149,23 @@ def read_tree(folder: Path, names: Iterable[str]) -> dict[str, FileCode]:
         file = folder / name
         if file.is_symlink() or not file.is_file() or file.stat().st_size < _SMALLEST_BINARY:
             continue
-        with file.open("rb") as stream:
-            is_binary = stream.read(len(_ARCHIVE_MAGIC)).startswith(_MAGICS)
-        if is_binary and (code := read_file(file)).says_something:
+        if is_binary(file) and (code := read_file(file)).says_something:
             found[name] = code
-    return found
+    return together(found)
+
+
+def together(files: Mapping[str, FileCode]) -> dict[str, FileCode]:
+    """The same files, with the loose cubins of a folder as one, ``*.cubin``: a program loads those for its GPU."""
+    cubins: dict[str, Counter[GpuCode]] = {}
+    for name, file in files.items():
+        if name.endswith(".cubin"):
+            counts = cubins.setdefault(f"{name[: name.rfind('/') + 1]}*.cubin", Counter())
+            counts.update({replace(code, count=0): code.count for code in file.code})
+    others = {name: file for name, file in files.items() if not name.endswith(".cubin")}
+    return others | {
+        name: FileCode(tuple(sorted(replace(code, count=count) for code, count in counts.items())))
+        for name, counts in cubins.items()
+    }
 
 
 def read_members(entries: Iterable[tuple[str, int, IO[bytes] | None]]) -> Iterator[tuple[str, FileCode]]:
@@ -156,7 +194,7 @@ def read_wheel(path: Path) -> dict[str, FileCode]:
                     found |= read_members([(item.filename, item.file_size, content)])
     except Refused as error:
         raise AuditFailed(f"{path.name} cannot be read: {error}", "fetch it again") from error
-    return found
+    return together(found)
 
 
 def read(content: Buffer, uses: bool = True) -> FileCode:

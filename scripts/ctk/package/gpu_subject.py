@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ from rattler import MatchSpec, PackageRecord
 from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
 from rattler.package import BuildString
 
-from ctk.core.errors import AuditFailed, UnknownName
+from ctk.core.errors import AuditFailed, BadValue, UnknownName
 from ctk.core.files import check_readable, read_json
 from ctk.core.platforms import PLATFORMS
 from ctk.package import reader
 from ctk.package.binaries import version_key
-from ctk.package.gpu_fatbin import FileCode, read_file, read_members, read_tree, read_wheel
-from ctk.package.gpu_support import How, Runs, present, runs, worst
+from ctk.package.gpu_fatbin import FileCode, is_binary, read_file, read_members, read_tree, read_wheel, together
+from ctk.package.gpu_support import How, Runs, best, one_for_each_cuda, one_for_each_gpu, present, runs, worst
 from ctk.package.reader import IndexJson, index_of
 from ctk.package.records import spec_name
 
@@ -60,7 +60,13 @@ class Known:
         return cls(tuple(sorted({g for gpus in targets.values() for g in gpus}, key=version_key)), {}, targets)
 
     def driver_for(self, isa: str) -> str:
-        """The CUDA version of the oldest driver that compiles PTX of a version; "" if no known driver does."""
+        """The CUDA version of the oldest driver that compiles PTX of a version; "" if no known driver does.
+
+        For CUDA 11 it is as the table in https://docs.nvidia.com/cuda/parallel-thread-execution/#release-notes has it.
+        """
+        major, minor = version_key(isa)
+        if major < 8:
+            return f"11.{minor if major == 7 else 0}"
         minors = [minor for minor, newest in self.isa.items() if version_key(newest) >= version_key(isa)]
         return min(minors, key=version_key, default="")
 
@@ -89,9 +95,20 @@ class Subject:
         return {path: found for path, file in self.files.items() if (found := runs(file, gpus))}
 
     @cached_property
+    def loaded(self) -> list[dict[str, Runs]]:
+        """GPU -> how it runs, of each file that is loaded; files for one GPU each count as one."""
+        return [best(self.by_file[path] for path in paths) for paths in one_for_each_gpu(self.by_file)]
+
+    @cached_property
+    def alternatives(self) -> tuple[Subject, ...]:
+        """Its files for each CUDA version, if it has alternatives, of which a program loads one; else empty."""
+        sets = one_for_each_cuda({path: self.files[path] for path in self.by_file})
+        return tuple(replace(self, name=n, files={p: self.files[p] for p in paths}) for n, paths in sets.items())
+
+    @cached_property
     def runs(self) -> dict[str, Runs]:
-        """GPU -> how all of it runs: like its worst file."""
-        return worst(self.by_file.values())
+        """GPU -> how all of it runs: like its worst file; of alternatives, like the best of them."""
+        return best(each.runs for each in self.alternatives) if self.alternatives else worst(self.loaded)
 
     def gpus(self, *hows: How) -> tuple[str, ...]:
         """The GPUs on which it runs in one of these ways."""
@@ -103,16 +120,28 @@ class Subject:
 
     def driver(self, gpu: str) -> str:
         """The CUDA version of the oldest driver that runs it on a GPU; "" if its files do not show it."""
-        isas = [found[gpu].isa for found in self.by_file.values() if found[gpu].isa]
+        if self.alternatives:
+            enough = {each.driver(gpu) for each in self.alternatives if each.runs[gpu].how == self.runs[gpu].how}
+            return min(enough - {""}, key=version_key, default="")
+        isas = [found[gpu].isa for found in self.loaded if found[gpu].isa]
         stated = {self.known.driver_for(isa) for isa in isas} | {f"{major}.0" for major in self.majors}
         return max(stated - {""}, key=version_key, default="")
 
     @cached_property
     def majors(self) -> frozenset[str]:
-        """The CUDA majors of the runtimes that its files contain or need."""
-        texts = [text for file in self.files.values() for text in (file.cudart, *file.uses)]
-        found = (re.fullmatch(r"(?:libcudart\.so\.|cudart64_)?(\d\d)(?:0?\.\w+)?", text) for text in texts)
-        return frozenset(match[1] for match in found if match)
+        """The CUDA majors of the runtimes that its files contain or need; else of the toolkits that wrote its PTX.
+
+        Of several runtimes that a file can open the oldest is enough.
+        """
+        majors = set()
+        for file in self.files.values():
+            texts = file.needed or file.runtimes if file.cudart in ("", "?") else (file.cudart,)
+            found = (re.search(r"(?:^|so\.|64_)(\d\d)", text) for text in texts)
+            majors.add(min((match[1] for match in found if match), default=""))
+        if majors := majors - {""}:
+            return frozenset(majors)
+        isas = {code.isa for file in self.files.values() for code in file.code if code.isa and code.size}
+        return frozenset(self.known.driver_for(isa).partition(".")[0] for isa in isas) - {""}
 
     @property
     def promised(self) -> tuple[str, ...] | None:
@@ -167,10 +196,17 @@ class Subject:
                 }
                 for path, file in self.files.items()
             },
-            "gpus": {gpu: {"runs": found.how, "driver": self.driver(gpu) or None} for gpu, found in self.runs.items()},
+            "gpus": self._gpus_as_json(),
+            "alternatives": [
+                {"name": each.name, "files": list(each.files), "gpus": each._gpus_as_json()}
+                for each in self.alternatives
+            ],
             "promised": self.promised and list(self.promised),
             "promised_in_vain": list(self.uncovered_gpus),
         }
+
+    def _gpus_as_json(self) -> dict[str, Any]:
+        return {gpu: {"runs": found.how, "driver": self.driver(gpu) or None} for gpu, found in self.runs.items()}
 
 
 @cache
@@ -192,6 +228,7 @@ def subjects(path: Path, known: Known) -> Iterator[Subject]:
     """The subjects at a path: a package, a wheel, a file, or a folder that is an environment, a channel or neither.
 
     Raises:
+        BadValue: A file is none of these, such as a text.
         UnknownName: Nothing is there.
         AuditFailed: It cannot be read.
     """
@@ -204,6 +241,9 @@ def subjects(path: Path, known: Known) -> Iterator[Subject]:
     elif path.suffix in (".whl", ".zip"):
         subdir = next((s for s, platform in PLATFORMS.items() if re.search(platform.wheel_tag, path.name)), "")
         yield Subject(path.name, "wheel", read_wheel(path), subdir=subdir, known=known)
+    elif path.suffix != ".ptx" and not is_binary(path):
+        kind = "no library, program, wheel, .conda package or folder" if path.stat().st_size else "empty"
+        raise BadValue(f"{path} is {kind}", "name one of these, such as the folder to which an archive was unpacked")
     else:
         yield Subject(path.name, "files", {path.name: read_file(path)}, known=known)
 
@@ -232,5 +272,5 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
 def _package(path: Path, known: Known) -> Subject:
     index = reader.read_info(path).index
     with reader.readable(path):
-        files = dict(read_members((m.path, m.size, s) for m, s in reader.members(path, "pkg")))
+        files = together(dict(read_members((m.path, m.size, s) for m, s in reader.members(path, "pkg"))))
     return Subject(path.name, "package", files, index, index.subdir, known=known)

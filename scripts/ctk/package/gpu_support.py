@@ -7,7 +7,9 @@ for an architecture (``90a``) runs on that only; code for a family (``100f``) ru
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
@@ -84,12 +86,57 @@ def runs(file: FileCode, gpus: Sequence[str]) -> dict[str, Runs]:
 
 
 def worst(files: Iterable[Mapping[str, Runs]]) -> dict[str, Runs]:
-    """GPU -> how several files run on it: like the worst of them; {} if none has code."""
-    together = [found for found in files if found]
+    """GPU -> how several files run on it together: like the worst of them; {} if none has code."""
+    return _merged(files, min)
+
+
+def best(alternatives: Iterable[Mapping[str, Runs]]) -> dict[str, Runs]:
+    """GPU -> how files of which one is loaded run on it: like the best of them; {} if none has code."""
+    return _merged(alternatives, max)
+
+
+def _merged(files: Iterable[Mapping[str, Runs]], pick: Callable[..., Runs]) -> dict[str, Runs]:
+    coded = [found for found in files if found]
     return {
-        gpu: min((found[gpu] for found in together), key=lambda r: (ORDER.index(r.how), r.isa))
-        for gpu in (together[0] if together else ())
+        gpu: pick((found[gpu] for found in coded), key=lambda r: (ORDER.index(r.how), r.isa))
+        for gpu in (coded[0] if coded else ())
     }
+
+
+_FOR_A_GPU = re.compile(r"(?<![A-Za-z])(?:sm|compute)[-_]?\d{2,3}[af]?(?![A-Za-z\d])")
+_FOR_A_CUDA = re.compile(r"(?<![A-Za-z])cu(?:da)?[-_]?1\d[._]?\d?(?![A-Za-z\d])")
+
+
+def one_for_each_gpu(paths: Iterable[str]) -> list[list[str]]:
+    """Groups of paths that differ only in the number of a GPU, such as ``sm90/a.so`` and ``sm100/a.so``."""
+    groups: dict[str, list[str]] = {}
+    for path in paths:
+        groups.setdefault(_FOR_A_GPU.sub("#", path), []).append(path)
+    return list(groups.values())
+
+
+def one_for_each_cuda(files: Mapping[str, FileCode]) -> dict[str, list[str]]:
+    """The alternatives among files: name -> paths, with the files that several of them share; {} if there are none.
+
+    Files are alternatives if their paths differ only in the number of a CUDA version, as ``a_cuda128.so`` and
+    ``a_cuda130.so``, or if they need different CUDA runtimes, as ``libcudart.so.12`` and ``libcudart.so.13``.
+    """
+    plain = Counter(_FOR_A_CUDA.sub("#", path) for path in files)
+    numbered = {path: match[0] for path in files if (match := _FOR_A_CUDA.search(path))}
+    numbers = {number for path, number in numbered.items() if plain[_FOR_A_CUDA.sub("#", path)] > 1}
+    names = {path: number for path, number in numbered.items() if number in numbers}
+    runtimes = {path: file.runtime for path, file in files.items()}
+    covered = {runtimes[path] for path in names} | {""}
+    if len({*runtimes.values()} - {""}) > 1:
+        names |= {path: needed for path, needed in runtimes.items() if path not in names and needed not in covered}
+    found: dict[str, list[str]] = {}
+    for path in sorted(names, key=lambda path: [int(number) for number in re.findall(r"\d+", names[path])]):
+        found.setdefault(names[path], []).append(path)
+    others = [path for path in files if path not in names]
+    for paths in found.values():
+        usable = {runtimes[path] for path in paths} | {""}
+        paths += [path for path in others if runtimes[path] in usable or usable == {""}]
+    return found
 
 
 def bound(files: Iterable[FileCode], gpus: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
@@ -155,8 +155,8 @@ class Set:
     exclusions: tuple[Exclusion, ...] = ()  # components that are left out on purpose
 
 
-def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
-    """Plans the builds that a request asks for.
+def plan(what: Set, request: Request, python_tags: Sequence[str], progress: Callable[[], None] = lambda: None) -> Plan:
+    """Plans the builds that a request asks for; `progress` is called after each lock.
 
     Raises:
         UnknownName: A release, recipe, platform or Python does not exist; with the nearest names.
@@ -198,6 +198,7 @@ def plan(what: Set, request: Request, python_tags: Sequence[str]) -> Plan:
                 if group.python in pythons and not made <= packages:
                     builds[group.id] = group
                     packages |= made
+        progress()
     return Plan(tuple(builds.values()), tuple(left_out.values()))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -31,6 +32,8 @@ from ctk.solve.solve import (
     Pick,
     Scenario,
     Spec,
+    channel_url,
+    lasting,
     older,
     parse_spec,
     solve,
@@ -64,7 +67,7 @@ def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
     if pick.fit == "native":
         return "native: the driver loads the PTX that it compiles"
     if not machine.driver:
-        return "compat: it makes machine code without a driver, and nothing runs here"
+        return "compat: it makes machine code, which a machine with a driver runs"
     refused = older(machine.driver, toolkit.driver or toolkit.version)
     if machine.arch and not toolkit.knows(machine.arch):
         below, above = toolkit.beside(machine.arch)
@@ -300,7 +303,7 @@ def _missing_package(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
         if wanted.name.startswith("__"):
             continue
         if wanted.name not in names:
-            return _missing_name(wanted.name, names, catalogue)
+            return _missing_name(wanted.name, names, scenario, catalogue)
         records = catalogue.records(wanted.name)
         if any(wanted.match.matches(record) for record in records):
             continue
@@ -314,7 +317,7 @@ def _missing_package(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
     return None
 
 
-def _missing_name(name: str, names: set[str], catalogue: Catalogue) -> Reason:
+def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Catalogue) -> Reason:
     subdir = catalogue.subdir
     ours, *bases = catalogue.channels
     if not catalogue.names([subdir], [ours]):
@@ -333,10 +336,20 @@ def _missing_name(name: str, names: set[str], catalogue: Catalogue) -> Reason:
         return f"{cause}, which the default build leaves out", f"{step}, or `ctk build {maker.option}`"
     # Nobody who asks for pytorch means python.
     near = nearest(name, names, cutoff=0.75)
-    step = (
-        f"did you mean {listing(near, 'or')}?" if near else f"see `ctk build --dry-run`{_other_base(name, catalogue)}"
-    )
+    step = f"did you mean {listing(near, 'or')}?" if near else _elsewhere(scenario, catalogue)
     return f"there is no package {name} in the channels", step
+
+
+def _elsewhere(scenario: Scenario, catalogue: Catalogue) -> str:
+    """The advice to ask conda-forge for a package, here and in the user's client; another one if it was asked."""
+    places = [lasting(channel_url(channel)) for channel in catalogue.channels]
+    if any("conda-forge" in place for place in places):
+        return "see how its name is written, or name a base channel that has it with --base"
+    step = "conda-forge may have it: add --base conda-forge"
+    if any("/planned/" in place for place in places):  # nothing can be installed from there
+        return step
+    channels = [word for place in (*(places[:-1] or places), "conda-forge") for word in ("-c", place)]
+    return f"{step}, or in your client: {shlex.join(['conda', 'create', '-n', 'gpu', *channels, *scenario.specs])}"
 
 
 def _other_base(name: str, catalogue: Catalogue) -> str:

@@ -87,15 +87,17 @@ def surroundings(environment: Path, roomy: Callable[[str], Path]) -> dict[str, s
     return {"CUDA_PATH": str(other), "CUDA_HOME": str(other), "LD_LIBRARY_PATH": folders}
 
 
-def test_by_path_the_other_toolkit_is_loaded(environment: Path, surroundings: dict[str, str]) -> None:
-    """The reason for the next test: if this fails, cuda.pathfinder has another order and docs/users.md is wrong."""
-    words = [environment / "bin" / "python", "-c", ASK]
+def test_a_python_that_names_no_environment_loads_the_other_toolkit(
+    environment: Path, surroundings: dict[str, str]
+) -> None:
+    """The reason for the next test: if this fails, cuda.pathfinder has another order and the docs are wrong."""
+    words = [environment / "bin" / "python", "-c", f"import os; del os.environ['CONDA_PREFIX']{ASK}"]
     done = subprocess.run(words, env={"PATH": os.defpath, **surroundings}, capture_output=True, text=True, check=True)
     assert not json.loads(done.stdout)["nvvm"].startswith(f"{environment}/")
 
 
-@pytest.mark.parametrize("way", ["ctk env run", "run-in-environment", "bash"])
-def test_activated_it_has_its_own_libraries_beside_another_toolkit(
+@pytest.mark.parametrize("way", ["ctk env run", "run-in-environment", "bash", "by path"])
+def test_it_has_its_own_libraries_beside_another_toolkit(
     built: Workspace, environment: Path, surroundings: dict[str, str], way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in surroundings.items():
@@ -103,6 +105,8 @@ def test_activated_it_has_its_own_libraries_beside_another_toolkit(
     monkeypatch.delenv("CONDA_PREFIX", raising=False)
     if way == "ctk env run":
         done = ctk(built, "env", "run", str(environment), "--", "python", "-c", ASK)
+    elif way == "by path":
+        done = subprocess.run([environment / "bin/python", "-c", ASK], capture_output=True, text=True, check=False)
     else:
         activated = ["bash", "-c", f'. "{environment}/bin/activate"; exec "$@"', "bash"]
         before = activated if way == "bash" else [f"{environment}/bin/run-in-environment"]

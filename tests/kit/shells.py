@@ -15,9 +15,13 @@ NAMES = [
     for script in ("cuda_nvcc", "gcc_linux_64", "gxx_linux_64")
     for word in ("add", "set", "before", "activate", "deactivate")
 ]
+NAMES += ["deactivate", "_ctk_activate"]
 """Functions of the scripts, which none may leave behind; dash does not list its own."""
 # What a shell counts, times and remembers by itself; _ is the last argument.
-OWN = re.compile(r"^(_|BASH_\w+|LINENO|RANDOM|SECONDS|SRANDOM|EPOCH\w+|TTYIDLE|PIPESTATUS|pipestatus|status|\W)=")
+OWN = re.compile(
+    r"^((_|BASH_\w+|LINENO|RANDOM|SECONDS|SRANDOM|EPOCH\w+|TTYIDLE|PIPESTATUS|pipestatus|status|\W)=|"
+    r"(history|status_generation) )"  # as fish prints them
+)
 
 
 def run(shell: str, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -41,11 +45,14 @@ def difference(shell: str, options: str, during: str, folder: Path, before: str 
     """
     functions = {"bash": "declare -f", "zsh": "functions"}.get(shell, ":")
     names = f"(for name in {' '.join(NAMES)}; do command -v $name || :; done)"
+    state = f"{{ env -0; set; {functions}; {names}; set +o; }}"
+    if shell == "fish":
+        state = "begin; fish_prompt; env -0; set; functions --names; end"
     code = f"""{before}
 {options}
-{{ env -0; set; {functions}; {names}; set +o; }} >'{folder}/before'
+{state} >'{folder}/before'
 {during}
-{{ env -0; set; {functions}; {names}; set +o; }} >'{folder}/after'
+{state} >'{folder}/after'
 echo the end"""
     done = run(shell, code, **{"PATH": f"{compiler(folder / 'bin')}:{CLEAN['PATH']}", **environment})
     assert done.stdout.endswith("the end\n"), done.stderr
