@@ -83,7 +83,6 @@ class Pipeline:
     Args:
         workspace: The checkout.
         report: Prints progress.
-        level: zstd compression level of the packages.
         jobs: Processes and threads at a time, by default one for each core.
         cluster: Runs the builds; by default this machine does.
         prefix: Put before the names of the steps.
@@ -94,12 +93,11 @@ class Pipeline:
         workspace: Workspace,
         report: Reporter,
         *,
-        level: int = 3,
         jobs: int | None = None,
         cluster: Cluster | None = None,
         prefix: str = "",
     ) -> None:
-        self.workspace, self.report, self.level, self.cluster, self.prefix = workspace, report, level, cluster, prefix
+        self.workspace, self.report, self.cluster, self.prefix = workspace, report, cluster, prefix
         self.jobs = jobs or os.cpu_count() or 1
         self.stages: list[dict[str, Any]] = []
         self._start = time.monotonic()
@@ -150,8 +148,7 @@ class Pipeline:
         return wanted
 
     def _fetch_and_build(self, plan: Plan) -> build.BuildReport:
-        settings: dict[str, Any] = {"level": self.level, "jobs": self.jobs}
-        earlier = build.finished(plan, self.workspace, **settings)
+        earlier = build.finished(plan, self.workspace, jobs=self.jobs)
         todo = replace(plan, builds=tuple(b for b in plan.builds if b.id not in earlier))
         if todo.builds and not self.cluster:
             check_machine(self.workspace)  # before gigabytes are fetched
@@ -162,7 +159,9 @@ class Pipeline:
             def progress(build_id: str, outcome: str) -> None:
                 task.advance(1, "" if outcome == "unchanged" and not self.report.verbose else f"{build_id} {outcome}")
 
-            made = build.run(plan, self.workspace, earlier=earlier, cluster=self.cluster, progress=progress, **settings)
+            made = build.run(
+                plan, self.workspace, earlier=earlier, jobs=self.jobs, cluster=self.cluster, progress=progress
+            )
         fresh = sum(not b.cached for b in made.built)
         self._lap("build", f"{fresh} built, {len(made.built) - fresh} unchanged, {len(made.failed)} failed")
         if made.failed:
@@ -265,7 +264,10 @@ def verdict(tests: Sequence[Outcome]) -> list[str]:
         said.append(f"- {len(drivers)} not run: they need a driver or a GPU that this machine does not have")
     if minors:
         names = ", ".join(sorted(set(minors), key=Version))
-        said.append(f"- {len(minors)} not run: they need Python {names}, which the base channel does not have")
+        said.append(
+            f"- {len(minors)} not run: they need Python {names}, which the base channel does not have; with "
+            "--base conda-forge, those that it has are run"
+        )
     said += [f"- {number} not run: the channels here have no {spec}" for spec, number in others.items()]
     if others:
         said.append("not all is well: what cannot be installed is of no use; --base names a channel that has more")

@@ -287,3 +287,13 @@ def test_the_command_says_what_was_verified(
     needs_url = run_ctk("publish", str(folder.path), "--to", str(tmp_path / "elsewhere"), "--attest")
     assert isinstance(needs_url.exception, BadValue)
     assert "--url" in needs_url.exception.step
+
+
+def test_without_an_identity_nothing_is_copied(
+    folder: Folder, tmp_path: Path, run_ctk: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctk.channel.attestations._ambient", lambda: None)
+    to = tmp_path / "elsewhere"
+    refused = run_ctk("publish", str(folder.path), "--to", str(to), "--attest", "--url", URL).exception
+    assert isinstance(refused, PublishFailed) and "a key cannot sign" in refused.step
+    assert not to.exists()

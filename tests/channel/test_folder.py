@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +21,7 @@ from typer.testing import Result
 from ctk.channel.publish import HISTORY, Folder, Keep, Published
 from ctk.channel.repodata import FILES, read_index
 from ctk.core.checkout import Workspace
-from ctk.core.errors import Busy, ChannelMissing, PublishFailed, UnknownName
+from ctk.core.errors import BadValue, Busy, ChannelMissing, PublishFailed, UnknownName
 from kit.small_channels import build, digit
 
 pytest_plugins = ["kit.channel_fixtures"]
@@ -66,6 +67,17 @@ def test_what_is_published_is_what_was_built(folder: Folder, tmp_path: Path) -> 
     visible = {f for f in files if not f.startswith(HISTORY)}
     assert visible == {*done.added, *(f"{subdir}/{file}" for subdir in ("linux-64", "noarch") for file in FILES)}
     assert not any(p.is_symlink() for p in folder.path.rglob("*"))
+
+
+def test_nothing_is_published_into_a_built_channel(run_ctk: Callable[..., Result], two_states: Workspace) -> None:
+    """Its states would be hidden by those of a published folder. Nor is a channel published into itself."""
+    copy = two_states.root / "copy"
+    shutil.copytree(two_states.channel, copy)
+    for channel in (two_states.channel, two_states.channel.resolve() / "noarch", copy):
+        before = sorted(two_states.root.rglob("*"))
+        refused = run_ctk("publish", str(copy), "--to", str(channel)).exception
+        assert isinstance(refused, BadValue) and "nothing can be published into it" in refused.cause
+        assert sorted(two_states.root.rglob("*")) == before
 
 
 def test_publishing_the_same_again_changes_no_file(folder: Folder, tmp_path: Path) -> None:

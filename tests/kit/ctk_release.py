@@ -73,4 +73,5 @@ def measured(
     facts = Facts(("7.5", "9.0"), "9.4" if version.startswith("13") else "8.8", {"linux-64": {}, "linux-aarch64": {}})
     texts = (hashlib.sha256(licence.encode()).hexdigest(),)
     licensed = [replace(one, license=licence, license_texts=texts) for one in made]
-    return replace(release(version, *licensed, facts=facts if ctk else None), since=UPLOADED)
+    lock = release(version, *licensed, facts=facts if ctk else None)
+    return replace(lock, since=UPLOADED, gpu_code={name: {} for name in lock.components})

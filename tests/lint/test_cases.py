@@ -35,6 +35,30 @@ def test_a_case_gets_what_it_says(case: Case, tmp_path: Path, monkeypatch: pytes
     assert fits, f"{case.path} expects {expect}, and the check finds {said or 'nothing'}"
 
 
+RECIPE = """
+schema_version: 1
+package:
+  name: thing
+  version: ${{ cuda_version }}
+build:
+  noarch: generic
+requirements:
+  run_constraints:
+    - __cuda_arch >=${{ cuda_arch }}
+"""
+
+
+def test_a_lock_that_is_not_measured_is_one_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its facts and licence texts are not known, and no recipe that reads facts can be planned with it."""
+    monkeypatch.setenv("CTK_ROOT", str(tmp_path))
+    parts = {name: f"13.4.{number}" for number, name in enumerate(["cublas", "cudart", "nvrtc"])}
+    state = {"files": {"recipes/thing/recipe.yaml": RECIPE}, "locks": {"13.4.3": parts}, "unmeasured": ["13.4.3"]}
+    write(Case(Path("case"), state, {}), tmp_path)
+    found = [f for f in lint(Tree(Workspace(tmp_path))).findings if "measure" in f.message + f.fix]
+    assert [(f.where, f.message) for f in found] == [("variants/cuda-13.4.lock", "not measured: its facts and 3 more")]
+    assert found[0].fix == "ctk release measure 13.4 --write"
+
+
 def test_this_checkout_is_clean(project: Workspace) -> None:
     tree = Tree(project)
     assert [str(f) for f in lint(tree).findings] == []

@@ -62,6 +62,14 @@ def test_a_package_that_does_not_run_on_the_machine_is_an_error(project: Workspa
     assert "error: no locked release with pytorch runs on linux-64 with driver 12.9 and GPU 6.1\n" in done.stderr
 
 
+def test_nothing_is_built_for_a_gpu_that_the_driver_does_not_know(project: Workspace) -> None:
+    words = ("build", "--dry-run", "--json", "cuda-version", "-p", "linux-64", "--arch", "10.0", "--driver", "12.4")
+    refused = ctk(project, *words)
+    assert refused.returncode == BadValue.exit_code and "does not know a GPU 10.0" in refused.stdout
+    made = json.loads(ctk(project, *words, "--driver", "13.0", check=True).stdout)
+    assert {build["release"] for build in made["builds"]} == {"cuda-13.0"}
+
+
 @pytest.mark.parametrize(
     ("words", "release", "versions"),
     [
@@ -88,6 +96,7 @@ def test_what_is_left_out_has_its_version_and_no_other_python(project: Workspace
     assert "- libtorch 2.15.0, pytorch 2.15.0: needs cuda-version >=13.2,<14.0a0, and there is 13.0" in lines
     (published,) = [line for line in lines if "not published" in line]
     assert re.fullmatch(
-        r"- jax-cuda-plugin ([\d.]+), jaxlib \1, pytorch-cpu: not published for Python 3.11 on linux-64", published
+        r"- jax-cuda-plugin ([\d.]+), jaxlib \1, pytorch-cpu [\d.]+: not published for Python 3.11 on linux-64",
+        published,
     )
     assert any(re.match(r"- jax ([\d.]+): needs jaxlib >=", line) for line in lines)

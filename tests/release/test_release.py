@@ -239,7 +239,7 @@ def test_a_minor_brings_the_python_set_of_its_major() -> None:
 
 def test_check_shows_newer_versions(run: Run, index: FakeIndex, have: Have) -> None:
     have("13.4")
-    rows = cells(run("check"))
+    rows = cells(run("check", "-v"))
     assert ("cuda-13.4", "cuda-toolkit", "13.4.3", "13.4.3", "13.4.3", "up to date") in rows
     assert ("cuda-12.9", "cuda-toolkit", "-", "12.9.2.0", "12.9.2.0", "not locked") in rows
     assert ("python-13", "cuda-bindings", "13.5.0", "13.5.0", "13.5.0", "up to date") in rows
@@ -254,8 +254,10 @@ def test_check_shows_newer_versions(run: Run, index: FakeIndex, have: Have) -> N
     assert ("cuda-13.4", "cuda-toolkit", "13.4.3", "13.4.4", "13.4.4", "newer") in rows
     assert ("cuda-13.5", "cuda-toolkit", "-", "13.5.0", "13.5.0", "newer minor") in rows
     assert "ctk release add 13.4 13.5 python-13 --write" in shown
-    newer = [row["is_newer"] for row in json.loads(run("check", "--json"))["rows"]]
-    assert newer == sorted(newer, reverse=True), "what needs an action comes first"
+    assert not [row for row in rows if row[-1] in ("up to date", "not locked")], "what needs nothing is left out"
+    assert "nothing to do for 6 versions, and 2 CTK releases complete (-v: each)" in shown
+    needs = [(row["is_newer"], bool(row["held_back"])) for row in json.loads(run("check", "--json"))["rows"]]
+    assert needs == sorted(needs, reverse=True), "what needs a look comes first"
 
 
 def test_check_says_why_the_newest_is_held_back_and_why_an_older_version_is_locked(

@@ -48,7 +48,8 @@ def test_an_incomplete_release_is_refused_and_every_missing_artefact_named(
 
 def test_check_says_how_complete_each_release_is(run: Run, index: FakeIndex, have: Have) -> None:
     have("12.9", "13.4")
-    rows = cells(run("check"))
+    assert "2 CTK releases complete (-v: each)" in run("check")
+    rows = cells(run("check", "-v"))
     assert ("cuda-12.9", "12.9.2.0", "11 of 11", "complete") in rows  # cudart, nvcc, nvrtc, crt, nvvm twice; cufile
     assert ("cuda-13.4", "13.4.3", "25 of 25", "complete") in rows  # six components four times; cufile
 
@@ -62,7 +63,7 @@ def test_check_says_how_complete_each_release_is(run: Run, index: FakeIndex, hav
 def test_a_release_older_than_every_locked_one_is_not_asked_for(run: Run, index: FakeIndex, have: Have) -> None:
     have("13.4")
     index.add_wheel("cuda-toolkit", "11.8.0", requires=["of another time"])
-    shown = run("check")
+    shown = run("check", "-v")
     assert "11.8.0" in shown
     assert not [row for row in cells(shown) if row[0] == "cuda-11.8" and len(row) == 4]
 

@@ -149,11 +149,12 @@ STATED = ("--drivers", "12.0,13.0,13.4", "--archs", "7.0,9.0,10.0,13.0")
 def test_the_answer_comes_first_then_each_machine_and_what_to_type(where: Workspace) -> None:
     printed = ctk(where, "solve", "cuda-core", *STATED, check=True).stdout
     first, *rest = printed.splitlines()
-    assert first == "3 environments serve 11 kinds of machines"
+    assert first == "3 environments serve 9 kinds of machines"
     assert re.search(r"│ 13\.0 +│ 7\.0 +│ cuda-12\.0 +│ 12\.0 +│ native +│ 12\.9 native +│", printed)
     typed = "  CONDA_OVERRIDE_CUDA=13.0 CONDA_OVERRIDE_CUDA_ARCH=9.0 conda create -n cuda-13.0 -c file://"
     assert [line for line in rest if line.startswith(typed) and line.endswith("cuda-core __cuda")]
-    assert "driver 12.0, GPU 10.0" in printed and "cubin and nvJitLink work, PTX JIT does not" in printed
+    assert "driver 13.0, GPU 13.0: toolkit 13.4, compat: the driver does not load its PTX" in printed
+    assert "no such driver runs the GPU: driver 12.0, GPU 10.0; driver 12.0, GPU 13.0; driver 13.4, GPU 7.0" in printed
 
 
 @PRINTED

@@ -207,6 +207,20 @@ def test_the_first_line_says_what_the_pick_means_for_the_machine(checkout: Works
     )
 
 
+def test_a_better_toolkit_that_is_not_built_here_is_said_with_what_builds_it(
+    checkout: Workspace, project: Workspace, tmp_path: Path
+) -> None:
+    for place in (project.recipes, project.variants, project.build_config, checkout.output):
+        (tmp_path / place.name).symlink_to(place)
+    words = ("solve", "cuda-core", "--driver", "12.4", "--arch", "9.0")
+    _, line, *_ = ctk(Workspace(tmp_path), *words, check=True).stdout.splitlines()
+    assert line == "toolkit 12.4 would be native, and is not built here: `ctk build --driver 12.4 --arch 9.0`"
+    assert json.loads(ctk(Workspace(tmp_path), *words, "--json", check=True).stdout)["not_built"] == "12.4"
+    # Somebody else's channel is not for this checkout to build.
+    others = ctk(Workspace(tmp_path), *words, "--channel", str(checkout.channel), check=True).stdout
+    assert "is not built here" not in others
+
+
 def test_without_a_driver_it_says_how_another_machines_driver_is_stated(checkout: Workspace) -> None:
     if detected(this_platform())[0]:
         pytest.skip("this machine has a driver")

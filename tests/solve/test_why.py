@@ -12,10 +12,11 @@ import pytest
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, ChannelMissing, Unsolvable
 from ctk.core.platforms import this_platform
+from ctk.lock.model import release_locks
 from ctk.solve.channels import built_catalogue
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Catalogue, Maker, Pick, Scenario
-from ctk.solve.why import choices, explain, fit_in_words, native_instead, newer_nvjitlink, solve_or_say_why
+from ctk.solve.why import choices, explain, fit_in_words, native_instead, newer_nvjitlink, not_built, solve_or_say_why
 from kit import foreign_channel
 from kit.small_channel import base, channel, pair, record, toolkit, write
 
@@ -59,6 +60,25 @@ def problem(catalogue: Catalogue, specs: str, *machine: str | None) -> tuple[str
 
 
 # --- why this toolkit
+
+
+@pytest.mark.parametrize(
+    ("question", "best"),
+    [
+        ("12.4 9.0 cuda-core", "12.4"),  # instead of 12.0
+        ("12.8 10.0 cuda-core", "12.8"),  # instead of 12.9 compat
+        ("12.4 none cuda-core cuda-version=12", "12.4"),
+        ("12.4 none cuda-core cuda-version=12.0", ""),  # as asked for
+        ("13.0 none cuda-core", ""),  # the channel has it
+        ("12.8 10.3 cuda-core", ""),  # no toolkit is native there
+        ("none none cuda-core", ""),
+        ("12.4 none python", ""),
+    ],
+)
+def test_a_locked_toolkit_that_would_be_better_and_is_not_in_the_channel_is_named(
+    question: str, best: str, catalogue: Catalogue, project: Workspace
+) -> None:
+    assert not_built(pick(catalogue, *asked(question)), release_locks(project).values(), catalogue) == best
 
 
 @pytest.mark.parametrize(("question", "lines"), read("explained.txt"))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from ctk.build.cluster import Cluster
 from ctk.build.one import at_work, processes
+from ctk.build.reproducible import LEVEL
 from ctk.build.runner import Built, build_key, cached, make
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed
@@ -36,7 +37,7 @@ class BuildReport:
     failed: Mapping[str, str]  # id -> the cause, with the end of the log
 
 
-def finished(plan: Plan, workspace: Workspace, *, level: int = 3, jobs: int | None = None) -> dict[str, Built]:
+def finished(plan: Plan, workspace: Workspace, *, level: int = LEVEL, jobs: int | None = None) -> dict[str, Built]:
     """The builds of a plan that are in the cache, by id; reads every package that may have changed."""
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
         builds = pool.map(lambda build: cached(build, workspace, level), plan.builds)
@@ -48,7 +49,7 @@ def run(
     workspace: Workspace,
     *,
     earlier: Mapping[str, Built] | None = None,
-    level: int = 3,
+    level: int = LEVEL,
     jobs: int | None = None,
     cluster: Cluster | None = None,
     progress: Callable[[str, str], None] = lambda build_id, outcome: None,
@@ -127,7 +128,7 @@ class Job:
         return {f"{o.subdir}/{o.file_name}" for b in self.plan.builds for o in b.outputs}
 
 
-def jobs(what: Set, request: Request, python_tags: Sequence[str], level: int = 3) -> tuple[Job, ...]:
+def jobs(what: Set, request: Request, python_tags: Sequence[str], level: int = LEVEL) -> tuple[Job, ...]:
     """Returns a job for each release lock and platform of a request, unless earlier jobs make all its packages.
 
     Packages that are the same on all platforms are in each job, so a job is whole without the others.

@@ -35,6 +35,10 @@ Find = Callable[[bytes], AbstractContextManager[standins.Found | None]]
 Edit = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
 """Takes the files under ``info/`` and returns those of the package."""
 
+LEVEL = 3
+"""zstd level of all packages: one, since another gives other bytes, and a published name never gets other content.
+libnvrtc.so of 13.4, of 126 MB, becomes 48.0 MB with it in 0.6 s, 43.0 MB with 9 in 3.5 s, 38.5 MB with 19 in 94 s."""
+
 _CHUNK = 1 << 20
 _BLOCK = 512  # of a tar archive
 # zstd's own limit at its highest levels; what rattler-build wrote needs less.

@@ -83,7 +83,7 @@ class Sigstore:
 def no_identity() -> PublishFailed:
     return PublishFailed(
         "an attestation says which CI job published a package, and this is none that has an identity",
-        "run it in GitHub Actions with `permissions: id-token: write`, or without --attest",
+        "run it in a job of GitHub Actions with `permissions: id-token: write`, or without --attest: a key cannot sign",
     )
 
 

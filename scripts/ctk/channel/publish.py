@@ -139,6 +139,15 @@ class Folder:
         """``subdir/file`` -> time of first publication, from the notes or, after a killed run, from the index."""
         return {**self._visible().times(), **moments(self.notes / TIMES)}
 
+    def check_is_for_readers(self, channel: Path) -> None:
+        """Raises BadValue if the folder is the channel that is to be published, a built one, or in a built one."""
+        place = Path(os.path.realpath(self.path))
+        if is_built(place) or place == Path(os.path.realpath(channel)):
+            raise BadValue(
+                f"{self.path} is a built channel, or in one; nothing can be published into it",
+                "name another folder, which is for readers only, such as --to /srv/www/cuda",
+            )
+
     def publish(
         self,
         channel: Path,
@@ -162,13 +171,11 @@ class Folder:
 
         Raises:
             NameReused: A package's name has other content, without `skip_taken`.
-            BadValue: The folder is a built channel, or in one.
+            BadValue: The folder is not for readers only.
             NotReady: The clock of this machine is wrong.
         """
+        self.check_is_for_readers(channel)
         order, ours = in_order(channel), read_index(channel)
-        if is_built(Path(os.path.realpath(self.path))):
-            step = "name another folder, which is for readers only"
-            raise BadValue(f"{self.path} is a built channel, or in one; nothing can be published into it", step)
         self._check_clock(channel, ours)
         with self._held():
             now = self.now().isoformat(timespec="milliseconds")

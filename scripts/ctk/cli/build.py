@@ -61,14 +61,18 @@ def _releases(chosen: Selection, what: Set, platforms: Sequence[str], where: Wor
     For named packages they are those of a solver's picks: PyTorch needs a newer toolkit than a driver for 12.4 has.
     """
     from ctk.plan.plan import release_for
-    from ctk.solve.machine import driver_version
+    from ctk.solve.machine import driver_version, impossible
 
     locks = [lock for lock, _ in what.locks.values()]
     gpus: list[str | None] = [*_gpus(chosen)]
     toolkits = _toolkits(chosen, what, platforms, where) if chosen.packages else None
-    found = []
+    found: list[str] = []
+    cannot_exist: list[str] = []
     for text, gpu in product(chosen.drivers or (), gpus or [None]):
         driver = None if text.lower() == "none" else driver_version(text)
+        if why := impossible(driver, gpu):
+            cannot_exist.append(why)
+            continue
         minors: list[str] = []
         for platform in platforms:
             if own := release_for(locks, platform, driver, gpu):
@@ -81,6 +85,8 @@ def _releases(chosen: Selection, what: Set, platforms: Sequence[str], where: Wor
                 "see docs/how-the-right-build-is-picked.md for the drivers and GPUs of each release",
             )
         found += minors
+    if not found:
+        raise BadValue(cannot_exist[0], "state a driver that runs one of these GPUs, or another GPU")
     return list(dict.fromkeys(found))
 
 
@@ -190,7 +196,6 @@ def build_command(
     chosen: Selection,
     base: Base = "local",
     jobs: Jobs = None,
-    level: Annotated[int, typer.Option(min=1, max=22, help="zstd level: low is fast, 19 is for publishing.")] = 3,
     channel: Annotated[Path | None, typer.Option(help="Publish in this folder; output/channel by default.")] = None,
     dask: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Build on a Dask cluster, such as tcp://scheduler:8786.")
@@ -276,8 +281,8 @@ def build_command(
             return
         with exclusive(where, report.say):
             if base == "local":
-                Pipeline(where, report, level=level, jobs=jobs, prefix="base ").make_base()
-            run = Pipeline(where, report, level=level, jobs=jobs, cluster=cluster)
+                Pipeline(where, report, jobs=jobs, prefix="base ").make_base()
+            run = Pipeline(where, report, jobs=jobs, cluster=cluster)
             result = run.run(planned, base_channel(base, where), channel and channel.absolute())
     _summary(result, planned, chosen.packages or (), report)
 

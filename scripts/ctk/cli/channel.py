@@ -105,13 +105,17 @@ def publish_command(
         if attest and not url:
             raise BadValue("an attestation says for which channel a package is", "name its URL with --url")
         target = Folder(to, where.recipes, Keep(keep, timedelta(days=keep_days)))
+        target.check_is_for_readers(built)
+        attester = Sigstore(url or "") if attest else None
+        if attester:
+            attester.signer()  # without an identity it is an error before gigabytes are copied
         _ask(built, names, target.names(), accept_redistribution, where, report)
         with report.task("publish", len(names)) as task:
             done = target.publish(
                 built,
                 exact=exact,
                 skip_taken=skip_taken,
-                attester=Sigstore(url or "") if attest else None,
+                attester=attester,
                 progress=lambda name: task.advance(1),
             )
         changes = [f"{len(done.added)} new"]

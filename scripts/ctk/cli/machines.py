@@ -30,7 +30,7 @@ def stated_machines(drivers: str, archs: str | None, platform: str | None) -> tu
     excluded = [on for on in stated if impossible(on.driver, on.arch)]
     if len(excluded) == len(stated):
         why = impossible(excluded[0].driver, excluded[0].arch)
-        raise BadValue(why, "state a driver that runs one of these GPUs, or a newer GPU")
+        raise BadValue(why, "state a driver that runs one of these GPUs, or another GPU")
     listed = "; ".join(on.words for on in excluded)
     notes = [f"left out, since no such driver runs the GPU: {listed}"] if excluded else []
     return [on for on in stated if on not in excluded], notes

@@ -12,7 +12,7 @@ import typer
 from ctk.cli import options
 from ctk.cli.options import Platforms
 from ctk.core.checkout import Workspace, checkout, settings
-from ctk.core.console import Reporter, Task, listing
+from ctk.core.console import Reporter, Task, count, listing
 from ctk.core.errors import BadValue, ChannelMissing, IndexUnavailable, check_names, printable
 from ctk.core.files import exclusive
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
@@ -205,7 +205,7 @@ def check_command(
 ) -> None:
     """Show versions on the package index that are newer than the locks, and how complete each toolkit release is there.
 
-    Rows that need an action come first.
+    Without names of releases only what needs a look is shown, newer versions first; -v shows every row.
 
     Example: ctk release check 13.4
 
@@ -230,7 +230,8 @@ def check_command(
         # With names of Python projects only, no CTK release is asked for.
         states = review.completeness(index, locks, minors) if minors or not named else []
         states.sort(key=lambda state: state.is_whole)
-        shown = sorted((row for row in rows if not named or row.release in named), key=lambda row: not row.is_newer)
+        rows.sort(key=lambda row: (not row.is_newer, not row.held_back))
+        shown = [row for row in rows if not named or row.release in named]
         newer = sorted({row.release for row in shown if row.is_newer})
     report.result(
         compiled_with=None,
@@ -248,8 +249,15 @@ def check_command(
         ],
         newer=newer,
     )
+    rest = ""
+    if not named and not report.verbose:
+        whole = sum(state.is_whole for state in states)
+        calm = sum(not row.is_newer and not row.held_back for row in shown)
+        rest = f"nothing to do for {count(calm, 'version')}, and {count(whole, 'CTK release')} complete (-v: each)"
+        shown, states = shown[: len(shown) - calm], states[: len(states) - whole]
     columns = ("release", "what", "locked", "would lock", "newest", "verdict")
-    report.table("locks and the package index", columns, [row.cells for row in shown])
+    if shown:
+        report.table("locks and the package index", columns, [row.cells for row in shown])
     for row in shown:
         for sentence in row.reasons:
             report.line(sentence)
@@ -259,6 +267,8 @@ def check_command(
     for state in states:
         if state.problem:
             report.line(f"cuda-{state.minor}: {state.problem}")
+    if rest:
+        report.line(rest)
     if newer:
         command = f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
         report.line(f"to lock them: {command}")

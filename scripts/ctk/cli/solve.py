@@ -14,6 +14,7 @@ from ctk.cli.options import Arch, Base, Driver, OtherChannels, Python, Specs, ba
 from ctk.core.checkout import base_channel, checkout, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue
+from ctk.core.platforms import this_platform
 
 if TYPE_CHECKING:
     from ctk.solve.machine import Machine
@@ -76,6 +77,7 @@ def solve_command(
     - `choices`: packages that have CUDA builds and CPU builds, of which the request should name one: `package`, `build`
       (of this pick, `cuda` or `cpu`); `cuda` and `cpu`: `spec`, `toolkit`, `fit`, or null if it cannot be installed
     - `native_instead`: the native toolkit that is possible instead of this compat one, or null
+    - `not_built`: the toolkit that would be native and better, and that the channel of this checkout lacks, or null
     - `support`: sentences about a driver that does not run the GPU, and about a stated driver that no toolkit is for
     - `packages`: `name`, `version`, `build`, `subdir`, `file`, `channel`, `size`, `sha256`
 
@@ -165,12 +167,25 @@ def _wanted(specs: list[str], python: str | None) -> tuple[str, ...]:
     return wanted
 
 
+def _names_to_build(pick: Pick, channels: Catalogue) -> list[str]:
+    """The requested packages that recipes of this checkout make; [] if the default build has them all."""
+    from ctk.solve.solve import parse_spec
+
+    names = [parse_spec(spec).name for spec in pick.scenario.specs]
+    makers = {name: made for name in names if (made := channels.maker(name))}
+    return list(makers) if any(made.option for made in makers.values()) else []
+
+
 def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, reasons: Sequence[str] = ()) -> None:
     """Prints the toolkit of a pick, the reasons for it, and its packages; sizes of the document are in bytes."""
+    from ctk.lock.model import release_locks
     from ctk.solve.machine import STATE_DRIVER, impossible, overstated
     from ctk.solve.solve import channel_name
-    from ctk.solve.why import choices, native_instead, newer_nvjitlink, toolkit_in_words
+    from ctk.solve.why import choices, native_instead, newer_nvjitlink, not_built, toolkit_in_words
 
+    where = workspace()
+    locks = release_locks(where).values() if where.channel in channels.channels else ()
+    missing = not_built(pick, locks, channels)
     named = list(choices(pick, channels))
     native = native_instead(pick, channels)
     size = pick.size if all(r.size for r in pick.records) else None
@@ -194,10 +209,11 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, re
         fit=pick.fit or None,
         choices=[document for _, document in named],
         native_instead=native or None,
+        not_built=missing or None,
         packages=packages,
         size=size,
     )
-    notes = [f"{said}; {STATE_DRIVER}"] if (said := overstated(on, workspace())) else []
+    notes = [f"{said}; {STATE_DRIVER}"] if (said := overstated(on, where)) else []
     notes += filter(None, [impossible(on.driver, on.arch)])
     report.result(support=notes)
     length = count(len(packages), "package") + (f", {megabytes(size)} MB" if size is not None else "")
@@ -206,6 +222,10 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, re
         report.line(line)
     if native:
         report.line(f"toolkit {native} native can be had too: add cuda-version={native}")
+    if missing:
+        words = _names_to_build(pick, channels) + [f"--driver {on.driver}"] + ([f"--arch {on.arch}"] if on.arch else [])
+        words += [] if on.subdir == this_platform() else [f"--platform {on.subdir}"]
+        report.line(f"toolkit {missing} would be native, and is not built here: `ctk build {' '.join(words)}`")
     if pick.fit == "compat" and not (on.driver or on.stated):
         report.line("if the machines that will run it have a driver, state it, as in --driver 13.0")
     for line in (*notes, *(f"- {reason}" for reason in reasons)):

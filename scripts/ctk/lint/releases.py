@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from packaging.version import Version
 
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lint.tree import Tree
 from ctk.lock.components import CTK_COMPONENTS, EXCLUSIONS, needless_exclusions
+from ctk.lock.facts import unmeasured
 from ctk.lock.redistribution import load, unread
 from ctk.rules import Finding, check
 
@@ -24,26 +26,23 @@ def LockCoversItsTargets(tree: Tree) -> Iterator[Finding]:
 
 
 @check(Tree, fix="ctk release measure RELEASE --write")
-def FactsAreMeasured(tree: Tree) -> Iterator[Finding]:
-    """A CTK release has measured facts, with glibc for each Linux platform."""
-    for lock in tree.locks.values():
-        if not lock.is_ctk:
-            continue
-        if lock.facts is None:
-            yield tree.at_lock(lock, "its facts are not measured")
-            continue
-        linux = {a.target for a in lock.artefacts if a.target.startswith("linux-")}
-        for target in sorted(linux ^ set(lock.facts.glibc)):
-            yield tree.at_lock(lock, f"the glibc that {target} needs is not measured, or nothing is there")
+def LocksAreMeasured(tree: Tree) -> Iterator[Finding]:
+    """What `ctk release measure` finds out is known: facts, GPUs, glibc for each Linux platform, licence texts.
 
-
-@check(Tree, fix="ctk release measure --write")
-def LicencesAreRead(tree: Tree) -> Iterator[Finding]:
-    """``variants/licences.json`` has what each licence text says of distribution."""
+    A lock has one finding, and nothing is planned with a lock that lacks facts.
+    """
     readings = load(tree.workspace)
     for lock in tree.locks.values():
-        for component in unread(readings, [lock] if lock.is_measured else []):
-            yield tree.at_lock(lock, f"a licence text of {component.name} is not read")
+        lacks = unmeasured(lock)
+        if lock.facts:
+            linux = {a.target for a in lock.artefacts if a.target.startswith("linux-")}
+            lacks += [f"the glibc that {target} needs" for target in sorted(linux ^ set(lock.facts.glibc))]
+        unread_texts = unread(readings, [lock] if lock.is_measured else [])
+        lacks += [f"a licence text of {component.name}" for component in unread_texts]
+        if lacks:
+            more = f" and {len(lacks) - 1} more" if lacks[1:] else ""
+            found = tree.at_lock(lock, f"not measured: {lacks[0]}{more}")
+            yield replace(found, fix=f"ctk release measure {lock.minor or lock.name} --write")
 
 
 @check(Tree, fix="package it, or write the reason into variants/exclusions.yaml")

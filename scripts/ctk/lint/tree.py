@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import CtkError
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.components import Classes, Exclusions, load_exclusions
+from ctk.lock.facts import unmeasured
 from ctk.lock.model import ReleaseLock, path_of
 from ctk.plan.plan import Build, Request, Set, classified, plan, published_set, python_tags
 from ctk.plan.recipes import Recipe
@@ -104,13 +106,19 @@ class Tree:
         return python_tags(self.workspace.build_config)
 
     @cached_property
+    def measured(self) -> Set:
+        """The set without the locks that lack measured values: no recipe that needs them can be planned."""
+        locks = {name: pair for name, pair in self.set.locks.items() if not unmeasured(pair[0])}
+        return replace(self.set, locks=locks)
+
+    @cached_property
     def builds(self) -> tuple[Build, ...]:
-        """The builds of all releases and platforms that can be planned; `unplanned` has the other recipes."""
+        """The builds of measured releases on all platforms; `unplanned` has the recipes that cannot be planned."""
         found: list[Build] = []
         for name in self.set.recipes:
             request = Request(recipes=(name,), platforms=tuple(PLATFORMS))
             try:
-                found += plan(self.set, request, self.python_tags).builds
+                found += plan(self.measured, request, self.python_tags).builds
             except CtkError as error:
                 self.unplanned[name] = error.cause
             self.progress()
@@ -118,5 +126,5 @@ class Tree:
 
     @cached_property
     def classes(self) -> dict[str, Classes]:
-        """CTK release -> its components that are packaged, excluded, or neither."""
-        return classified(self.workspace, self.set)
+        """Measured CTK release -> its components that are packaged, excluded, or neither."""
+        return classified(self.workspace, self.measured)

@@ -36,11 +36,24 @@ _PROBE = Path(__file__).with_name("nvrtc_probe.py")
 _NVRTC = re.compile(r".*/lib/libnvrtc(-builtins)?\.so\.[\d.]+")
 
 
+def unmeasured(lock: ReleaseLock) -> list[str]:
+    """What a lock does not say that `ctk release measure` finds out, in words; recipes need it."""
+    if not lock.is_measured:
+        return []
+    facts = ["its facts"] if lock.is_ctk and lock.facts is None else []
+    return facts + [f"the GPUs of {name}" for name in _libraries(lock) if name not in lock.gpu_code]
+
+
+def require_measured(lock: ReleaseLock) -> None:
+    """Raises LockError for a lock that lacks measured values."""
+    if unmeasured(lock):
+        name = lock.minor or lock.name
+        raise LockError(f"release {name} has not been measured", f"run `ctk release measure {name} --write`")
+
+
 def needs_measuring(lock: ReleaseLock, held: Contents) -> bool:
     """Whether something can be measured of a lock's artefacts that is not known yet."""
-    lacks_facts = lock.is_ctk and lock.facts is None
-    lacks_code = not lock.gpu_code.keys() >= set(_libraries(lock))
-    return lock.is_measured and (lacks_facts or lacks_code or bool(contents.unmeasured(held, [lock])))
+    return lock.is_measured and bool(unmeasured(lock) or contents.unmeasured(held, [lock]))
 
 
 def to_fetch(lock: ReleaseLock, held: Contents) -> tuple[Artefact, ...]:

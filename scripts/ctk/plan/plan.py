@@ -33,6 +33,7 @@ from ctk.lock.components import (
     classify,
     load_exclusions,
 )
+from ctk.lock.facts import require_measured
 from ctk.lock.model import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
 from ctk.package.records import REPODATA, records
 from ctk.plan.recipes import Recipe, Rendered, find_recipes, makers_of, render
@@ -67,8 +68,9 @@ class Build:
 
     @property
     def title(self) -> str:
-        """Its recipe, with the version if the release has several."""
-        return f"{self.recipe.name} {self.outputs[0].version}" if self.versions else self.recipe.name
+        """Its recipe; of a project, which may be in a plan in several versions, with the version."""
+        is_project = self.versions or not self.lock.startswith("cuda-")
+        return f"{self.recipe.name} {self.outputs[0].version}" if is_project else self.recipe.name
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class LeftOut:
     """A package, recipe or component that is not built, and the reason.
 
     Attributes:
-        name: The package, recipe or component; with its version where several are planned.
+        name: The package, recipe or component; of a project with its version.
         kind: The reason in words that are the same for all releases and platforms.
         python: Python tag, or "" without Python.
     """
@@ -321,8 +323,8 @@ def _render(recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: 
     try:
         return render(recipe, files, subdir)
     except RecipeError:
-        if lock.is_ctk and any(map(FACT_KEY.fullmatch, recipe.names_used)):
-            lock.require_facts()
+        if any(map(FACT_KEY.fullmatch, recipe.names_used)):
+            require_measured(lock)
         raise
 
 

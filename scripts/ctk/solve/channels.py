@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -118,13 +119,15 @@ def maker(where: Workspace, package: str) -> Maker | None:
 # --- the planned channel
 
 
-def planned(workspace: Workspace, subdirs: Sequence[str] = ()) -> Repodata:
+def planned(workspace: Workspace, subdirs: Sequence[str] = (), request: Request | None = None) -> Repodata:
     """The repodata that the recipes and locks of a checkout would give, for all platforms or some. Takes seconds.
+
+    A request names the releases and recipes, by default all.
 
     If all else is equal, solvers prefer the package with the later timestamp. A pick must not depend on the time of a
     build, so packages that should be picked last have the latest timestamps here.
     """
-    wanted = Request((), (), tuple(subdirs) or tuple(PLATFORMS), ())
+    wanted = replace(request or Request(), platforms=tuple(subdirs) or tuple(PLATFORMS))
     content = planned_repodata(plan(published_set(workspace), wanted, python_tags(workspace.build_config)))
     for record in _records(*content.values()):
         needs = " ".join(record["depends"])

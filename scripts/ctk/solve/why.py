@@ -20,7 +20,9 @@ from rattler import PackageRecord, RepoDataRecord, Version, VersionSpec
 from ctk.core.console import count, listing
 from ctk.core.errors import Unsolvable, nearest
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
-from ctk.solve.machine import GLIBC, python_specs
+from ctk.lock.model import ReleaseLock
+from ctk.plan.plan import release_for
+from ctk.solve.machine import GLIBC, impossible, python_specs
 from ctk.solve.solve import (
     ANY_DRIVER,
     ASKS,
@@ -60,6 +62,8 @@ def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
     toolkit, machine = catalogue.toolkit(pick.toolkit), pick.scenario
     if toolkit is None or not pick.fit:
         return ""
+    if impossible(machine.driver, machine.arch):
+        return f"{pick.fit}, but the driver does not run this GPU"
     if pick.fit == "native":
         return "native: the driver loads the PTX that it compiles"
     if not machine.driver:
@@ -609,6 +613,27 @@ def native_instead(pick: Pick, catalogue: Catalogue) -> str:
         return ""
     native = catalogue.pick(pick.scenario.also("cuda-version=*=native_*"))
     return native.toolkit if native and not cpu_instead(pick, native) else ""
+
+
+def not_built(pick: Pick, locks: Iterable[ReleaseLock], catalogue: Catalogue) -> str:
+    """The locked toolkit that would be native on the machine of a pick, is better, and is not in the channel; or "".
+
+    It is proved by the toolkits beside it: on some machine, the request goes with an older one, and with a newer one.
+    """
+    machine = pick.scenario
+    measured = [lock for lock in locks if lock.facts]
+    best = (
+        release_for(measured, machine.subdir, machine.driver, machine.arch) if pick.toolkit and machine.driver else ""
+    )
+    has = [toolkit.version for toolkit in catalogue.toolkits]
+    if not best or best in has or older(machine.driver or "0", best):
+        return ""
+    if pick.fit == "native" and older(best, pick.toolkit):
+        return ""
+    fits = [v for v in has if catalogue.solves(machine.ideal.also(f"cuda-version={v}"))]
+    newer = [v for v in has if older(best, v)]
+    pinned = any(parse_spec(text).pinned for text in machine.specs)
+    return best if any(older(v, best) for v in fits) and ({*newer} & {*fits} or not (newer or pinned)) else ""
 
 
 def _both_builds(record: RepoDataRecord, catalogue: Catalogue) -> tuple[str, str] | None:

@@ -117,9 +117,10 @@ class Matrix:
         treat differently. With a Python, the machines at the edges; and each pin on two machines.
         """
         kinds, drivers = self._gpu_kinds, [d for d in self.drivers if d]
-        each_kind = [(None, *(kind[-(i % 2)] for kind in kinds)) for i in range(len(drivers))]
-        pairs = ((d, gpu) for d, gpus in zip(drivers, each_kind, strict=True) for gpu in gpus)
-        pinned = [(None, None), *self._possible(pairs)]
+        pinned: list[Machine] = [(None, None)]
+        for number, driver in enumerate(drivers):
+            of_kinds = (self._possible((driver, gpu) for gpu in kind) for kind in kinds)
+            pinned += [(driver, None), *(there[-(number % 2)] for there in of_kinds if there)]
         # The oldest driver, the oldest and newest of each CUDA major, and the driver that is newer than all toolkits.
         majors = [list(same) for _, same in groupby(drivers, lambda d: d.split(".")[0])]
         at_edge = _in_order(end for same in majors for end in (same[0], same[-1]))

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from doc_commands import Command
+from doc_pages import Block
 
 from ctk.core.platforms import this_platform
 from ctk.solve.solve import Pick, Scenario
 
 Solve = Callable[[Scenario], Pick]
+PageSolve = Callable[[Block], Solve]
 
 CLIENTS = ("conda", "mamba", "pixi")
 _SOLVING = ("create", "install", "add")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
-from doc_clients import Solve
+from doc_clients import PageSolve, Solve
+from doc_pages import Block
 from rattler import Gateway
 
+from conftest import ROOT
 from ctk.core.checkout import Workspace
+from ctk.plan.plan import Request, small
 from ctk.solve import channels
 from ctk.solve.solve import solve
 
@@ -39,6 +44,34 @@ def planned_solve(planned_channels: channels.Channels) -> Solve:
     """Solves a scenario from these."""
     gateway = Gateway()
     return lambda scenario: solve(scenario, planned_channels.folders, gateway)
+
+
+_STATED = re.compile(
+    r"Comments\s+name\s+the\s+toolkit\s+that\s+(the\s+default\s+channel|a\s+channel\s+built\s+with\s+`--(\S+)`)\s+gives"
+)
+
+
+def stated_channel(block: Block) -> str:
+    """The option that builds the channel for which a page's comments are, "" for the default channel."""
+    above = "\n".join((ROOT / block.page).read_text().splitlines()[: block.line])
+    found = _STATED.search(above)
+    assert found, f"{block}: say above it for which channel the comments of {block.page} hold"
+    return found[2] or ""
+
+
+@pytest.fixture(scope="session")
+def page_solve(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> PageSolve:
+    """Block -> a solver for the channel that its page states, above the universe."""
+
+    @cache
+    def solver(option: str) -> Solve:
+        request = small(Request(), project, libraries=option == "libraries", all_releases=option == "all-releases")
+        content = channels.planned(project, request=request)
+        folders = channels.write(content, tmp_path_factory.mktemp("planned")).folders
+        gateway = Gateway()
+        return lambda scenario: solve(scenario, folders, gateway)
+
+    return lambda block: solver(stated_channel(block))
 
 
 @pytest.fixture(scope="module")

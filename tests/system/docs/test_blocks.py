@@ -16,6 +16,8 @@ from doc_pages import Block, blocks
 from ruamel.yaml import YAML
 
 from conftest import NEWEST, ROOT, ctk
+from ctk.channel import repodata
+from ctk.channel.publish import SIDECAR
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.environment import create
@@ -34,6 +36,7 @@ KINDS = {
     "dockerfile": "test_client_lines.py",
     "yaml": "here, and test_client_lines.py for workflows",
     "python": "here: run in an environment of the channel",
+    "nginx": "here: its pattern is compared with the names of files",
     "text": "here: compared with what the command prints that a comment above it names",
     "json": "here: the same",
 }
@@ -175,6 +178,16 @@ def test_what_the_page_adds_for_two_builds_of_each_major_renders(tmp_path: Path)
     files = [ROOT / "conda_build_config.yaml", tmp_path / "conda_build_config.yaml"]
     outputs = render(Recipe("scale", tmp_path), files, this_platform())
     assert {output.build_number for output in outputs} == {12000, 12100, 13000, 13100}
+
+
+@pytest.mark.parametrize("block", of("nginx"), ids=str)
+def test_a_web_server_is_told_which_files_change(block: Block) -> None:
+    """Those of the index and the attestations; no package."""
+    pattern = re.search(r"location ~ (\S+) \{\n\s+add_header Cache-Control no-cache;", block.text)
+    package = "/cuda/noarch/cuda-arch-12.0-h0_0.conda"
+    assert pattern and not re.search(pattern[1], package)
+    for file in (*(f"/cuda/noarch/{name}" for name in repodata.FILES), f"{package}{SIDECAR}"):
+        assert re.search(pattern[1], file), file
 
 
 @pytest.mark.parametrize("block", of("yaml", "exclusions"), ids=str)

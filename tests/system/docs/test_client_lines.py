@@ -13,13 +13,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from doc_clients import CLIENTS, Solve, problem, promise, read, scenario
+from doc_clients import CLIENTS, PageSolve, Solve, problem, promise, read, scenario
 from doc_commands import Command, commands, of_script
 from doc_pages import Block, blocks
 from ruamel.yaml import YAML
 
-from conftest import NEWEST
+from conftest import NEWEST, ROOT
+from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
+from ctk.plan.plan import Request, small
 
 pytest_plugins = ["docs_fixtures"]
 
@@ -31,17 +33,29 @@ OURS_FIRST = ("CHANNEL", "conda-forge")
 
 
 @pytest.mark.parametrize("command", LINES, ids=str)
-def test_a_line_gives_the_toolkit_that_its_comment_says(command: Command, planned_solve: Solve) -> None:
+def test_a_line_gives_the_toolkit_that_its_comment_says(command: Command, page_solve: PageSolve) -> None:
     line = read(command)
     if line.scenario is None:
         return
     assert line.toolkit, "say in a comment which toolkit it gives"
-    assert problem(line, planned_solve(line.scenario), NEWEST) == ""
+    assert problem(line, page_solve(command.block)(line.scenario), NEWEST) == ""
     assert line.channels in ((), OURS_FIRST)
     asked = bool(line.scenario.driver) and command.program != "pixi"
     assert (line.scenario.specs[0] == "cuda-gpu") == asked, (
         "conda and mamba are asked for the driver, where there is one"
     )
+
+
+def test_the_page_for_users_names_the_toolkits_of_the_default_channel(
+    project: Workspace, page_solve: PageSolve
+) -> None:
+    """And what a driver between two of them gets."""
+    *first, last = small(Request(), project).releases
+    text = " ".join((ROOT / "docs" / "users.md").read_text().split())
+    assert f"It has {', '.join(first)} and {last}; a driver for 12.4 gets 12.0 of these" in text
+    block = next(c.block for c in LINES if c.block.page == "docs/users.md")
+    pick = page_solve(block)(scenario(("cuda-gpu", "numba-cuda"), {"CONDA_OVERRIDE_CUDA": "12.4"}))
+    assert (pick.toolkit, pick.fit) == ("12.0", "native")
 
 
 def test_what_the_page_says_of_exports(planned_solve: Solve) -> None:
@@ -78,7 +92,7 @@ def test_what_a_machine_cannot_run_is_an_error_as_the_page_says(
 
 
 @pytest.mark.parametrize("block", MANIFESTS, ids=str)
-def test_a_workspace_of_pixi_gives_the_toolkit_that_its_comment_says(block: Block, planned_solve: Solve) -> None:
+def test_a_workspace_of_pixi_gives_the_toolkit_that_its_comment_says(block: Block, page_solve: PageSolve) -> None:
     manifest = tomllib.loads(block.text)
     assert set(manifest) <= {"workspace", "dependencies", "system-requirements"}
     workspace = manifest["workspace"]
@@ -94,7 +108,7 @@ def test_a_workspace_of_pixi_gives_the_toolkit_that_its_comment_says(block: Bloc
         cuda = {"driver": cuda} if isinstance(cuda, str) else cuda
         assert set(machine) <= {"name", "platform", "cuda"} and set(cuda) <= {"driver", "arch"}
         variables = {"CONDA_SUBDIR": machine["platform"], "CONDA_OVERRIDE_CUDA": cuda.get("driver", "")}
-        pick = planned_solve(scenario(specs, variables | {"CONDA_OVERRIDE_CUDA_ARCH": cuda.get("arch", "")}))
+        pick = page_solve(block)(scenario(specs, variables | {"CONDA_OVERRIDE_CUDA_ARCH": cuda.get("arch", "")}))
         assert (pick.toolkit, pick.fit) == (NEWEST if toolkit == "newest" else toolkit, fit)
 
 
@@ -106,7 +120,7 @@ def hadolint(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("block", DOCKERFILES, ids=str)
 def test_a_dockerfile_is_one_and_its_commands_give_an_environment(
-    block: Block, planned_solve: Solve, tmp_path: Path
+    block: Block, page_solve: PageSolve, tmp_path: Path
 ) -> None:
     done = hadolint(block.text, tmp_path)
     assert (done.returncode, done.stdout) == (0, "")
@@ -121,14 +135,14 @@ def test_a_dockerfile_is_one_and_its_commands_give_an_environment(
                 assert line.channels == ("$CHANNEL", "conda-forge")
                 assert "--override-channels" in command.words and line.scenario.specs[0] == "cuda-gpu"
                 # What the comment above says: the toolkit of that driver.
-                assert planned_solve(line.scenario).toolkit == arguments["CONDA_OVERRIDE_CUDA"]
+                assert page_solve(block)(line.scenario).toolkit == arguments["CONDA_OVERRIDE_CUDA"]
                 prefix = command.words[command.words.index("--prefix") + 1]
                 assert f"CONDA_PREFIX={prefix}" in text and f"PATH={prefix}/bin:$PATH" in text
     assert found
 
 
 @pytest.mark.parametrize("block", WORKFLOWS, ids=str)
-def test_the_commands_of_a_workflow_give_an_environment(block: Block, planned_solve: Solve) -> None:
+def test_the_commands_of_a_workflow_give_an_environment(block: Block, page_solve: PageSolve) -> None:
     (job,) = YAML(typ="safe").load(block.text)["jobs"].values()
     scripts = [shlex.split(step["run"]) for step in job["steps"]]
     lines = []
@@ -137,4 +151,4 @@ def test_the_commands_of_a_workflow_give_an_environment(block: Block, planned_so
         lines.append(read(Command(block, ("conda", *words[1:]), job["env"])))
     (made,) = [line for line in lines if line.scenario]
     assert made.scenario and made.scenario.specs[0] == "cuda-gpu"
-    assert planned_solve(made.scenario).toolkit == job["env"]["CONDA_OVERRIDE_CUDA"]
+    assert page_solve(block)(made.scenario).toolkit == job["env"]["CONDA_OVERRIDE_CUDA"]
