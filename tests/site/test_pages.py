@@ -178,7 +178,7 @@ def test_a_package_is_as_large_as_it_is_with_what_it_needs_and_has_its_parts_in_
     parts = [
         Draft("cuda-nvrtc-files", "13.4.92", files=large),
         Draft("cuda-nvrtc-dev_linux-64", "13.4.92", subdir="noarch"),
-        Draft("libcufile-impl", "1.0"),
+        Draft("libcufile-impl", "1.0", depends=("nowhere >=1",)),
     ]
     pages = contents(small_site(tmp_path, [*drafts(), nvrtc, *parts]))
     rows = re.findall(r"<tr><th scope=.row.>.*?</tr>", pages["packages.html"].decode(), re.S)

@@ -217,7 +217,9 @@ def packages(site: Site, solved: Solved) -> Iterator[Page]:
         for spec in entry.index.depends:
             users.setdefault(spec.partition(" ")[0], set()).add(entry.name)
     for name, own in builds.items():
-        yield _package_page(site, own, sorted(users.get(name, set()) - {name}), solved.downloads.get(name, 0))
+        yield _package_page(
+            site, own, sorted(users.get(name, set()) - {name}), solved.downloads.get(name, own[0].entry.size)
+        )
     licences = {text.path: text.content for build in every for text in build.licences}
     yield from (Page(path, text) for path, text in sorted(licences.items()))
 
@@ -264,7 +266,7 @@ def _package_page(site: Site, builds: Sequence[PackageBuild], users: Sequence[st
         builds=builds,
         commands=commands(site, name) if site.channels and not is_half(name) else {},
         newest=newest,
-        download=download or newest.entry.size,
+        download=download,
         rows=[_cuda_row(*key, same) for key, same in rows.items()],
         platforms=sorted({build.entry.index.subdir for build in builds}),
         users=users,
