@@ -356,7 +356,7 @@ def test_the_words_for_a_login_node_are_copied(front: Watched) -> None:
     choose(front.page, Chosen("cuda-core", "linux-64", "13.0", "9.0", "", ""))
     shown(front.page)
     box = front.page.locator("#hint .copy")
-    expect(front.page.locator("#hint-words")).to_contain_text("On a login node")
+    expect(front.page.locator("#hint-words")).to_contain_text("such as a login node")
     words = "CONDA_SUBDIR=linux-64 CONDA_OVERRIDE_CUDA=13.0 CONDA_OVERRIDE_CUDA_ARCH=9.0"
     expect(box.locator("pre")).to_have_text(words)
     box.get_by_role("button").click()

@@ -113,8 +113,8 @@
     const set = [`CONDA_SUBDIR=${now.platform}`, `CONDA_OVERRIDE_CUDA=${now.driver ?? '""'}`];
     if (now.gpu) set.push(`CONDA_OVERRIDE_CUDA_ARCH=${now.gpu}`);
     return onWindows(now)
-      ? ["On another machine than that one, set these variables first:", set.join("\n")]
-      : ["On a login node, or another machine than that one, put this in front of the command:", set.join(" ")];
+      ? ["To solve for that machine on another one, set these variables first:", set.join("\n")]
+      : ["To solve for that machine on another one, such as a login node, put this in front of the command:", set.join(" ")];
   }
 
   /** What to add for a GPU that the client does not see; "" if nothing. */
