@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,7 +63,8 @@ def solve(site: Site) -> Solved:
         with TemporaryDirectory(prefix="ctk-site-") as folder:
             folders = channels.write(channels.built(site.channel), Path(folder)).folders
             for platform in site.platforms:
-                downloads = _downloads(site, Catalogue(folders, platform)) | downloads
+                catalogue = Catalogue(folders, platform)
+                downloads |= _downloads(site, catalogue, catalogue.own_names - downloads.keys())
                 if measured:
                     heads, rows = merged(ask(folders, site.releases, platform))
                     maps.setdefault((heads, tuple(rows)), []).append(platform)
@@ -73,10 +74,9 @@ def solve(site: Site) -> Solved:
     return Solved(found, downloads)
 
 
-def _downloads(site: Site, catalogue: Catalogue) -> dict[str, int]:
-    """`Solved.downloads` for a platform, on a machine with a driver for everything."""
+def _downloads(site: Site, catalogue: Catalogue, names: Iterable[str]) -> dict[str, int]:
+    """`Solved.downloads` of these packages, on a machine with a driver for everything; not of those without a pick."""
     sizes = {(entry.index.subdir, entry.file): entry.size for entry in site.entries}
-    names = catalogue.own_names & site.packages.keys()
     wanted = {name: Scenario((name,), catalogue.subdir, ANY_DRIVER) for name in sorted(names)}
     grouped = catalogue.grouped(wanted)
     grouped.ask(wanted.values())
