@@ -50,14 +50,20 @@ def test_a_platform_that_is_named_twice_is_one(build: Callable[..., Path]) -> No
 
 
 def test_a_site_of_a_channel_that_somebody_else_built_names_that_channel(
-    build: Callable[..., Path], tmp_path: Path
+    build: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = (tmp_path / "checkout" / "output" / "channel").resolve().rename(tmp_path / "other")
     site = build("--channel", str(other), "--platform", "linux-64", "--package", "cuda-version", "--jobs", "1")
     assert other.as_uri() in (site / "index.html").read_text()
+    assert (
+        "its commands name folders of this machine; for others, make it with --url and --base"
+        in capsys.readouterr().out
+    )
 
 
-def test_pages_for_others_name_no_folder_of_this_machine(build: Callable[..., Path], tmp_path: Path) -> None:
+def test_pages_for_others_name_no_folder_of_this_machine(
+    build: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     url, few = "https://example.org/cuda", ("--platform", "linux-64", "--package", "cuda-version", "--jobs", "1")
     base = (tmp_path / "checkout" / "output" / "base").resolve()
     for address in ("notaurl", "file:///srv/cuda", "https://", "ftp://example.org/cuda"):
@@ -71,6 +77,7 @@ def test_pages_for_others_name_no_folder_of_this_machine(build: Callable[..., Pa
     assert not (tmp_path / "site").exists(), "refused before anything is solved"
     with small_channels.serve(base) as served:
         site = build("--url", url, "--base", served, *few)
+    assert "folders of this machine" not in capsys.readouterr().out
     for page in site.rglob("*.html"):
         assert "file:" not in page.read_text() and str(tmp_path) not in page.read_text(), page.name
     page = (site / "packages" / "cuda-version.html").read_text()

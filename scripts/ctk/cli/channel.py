@@ -274,6 +274,8 @@ def site_command(
     files, size = site.write(every, folder), sum(len(page.content) for page in every)
     report.result(folder=str(folder), files=files, bytes=size, questions=questions, platforms=list(made))
     report.line(f"{folder}: {count(files, 'file')}, {megabytes(size)} MB; {count(questions, 'question')} answered")
+    if any(address.startswith("file:") for address in addresses):
+        report.line("its commands name folders of this machine; for others, make it with --url and --base")
     report.line(f"open {(folder / 'index.html').absolute().as_uri()}")
 
 

@@ -193,7 +193,7 @@ def check_reachable(url: str, base: Path | str) -> None:
         raise BadValue(f"{url} is no address on the web", "give the published one: --url https://example.org/cuda")
     if isinstance(base, Path) or base.startswith("file:"):
         raise BadValue(
-            f"no reader of the pages can install from {base}", "name a channel that all can: --base conda-forge"
+            f"no reader of the pages can install from {base}", "name a channel that they can use: --base conda-forge"
         )
 
 
