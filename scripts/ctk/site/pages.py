@@ -181,7 +181,7 @@ def write(pages: Iterable[Page], folder: Path) -> int:
             target = fresh / page.path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(page.content)
-        if (docs := folder / _DOCS).is_dir():
+        if (docs := folder / _DOCS).is_dir() and not (fresh / _DOCS).exists():
             shutil.copytree(docs, fresh / _DOCS, symlinks=True)
         _take_place(fresh, folder)
     return len(written)
