@@ -49,6 +49,9 @@ PROJECTS = (
     *("pip", "setuptools", "wheel", "packaging"),
     *("opt-einsum", "pydantic", "pydantic-core", "annotated-types", "typing-inspection", "typing-extensions"),
     *("filelock", "fsspec", "jinja2", "markupsafe", "networkx", "sympy", "mpmath", "absl-py"),
+    *("scikit-build-core", "meson-python", "meson", "pyproject-metadata", "flit-core", "poetry-core"),
+    *("hatch-vcs", "hatchling", "pathspec", "pluggy", "tomlkit", "trove-classifiers"),
+    *("setuptools-scm", "vcs-versioning", "cython", "nanobind", "pybind11", "pybind11-global"),
 )
 """In the order of choice: each is the newest that those before it accept."""
 BUILD_TOOLS = {"cmake": "cmake", "ninja": "ninja-build", "make": "make", "pkg-config": "pkg-config"}
