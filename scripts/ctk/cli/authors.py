@@ -81,7 +81,7 @@ def build_recipe_command(
     Examples: ctk build-recipe ./examples/cpp-extension
     ctk build-recipe ./my-recipe --cuda 12 --cuda 13.0 --driver 12.8 --output ./packages
     """
-    from ctk.authors.build_recipe import Workshop, drivers, order, recipe_in, variant_files
+    from ctk.authors.build_recipe import Workshop, order, recipe_in, variant_files
     from ctk.authors.installable import take_survey
     from ctk.build.runner import check_machine
     from ctk.channel.repodata import add
@@ -126,7 +126,7 @@ def build_recipe_command(
             shutil.rmtree(output, ignore_errors=True)
         add(work, output)
         tests = []
-        for tested in shop.test([(one, asked or drivers(one.variant.toolkit, channels)) for one in made]):
+        for tested in shop.test(made, asked):
             tests.append(tested)
             report.say(f"tests of {tested.package.file.stem}, {_machine(tested.driver)}: {tested.state}")
         _show_tests(made, tests, report)
