@@ -69,12 +69,12 @@ def test_a_recipe_of_conda_build_s_is_said_to_be_one(fails: Fails, tmp_path: Pat
     assert "meta.yaml, and no recipe.yaml" in said and "conda-recipe-manager convert" in said
 
 
-def test_a_recipe_that_does_not_render_is_an_error_of_the_recipe(fails: Fails, recipe: Recipes) -> None:
+def test_a_recipe_that_does_not_render_is_an_error_of_the_recipe_with_its_line(fails: Fails, recipe: Recipes) -> None:
     file = recipe() / "recipe.yaml"
     file.write_text(file.read_text().replace("version: '1'", "version: ${{ nothing }}"))
     code, said = fails(file)
     assert code == errors.RecipeError.exit_code
-    assert "does not render" in said and "nothing" in said
+    assert f"error: {file}:3: undefined value in `${{{{ nothing }}}}`\n" in said
 
 
 def test_a_build_that_fails_ends_with_its_log_which_is_kept_and_named(fails: Fails, recipe: Recipes) -> None:
@@ -85,6 +85,17 @@ def test_a_build_that_fails_ends_with_its_log_which_is_kept_and_named(fails: Fai
     assert "To run the script manually" not in said  # in a folder that is removed
     log = Path(said.rpartition("the whole log is ")[2].strip())
     assert "the last words" in log.read_text()
+
+
+def test_a_build_that_fails_shows_the_first_error_and_not_what_follows(
+    fails: Fails, recipe: Recipes, tmp_path: Path
+) -> None:
+    log = ["x.cpp:1:10: error: no such thing", *(f"line {number} of pip" for number in range(40))]
+    (tmp_path / "log").write_text("\n".join(log))
+    code, said = fails(recipe(f"cat {tmp_path}/log; false"))
+    assert code == errors.BuildFailed.exit_code
+    assert "\n    x.cpp:1:10: error: no such thing\n    line 0 of pip\n" in said
+    assert "line 9 of pip" not in said and "the whole log is " in said
 
 
 def test_a_header_that_was_not_found_is_said_to_be_where_it_is(fails: Fails, recipe: Recipes) -> None:

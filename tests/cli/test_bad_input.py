@@ -72,6 +72,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "rollback /no/place": (ChannelMissing, CHANNEL),
     "rollback /no/place --to no-number": (BadValue, "error: invalid value for '--to'"),
     "site /proc/site": (NoSpace, "error: cannot write /proc/site"),
+    "site {folder}/site --url notaurl": (BadValue, "error: notaurl is no address on the web"),
     "site {folder}/site --package no-package --base {base}": (UnknownName, "error: unknown package 'no-package'"),
     "solve cuda-crt==": (BadValue, SPEC),
     "solve cuda-crt --driver no-driver": (BadValue, "error: 'no-driver' is not the CUDA version of a driver"),

@@ -33,7 +33,7 @@ from ctk.site.answers import (
     plan_work,
     solved,
 )
-from ctk.site.pages import Selector, front_page, safe_json, shards
+from ctk.site.pages import Selector, assets, front_page, safe_json, shards
 from ctk.solve.solve import Catalogue, GroupedCatalogue, Scenario
 from kit.small_channel import base, channel, record, write
 
@@ -214,15 +214,19 @@ def test_the_front_page_says_what_can_be_chosen(small: Site, asked: Axes) -> Non
     assert offered["channels"] == ["https://example.org/cuda", "conda-forge"]
     assert offered["first"] == ["cuda-core", "cuda-nvcc"], "the names with buttons, of those that the channel has"
     assert offered["create"]["mamba"].splitlines() == [
-        "mamba create --name cuda \\",
+        "mamba create --name gpu \\",
         "  --channel https://example.org/cuda \\",
         "  --channel conda-forge \\",
-        "  --override-channels --strict-channel-priority \\",
+        "  --override-channels \\",
+        "  --strict-channel-priority \\",
         "  ",
     ]
     assert offered["pythons"]["3.14t"]["specs"] == ["python=3.14", "python_abi=3.14=*_cp314t"]
+    assert offered["platforms"]["linux-64"]["floor"] == ["7.5", "12"]
     assert not read.wrong
     assert all("//" not in loaded for loaded in read.loaded)
+    loaded = {file.path: file.content for file in assets()}
+    assert len(page.content) + sum(len(loaded[path]) for path in read.loaded) < 60_000, "it is light"
 
 
 def test_a_channel_without_packages_has_a_front_page_that_says_so(small: Site) -> None:

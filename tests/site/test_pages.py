@@ -1,8 +1,9 @@
-"""The pages of picks, releases and packages: HTML and links of all, and the text of each."""
+"""The page about the channel and those of packages: HTML and links of all, and the text of each."""
 
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +24,7 @@ from kit.small_channels import sound
 
 pytest_plugins = ["site_fixtures"]
 
-TOP = ["packages.html", "picks.html", "releases.html"]
+TOP = ["about.html", "packages.html"]
 FRONT = "index.html"  # another part of the site
 
 
@@ -73,7 +74,7 @@ def test_a_channel_without_packages_gets_whole_pages_that_say_so(tmp_path: Path)
     for path, page in pages.items():
         assert page.wrong == [], path
         assert "The channel has no packages yet." in page.text, path
-    assert "nothing to pick from yet" in pages["picks.html"].text
+    assert "nothing to pick from yet" in pages["about.html"].text
 
 
 def test_a_damaged_channel_is_an_error_with_a_step(tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_the_heat_map_has_the_picks_of_the_solver_in_words_and_colours(files: Ma
     with TemporaryDirectory() as folder:
         solved = channels.write(channels.built(small.channel), Path(folder))
         heads, rows = merged(ask(solved.folders, small.releases))
-    page = files["picks.html"].decode()
+    page = files["about.html"].decode().split('<h2 id="releases">')[0]
     assert re.findall(r'<th scope="col">(.*?)</th>', page) == [*heads]
     colours = {"13.4": "native", "13.4 compat": "compat", "none": "refused", "": "refused"}
     seen = {text: colour for colour, text in re.findall(r'<td class="(\w+)">(.*?)</td>', page)}
@@ -104,16 +105,21 @@ def test_the_heat_map_has_the_picks_of_the_solver_in_words_and_colours(files: Ma
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("releases.html", ["13.4.1 7.5 to 9.0 9.4 1 yes", "13.3.1 7.5 to 9.0 9.3 1 yes"]),
+        ("about.html", ["13.4.1 7.5 to 9.0 9.4 yes", "13.3.1 7.5 to 9.0 9.3 yes", "packages 3", "builds 7"]),
         (
             "packages/cuda-core.html",
             [
-                "conda create --name cuda \\ --channel https://example.org/cuda \\ --channel conda-forge \\ "
-                "--override-channels --strict-channel-priority \\ cuda-core",
-                "newest version 1.10.0",
-                "builds 2",
+                "conda create --name gpu \\ --channel https://example.org/cuda \\ --channel conda-forge \\ "
+                "--override-channels \\ --strict-channel-priority \\ __cuda cuda-core "
+                "Then, to use it: conda activate gpu",
+                "mamba create --name gpu \\",
+                "mamba activate gpu",
+                "pixi init gpu --channel https://example.org/cuda --channel conda-forge cd gpu",
+                "pixi add cuda-core",
+                "newest version 1.10.0 date 2023-11-14",
                 "LicenseRef-Test: LICENSE",
-                "2 builds of version 1.10.0, 1.2.2",
+                "1.10.0 13 3.13 linux-64 2023-11-14 1.2.2 13 3.13 linux-64 2023-11-14",
+                "2 builds: sizes, SBOMs",
             ],
         ),
         ("packages/cuda-core.html", ["cuda-version >=13,<14", "What needs it empty", "weak cuda-core >=1"]),
@@ -133,10 +139,9 @@ def test_a_page_says_what_its_reader_came_for(files: Mapping[str, bytes], path: 
 def test_pages_say_what_is_not_measured_or_not_locked(small: Site) -> None:
     bare = replace(small, locks={name: replace(lock, facts=None) for name, lock in small.locks.items()})
     none = replace(small, locks={})
-    assert "13.4.1 ? ? 1 yes" in text(report.releases(bare), "releases.html")
-    assert "No release of the CUDA Toolkit is locked here yet" in text(report.releases(none), "releases.html")
-    for site in (bare, none):
-        assert "nothing to pick from yet" in text(report.picks(site), "picks.html")
+    for site, said in ((bare, "13.4.1 ? ? yes"), (none, "No release of the CUDA Toolkit is locked here yet")):
+        page = text(report.about(site, report.solve(site)), "about.html")
+        assert said in page and "nothing to pick from yet" in page
 
 
 def test_each_build_has_its_sbom_and_its_licence_beside_the_pages(files: Mapping[str, bytes]) -> None:
@@ -165,6 +170,48 @@ def test_nobody_is_told_to_install_what_other_packages_bring(tmp_path: Path) -> 
     pages = contents(small_site(tmp_path, [*drafts(), half]))
     assert "conda create" in Read(pages["packages/empty.html"]).text
     assert "conda create" not in Read(pages["packages/cuda-nvrtc-files.html"]).text
+
+
+def test_a_package_is_as_large_as_it_is_with_what_it_needs_and_has_its_parts_in_its_row(tmp_path: Path) -> None:
+    large = {"lib/large": random.Random(1).randbytes(500_000)}
+    nvrtc = Draft("cuda-nvrtc", "13.4.92", depends=("cuda-nvrtc-files ==13.4.92", "cuda-version >=13.4,<13.5.0a0"))
+    parts = [
+        Draft("cuda-nvrtc-files", "13.4.92", files=large),
+        Draft("cuda-nvrtc-dev_linux-64", "13.4.92", subdir="noarch"),
+        Draft("libcufile-impl", "1.0", depends=("nowhere >=1",)),
+    ]
+    pages = contents(small_site(tmp_path, [*drafts(), nvrtc, *parts]))
+    rows = re.findall(r"<tr><th scope=.row.>.*?</tr>", pages["packages.html"].decode(), re.S)
+    listed = [Read(row.encode()).text for row in rows]
+    assert [row.split()[0] for row in listed] == ["cuda-core", "cuda-nvrtc", "cuda-version", "empty", "libcufile-impl"]
+    assert "2 parts cuda-nvrtc-dev_linux-64 cuda-nvrtc-files 13.4.92 50" in listed[1] and "kB 2023-11-14" in listed[1]
+    assert "download, with what it needs 50" in Read(pages["packages/cuda-nvrtc.html"]).text
+
+
+@pytest.mark.parametrize(
+    ("spec", "cuda"),
+    [
+        ("cuda-version >=13.4,<13.5.0a0 native_*", "13.4"),
+        ("cuda-version >=12.0,<12.4.0a0 native_*", "12.0 to 12.3"),
+        ("cuda-version >=12,<12.7.0a0", "12.0 to 12.6"),
+        ("cuda-version >=12,<13.0a0 native_*", "12"),
+        ("cuda-version >=13.3,<14.0a0 native_*", "13.3 or newer"),
+        ("cuda-version * native_*", ""),
+        ("libcuda-version >=13.4,<13.5.0a0", ""),
+    ],
+)
+def test_a_build_says_which_cuda_it_is_for(spec: str, cuda: str, small: Site) -> None:
+    entry = small.packages["empty"][0]
+    build = report.PackageBuild(replace(entry, index=replace(entry.index, depends=("libgcc", spec))))
+    assert build.cuda == cuda
+
+
+def test_a_site_has_its_title_on_each_page_and_a_tab_for_docs_that_are_there(small: Site) -> None:
+    for docs in (True, False):
+        pages = html(contents(replace(small, title="CUDA <at> Example", docs=docs)))
+        assert all("CUDA <at> Example" in page.text for page in pages.values())
+        assert ("docs/index.html" in pages["about.html"].links) is docs
+        assert ("../docs/index.html" in pages["packages/empty.html"].links) is docs
 
 
 def test_pages_allow_no_script_and_no_style_but_those_of_the_site(files: Mapping[str, bytes]) -> None:

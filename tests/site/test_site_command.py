@@ -51,11 +51,50 @@ def test_a_platform_that_is_named_twice_is_one(build: Callable[..., Path]) -> No
 
 
 def test_a_site_of_a_channel_that_somebody_else_built_names_that_channel(
-    build: Callable[..., Path], tmp_path: Path
+    build: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = (tmp_path / "checkout" / "output" / "channel").resolve().rename(tmp_path / "other")
     site = build("--channel", str(other), "--platform", "linux-64", "--package", "cuda-version", "--jobs", "1")
     assert other.as_uri() in (site / "index.html").read_text()
+    assert (
+        "its commands name folders of this machine; for others, make it with --url and --base"
+        in capsys.readouterr().out
+    )
+
+
+def test_pages_for_others_name_no_folder_of_this_machine(
+    build: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, few = "https://example.org/cuda", ("--platform", "linux-64", "--package", "cuda-version", "--jobs", "1")
+    base = (tmp_path / "checkout" / "output" / "base").resolve()
+    for address in ("notaurl", "file:///srv/cuda", "https://", "ftp://example.org/cuda"):
+        with pytest.raises(BadValue, match="is no address on the web") as caught:
+            build("--url", address, "--base", "conda-forge", *few)
+        assert "--url https://" in caught.value.step
+    for local in ((), ("--base", str(base)), ("--base", base.as_uri())):
+        with pytest.raises(BadValue, match="no reader of the pages can install from") as caught:
+            build("--url", url, *local, *few)
+        assert "--base conda-forge" in caught.value.step
+    assert not (tmp_path / "site").exists(), "refused before anything is solved"
+    with small_channels.serve(base) as served:
+        site = build("--url", url, "--base", served, *few)
+    assert "folders of this machine" not in capsys.readouterr().out
+    for page in site.rglob("*.html"):
+        assert "file:" not in page.read_text() and str(tmp_path) not in page.read_text(), page.name
+    page = (site / "packages" / "cuda-version.html").read_text()
+    assert f"--channel {url} \\\n  --channel {served} \\\n" in page
+
+
+def test_the_docs_in_a_site_are_kept_and_have_a_tab(build: Callable[..., Path], tmp_path: Path) -> None:
+    few = ("--platform", "linux-64", "--package", "cuda-version", "--jobs", "1", "--title", "Ours")
+    index = tmp_path / "site" / "docs" / "index.html"
+    index.parent.mkdir(parents=True)
+    index.write_text("docs")
+    for _ in range(2):  # beside nothing else, and in a site
+        site = build(*few)
+        assert index.read_text() == "docs"
+        assert '<a href="docs/index.html">Docs</a>' in (site / "index.html").read_text()
+        assert "<title>Install CUDA packages · Ours</title>" in (site / "index.html").read_text()
 
 
 def test_a_site_has_the_docs_of_the_checkout_with_the_address_of_the_channel(

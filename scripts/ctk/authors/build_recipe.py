@@ -6,38 +6,40 @@ are solved for machines with several drivers.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import rattler_build
 
+from ctk.authors.build_log import hints, what_failed
 from ctk.base.base import BUILD_TOOLS
 from ctk.core.console import listing
+from ctk.core.document import load_yaml
 from ctk.core.errors import BuildFailed, RecipeError, UnknownName, Unsolvable, without_credentials
 from ctk.core.files import disk_errors, full_disk
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.core.pool import ProcessPool
 from ctk.package.reader import IndexJson, read_info
+from ctk.plan.messages import shown
 from ctk.plan.recipes import Recipe, render_variants
 from ctk.solve.solve import Catalogue, Scenario, channel_url, older, parse_spec
 from ctk.solve.why import find_reason
 
 CUDA_KEYS = ("cuda_version", "cuda_compiler_version")
 """The variant keys with the toolkit of a build; on conda-forge, the second is ``None`` for a CPU build."""
-_FROM_ROOT = re.compile(r"""(?:^|[\s'"`=:,;(]|-[IL])(/[\w.+/-]+)""", re.M)
-_SHARED = (Path("/"), Path("/usr"), Path("/usr/local"))
-_OF_CUDA = re.compile(r"nvcc|libcudart[\w.]*|cuda_runtime(_api)?\.h")
 _VARIANT_FILES = ("conda_build_config.yaml", "variants.yaml")
-_TAIL = 25  # lines of a log in an error
 
 
 @dataclass(frozen=True)
@@ -158,14 +160,15 @@ def order(
         pythons: Such as 3.12 or 3.14t.
 
     Raises:
-        RecipeError: It does not render, or makes nothing here.
+        RecipeError: It does not render, makes nothing here, or names a file that is not there.
         UnknownName: It has no build for a CUDA major, or for a Python, of these.
     """
+    files, notes = _possible(recipe, files, channels, scratch, cuda, pythons)
     variants = _rendered(recipe, files, channels.subdir, cuda)
     if cuda:
         stated = list(dict.fromkeys(v.toolkit for v in variants if v.toolkit))
         wanted = [t for value in cuda for t in (_of(value, stated) or [value])]
-        if variants and not stated:
+        if variants and not stated and recipe.names_used.isdisjoint(CUDA_KEYS):
             raise RecipeError(
                 f"{recipe.name} has one build for all toolkits: it uses neither {listing(CUDA_KEYS, 'nor')}",
                 "leave out --cuda, or have the recipe use cuda_version",
@@ -173,16 +176,13 @@ def order(
         if not set(wanted) <= set(stated):
             if majors := [value for value in wanted if "." not in value]:
                 raise UnknownName(
-                    f"no build of {recipe.name} is for CUDA {listing(majors, 'or')}: it has {listing(stated)}",
+                    f"no build of {recipe.name} is for CUDA {listing(majors, 'or')}: "
+                    f"it has {listing(stated or ['no toolkit'])}",
                     "name a toolkit, such as --cuda 12.6, or add one to the recipe's conda_build_config.yaml",
                 )
-            ours = scratch / "toolkits.yaml"
-            lines = (f"{key}:\n" + "".join(f'  - "{value}"\n' for value in wanted) for key in CUDA_KEYS)
-            ours.write_text("".join(lines), encoding="utf-8")
-            files = [*files, ours]
+            files = [*files, _variant_file(scratch, dict.fromkeys(CUDA_KEYS, wanted))]
             variants = _rendered(recipe, files, channels.subdir)
         variants = [v for v in variants if v.toolkit in wanted]
-    notes = []
     values = list(dict.fromkeys(v.values["python"] for v in variants if "python" in v.values))
     if values:
         taken = [v for v in values if _fits(v, pythons, channels)]
@@ -196,22 +196,130 @@ def order(
             notes.append(f"left out are Pythons that the channels do not have: {listing(list(map(_python, left)))}")
     if not variants:
         raise RecipeError(f"{recipe.name} makes nothing for {channels.subdir}", "see what its `skip` says")
-    return Order(recipe, tuple(files), tuple(variants), tuple(notes))
+    _check_files(variants, recipe)
+    return Order(recipe, tuple(files), tuple(_each_once(variants, recipe)), tuple(notes))
+
+
+def _possible(
+    recipe: Recipe,
+    files: Sequence[Path],
+    channels: Catalogue,
+    scratch: Path,
+    cuda: Sequence[str],
+    pythons: Sequence[str],
+) -> tuple[list[Path], list[str]]:
+    """The variant files, with one more where the channels lack the Python or the glibc of these; and notes about that.
+
+    Our base channel has one of each: those of this machine.
+    """
+    why = "--python names it" if pythons else "the channels have no older Python"
+    minors = [python for python in pythons or channels.pythons if not python.endswith("t")]
+    glibcs = [str(record.version) for record in channels.records(f"sysroot_{channels.subdir}")]
+    known = {
+        "python_min": (minors, why),
+        "c_stdlib_version": (glibcs, "the channels have no compiler for an older glibc"),
+    }
+    found, notes = [*files], []
+    variants = _rendered(recipe, files, channels.subdir, cuda)
+    for key, (values, reason) in known.items():
+        stated = next((v.values[key] for v in variants if key in v.values), "")
+        other = next((value for value in values if not older(value, stated)), "") if stated else ""
+        if other and stated not in values:
+            found.append(_variant_file(scratch, {key: [other]}))
+            notes.append(f"{key} is {other} in place of {stated}: {reason}")
+    return found, notes
+
+
+def _variant_file(scratch: Path, values: Mapping[str, Sequence[str]]) -> Path:
+    """A new variant file with these values."""
+    file = scratch / f"{next(iter(values))}.yaml"
+    file.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items()), encoding="utf-8")
+    return file
+
+
+def _each_once(variants: Sequence[Variant], recipe: Recipe) -> list[Variant]:
+    """The builds without repetitions: a noarch package renders once for each Python, although it is one build.
+
+    Raises:
+        RecipeError: Two outputs have the same file name.
+    """
+    found: dict[tuple[str, str], Variant] = {}
+    repeated = {name for name, times in Counter(recipe.output_names).items() if times > 1} - {*recipe.skip_conditions}
+    for variant in variants:
+        first = found.setdefault((variant.id, variant.values.get("target_platform", "")), variant)
+        if first is not variant and (variant.name in repeated or variant.content != first.content):
+            place = _line(recipe, f"name: .*{re.escape(variant.name)}")
+            raise RecipeError(
+                f"{place}: two builds have one file name, {variant.id}.conda",
+                "give one of the outputs another name or build string",
+            )
+    return [*found.values()]
+
+
+def _check_files(variants: Iterable[Variant], recipe: Recipe) -> None:
+    """Raises RecipeError for a file that is named by the recipe and is not there; rattler-build would not say which."""
+    parts = [part for variant in variants for part in _parts(variant.content)]
+    sources = [source for part in parts for source in _as_list(part.get("source")) if isinstance(source, dict)]
+    names = [name for source in sources for name in (source.get("path"), *(source.get("patches") or ())) if name]
+    scripts = [script for part in parts if isinstance(script := (part.get("build") or {}).get("script"), dict)]
+    names += [script["file"] for script in scripts if "file" in script]
+    for name in names:
+        if not any((recipe.folder / f"{name}{suffix}").exists() for suffix in ("", ".sh", ".bat")):
+            raise RecipeError(
+                f"{_line(recipe, re.escape(Path(name).name))}: there is no {name}", f"add it in {recipe.folder}"
+            )
+
+
+def _line(recipe: Recipe, pattern: str) -> str:
+    """``FILE:LINE`` of the last line of a recipe that has a pattern."""
+    lines = recipe.file.read_text(encoding="utf-8").splitlines()
+    found = [number for number, line in enumerate(lines, 1) if re.search(pattern, line)]
+    return f"{shown(recipe.file)}:{[1, *found][-1]}"
+
+
+def _parts(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """A rendered output, and the staging outputs that it inherits."""
+    yield content
+    yield from content.get("staging_caches") or ()
+
+
+def _as_list(value: Any) -> list[Any]:
+    return [] if value is None else value if isinstance(value, list) else [value]
 
 
 def _of(value: str, toolkits: Sequence[str]) -> list[str]:
     """The toolkits of a CUDA major, or the toolkit itself."""
-    return [toolkit for toolkit in toolkits if value in (toolkit, toolkit.partition(".")[0])]
+    return [toolkit for toolkit in toolkits if value in (toolkit, _major(toolkit))]
 
 
 def _rendered(recipe: Recipe, files: Sequence[Path], subdir: str, cuda: Sequence[str] = ()) -> list[Variant]:
     """The builds of a recipe; none if it does not render yet, because `cuda` has the toolkits that its files lack."""
     try:
-        return [_variant(each) for each in render_variants(recipe, files, subdir)]
-    except RecipeError:
+        return _without_skipped([*map(_variant, render_variants(recipe, files, subdir))], recipe, files, subdir)
+    except RecipeError as error:
         if cuda and all("." in value for value in cuda):
             return []
+        texts = [file.read_text(encoding="utf-8") for file in files]
+        if undefined := [key for key in CUDA_KEYS if key in recipe.names_used and not any(key in t for t in texts)]:
+            step = (
+                f"name a toolkit, such as --cuda 13.0, or write {undefined[0]} in a conda_build_config.yaml beside it"
+            )
+            raise RecipeError(error.cause, step) from error
         raise
+
+
+def _without_skipped(variants: list[Variant], recipe: Recipe, files: Sequence[Path], subdir: str) -> list[Variant]:
+    """The variants that `skip` leaves: rattler-build takes the others out only if the recipe has a list of outputs.
+
+    So a recipe without this list is rendered once more, as the only output of another recipe.
+    """
+    if not recipe.skip_conditions or "outputs" in (content := load_yaml(recipe.file.read_bytes())):
+        return variants
+    shared = {key: content.pop(key) for key in ("schema_version", "context", "extra") if key in content}
+    with TemporaryDirectory() as folder:
+        Path(folder, "recipe.yaml").write_text(json.dumps({**shared, "outputs": [content]}, default=str))
+        left = [dict(each.variant) for each in render_variants(Recipe(recipe.name, Path(folder)), files, subdir)]
+    return [variant for variant in variants if variant.values in left]
 
 
 def _variant(rendered: Any) -> Variant:
@@ -285,19 +393,22 @@ class Workshop:
                     if full := full_disk("\n".join(lines), self.folder):
                         raise full
                     raise self._unsolvable(variant) or BuildFailed(
-                        "\n".join([f"{variant.id} was not built:", *(f"    {line}" for line in _end(lines))]),
-                        "; ".join([*_hints(lines, self.folder), f"the whole log is {self.log}"]),
+                        "\n".join([f"{variant.id} was not built:", *(f"    {line}" for line in what_failed(lines))]),
+                        "; ".join([*hints(lines, self.folder), f"the whole log is {self.log}"]),
                     )
                 progress(variant, f"built in {seconds:.1f} s")
-                yield Made(variant, file, seconds, tuple(_hints(lines, self.folder)))
+                yield Made(variant, file, seconds, tuple(hints(lines, self.folder)))
 
-    def test(self, packages: Iterable[tuple[Made, Sequence[str | None]]]) -> Iterator[Tested]:
-        """Runs the tests of each package in the environment that a machine with each of its drivers gets."""
+    def test(self, packages: Iterable[Made], asked: Sequence[str | None] = ()) -> Iterator[Tested]:
+        """Runs the tests of each package in the environment that a machine gets with each of these drivers.
+
+        Without `asked`, they are the `drivers` of the package.
+        """
         catalogue = self.catalogue
         urls = [channel_url(channel) for channel in catalogue.channels]
         with self._pool() as pool:
-            for package, drivers in packages:
-                for driver in drivers:
+            for package in packages:
+                for driver in asked or drivers(package.spec, package.variant.toolkit, catalogue):
                     scenario = Scenario((package.spec,), catalogue.subdir, driver)
                     pick = catalogue.pick(scenario)
                     if pick is None:
@@ -307,7 +418,7 @@ class Workshop:
                     state, lines = tried.result()
                     if state == "failed" and (full := full_disk("\n".join(lines), self.folder)):
                         raise full
-                    detail = "\n".join(_end(lines)) if state == "failed" else ""
+                    detail = "\n".join(what_failed(lines)) if state == "failed" else ""
                     yield Tested(package, driver, pick.toolkit, pick.fit, state, detail)
 
     def _unsolvable(self, variant: Variant) -> Unsolvable | None:
@@ -332,48 +443,11 @@ class Workshop:
 def _specs_of(variant: Variant, section: str, own: set[str]) -> list[str]:
     """The specs of an environment. As rattler-build does it, a name alone gets the version of its variant key."""
     found = []
-    parts = (variant.content, *(variant.content.get("staging_caches") or ()))
-    for spec in (s for part in parts for s in (part.get("requirements") or {}).get(section) or ()):
+    for spec in (s for part in _parts(variant.content) for s in (part.get("requirements") or {}).get(section) or ()):
         if isinstance(spec, str) and (parsed := parse_spec(spec)).name not in own:
             value = "" if parsed.pinned else variant.values.get(parsed.name.replace("-", "_"), "")
             found.append(f"{spec}{'=' if re.fullmatch('[0-9A-Za-z._]+', value) else ' '}{value}".rstrip())
     return found
-
-
-def _end(lines: Sequence[str]) -> Sequence[str]:
-    """The end of a log, without rattler-build's advice on how to run the script again, since its folder is removed."""
-    last = next((n for n, line in enumerate(lines) if line.startswith("Script execution failed")), len(lines))
-    return [line for line in lines[:last] if line.strip()][-_TAIL:]
-
-
-def _hints(lines: Sequence[str], folder: Path) -> Iterator[str]:
-    """A sentence for each of two common mistakes in a log: headers not found, and the toolkit of this machine used."""
-    text = "\n".join(lines)
-    for header in dict.fromkeys(re.findall(r"fatal error: (\S+): No such file", text)):
-        for place in folder.glob(f"bld/*/host_env*/targets/*/include/{header}"):
-            include = f"$PREFIX/targets/{place.relative_to(folder).parts[4]}/include"
-            yield f'{header} is in {include}: give the compiler -I"{include}", or CMake -DCUDAToolkit_BIN_DIR'
-    for toolkit in _machine_toolkits(text):
-        yield (
-            f"the build names the toolkit in {toolkit}, which is this machine's: give CMake -DCUDAToolkit_BIN_DIR, "
-            "meson and what else looks for one CUDA_PATH=$PREFIX"
-        )
-
-
-def _machine_toolkits(text: str) -> Iterator[str]:
-    """The toolkits of this machine that a log names.
-
-    In a log, the environments are called $PREFIX and $BUILD_PREFIX, so a path from the root is outside of them.
-    """
-    seen = set()
-    for path in map(Path, dict.fromkeys(_FROM_ROOT.findall(text))):
-        # Debian installs its package of the toolkit into /usr, between other files: there, only the file's name counts.
-        above = (f for f in (path, *path.parents) if f not in _SHARED)
-        folder = next((f for f in above if os.path.isfile(f / "include" / "cuda_runtime_api.h")), None)
-        place = folder or (path if _OF_CUDA.fullmatch(path.name) else None)
-        if place and (real := os.path.realpath(place)) not in seen:
-            seen.add(real)
-            yield str(place)
 
 
 def _debian_package(name: str) -> str:
@@ -381,11 +455,26 @@ def _debian_package(name: str) -> str:
     return "g++" if name.startswith(("gcc_", "gxx_")) else BUILD_TOOLS.get(name, "")
 
 
-def drivers(toolkit: str, channels: Catalogue) -> list[str | None]:
-    """The drivers to test a build for: that of its toolkit, and that of the newest toolkit with the same CUDA major."""
-    later = [t.version for t in channels.toolkits if t.version.partition(".")[0] == toolkit.partition(".")[0]]
-    newest = next((version for version in later if not older(version, toolkit)), toolkit)
-    return list(dict.fromkeys([toolkit, newest])) if toolkit else [None]
+def drivers(spec: str, toolkit: str, channels: Catalogue) -> list[str | None]:
+    """The drivers to test a build for: those of its toolkit, and of the newest toolkit with the same CUDA major.
+
+    A package without a toolkit of its own whose environment has one, as a noarch package that requires cuda-core, is
+    tested for the oldest and the newest toolkit of each CUDA major; without one in its environment, for no driver.
+    """
+    oldest = {_major(known.version): known.version for known in channels.toolkits}  # which are listed newest first
+    if toolkit:
+        oldest = {_major(toolkit): toolkit}
+    elif not (pick := channels.pick(Scenario((spec,), channels.subdir))) or not pick.toolkit:
+        return [None]
+    found = []
+    for major, first in sorted(oldest.items()):
+        later = (t.version for t in channels.toolkits if _major(t.version) == major and not older(t.version, first))
+        found += [first, next(later, first)]
+    return [*dict.fromkeys(found)]
+
+
+def _major(toolkit: str) -> str:
+    return toolkit.partition(".")[0]
 
 
 def _begin(log: Path, cache: Path) -> None:
@@ -420,7 +509,7 @@ def _build(order: Order, wanted: Variant, urls: Sequence[str], folder: Path) -> 
     start, log = time.monotonic(), _Log()
     os.environ["CONDA_OVERRIDE_CUDA"] = ""
     rendered = render_variants(order.recipe, order.files, this_platform())
-    (variant,) = (v for v in rendered if _variant(v).id == wanted.id and dict(v.variant) == dict(wanted.values))
+    variant = next(v for v in rendered if _variant(v).id == wanted.id and dict(v.variant) == dict(wanted.values))
     print(f"\n=== {wanted.id}", flush=True)
     try:
         result = variant.run_build(

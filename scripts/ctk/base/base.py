@@ -49,9 +49,12 @@ PROJECTS = (
     *("pip", "setuptools", "wheel", "packaging"),
     *("opt-einsum", "pydantic", "pydantic-core", "annotated-types", "typing-inspection", "typing-extensions"),
     *("filelock", "fsspec", "jinja2", "markupsafe", "networkx", "sympy", "mpmath", "absl-py"),
+    *("scikit-build-core", "meson-python", "meson", "pyproject-metadata", "flit-core", "poetry-core"),
+    *("hatch-vcs", "hatchling", "pathspec", "pluggy", "tomlkit", "trove-classifiers"),
+    *("setuptools-scm", "vcs-versioning", "cython", "nanobind", "pybind11", "pybind11-global"),
 )
 """In the order of choice: each is the newest that those before it accept."""
-BUILD_TOOLS = {"cmake": "cmake", "ninja": "ninja-build", "make": "make", "pkg-config": "pkg-config"}
+BUILD_TOOLS = {"cmake": "cmake", "ninja": "ninja-build", "make": "make", "pkg-config": "pkg-config", "git": "git"}
 """Programs of the machine for recipes, by conda-forge's names -> the Debian package that has it."""
 PREFIX_TOKEN = "@PREFIX@"
 """Stands for the environment in text files until the recipe puts the real prefix there."""
@@ -211,8 +214,9 @@ def _machine_keys(artefacts: Sequence[Artefact]) -> str:
     """The variant config of this machine: versions of its artefacts, and its Python in place of the whole matrix."""
     short, tag = this_python().minor, this_python().tag
     abi = "cpython" if int(short.split(".")[1]) < 13 else tag
-    keys = {a.component.replace("-", "_"): [a.version] for a in artefacts}
-    keys |= {"python": [f"{short}.* *_{abi}"], "python_tag": [tag], "python_number": ["0"]}  # all keys of their zip
+    keys: dict[str, list[Any]] = {a.component.replace("-", "_"): [a.version] for a in artefacts}
+    keys |= {"python": [f"{short}.* *_{abi}"], "python_tag": [tag]}
+    keys |= {"python_number": ["0"], "is_freethreading": [tag.endswith("t")]}  # the other keys of their zip
     if compilers := installed_compilers():
         keys["machine_gcc"] = [f"{target} {version}" for target, version in compilers.items()]
         keys["machine_glibc"] = [glibc()]

@@ -90,7 +90,7 @@ def build_recipe_command(
       - `gpu_code`: as `subjects` of `ctk gpu-code`
     - `surveys`: as those of `ctk solve --everywhere`, one for each package
     """
-    from ctk.authors.build_recipe import Workshop, drivers, order, recipe_in, variant_files
+    from ctk.authors.build_recipe import Workshop, order, recipe_in, variant_files
     from ctk.authors.installable import take_survey
     from ctk.build.runner import check_machine
     from ctk.channel.repodata import add
@@ -135,7 +135,7 @@ def build_recipe_command(
             shutil.rmtree(output, ignore_errors=True)
         add(work, output)
         tests = []
-        for tested in shop.test([(one, asked or drivers(one.variant.toolkit, channels)) for one in made]):
+        for tested in shop.test(made, asked):
             tests.append(tested)
             report.say(f"tests of {tested.package.file.stem}, {_machine(tested.driver)}: {tested.state}")
         _show_tests(made, tests, report)

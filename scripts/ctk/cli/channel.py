@@ -236,15 +236,18 @@ def site_command(
         str | None, typer.Option(help="A folder or a URL in place of the built channel; its packages are downloaded.")
     ] = None,
     base: Base = "local",
+    title: Annotated[str, typer.Option(help="The name of the site, at the head of each page.")] = "CUDA for conda",
     jobs: Jobs = None,
 ) -> None:
-    """Make the channel's web pages: the command for each machine, and a report of picks, releases and packages.
+    """Make the channel's web pages: the command for each machine, the packages, and what is in the channel.
 
-    Every answer of the first page is solved now. The docs are among the pages, with this channel's address. The pages
-    work from the folder without a server, and load nothing from elsewhere. It is replaced as a whole at the end.
+    Every answer of the first page is solved now. The docs of the checkout are among the pages, with this channel's
+    address. The pages work from the folder without a server, and load nothing from elsewhere. It is replaced as a whole
+    at the end, but for its folder docs if the checkout has none. With --url the pages are for others: they name no
+    folder of this machine.
 
     Examples: ctk site output/site
-    ctk site /srv/www/cuda-site --url https://example.org/cuda --base conda-forge
+    ctk site /srv/www/cuda-site --url https://example.org/cuda --base conda-forge --title "CUDA at Example"
 
     JSON:
     - `folder`, `files` (how many), `bytes`, `questions` (how many were answered), `platforms`
@@ -255,18 +258,19 @@ def site_command(
     from ctk.plan.plan import python_tags
     from ctk.site import docs
     from ctk.site.answers import axes, plan_work, solved
-    from ctk.site.pages import Selector, check, front_page, shards
+    from ctk.site.pages import Selector, check, check_reachable, front_page, has_docs, shards
     from ctk.solve.channels import catalogue
-    from ctk.solve.solve import channel_name
 
     where, report = workspace(), Reporter()
     others = [channel] if channel else []
     base = base_beside(base, others, where)
     check(folder)
+    if url:
+        check_reachable(url, base_channel(base, where))
     with ExitStack() as stack:
         own = base_channel(channel, where) if channel else where.channel
         place = own if isinstance(own, Path) else stack.enter_context(mirrored(own, where.temporary, report))
-        content = replace(site.read(where, place), name=channel_name(str(own)))
+        content = replace(site.read(where, place), title=title, docs=has_docs(folder))
         chosen = tuple(dict.fromkeys(platforms or content.platforms))
         check_names("platform", chosen, PLATFORMS)
         if missing := [platform for platform in chosen if platform not in content.platforms]:
@@ -283,13 +287,15 @@ def site_command(
         questions = sum(piece.size for piece in work)
         with report.task("questions", questions) as task:
             answers = [(piece.name, found) for piece, found in solved(work, jobs or os.cpu_count() or 1, task.advance)]
-        content = replace(content, channels=tuple(addresses))
-        front = front_page(content, Selector(made, base))
-        every = [front, *shards(sorted(answers)), *site.report_pages(content)]
-        every += docs.pages(where.root / "docs", content.name, addresses[0])
+        guide = list(docs.pages(where.root / "docs", title, addresses[0]))
+        content = replace(content, channels=tuple(addresses), docs=content.docs or bool(guide))
+        front = front_page(content, Selector(made))
+        every = [front, *shards(sorted(answers)), *site.report_pages(content), *guide]
     files, size = site.write(every, folder), sum(len(page.content) for page in every)
     report.result(folder=str(folder), files=files, bytes=size, questions=questions, platforms=list(made))
     report.line(f"{folder}: {count(files, 'file')}, {megabytes(size)} MB; {count(questions, 'question')} answered")
+    if any(address.startswith("file:") for address in addresses):
+        report.line("its commands name folders of this machine; for others, make it with --url and --base")
     report.line(f"open {(folder / 'index.html').absolute().as_uri()}")
 
 

@@ -121,7 +121,7 @@ class NoSpace(CtkError, exit_code=12):
 
 
 class RecipeError(CtkError, exit_code=14):
-    """A recipe does not render, or reads something that no release lock has."""
+    """A recipe cannot be read or rendered (the error names file and line), or reads what no release lock has."""
 
 
 class ProofFailed(CtkError, exit_code=15):

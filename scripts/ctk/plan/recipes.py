@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,16 @@ import rattler_build
 from pydantic import TypeAdapter
 
 from ctk.core.checkout import git, workspace
+from ctk.core.console import listing
 from ctk.core.errors import RecipeError
 from ctk.core.files import file_sha256
 from ctk.core.memo import Memo, memo
 from ctk.core.platforms import NOARCH, this_platform
+from ctk.plan.messages import said_of
 
 _SHARED = re.compile(r"\bfile:\s*(\.\./[^\s,}]+)")
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
+_read = rattler_build.Stage0Recipe.from_file
 _ZIP = ","  # between zipped keys, and between their values, which have none
 _NAME = re.compile(r"\b[a-z_][a-z0-9_]*\b")
 _DEFINED = re.compile(r"\b([a-z_][a-z0-9_]*) is defined\b")
@@ -206,13 +209,16 @@ def render_variants(recipe: Recipe, variant_files: Sequence[Path], subdir: str) 
     Raises:
         RecipeError: The recipe does not render, with rattler-build's message.
     """
-    variants = _variants(variant_files, subdir)
+    variants, config = _variants(variant_files, subdir), rattler_build.RenderConfig(platform=platform_config(subdir))
+    parsed = _parse(recipe.file)
     try:
-        return list(_parse(recipe.file).render(variants, rattler_build.RenderConfig(platform=platform_config(subdir))))
+        return list(parsed.render(variants, config))
     except Exception as error:
+        said = said_of(recipe.file, error, lambda file: _parse(file).render(variants, config))
+        used = listing([file.name for file in variant_files])
         raise RecipeError(
-            f"recipe {recipe.name} does not render for {subdir} with {variant_files[-1].name}: {error}",
-            "check the keys that the recipe names against the variant file",
+            f"{said}\n  (recipe {recipe.name} for {subdir}, with the variants of {used})",
+            "correct that line; a name in it is a key of these variant files, or of the recipe's context",
         ) from error
 
 
@@ -274,18 +280,24 @@ def _variants(files: Sequence[Path], subdir: str) -> rattler_build.VariantConfig
 def _read_variants(states: tuple[tuple[Path, int], ...], subdir: str) -> rattler_build.VariantConfig:
     """The variants of files as they are at these times."""
     config = rattler_build.JinjaConfig(platform=platform_config(subdir))
+    read = partial(rattler_build.VariantConfig.from_files_with_context, jinja_config=config)
     try:
-        return rattler_build.VariantConfig.from_files_with_context([file for file, _ in states], config)
-    except Exception as error:  # its parser has several kinds
-        names = " or ".join(file.name for file, _ in states)
-        raise RecipeError(f"rattler-build does not read {names}: {error}", "`ctk lint` says where") from error
+        return read([file for file, _ in states])
+    except Exception as error:  # its parser has several kinds, and does not say which file
+        for file, _ in states:
+            try:
+                read([file])
+            except Exception as own:
+                said = said_of(file, own, lambda copy: read([copy]))
+                raise RecipeError(said, "correct that line: a variant file has keys, each with a list") from error
+        raise RecipeError(f"{listing([str(f) for f, _ in states])}: {error}", "compare their keys") from error
 
 
 def _parse(file: Path) -> Any:
     try:
-        return rattler_build.Stage0Recipe.from_file(file)
+        return _read(file)
     except Exception as error:
-        raise RecipeError(f"{file.parent.name}/recipe.yaml: {error}", "fix the recipe") from error
+        raise RecipeError(said_of(file, error, _read), "correct that line, and run the command again") from error
 
 
 # --- rendered outputs

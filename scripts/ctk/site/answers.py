@@ -22,7 +22,16 @@ from ctk.core.errors import SolverFailed, check_names
 from ctk.core.pool import ProcessPool
 from ctk.lock.model import ReleaseLock
 from ctk.solve.machine import impossible, python_specs
-from ctk.solve.solve import ANY_DRIVER, Catalogue, GroupedCatalogue, MachineClasses, Pick, Scenario, channel_name
+from ctk.solve.solve import (
+    ANY_DRIVER,
+    Catalogue,
+    ChannelToolkit,
+    GroupedCatalogue,
+    MachineClasses,
+    Pick,
+    Scenario,
+    channel_name,
+)
 from ctk.solve.why import COMPAT, explain, find_reason, fit_in_words
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, facts, matrix
@@ -66,6 +75,8 @@ class Axes:
     packages: tuple[str, ...]
     older: bool = False  # whether older drivers than the first get the same answers
     newer: bool = False  # whether newer drivers than the last get the same answers
+    # The oldest GPU of the newest CUDA major, and the major before, which knows older ones; None if none does.
+    floor: tuple[str, str] | None = None
     impossible: Mapping[Machine, str] = field(default_factory=dict)  # machine that cannot exist -> why
 
     @property
@@ -112,8 +123,18 @@ def axes(
         names,
         older=alike.is_same_driver(_OLDEST_DRIVER, str(oldest)),
         newer=alike.is_same_driver(str(newest), ANY_DRIVER),
+        floor=_floor(catalogue.toolkits),
         impossible={machine: why for machine in machines if (why := impossible(*machine))},
     )
+
+
+def _floor(toolkits: Iterable[ChannelToolkit]) -> tuple[str, str] | None:
+    """`Axes.floor` of the toolkits of a channel, newest first."""
+    oldest: dict[str, str] = {}
+    for major, gpu in ((toolkit.version.split(".")[0], gpu) for toolkit in toolkits for gpu in toolkit.gpus):
+        oldest[major] = min(oldest.get(major, gpu), gpu, key=version)
+    newest, *before = oldest.items() or [("", "")]
+    return next(((newest[1], major) for major, gpu in before if version(gpu) < version(newest[1])), None)
 
 
 def installed_by_name(catalogue: Catalogue) -> list[str]:

@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cache, cached_property
 from itertools import groupby
 from pathlib import Path
@@ -34,12 +35,9 @@ MARKER = ".ctk-site"
 """A file that marks the folder of a site; other folders are never replaced."""
 _TEXT = b"Made by ctk site. The folder is replaced as a whole: keep nothing of yours in it.\n"
 _HERE = Path(__file__).parent
-_NAVIGATION = (
-    ("index.html", "Install"),
-    ("picks.html", "Picks"),
-    ("releases.html", "Releases"),
-    ("packages.html", "Packages"),
-)
+_NAVIGATION = (("index.html", "Install"), ("packages.html", "Packages"))
+_DOCS = "docs"  # the folder in a site that something else writes, and this keeps
+_ENVIRONMENT = "gpu"  # the name that the docs use
 
 
 @dataclass(frozen=True)
@@ -63,10 +61,11 @@ class Site:
 
     workspace: Workspace
     channel: Path  # the folder of a state, which does not change
-    name: str
     entries: tuple[IndexedPackage, ...]  # by name, then newest version first, then native before compat
     locks: Mapping[str, ReleaseLock]  # CTK releases first, oldest first
     channels: tuple[str, ...] = ()  # URLs or names of channels for clients, by priority
+    title: str = "CUDA for conda"
+    docs: bool = False  # whether the folder of the site has docs
 
     @cached_property
     def packages(self) -> Mapping[str, tuple[IndexedPackage, ...]]:
@@ -85,9 +84,14 @@ class Site:
         return tuple(lock for lock in self.locks.values() if lock.is_ctk)
 
     @property
+    def asks(self) -> str:
+        """What a command requests besides a package, so that it gets CUDA builds and an error without a driver."""
+        return ASKS if ASKS in self.packages else "__cuda"
+
+    @property
     def newest(self) -> str:
-        """The newest locked CTK release, or ""."""
-        return self.releases[-1].release if self.releases else ""
+        """The newest CUDA version of the channel, or ""."""
+        return next((entry.index.version for entry in self.packages.get("cuda-version", ())), "")
 
 
 def read(workspace: Workspace, channel: Path) -> Site:
@@ -104,7 +108,7 @@ def read(workspace: Workspace, channel: Path) -> Site:
     entries.sort(key=lambda entry: (entry.index.subdir, entry.file))  # each sort keeps the order before
     entries.sort(key=lambda entry: (Version(entry.index.version), entry.index.build_number), reverse=True)
     entries.sort(key=lambda entry: entry.name)
-    return Site(workspace, state, channel.name, tuple(entries), release_locks(workspace))
+    return Site(workspace, state, tuple(entries), release_locks(workspace))
 
 
 def _entry(path: Path, record: Mapping[str, Any]) -> IndexedPackage:
@@ -127,7 +131,8 @@ def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
     first, slash, _ = path.partition("/")
     section = f"{first}.html" if slash else path  # packages/cuda-core.html belongs to packages.html
     root = "../" * path.count("/")
-    own = {"site": site, "root": root, "navigation": _NAVIGATION, "path": path, "section": section}
+    tabs = (*_NAVIGATION, (f"{_DOCS}/index.html", "Docs")) if site.docs else _NAVIGATION
+    own = {"site": site, "root": root, "navigation": tabs, "path": path, "section": section}
     text = _environment().get_template(template or path).render(**own, **values)
     return Page(path, (text.rstrip() + "\n").encode())
 
@@ -149,12 +154,13 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "count": count,
-        "thousands": lambda number: f"{number:,}",
-        "create": create_line,
-    }
+    environment.filters |= {"count": count, "thousands": lambda number: f"{number:,}", "day": _day}
     return environment
+
+
+def _day(timestamp: int) -> str:
+    """The day of a number of milliseconds since 1970, as ``2026-11-27``; "" for 0."""
+    return f"{datetime.fromtimestamp(timestamp / 1000, UTC):%Y-%m-%d}" if timestamp else ""
 
 
 # The folder
@@ -163,7 +169,7 @@ def _environment() -> Environment:
 def write(pages: Iterable[Page], folder: Path) -> int:
     """Writes pages into a new folder, which then replaces the old folder; returns the number of pages.
 
-    Readers see the old site until all pages are written; after a kill or an error it stays.
+    Readers see the old site until all pages are written; after a kill or an error it stays. The docs in it are kept.
     """
     check(folder)
     folder = folder.absolute()
@@ -175,8 +181,25 @@ def write(pages: Iterable[Page], folder: Path) -> int:
             target = fresh / page.path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(page.content)
+        if (docs := folder / _DOCS).is_dir() and not (fresh / _DOCS).exists():
+            shutil.copytree(docs, fresh / _DOCS, symlinks=True)
         _take_place(fresh, folder)
     return len(written)
+
+
+def check_reachable(url: str, base: Path | str) -> None:
+    """Refuses addresses that the readers of a page cannot use: the channel's, and that of its base channel."""
+    if not re.fullmatch(r"https?://[^\s/?#]+\S*", url):
+        raise BadValue(f"{url} is no address on the web", "give the published one: --url https://example.org/cuda")
+    if isinstance(base, Path) or base.startswith("file:"):
+        raise BadValue(
+            f"no reader of the pages can install from {base}", "name a channel that they can use: --base conda-forge"
+        )
+
+
+def has_docs(folder: Path) -> bool:
+    """Whether a site's folder has docs, which get a tab."""
+    return (folder / _DOCS / "index.html").is_file()
 
 
 def check(folder: Path) -> None:
@@ -187,7 +210,7 @@ def check(folder: Path) -> None:
     step = "name a folder that is a site, is empty, or does not exist yet"
     if not folder.is_dir() or folder.is_symlink():
         raise BadValue(f"{folder} is no folder", step)
-    if any(folder.iterdir()) and not (folder / MARKER).is_file():
+    if any(path.name != _DOCS for path in folder.iterdir()) and not (folder / MARKER).is_file():
         raise BadValue(f"{folder} is not a site of ctk, and would be replaced", step)
 
 
@@ -204,7 +227,16 @@ def _take_place(fresh: Path, folder: Path) -> None:
 
 # The front page: the selector, and the commands for clients
 
-_FIELDS = ("drivers", "older", "newer", "gpus", "pythons", "pins", "packages")  # of axes, as the script has them
+_FIELDS = (
+    "drivers",
+    "older",
+    "newer",
+    "gpus",
+    "floor",
+    "pythons",
+    "pins",
+    "packages",
+)  # of axes, as the script has them
 _FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc", "cuda-toolkit")  # packages with buttons, if the channel has them
 _PLAIN = re.compile(r"[\w@%+=:,./-]+")  # characters without a meaning in any shell
 
@@ -214,7 +246,6 @@ class Selector:
     """The choices of the front page."""
 
     axes: Mapping[str, Axes]  # by platform
-    base: str = "local"  # as ``ctk solve --base`` takes it
 
 
 def front_page(site: Site, selector: Selector) -> Page:
@@ -232,8 +263,22 @@ def front_page(site: Site, selector: Selector) -> Page:
 def create_line(specs: str, channels: Sequence[str], client: str = "conda") -> str:
     """The command that creates an environment, with a line for each option, channels first."""
     given = [f"--channel {channel if _PLAIN.fullmatch(channel) else json.dumps(channel)}" for channel in channels]
-    options = [*given, "--override-channels --strict-channel-priority", specs]
-    return " \\\n  ".join([f"{client} create --name cuda", *options])
+    options = [*given, "--override-channels", "--strict-channel-priority", specs]
+    return " \\\n  ".join([f"{client} create --name {_ENVIRONMENT}", *options])
+
+
+def commands(site: Site, package: str) -> dict[str, tuple[str, str]]:
+    """Client -> what installs a package, and what activates its environment."""
+    specs = package if package == site.asks else f"{site.asks} {package}"
+    found = {c: (create_line(specs, site.channels, c), f"{c} activate {_ENVIRONMENT}") for c in ("conda", "mamba")}
+    named = " ".join(f"--channel {channel}" for channel in site.channels)
+    lines = (
+        f"pixi init {_ENVIRONMENT} {named}",
+        f"cd {_ENVIRONMENT}",
+        "pixi workspace platform add --auto-detect",
+        f"pixi add {package}",
+    )
+    return {**found, "pixi": ("\n".join(lines), "pixi shell")}
 
 
 def shards(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Page]:
@@ -262,9 +307,9 @@ def _offered(site: Site, selector: Selector) -> dict[str, Any]:
         "pythons": {python: _request(specs) for python, specs in pythons.items()},
         "channels": list(site.channels),
         "create": {client: create_line("", site.channels, client) for client in ("conda", "mamba")},
-        "asks": ASKS if ASKS in packages else "__cuda",
+        "asks": site.asks,
+        "environment": _ENVIRONMENT,
         "first": [name for name in _FIRST if name in packages] or sorted(packages)[:3],
-        "base": selector.base,
     }
 
 

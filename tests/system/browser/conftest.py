@@ -53,7 +53,7 @@ def browser(site_folder: Path) -> Iterator[Browser]:
 
 @pytest.fixture
 def window(browser: Browser, site_folder: Path) -> Iterator[Open]:
-    """Opens a page of the site: ``window("picks.html", width=390, scheme="dark")``; then nothing may have failed."""
+    """Opens a page of the site: ``window("about.html", width=390, scheme="dark")``; then nothing may have failed."""
     with ExitStack() as stack:
         opened: list[Watched] = []
 

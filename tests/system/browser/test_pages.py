@@ -43,29 +43,29 @@ def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) 
     every = rows.count()
     assert status.inner_text() == f"{every} packages"
     page.keyboard.type("NVRTC files")
-    assert rows.locator("a").all_inner_texts() == ["cuda-nvrtc-files"]
+    assert rows.locator("a:visible").all_inner_texts() == ["cuda-nvrtc", "cuda-nvrtc-files"], "its part is unfolded"
     assert status.inner_text() == f"1 of {every} match"
     page.keyboard.type(" no such thing")
     assert rows.count() == 0 and status.inner_text().startswith(f"0 of {every} match")
     page.keyboard.press("Escape")
     assert rows.count() == every
     page.keyboard.type("cuda-nvcc")
-    assert rows.locator("a").first.inner_text() == "cuda-nvcc", "what is called so comes first"
+    assert rows.locator("th > a").first.inner_text() == "cuda-nvcc", "what is called so comes first"
     page.keyboard.press("Escape")
     page.keyboard.type("nvrtc")
-    found = ["nvrtc" in name for name in rows.locator("a").all_inner_texts()]
+    found = ["nvrtc" in name for name in rows.locator("th > a").all_inner_texts()]
     assert found == sorted(found, reverse=True) and found[0] and not found[-1], "names come before summaries"
     page.keyboard.press("Escape")
     page.keyboard.type("cuda-croe")
     assert status.inner_text().startswith(f"0 of {every} match. Did you mean cuda-core")
     page.keyboard.press("Escape")
-    assert rows.locator("a").all_inner_texts() == sorted(rows.locator("a").all_inner_texts()), (
+    assert rows.locator("th > a").all_inner_texts() == sorted(rows.locator("th > a").all_inner_texts()), (
         "and all are in order again"
     )
     page.keyboard.type("cuda-nvrtc-files")
-    for _ in range(3):  # the box that scrolls, then the link in its first row
+    for _ in range(5):  # the box that scrolls, then in its first row the link, the parts, and the link to one
         page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.tagName") == "A":
+        if page.evaluate("document.activeElement.textContent") == "cuda-nvrtc-files":
             break
     page.keyboard.press("Enter")
     page.wait_for_url("**/packages/cuda-nvrtc-files.html")
@@ -74,6 +74,11 @@ def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) 
 def test_the_command_of_a_package_is_copied(window: Open) -> None:
     page = window("packages/cuda-core.html").page
     button = page.locator(".copy button").first
+    for client, words in (("pixi", "pixi add"), ("mamba", "mamba create")):
+        page.check(f"input[name=client][value={client}]")
+        expect(page.locator(f".{client} .copy pre").first).to_contain_text(words)
+        expect(page.locator(".conda .copy").first).to_be_hidden()
+    page.check("input[name=client][value=conda]")
     box, frame = button.bounding_box(), page.locator(".copy").first.bounding_box()
     assert frame["x"] < box["x"] and box["x"] + box["width"] < frame["x"] + frame["width"], "in its corner"
     assert frame["y"] < box["y"] < frame["y"] + 20
@@ -82,7 +87,7 @@ def test_the_command_of_a_package_is_copied(window: Open) -> None:
 
 
 def test_a_keyboard_reaches_the_content_in_one_step_and_sees_where_it_is(window: Open) -> None:
-    page = window("picks.html").page
+    page = window("about.html").page
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     assert page.locator(".skip").bounding_box()["x"] >= 0, "it shows once it has the focus"

@@ -160,7 +160,10 @@ def choose(page: Page, chosen: Chosen) -> None:
     page.evaluate("document.getElementById('more').open = true")
     take(page, "python", chosen.python)
     take(page, "pin", chosen.pin)
-    expect(page.locator("#solve")).to_contain_text(" ".join(chosen.command))
+    asked = json.loads(page.locator("#questions").get_attribute("data-of") or "")
+    driver = None if chosen.driver == "none" else chosen.driver
+    right = (chosen.package, chosen.platform, driver, chosen.gpu or None, chosen.python, chosen.pin)
+    assert tuple(asked[name] for name in ("package", "platform", "driver", "gpu", "python", "pin")) == right
 
 
 def shown(page: Page) -> dict[str, Any]:
@@ -179,7 +182,7 @@ def shown(page: Page) -> dict[str, Any]:
             packages: [...document.querySelectorAll("#packages-picked tr")].map(
               (row) => [...row.cells].slice(0, 4).map((cell) => cell.textContent)),
             command: text("command"),
-            manifest: text("manifest"),
+            then: text("then"),
           };
         }"""
     )
@@ -196,16 +199,16 @@ def test_the_untouched_page_assumes_no_driver_and_pins_nothing(front: Watched, o
     seen = shown(page)
     assert seen["state"] == "detected" and machine(page) == ("detect", "", "")
     channels = [word for channel in offered["channels"] for word in ("--channel", channel, "\\")]
-    words = ["conda", "create", "--name", "cuda", "\\", *channels]
-    words += ["--override-channels", "--strict-channel-priority", "\\", "cuda-core"]
-    assert seen["command"].split() == words
-    assert seen["command"].count("\\\n  ") == len(offered["channels"]) + 2
+    words = ["conda", "create", "--name", "gpu", "\\", *channels]
+    words += ["--override-channels", "\\", "--strict-channel-priority", "\\", "cuda-gpu", "cuda-core"]
+    assert seen["command"].split() == words and seen["then"] == "conda activate gpu"
+    assert seen["command"].count("\\\n  ") == len(offered["channels"]) + 3
     assert "OVERRIDE" not in page.locator("main").inner_text() and "driver=" not in page.url
     take(page, "client", "pixi")  # which cannot find the driver for a pixi.toml
     assert shown(page)["title"] == "pixi needs to know the driver"
     expect(page.locator("#install")).to_be_hidden()
     take(page, "machine", "none")
-    assert tomllib.loads(shown(page)["manifest"])["workspace"]["platforms"] == ["linux-64"]
+    assert tomllib.loads(shown(page)["command"])["workspace"]["platforms"] == ["linux-64"]
 
 
 def test_on_a_phone_the_untouched_page_shows_all_of_the_command(running: Browser, site_folder: Path) -> None:
@@ -213,6 +216,8 @@ def test_on_a_phone_the_untouched_page_shows_all_of_the_command(running: Browser
         seen.open(site_folder / "index.html")
         box = seen.page.locator("#command").bounding_box()
         assert box["y"] + box["height"] < HEIGHT
+        wider = "document.getElementById('command').scrollWidth - document.getElementById('command').clientWidth"
+        assert seen.page.evaluate(wider) == 0, "its lines are wrapped"
         take(seen.page, "machine", "choose")
         for place in ("#package", "#paste", "#driver"):
             seen.page.locator(place).scroll_into_view_if_needed()
@@ -272,7 +277,7 @@ def _toolkit(truth: dict[str, Any]) -> str:
 def _settle(page: Page) -> None:
     """Waits until the answer is that for what is chosen."""
     page.wait_for_function(
-        "() => document.getElementById('answer').dataset.of === document.getElementById('solve').textContent"
+        "() => document.getElementById('answer').dataset.of === document.getElementById('questions').dataset.of"
     )
 
 
@@ -285,15 +290,14 @@ def test_the_commands_ask_for_what_was_solved(front: Watched, offered: dict[str,
     for client in ("conda", "mamba"):
         take(front.page, "client", client)
         command = shown(front.page)["command"]
-        assert command.startswith(f"{client} create --name cuda \\\n  --channel ")
+        assert command.startswith(f"{client} create --name gpu \\\n  --channel ")
         assert command.endswith(f"--strict-channel-priority \\\n  cuda-gpu cuda-core {' '.join(asked)}")
         assert [word for word in command.split() if "://" in word or word == "conda-forge"] == offered["channels"]
     take(front.page, "client", "pixi")
     seen = shown(front.page)
-    expect(front.page.locator("#manifest-box")).to_contain_text("pixi install")
-    expect(front.page.locator("#command")).to_be_hidden()
-    assert "cuda-gpu" not in seen["manifest"]
-    manifest = tomllib.loads(seen["manifest"])
+    expect(front.page.locator("#save")).to_contain_text("pixi.toml")
+    assert seen["then"] == "pixi install\npixi shell" and "cuda-gpu" not in seen["command"]
+    manifest = tomllib.loads(seen["command"])
     assert manifest["workspace"]["channels"] == offered["channels"]
     assert manifest["workspace"]["platforms"] == [{"platform": "linux-64", "cuda": {"driver": "13.0", "arch": "9.0"}}]
     specs = [MatchSpec(f"{name} {value}") for name, value in manifest["dependencies"].items()]
@@ -316,7 +320,7 @@ def test_on_windows_a_command_is_one_line_for_every_shell(running: Browser, site
         seen.open(tmp_path / "index.html")
         command = shown(seen.page)["command"]
         assert "\n" not in command and "\\" not in command
-        assert command.startswith("conda create --name cuda --channel ") and command.endswith(" cuda-core")
+        assert command.startswith("conda create --name gpu --channel ") and command.endswith(" cuda-gpu cuda-core")
 
 
 def test_a_client_that_sees_no_gpu_is_told_the_pin(front: Watched) -> None:
@@ -327,6 +331,38 @@ def test_a_client_that_sees_no_gpu_is_told_the_pin(front: Watched) -> None:
     take(front.page, "client", "pixi")
     shown(front.page)
     expect(note).to_be_hidden()
+
+
+def test_who_has_a_gpu_that_the_client_does_not_see_is_told_the_pin(front: Watched) -> None:
+    note = front.page.locator("#unseen")
+    shown(front.page)
+    for client, why in (("conda", "without the plugin nvidia-virtual-packages"), ("mamba", "does not see the GPU")):
+        take(front.page, "client", client)
+        expect(note).to_contain_text("For a GPU older than compute capability 7.5, such as V100, add cuda-version=12: ")
+        expect(note).to_contain_text(why)
+    take(front.page, "machine", "choose")
+    front.page.fill("#gpu", "V100")
+    expect(note).to_contain_text("For GPU 7.0, add cuda-version=12: ")
+    front.page.fill("#gpu", "H200")
+    expect(note).to_be_hidden()
+    front.page.fill("#gpu", "")
+    expect(note).to_be_visible()
+    front.page.evaluate("document.getElementById('more').open = true")
+    take(front.page, "pin", "12")
+    expect(note).to_be_hidden()
+
+
+def test_the_words_for_a_login_node_are_copied(front: Watched) -> None:
+    choose(front.page, Chosen("cuda-core", "linux-64", "13.0", "9.0", "", ""))
+    shown(front.page)
+    box = front.page.locator("#hint .copy")
+    expect(front.page.locator("#hint-words")).to_contain_text("such as a login node")
+    words = "CONDA_SUBDIR=linux-64 CONDA_OVERRIDE_CUDA=13.0 CONDA_OVERRIDE_CUDA_ARCH=9.0"
+    expect(box.locator("pre")).to_have_text(words)
+    box.get_by_role("button").click()
+    expect(box.get_by_role("button")).not_to_have_text("Copy")
+    take(front.page, "machine", "detect")
+    expect(box).to_be_hidden()
 
 
 def printed(name: str) -> str:
@@ -461,8 +497,9 @@ def test_it_can_be_used_with_the_keyboard_alone(front: Watched) -> None:
     places = []
     for _ in range(5):
         page.keyboard.press("Tab")
-        places.append(where())
-    assert places == ["first", "package", "platform", "client", "machine"], "a row of buttons is one stop"
+        places.append(where() or page.evaluate("document.activeElement.parentElement.id"))
+    assert places == ["first", "package", "platform", "machine", "more"], "a row of buttons is one stop"
+    page.keyboard.press("Shift+Tab")
     outline = "getComputedStyle(document.activeElement.nextElementSibling).outlineStyle"
     assert page.evaluate(outline) == "solid", "the button with the focus shows it"
     page.keyboard.press("ArrowRight")  # in it, the arrows choose

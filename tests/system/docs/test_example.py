@@ -19,11 +19,19 @@ from ctk.env.environment import create
 from ctk.solve.machine import detected_driver
 from ctk.solve.solve import Scenario, solve
 
-EXAMPLES = {"cpp-extension": "scale", "cmake-library": "libsum", "cuda-extension": "axpy"}
+EXAMPLES = {
+    "cpp-extension": "scale",
+    "cmake-library": "libsum",
+    "cuda-extension": "axpy",
+    "nanobind-extension": "blend",
+    "noarch-package": "doubled",
+}
 """Folder -> package."""
+COMPILED = [name for name in EXAMPLES if name != "noarch-package"]
+WITH_NVCC = ("cuda-extension", "nanobind-extension")
 FIRST = {major: next(minor for minor in MINORS if minor.startswith(f"{major}.")) for major in ("12", "13")}
 BUILT_WITH = {"12": "12.6", "13": FIRST["13"]}
-MAJORS = {"cpp-extension": {"12", "13"}, "cmake-library": {"12", "13"}, "cuda-extension": {"13"}}
+MAJORS = {name: {"13"} if name in WITH_NVCC else {"12", "13"} for name in EXAMPLES}
 IN_PYTHON = """
 import array, json, sys, {module} as it
 x, y = array.array("f", [1, 2, 3]), array.array("f", [10, 20, 30])
@@ -42,8 +50,9 @@ json.dump([it.{version}(), it.devices(), list(y), error, refused], sys.stdout)
 PROGRAMS = {
     "scale": IN_PYTHON.format(module="scale", call="it.scale(2, y)", refused="it.scale(2, y[:0])", version="versions"),
     "axpy": IN_PYTHON.format(module="axpy", call="it.axpy(2, x, y)", refused="it.axpy(2, x, y[:2])", version="runtime"),
+    "blend": IN_PYTHON.format(module="blend", call="it.blend(x, y)", refused="it.blend(x, y[:2])", version="runtime"),
 }
-DOUBLED = {"scale": [20, 40, 60], "axpy": [12, 24, 36]}
+RESULTS = {"scale": [20, 40, 60], "axpy": [12, 24, 36], "blend": [5.5, 11, 16.5]}
 
 Build = Callable[[str], dict[str, Any]]
 
@@ -57,7 +66,10 @@ def build(built: Workspace, roomy: Callable[[str], Path]) -> Build:
     made: dict[str, dict[str, Any]] = {}
 
     def build(example: str) -> dict[str, Any]:
-        if example == "cmake-library" and not {"cmake", "ninja"} <= base.installed_tools().keys():
+        if (
+            example in ("cmake-library", "nanobind-extension")
+            and not {"cmake", "ninja"} <= base.installed_tools().keys()
+        ):
             pytest.skip("no CMake or no Ninja on this machine: apt-get install cmake ninja-build")
         if example not in made:
             folder = str(ROOT / "examples" / example)
@@ -73,7 +85,7 @@ def pick(build: Build, built: Workspace, example: str, driver: str | None) -> An
     return solve(Scenario((EXAMPLES[example],), this_platform(), driver), channels)
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("example", COMPILED)
 def test_each_major_has_a_build_and_its_tests_pass_with_the_oldest_and_the_newest_driver(
     build: Build, example: str
 ) -> None:
@@ -86,7 +98,7 @@ def test_each_major_has_a_build_and_its_tests_pass_with_the_oldest_and_the_newes
         assert tests == [(d, "passed", d, "native") for d in (BUILT_WITH[major], newest)]
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("example", COMPILED)
 def test_run_exports_alone_give_the_requirements_of_cuda(build: Build, built: Workspace, example: str) -> None:
     for package in build(example)["packages"]:
         major, toolkit = package["toolkit"].partition(".")[0], package["toolkit"]
@@ -97,12 +109,12 @@ def test_run_exports_alone_give_the_requirements_of_cuda(build: Build, built: Wo
         wanted = {f"cuda-cudart >={host.version('cuda-cudart')},<{after}"}
         # What nvcc compiled needs its toolkit, or a later one of the major; the others compile at run time.
         nvrtc = f"cuda-nvrtc >={host.version('cuda-nvrtc')},<{after}"
-        wanted.add(f"cuda-version >={toolkit},<{after}" if example == "cuda-extension" else nvrtc)
+        wanted.add(f"cuda-version >={toolkit},<{after}" if example in WITH_NVCC else nvrtc)
         assert of_cuda == wanted
 
 
 @pytest.mark.parametrize(
-    ("example", "driver"), [(e, d) for e in EXAMPLES for d in ("12.6", NEWEST) if d.partition(".")[0] in MAJORS[e]]
+    ("example", "driver"), [(e, d) for e in COMPILED for d in ("12.6", NEWEST) if d.partition(".")[0] in MAJORS[e]]
 )
 def test_an_example_computes_or_says_why_not(
     build: Build, built: Workspace, roomy: Callable[[str], Path], example: str, driver: str
@@ -126,15 +138,39 @@ def test_an_example_computes_or_says_why_not(
     done = subprocess.run([made.python, "-I", "-c", PROGRAMS[name]], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     version, devices, result, error, refused = json.loads(done.stdout)
-    assert version == (driver if name == "axpy" else f"runtime {driver}, NVRTC {driver}")
-    assert refused == ("invalid argument" if name == "axpy" else "there is no number")
+    assert version == (f"runtime {driver}, NVRTC {driver}" if name == "scale" else driver)
+    assert refused == ("there is no number" if name == "scale" else "invalid argument")
     if detected_driver() is None:
         assert (devices, result) == (0, [10, 20, 30])
         assert "driver" in error
         # As for the library above; without a GPU all else is asserted before this.
         pytest.skip("no GPU on this machine: the module was imported, and computed nothing")
     if devices:
-        assert (result, error) == (DOUBLED[name], "")
+        assert (result, error) == (RESULTS[name], "")
+
+
+def test_a_package_in_python_alone_is_one_build_and_is_tested_for_both_majors(build: Build) -> None:
+    (package,) = build("noarch-package")["packages"]
+    assert package["toolkit"] is None and "/noarch/doubled-0.1.0-pyh" in package["file"]
+    assert sorted(package["requires"]) == ["cuda-core", "python", f"python >={max('3.11', base.this_python().minor)}"]
+    ends = [minors for major in ("12", "13") for minors in [[m for m in MINORS if m.startswith(f"{major}.")]]]
+    drivers = [driver for minors in ends for driver in (minors[0], minors[-1])]
+    assert [(t["driver"], t["state"], t["toolkit"]) for t in package["tests"]] == [(d, "passed", d) for d in drivers]
+
+
+@pytest.mark.parametrize("driver", ["12.6", NEWEST])
+def test_a_package_in_python_alone_computes_or_says_why_not(
+    build: Build, built: Workspace, roomy: Callable[[str], Path], driver: str
+) -> None:
+    folder = roomy("environment")
+    made = create(pick(build, built, "noarch-package", driver), folder / "prefix", folder / "packages")
+    program = "import doubled; print(len(doubled.compiled('80').code) > 500); print(doubled.doubled([1, 2, 3.5]))"
+    done = subprocess.run([made.python, "-I", "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("True\n")
+    if detected_driver() is None:
+        assert done.returncode and "driver library" in done.stderr.splitlines()[-1]
+        pytest.skip("no GPU on this machine: the kernel was compiled, and computed nothing")
+    assert done.stdout == "True\n[2.0, 4.0, 7.0]\n"
 
 
 def test_a_driver_for_cuda_12_refuses_what_nvcc_compiled(build: Build, built: Workspace) -> None:

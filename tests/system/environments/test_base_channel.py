@@ -39,7 +39,10 @@ def checkout(project: Workspace, tmp_path: Path) -> Workspace:
     return Workspace(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["numba", "wheel", "numpy", "llvmlite", "pip"])
+BACKENDS = ["scikit-build-core", "meson-python", "hatchling", "hatch-vcs", "setuptools-scm", "vcs-versioning"]
+
+
+@pytest.mark.parametrize("name", ["numba", "wheel", "numpy", "llvmlite", "pip", *BACKENDS])
 def test_locked_wheels_get_what_they_require(project: Workspace, name: str) -> None:
     lock = load(project.base_recipes / "base.lock")
     target = f"{this_platform()}-{base.this_python().tag}"
@@ -51,7 +54,8 @@ def test_locked_wheels_get_what_they_require(project: Workspace, name: str) -> N
     with zipfile.ZipFile(path) as wheel:
         info = next(n for n in wheel.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA"))
         metadata = BytesParser().parsebytes(wheel.read(info))
-    recipe = (project.base_recipes / name / "recipe.yaml").read_text(encoding="utf-8")
+    folder = "build-backends" if name in BACKENDS else name
+    recipe = (project.base_recipes / folder / "recipe.yaml").read_text(encoding="utf-8")
     for requirement in map(Requirement, metadata.get_all("Requires-Dist") or []):
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
             assert Version(lock.components[requirement.name].version) in requirement.specifier
@@ -82,7 +86,7 @@ def test_the_plan_is_for_the_running_python_only(checkout: Workspace) -> None:
         machine |= {"c-compiler", "cxx-compiler"}
     if base.is_loadable(base.OPENMP):
         machine |= {"libgomp", "_openmp_mutex"}
-    empty = {"libgcc", "libstdcxx", "libzlib", "rdma-core", "ocl-icd"}
+    empty = {"libgcc", "libstdcxx", "libzlib", "rdma-core", "ocl-icd", "setuptools_scm"}
     assert {n.replace("_", "-") for n in names} == {
         n.replace("_", "-") for n in ("python", "python_abi", *empty, *base.PROJECTS, *machine)
     }
@@ -108,6 +112,22 @@ def test_the_machine_s_compilers_and_tools_are_there_by_name_and_version_or_not_
     assert {name: made.get(name) for name in base.BUILD_TOOLS} == {**dict.fromkeys(base.BUILD_TOOLS), "cmake": "3.25.1"}
     monkeypatch.setattr(base, "installed_tools", dict)
     assert not {o.name for b in base.plan_base(checkout).builds for o in b.outputs} & base.BUILD_TOOLS.keys()
+
+
+def test_what_is_compiled_against_the_base_channel_requires_what_conda_forge_s_would_have_it_require(
+    checkout: Workspace, project: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "installed_compilers", lambda: {this_platform(): "12.2.0"})
+    exports = {o.name: o.run_exports for b in base.plan_base(checkout).builds for o in b.outputs}
+    python = base.this_python()
+    assert exports["python"] == {"noarch": ("python",), "weak": (f"python_abi {python.minor}.* *_{python.tag}",)}
+    assert exports[f"sysroot_{this_platform()}"] == {"strong": (f"__glibc >={base.glibc()},<3.0.a0",)}
+    assert exports["numpy"] == {"weak": ("numpy >=1.23,<3",)}
+    artefact = load(project.base_recipes / "base.lock").components["numpy"].artefacts[f"{this_platform()}-{python.tag}"]
+    (wheel,) = fetch([artefact], project, Index) if artefact else ()
+    with zipfile.ZipFile(wheel) as files:
+        header = files.read(next(name for name in files.namelist() if name.endswith("/numpyconfig.h"))).decode()
+    assert "#else\n    /* Use the default" in header and "define NPY_FEATURE_VERSION NPY_1_23_API_VERSION" in header
 
 
 def test_what_our_packages_ask_for_and_we_do_not_make_is_in_the_base_channel(
@@ -170,3 +190,86 @@ def test_an_environment_of_the_base_channel_alone_works(built: Workspace, tmp_pa
         assert not [path for path in files if "/_sysconfig" in path and path.endswith(".pyc")]
     assert f"from {made.prefix}/lib" in run("-m", "pip", "--version")
     assert "No broken requirements" in run("-m", "pip", "check")
+
+
+# What a project has besides `[project]`: its build system, and its files.
+MODULE = {"one/__init__.py": "def answer(): return 42"}
+PROJECTS = {
+    "hatchling": ("hatchling.build", {**MODULE}),
+    "flit-core": ("flit_core.buildapi", {**MODULE}),
+    "poetry-core": ("poetry.core.masonry.api", {**MODULE}),
+    "setuptools-scm": ("setuptools.build_meta", {**MODULE}),
+    "hatch-vcs": ("hatchling.build", {**MODULE}),
+    "meson-python": (
+        "mesonpy",
+        {
+            "meson.build": "project('one', 'c')\npy = import('python').find_installation()\n"
+            "py.extension_module('one', 'one.c', install: true)\n",
+            "one.c": """#include <Python.h>
+static PyObject *answer(PyObject *self, PyObject *none) { return PyLong_FromLong(42); }
+static PyMethodDef methods[] = {{"answer", answer, METH_NOARGS, ""}, {0}};
+static PyModuleDef module = {PyModuleDef_HEAD_INIT, "one", 0, -1, methods};
+PyMODINIT_FUNC PyInit_one(void) { return PyModule_Create(&module); }
+""",
+        },
+    ),
+    **{
+        name: (
+            "scikit_build_core.build",
+            {
+                "CMakeLists.txt": "cmake_minimum_required(VERSION 3.18)\nproject(one)\n"
+                "find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)\n"
+                f"find_package({name} CONFIG REQUIRED)\n{name}_add_module(one one.cpp)\n"
+                "install(TARGETS one LIBRARY DESTINATION .)\n",
+                "one.cpp": f'#include <{name}/{name}.h>\n{macro}(one, m) {{ m.def("answer", [] {{ return 42; }}); }}\n',
+            },
+        )
+        for name, macro in (("pybind11", "PYBIND11_MODULE"), ("nanobind", "NB_MODULE"))
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def with_backends(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> environment.Environment:
+    names = ("python", "pip", "cython", "setuptools", "scikit-build-core", *PROJECTS)
+    pick = solve(Scenario(names, this_platform()), [built.base_channel])
+    return environment.create(pick, tmp_path_factory.mktemp("backends") / "env", built.packages)
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_pip_installs_a_project_with_the_build_backends_of_the_base_channel(
+    with_backends: environment.Environment, tmp_path: Path, name: str
+) -> None:
+    backend, files = PROJECTS[name]
+    if "one/__init__.py" not in files and not {"cmake", "ninja"} <= base.installed_tools().keys():
+        pytest.skip("no CMake or no Ninja on this machine: apt-get install cmake ninja-build")
+    version = 'dynamic = ["version"]' if name in ("setuptools-scm", "hatch-vcs") else 'version = "1"'
+    source = {"setuptools-scm": "[tool.setuptools_scm]\n", "hatch-vcs": '[tool.hatch.version]\nsource = "vcs"\n'}
+    text = f"""[build-system]
+requires = ["{name}"]
+build-backend = "{backend}"
+[project]
+name = "one"
+description = "One"
+{version}
+{source.get(name, "")}"""
+    for file, content in {**files, "pyproject.toml": text}.items():
+        (tmp_path / "src" / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "src" / file).write_text(content)
+    words = [with_backends.python, "-m", "pip", "install", "--no-build-isolation", "--no-index", "--no-deps"]
+    variables = {"PATH": f"{with_backends.prefix}/bin:/usr/bin:/bin", "SETUPTOOLS_SCM_PRETEND_VERSION": "1"}
+    command = [*words, "--target", str(tmp_path / "made"), str(tmp_path / "src")]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    program = "import importlib.metadata as m, one; print(one.answer(), m.version('one'))"
+    there = {"PYTHONPATH": str(tmp_path / "made")}
+    printed = subprocess.run(
+        [with_backends.python, "-c", program], env=there, capture_output=True, text=True, check=True
+    )
+    assert printed.stdout == "42 1\n"
+
+
+def test_cython_of_the_base_channel_compiles(with_backends: environment.Environment, tmp_path: Path) -> None:
+    (tmp_path / "one.pyx").write_text("def answer(): return 42\n")
+    subprocess.run([with_backends.prefix / "bin" / "cython", "one.pyx"], cwd=tmp_path, check=True)
+    assert (tmp_path / "one.c").read_text().startswith("/* Generated by Cython")

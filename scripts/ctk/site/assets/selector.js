@@ -46,6 +46,12 @@
     return { packages, toolkit, fit, title: line(title), reasons: reasons.map(line) };
   }
 
+  /** Whether a version of two numbers is before another: 9.0 is before 10.0. */
+  function isLess(one, other) {
+    const [[major, minor], [wanted, last]] = [one, other].map((text) => text.split(".").map(Number));
+    return major < wanted || (major === wanted && minor < last);
+  }
+
   const picked = (name) => document.querySelector(`input[name=${name}]:checked`)?.value ?? "";
 
   /** What is chosen now. The driver is a CUDA version, null without one, and undefined where the client is to find it;
@@ -73,8 +79,8 @@
 
   function createCommand(now) {
     // The driver is requested as well: conda and mamba could ignore it otherwise, and install a toolkit that it cannot
-    // run. A named GPU has a driver. The package that asks for CUDA builds as well comes first.
-    const asks = (now.driver || now.gpu) && now.package !== offered.asks ? [offered.asks] : [];
+    // run. The package that asks for CUDA builds as well comes first.
+    const asks = now.driver !== null && now.package !== offered.asks ? [offered.asks] : [];
     const specs = [...asks, ...request(now)].map(quoted);
     const command = offered.create[now.client] + specs.join(" ");
     // PowerShell and cmd continue lines with different characters, so there is one line.
@@ -88,7 +94,7 @@
       : text(now.platform);
     return [
       "[workspace]",
-      'name = "cuda"',
+      `name = ${text(offered.environment)}`,
       `channels = [${offered.channels.map(text).join(", ")}]`,
       `platforms = [${machine}]`,
       "",
@@ -99,26 +105,26 @@
     ].join("\n");
   }
 
-  function solveCommand(now) {
-    const words = ["ctk solve", now.package, ...(now.pin ? [`cuda-version=${now.pin}`] : [])];
-    if (now.python) words.push(`--python ${now.python}`);
-    words.push(`--platform ${now.platform}`);
-    if (now.driver !== undefined) words.push(`--driver ${now.driver ?? "none"}`);
-    if (now.gpu) words.push(`--arch ${now.gpu}`);
-    if (offered.base !== "local") words.push(`--base ${quoted(offered.base)}`);
-    return `${words.join(" ")} --explain`;
-  }
-
-  /** More that the reader of a command should know: words, and a command. */
+  /** More that the reader of a command should know: a sentence, and words in front of the command. */
   function hint(now) {
     if (now.driver === undefined) {
-      return now.gpu ? ["", ""] : ["On a machine with an NVIDIA driver, add this to get CUDA builds, and an error if the driver is too old:", offered.asks];
+      return [`${offered.asks} asks for a driver, and for CUDA builds. Is there none here, as on a login node? Take "choose", and say which driver the other machine has.`, ""];
     }
     const set = [`CONDA_SUBDIR=${now.platform}`, `CONDA_OVERRIDE_CUDA=${now.driver ?? '""'}`];
     if (now.gpu) set.push(`CONDA_OVERRIDE_CUDA_ARCH=${now.gpu}`);
     return onWindows(now)
-      ? ["On another machine than that one, set these variables first:", set.join(", ")]
-      : ["On another machine than that one, put this in front:", set.join(" ")];
+      ? ["To solve for that machine on another one, set these variables first:", set.join("\n")]
+      : ["To solve for that machine on another one, such as a login node, put this in front of the command:", set.join(" ")];
+  }
+
+  /** What to add for a GPU that the client does not see; "" if nothing. */
+  function older(now) {
+    const floor = offered.platforms[now.platform].floor;
+    if (!floor || now.pin || (now.gpu && !isLess(now.gpu, floor[0]))) return "";
+    const such = Object.keys(offered.gpus).find((name) => isLess(offered.gpus[name], floor[0]) && !name.startsWith("Jetson"));
+    const which = now.gpu ? `For GPU ${now.gpu}` : `For a GPU older than compute capability ${floor[0]}${such ? `, such as ${such}` : ""}`;
+    const blind = now.client === "conda" ? "conda does not see the GPU without the plugin nvidia-virtual-packages" : `${now.client} does not see the GPU`;
+    return `${which}, add cuda-version=${floor[1]}: ${blind}.`;
   }
 
   // The answer
@@ -145,6 +151,7 @@
     fillList(at("todo"), todo);
     at("todo").hidden = !todo.length;
     at("install").hidden = state !== "solved" && state !== "detected";
+    at("client").hidden = at("install").hidden && picked("client") !== "pixi";
     at("pick").hidden = at("toolkits").hidden = state !== "solved";
     at("unseen").hidden = true;
   }
@@ -190,17 +197,22 @@
       ]);
     } else {
       show("detected", title, asked ? "nvidia-smi shows it as CUDA Version, or CUDA UMD Version. If you do not know it, the client finds it:" : "");
+      at("unseen").textContent = older(now);
+      at("unseen").hidden = !older(now);
       showCommand(now);
     }
   }
 
   function showCommand(now) {
-    at("manifest-box").hidden = now.client !== "pixi";
-    at("command-box").hidden = now.client === "pixi";
-    at("hint").hidden = now.client === "pixi" || !hint(now)[0];
-    if (now.client === "pixi") at("manifest").textContent = manifest(now);
-    else at("command").textContent = createCommand(now);
-    [at("hint-words").textContent, at("hint-code").textContent] = hint(now);
+    const pixi = now.client === "pixi";
+    const [words, code] = hint(now);
+    at("save").hidden = !pixi;
+    at("hint").hidden = pixi;
+    at("command").textContent = pixi ? manifest(now) : createCommand(now);
+    at("then").textContent = pixi ? "pixi install\npixi shell" : `${now.client} activate ${offered.environment}`;
+    at("hint-words").textContent = words;
+    at("hint-code").textContent = code;
+    at("hint-code").parentElement.hidden = !code;
   }
 
   function notes(now) {
@@ -217,14 +229,13 @@
   }
 
   let latest = 0;
-  /** Shows the answer for the chosen values. #answer then names its command. */
+  /** Shows the answer for the chosen values. #answer then names them. */
   async function update() {
     const now = chosen();
     const turn = (latest += 1);
-    const command = solveCommand({ ...now, gpu: now.gpu ?? null });
+    const asked = at("questions").dataset.of = JSON.stringify(now);
     notes(now);
     remember(now);
-    at("solve").textContent = command;
     const problem = unknown(now);
     if (problem) show("unsolved", ...problem);
     else if (now.driver === undefined) showDetected(now);
@@ -240,7 +251,7 @@
         show("refused", sentence(answer.title), why, answer.reasons.length ? answer.reasons.map(sentence) : ["Choose another driver or GPU."]);
       }
     }
-    at("answer").dataset.of = command;
+    at("answer").dataset.of = asked;
   }
 
   const NOT_SOLVED = "There is no answer for this choice";
@@ -340,10 +351,8 @@
 
   /** "older" or "newer" for a driver beyond either end, else undefined. */
   function beyond(driver, drivers) {
-    const parts = (text) => text.split(".").map(Number);
-    const less = ([one, two], [other, last]) => one < other || (one === other && two < last);
-    if (less(parts(driver), parts(drivers[0]))) return "older";
-    return less(parts(drivers.at(-1)), parts(driver)) ? "newer" : undefined;
+    if (isLess(driver, drivers[0])) return "older";
+    return isLess(drivers.at(-1), driver) ? "newer" : undefined;
   }
 
   /** The driver that has the answers for a driver; a driver without answers is added to the choices. */
@@ -362,7 +371,7 @@
     const text = at("paste").value;
     const note = at("paste-note");
     const found = text.trim() ? readNvidiaSmi(text, offered.gpus) : { gpus: [], unknown: [], note: "It stays in this page: nothing is sent." };
-    const ordered = [...new Set(found.gpus)].sort((one, other) => one - other);
+    const ordered = [...new Set(found.gpus)].sort((one, other) => (isLess(one, other) ? -1 : 1));
     const said = found.note ? [found.note] : [];
     at("driver").value = "";
     at("gpu").value = found.unknown.length ? "" : ordered[0] ?? "";

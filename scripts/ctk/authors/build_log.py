@@ -1,0 +1,73 @@
+"""What the log of a build says of its failure: the first error, and the remedy for two common mistakes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+_ERROR = re.compile(
+    r"""[\s|│]*(?:
+    \S*?(?::\d+|\(\d+\))(?::\d+)?:\s(?:fatal\s)?(?:error|ERROR)\b   # a compiler, nvcc, meson, Cython
+    |\S*:\s(?:fatal\s)?error:                                      # g++: no input files; ninja
+    |\w+\s(?:fatal|error)\s*:                                       # nvcc, ptxas
+    |\S*ld(?:\.\w+)?:\s|.*:\sundefined\sreference\sto                # the linker
+    |CMake\sError
+    |\S*make(?:\[\d+\])?:\s\*\*\*
+    |[\w.]*(?:Error|Exception|Unavailable)(?::|$)                   # Python, and rattler-build
+    |ERROR:|Error\scompiling\s
+    |.*:\s(?:command\snot\sfound|[Pp]ermission\sdenied)$            # the shell
+    )""",
+    re.VERBOSE,
+)
+"""The beginning of a line that says what is wrong. pip says after it that a program failed."""
+_BEFORE, _AFTER = 3, 9  # lines of context
+_TAIL = 25  # lines of a log without such a line
+_COLOUR = re.compile(r"\x1b\[[\d;]*[mK]")
+_OURS = "PyRattlerBuildError: "
+_FROM_ROOT = re.compile(r"""(?:^|[\s'"`=:,;(]|-[IL])(/[\w.+/-]+)""", re.M)
+_SHARED = (Path("/"), Path("/usr"), Path("/usr/local"))
+_OF_CUDA = re.compile(r"nvcc|libcudart[\w.]*|cuda_runtime(_api)?\.h")
+
+
+def what_failed(lines: Sequence[str]) -> list[str]:
+    """The first error in a log, with a few lines around it; the end of a log that has none.
+
+    rattler-build's advice on how to run the script again is left out, since its folder is removed.
+    """
+    last = next((n for n, line in enumerate(lines) if line.startswith("Script execution failed")), len(lines))
+    said = [_COLOUR.sub("", line) for line in lines[:last] if line.strip()]
+    first = next((n for n, line in enumerate(said) if _ERROR.match(line)), None)
+    few = said[-_TAIL:] if first is None else said[max(first - _BEFORE, 0) : first + _AFTER]
+    return [line.removeprefix(_OURS) for line in few]
+
+
+def hints(lines: Sequence[str], folder: Path) -> Iterator[str]:
+    """A sentence for each of two common mistakes in a log: headers not found, and the toolkit of this machine used."""
+    text = "\n".join(lines)
+    for header in dict.fromkeys(re.findall(r"fatal error: (\S+): No such file", text)):
+        for place in folder.glob(f"bld/*/host_env*/targets/*/include/{header}"):
+            include = f"$PREFIX/targets/{place.relative_to(folder).parts[4]}/include"
+            yield f'{header} is in {include}: give the compiler -I"{include}", or CMake -DCUDAToolkit_BIN_DIR'
+    for toolkit in _machine_toolkits(text):
+        yield (
+            f"the build names the toolkit in {toolkit}, which is this machine's: give CMake -DCUDAToolkit_BIN_DIR, "
+            "meson and what else looks for one CUDA_PATH=$PREFIX"
+        )
+
+
+def _machine_toolkits(text: str) -> Iterator[str]:
+    """The toolkits of this machine that a log names.
+
+    In a log, the environments are called $PREFIX and $BUILD_PREFIX, so a path from the root is outside of them.
+    """
+    seen = set()
+    for path in map(Path, dict.fromkeys(_FROM_ROOT.findall(text))):
+        # Debian installs its package of the toolkit into /usr, between other files: there, only the file's name counts.
+        above = (f for f in (path, *path.parents) if f not in _SHARED)
+        folder = next((f for f in above if os.path.isfile(f / "include" / "cuda_runtime_api.h")), None)
+        place = folder or (path if _OF_CUDA.fullmatch(path.name) else None)
+        if place and (real := os.path.realpath(place)) not in seen:
+            seen.add(real)
+            yield str(place)

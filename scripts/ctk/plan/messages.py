@@ -1,0 +1,92 @@
+"""rattler-build's messages about recipes and variant files, as a line and a text.
+
+Some are a Rust struct with the line in it, some begin with the line, and most errors of the schema name no line. The
+line of these is found with rattler-build itself: it is that of the smallest part without which the message changes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import yaml
+
+_STRUCT = re.compile(r'\bmessage: "((?:[^"\\]|\\.)*)"|\w+\("((?:[^"\\]|\\.)*)"\)$')
+_LINES = (r"\bline: (\d+), column: ", r" and (\d+):\d+$", r"(?:^|: )(\d+):\d+: ", r" at line (\d+) column ")
+_TEMPLATE = re.compile(r" \(in <\w+>:\d+\) \(template: (.*)\)$", re.DOTALL)
+_PREFIXES = re.compile(
+    r"^((Render|parse|Jinja template) error|Failed to parse (YAML|Jinja template|Jinja expression|if)"
+    r"|Template rendering failed|\d+:\d+): "
+)
+
+
+def shown(file: Path) -> str:
+    """A path as short as it can be said."""
+    return os.path.relpath(file) if file.is_relative_to(Path.cwd()) else str(file)
+
+
+def said_of(file: Path, error: Exception, check: Callable[[Path], object]) -> str:
+    """An error of rattler-build as ``FILE:LINE: text``.
+
+    Args:
+        file: The recipe or variant file.
+        error: What reading the file raised.
+        check: Raises the error for a copy of the file.
+    """
+    if isinstance(error, UnicodeDecodeError):
+        lines = error.object[: error.start].count(b"\n")
+        return f"{shown(file)}:{lines + 1}: this is not UTF-8"
+    if isinstance(error, OSError):
+        return f"{shown(file)}: {error.strerror}"
+    message = str(error)
+    stated = next((found for pattern in _LINES if (found := re.search(pattern, message, re.MULTILINE))), None)
+    return f"{shown(file)}:{stated[1] if stated else _line_of(file, check)}: {_plain(message)}"
+
+
+def _plain(message: str) -> str:
+    """A message without the names of Rust's types, and without the positions that the line says already."""
+    if struct := _STRUCT.search(message):
+        message = re.sub(r"\\(.)", r"\1", (struct[1] or struct[2]).replace(r"\n", "\n"))
+    while prefix := _PREFIXES.match(message):
+        message = message[prefix.end() :]
+    message = re.sub(r" \(in (<expression>|template):\d+\)$", "", message)
+    return _TEMPLATE.sub(r" in `\1`", message).strip()
+
+
+def _line_of(file: Path, check: Callable[[Path], object]) -> int:
+    """The line of the smallest part of a file without which `check` has another message, or none."""
+
+    def said(node: yaml.Node) -> str:
+        copy.write_text(yaml.serialize(node, Dumper=yaml.CSafeDumper, allow_unicode=True), encoding="utf-8")
+        try:
+            check(copy)
+        except Exception as error:
+            return str(error)
+        return ""
+
+    def suspects(node: yaml.Node, depth: int) -> Iterator[tuple[int, bool, int, int]]:
+        """How well each part below a node explains the message (the least explains it best), and its line."""
+        for place, child in enumerate(node.value if isinstance(node, yaml.CollectionNode) else ()):
+            key, value = child if isinstance(child, tuple) else (child, child)
+            del node.value[place]
+            without = said(root)
+            node.value.insert(place, child)
+            if without.startswith("missing required field") and isinstance(value, yaml.ScalarNode):
+                written, value.value = value.value, "1"  # the field is there, and has a value that most fields can have
+                without = said(root)
+                value.value = written
+            if without != whole:
+                rank = 2 if without.startswith("missing required field") else 1 if without else 0
+                yield rank, f"'{key.value}'" not in whole, -depth, key.start_mark.line + 1
+                yield from suspects(value, depth + 1)
+
+    with TemporaryDirectory() as folder, suppress(yaml.YAMLError):
+        copy = Path(folder, file.name)
+        if root := yaml.compose(file.read_bytes(), Loader=yaml.CSafeLoader):
+            whole = said(root)
+            return min(suspects(root, 1), default=(0, False, 0, 1))[-1]
+    return 1

@@ -1,0 +1,56 @@
+"""What `ctk build-recipe` shows of a log: the first error of each tool, and not what pip says after it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctk.authors.build_log import what_failed
+
+BEFORE = ["✔ Successfully updated the host environment", "+ cmake -DCMAKE_CXX_FLAGS=-Werror .", "-- Configuring"]
+PIP = """error: subprocess-exited-with-error
+  × Building wheel for blend (pyproject.toml) did not run successfully.
+  │ exit code: 1
+  ╰─> No available output.
+ERROR: Failed building wheel for blend
+Traceback (most recent call last):
+  File "$PREFIX/lib/python3.11/site-packages/pip/_internal/commands/install.py", line 708, in run
+    raise InstallWheelBuildError(build_failures)
+pip._internal.exceptions.InstallWheelBuildError: <InstallWheelBuildError: failed-wheel-build-for-install>
+Removed build tracker: '/tmp/pip-build-tracker-e9x5thnr'"""
+# As the tools print them: seen with GCC 12.2, nvcc 13.0, CMake 3.25, Ninja 1.11, Make 4.3, pip 26.3 and the base
+# channel's other tools.
+ERRORS = {
+    "compiler": "  $SRC_DIR/module.cpp:23:17: error: ‘nil’ was not declared in this scope",
+    "in colours": "\x1b[01m\x1b[K../one.c:1:8:\x1b[m\x1b[K \x1b[01;31m\x1b[Kerror: \x1b[m\x1b[Kexpected a name",
+    "header": "  one.c:1:10: fatal error: nosuch.h: No such file or directory",
+    "nvcc": '  $SRC_DIR/kernel.cu(9): error: identifier "nul" is undefined',
+    "nvcc's options": "nvcc fatal   : Unknown option '--nosuch'",
+    "ptxas": "ptxas fatal   : Unresolved extern function 'f'",
+    "linker": "  /usr/bin/ld: cannot find -lnosuchlib: No such file or directory",
+    "symbol": "module.cpp:(.text+0x4d): undefined reference to `f()'",
+    "CMake": "  CMake Error at CMakeLists.txt:5 (find_package):",
+    "meson": '  ../meson.build:2:0: ERROR: Dependency "nosuch" not found (tried pkg-config and cmake)',
+    "Ninja": "ninja: error: 'nosuch.c', needed by 'a', missing and no known rule to make it",
+    "Make": "make: *** No rule to make target 'nosuch.o', needed by 'all'.  Stop.",
+    "Cython": "Error compiling Cython file:",
+    "backend": "pip._vendor.pyproject_hooks._impl.BackendUnavailable: Cannot import 'scikit_build_core.build'",
+    "setup.py": "  ModuleNotFoundError: No module named 'nosuchmodule'",
+    "pip": "ERROR: Could not find a version that satisfies the requirement nosuch (from versions: none)",
+    "shell": "$SRC_DIR/conda_build.sh: line 13: nosuchcommand: command not found",
+    "rattler-build": "PyRattlerBuildError: No license files were copied",
+}
+
+
+@pytest.mark.parametrize("tool", ERRORS)
+def test_the_first_error_is_shown_with_a_few_lines_around_it(tool: str) -> None:
+    log = [*["-- Found"] * 40, *BEFORE, ERRORS[tool], *PIP.splitlines(), *["Removed"] * 40]
+    shown = what_failed(log)
+    assert shown[:3] == BEFORE
+    assert "\x1b" not in shown[3] and not shown[3].startswith("PyR")
+    assert shown[3].split()[-1] == ERRORS[tool].split()[-1]
+    assert len(shown) == 12 and "Removed" not in shown
+
+
+def test_a_log_without_an_error_is_shown_from_its_end() -> None:
+    log = [*map(str, range(100)), "", "the last words", "Script execution failed.", "To run the script manually"]
+    assert what_failed(log) == [*map(str, range(76, 100)), "the last words"]

@@ -1,0 +1,96 @@
+"""Recipes and variant files that rattler-build refuses: the error names the file, the line, and what is wrong there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT
+from ctk.core.errors import RecipeError
+from ctk.plan.recipes import Recipe, render_variants
+
+GOOD = """package:
+  name: one
+  version: "1"
+build:
+  noarch: generic
+  script:
+    - touch $PREFIX/one
+requirements:
+  run:
+    - python
+about:
+  license: MIT
+"""
+BROKEN = {
+    # What is broken: the text in GOOD -> the text in its place, the line, a part of the message.
+    "unknown key": ("  script:", "  scripts:", 6, "unknown field 'scripts'"),
+    "unknown section": ("about:", "abuot:", 11, "unknown top-level field 'abuot'"),
+    "wrong type": ("  noarch: generic", "  number: many", 5, "invalid digit"),
+    "list expected": ("    - python", "    python: 3", 9, "expected sequence"),
+    "wrong value": ("generic", "pyton", 5, "invalid noarch type 'pyton'"),
+    "bad Jinja": ('"1"', "${{ one( }}", 3, "syntax error: unexpected `}`"),
+    "bad condition": ("    - python", "    - if: linux and\n      then: python", 10, "unexpected end of input"),
+    "half a condition": ("    - python", "    - if: linux\n      them: python", 10, "missing required field 'then'"),
+    "bad YAML": ("  name: one", "  name: one\n version: [", 3, "did not find expected key"),
+    "tab": ("  name: one", "\tname: one", 2, "tabs disallowed"),
+    "key twice": ("about:", "about:\n  license: BSD\nabout:", 13, 'Duplicate key "about"'),
+    "unknown variable": ('"1"', "${{ nothing }}", 3, "undefined value in `${{ nothing }}`"),
+    "unknown filter": ("- python", "- python ${{ 1 | nofilter }}", 10, "filter nofilter is unknown"),
+    "unknown name in the context": ("package:", "context:\n  a: ${{ b }}\npackage:", 2, "undefined variable"),
+    "bad version": ('"1"', '"1 2!x"', 3, "malformed version string '1 2!x'"),
+    "bad spec": ("- python", "- python >=>3", 10, "unable to parse version spec: >=>3"),
+    "bad name": ("name: one", "name: One Two", 2, "'One Two' is not a valid package name"),
+    "bad licence": ("MIT", "MITT", 12, "unknown term"),
+    "no version": ('  version: "1"\n', "", 1, "missing required field 'version'"),
+    "empty": (GOOD, "", 1, "missing required field 'package'"),
+    "no mapping": (GOOD, "- one\n", 1, "Top level must be a mapping"),
+    "not UTF-8": ("name: one", "name: on\udce9", 2, "this is not UTF-8"),
+}
+
+
+def refused(folder: Path) -> RecipeError:
+    files = [ROOT / "conda_build_config.yaml", *folder.glob("*config.yaml")]
+    with pytest.raises(RecipeError) as error:
+        render_variants(Recipe("one", folder), files, "linux-64")
+    return error.value
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_the_line_at_fault_is_named_with_what_is_wrong(tmp_path: Path, broken: str) -> None:
+    good, bad, line, message = BROKEN[broken]
+    (tmp_path / "recipe.yaml").write_bytes(GOOD.replace(good, bad).encode(errors="surrogateescape"))
+    error = refused(tmp_path)
+    assert error.cause.startswith(f"{tmp_path}/recipe.yaml:{line}: ")
+    assert message in error.cause and error.step
+    assert "Marker" not in error.cause and "PyR" not in error.cause  # of Rust
+
+
+def test_a_recipe_that_is_a_folder_is_said_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").mkdir()
+    assert refused(tmp_path).cause == f"{tmp_path}/recipe.yaml: Is a directory"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("a:\n  - [1\n", 3, "expected ','"),
+        ("a: b: c\n", 1, "mapping values"),
+        ("a: {b: 1}\n", 1, "expected a sequence"),
+    ],
+)
+def test_the_line_of_a_variant_file_is_named(tmp_path: Path, text: str, line: int, message: str) -> None:
+    (tmp_path / "recipe.yaml").write_text(GOOD)
+    (tmp_path / "conda_build_config.yaml").write_text(text)
+    error = refused(tmp_path)
+    assert error.cause.startswith(f"{tmp_path}/conda_build_config.yaml:{line}: ") and message in error.cause
+
+
+def test_a_file_below_the_working_folder_is_named_as_people_type_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "recipe.yaml").write_text(GOOD.replace("MIT", "MITT"))
+    monkeypatch.chdir(tmp_path)
+    assert refused(tmp_path / "one").cause.startswith("one/recipe.yaml:12: ")
