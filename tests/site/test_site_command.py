@@ -106,6 +106,7 @@ def test_a_site_has_the_docs_of_the_checkout_with_the_address_of_the_channel(
     site = build("--platform", "linux-64", "--package", "cuda-version", "--jobs", "1")
     channel = (tmp_path / "checkout" / "output" / "channel").as_uri()
     assert f">{channel}<" in re.sub(r"</?span[^>]*>", "", (site / "docs" / "users.html").read_text())
+    assert '<a href="docs/index.html">Docs</a>' in (site / "index.html").read_text()
     assert not list(site.rglob("doctrees"))
 
 

@@ -24,8 +24,8 @@ _COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
 _CHANNEL = re.compile(r"""(?<=-c )CHANNEL\b|(?<=--channel )CHANNEL\b|(?<=  - )CHANNEL\b|(?<=["`])CHANNEL(?=["`])""")
 _LINK = re.compile(r"(?P<open>\s+\()?\[(?P<text>[^\]]+)\]\((?!https?:|#)(?P<page>[^)#]+)[^)]*\)(?P<close>\))?")
 _BACK = '<a href="../index.html">Back to the channel</a>'  # every page of the docs is in one folder
+# A search with summaries would fetch the pages, which a page in a folder cannot.
 _OFF = ("html_show_search_summary", "html_copy_source", "html_show_sphinx", "html_show_copyright")
-"""Settings to switch off. A search with summaries would fetch the pages, which a page in a folder cannot."""
 _COLOURS = {"brand-primary": "accent", "brand-content": "accent", "background-primary": "page"}  # theirs -> ours
 _COLOURS |= {"background-secondary": "panel", "foreground-primary": "text"}
 
