@@ -38,7 +38,7 @@ _FILES = TypeAdapter(list[ScannedFile])
 
 
 def planned_scans(
-    plan: Plan, workspace: Workspace, contents: Contents, jobs: int, progress: Callable[[], None]
+    plan: Plan, workspace: Workspace, contents: Contents, jobs: int, progress: Callable[[], None] = lambda: None
 ) -> tuple[list[PackageScan], list[PackageScan], list[Finding]]:
     """Returns the packages of a plan that can be seen, the others without files, and a hint for the locks of these.
 
