@@ -89,10 +89,13 @@ def shown(folder: Path, *texts: str) -> list[str]:
     return [f"{place}: {secret!r}" for place, content in contents.items() for secret in SECRETS if secret in content]
 
 
-@pytest.mark.skipif(
+LINUX_64 = pytest.mark.skipif(
     this_platform() != "linux-64",
     reason="the tiny packages are for linux-64; the tests below hold on every platform that no word keeps a secret",
 )
+
+
+@LINUX_64
 def test_a_login_of_the_auth_file_is_used_and_shown_nowhere(where: Workspace, host: str, tmp_path: Path) -> None:
     auth = tmp_path / "auth.json"
     auth.write_text(json.dumps({"127.0.0.1": {"BasicHTTP": {"username": USER, "password": PASSWORD}}}))
@@ -112,7 +115,7 @@ def test_a_login_of_the_auth_file_is_used_and_shown_nowhere(where: Workspace, ho
     assert shown(where.cache) == []
 
 
-@pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
+@LINUX_64
 @pytest.mark.parametrize(
     "login",
     [

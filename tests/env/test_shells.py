@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
+import venv
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,10 @@ from kit.packs import checkout, create, pack, unpack
 from kit.shells import CLEAN, SHELLS, difference, run
 from kit.tiny_packages import tiny
 
-pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
+pytestmark = pytest.mark.skipif(
+    this_platform() != "linux-64",
+    reason="the tiny packages are for linux-64, where these scripts, which are the same on ARM, are tried",
+)
 
 
 def stacked(name: str) -> tuple[str, bytes]:
@@ -45,7 +48,17 @@ def environments(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.fixture(params=[*SHELLS, "fish"])
 def shell(request: pytest.FixtureRequest) -> str:
     if not shutil.which(request.param):
-        pytest.skip(f"no {request.param} on this machine")
+        pytest.skip(
+            f"no {request.param} on this machine: sh and bash, which read the same file as zsh, are always there"
+        )
+    return str(request.param)
+
+
+@pytest.fixture(params=SHELLS)
+def posix_shell(request: pytest.FixtureRequest) -> str:
+    """A shell that reads `deactivate` as a file, too; in fish it is a function only."""
+    if not shutil.which(request.param):
+        pytest.skip(f"no {request.param} on this machine: sh and bash, which read the same file, are always there")
     return str(request.param)
 
 
@@ -60,17 +73,17 @@ def test_activation_sets_what_condas_does(environments: list[Path], shell: str) 
 
 
 @pytest.mark.parametrize(
-    "way",
-    [
-        "{first}; deactivate",
-        "{first}; . deactivate",  # as conda-pack says
-        "{first}; {first}; deactivate",
-        "{first}; {second}; deactivate",
-    ],
+    "way", ["{first}; deactivate", "{first}; {first}; deactivate", "{first}; {second}; deactivate"]
 )
 def test_deactivate_leaves_the_shell_as_it_was(environments: list[Path], tmp_path: Path, shell: str, way: str) -> None:
-    if shell == "fish" and ". deactivate" in way:
-        pytest.skip("fish has the function only")
+    restores(environments, tmp_path, shell, way)
+
+
+def test_deactivate_can_be_read_as_conda_packs_is(environments: list[Path], tmp_path: Path, posix_shell: str) -> None:
+    restores(environments, tmp_path, posix_shell, "{first}; . deactivate")
+
+
+def restores(environments: list[Path], tmp_path: Path, shell: str, way: str) -> None:
     first, second = (activate(prefix, shell) for prefix in environments)
     options = "" if shell == "fish" else "set -eu"
     for surroundings in ({"PS1": "$ "}, {"CONDA_PREFIX": "/opt/conda"}):
@@ -78,23 +91,22 @@ def test_deactivate_leaves_the_shell_as_it_was(environments: list[Path], tmp_pat
         assert not difference(shell, options, way.format(first=first, second=second), tmp_path, **surroundings)
 
 
-def test_a_shell_that_an_activated_one_started_leaves_the_environment_too(environments: list[Path], shell: str) -> None:
+def test_a_shell_that_an_activated_one_started_leaves_the_environment_too(
+    environments: list[Path], posix_shell: str
+) -> None:
     """Functions are not inherited: what is on PATH is read."""
-    if shell == "fish":
-        pytest.skip("fish has the function only")
-    code = f"""{activate(environments[0], shell)}; {shell} -c '. deactivate; echo "$PATH|${{CONDA_PREFIX-}}"'"""
-    assert run(shell, code, CONDA_PREFIX="/opt/conda").stdout == f"{CLEAN['PATH']}|/opt/conda\n"
+    ours = activate(environments[0], posix_shell)
+    code = f"""{ours}; {posix_shell} -c '. deactivate; echo "$PATH|${{CONDA_PREFIX-}}"'"""
+    assert run(posix_shell, code, CONDA_PREFIX="/opt/conda").stdout == f"{CLEAN['PATH']}|/opt/conda\n"
 
 
 def test_pythons_own_venv_is_left_first_and_can_be_left_without_the_environment(
     environments: list[Path], tmp_path: Path, shell: str
 ) -> None:
-    python = shutil.which("python3", path=CLEAN["PATH"])
-    if not python or subprocess.run([python, "-m", "venv", "--without-pip", tmp_path / "v"], check=False).returncode:
-        pytest.skip("the system's Python makes no venv")
+    venv.create(tmp_path / "v")
     prefix = environments[0]
-    ours, venv, path = activate(prefix, shell), activate(tmp_path / "v", shell), 'echo "$PATH"'
-    done = run(shell, f"{venv}; {ours}; {path}; deactivate; {path}; {ours}; {venv}; deactivate; {path}")
+    ours, other, path = activate(prefix, shell), activate(tmp_path / "v", shell), 'echo "$PATH"'
+    done = run(shell, f"{other}; {ours}; {path}; deactivate; {path}; {ours}; {other}; deactivate; {path}")
     inside = f"{prefix}/bin:{CLEAN['PATH']}"
     assert done.stdout.splitlines() == [inside, CLEAN["PATH"], inside], done.stderr
 

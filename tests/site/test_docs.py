@@ -81,9 +81,11 @@ def test_the_pages_work_from_a_folder_and_load_nothing_from_elsewhere(site: Path
 
 
 def test_the_search_finds_a_page_from_the_folder(site: Path) -> None:
+    index = (site / "searchindex.js").read_text()
+    assert index.startswith("Search.setIndex(") and '"environments"' in index and '"air"' in index
     browser = shutil.which("chromium")
     if browser is None:
-        pytest.skip("there is no chromium on PATH, which runs the script of the search")
+        pytest.skip("there is no chromium on PATH to run the search's script; the index that it reads is as it must be")
     words = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=8000", "--dump-dom"]
     address = f"{(site / 'search.html').as_uri()}?q=air-gapped"
     done = subprocess.run([*words, address], capture_output=True, text=True, check=True)

@@ -242,7 +242,9 @@ def test_pip_installs_a_project_with_the_build_backends_of_the_base_channel(
 ) -> None:
     backend, files = PROJECTS[name]
     if "one/__init__.py" not in files and not {"cmake", "ninja"} <= base.installed_tools().keys():
-        pytest.skip("no CMake or no Ninja on this machine: apt-get install cmake ninja-build")
+        pytest.skip(
+            "no CMake or no Ninja on this machine (apt-get install cmake ninja-build): the backends without are tried"
+        )
     version = 'dynamic = ["version"]' if name in ("setuptools-scm", "hatch-vcs") else 'version = "1"'
     source = {"setuptools-scm": "[tool.setuptools_scm]\n", "hatch-vcs": '[tool.hatch.version]\nsource = "vcs"\n'}
     text = f"""[build-system]
