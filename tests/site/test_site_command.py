@@ -85,16 +85,12 @@ def test_pages_for_others_name_no_folder_of_this_machine(
     assert f"--channel {url} \\\n  --channel {served} \\\n" in page
 
 
-def test_the_docs_in_a_site_are_kept_and_have_a_tab(build: Callable[..., Path], tmp_path: Path) -> None:
-    few = ("--platform", "linux-64", "--package", "cuda-version", "--jobs", "1", "--title", "Ours")
-    index = tmp_path / "site" / "docs" / "index.html"
-    index.parent.mkdir(parents=True)
-    index.write_text("docs")
-    for _ in range(2):  # beside nothing else, and in a site
-        site = build(*few)
-        assert index.read_text() == "docs"
-        assert '<a href="docs/index.html">Docs</a>' in (site / "index.html").read_text()
-        assert "<title>Install CUDA packages · Ours</title>" in (site / "index.html").read_text()
+def test_a_folder_that_has_docs_and_is_no_site_is_refused(build: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "site" / "docs").mkdir(parents=True)
+    (tmp_path / "site" / "docs" / "index.html").write_text("somebody's")
+    with pytest.raises(BadValue):
+        build("--platform", "linux-64", "--package", "cuda-version", "--jobs", "1")
+    assert (tmp_path / "site" / "docs" / "index.html").read_text() == "somebody's"
 
 
 def test_a_site_has_the_docs_of_the_checkout_with_the_address_of_the_channel(
@@ -103,7 +99,8 @@ def test_a_site_has_the_docs_of_the_checkout_with_the_address_of_the_channel(
     folder = tmp_path / "checkout" / "docs"
     folder.mkdir()
     (folder / "users.md").write_text("# For users\n\n`CHANNEL`\n")
-    site = build("--platform", "linux-64", "--package", "cuda-version", "--jobs", "1")
+    site = build("--platform", "linux-64", "--package", "cuda-version", "--jobs", "1", "--title", "Ours")
+    assert "<title>Install CUDA packages · Ours</title>" in (site / "index.html").read_text()
     channel = (tmp_path / "checkout" / "output" / "channel").as_uri()
     assert f">{channel}<" in re.sub(r"</?span[^>]*>", "", (site / "docs" / "users.html").read_text())
     assert '<a href="docs/index.html">Docs</a>' in (site / "index.html").read_text()

@@ -243,8 +243,7 @@ def site_command(
 
     Every answer of the first page is solved now. The docs of the checkout are among the pages, with this channel's
     address. The pages work from the folder without a server, and load nothing from elsewhere. It is replaced as a whole
-    at the end, but for its folder docs if the checkout has none. With --url the pages are for others: they name no
-    folder of this machine.
+    at the end. With --url the pages are for others: they name no folder of this machine.
 
     Examples: ctk site output/site
     ctk site /srv/www/cuda-site --url https://example.org/cuda --base conda-forge --title "CUDA at Example"
@@ -258,7 +257,7 @@ def site_command(
     from ctk.plan.plan import python_tags
     from ctk.site import docs
     from ctk.site.answers import axes, plan_work, solved
-    from ctk.site.pages import Selector, check, check_reachable, front_page, has_docs, shards
+    from ctk.site.pages import Selector, check, check_reachable, front_page, shards
     from ctk.solve.channels import catalogue
 
     where, report = workspace(), Reporter()
@@ -270,7 +269,7 @@ def site_command(
     with ExitStack() as stack:
         own = base_channel(channel, where) if channel else where.channel
         place = own if isinstance(own, Path) else stack.enter_context(mirrored(own, where.temporary, report))
-        content = replace(site.read(where, place), title=title, docs=has_docs(folder))
+        content = replace(site.read(where, place), title=title)
         chosen = tuple(dict.fromkeys(platforms or content.platforms))
         check_names("platform", chosen, PLATFORMS)
         if missing := [platform for platform in chosen if platform not in content.platforms]:
@@ -288,7 +287,7 @@ def site_command(
         with report.task("questions", questions) as task:
             answers = [(piece.name, found) for piece, found in solved(work, jobs or os.cpu_count() or 1, task.advance)]
         guide = list(docs.pages(where.root / "docs", title, addresses[0]))
-        content = replace(content, channels=tuple(addresses), docs=content.docs or bool(guide))
+        content = replace(content, channels=tuple(addresses), docs=bool(guide))
         front = front_page(content, Selector(made))
         every = [front, *shards(sorted(answers)), *site.report_pages(content), *guide]
     files, size = site.write(every, folder), sum(len(page.content) for page in every)

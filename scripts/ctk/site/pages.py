@@ -36,7 +36,6 @@ MARKER = ".ctk-site"
 _TEXT = b"Made by ctk site. The folder is replaced as a whole: keep nothing of yours in it.\n"
 _HERE = Path(__file__).parent
 _NAVIGATION = (("index.html", "Install"), ("packages.html", "Packages"))
-_DOCS = "docs"  # the folder in a site that something else writes, and this keeps
 _ENVIRONMENT = "gpu"  # the name that the docs use
 
 
@@ -65,7 +64,7 @@ class Site:
     locks: Mapping[str, ReleaseLock]  # CTK releases first, oldest first
     channels: tuple[str, ...] = ()  # URLs or names of channels for clients, by priority
     title: str = "CUDA for conda"
-    docs: bool = False  # whether the folder of the site has docs
+    docs: bool = False  # whether the docs are among the pages
 
     @cached_property
     def packages(self) -> Mapping[str, tuple[IndexedPackage, ...]]:
@@ -131,7 +130,7 @@ def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
     first, slash, _ = path.partition("/")
     section = f"{first}.html" if slash else path  # packages/cuda-core.html belongs to packages.html
     root = "../" * path.count("/")
-    tabs = (*_NAVIGATION, (f"{_DOCS}/index.html", "Docs")) if site.docs else _NAVIGATION
+    tabs = (*_NAVIGATION, ("docs/index.html", "Docs")) if site.docs else _NAVIGATION
     own = {"site": site, "root": root, "navigation": tabs, "path": path, "section": section}
     text = _environment().get_template(template or path).render(**own, **values)
     return Page(path, (text.rstrip() + "\n").encode())
@@ -169,7 +168,7 @@ def _day(timestamp: int) -> str:
 def write(pages: Iterable[Page], folder: Path) -> int:
     """Writes pages into a new folder, which then replaces the old folder; returns the number of pages.
 
-    Readers see the old site until all pages are written; after a kill or an error it stays. The docs in it are kept.
+    Readers see the old site until all pages are written; after a kill or an error it stays.
     """
     check(folder)
     folder = folder.absolute()
@@ -181,8 +180,6 @@ def write(pages: Iterable[Page], folder: Path) -> int:
             target = fresh / page.path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(page.content)
-        if (docs := folder / _DOCS).is_dir() and not (fresh / _DOCS).exists():
-            shutil.copytree(docs, fresh / _DOCS, symlinks=True)
         _take_place(fresh, folder)
     return len(written)
 
@@ -197,11 +194,6 @@ def check_reachable(url: str, base: Path | str) -> None:
         )
 
 
-def has_docs(folder: Path) -> bool:
-    """Whether a site's folder has docs, which get a tab."""
-    return (folder / _DOCS / "index.html").is_file()
-
-
 def check(folder: Path) -> None:
     """Refuses a place where a folder cannot be made, and a folder with other content than a site."""
     check_place(folder.absolute())
@@ -210,7 +202,7 @@ def check(folder: Path) -> None:
     step = "name a folder that is a site, is empty, or does not exist yet"
     if not folder.is_dir() or folder.is_symlink():
         raise BadValue(f"{folder} is no folder", step)
-    if any(path.name != _DOCS for path in folder.iterdir()) and not (folder / MARKER).is_file():
+    if any(folder.iterdir()) and not (folder / MARKER).is_file():
         raise BadValue(f"{folder} is not a site of ctk, and would be replaced", step)
 
 
