@@ -25,7 +25,16 @@ _CHANNEL = re.compile(r"""(?<=-c )CHANNEL\b|(?<=--channel )CHANNEL\b|(?<=  - )CH
 _LINK = re.compile(r"(?P<open>\s+\()?\[(?P<text>[^\]]+)\]\((?!https?:|#)(?P<page>[^)#]+)[^)]*\)(?P<close>\))?")
 _BACK = '<a href="../index.html">Back to the channel</a>'  # every page of the docs is in one folder
 # A search with summaries would fetch the pages, which a page in a folder cannot.
-_OFF = ("html_show_search_summary", "html_copy_source", "html_show_sphinx", "html_show_copyright")
+_OFF = ("html_show_search_summary", "html_copy_source", "html_show_sphinx", "html_show_copyright", "html_use_index")
+_ACCESSIBLE = {  # what axe-core finds in pages of Sphinx and furo: words of theirs -> the same for everybody
+    b'<p class="caption" role="heading">': b'<p class="caption" role="heading" aria-level="2">',
+    b"<pre>": b'<pre tabindex="0">',  # the keyboard scrolls what is wider than the page
+    b'<div class="table-wrapper': b'<div tabindex="0" class="table-wrapper',
+    b'<aside class="announcement-content">': b'<aside class="announcement-content" aria-label="Site">',
+    b'<aside class="sidebar-drawer">': b'<aside class="sidebar-drawer" aria-label="Pages">',
+    b'<aside class="toc-drawer">': b'<aside class="toc-drawer" aria-label="On this page">',
+    b'<div id="search-results">': b'<h1>Search</h1><div id="search-results">',
+}
 _COLOURS = {"brand-primary": "accent", "brand-content": "accent", "background-primary": "page"}  # theirs -> ours
 _COLOURS |= {"background-secondary": "panel", "foreground-primary": "text"}
 
@@ -37,7 +46,11 @@ def pages(folder: Path, title: str, channel: str) -> Iterator[Page]:
         if texts:
             build({name: readable(text, channel) for name, text in texts.items()}, Path(scratch), title)
         for file in sorted(file for file in Path(scratch, "made").rglob("[!.]*") if file.is_file()):
-            yield Page(f"docs/{file.relative_to(Path(scratch, 'made')).as_posix()}", file.read_bytes())
+            content = file.read_bytes()
+            if file.suffix == ".html":
+                for theirs, ours in _ACCESSIBLE.items():
+                    content = content.replace(theirs, ours)
+            yield Page(f"docs/{file.relative_to(Path(scratch, 'made')).as_posix()}", content)
 
 
 def readable(text: str, channel: str) -> str:

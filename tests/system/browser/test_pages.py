@@ -15,7 +15,7 @@ def pages(site: Path) -> list[str]:
     return sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
 
 
-@pytest.mark.parametrize("what", ["top", "packages"])
+@pytest.mark.parametrize("what", ["top", "packages", "docs"])
 def test_every_page_is_accessible_fits_the_window_and_asks_no_other_host(
     window: Open, site_folder: Path, width: str, scheme: str, what: str
 ) -> None:
