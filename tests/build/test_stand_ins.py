@@ -108,6 +108,7 @@ BOTH_WAYS = {
     "DLLs for ARM": (DLL, "", "win-arm64"),
     "an archive": ({"lib/libthing.a": b"!<arch>\n" + LARGE}, "ln -s libthing.a $PREFIX/lib/b.a", "linux-64"),
     "a large text": ({"lib/text": b"a line\n" * (1 << 18)}, "sed -i s/line/word/ $PREFIX/lib/*", "linux-64"),
+    "the prefix": (thing(), "printf '#!%s/bin/sh\\n' $PREFIX >$PREFIX/run\nchmod 755 $PREFIX/run", "linux-64"),
     "read by name": (thing(), "grep -c ELF lib/libthing.so.1 >$PREFIX/count", "linux-64"),
 }
 
@@ -127,6 +128,7 @@ def test_both_ways_give_the_same_bytes(tmp_path: Path, case: str) -> None:
 
 CHANGED = {
     "something is added to a library": (thing(), "echo more >>$PREFIX/lib/libthing*", "LICENSE"),
+    "the prefix is added to a library": (thing(), "echo $PREFIX >>$PREFIX/lib/libthing*", "LICENSE"),
     "patchelf is asked something else": (thing(), "patchelf --print-interpreter lib/* >$PREFIX/x || true", "LICENSE"),
     "a library is needed that was not": (thing(), "patchelf --add-needed librt.so.1 $PREFIX/lib/libthing*", "LICENSE"),
     "patchelf fails": (thing(), "patchelf --set-interpreter /x lib/libthing.* || echo no >$PREFIX/failed", "LICENSE"),

@@ -46,6 +46,7 @@ _WINDOW = 1 << 27
 _LARGE = 1 << 31  # bytes from which on a member is written with 64-bit sizes; zip needs them from twice that
 # The name of this machine's folders in published metadata. The prefix keeps the start of its placeholder.
 BUILD_ROOT = "/build"
+_FILLING = b"_placehold"
 _PLACEHOLDER = re.compile(r"(?:_placehold)+(?:_[placehod]*)?")
 _PATHS = "info/paths.json"
 _INDEX, _ABOUT, _RECIPE = "info/index.json", "info/about.json", "info/recipe/rendered_recipe.yaml"
@@ -59,11 +60,15 @@ def rewrite(
     """Writes a package again; returns its record for an index, and the number of its tests.
 
     Raises:
-        Changed: The package has a stand-in elsewhere than as the content of a file.
+        Changed: The package has a stand-in elsewhere than as the content of a file, or with the prefix in it.
     """
     metadata: Mapping[str, bytes] = {}
     entries: dict[str, tuple[str, int]] = {}  # sha256 of a stand-in -> sha256 and size of the file
     with zipfile.ZipFile(package) as source, target.open("w+b") as file:
+        (of_info,) = (name for name in source.namelist() if name.startswith("info-"))
+        with source.open(of_info) as packed_info:
+            info = {m.name: content.read() for m, content in _tar(packed_info) if content}
+        prefixed = _prefixed(info[_PATHS])
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             for member in source.infolist():
                 # A member of its own: the original's extra fields describe the original archive.
@@ -71,10 +76,9 @@ def rewrite(
                 large = member.file_size >= _LARGE
                 with source.open(member) as old, archive.open(fresh, "w", force_zip64=large) as new:
                     if member.filename.startswith("info-"):
-                        info = {m.name: content.read() for m, content in _tar(old) if content}
                         _refuse_stand_ins(info.values(), find)
-                        if entries:
-                            info[_PATHS] = _true_entries(info[_PATHS], entries)
+                        if entries or prefixed:
+                            info[_PATHS] = _true_entries(info[_PATHS], entries, prefixed)
                         metadata = edit(info)
                         files = (_file(name, content) for name, content in sorted(metadata.items()))
                         _write_tar(plain := io.BytesIO(), files, time)
@@ -84,7 +88,7 @@ def rewrite(
                         packed = _compressor(level).stream_writer(new, write_size=_CHUNK, closefd=False)
                         # Each call of it takes 70 µs, and a header has 512 bytes.
                         with packed, io.BufferedWriter(cast(io.RawIOBase, packed), _CHUNK) as gathered:
-                            _write_tar(gathered, _put_back(_tar(old), find, entries), time)
+                            _write_tar(gathered, _put_back(_tar(old), find, entries, prefixed), time)
                     else:
                         new.write(old.read())
         return index_record(metadata, digests(file)), count_tests(metadata)
@@ -114,9 +118,36 @@ def _tar(compressed: IO[bytes]) -> _Members:
             yield member, archive.extractfile(member) if member.isfile() else None
 
 
-def _put_back(members: _Members, find: Find, entries: dict[str, tuple[str, int]]) -> _Members:
-    """The members of a package, with the real file for each stand-in; its sha256 and size go into `entries`."""
+def _prefixed(paths: bytes) -> dict[str, tuple[bytes, bytes]]:
+    """Path -> the prefix in this file, which is a folder of this build, and the same for every build, as long."""
+    found: dict[str, tuple[bytes, bytes]] = {}
+    for entry in json.loads(paths)["paths"]:
+        if prefix := entry.get("prefix_placeholder", "").encode():
+            same = f"{BUILD_ROOT}/host_env".encode() + _FILLING * (len(prefix) // len(_FILLING) + 1)
+            found[entry["_path"]] = prefix, same[: len(prefix)]
+    return found
+
+
+def _put_back(
+    members: _Members,
+    find: Find,
+    entries: dict[str, tuple[str, int]],
+    prefixed: dict[str, tuple[bytes, bytes]],
+) -> _Members:
+    """The members of a package, with the real file for each stand-in, and the same prefix for every build.
+
+    Their sha256 and sizes go into `entries`.
+    """
     for member, content in members:
+        if content and (prefixes := prefixed.get(member.name)):
+            text = content.read()
+            with find(text) as found:
+                if found:
+                    raise standins.Changed("a stand-in has the prefix in it")
+            same = text.replace(*prefixes)
+            entries[hashlib.sha256(text).hexdigest()] = hashlib.sha256(same).hexdigest(), len(same)
+            yield member, io.BytesIO(same)
+            continue
         if content is None or member.size > standins.LONGEST:
             yield member, content
             continue
@@ -138,13 +169,15 @@ def _refuse_stand_ins(contents: Iterable[bytes], find: Find) -> None:
                 raise standins.Changed("metadata has a stand-in in it")
 
 
-def _true_entries(text: bytes, entries: Mapping[str, tuple[str, int]]) -> bytes:
-    """A paths.json with the sha256 and size of the real files instead of those of stand-ins."""
+def _true_entries(
+    text: bytes, entries: Mapping[str, tuple[str, int]], prefixed: Mapping[str, tuple[bytes, bytes]]
+) -> bytes:
+    """A paths.json with the prefixes, sha256 and sizes of the files as `_put_back` gives them."""
     document = json.loads(text)
     for entry in document["paths"]:
+        if prefixes := prefixed.get(entry["_path"]):
+            entry["prefix_placeholder"] = prefixes[1].decode()
         if found := entries.get(entry["sha256"]):
-            if "prefix_placeholder" in entry:
-                raise standins.Changed("a stand-in has the prefix in it")
             entry["sha256"] = found[0]
             if entry["path_type"] == "hardlink":  # for a link, it is the link's own
                 entry["size_in_bytes"] = found[1]
