@@ -74,7 +74,7 @@ def create_command(
     options += [("--channel", name) for name in channel or ()]
     options += [("--base", base)] if base != "local" else []
     asked = [*specs, *(word for option, value in options if value is not None for word in (option, value))]
-    made = create(pick, prefix, where.packages, report.say, asked, force)
+    made = create(pick, prefix, where.packages, report.say, asked, force, report.live)
     state = "changed" if made.changes else "created" if made.changed else "unchanged"
     report.line(f"{state}: {made.prefix}")
     for kind, packages in made.changes.items():
@@ -86,7 +86,9 @@ def create_command(
     place = shlex.quote(str(made.prefix))
     if said := beside(examined(where, made.prefix, driver, arch)):
         report.say(f"its Python takes other modules: {said}")
-    report.line(f"to use it: ctk env run {place} -- COMMAND, or in bash and zsh: . {place}/bin/activate")
+    # A terminal folds long lines, so each command has its own.
+    report.line(f"to use it: . {place}/bin/activate")
+    report.line(f"or: ctk env run {place} -- COMMAND")
 
 
 def _catalogue(where: Workspace, channels: list[str], base: str, subdir: str) -> Catalogue:

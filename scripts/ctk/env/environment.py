@@ -100,6 +100,7 @@ def create(
     say: Callable[[str], None] = lambda text: None,
     asked: Sequence[str] = (),
     force: bool = False,
+    show_progress: bool = False,
 ) -> Environment:
     """Gives an environment exactly the packages of a pick, with bytecode and activation scripts.
 
@@ -112,6 +113,7 @@ def create(
         say: Is called with a line about missing bytecode, and while another run is waited for.
         asked: The request as the user typed it, for the note.
         force: Whether packages may be removed that `create` did not put there.
+        show_progress: Whether rattler draws its bars on stderr.
 
     Raises:
         BadValue: Without `force`, there are packages that `create` did not put there.
@@ -139,7 +141,7 @@ def create(
         for path in (*startup, *map(prefix.joinpath, chain(*altered.values()))):
             if path.is_symlink() or path.is_file():
                 path.unlink()
-        install(pick, prefix, cache, altered)
+        install(pick, prefix, cache, altered, show_progress)
         if why := compile_modules(prefix):
             say(f"without bytecode, so that Python starts slower: {why}")
         _write_activation(pick, prefix)
@@ -200,7 +202,7 @@ def _check_cache(cache: Path) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(cache))
 
 
-def install(pick: Pick, prefix: Path, cache: Path, altered: Iterable[str] = ()) -> None:
+def install(pick: Pick, prefix: Path, cache: Path, altered: Iterable[str] = (), show_progress: bool = False) -> None:
     """Installs the packages of a pick, installs packages with altered files again, and removes other packages.
 
     It runs no programs of packages.
@@ -225,7 +227,7 @@ def install(pick: Pick, prefix: Path, cache: Path, altered: Iterable[str] = ()) 
                 cache_dir=cache,
                 platform=Subdir(pick.scenario.subdir),
                 reinstall_packages=again or None,
-                show_progress=False,
+                show_progress=show_progress,
                 client=client(),
             )
         )
