@@ -25,7 +25,7 @@ FOR_DEVELOPERS = {"architecture"}
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the docs of this checkout."""
     folder = tmp_path_factory.mktemp("site")
-    for page in docs.pages(ROOT / "docs", "CUDA here", URL):
+    for page in (*docs.pages(ROOT / "docs", "CUDA here", URL), *assets()):
         target = folder / page.path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(page.content)
@@ -41,6 +41,20 @@ def test_every_page_has_its_place_in_the_side_bar_or_is_for_developers() -> None
 def test_sphinx_understands_every_page(tmp_path: Path) -> None:
     texts = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in NAMES}
     assert docs.build({name: docs.readable(text, URL) for name, text in texts.items()}, tmp_path, "CUDA here") == ""
+
+
+def test_the_docs_are_for_readers_without_a_checkout(site: Path) -> None:
+    assert "ctk doctor" in (ROOT / "docs" / "troubleshooting.md").read_text()
+    for name in ("users", "troubleshooting"):
+        text = re.sub(r"<[^>]+>", "", (site / f"{name}.html").read_text()).partition("Comments name the")[2]
+        start = text[: text.index({"users": "What did I get", "troubleshooting": "The solver refuses"}[name])]
+        assert "checkout" not in start and "ctk " not in start
+
+
+def test_commands_of_the_docs_can_be_copied(site: Path) -> None:
+    text = (site / "users.html").read_text()
+    assert '<script src="../assets/copy.js"></script></body>' in text
+    assert text.count('class="highlight copy"') == text.count("<pre")
 
 
 def test_the_docs_have_the_colours_of_the_site(site: Path) -> None:

@@ -185,7 +185,7 @@ def test_a_package_is_as_large_as_it_is_with_what_it_needs_and_has_its_parts_in_
     listed = [Read(row.encode()).text for row in rows]
     assert [row.split()[0] for row in listed] == ["cuda-core", "cuda-nvrtc", "cuda-version", "empty", "libcufile-impl"]
     assert "2 parts cuda-nvrtc-dev_linux-64 cuda-nvrtc-files 13.4.92 50" in listed[1] and "kB 2023-11-14" in listed[1]
-    assert "download, with what it needs 50" in Read(pages["packages/cuda-nvrtc.html"]).text
+    assert "download, with what it needs of this channel 50" in Read(pages["packages/cuda-nvrtc.html"]).text
 
 
 @pytest.mark.parametrize(

@@ -20,20 +20,25 @@ SECTIONS = {
 }
 """Heading of the side bar -> its pages; what is not here is for developers."""
 NAMES = [name for section in SECTIONS.values() for name in section]
+_CHECKOUT = re.compile(r"<!-- only in a checkout -->.*?<!-- end -->\n*", re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
 _CHANNEL = re.compile(r"""(?<=-c )CHANNEL\b|(?<=--channel )CHANNEL\b|(?<=  - )CHANNEL\b|(?<=["`])CHANNEL(?=["`])""")
 _LINK = re.compile(r"(?P<open>\s+\()?\[(?P<text>[^\]]+)\]\((?!https?:|#)(?P<page>[^)#]+)[^)]*\)(?P<close>\))?")
 _BACK = '<a href="../index.html">Back to the channel</a>'  # every page of the docs is in one folder
 # A search with summaries would fetch the pages, which a page in a folder cannot.
 _OFF = ("html_show_search_summary", "html_copy_source", "html_show_sphinx", "html_show_copyright", "html_use_index")
-_ACCESSIBLE = {  # what axe-core finds in pages of Sphinx and furo: words of theirs -> the same for everybody
+_EDITS = {  # pages of Sphinx and furo -> what axe-core asks for
     b'<p class="caption" role="heading">': b'<p class="caption" role="heading" aria-level="2">',
-    b"<pre>": b'<pre tabindex="0">',  # the keyboard scrolls what is wider than the page
+    b'<div class="highlight"><pre>': b'<div class="highlight copy"><pre tabindex="0" role="group" aria-label="Code">',
     b'<div class="table-wrapper': b'<div tabindex="0" class="table-wrapper',
     b'<aside class="announcement-content">': b'<aside class="announcement-content" aria-label="Site">',
     b'<aside class="sidebar-drawer">': b'<aside class="sidebar-drawer" aria-label="Pages">',
     b'<aside class="toc-drawer">': b'<aside class="toc-drawer" aria-label="On this page">',
     b'<div id="search-results">': b'<h1>Search</h1><div id="search-results">',
+}
+_EDITS |= {  # the site's icon, wrapped commands, and its button to copy them
+    b"</head>": b'<link rel="icon" href="../assets/mark.svg"><link rel="stylesheet" href="../assets/docs.css"></head>',
+    b"</body>": b'<script src="../assets/copy.js"></script></body>',
 }
 _COLOURS = {"brand-primary": "accent", "brand-content": "accent", "background-primary": "page"}  # theirs -> ours
 _COLOURS |= {"background-secondary": "panel", "foreground-primary": "text"}
@@ -48,14 +53,15 @@ def pages(folder: Path, title: str, channel: str) -> Iterator[Page]:
         for file in sorted(file for file in Path(scratch, "made").rglob("[!.]*") if file.is_file()):
             content = file.read_bytes()
             if file.suffix == ".html":
-                for theirs, ours in _ACCESSIBLE.items():
+                for theirs, ours in _EDITS.items():
                     content = content.replace(theirs, ours)
             yield Page(f"docs/{file.relative_to(Path(scratch, 'made')).as_posix()}", content)
 
 
 def readable(text: str, channel: str) -> str:
-    """A page without comments, with this channel's address, and without links to what is not on the site."""
-    return _LINK.sub(_link, _CHANNEL.sub(lambda _: channel, _COMMENT.sub("", text)))
+    """A page for readers without a checkout: with this channel's address, without links to what is not on the site."""
+    text = _COMMENT.sub("", _CHECKOUT.sub("", text))
+    return _LINK.sub(_link, _CHANNEL.sub(lambda _: channel, text))
 
 
 def _link(link: re.Match[str]) -> str:

@@ -263,14 +263,14 @@ def commands(site: Site, package: str) -> dict[str, tuple[str, str]]:
     """Client -> what installs a package, and what activates its environment."""
     specs = package if package == site.asks else f"{site.asks} {package}"
     found = {c: (create_line(specs, site.channels, c), f"{c} activate {_ENVIRONMENT}") for c in ("conda", "mamba")}
+    return {**found, "pixi": (_pixi_lines(site) + package, "pixi shell")}
+
+
+def _pixi_lines(site: Site) -> str:
+    """The commands of pixi for an environment that fits this machine, without the packages at the end."""
     named = " ".join(f"--channel {channel}" for channel in site.channels)
-    lines = (
-        f"pixi init {_ENVIRONMENT} {named}",
-        f"cd {_ENVIRONMENT}",
-        "pixi workspace platform add --auto-detect",
-        f"pixi add {package}",
-    )
-    return {**found, "pixi": ("\n".join(lines), "pixi shell")}
+    detect = "pixi workspace platform add --auto-detect"
+    return f"pixi init {_ENVIRONMENT} {named}\ncd {_ENVIRONMENT}\n{detect}\npixi add "
 
 
 def shards(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Page]:
@@ -298,7 +298,10 @@ def _offered(site: Site, selector: Selector) -> dict[str, Any]:
         "pins": {pin: _request(specs) for pin, specs in pins.items()},
         "pythons": {python: _request(specs) for python, specs in pythons.items()},
         "channels": list(site.channels),
-        "create": {client: create_line("", site.channels, client) for client in ("conda", "mamba")},
+        "create": {
+            **{client: create_line("", site.channels, client) for client in ("conda", "mamba")},
+            "pixi": _pixi_lines(site),
+        },
         "asks": site.asks,
         "environment": _ENVIRONMENT,
         "first": [name for name in _FIRST if name in packages] or sorted(packages)[:3],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -204,9 +205,9 @@ def test_the_untouched_page_assumes_no_driver_and_pins_nothing(front: Watched, o
     assert seen["command"].split() == words and seen["then"] == "conda activate gpu"
     assert seen["command"].count("\\\n  ") == len(offered["channels"]) + 3
     assert "OVERRIDE" not in page.locator("main").inner_text() and "driver=" not in page.url
-    take(page, "client", "pixi")  # which cannot find the driver for a pixi.toml
-    assert shown(page)["title"] == "pixi needs to know the driver"
-    expect(page.locator("#install")).to_be_hidden()
+    take(page, "client", "pixi")
+    command = shown(page)["command"]
+    assert command.startswith("pixi init gpu --channel ") and command.endswith("--auto-detect\npixi add cuda-core")
     take(page, "machine", "none")
     assert tomllib.loads(shown(page)["command"])["workspace"]["platforms"] == ["linux-64"]
 
@@ -326,8 +327,8 @@ def test_on_windows_a_command_is_one_line_for_every_shell(running: Browser, site
 def test_a_client_that_sees_no_gpu_is_told_the_pin(front: Watched) -> None:
     choose(front.page, Chosen("cuda-core", "linux-64", "13.0", "7.0", "", ""))
     note = front.page.locator("#unseen")
-    expect(note).to_be_visible()
-    expect(note).to_contain_text("Add cuda-version=12.9")
+    expect(note).to_have_text(re.compile(r"^cuda-version=12\.9 is for GPU 7\.0: .*, and would take CUDA 13\.0\.$"))
+    assert shown(front.page)["command"].endswith("\\\n  cuda-gpu cuda-core cuda-version=12.9")
     take(front.page, "client", "pixi")
     shown(front.page)
     expect(note).to_be_hidden()
@@ -342,7 +343,23 @@ def test_who_has_a_gpu_that_the_client_does_not_see_is_told_the_pin(front: Watch
         expect(note).to_contain_text(why)
     take(front.page, "machine", "choose")
     front.page.fill("#gpu", "V100")
-    expect(note).to_contain_text("For GPU 7.0, add cuda-version=12: ")
+    expect(note).to_contain_text("cuda-version=12 is for GPU 7.0: ")
+    assert shown(front.page)["command"].endswith("\\\n  cuda-gpu cuda-core cuda-version=12")
+
+
+@pytest.mark.parametrize(("driver", "older"), [("12.6", False), ("13.0", True), ("13.4", False)])
+def test_an_answer_for_any_gpu_says_where_an_old_one_gets_another(front: Watched, driver: str, older: bool) -> None:
+    """No driver newer than 13.0 runs a GPU that its toolkit does not know; an older driver's toolkit knows them all."""
+    choose(front.page, Chosen("cuda-core", "linux-64", driver, "", "", ""))
+    limit = ", if its GPU has compute capability 7.5 or newer" if older else ""
+    assert shown(front.page)["title"].endswith(f": everything works on this machine{limit}")
+    expect(front.page.locator("#unseen")).to_contain_text("add cuda-version=12" if older else "")
+    assert front.page.locator("#unseen").is_visible() is older
+
+
+def test_the_pin_is_said_where_it_is_needed(front: Watched) -> None:
+    note = front.page.locator("#unseen")
+    take(front.page, "machine", "choose")
     front.page.fill("#gpu", "H200")
     expect(note).to_be_hidden()
     front.page.fill("#gpu", "")
@@ -393,6 +410,7 @@ def test_pasted_output_of_nvidia_smi_chooses(front: Watched, pasted: str, driver
     take(front.page, "machine", "choose")
     front.page.fill("#paste", pasted)
     expect(front.page.locator("#paste-note")).to_contain_text(said)
+    expect(front.page.locator("#paste-note")).to_be_visible()
     none = driver == "none"
     assert machine(front.page) == (("none", "", "") if none else ("choose", driver, gpu))
     assert shown(front.page)["state"] in (("solved", "refused") if driver else ("detected",))
@@ -472,18 +490,27 @@ def test_a_gpu_is_known_by_name_or_number_and_another_gets_a_sentence(front: Wat
         ("cuda-cor", "Did you mean cuda-core"),
         ("numbacuda", "Did you mean numba-cuda?"),
         ("CUDA-Core", "Did you mean cuda-core"),
-        ("pytorch", 'The page "Packages" has them all.'),
         ("<img src=x onerror=alert(1)>", 'The page "Packages" has them all.'),
     ],
 )
 def test_an_unknown_package_gets_the_nearest_names(front: Watched, typed: str, step: str) -> None:
     front.page.fill("#package", typed)
     seen = shown(front.page)
-    assert seen["title"] == f"There is no {typed} for linux-64"
+    assert seen["title"] == f"There is no {typed} for linux-64 in this channel"
     assert len(seen["why"]) == 1 and seen["why"][0].startswith(step) and seen["why"][0].count(", or ") < 3
     expect(front.page.locator("#install")).to_be_hidden()
     front.page.fill("#package", "")
     assert shown(front.page)["title"] == "Name a package"
+
+
+def test_a_package_of_another_channel_is_asked_for_behind_the_one_that_asks_for_cuda(front: Watched) -> None:
+    front.page.fill("#package", "pytorch")
+    assert shown(front.page)["title"] == "There is no pytorch for linux-64 in this channel"
+    for client, end in (("conda", " cuda-gpu pytorch"), ("pixi", "\npixi add cuda-gpu pytorch")):
+        take(front.page, "client", client)
+        assert shown(front.page)["command"].endswith(end)
+    take(front.page, "machine", "none")
+    assert "cuda-gpu" not in shown(front.page)["command"]
 
 
 def test_it_can_be_used_with_the_keyboard_alone(front: Watched) -> None:

@@ -57,7 +57,7 @@ function readNvidiaSmi(text, listed) {
     return { driver: null, gpus: [], unknown: [], note: "nvidia-smi reached no driver, so none is chosen." };
   }
   if (/nvidia-smi.{0,80}(not found|not recognized)|(not found|unknown command):\s*nvidia-smi/is.test(text)) {
-    return { driver: null, gpus: [], unknown: [], note: "There is no nvidia-smi on that machine, so no driver is chosen." };
+    return { driver: null, gpus: [], unknown: [], note: "There is no nvidia-smi on that machine, so no driver is chosen. On a login node, run it on a node with a GPU." };
   }
   if (/failed to initialize nvml|driver\/library version mismatch/i.test(text)) {
     const note = "nvidia-smi and the driver do not fit together: restart that machine, then paste again, or choose below.";

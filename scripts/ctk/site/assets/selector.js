@@ -77,12 +77,12 @@
   const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `"${word}"`);
   const onWindows = (now) => now.platform.startsWith("win-");
 
-  function createCommand(now) {
+  function createCommand(now, pin) {
     // The driver is requested as well: conda and mamba could ignore it otherwise, and install a toolkit that it cannot
     // run. The package that asks for CUDA builds as well comes first.
     const asks = now.driver !== null && now.package !== offered.asks ? [offered.asks] : [];
-    const specs = [...asks, ...request(now)].map(quoted);
-    const command = offered.create[now.client] + specs.join(" ");
+    const asked = pin ? [...request(now).filter((spec) => !spec.startsWith("cuda-version")), `cuda-version=${pin}`] : request(now);
+    const command = offered.create[now.client] + [...asks, ...asked].map(quoted).join(" ");
     // PowerShell and cmd continue lines with different characters, so there is one line.
     return onWindows(now) ? command.replaceAll(" \\\n  ", " ") : command;
   }
@@ -99,6 +99,7 @@
       `platforms = [${machine}]`,
       "",
       "[dependencies]",
+      ...(isForeign(now) && now.driver ? [`${offered.asks} = "*"`] : []),
       ...(now.package === "cuda-version" && now.pin ? [] : [`${now.package} = "*"`]),
       ...offered.pins[now.pin].lines,
       ...offered.pythons[now.python].lines,
@@ -117,15 +118,22 @@
       : ["To solve for that machine on another one, such as a login node, put this in front of the command:", set.join(" ")];
   }
 
-  /** What to add for a GPU that the client does not see; "" if nothing. */
+  const blind = (now) => now.client === "conda" ? "conda does not see the GPU without the plugin nvidia-virtual-packages" : `${now.client} does not see the GPU`;
+
+  /** The pin that a GPU needs which the client does not see, and a sentence about it; [] if there is none. */
   function older(now) {
     const floor = offered.platforms[now.platform].floor;
-    if (!floor || now.pin || (now.gpu && !isLess(now.gpu, floor[0]))) return "";
+    if (!floor || now.pin || (now.gpu && !isLess(now.gpu, floor[0]))) return [];
     const such = Object.keys(offered.gpus).find((name) => isLess(offered.gpus[name], floor[0]) && !name.startsWith("Jetson"));
-    const which = now.gpu ? `For GPU ${now.gpu}` : `For a GPU older than compute capability ${floor[0]}${such ? `, such as ${such}` : ""}`;
-    const blind = now.client === "conda" ? "conda does not see the GPU without the plugin nvidia-virtual-packages" : `${now.client} does not see the GPU`;
-    return `${which}, add cuda-version=${floor[1]}: ${blind}.`;
+    const which = `For a GPU older than compute capability ${floor[0]}${such ? `, such as ${such}` : ""}`;
+    if (now.gpu) return [floor[1], `cuda-version=${floor[1]} is for GPU ${now.gpu}: ${blind(now)}.`];
+    if (now.client === "pixi") return ["", `${which}, say above which GPU it is.`];
+    return ["", `${which}, add cuda-version=${floor[1]}: ${blind(now)}.`];
   }
+
+  /** Whether the driver runs an old GPU for which the answer is another toolkit. */
+  const hasOlder = (now, answers, axes, toolkit) => axes.floor && axes.gpus.some((gpu) =>
+    gpu && isLess(gpu, axes.floor[0]) && ![undefined, "", toolkit].includes(lookUp(answers, axes, { ...now, gpu })?.toolkit));
 
   // The answer
 
@@ -156,7 +164,7 @@
     at("unseen").hidden = true;
   }
 
-  function showPick(now, { packages, toolkit, title, reasons }, unseen) {
+  function showPick(now, { packages, toolkit, title, reasons }, unseen, alsoOlder) {
     const known = packages.every(([, , , bytes]) => bytes > 0);
     const total = packages.reduce((sum, [, , , bytes]) => sum + bytes, 0);
     const download = known ? `${size(total)} to download` : "their size is not known before they are built";
@@ -165,7 +173,8 @@
     const machine = now.driver
       ? `driver for CUDA ${driverWords(now.driver, axes)}, ${now.gpu ? `GPU ${now.gpu}` : "any GPU that it runs"}`
       : "no driver";
-    show("solved", sentence(title), `${now.package} on ${now.platform}, ${machine}: ${number}, ${download}.`);
+    const limit = alsoOlder ? `, if its GPU has compute capability ${axes.floor[0]} or newer` : "";
+    show("solved", sentence(title) + limit, `${now.package} on ${now.platform}, ${machine}: ${number}, ${download}.`);
     at("pick-title").textContent = `What is installed: ${number}`;
     at("packages-picked").replaceChildren(...packages.map(([name, version, build, bytes, channel]) => {
       const row = document.createElement("tr");
@@ -179,37 +188,50 @@
     }));
     fillList(at("why"), reasons);
     // A client that ignores the GPU gives the answer for a GPU that is not detected.
-    if (now.client !== "pixi" && now.gpu && unseen?.toolkit !== toolkit) {
-      const instead = unseen?.toolkit ? `would take CUDA ${unseen.toolkit}` : "would find nothing";
-      at("unseen").hidden = false;
-      at("unseen").textContent = `If your ${now.client} does not detect the GPU, it ${instead}. Add cuda-version=${toolkit} to be sure.`;
-    }
-    showCommand(now);
+    const differs = now.client !== "pixi" && now.gpu && unseen?.toolkit !== toolkit;
+    const instead = unseen?.toolkit ? `would take CUDA ${unseen.toolkit}` : "would find nothing";
+    if (differs) notice(`cuda-version=${toolkit} is for GPU ${now.gpu}: ${blind(now)}, and ${instead}.`);
+    else if (alsoOlder) notice(older(now)[1]);
+    showCommand(now, differs ? toolkit : "");
+  }
+
+  function notice(text) {
+    at("unseen").textContent = text ?? "";
+    at("unseen").hidden = !text;
+  }
+
+  /** A package that the channel does not have, and the next one perhaps does. */
+  function showForeign(now) {
+    const [, next] = offered.channels;
+    const builds = now.driver === null ? "it" : "its CUDA build, with a toolkit that the driver runs";
+    show("detected", noPackage(now), `If ${next} has it, this installs ${builds}:`);
+    showCommand(now, older(now)[0]);
   }
 
   function showDetected(now) {
     const asked = now.machine === "choose";
     const title = asked ? "Which CUDA version does the driver support?" : `${now.client} finds the driver, and takes the CUDA that fits`;
     if (now.client === "pixi") {
-      show("unsolved", asked ? title : "pixi needs to know the driver", "pixi does not look at the driver when it solves a pixi.toml.", [
-        'Under "Driver and GPU", take "choose", and paste what nvidia-smi prints; or take "no driver".',
-        "Or let pixi find them, from 0.72.2 on. In your workspace, type: pixi workspace platform add --auto-detect",
-      ]);
+      show("detected", asked ? title : "pixi finds the driver and the GPU", "From 0.72.2 on. With an older one, or for another machine, take \"choose\".");
+      showCommand(now);
     } else {
       show("detected", title, asked ? "nvidia-smi shows it as CUDA Version, or CUDA UMD Version. If you do not know it, the client finds it:" : "");
-      at("unseen").textContent = older(now);
-      at("unseen").hidden = !older(now);
-      showCommand(now);
+      const [pin, why] = older(now);
+      notice(why);
+      showCommand(now, pin);
     }
   }
 
-  function showCommand(now) {
+  function showCommand(now, pin = "") {
     const pixi = now.client === "pixi";
+    const stated = now.driver !== undefined; // pixi looks for the driver when it adds a platform
     const [words, code] = hint(now);
-    at("save").hidden = !pixi;
+    at("save").hidden = !pixi || !stated;
     at("hint").hidden = pixi;
-    at("command").textContent = pixi ? manifest(now) : createCommand(now);
-    at("then").textContent = pixi ? "pixi install\npixi shell" : `${now.client} activate ${offered.environment}`;
+    const typed = () => offered.create.pixi + [...(isForeign(now) ? [offered.asks] : []), ...request(now)].map(quoted).join(" ");
+    at("command").textContent = !pixi ? createCommand(now, pin) : stated ? manifest(now) : typed();
+    const activate = pixi ? "pixi shell" : `${now.client} activate ${offered.environment}`;
+    at("then").textContent = pixi && stated ? `pixi install\n${activate}` : activate;
     at("hint-words").textContent = words;
     at("hint-code").textContent = code;
     at("hint-code").parentElement.hidden = !code;
@@ -218,14 +240,15 @@
   function notes(now) {
     const axes = offered.platforms[now.platform];
     const known = axes.packages.includes(now.package);
-    at("described").hidden = now.machine !== "choose";
+    // A paste stays, and what it said, also if it says that there is no driver.
+    at("described").hidden = now.machine === "detect" || (now.machine === "none" && !at("paste").value.trim());
     for (const radio of document.querySelectorAll("input[name=first]")) radio.checked = radio.value === now.package;
     at("more-now").textContent = `${now.python ? `Python ${now.python}` : "any Python"}, ${pinWords(now.pin)}`;
     at("gpu-note").classList.toggle("wrong", now.gpu === undefined);
     at("gpu-note").textContent = now.gpu === undefined
       ? "The list has no GPU of that name."
       : now.gpu ? `Compute capability ${now.gpu}` : "With several GPUs, the oldest one counts.";
-    at("package-note").textContent = known ? "" : now.package ? `There is no ${now.package} for ${now.platform}.` : "Name a package.";
+    at("package-note").textContent = known ? "" : now.package ? `${noPackage(now)}.` : "Name a package.";
   }
 
   let latest = 0;
@@ -237,14 +260,15 @@
     notes(now);
     remember(now);
     const problem = unknown(now);
-    if (problem) show("unsolved", ...problem);
+    if (isForeign(now)) showForeign(now);
+    else if (problem) show("unsolved", ...problem);
     else if (now.driver === undefined) showDetected(now);
     else {
       if (!ready.has(shardOf(now))) show("waiting", "Looking up the answer");
-      const { problem: missing, answer, unseen } = await find(now);
+      const { problem: missing, answer, unseen, alsoOlder } = await find(now);
       if (turn !== latest) return; // something else was chosen meanwhile
       if (missing) show("unsolved", ...missing);
-      else if (answer.packages) showPick(now, answer, unseen);
+      else if (answer.packages) showPick(now, answer, unseen, alsoOlder);
       else {
         // Without a next step, such a machine cannot exist.
         const why = answer.reasons.length ? "" : "There is no such machine, so nothing was solved for it.";
@@ -252,6 +276,15 @@
       }
     }
     at("answer").dataset.of = asked;
+  }
+
+  const noPackage = (now) => `There is no ${now.package} for ${now.platform} in this channel`;
+
+  /** Whether a package is not of this channel, and its name is like none of this channel's. */
+  function isForeign(now) {
+    const { packages } = offered.platforms[now.platform];
+    return /^[a-z0-9_][a-z0-9_.-]*$/.test(now.package) && !packages.includes(now.package) && !nearest(now.package, packages).length &&
+      now.gpu !== undefined && offered.channels.length > 1;
   }
 
   const NOT_SOLVED = "There is no answer for this choice";
@@ -264,7 +297,7 @@
     if (!axes.packages.includes(now.package)) {
       const near = nearest(now.package, axes.packages);
       const step = near.length ? `Did you mean ${near.join(", or ")}?` : 'The page "Packages" has them all.';
-      return [`There is no ${now.package} for ${now.platform}`, "", [step]];
+      return [noPackage(now), "", [step]];
     }
     if (now.gpu === undefined) {
       return [NOT_SOLVED, "The GPU is not known by that name.", ["Type its compute capability, such as 9.0. This command prints it: nvidia-smi --query-gpu=compute_cap --format=csv", "Or leave the field empty."]];
@@ -287,7 +320,8 @@
       const answers = await load(shardOf(now));
       const answer = lookUp(answers, axes, now);
       if (!answer) return { problem: [NOT_SOLVED, "It was not asked when this page was made."] };
-      return { answer, unseen: now.gpu ? lookUp(answers, axes, { ...now, gpu: null }) : answer };
+      const unseen = now.gpu ? lookUp(answers, axes, { ...now, gpu: null }) : answer;
+      return { answer, unseen, alsoOlder: now.driver && !now.gpu && hasOlder(now, answers, axes, answer.toolkit) };
     } catch {
       const step = "Load the page again. If that does not help, the site is not whole and must be made again.";
       return { problem: [NOT_SOLVED, "The file with the answers is not there, or cannot be read.", [step]] };
@@ -385,7 +419,6 @@
     else if (ordered.length) said.push(`The GPU has compute capability ${ordered[0]}.`);
     note.classList.toggle("wrong", Boolean(found.wrong));
     note.textContent = said.join(" ");
-    // The box stays open for the next paste.
     keep("machine", found.driver === null ? "none" : "choose");
     update();
   }
