@@ -99,7 +99,8 @@ def test_a_command_ends_and_leaves_nothing_behind(name: str, slow: World, tmp_pa
         assert "Traceback" not in err
         if run.returncode:  # it may have been faster
             assert run.returncode == Stopped.exit_code, err
-            assert err.count("stopped; what was finished is kept") == 1
+            said = "stopped; what was finished is kept\nnext: run the same command again: it continues\n"
+            assert err.count(said) == 1
             stopped += 1
         assert list(temporary.iterdir()) == []
         assert problems(slow.workspace.channel, slow.base) == []

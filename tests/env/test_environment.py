@@ -12,8 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from conftest import ctk
+from ctk.cli.main import app
+from ctk.core import console
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, ChannelMissing
 from ctk.core.platforms import this_platform
@@ -84,6 +87,26 @@ def test_a_channel_that_somebody_else_built_is_enough(where: Workspace, tmp_path
     assert (tmp_path / "env" / SITE / "pure.py").is_file()
     note = Note.read(tmp_path / "env")
     assert note and f"--channel '{where.channel}'" in note.again(tmp_path / "env")
+
+
+def test_the_machine_that_was_stated_is_kept_where_there_is_no_driver(
+    where: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it, a change of the request would change the toolkit too."""
+    monkeypatch.setattr("ctk.solve.machine.detected", lambda subdir: (None, None))
+    monkeypatch.setenv("CTK_ROOT", str(where.root))
+    machine, base = ("--driver", "13.0", "--arch", "9.0"), str(where.root / "base")
+    for words, asked in (
+        (("pure", *machine), ("pure", *machine)),
+        (("application",), ("application", *machine)),
+        (("pure", "--driver", "none"), ("pure", "--driver", "none")),
+    ):
+        console.begin()
+        done = CliRunner().invoke(app, ["env", "create", *words, "--base", base, "--prefix", str(tmp_path / "env")])
+        assert done.exit_code == 0, done.output
+        assert ("for the same machine as before: driver 13.0, GPU 9.0" in done.stdout) == (words == ("application",))
+        note = Note.read(tmp_path / "env")
+        assert note and note.asked == (*asked, "--base", base)
 
 
 def test_of_a_package_that_goes_no_bytecode_and_no_folder_stays(where: Workspace, tmp_path: Path) -> None:

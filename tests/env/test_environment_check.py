@@ -19,6 +19,7 @@ from ctk.core.checkout import Workspace
 from ctk.env import check as environment
 from ctk.env.check import ENVIRONMENT_CHECKS, examined
 from ctk.env.doctor import look
+from ctk.env.prefix import Installed
 from ctk.lock.model import release_locks
 
 LOCKS = release_locks(Workspace(ROOT))
@@ -124,6 +125,21 @@ def test_a_run_that_was_stopped_is_found_with_the_command_to_type_again(made: Ma
     assert shlex.split(found["files"]["step"])[:6] == ["ctk", "env", "create", "cuda-core", "--driver", "13.0"]
     (made.prefix / "conda-meta" / "ctk").write_text(json.dumps({**note, "stamp": "1"}))
     assert states(check(made)) == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "step"),
+    [
+        (["cuda-core"], "ctk env create cuda-core --driver 13.0 --arch 9.0 --prefix"),
+        (["--driver", "13.4", "cuda-core"], "ctk env create cuda-core --driver 13.0 --arch 9.0 --prefix"),
+        (["cuda-core", "cuda-version=13.4"], "conda install"),  # the same request would give the same again
+    ],
+)
+def test_an_environment_of_ctk_is_fixed_by_ctk(made: Made, asked: list[str], step: str) -> None:
+    made.toolkit("13.4", "compat_0")
+    note = {"packages": list(Installed.read(made.prefix).packages), "asked": asked, "stamp": "1"}
+    (made.prefix / "conda-meta" / "ctk").write_text(json.dumps(note))
+    assert check(made, "13.0", "9.0")["native toolkit"]["step"].startswith(step)
 
 
 NVRTC = ("nvidia_cuda_nvrtc_cu12", "12.6.77", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12,sha256=x,1\n")

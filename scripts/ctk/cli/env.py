@@ -63,11 +63,17 @@ def create_command(
     from ctk.env.check import beside, examined
     from ctk.env.environment import check as check_prefix
     from ctk.env.environment import create
+    from ctk.env.prefix import Note
     from ctk.solve.machine import machine
 
     where, report, on = workspace(), Reporter(), machine(None, driver, arch)
     prefix = Path(os.path.realpath(prefix))  # Path.resolve is a traceback for a link that leads to itself
     check_prefix(prefix)
+    before = note.machine if (note := Note.read(prefix)) else {}
+    if before and not on.driver and not on.stated and arch is None:
+        driver, arch = before.get("--driver"), before.get("--arch")
+        on = machine(None, driver, arch)
+        report.line(f"for the same machine as before: {on.words}")
     channels = _catalogue(where, channel or [], base, on.subdir)
     pick = solve_request(specs, python, on, channels)
     options = [("--driver", driver), ("--arch", arch), ("--python", python)]
@@ -87,7 +93,8 @@ def create_command(
     if said := beside(examined(where, made.prefix, driver, arch)):
         report.say(f"its Python takes other modules: {said}")
     # A terminal folds long lines, so each command has its own.
-    report.line(f"to use it: . {place}/bin/activate")
+    ending = ".fish" if os.environ.get("SHELL", "").endswith("/fish") else ""
+    report.line(f"to use it: . {place}/bin/activate{ending}")
     report.line(f"or: ctk env run {place} -- COMMAND")
 
 

@@ -292,7 +292,7 @@ def stop(*_: object) -> NoReturn:
         end_children()
         with contextlib.suppress(Exception):  # it may have interrupted a print
             console.finish(error)
-        print(f"\n{error.cause}", file=sys.stderr)
+        print(f"\n{error.cause}\nnext: {error.step}", file=sys.stderr)
     finally:
         hard_exit(error.exit_code)
 

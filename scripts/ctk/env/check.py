@@ -166,8 +166,18 @@ class Examined:
         version = self.toolkit.version if self.toolkit else ""
         return version if version in known else "" if self.better or not known else known[0]
 
+    @cached_property
+    def note(self) -> Note | None:
+        """The note of `ctk env create`, if it made the environment and has put every package there."""
+        note = Note.read(self.prefix)
+        return note if note and note.asked and set(self.has.packages) <= set(note.packages) else None
+
     def install(self, *specs: str) -> str:
-        """The command that installs specs in the environment from its channels."""
+        """The command that gives the environment specs: `ctk env create` again if that made it, else the client's."""
+        pinned = self.note and any(spec_name(word) == "cuda-version" for word in self.note.asked)
+        if self.note and not pinned:
+            more = [spec for spec in specs if spec == "pip"]
+            return self.note.again(self.prefix, *more, driver=self.machine.driver, arch=self.machine.arch)
         channels = [word for source in self.channels for word in ("-c", source)]
         return shlex.join(["conda", "install", "-p", str(self.prefix), *channels, *specs])
 
@@ -320,8 +330,7 @@ def _files(on: Examined) -> Finding:
     by_pip = [wheel.name for wheel in own if altered.pop(wheel.name, None)]
     if altered:
         found = [f"{name}: {listing(files, most=_SHOWN)}" for name, files in altered.items()]
-        is_ours = note and note.asked and set(has.packages) <= set(note.packages)
-        step = note.again(on.prefix) if note and is_ours else on.install("--force-reinstall", *altered)
+        step = on.note.again(on.prefix) if on.note else on.install("--force-reinstall", *altered)
         return problem(f"missing, or not as they were installed: {listing(found, most=_SHOWN)}", step)
     if by_pip:
         names = listing(by_pip, most=_SHOWN)

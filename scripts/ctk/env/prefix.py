@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,9 +43,18 @@ class Note:
     def write(self, prefix: Path) -> None:
         rewrite(prefix / NOTE, json.dumps(asdict(self), indent=1).encode())
 
-    def again(self, prefix: Path) -> str:
-        """The command that creates the environment again."""
-        return shlex.join(["ctk", "env", "create", *self.asked, "--prefix", str(prefix)])
+    @property
+    def machine(self) -> dict[str, str]:
+        """The options of the request that state a machine: ``--driver`` and ``--arch``, with their values."""
+        return {option: value for option, value in pairwise(self.asked) if option in ("--driver", "--arch")}
+
+    def again(self, prefix: Path, *more: str, driver: str | None = None, arch: str | None = None) -> str:
+        """The command that creates the environment again, with more specs, and for another machine if one is given."""
+        machine = {"--driver": driver, "--arch": arch} if driver else self.machine
+        old = {*chain.from_iterable(self.machine.items())}
+        words = [word for word in self.asked if word not in old]
+        words += [word for option, value in machine.items() if value for word in (option, value)]
+        return shlex.join(["ctk", "env", "create", *words, *more, "--prefix", str(prefix)])
 
 
 @dataclass(frozen=True)

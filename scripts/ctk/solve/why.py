@@ -336,12 +336,12 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
         return f"{cause}, which the default build leaves out", f"{step}, or `ctk build {maker.option}`"
     # Nobody who asks for pytorch means python.
     near = nearest(name, names, cutoff=0.75)
-    step = f"did you mean {listing(near, 'or')}?" if near else _elsewhere(scenario, catalogue)
+    step = f"did you mean {listing(near, 'or')}?" if near else _elsewhere(name, scenario, catalogue)
     return f"there is no package {name} in the channels", step
 
 
-def _elsewhere(scenario: Scenario, catalogue: Catalogue) -> str:
-    """The advice to ask conda-forge for a package, here and in the user's client; another one if it was asked."""
+def _elsewhere(name: str, scenario: Scenario, catalogue: Catalogue) -> str:
+    """The advice to ask conda-forge for a package, in the user's client too, or pip; another one if it was asked."""
     places = [lasting(channel_url(channel)) for channel in catalogue.channels]
     if any("conda-forge" in place for place in places):
         return "see how its name is written, or name a base channel that has it with --base"
@@ -349,7 +349,9 @@ def _elsewhere(scenario: Scenario, catalogue: Catalogue) -> str:
     if any("/planned/" in place for place in places):  # nothing can be installed from there
         return step
     channels = [word for place in (*(places[:-1] or places), "conda-forge") for word in ("-c", place)]
-    return f"{step}, or in your client: {shlex.join(['conda', 'create', '-n', 'gpu', *channels, *scenario.specs])}"
+    client = shlex.join(["conda", "create", "-n", "gpu", *channels, *scenario.specs])
+    pip = f"ctk env run PREFIX -- pip install {name}"
+    return f"{step}, or in your client: {client}; or with pip in the environment: {pip}"
 
 
 def _other_base(name: str, catalogue: Catalogue) -> str:
