@@ -18,10 +18,10 @@ import zstandard
 from filelock import FileLock
 from typer.testing import Result
 
-from ctk.channel.publish import HISTORY, Folder, Keep, Published
+from ctk.channel.publish import HISTORY, SITE, Folder, Keep, Published
 from ctk.channel.repodata import FILES, read_index
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, Busy, ChannelMissing, PublishFailed, UnknownName
+from ctk.core.errors import BadValue, Busy, ChannelBroken, ChannelMissing, PublishFailed, UnknownName
 from kit.small_channels import build, digit
 
 pytest_plugins = ["kit.channel_fixtures"]
@@ -78,6 +78,29 @@ def test_nothing_is_published_into_a_built_channel(run_ctk: Callable[..., Result
         refused = run_ctk("publish", str(copy), "--to", str(channel)).exception
         assert isinstance(refused, BadValue) and "nothing can be published into it" in refused.cause
         assert sorted(two_states.root.rglob("*")) == before
+
+
+def test_nothing_is_published_into_a_site(
+    run_ctk: Callable[..., Result], two_states: Workspace, tmp_path: Path
+) -> None:
+    """`ctk site` replaces its folder as a whole."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / SITE).touch()
+    refused = run_ctk("publish", str(two_states.channel), "--to", str(site)).exception
+    assert isinstance(refused, BadValue) and refused.cause == f"{site} is a site of ctk"
+    assert [file.name for file in site.iterdir()] == [SITE]
+
+
+def test_a_folder_whose_first_publish_was_stopped_does_not_pass_for_packages(
+    run_ctk: Callable[..., Result], two_states: Workspace, tmp_path: Path
+) -> None:
+    package = next(two_states.channel.glob("*/*.conda"))
+    (tmp_path / HISTORY).mkdir()
+    (tmp_path / package.parent.name).mkdir()
+    shutil.copy(package, tmp_path / package.parent.name)
+    found = run_ctk("check", str(tmp_path)).exception
+    assert isinstance(found, ChannelBroken) and "was stopped" in found.cause
 
 
 def test_publishing_the_same_again_changes_no_file(folder: Folder, tmp_path: Path) -> None:

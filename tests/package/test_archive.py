@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from ctk.package.reader import members
+from ctk.package.reader import members, read_info
 from kit.tiny_packages import application, rewrite_in_place
 
 NOON = 1_750_000_000
@@ -40,12 +40,19 @@ def contents(package: Path) -> dict[tuple[str, str], tuple[str, str, str]]:
     }
 
 
-def test_only_times_and_modes_change(tmp_path: Path) -> None:
+def test_only_times_modes_and_the_name_of_the_build_folder_change(tmp_path: Path) -> None:
     deep = "share/" + "/".join(["long" * 20] * 4) + "/file"
     package = written(tmp_path / "a", **{deep: b"x"})
     before = contents(package)
     rewrite_in_place(package, NOON)
-    assert contents(package) == before
+    after, prefixed = contents(package), {("pkg", p.path) for p in read_info(package).paths if p.placeholder}
+    assert prefixed and after.keys() == before.keys()
+    assert {name for name in after if after[name] != before[name]} == {("info", "info/paths.json"), *prefixed}
+    assert {p.placeholder.partition("_env")[0] for p in read_info(package).paths if p.placeholder} == {"/build/host"}
+    for entry in read_info(package).paths:
+        assert not entry.placeholder or after["pkg", entry.path][2] == entry.sha256
+    rewrite_in_place(package, NOON)
+    assert contents(package) == after
     assert ("pkg", deep) in before
     assert before["pkg", "lib64"][:2] == ("link", "lib")
     for part in ("info", "pkg"):

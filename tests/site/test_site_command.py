@@ -12,10 +12,10 @@ import typer
 from small_sites import checkout, drafts
 
 from conftest import ROOT
+from ctk.channel.publish import HISTORY, SITE
 from ctk.cli.main import app
 from ctk.core.errors import BadValue, Unsolvable
 from ctk.site import Page, write
-from ctk.site.pages import MARKER
 from kit import small_channels
 
 
@@ -119,9 +119,20 @@ def test_a_site_takes_the_place_of_the_one_before_as_a_whole(tmp_path: Path) -> 
     folder.mkdir()
     assert write([Page("index.html", b"1"), Page("packages/a.html", b"1")], folder) == 2
     assert write([Page("index.html", b"2")], folder) == 1
-    assert contents(folder).keys() == {"index.html", MARKER}
+    assert contents(folder).keys() == {"index.html", SITE}
     assert (folder / "index.html").read_bytes() == b"2"
     assert [p.name for p in folder.parent.iterdir()] == ["site"], "nothing is left beside it"
+
+
+@pytest.mark.parametrize("of_channel", [HISTORY, "linux-64/repodata.json"])
+def test_a_site_does_not_replace_a_channel_that_was_published_into_it(tmp_path: Path, of_channel: str) -> None:
+    folder = tmp_path / "site"
+    write([Page("index.html", b"1")], folder)
+    (folder / of_channel).mkdir(parents=True)
+    before = contents(folder)
+    with pytest.raises(BadValue, match="has a channel in it"):
+        write([Page("index.html", b"2")], folder)
+    assert contents(folder) == before
 
 
 def test_a_page_that_cannot_be_made_leaves_the_old_site_whole(tmp_path: Path) -> None:

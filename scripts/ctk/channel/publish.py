@@ -51,6 +51,8 @@ from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.package.records import REPODATA
 from ctk.plan.recipes import find_recipes, maker_of
 
+SITE = ".ctk-site"
+"""Marks a folder that `ctk site` made, and replaces as a whole."""
 HISTORY = ".history"
 FIELD = "attestations_sha256"  # in repodata: the sha256 of the sidecar
 SIDECAR = ".sigs"
@@ -140,8 +142,10 @@ class Folder:
         return {**self._visible().times(), **moments(self.notes / TIMES)}
 
     def check_is_for_readers(self, channel: Path) -> None:
-        """Raises BadValue if the folder is the channel that is to be published, a built one, or in a built one."""
+        """Raises BadValue if the folder is the channel that is to be published, a built one or in one, or a site."""
         place = Path(os.path.realpath(self.path))
+        if (place / SITE).exists():  # `ctk site` would replace it, with the channel
+            raise BadValue(f"{self.path} is a site of ctk", "name another folder, such as --to /srv/www/cuda")
         if is_built(place) or place == Path(os.path.realpath(channel)):
             raise BadValue(
                 f"{self.path} is a built channel, or in one; nothing can be published into it",

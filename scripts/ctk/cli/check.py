@@ -111,12 +111,16 @@ def check_command(
     """
     from ctk.channel.attestations import Policy
     from ctk.channel.distribution import read
+    from ctk.channel.publish import HISTORY
 
     where, report = workspace(), Reporter()
     if list_:
         _list_rules(report)
         return
     names = places or [str(where.channel)]
+    for name in names:
+        if (Path(name) / HISTORY).is_dir() and not _is_channel(name):
+            raise ChannelBroken(f"{name} has no index: a `ctk publish` into it was stopped", "run that command again")
     for name in (*names, *map(str, base or ()), *([published] if published else [])):
         if "://" not in name and not Path(name).exists():  # a check of a wrong folder would pass for ever
             if name.endswith(".conda"):

@@ -205,7 +205,7 @@ class ChannelMissing(CtkError, exit_code=33):
     def of(cls, place: object) -> ChannelMissing:
         return cls(
             f"there is no channel in {place}",
-            "make one with `ctk build`, or name another: --channel and --base take a folder or a URL",
+            "make one with `ctk build`, or name another, in a folder or at a URL (most commands: --channel and --base)",
         )
 
 

@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from rattler import Version
 
+from ctk.channel.publish import HISTORY, SITE
 from ctk.core.checkout import Workspace
 from ctk.core.console import count
 from ctk.core.errors import BadValue, ChannelMissing
@@ -31,8 +32,6 @@ from ctk.solve.machine import python_specs
 from ctk.solve.pixi import pixi_lines
 from ctk.solve.solve import ASKS
 
-MARKER = ".ctk-site"
-"""A file that marks the folder of a site; other folders are never replaced."""
 _TEXT = b"Made by ctk site. The folder is replaced as a whole: keep nothing of yours in it.\n"
 _HERE = Path(__file__).parent
 _NAVIGATION = (("index.html", "Install"), ("packages.html", "Packages"))
@@ -174,7 +173,7 @@ def write(pages: Iterable[Page], folder: Path) -> int:
     folder = folder.absolute()
     written: set[str] = set()
     with disk_errors(folder.parent), held(folder.with_name(f".{folder.name}.new")) as fresh:
-        (fresh / MARKER).write_bytes(_TEXT)
+        (fresh / SITE).write_bytes(_TEXT)
         for page in pages:
             written.add(page.path)
             target = fresh / page.path
@@ -202,7 +201,9 @@ def check(folder: Path) -> None:
     step = "name a folder that is a site, is empty, or does not exist yet"
     if not folder.is_dir() or folder.is_symlink():
         raise BadValue(f"{folder} is no folder", step)
-    if any(folder.iterdir()) and not (folder / MARKER).is_file():
+    if (folder / HISTORY).exists() or any(folder.glob("*/repodata.json")):
+        raise BadValue(f"{folder} has a channel in it, and would be replaced", step)
+    if any(folder.iterdir()) and not (folder / SITE).is_file():
         raise BadValue(f"{folder} is not a site of ctk, and would be replaced", step)
 
 
