@@ -95,6 +95,19 @@ def trim_packages(cache: Path) -> None:
         _remove(unused_packages(cache, locks, MONTH))
 
 
+def forget_older(packages: Iterable[Path]) -> None:
+    """Removes what is unpacked of earlier packages with these names: rattler-build would test it, and build against it.
+
+    A package that is built again keeps its name. rattler itself compares sha256.
+    """
+    if (cache := os.environ.get("RATTLER_CACHE_DIR")) is None:
+        return
+    for package in packages:
+        unpacked = Path(cache, "pkgs", package.name.removesuffix(".conda"))
+        if unpacked.is_dir() and unpacked.stat().st_mtime < package.stat().st_mtime:
+            shutil.rmtree(unpacked)
+
+
 def unused_builds(workspace: Workspace, keep: int = 0, made: Collection[str] = ()) -> list[Path]:
     """Builds without a package in a channel, except `made` and the last used ones, up to `keep` bytes."""
     free = [home for home in workspace.builds.glob("[!.]*") if home.name not in made and _is_unlinked(home)]

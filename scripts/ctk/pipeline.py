@@ -24,7 +24,7 @@ from ctk.build.cluster import Cluster
 from ctk.build.one import machine_paths, temporary_files
 from ctk.build.runner import Built, check_machine
 from ctk.channel import local
-from ctk.clean import trim
+from ctk.clean import forget_older, trim
 from ctk.core.address import open_gateway
 from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter, megabytes
@@ -208,6 +208,7 @@ class Pipeline:
             line = self.report.say if outcome.state in ("passed", "failed") else self.report.detail
             line(f"package tests: {outcome.package} {outcome.state}{reason}")
 
+        forget_older(package for build in made.built for package in build.packages)
         tested = run_tests(made.built, channels, self.workspace, jobs=self.jobs, progress=say)
         counts = {s: sum(o.state == s for o in tested) for s in ("passed", "unchanged", "not run", "failed")}
         self._lap("package tests", ", ".join(f"{n} {s}" for s, n in counts.items() if n) or "none")

@@ -77,6 +77,17 @@ def test_a_recipe_that_does_not_render_is_an_error_of_the_recipe_with_its_line(f
     assert f"error: {file}:3: undefined value in `${{{{ nothing }}}}`\n" in said
 
 
+def test_the_tests_are_those_of_the_recipe_also_where_an_earlier_build_is_installed(
+    fails: Fails, built: Workspace, recipe: Recipes, tmp_path: Path
+) -> None:
+    """Both have one name, version and build: rattler-build takes what is unpacked under it."""
+    made = str(tmp_path / "made")
+    ctk(built, "build-recipe", str(recipe()), "-q", "--output", made, check=True)
+    ctk(built, "env", "create", "one", "--channel", made, "--prefix", str(tmp_path / "env"), check=True)
+    code, said = fails(recipe(test="test -f $PREFIX/share/another"))
+    assert code == errors.BuildFailed.exit_code and "the tests of one-1-" in said
+
+
 def test_a_build_that_fails_ends_with_its_log_which_is_kept_and_named(fails: Fails, recipe: Recipes) -> None:
     code, said = fails(recipe("echo the last words; false"))
     assert code == errors.BuildFailed.exit_code

@@ -115,3 +115,15 @@ def test_runs_keep_the_last_used_builds_and_their_own(here: Workspace, monkeypat
     clean.trim(here, ["made"])
     assert {path.name for path in here.builds.iterdir()} == {"made", "old", "new"}
     assert [folder.exists() for folder in recent] == [True, False]
+
+
+def test_what_is_unpacked_of_an_earlier_package_of_a_name_goes(
+    here: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RATTLER_CACHE_DIR", str(here.rattler))
+    packages = [made(tmp_path / f"{name}-1-0.conda", used=10) for name in ("again", "same", "new")]
+    for name, unpacked in (("again-1-0", 9), ("same-1-0", 11), ("other-1-0", 1)):
+        made(here.packages / name / "file")
+        os.utime(here.packages / name, (unpacked, unpacked))
+    clean.forget_older(packages)
+    assert sorted(folder.name for folder in here.packages.iterdir()) == ["other-1-0", "same-1-0"]

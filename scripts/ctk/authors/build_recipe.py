@@ -25,6 +25,7 @@ import rattler_build
 
 from ctk.authors.build_log import hints, what_failed
 from ctk.base.base import BUILD_TOOLS
+from ctk.clean import forget_older
 from ctk.core.console import listing
 from ctk.core.document import load_yaml
 from ctk.core.errors import BuildFailed, RecipeError, UnknownName, Unsolvable, without_credentials
@@ -526,7 +527,9 @@ def _build(order: Order, wanted: Variant, urls: Sequence[str], folder: Path) -> 
         if type(error).__name__ != "PanicException":  # of Rust: it is not an Exception, and cannot leave this process
             raise
         return None, time.monotonic() - start, [*log.lines, f"rattler-build crashed: {error}"]
-    return Path(result.packages[0]), time.monotonic() - start, log.lines
+    file = Path(result.packages[0])
+    forget_older([file])
+    return file, time.monotonic() - start, log.lines
 
 
 def _test(file: Path, driver: str | None, urls: Sequence[str]) -> tuple[str, list[str]]:

@@ -228,7 +228,7 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, re
         report.line(f"toolkit {missing} would be native, and is not built here: `ctk build {' '.join(words)}`")
     if pick.fit == "compat" and not (on.driver or on.stated):
         report.line("if the machines that will run it have a driver, state it, as in --driver 13.0")
-        report.line("a driver older than this toolkit refuses its PTX, which numba-cuda and NVRTC write")
+        report.line("a driver older than this toolkit refuses the PTX that it writes")
     for line in (*notes, *(f"- {reason}" for reason in reasons)):
         report.line(line)
     columns = ["package", "version", "build", "channel", "MB"]
