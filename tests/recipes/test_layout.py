@@ -245,37 +245,6 @@ def test_a_file_that_finds_all_that_it_needs_is_as_nvidia_published_it(
         assert rpath(laid) == (row.rpath if name.startswith("lib/") else row.tool_rpath)
 
 
-# The lines of 13.0, and those of 13.1 and later.
-PROFILES = (
-    'TOP = $(_HERE_)/..\nINCLUDES += "-I$(TOP)/$(_TARGET_DIR_)/include"\nPATH += $(_HERE_):\n'
-    'LIBRARIES =+ "-L$(TOP)/$(_TARGET_DIR_)/lib$(_TARGET_SIZE_)"\n',
-    'TOP = $(_HERE_)/..\nINCLUDES += "-I$(TOP)/include"\nPATH += $(_HERE_):\nLIBRARIES =+ "-L$(TOP)/lib"\n',
-)
-
-
-@pytest.mark.parametrize("profile", PROFILES, ids=["13.0", "later"])
-def test_nvcc_is_told_where_all_is_by_either_of_its_names(project: Workspace, tmp_path: Path, profile: str) -> None:
-    """TOP is the folder that has include and lib, as CMake before 3.28 expects."""
-    row = LAYOUTS["linux-64", 13]
-    toolkit(tmp_path, row)
-    root = tmp_path / "nvidia" / "cu13"
-    elf(root / "bin/nvcc")
-    write(root, {"bin/crt/link.stub": "", "bin/nvcc.profile": profile})
-    lay_out(project, tmp_path, row)
-    target = row.headers.removesuffix("/include")
-    there = tmp_path / "prefix" / target
-    for folder, target_dir in (("bin", target), (f"{target}/bin", "")):
-        here = tmp_path / "prefix" / folder
-        top, includes, path, libraries = (here / "nvcc.profile").read_text().splitlines()
-        names = {"_HERE_": str(here), "_TARGET_DIR_": target_dir, "_TARGET_SIZE_": "64"}
-        names["TOP"] = _expand(top.split(" = ")[1], names)
-        assert Path(names["TOP"]).resolve() == there
-        for line, flag, name in ((includes, '"-I', "include"), (libraries, '"-L', "lib")):
-            assert Path(_expand(line.split(flag)[1].rstrip('"'), names)).resolve() == there / name
-        programs = Path(_expand(path.split("+= ")[1].rstrip(":"), names))
-        assert all((programs / name).is_file() for name in ("nvcc", "ptxas", "crt/link.stub"))
-
-
 def test_nvcc_for_windows_is_told_where_cccl_and_libraries_are(project: Workspace, tmp_path: Path) -> None:
     """The folders that conda-forge's nvcc.profile.patch.win names; TOP is Library, which has include and lib."""
     row = LAYOUTS["win-64", 13]
@@ -291,12 +260,6 @@ def test_nvcc_for_windows_is_told_where_cccl_and_libraries_are(project: Workspac
     assert includes == f"INCLUDES += {folders} $(_SPACE_)"
     searched = " ".join(f'"/LIBPATH:$(TOP)/{folder}"' for folder in ("lib/$(_WIN_PLATFORM_)", "lib"))
     assert libraries == f"LIBRARIES =+ $(_SPACE_) {searched}"
-
-
-def _expand(text: str, names: Mapping[str, str]) -> str:
-    for name, value in names.items():
-        text = text.replace(f"$({name})", value)
-    return text
 
 
 @pytest.mark.parametrize(
