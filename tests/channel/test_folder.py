@@ -73,7 +73,8 @@ def test_nothing_is_published_into_a_built_channel(run_ctk: Callable[..., Result
     """Its states would be hidden by those of a published folder. Nor is a channel published into itself."""
     copy = two_states.root / "copy"
     shutil.copytree(two_states.channel, copy)
-    for channel in (two_states.channel, two_states.channel.resolve() / "noarch", copy):
+    states = two_states.channel.resolve()
+    for channel in (two_states.channel, states / "noarch", states.parent, copy):
         before = sorted(two_states.root.rglob("*"))
         refused = run_ctk("publish", str(copy), "--to", str(channel)).exception
         assert isinstance(refused, BadValue) and "nothing can be published into it" in refused.cause
