@@ -327,21 +327,6 @@ def test_a_package_build_with_the_compilers_is_for_the_host_environment(compiler
     assert found["MESON_ARGS"] == "-Dbuildtype=release --prefix=/host env -Dlibdir=lib"
 
 
-def test_a_flag_that_the_compiler_does_not_take_is_left_out(tmp_path: Path) -> None:
-    """And a program that the machine lacks."""
-    (own := tmp_path / "bin").mkdir()
-    for name in ("gcc", "g++"):
-        (own / name).write_text(
-            f'#!/bin/bash\nfor word; do [[ $word != -fno-plt ]] || exit 1; done\nexec /usr/bin/{name} "$@"\n'
-        )
-        (own / name).chmod(0o755)
-    for name in ("bash", "mkdir", "ld", "as", "ar", "cat"):
-        (own / name).symlink_to(f"/usr/bin/{name}")
-    found = values(with_gcc(tmp_path, PATH=str(own)))
-    assert "-fno-plt" not in found["CFLAGS"] and "-ftree-vectorize" in found["CFLAGS"]
-    assert "STRIP" not in found and "CMAKE_STRIP" not in found["CMAKE_ARGS"]
-
-
 def test_for_another_platform_the_cross_compiler_is_named(tmp_path: Path) -> None:
     found = values(with_gcc(tmp_path, "linux-aarch64"))
     assert (found["CC"], found["CXX"]) == ("aarch64-linux-gnu-gcc", "aarch64-linux-gnu-g++")
