@@ -11,9 +11,7 @@ import pytest
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, ChannelMissing, Unsolvable
-from ctk.core.platforms import this_platform
 from ctk.lock.model import release_locks
-from ctk.solve.channels import built_catalogue
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Catalogue, Maker, Pick, Scenario
 from ctk.solve.why import choices, explain, fit_in_words, native_instead, newer_nvjitlink, not_built, solve_or_say_why
@@ -194,14 +192,6 @@ def test_a_package_with_a_recipe_that_was_not_built_says_how_to_get_it(catalogue
         "nccl is not built here: it is made by the recipe nccl, which the default build leaves out",
         "run `ctk build nccl`, or `ctk build --libraries`",
     )
-
-
-def test_the_commands_know_which_recipes_of_this_checkout_are_not_built(project: Workspace) -> None:
-    maker = built_catalogue(project, "/base", this_platform()).maker
-    assert maker("libcublas-dev") == Maker("libcublas", "--all-components")
-    assert maker("libcudnn-dev") == Maker("cudnn", "--libraries")
-    assert maker("cuda-core") == Maker("cuda-core", "")
-    assert maker("cudf") is None
 
 
 def test_a_base_channel_that_has_nothing_for_the_platform(catalogue: Catalogue, tmp_path: Path) -> None:
