@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctk.audit import AuditReport, audit_packages
-from ctk.core.files import file_sha256
-from ctk.package.scan import Scanner, Search, outermost, scan_wheel
+from ctk.package.scan import Search, scan_wheel
 from kit.packages import Draft, good_set
 
 NEEDLE = b"/srv/here"
@@ -45,17 +44,6 @@ def test_only_a_whole_path_counts(needle: bytes, text: bytes, is_seen: bool) -> 
     search.feed(text)
     search.feed(b"", last=True)
     assert bool(search.hits) == is_seen
-
-
-def test_a_folder_in_another_is_looked_for_once() -> None:
-    assert outermost(["/a/b/", "/a/bc", "/a/b/c", "/", ""]) == ("/a/b", "/a/bc")
-
-
-def test_a_changed_package_or_another_forbidden_path_is_scanned_again(tmp_path: Path) -> None:
-    path = good_set()["libcufile"].write(tmp_path)
-    sha256 = file_sha256(path)
-    keys = {Scanner([path]).note(tmp_path, of) for path, of in (("/a", sha256), ("/b", sha256), ("/a", "0" * 64))}
-    assert len(keys) == 3
 
 
 def test_a_package_that_cannot_be_read_is_a_finding_beside_the_others(tmp_path: Path) -> None:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, as_completed
-from functools import partial
-from io import BufferedReader
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ctk.build import build
 from ctk.build.runner import check_machine
-from ctk.core import files
 from ctk.core.checkout import Workspace
 from ctk.core.errors import NotReady
 from ctk.fetch import fetch
@@ -120,7 +114,7 @@ def test_an_incomplete_build_is_made_again_and_leftovers_of_a_killed_run_are_rem
     assert not leftover.exists()
 
 
-@pytest.mark.parametrize("name", ["a ${{ x }}", "a $(touch here)", "a `b`", 'a "b', "it's", "a:b", "a\nb", "a\rb"])
+@pytest.mark.parametrize("name", ["a $(touch here)", 'a "b', "it's", "a:b", "a\nb"])
 def test_a_path_that_would_break_a_build_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """rattler-build writes it into a script between double quotes, and others into Python files, #! lines and PATH."""
     with pytest.raises(NotReady, match="would break files of packages"):
@@ -137,54 +131,3 @@ def test_a_path_that_would_break_a_build_is_refused(name: str, tmp_path: Path, m
 def test_a_path_with_other_signs_builds(tmp_path: Path) -> None:
     workspace = fetched(tmp_path / "a (b) {c} ü; & #")
     assert not build.run(tiny_plan(workspace), workspace).failed
-
-
-def test_packages_are_read_once_for_as_long_as_nobody_writes_to_them(
-    checkout: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planned = tiny_plan(checkout)
-    made = build.run(planned, checkout)
-    read: list[str] = []
-
-    def file_digest(file: BufferedReader, kind: str) -> Any:
-        read.append(Path(file.name).name)
-        return hashlib.new(kind, file.read())
-
-    def finished(meanwhile: Callable[[], object] = lambda: None) -> list[str]:
-        """The builds that another process would find; the names of the files that it reads are in `read`."""
-        files._hashes.clear()
-        read.clear()
-        found = files.HashNotes(checkout.notes / "read.json")
-        monkeypatch.setattr(files.HashNotes, "of", lambda workspace: found)
-        ids = sorted(build.finished(planned, checkout))
-        meanwhile()
-        found.save({})
-        return ids
-
-    monkeypatch.setattr(hashlib, "file_digest", file_digest)
-    monkeypatch.setattr(files.HashNotes, "_TICK", 1 << 60)  # a file that was written a moment ago may change again
-    every, names = sorted(b.id for b in made.built), sorted(p.name for b in made.built for p in b.packages)
-    for _ in range(2):
-        assert finished() == every
-        assert sorted(read) == names
-    monkeypatch.setattr(files.HashNotes, "_TICK", 0)
-    assert finished() == every
-    assert sorted(read) == names
-    assert finished() == every
-    assert read == []
-
-    last = made.built[-1].packages[0]
-    right = last.read_bytes()
-    (checkout.notes / "read.json").unlink()
-    assert finished(meanwhile=partial(last.write_bytes, b"another")) == every  # spoilt after it was read
-    assert finished() == [b.id for b in made.built[:-1]]
-    last.write_bytes(right)
-    assert finished() == every
-
-    package = made.built[0].packages[0]
-    before, content = package.stat(), bytearray(package.read_bytes())
-    content[-1] ^= 1
-    package.write_bytes(content)  # in place, as large, and with the time of before
-    os.utime(package, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert finished() == [b.id for b in made.built[1:]]
-    assert read == [package.name]

@@ -5,15 +5,14 @@ from __future__ import annotations
 import shutil
 import socket
 import threading
-import zipfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from test_build import FOLLOWER, HELLO, edit, fetched
 
-from conftest import ROOT, ctk
+from conftest import ROOT
 from ctk.build import build
 from ctk.build import cluster as module
 from ctk.build.cluster import Cluster, Store
@@ -21,7 +20,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import ClusterFailed
 from ctk.plan.plan import Build
 from kit.dask_processes import Loopback, loopback, silent_port, wait_for
-from kit.tiny import artefact, tiny_checkout, tiny_plan
+from kit.tiny import artefact, tiny_plan
 
 
 @pytest.fixture(scope="module")
@@ -183,23 +182,6 @@ def test_without_a_worker_the_run_waits_and_says_so(tmp_path: Path) -> None:
     }
 
 
-def test_an_interrupted_run_ends_at_once(running: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, go = tmp_path / "begun", tmp_path / "go"
-    workspace = checkout(tmp_path / "one", waiting(begun, go))
-
-    def interrupted(futures: dict[Future[build.Built], str]) -> None:
-        wait_for(begun)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(build, "as_completed", interrupted)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run(workspace, running.address, tmp_path / "store")
-    finally:
-        go.touch()
-    assert not (workspace.builds / build.build_key(hello(workspace), 3)).exists()
-
-
 def test_a_scheduler_that_is_lost_ends_the_run_and_keeps_what_is_finished(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     workspace = checkout(tmp_path / "one")
@@ -236,16 +218,6 @@ def test_a_worker_with_another_ctk_is_refused_by_name(tmp_path: Path, file: str,
             Cluster(cluster.address, str(tmp_path / "store"))
 
 
-def test_a_scheduler_with_another_ctk_is_refused(tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    (other / "ctk").mkdir(parents=True)
-    (other / "ctk" / "__init__.py").touch()  # it has another ctk, which knows nothing of engines
-    with loopback(tmp_path / "dask", workers=0, PYTHONPATH=str(other)) as cluster:
-        cluster.worker(PYTHONPATH=str(ROOT / "scripts"))
-        with pytest.raises(ClusterFailed, match=r"the scheduler cannot load this ctk: .*ctk"):
-            Cluster(cluster.address, str(tmp_path / "store"))
-
-
 def test_a_store_that_a_worker_does_not_see_is_refused_before_anything_is_sent(running: Loopback) -> None:
     with pytest.raises(ClusterFailed, match=r"the worker tcp://\S+ on \S+ does not see the store memory://store"):
         Cluster(running.address, "memory://store")  # each process has its own
@@ -261,30 +233,9 @@ def test_a_worker_that_joins_later_refuses_orders_of_another_ctk(
         module.fulfil(order)
 
 
-def test_the_same_build_made_twice_at_once_is_whole_whoever_ends_last(tmp_path: Path) -> None:
-    workspace = checkout(tmp_path / "one")
-    store = Store(str(tmp_path / "store"))
-    order = module.work_order(hello(workspace), workspace, 3, store.url)
-    for name in order.files:
-        store.put(workspace.root / name)
-    with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(module.fulfil, [order, order])) == [module.WorkResult()] * 2
-    note = store.finished(build.build_key(hello(workspace), 3))
-    assert note is not None
-    assert all(store.get(record["sha256"], tmp_path / "read" / name) for name, record in note["packages"].items())
-    assert all(map(zipfile.is_zipfile, (tmp_path / "read").rglob("*.conda")))
-
-
 def test_an_address_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CONNECT_TIMEOUT", 0.5)
     with silent_port() as silent:
         for address in (silent, "nonsense"):
             with pytest.raises(ClusterFailed, match=f"answers at {address}"):
                 Cluster(address, str(tmp_path / "store"))
-
-
-def test_the_command_names_the_address_that_does_not_answer(tmp_path: Path) -> None:
-    done = ctk(tiny_checkout(tmp_path), "build", "--dask", "tcp://127.0.0.1:1")
-    assert done.returncode == 20
-    assert done.stderr.startswith("error: no Dask scheduler answers at tcp://127.0.0.1:1: ")
-    assert "Traceback" not in done.stderr

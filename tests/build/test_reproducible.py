@@ -9,7 +9,6 @@ import pytest
 
 from conftest import ctk
 from ctk.build import sbom
-from ctk.channel import local as states
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.lock.model import release_locks
@@ -68,15 +67,3 @@ def test_every_package_names_its_artefacts(built: Workspace, channel: Path) -> N
             else:
                 assert origin.recipe in ("cuda-arch", "cuda-gpu", "cuda-version"), "nothing else is metadata alone"
     assert {this_platform(), "noarch"} <= shown <= seen
-
-
-@pytest.mark.sweep
-def test_packages_of_one_name_are_one_file_in_both_channels(built: Workspace, all_platforms: Path) -> None:
-    """Another run, with another request, made the second channel."""
-    here = {(p.parent.name, p.name): p for p in states.packages(built.channel)}
-    there = {(p.parent.name, p.name): p for p in states.packages(all_platforms)}
-    common = here.keys() & there.keys()
-    if not common:
-        pytest.fail("the channels have no package in common")
-    for place in common:
-        assert here[place].read_bytes() == there[place].read_bytes(), place

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -94,18 +93,15 @@ REAL = {"lib/libthing.so.1": Path(_pydantic_core.__file__).read_bytes()}
 
 BOTH_WAYS = {
     "a library that has the RPATH": (thing(rpath="$ORIGIN"), SET_RPATH, "linux-64"),
-    "a RUNPATH": (thing(runpath="$ORIGIN"), SET_RPATH, "linux-64"),
     "no RPATH": (REAL, SET_RPATH, "linux-64"),
     "an ARM library": (thing(rpath="$ORIGIN", machine="aarch64"), SET_RPATH, "linux-aarch64"),
     "patchelf called twice": (REAL, f"{SET_RPATH}\n{SET_RPATH.replace('ORIGIN', 'ORIGIN/x')}", "linux-64"),
     "the SONAME": (thing(), "mv $PREFIX/lib/* $PREFIX/$(patchelf --print-soname lib/*)", "linux-64"),
-    "the needed libraries": (thing(), "for n in $(patchelf --print-needed lib/*); do : >$PREFIX/$n; done", "linux-64"),
     "links": (thing(), "ln -s libthing.so.1 $PREFIX/lib/libthing.so\nln -s lib/libthing.so $PREFIX/up", "linux-64"),
     "modes": (thing(), "chmod 755 $PREFIX/lib/*", "linux-64"),
     "left out": (thing(), "rm -r $PREFIX/lib", "linux-64"),
     "twice": (thing(), "cp $PREFIX/lib/* $PREFIX/again", "linux-64"),
     "DLLs": (DLL, "", "win-64"),
-    "DLLs for ARM": (DLL, "", "win-arm64"),
     "an archive": ({"lib/libthing.a": b"!<arch>\n" + LARGE}, "ln -s libthing.a $PREFIX/lib/b.a", "linux-64"),
     "a large text": ({"lib/text": b"a line\n" * (1 << 18)}, "sed -i s/line/word/ $PREFIX/lib/*", "linux-64"),
     "the prefix": (thing(), "printf '#!%s/bin/sh\\n' $PREFIX >$PREFIX/run\nchmod 755 $PREFIX/run", "linux-64"),
@@ -128,7 +124,6 @@ def test_both_ways_give_the_same_bytes(tmp_path: Path, case: str) -> None:
 
 CHANGED = {
     "something is added to a library": (thing(), "echo more >>$PREFIX/lib/libthing*", "LICENSE"),
-    "the prefix is added to a library": (thing(), "echo $PREFIX >>$PREFIX/lib/libthing*", "LICENSE"),
     "patchelf is asked something else": (thing(), "patchelf --print-interpreter lib/* >$PREFIX/x || true", "LICENSE"),
     "a library is needed that was not": (thing(), "patchelf --add-needed librt.so.1 $PREFIX/lib/libthing*", "LICENSE"),
     "patchelf fails": (thing(), "patchelf --set-interpreter /x lib/libthing.* || echo no >$PREFIX/failed", "LICENSE"),
@@ -137,7 +132,6 @@ CHANGED = {
         "patchelf --force-rpath --set-rpath /x lib/*.a || true",
         "LICENSE",
     ),
-    "part of a library is the licence": (thing(), "head -c 99 lib/libthing* >TERMS", "TERMS"),
     "a library is the licence": (thing(), "cp lib/libthing* TERMS", "TERMS"),
 }
 
@@ -187,14 +181,6 @@ def test_a_build_whose_binaries_rattler_build_edits_gets_no_stand_ins(tmp_path: 
     build.recipe.file.write_text(text)
     (output,) = render(build.recipe, build.variant_files, "linux-64")
     assert output.may_edit == (relocation == "true")
-
-
-def test_the_environment_of_the_process_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TMPDIR", raising=False)
-    before = dict(os.environ)
-    build, workspace = wheel_build(tmp_path, {}, "patchelf --version >&2")
-    make(build, workspace, 3, 2)
-    assert dict(os.environ) == before
 
 
 @pytest.mark.parametrize(

@@ -62,15 +62,6 @@ def test_the_index_has_every_form_that_clients_ask_for(made: tuple[build.Built, 
     assert exports["packages.conda"][made[0].packages[0].name] == {"run_exports": {"weak": ["hello >=13"]}}
 
 
-def test_the_same_packages_give_the_same_index(made: tuple[build.Built, ...], tmp_path: Path) -> None:
-    one, two = (tmp_path / place / "channel" for place in ("one", "two"))
-    for place in (one, two):
-        local.commit(local.stage(made, place))
-    files = [p.relative_to(one.resolve()) for p in one.resolve().rglob("*") if p.is_file() and p.suffix != ".conda"]
-    assert len(files) == 2 * len(FILES)
-    assert all((one / file).read_bytes() == (two / file).read_bytes() for file in files)
-
-
 def test_only_what_changed_makes_a_new_state_and_a_lost_index_file_is_written_again(
     made: tuple[build.Built, ...], tmp_path: Path
 ) -> None:

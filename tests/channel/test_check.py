@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -145,14 +143,6 @@ def test_a_channel_on_a_server_is_checked_as_clients_get_it(www: Path, run_ctk: 
     # The download stops one byte after the size in the index, which shows the difference.
     assert any(p["package"] == ONE and p["what"].startswith("repodata says size") for p in report["problems"])
     assert isinstance(run_ctk("check", url).exception, PublishFailed)
-
-
-def test_what_is_slow_to_load_is_loaded_when_it_is_needed() -> None:
-    slow = {"sigstore", "cryptography", "jsonschema", "unearth", "distributed", "lief"}
-    modules = ", ".join(f"ctk.cli.{name}" for name in ("build", "channel", "check", "env", "release", "solve"))
-    code = f"import sys, {modules}; print(sorted({slow} & sys.modules.keys()))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
 
 
 def test_a_published_folder_that_is_not_there_is_an_error(

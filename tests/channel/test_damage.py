@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -20,7 +19,7 @@ from ctk.channel.history import STATES
 from ctk.channel.publish import HISTORY, NAMES, TIMES, UNUSED, Folder, Keep
 from ctk.channel.repodata import read_index
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, ChannelBroken, NotReady
+from ctk.core.errors import ChannelBroken, NotReady
 from kit.small_channels import build, digit, sound
 
 pytest_plugins = ["kit.channel_fixtures"]
@@ -61,13 +60,6 @@ def test_with_a_clock_that_is_clearly_wrong_nothing_is_published(folder: Folder,
     with pytest.raises(NotReady):
         at(folder, datetime(year, 1, 1, tzinfo=UTC)).publish(built)
     assert files(folder.path) == before
-
-
-def test_files_without_a_time_of_their_own_say_nothing_against_the_clock(folder: Folder, tmp_path: Path) -> None:
-    built = channel(tmp_path, 1)
-    for file in built.glob("*/repodata.json"):
-        os.utime(file, (0, 0))  # as an archive of bytes that can be made again unpacks them
-    assert at(folder, datetime(2024, 6, 1, tzinfo=UTC)).publish(built).packages == 1
 
 
 @pytest.mark.parametrize("year", [1990, 2040])
@@ -157,18 +149,6 @@ def test_the_command_says_which_damaged_packages_it_wrote_again(
     assert "2 packages, 0 new, 1 damaged and written again" in run_ctk("publish", "--to", str(www)).stdout
     cut(www / TWO)
     assert json.loads(run_ctk("publish", "--to", str(www), "--json").stdout)["repaired"] == [TWO]
-
-
-@pytest.mark.parametrize("place", ["channel", "channel/sub", ".channel-states"])
-def test_a_built_channel_is_no_folder_to_publish_into(
-    two_states: Workspace, run_ctk: Callable[..., Result], place: str
-) -> None:
-    output = two_states.channel.parent
-    before = files(output)
-    done = run_ctk("publish", "--to", str(output / place))
-    assert isinstance(done.exception, BadValue)
-    assert "nothing can be published into it" in done.exception.cause
-    assert files(output) == before
 
 
 # Damaged or lost notes: kept states are never overwritten.

@@ -73,7 +73,8 @@ def test_nothing_is_published_into_a_built_channel(run_ctk: Callable[..., Result
     """Its states would be hidden by those of a published folder. Nor is a channel published into itself."""
     copy = two_states.root / "copy"
     shutil.copytree(two_states.channel, copy)
-    for channel in (two_states.channel, two_states.channel.resolve() / "noarch", copy):
+    states = two_states.channel.resolve()
+    for channel in (two_states.channel, states / "noarch", states.parent, copy):
         before = sorted(two_states.root.rglob("*"))
         refused = run_ctk("publish", str(copy), "--to", str(channel)).exception
         assert isinstance(refused, BadValue) and "nothing can be published into it" in refused.cause
@@ -223,9 +224,8 @@ def dies(function: Callable[..., Any], at: int, calls: list[int]) -> Callable[..
 def test_readers_see_whole_indexes_while_a_run_goes_on_or_dies_before_or_after_any_rename(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = build(tmp_path / "one", digit(1), digit(2), digit(3))
-    two = build(tmp_path / "two", digit(1), digit(4), digit(5))
-    old, new = {"digit1", "digit2", "digit3"}, {"digit1", "digit4", "digit5"}
+    one, two = (build(tmp_path / name, digit(1), digit(number)) for name, number in (("one", 2), ("two", 4)))
+    old, new = {"digit1", "digit2"}, {"digit1", "digit4"}
     rename, seen = os.replace, set()
     for at in range(1, 200):
         folder, calls = on(Folder(tmp_path / f"www{at}", tmp_path), 0), [0]
@@ -247,7 +247,7 @@ def test_readers_see_whole_indexes_while_a_run_goes_on_or_dies_before_or_after_a
         done = on(folder, 2).publish(two, exact=True)
         assert indexed(folder.path) == new
         assert days(folder.path).items() >= {n: day for n, day in said.items() if n in new}.items()
-        assert done.packages == 3
+        assert done.packages == 2
         assert not list(folder.path.rglob(".*.part"))
         assert folder.rollback().number == 1
         assert indexed(folder.path) == old

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from conftest import ROOT, ctk
+from conftest import ctk
 from ctk import pipeline
 from ctk.audit import AuditReport
 from ctk.channel.local import packages
@@ -52,22 +52,10 @@ def change(checkout: Workspace, pattern: str, new: str) -> None:
     assert recipe.read_text() != before
 
 
-def test_the_documented_exit_codes_are_the_real_ones() -> None:
-    table = (ROOT / "docs" / "errors.md").read_text()
-    documented = {name: int(code) for code, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", table, re.MULTILINE)}
-    real = {
-        name: value.exit_code
-        for name, value in vars(errors).items()
-        if inspect.isclass(value) and issubclass(value, errors.CtkError)
-    }
-    assert documented == real
-    assert len(set(real.values())) == len(real)
-
-
-def test_an_unknown_name_ends_with_the_nearest_names(checkout: Workspace) -> None:
-    done = ctk(checkout, "build", "helo")
-    assert done.returncode == errors.UnknownName.exit_code
-    assert "error: unknown package 'helo'\nnext: did you mean hello" in done.stderr
+def test_each_error_has_an_exit_code_of_its_own() -> None:
+    """docs/errors.md is written from them: tests/core/test_architecture.py."""
+    real = [v.exit_code for v in vars(errors).values() if inspect.isclass(v) and issubclass(v, errors.CtkError)]
+    assert len(set(real)) == len(real) > 20
 
 
 def test_a_dry_run_prints_what_is_left_out_and_why_and_builds_nothing(checkout: Workspace) -> None:

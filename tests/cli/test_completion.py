@@ -39,6 +39,7 @@ def test_tab_offers_what_the_command_takes(line: str, words: set[str]) -> None:
 
 
 WITHOUT = ("rattler", "rattler_build", "rich", "filelock", "ctk.lock.model", "ctk.plan.plan", "ctk.solve.solve")
+WITHOUT += ("sigstore", "cryptography", "jsonschema", "unearth", "distributed", "lief")
 """Modules whose import takes longer than TAB may take."""
 
 

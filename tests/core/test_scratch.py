@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
-from ctk import pipeline
 from ctk.build import one
-from ctk.build.one import clear_build_folders, machine_paths, new_build_folder, temporary_files
-from ctk.build.runner import Built
+from ctk.build.one import clear_build_folders, machine_paths, new_build_folder
 from ctk.core.checkout import Workspace
 from ctk.core.files import hold_folder, release_folder
 
@@ -42,34 +38,6 @@ def test_a_build_works_in_memory_where_there_is_room_else_on_disk(
     assert any(folder.is_relative_to(path) for path in machine_paths(workspace)), "no package may name it"
 
 
-def test_package_tests_work_in_memory_where_there_is_room_and_leave_nothing(
-    memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TMPDIR", "/given")
-    with temporary_files(Workspace(tmp_path / "a"), 1 << 30, 2) as folder:
-        assert folder.is_relative_to(memory)
-        assert os.environ["TMPDIR"] == str(folder)
-        (folder / "unpacked").touch()
-    assert os.environ["TMPDIR"] == "/given"
-    assert not list(memory.iterdir())
-    with temporary_files(Workspace(tmp_path / "a"), 5 << 30, 2) as folder:
-        assert not folder.is_relative_to(memory)
-        assert os.environ["TMPDIR"] == "/given"
-
-
-def test_the_tests_of_a_package_write_there(memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-
-    def tested(*_: object) -> pipeline.Outcome:
-        seen.append(os.environ["TMPDIR"])
-        return pipeline.Outcome("hello.conda", "passed")
-
-    monkeypatch.setattr(pipeline, "_test", tested)
-    built = Built("hello", "key", tmp_path, {}, {"noarch/hello.conda": 1}, 0.0, False)
-    pipeline.run_tests([built], [], Workspace(tmp_path / "a"))
-    assert [Path(folder).is_relative_to(memory) for folder in seen] == [True]
-
-
 def test_folders_of_killed_runs_go_and_those_of_other_checkouts_stay(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,32 +63,6 @@ def test_the_folder_of_a_killed_process_goes_and_that_of_a_running_one_stays(tmp
     assert left == [tmp_path / "dead"]
     release_folder(folder)
     assert {path.name for path in tmp_path.iterdir()} == {"alive", "alive.lock"}
-
-
-def own_temporary_folder(where: Path, **environment: str) -> Path:
-    """Where a process that works for a checkout makes its temporary files."""
-    code = "import tempfile; from pathlib import Path; from ctk.core.files import use_temporary_folder\n"
-    code += "from ctk.core.checkout import Workspace\n"
-    code += f"use_temporary_folder(Workspace(Path({str(where)!r}))); print(tempfile.mkdtemp())"
-    clean = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**clean, **environment}, capture_output=True, text=True, check=True
-    )
-    place = Path(done.stdout.strip())
-    assert not place.exists()  # it went with the process
-    return place
-
-
-def test_temporary_files_lie_in_the_cache_or_where_the_user_wants_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "a" / "recipes").mkdir(parents=True)
-    assert own_temporary_folder(tmp_path / "a").is_relative_to(tmp_path / "a" / ".cache" / "tmp")
-    (tmp_path / "fast").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert own_temporary_folder(tmp_path / "a", TMPDIR="fast").is_relative_to(tmp_path / "fast")
-    assert own_temporary_folder(tmp_path / "a", TMPDIR=str(tmp_path / "fast")).is_relative_to(tmp_path / "fast")
-    assert list((tmp_path / "fast").iterdir()) == []
 
 
 def test_a_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

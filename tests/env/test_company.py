@@ -65,13 +65,6 @@ def test_what_ends_in_json_in_conda_meta_is_a_record_that_everybody_may_read(
     assert closed == []
 
 
-def test_a_closed_umask_stays_closed(where: Workspace, tmp_path: Path) -> None:
-    code = "import os; os.umask(0o077); from ctk.cli.main import main; main()"
-    words = ("env", "create", "other", "--prefix", str(tmp_path / "e"), "--base", str(where.root / "base"))
-    subprocess.run([sys.executable, "-c", code, *words], env={**os.environ, "CTK_ROOT": str(where.root)}, check=True)
-    assert {p.stat().st_mode & 0o077 for p in (tmp_path / "e" / "conda-meta").iterdir()} == {0}
-
-
 def test_a_record_names_its_channel_and_not_the_state_behind_it(tmp_path: Path) -> None:
     """conda clones an environment from the addresses in its records, and the next build removes the state."""
     where = checkout(tmp_path / "c", tiny("other", files={"share/other": b"x"}))

@@ -54,12 +54,8 @@ def shell(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=SHELLS)
-def posix_shell(request: pytest.FixtureRequest) -> str:
-    """A shell that reads `deactivate` as a file, too; in fish it is a function only."""
-    if not shutil.which(request.param):
-        pytest.skip(f"no {request.param} on this machine: sh and bash, which read the same file, are always there")
-    return str(request.param)
+# Those that read `deactivate` as a file, too; in fish it is a function only.
+posix = pytest.mark.parametrize("shell", SHELLS, indirect=True)
 
 
 def activate(prefix: Path, shell: str) -> str:
@@ -79,8 +75,9 @@ def test_deactivate_leaves_the_shell_as_it_was(environments: list[Path], tmp_pat
     restores(environments, tmp_path, shell, way)
 
 
-def test_deactivate_can_be_read_as_conda_packs_is(environments: list[Path], tmp_path: Path, posix_shell: str) -> None:
-    restores(environments, tmp_path, posix_shell, "{first}; . deactivate")
+@posix
+def test_deactivate_can_be_read_as_conda_packs_is(environments: list[Path], tmp_path: Path, shell: str) -> None:
+    restores(environments, tmp_path, shell, "{first}; . deactivate")
 
 
 def restores(environments: list[Path], tmp_path: Path, shell: str, way: str) -> None:
@@ -91,13 +88,12 @@ def restores(environments: list[Path], tmp_path: Path, shell: str, way: str) -> 
         assert not difference(shell, options, way.format(first=first, second=second), tmp_path, **surroundings)
 
 
-def test_a_shell_that_an_activated_one_started_leaves_the_environment_too(
-    environments: list[Path], posix_shell: str
-) -> None:
+@posix
+def test_a_shell_that_an_activated_one_started_leaves_the_environment_too(environments: list[Path], shell: str) -> None:
     """Functions are not inherited: what is on PATH is read."""
-    ours = activate(environments[0], posix_shell)
-    code = f"""{ours}; {posix_shell} -c '. deactivate; echo "$PATH|${{CONDA_PREFIX-}}"'"""
-    assert run(posix_shell, code, CONDA_PREFIX="/opt/conda").stdout == f"{CLEAN['PATH']}|/opt/conda\n"
+    ours = activate(environments[0], shell)
+    code = f"""{ours}; {shell} -c '. deactivate; echo "$PATH|${{CONDA_PREFIX-}}"'"""
+    assert run(shell, code, CONDA_PREFIX="/opt/conda").stdout == f"{CLEAN['PATH']}|/opt/conda\n"
 
 
 def test_pythons_own_venv_is_left_first_and_can_be_left_without_the_environment(

@@ -167,10 +167,10 @@ def test_a_lasting_fault_names_the_distribution(server: FakeIndex) -> None:
 
 
 UNUSABLE = {
-    "PIP_CERT": ["{}/missing.pem", "{}/text.pem", "~/missing.pem"],
-    "PIP_CLIENT_CERT": ["{}/missing.pem", "{}", "{}/text.pem"],
-    "PIP_PROXY": ["ftp://u:secret@h:1", "socks5://u:secret@h", "http://u:secret@h:port"],
-    "PIP_TRUSTED_HOST": ["[", "h:port", "::1"],
+    "PIP_CERT": ["{}/missing.pem", "{}/text.pem"],
+    "PIP_CLIENT_CERT": ["{}/missing.pem", "{}/text.pem"],
+    "PIP_PROXY": ["ftp://u:secret@h:1", "http://u:secret@h:port"],
+    "PIP_TRUSTED_HOST": ["h:port"],
     "HTTPS_PROXY": ["socks4://u:secret@h"],
     "ALL_PROXY": ["u:secret@h:port"],
     "SSL_CERT_FILE": ["{}/missing.pem", "{}/text.pem"],
@@ -238,23 +238,6 @@ def test_wrong_credentials_are_an_error_that_shows_none(server: FakeIndex) -> No
     assert {r.authorization for r in server.requests if "/files/" in r.path} != {None}
 
 
-def test_a_stream_continues_where_another_broke_off(server: FakeIndex) -> None:
-    content = server.projects["tool"][WHEEL]
-    server.faults.append(Fault(match="/files/", truncate=2000, times=1))
-    with client(server) as index:
-        file = index.files("tool")[0]
-        got = b""
-        with index.stream(file) as (partial, total, chunks):
-            assert (partial, total) == (False, len(content))
-            with pytest.raises(Interrupted, match=r"tool: .*broke off"):
-                for chunk in chunks:
-                    got += chunk
-        assert got == content[:2000]
-        with index.stream(file, len(got)) as (partial, total, chunks):
-            assert (partial, total) == (True, len(content))
-            assert got + b"".join(chunks) == content
-
-
 def test_a_small_file_that_breaks_off_is_read_again(server: FakeIndex) -> None:
     server.faults.append(Fault(match="/files/", truncate=100, times=4))
     with client(server) as index:
@@ -262,13 +245,6 @@ def test_a_small_file_that_breaks_off_is_read_again(server: FakeIndex) -> None:
         with pytest.raises(Interrupted):
             index.content(file)
         assert hashlib.sha256(index.content(file)).hexdigest() == file.sha256
-
-
-def test_a_hash_that_the_index_does_not_state_is_computed_after_a_broken_connection_too(server: FakeIndex) -> None:
-    server.hashes = False
-    server.faults.append(Fault(match="/files/", truncate=500, times=2))
-    with client(server) as index:
-        assert index.sha256(index.files("tool")[0]) == artefact(server).sha256
 
 
 def test_other_content_under_the_name_is_refused(server: FakeIndex) -> None:
@@ -349,17 +325,3 @@ def test_a_file_that_is_shorter_or_longer_than_the_index_says_is_an_error(server
         server.faults.append(Fault("files/", content=content + b"a"))
         with pytest.raises(IndexUnavailable, match="does not end"):
             index.content(index.files("tool")[0])
-
-
-def test_an_invalid_copy_of_metadata_is_an_error(server: FakeIndex) -> None:
-    server.metadata_copies = True
-    server.faults.append(Fault(".metadata", content=b"<html>Log in</html>"))
-    with client(server) as index, pytest.raises(IndexUnavailable, match="METADATA of tool-1"):
-        index.metadata(index.files("tool")[0])
-
-
-def test_a_hash_in_capitals_is_a_hash(server: FakeIndex) -> None:
-    right = artefact(server).sha256
-    server.faults.append(Fault("simple/", content=f'<a href="../../files/{WHEEL}#sha256={right.upper()}">x'.encode()))
-    with client(server) as index:
-        assert index.files("tool")[0].sha256 == right

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import LockError, MeasureFailed
+from ctk.core.errors import MeasureFailed
 from ctk.lock import contents
 from ctk.lock.contents import PLAIN, Content, Contents, read_contents
 from ctk.lock.model import Artefact
@@ -76,19 +75,6 @@ def test_contents_that_no_lock_names_are_removed() -> None:
     alone = Contents()
     alone.add(ONE, MEMBERS)
     assert held.of([ONE]).dump() == alone.dump()
-
-
-@pytest.mark.parametrize("name", ["a|b", "a@b"])
-def test_a_name_that_the_file_cannot_have_is_an_error(name: str) -> None:
-    with pytest.raises(MeasureFailed, match="called"):
-        Contents().add(ONE, {name: PLAIN})
-
-
-def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "variants").mkdir()
-    contents.path_of(Workspace(tmp_path)).write_text(json.dumps({"artefacts": []}))
-    with pytest.raises(LockError, match=r"contents\.json"):
-        contents.load(Workspace(tmp_path))
 
 
 def test_a_folder_of_the_machine_that_made_a_wheel_is_not_named() -> None:

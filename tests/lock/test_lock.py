@@ -53,9 +53,6 @@ def test_releases_come_by_version_and_are_found_by_any_name(tmp_path: Path) -> N
     assert "13.4" in error.value.step
 
 
-SHAS = [artefact.sha256 for artefact in release().artefacts]
-
-
 def broken(tmp_path: Path, *edits: tuple[str, str], half: str = ".lock") -> str:
     """The error about a valid lock with some text replaced."""
     lock = release("13.4.3", "cudart", "nvrtc", facts=Facts(("7.5", "12.1"), "9.4", {}))
@@ -73,55 +70,19 @@ def broken(tmp_path: Path, *edits: tuple[str, str], half: str = ".lock") -> str:
     return str(error.value)
 
 
-def test_every_problem_is_listed_with_its_place(tmp_path: Path) -> None:
-    message = broken(
-        tmp_path,
-        ('"schema": 3', '"schema": 4'),
-        (f'"sha256": "{SHAS[0]}", "size": 12', '"sha256": "abc", "size": 0'),
-        (f', "sha256": "{SHAS[1]}"', ""),
-        ('      "win-64":', '      "win-63":'),
-        ('"ptx_isa": "9.4"', '"ptx_isa": 9.4'),
-    )
-    lines = message.splitlines()
-    assert lines[0] == "cuda-13.4: 6 problems"
-    for expected in (
-        "cuda-13.4.lock schema: Input should be less than or equal to 3",
-        "cuda-13.4.lock components.cudart.artefacts.linux-64.sha256: a sha256 is 64 hexadecimal digits in lower case",
-        "cuda-13.4.lock components.cudart.artefacts.linux-64.size: Input should be greater than 0",
-        "cuda-13.4.lock components.cudart.artefacts.linux-aarch64.sha256: Field required",
-        "cuda-13.4.lock components.cudart.artefacts.win-63.[key]: unknown target 'win-63'",
-        "cuda-13.4.lock facts.ptx_isa: Input should be a valid string",
-    ):
-        assert any(expected in line for line in lines), expected
-
-
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
         ('"release": "13.4.3"', '"release": "13.5.3"', "release: 13.5.3 belongs into cuda-13.5.lock"),
         ('"release": "13.4.3"', '"release": "13.4"', "release: '13.4' is not a release"),
         ('"file": "nvidia_cudart-13.4.92', '"file": "nvidia_cudart-13.4.91', "is no file of nvidia-cudart 13.4.92"),
-        ('"file": "nvidia_cudart-13.4.92', '"file": "../nvidia_cudart-13.4.92', "is not a plain file name"),
         ("manylinux2014_x86_64.whl", "win_amd64.whl", "py3-none-win_amd64.whl is not for linux-64"),
-        ("92-py3-none-many", "92-cp313-cp313-many", "cp313-manylinux2014_x86_64.whl is not for linux-64"),
-        ("-py3-none-manylinux2014_x86_64.whl", ".tar.gz", "artefacts.linux-64: is no wheel"),
-        ('"cudart": {', '"../cudart": {', "String should match pattern"),
+        ('"sha256": "', '"sha1": "', "sha256: Field required"),
         ('"components": {', '"components": [', "not JSON"),
-        ("04T12:34:56Z", "04T24:00:00Z", "does not match format"),
-        ('"size": 12', '"size": 12, "colour": "red"', "colour: Unexpected keyword argument"),
-        (f'["{"cd" * 32}"]', '["MIT"]', "a sha256 is 64 hexadecimal digits"),
     ],
 )
 def test_a_lock_that_is_wrong_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
     assert problem in broken(tmp_path, (old, new))
-
-
-def test_a_pair_that_did_not_change_is_parsed_once(tmp_path: Path) -> None:
-    path = write(tmp_path, release())
-    first = load(path)
-    assert load(path) is first
-    write(tmp_path, release("13.4.4"))
-    assert load(path).release == "13.4.4"
 
 
 def test_a_platform_left_out_is_not_a_platform_without_artefact(tmp_path: Path) -> None:
@@ -139,22 +100,6 @@ def test_a_ctk_release_has_a_manifest_and_others_do_not(tmp_path: Path) -> None:
         load(odd)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "3", "schema: 2", "{}", "\x00", '{"components": {"x": 1}}'])
-def test_text_of_another_form_is_a_lock_error(tmp_path: Path, text: str) -> None:
-    path = write(tmp_path, release())
-    path.write_text(text)
-    with pytest.raises(LockError):
-        load(path)
-
-
 def test_halves_that_disagree_are_refused(tmp_path: Path) -> None:
     message = broken(tmp_path, ('cudart:\n  - "13.4.92"', 'cudart:\n  - "13.4.91"'), half=".yaml")
     assert "cuda-13.4.yaml is not what cuda-13.4.lock says" in message
-
-
-@pytest.mark.parametrize("half", [".lock", ".yaml"])
-def test_a_missing_half_is_a_lock_error(tmp_path: Path, half: str) -> None:
-    path = write(tmp_path, release())
-    path.with_suffix(half).unlink()
-    with pytest.raises(LockError, match=f"cuda-13.4{half} cannot be read"):
-        load(path)

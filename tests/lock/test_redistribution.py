@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import LockError
 from ctk.lock import contents, redistribution
 from ctk.lock.model import Component, release_locks
 from ctk.lock.redistribution import NVIDIA_INSIDE, Reading, dump, load, read_text, unread
@@ -172,12 +169,3 @@ def test_each_program_and_library_of_nvidia_in_a_wheel_of_others_is_known(projec
     assert not unknown
     assert {d for d, _ in inside} == set(NVIDIA_INSIDE)
     assert {stem(n) for d, n in inside if d == "triton"} >= {"ptxas", "cuobjdump", "nvdisasm", "libcupti"}
-
-
-def test_a_damaged_file_names_the_command_that_writes_it(tmp_path: Path) -> None:
-    here = Workspace(tmp_path)
-    here.variants.mkdir()
-    redistribution.path_of(here).write_text('{"0": {"kind": "free"}}')
-    with pytest.raises(LockError, match=r"licences\.json cannot be read") as error:
-        load(here)
-    assert "measure" in error.value.step

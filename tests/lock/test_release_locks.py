@@ -7,21 +7,14 @@ from pathlib import Path
 
 import pytest
 from packaging.version import Version
-from rattler_build import VariantConfig
 
 from ctk.core.checkout import Workspace
-from ctk.lock.model import ReleaseLock, dump, load, release_locks, variant_config, variant_keys
+from ctk.lock.model import dump, load, release_locks, variant_config
 from ctk.release import TABLE, markdown_of
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Workspace(ROOT)
 CTK = [lock for lock in release_locks(HERE).values() if lock.is_ctk]
-NAMES = sorted(path.stem for path in HERE.variants.glob("*.lock"))
-
-
-@pytest.fixture(params=NAMES)
-def lock(request: pytest.FixtureRequest) -> ReleaseLock:
-    return load(HERE.variants / f"{request.param}.lock")
 
 
 @pytest.mark.parametrize("folder", ["variants", "base", "tests/system/downstream"])
@@ -31,18 +24,6 @@ def test_every_lock_survives_load_and_dump_byte_for_byte(folder: str) -> None:
     for path in paths:
         assert dump(load(path)).encode() == path.read_bytes()
         assert variant_config(load(path)).encode() == path.with_suffix(".yaml").read_bytes()
-
-
-def test_rattler_build_reads_the_variant_file_as_it_is(lock: ReleaseLock) -> None:
-    config = VariantConfig.from_files([HERE.build_config, HERE.variants / f"{lock.name}.yaml"])
-    assert {key: config.get(key) for key in variant_keys(lock)} == variant_keys(lock)
-
-
-def test_downstream_sources_are_source_distributions_and_tools_are_wheels() -> None:
-    components = load(ROOT / "tests/system/downstream/downstream.lock").components.values()
-    kinds = {c.name: {a.file.rpartition(".")[2] for a in c.artefacts.values() if a} for c in components}
-    assert [kinds.pop(source) for source in ("jax-finufft", "ducc0")] == [{"gz"}] * 2
-    assert kinds and all(kind == {"whl"} for kind in kinds.values()), kinds
 
 
 def test_a_newer_toolkit_writes_newer_ptx() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from ctk.package.binaries import (
@@ -12,7 +10,6 @@ from ctk.package.binaries import (
     SearchPath,
     UnreadableBinary,
     oldest_glibc,
-    read_binary,
     read_bytes,
 )
 from kit.binaries import elf, pe
@@ -51,13 +48,6 @@ def test_a_text_is_no_binary_and_a_broken_one_is_an_error() -> None:
     for broken in (b"\x7fELF", elf()[:100], b"MZ", pe()[:80]):
         with pytest.raises(UnreadableBinary):
             read_bytes(broken)
-
-
-def test_a_file_on_disk_is_read_like_one_in_memory(tmp_path: Path) -> None:
-    for content in (elf(soname="libx.so.1"), pe(), b"text"):
-        path = tmp_path / "file"
-        path.write_bytes(content)
-        assert read_binary(path) == read_bytes(content)
 
 
 @pytest.mark.parametrize(

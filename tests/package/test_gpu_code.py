@@ -489,11 +489,3 @@ def test_a_folder_without_code_says_so(project: Workspace, tmp_path: Path) -> No
     done = ctk(project, "gpu-code", str(tmp_path), check=True)
     assert done.stdout.splitlines() == [str(tmp_path), "  no code for GPUs"]
     assert "0 subjects with code for GPUs" in done.stderr
-
-
-def test_nothing_at_a_path_and_a_file_without_code(project: Workspace, tmp_path: Path) -> None:
-    done = ctk(project, "gpu-code", str(tmp_path / "gone"))
-    assert done.returncode == 3, done.stderr
-    assert "there is no" in done.stderr
-    (tmp_path / "a.so").write_bytes(elf())
-    assert "no code for GPUs" in ctk(project, "gpu-code", str(tmp_path / "a.so"), check=True).stdout

@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import pytest
-
-from ctk.core.errors import AuditFailed
 from ctk.package.reader import PathEntry, members, read_info
 from kit.packages import Draft, good_set
 
@@ -30,14 +27,3 @@ def test_members_come_one_by_one_with_their_bytes(tmp_path: Path) -> None:
         for member, stream in members(path, "pkg")
     }
     assert seen == {"lib/a": ("file", "", 3_000_000), "lib/b": ("link", "a", None)}
-
-
-def test_a_broken_package_is_an_error_that_names_it(tmp_path: Path) -> None:
-    good = Draft("x", files={"lib/a": bytes(range(256)) * 4000}).write(tmp_path)
-    content = good.read_bytes()
-    cut = tmp_path / "cut.conda"
-    cut.write_bytes(content[: len(content) // 2])
-    wordless = Draft("y", info={"index.json": b'{"name": "y"}'}).write(tmp_path)
-    for path in (cut, wordless, tmp_path / "absent.conda"):
-        with pytest.raises(AuditFailed, match=path.name):
-            read_info(path)

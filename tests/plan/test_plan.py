@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -282,16 +281,6 @@ def test_named_packages_bring_what_they_need_and_nothing_else(
     assert set(with_needs(what, Request(recipes=names, platforms=["linux-64"]), TAGS).recipes) == recipes
 
 
-def test_artefacts_are_listed_once_largest_first(small_set: Set) -> None:
-    planned = plan(small_set, Request(platforms=["linux-64"]), TAGS)
-    assert [a.file for a in planned.artefacts] == [
-        "cudart-linux-64.whl",
-        "cudart-linux-64.whl",
-        "binding-linux-64-cp312.whl",
-        "binding-linux-64-cp313.whl",
-    ]
-
-
 def test_a_build_knows_the_licences_that_its_artefacts_declare(small_set: Set) -> None:
     lock, file = small_set.locks["cuda-13.4"]
     components = {"cudart": replace(lock.components["cudart"], license="LicenseRef-Somebody")}
@@ -302,24 +291,6 @@ def test_a_build_knows_the_licences_that_its_artefacts_declare(small_set: Set) -
         "cuda-13.4": {"cudart": "LicenseRef-Somebody"},
         "python-13": {"binding": UNDECLARED},
     }
-
-
-@pytest.mark.parametrize(
-    ("request_", "message", "near"),
-    [
-        (Request(releases=["13.5"]), "unknown release '13.5'", "13.4"),
-        (Request(recipes=["runtim"]), "unknown recipe 'runtim'", "runtime"),
-        (Request(platforms=["linux64"]), "unknown platform 'linux64'", "linux-64"),
-        (Request(pythons=["3.9"]), "unknown Python '3.9'", "3.12"),
-    ],
-)
-def test_an_unknown_name_is_an_error_with_the_nearest_valid_ones(
-    small_set: Set, request_: Request, message: str, near: str
-) -> None:
-    with pytest.raises(UnknownName) as error:
-        plan(small_set, request_, TAGS)
-    assert message in error.value.cause
-    assert near in error.value.step
 
 
 def test_an_unknown_package_is_an_error_with_the_nearest_packages_and_recipes(small_set: Set) -> None:
@@ -336,25 +307,9 @@ def test_a_recipe_that_reads_what_no_lock_has_is_an_error(small_set: Set, tmp_pa
         plan(small_set, Request(recipes=["runtime"]), TAGS)
 
 
-def test_a_recipe_that_does_not_render_is_an_error_with_rattler_builds_words(small_set: Set, tmp_path: Path) -> None:
-    file = tmp_path / "recipes" / "toolkit-version" / "recipe.yaml"
-    file.write_text(file.read_text() + "about: {summary: '${{ no_such_key }}'}\n")
-    with pytest.raises(RecipeError, match="no_such_key"):
-        plan(small_set, Request(recipes=["toolkit-version"]), TAGS)
-
-
 def test_a_recipe_that_reads_facts_needs_a_measured_release(small_set: Set, tmp_path: Path) -> None:
     file = tmp_path / "recipes" / "toolkit-version" / "recipe.yaml"
     file.write_text(file.read_text() + "about: {summary: '${{ ptx_isa }}'}\n")
     with pytest.raises(LockError, match=r"release 12\.\d has not been measured") as error:
         plan(small_set, Request(recipes=["toolkit-version"]), TAGS)
     assert "ctk release measure 12." in error.value.step
-
-
-def test_the_plan_as_json_has_every_build(small_set: Set) -> None:
-    planned = plan(small_set, Request(platforms=["linux-64"]), TAGS)
-    data = json.loads(json.dumps(planned.as_json()))
-    assert [b["id"] for b in data["builds"]] == [b.id for b in planned.builds]
-    binding = next(b for b in data["builds"] if b["id"] == "binding-cuda13-py312-linux-64")
-    assert binding["python"] == "cp312"
-    assert len(data["left_out"]) == len(planned.left_out)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from ctk.channel import local
 from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError
 from ctk.core.platforms import NOARCH, this_platform
-from ctk.plan.plan import FROM_BUILD, Plan, Request, Set, plan, planned_repodata, write_repodata
+from ctk.plan.plan import FROM_BUILD, Plan, Request, Set, plan, planned_repodata
 from ctk.plan.recipes import find_recipes, pinned
 from kit.tiny import lock
 
@@ -151,12 +150,3 @@ def test_what_only_a_build_could_know_is_an_error(small: Plan, tmp_path: Path) -
         planned_repodata(small_plan(tmp_path / "host", guide=text))
     with pytest.raises(RecipeError, match="output guide has a pin_compatible on zlib"):
         small_plan(tmp_path / "pin", guide=text.replace("[tool]", "[\"${{ pin_compatible('zlib') }}\"]"))
-
-
-def test_writing_again_replaces_what_was_there(small: Plan, tmp_path: Path) -> None:
-    folder = write_repodata(planned_repodata(small), tmp_path / "channel")
-    one = replace(small, builds=tuple(b for b in small.builds if b.subdir == "linux-64"))
-    assert write_repodata(planned_repodata(one), folder) == folder
-    files = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
-    assert sorted(files) == ["linux-64/repodata.json", "noarch/repodata.json"]
-    assert json.loads((folder / "linux-64" / "repodata.json").read_text()) == planned_repodata(one)["linux-64"]

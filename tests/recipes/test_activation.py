@@ -6,7 +6,6 @@ Each scenario runs in a shell of its own, with the options that users have. The 
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 import subprocess
 import zipfile
@@ -326,35 +325,6 @@ def test_a_package_build_with_the_compilers_is_for_the_host_environment(compiler
     assert "-DCMAKE_INSTALL_PREFIX=/host env -DCMAKE_INSTALL_LIBDIR=lib" in found["CMAKE_ARGS"]
     assert f"-DCMAKE_PROGRAM_PATH={compilers}/bin;/host env/bin" in found["CMAKE_ARGS"]
     assert found["MESON_ARGS"] == "-Dbuildtype=release --prefix=/host env -Dlibdir=lib"
-
-
-@pytest.mark.parametrize(("compiler", "flags"), [("CC", "CFLAGS"), ("CXX", "CXXFLAGS")])
-def test_a_program_compiled_with_all_of_it_runs(compilers: Path, tmp_path: Path, compiler: str, flags: str) -> None:
-    """And the compiler warns of no flag."""
-    found = values(compilers)
-    source = tmp_path / ("one.c" if compiler == "CC" else "one.cpp")
-    source.write_text('#include <stdio.h>\nint main(void) { puts("here"); return 0; }\n')
-    words = [found[compiler], "-Werror", *shlex.split(f"{found[flags]} {found['CPPFLAGS']}"), str(source)]
-    done = subprocess.run(
-        [*words, *shlex.split(found["LDFLAGS"]), "-o", tmp_path / "one"], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert subprocess.run([tmp_path / "one"], capture_output=True, text=True, check=True).stdout == "here\n"
-
-
-def test_a_flag_that_the_compiler_does_not_take_is_left_out(tmp_path: Path) -> None:
-    """And a program that the machine lacks."""
-    (own := tmp_path / "bin").mkdir()
-    for name in ("gcc", "g++"):
-        (own / name).write_text(
-            f'#!/bin/bash\nfor word; do [[ $word != -fno-plt ]] || exit 1; done\nexec /usr/bin/{name} "$@"\n'
-        )
-        (own / name).chmod(0o755)
-    for name in ("bash", "mkdir", "ld", "as", "ar", "cat"):
-        (own / name).symlink_to(f"/usr/bin/{name}")
-    found = values(with_gcc(tmp_path, PATH=str(own)))
-    assert "-fno-plt" not in found["CFLAGS"] and "-ftree-vectorize" in found["CFLAGS"]
-    assert "STRIP" not in found and "CMAKE_STRIP" not in found["CMAKE_ARGS"]
 
 
 def test_for_another_platform_the_cross_compiler_is_named(tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from ctk.audit.files import LICENCE_WORDS
 from ctk.core.checkout import Workspace, settings
 from ctk.lock.model import release_locks
 from ctk.package.reader import read_info
-from ctk.plan.plan import Plan, Request, lacking, plan, planned_repodata, published_set, python_tags, small
-from ctk.plan.recipes import render, variant_config, variant_values
+from ctk.plan.plan import Plan, Request, lacking, planned_repodata, small
 
 Record = Mapping[str, Any]
 FITS = ("native", "compat")
@@ -243,22 +242,6 @@ def test_a_key_of_numbers_is_in_no_hash(whole: Plan) -> None:
     numbers = {"fit_number", "fit_priority", "nvjitlink_number", "nvjitlink_priority", "python_number"}
     for build in whole.builds:
         assert not {key for output in build.outputs for key in output.variant} & numbers, build.id
-
-
-@pytest.mark.parametrize("name", ["cuda-version", "libnvjitlink", "cuda-core"])
-def test_the_variant_that_an_sbom_states_renders_the_same_packages(
-    project: Workspace, tmp_path: Path, name: str
-) -> None:
-    """With the zips that are left: `ctk check --rebuild` has nothing else of conda_build_config.yaml."""
-    request = small(Request(platforms=["linux-64"], recipes=[name]), project)
-    builds = plan(published_set(project), request, python_tags(project.build_config)).builds
-    assert builds
-    for build in builds:
-        stated = variant_values(build.recipe, build.variant_files, build.subdir, build.outputs)
-        file = tmp_path / "variants.yaml"
-        file.write_text(json.dumps(variant_config(stated)))
-        outputs = {o.file_name: (o.build_number, o.track_features) for o in render(build.recipe, [file], build.subdir)}
-        assert outputs == {o.file_name: (o.build_number, o.track_features) for o in build.outputs}
 
 
 def test_the_default_set_has_what_conda_forge_compiles_with_and_a_channel_without_is_told(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -178,37 +177,6 @@ def test_a_script_refuses_a_wheel_that_it_has_no_place_for(project: Workspace, t
     assert laid_out("nvidia/x/bin/x64/x.dll", "nvidia/x/include/x.h", "nvidia/x/lib/x.lib").returncode == 0
     assert "expected the tree of one library" in laid_out("nvidia/x/bin/x.dll", "nvidia/y/bin/y.dll").stderr
     assert "no place is known for nvidia/x/other/" in laid_out("nvidia/x/other/x.dll").stderr
-
-
-@pytest.mark.parametrize("as_published", ["", "1"])
-def test_a_library_on_linux_has_three_names_and_finds_what_is_beside_it(
-    as_published: str, project: Workspace, tmp_path: Path
-) -> None:
-    """What `tests/system/gpu/test_libraries.py` relies on, without the libraries and a GPU."""
-    patchelf = '#!/bin/bash\nif [[ $1 == --print-soname ]]; then echo libx.so.9; else echo "$*" >>edits; fi\n'
-    for name, content in {
-        "nvidia/x/lib/libx.so.9": "library",
-        "nvidia/x/include/x.h": "",
-        "x-1.dist-info/LICENSE": "text",
-        "tools/patchelf": patchelf,
-    }.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(content)
-    (tmp_path / "tools" / "patchelf").chmod(0o755)
-    values = {"PREFIX": str(tmp_path / "prefix"), "target_platform": "linux-64", "LIBRARY_VERSION": "9.28.1.4"}
-    values["AS_PUBLISHED"] = as_published
-    (tmp_path / "edits").touch()
-    environment = {"PATH": f"{tmp_path}/tools:/usr/bin:/bin", **values}
-    subprocess.run(["bash", project.recipes / "common" / "library.sh"], cwd=tmp_path, env=environment, check=True)
-    folder = tmp_path / "prefix" / "lib"
-    assert {p.name: os.readlink(p) if p.is_symlink() else "" for p in folder.iterdir()} == {
-        "libx.so.9.28.1": "",
-        "libx.so.9": "libx.so.9.28.1",
-        "libx.so": "libx.so.9",
-    }
-    edits = "" if as_published else f"--force-rpath --set-rpath $ORIGIN {folder}/libx.so.9.28.1\n"
-    assert (tmp_path / "edits").read_text() == edits
-    assert (tmp_path / "prefix" / "include" / "x.h").exists()
 
 
 def test_what_stays_as_published_looks_in_its_own_folder_alone(project: Workspace) -> None:

@@ -12,13 +12,12 @@ import pytest
 
 from ctk.core import console
 from ctk.core.checkout import Workspace
-from ctk.diff import licences
 from ctk.diff.compare import Release
 from ctk.index import IndexSettings
 from ctk.index.client import Retry
 from ctk.index.index import Index
 from ctk.lock.contents import Contents
-from ctk.lock.model import Component, ReleaseLock, load
+from ctk.lock.model import Component, load
 from ctk.lock.wheels import Licence, declared_licence, read_licence
 from ctk.release.review import predecessor
 from kit.ctk_release import Have, Run, release
@@ -171,15 +170,3 @@ def test_a_changed_text_is_compared_with_that_of_the_same_platform(
     assert (change["components"], change["diff"][-1]) == (("nvrtc",), "+\x1b[2J")
     index.projects[NVRTC] = {f: c for f, c in index.projects[NVRTC].items() if "13.4.92.2" in f}
     assert "the texts cannot be shown: the package index has no nvidia_cuda_nvrtc-13.4.92.1" in run(*words)
-
-
-def test_a_component_that_had_no_artefact_has_its_whole_text_as_new(
-    server: FakeIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = Licence("MIT", sha256(b"All of it"), "All of it")
-    after = Component("a", "a", "2", {}, "MIT", (sha256(b"All of it"),))
-    before = Component("a", "a", "1", {}, "MIT", ())
-    monkeypatch.setattr(licences, "licences", lambda _, c: {"linux-64": ("a.whl", text)} if c is after else {})
-    old, new = (ReleaseLock("python-13", None, {"a": component}) for component in (before, after))
-    (change,) = licences.licence_changes(old, new, lambda: Index(IndexSettings(index_url=server.url, timeout=60)))
-    assert change.diff[:2] == ("--- /dev/null", "+++ a.whl") and change.diff[-1] == "+All of it"

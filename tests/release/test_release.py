@@ -176,13 +176,6 @@ def test_facts_go_with_the_files_they_were_measured_from(
     assert "nothing changes" in run("add", "13.4", "--write")
 
 
-def test_a_damaged_lock_is_replaced(run: Run, here: Workspace, index: FakeIndex, have: Have) -> None:
-    before = have("13.4")
-    (here.variants / "cuda-13.4.lock").write_text("schema: [\n")
-    run("add", "13.4", "--write")
-    assert snapshot(here) == before
-
-
 def test_a_set_without_a_solution_names_the_project(run: Run, here: Workspace, index: FakeIndex) -> None:
     for needed, said in (
         ("cuda-core<1", r"no numba-cuda that can be used; 0.31.0: .* no cuda-core<1 for Python"),

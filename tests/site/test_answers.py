@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 import re
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,22 +13,19 @@ import pytest
 from reading import Read
 
 from ctk.core.checkout import workspace
-from ctk.core.errors import SolverFailed, UnknownName
+from ctk.core.errors import UnknownName
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.site import Site
 from ctk.site.answers import (
     Axes,
     SelectorAnswer,
     SelectorQuestion,
-    Work,
     answer,
     answers,
     axes,
     gpu_names,
     installed_by_name,
     packed,
-    plan_work,
-    solved,
 )
 from ctk.site.pages import Selector, assets, front_page, safe_json, shards
 from ctk.solve.solve import Catalogue, GroupedCatalogue, Scenario
@@ -167,23 +161,6 @@ def test_an_answer_is_the_same_after_it_was_packed(asked: Axes, alike: GroupedCa
     for question, right in found:
         assert look_up(asked, content, question) == right
     assert len(safe_json(content)) < 25 * len(found), "few bytes for each question"
-
-
-def test_a_process_that_is_killed_is_an_error_with_a_step(asked: Axes, folders: Folders) -> None:
-    few = replace(asked, pins=("",), pythons=("", "3.13"), packages=("cuda-core", "cuda-nvcc"))
-    work = [_Deadly(**vars(one)) for one in plan_work(few, folders)]
-    with pytest.raises(SolverFailed, match="killed") as error:
-        list(solved(work, 2, lambda size, note: None))
-    assert "--jobs 1" in error.value.step
-
-
-class _Deadly(Work):
-    """Work whose process is killed, as when memory runs out; solving reads `channels` first."""
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == "channels" and multiprocessing.parent_process():
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().__getattribute__(name)
 
 
 def test_halves_of_packages_are_not_offered(tmp_path: Path) -> None:

@@ -43,24 +43,10 @@ def test_sphinx_understands_every_page(tmp_path: Path) -> None:
     assert docs.build({name: docs.readable(text, URL) for name, text in texts.items()}, tmp_path, "CUDA here") == ""
 
 
-def test_the_docs_are_for_readers_without_a_checkout(site: Path) -> None:
-    assert "ctk doctor" in (ROOT / "docs" / "troubleshooting.md").read_text()
-    for name in ("users", "troubleshooting"):
-        text = re.sub(r"<[^>]+>", "", (site / f"{name}.html").read_text()).partition("Comments name the")[2]
-        start = text[: text.index({"users": "What did I get", "troubleshooting": "The solver refuses"}[name])]
-        assert "checkout" not in start and "ctk " not in start
-
-
 def test_commands_of_the_docs_can_be_copied(site: Path) -> None:
     text = (site / "users.html").read_text()
     assert '<script src="../assets/copy.js"></script></body>' in text
     assert text.count('class="highlight copy"') == text.count("<pre")
-
-
-def test_the_docs_have_the_colours_of_the_site(site: Path) -> None:
-    css = "".join(page.content.decode() for page in assets() if page.path.endswith(".css"))
-    for accent in re.findall(r"--accent: (#\w+);", css):
-        assert f"--color-brand-primary: {accent};" in (site / "users.html").read_text()
 
 
 def test_a_page_has_a_side_bar_a_search_and_the_next_page(site: Path) -> None:
@@ -111,11 +97,3 @@ def test_what_is_not_on_the_site_is_no_link() -> None:
     text = f"It runs ([proof](evidence/gpu-proof.md#kernels)) as [the\nexample](../examples/a), {kept}"
     expected = f"It runs as the\nexample, {kept}"
     assert docs.readable(text + "\n<!-- tests/a.py::test_a,\ntests/b.py -->\n", URL) == expected + "\n"
-
-
-def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
-    assert list(docs.pages(tmp_path, "CUDA here", URL)) == [], "a checkout without docs"
-    (tmp_path / "users.md").write_text("# For users\n\n`CHANNEL`\n")
-    first, second = (list(docs.pages(tmp_path, "CUDA here", URL)) for _ in range(2))
-    assert first == second
-    assert {"docs/index.html", "docs/users.html", "docs/searchindex.js"} <= {page.path for page in first}

@@ -64,11 +64,6 @@ def test_every_page_is_sound_html_and_links_inside_the_site(files: Mapping[str, 
             assert found == [], f"{path} names a host, or loads something"
 
 
-def test_the_same_channel_gives_the_same_bytes(files: Mapping[str, bytes], small: Site) -> None:
-    again = replace(read(small.workspace, small.channel), channels=small.channels)
-    assert contents(again) == dict(files)
-
-
 def test_a_channel_without_packages_gets_whole_pages_that_say_so(tmp_path: Path) -> None:
     pages = html(contents(small_site(tmp_path, [])))
     for path, page in pages.items():

@@ -9,7 +9,6 @@ from ctk.lock.model import release_locks
 from ctk.solve.machine import FIRST_DRIVER, impossible
 from ctk.verify.oracle import OracleFacts, version
 from ctk.verify.scenarios import matrix
-from ctk.verify.table import Answers, merged
 
 
 @pytest.mark.parametrize(
@@ -61,13 +60,3 @@ def test_machines_that_cannot_exist_are_no_part_of_the_matrix(known: OracleFacts
     there = {(q.driver, q.arch) for q in (*every.covering(), *every.sample(2000, 1))} | set(every.machines)
     assert {("13.0", "7.0"), ("12.8", "10.0")} <= there and ("12.4", "10.0") not in there
     assert not {machine for machine in there if impossible(*machine)}
-
-
-def test_a_table_has_an_empty_cell_for_them() -> None:
-    cells = {
-        (d, g): "" if (d, g) == ("13.1", "7.0") else "12.9"
-        for d in (None, "13.0", "13.1")
-        for g in ("7.0", "9.0", None)
-    }
-    _, rows = merged(Answers((None, "13.0", "13.1"), ("7.0", "9.0", None), cells))
-    assert [row[:2] for row in rows] == [("no driver", "12.9"), ("13.0", "12.9"), ("13.1 or newer", "")]

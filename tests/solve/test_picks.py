@@ -97,17 +97,6 @@ def test_cuda_bindings_13_brings_no_cudart(built: Workspace, gateway: Gateway) -
     assert pick(built, gateway, "cuda-bindings=13", NEWEST).record("cuda-cudart") is None
 
 
-@pytest.mark.parametrize("minor", ["12.9", "13.0"])
-def test_run_exports_are_what_recipe_authors_rely_on(built: Workspace, gateway: Gateway, minor: str) -> None:
-    """A downstream package gets the library, for its major, from the host environment of DESIGN.md's example."""
-    exports = json.loads((built.channel / this_platform() / "run_exports.json").read_text())["packages.conda"]
-    record = pick(built, gateway, f"cuda-version={minor} cuda-cudart-dev", None).record("cuda-cudart-dev")
-    assert record is not None
-    (weak,) = exports[record.file_name]["run_exports"]["weak"]
-    name, lower, upper = weak.replace(",", " ").split(" ")
-    assert (name, lower[:2], upper) == ("cuda-cudart", ">=", f"<{int(minor.split('.')[0]) + 1}.0a0")
-
-
 # --- groups: all of one toolkit, the one that fits
 
 Ask = Callable[..., Pick]

@@ -11,9 +11,7 @@ import pytest
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, ChannelMissing, Unsolvable
-from ctk.core.platforms import this_platform
 from ctk.lock.model import release_locks
-from ctk.solve.channels import built_catalogue
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Catalogue, Maker, Pick, Scenario
 from ctk.solve.why import choices, explain, fit_in_words, native_instead, newer_nvjitlink, not_built, solve_or_say_why
@@ -178,12 +176,6 @@ def test_a_request_for_nvcc_with_cuda_12_gets_the_reason(
     assert problem(catalogue, request_, driver)[0].endswith(f"; {NO_NVCC}") is said
 
 
-def test_free_threaded_python_is_a_python_of_its_own(catalogue: Catalogue) -> None:
-    for kind, build in (("3.14", "cuda13_py314native_13100"), ("3.14t", "cuda13_py314tnative_13100")):
-        core = pick(catalogue, f"cuda-core python:{kind}", "13.0").record("cuda-core")
-        assert core and str(core.build) == build
-
-
 def test_a_package_with_a_recipe_that_was_not_built_says_how_to_get_it(catalogue: Catalogue) -> None:
     makers = {"libcublas": Maker("libcublas", "--all-components"), "cuda-runtime": Maker("cuda-toolkit", "")}
     makers["nccl"] = Maker("nccl", "--libraries")
@@ -200,14 +192,6 @@ def test_a_package_with_a_recipe_that_was_not_built_says_how_to_get_it(catalogue
         "nccl is not built here: it is made by the recipe nccl, which the default build leaves out",
         "run `ctk build nccl`, or `ctk build --libraries`",
     )
-
-
-def test_the_commands_know_which_recipes_of_this_checkout_are_not_built(project: Workspace) -> None:
-    maker = built_catalogue(project, "/base", this_platform()).maker
-    assert maker("libcublas-dev") == Maker("libcublas", "--all-components")
-    assert maker("libcudnn-dev") == Maker("cudnn", "--libraries")
-    assert maker("cuda-core") == Maker("cuda-core", "")
-    assert maker("cudf") is None
 
 
 def test_a_base_channel_that_has_nothing_for_the_platform(catalogue: Catalogue, tmp_path: Path) -> None:
@@ -318,16 +302,6 @@ def test_nothing_is_said_where_there_is_nothing_to_choose_or_the_user_has_chosen
     assert said(beside, specs, driver) == []
     if "pytorch" not in specs:
         assert native_instead(pick(beside, specs, driver), beside) == ""
-
-
-def test_for_other_programs_both_ways_have_their_spec_and_toolkit(beside: Catalogue) -> None:
-    ((_, document),) = choices(pick(beside, "pytorch cuda-core", "12.6"), beside)
-    assert document == {
-        "package": "pytorch",
-        "build": "cuda",
-        "cuda": {"spec": "pytorch=*=cuda*", "toolkit": "12.9", "fit": "compat"},
-        "cpu": {"spec": "pytorch=*=cpu*", "toolkit": "12.0", "fit": "native"},
-    }
 
 
 def test_the_package_that_asks_for_cuda_builds_is_what_to_type_for_those_it_knows(

@@ -51,10 +51,3 @@ def test_rows_and_columns_that_say_the_same_are_one() -> None:
         "| no driver | - | - |",
         "| 1.0 or newer | 1.0 | 1.0 |",
     ]
-
-
-def test_gpus_that_get_the_same_are_one_column_whatever_lies_between() -> None:
-    gpus = ("5.0", "6.0", "7.0", "8.0", "9.0", None)
-    cells = {("1.0", gpu): "1.0 compat" if gpu in ("7.0", "9.0") else "1.0" for gpu in gpus}
-    heading, *_ = table.table(Answers(("1.0",), gpus, cells)).splitlines()
-    assert heading == "| driver supports CUDA | GPU 5.0 to 6.0, 8.0, or not detected | GPU 7.0 | newer GPU |"

@@ -79,18 +79,6 @@ def word(answer: SolverAnswer, package: str) -> str:
         ("libcufft", "13.0", "7.0", "12.9 native"),
         # Nobody says which GPU there is: nothing is refused.
         ("cudnn", "12.9", None, "12.9 native"),
-        # PyTorch's wheels were compiled with 12.8, 13.0 and 13.2, for 7.0 and newer GPUs or for 8.0 and newer ones.
-        ("pytorch", "13.4", "9.0", "13.4 native"),
-        ("pytorch", "13.1", "9.0", "13.1 native"),
-        ("pytorch", "13.0", "9.0", "13.0 native"),
-        ("pytorch", "13.0", "7.5", "12.9 native"),
-        ("pytorch", "13.0", "7.0", "12.9 native"),
-        ("pytorch", "12.8", "7.0", "12.8 native"),
-        ("pytorch", "12.4", "9.0", "12.9 compat"),
-        ("pytorch", "12.9", "6.1", "refused"),
-        ("pytorch", None, None, "13.4 compat"),
-        ("pytorch-gpu", "13.0", "9.0", "13.0 native"),
-        ("triton", "13.0", "9.0", "13.0 native"),
         ("libnvshmem3", "13.0", "9.0", "13.0 native"),
     ],
 )
@@ -98,25 +86,6 @@ def test_a_gpu_gets_what_has_code_for_it(
     ask: Ask, request_: str, driver: str | None, gpu: str | None, expected: str
 ) -> None:
     assert word(ask(request_, driver, gpu), request_) == expected
-
-
-@pytest.mark.parametrize(
-    ("driver", "gpu", "expected"),
-    [
-        ("13.4", "9.0", {"pytorch": "2.15", "triton": "3.9"}),
-        ("13.2", "9.0", {"pytorch": "2.15", "triton": "3.9"}),
-        ("13.1", "9.0", {"pytorch": "2.14", "triton": "3.8"}),
-        ("13.0", "9.0", {"pytorch": "2.14", "triton": "3.8"}),
-        ("13.0", "7.5", {"pytorch": "2.10", "triton": "3.6"}),
-        ("13.0", "7.0", {"pytorch": "2.10", "triton": "3.6", "libcudnn": "9.10", "cusparselt-files": "0.7"}),
-        ("12.4", "9.0", {"pytorch": "2.10", "triton": "3.6"}),
-    ],
-)
-def test_a_driver_gets_the_pytorch_that_was_compiled_for_its_toolkit(
-    ask: Ask, driver: str, gpu: str, expected: dict[str, str]
-) -> None:
-    picked = ask("pytorch", driver, gpu).records
-    assert {name: ".".join(picked[name].version.split(".")[:2]) for name in expected} == expected
 
 
 def test_one_environment_has_all_on_the_toolkit_of_the_driver(ask: Ask) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from rattler import Gateway
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import SolverMissing, Unsolvable
-from ctk.fetch import fetch
 from ctk.solve.solve import Scenario, solve
 from ctk.verify import libsolv
 from ctk.verify.libsolv import Libsolv
@@ -153,38 +151,6 @@ def test_without_the_library_the_error_names_the_command_that_builds_it(tmp_path
     with pytest.raises(SolverMissing) as error:
         Libsolv(Workspace(tmp_path))
     assert "scripts/setup-libsolv" in error.value.step
-
-
-@pytest.fixture
-def sources(project: Workspace, tmp_path: Path) -> Workspace:
-    """An empty checkout whose store has libsolv's sources."""
-    have = fetch.stored(libsolv.SOURCES, project)
-    if not have.exists():  # the test below for a machine without a compiler needs no sources
-        pytest.skip("libsolv's sources were not fetched here: scripts/setup-libsolv does it")
-    fresh = Workspace(tmp_path)
-    want = fetch.stored(libsolv.SOURCES, fresh)
-    want.parent.mkdir(parents=True)
-    shutil.copy(have, want)
-    return fresh
-
-
-def no_index() -> Any:
-    raise AssertionError("the index was asked")
-
-
-def test_it_is_built_from_the_store_alone_once_and_replaces_what_was_built_before(
-    sources: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if libsolv.compiler() is None:  # what is said then has a test of its own
-        pytest.skip("there is no C compiler here")
-    old = sources.notes / "libsolv/libctksolv-0123456789abcdef.so"
-    old.parent.mkdir(parents=True)
-    old.touch()
-    made = libsolv.build(sources, no_index)
-    assert sorted(p.name for p in made.parent.iterdir()) == [made.name, "lock"]
-    assert Libsolv(sources).name == "libsolv"
-    monkeypatch.setenv("CC", "no-such-compiler")
-    assert libsolv.build(sources, no_index) == made
 
 
 def test_a_machine_without_a_compiler_gets_one_line(

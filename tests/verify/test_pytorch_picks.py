@@ -31,7 +31,8 @@ OLDEST = {"torch": {"12": "12.8", "13": "13.0"}, "triton": {"12": "12.8", "13": 
 # Request -> what it needs: libtorch is linked with NCCL and NVSHMEM.
 TORCH = ("torch", "nccl", "nvshmem")
 REQUESTS = {"pytorch": TORCH, "pytorch-gpu": TORCH, "libtorch": TORCH, "triton": ("triton",)}
-WITHOUT_GPU_BOUND = ("triton",)  # it writes machine code for every GPU that its toolkit knows
+
+
 DRIVERS = (None, "11.8", "12.0", "12.4", "12.8", "12.9", "13.0", "13.1", "13.2", "13.3", "13.4", "13.9")
 GPUS = (None, "5.2", "6.1", "7.0", "7.5", "8.0", "8.9", "9.0", "10.0", "10.3", "12.0", "12.1")
 

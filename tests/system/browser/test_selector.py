@@ -50,25 +50,14 @@ SMI_610 = """\
 | NVIDIA-SMI 610.43.02              KMD Version: 610.43.02     CUDA UMD Version: 13.3     |
 |   0  NVIDIA GeForce RTX 5070 ...    Off |   00000000:02:00.0  On |                  N/A |
 """
-# `nvidia-smi -q` has the old words too, with a note.
-QUERY_610 = """\
-Driver Version                   : 610.43.02 [Deprecated; will be removed in CUDA 14.0. Use KMD Version instead]
-CUDA Version                     : 13.3 [Deprecated; will be removed in CUDA 14.0. Use CUDA UMD Version instead]
-KMD Version                      : 610.43.02
-CUDA UMD Version                 : 13.3
-    Product Name                 : NVIDIA H200
-"""
+
+
 # Memory that a process uses is not known under WDDM: the row ends as that of a GPU does.
 WINDOWS = """\
 | NVIDIA-SMI 552.22                 Driver Version: 552.22         CUDA Version: 12.4     |
 |   0  NVIDIA GeForce RTX 4070      WDDM  |   00000000:01:00.0  On |                  N/A |
 | Processes:                                                                              |
 |    0   N/A  N/A      1840    C+G   C:\\Windows\\explorer.exe                     N/A      |
-"""
-# Where the column of names is narrow, a name may be cut after all that the list has of it.
-CUT = """\
-| NVIDIA-SMI 525.60.13    Driver Version: 525.60.13    CUDA Version: 12.0     |
-|   0  NVIDIA A100-SXM...  On   | 00000000:07:00.0 Off |                    0 |
 """
 
 
@@ -305,13 +294,6 @@ def test_the_commands_ask_for_what_was_solved(front: Watched, offered: dict[str,
     assert [str(spec) for spec in specs] == [str(MatchSpec(text)) for text in ("cuda-core *", *asked)]
 
 
-def test_without_a_driver_the_commands_do_not_ask_for_one(front: Watched) -> None:
-    choose(front.page, Chosen("cuda-core", "linux-64", "none", "", "", ""))
-    for client in ("conda", "mamba"):
-        take(front.page, "client", client)
-        assert shown(front.page)["command"].endswith("\\\n  cuda-core")
-
-
 def test_on_windows_a_command_is_one_line_for_every_shell(running: Browser, site_folder: Path, tmp_path: Path) -> None:
     """PowerShell and cmd continue lines in different ways. The channel here has no Windows: its platform is renamed."""
     shutil.copytree(site_folder / "assets", tmp_path / "assets")
@@ -357,18 +339,6 @@ def test_an_answer_for_any_gpu_says_where_an_old_one_gets_another(front: Watched
     assert front.page.locator("#unseen").is_visible() is older
 
 
-def test_the_pin_is_said_where_it_is_needed(front: Watched) -> None:
-    note = front.page.locator("#unseen")
-    take(front.page, "machine", "choose")
-    front.page.fill("#gpu", "H200")
-    expect(note).to_be_hidden()
-    front.page.fill("#gpu", "")
-    expect(note).to_be_visible()
-    front.page.evaluate("document.getElementById('more').open = true")
-    take(front.page, "pin", "12")
-    expect(note).to_be_hidden()
-
-
 def test_the_words_for_a_login_node_are_copied(front: Watched) -> None:
     choose(front.page, Chosen("cuda-core", "linux-64", "13.0", "9.0", "", ""))
     shown(front.page)
@@ -392,18 +362,12 @@ def printed(name: str) -> str:
     [
         (SMI_580, "13.0", "7.0", "the oldest one counts"),
         (SMI_610, "13.3", "12.0", "supports CUDA 13.3"),
-        (QUERY_610, "13.3", "9.0", "supports CUDA 13.3"),
         (WINDOWS, "12.4", "8.9", "compute capability 8.9"),
-        (CUT, "12.0", "8.0", "compute capability 8.0"),
-        # What does not say which driver there is leaves that to the client.
-        ("compute_cap, power.draw, name\n9.0, 71.2, NVIDIA H200\n", "", "9.0", "compute capability 9.0."),
-        ("name, compute_cap\nNVIDIA H200, 9.0\n", "", "9.0", "choose it below"),
-        ("GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)\n", "", "8.0", "choose it below"),
         *((printed(name), "13.0", "9.0", "compute capability 9.0") for name in ("plain", "query")),
+        # What does not say which driver there is leaves that to the client.
         *((printed(name), "", "9.0", "compute capability 9.0") for name in ("list", "csv", "csv-three")),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "none", "", "no driver"),
         ("bash: nvidia-smi: command not found", "none", "", "no nvidia-smi"),
-        ("zsh: command not found: nvidia-smi", "none", "", "no nvidia-smi"),
     ],
 )
 def test_pasted_output_of_nvidia_smi_chooses(front: Watched, pasted: str, driver: str, gpu: str, said: str) -> None:
@@ -418,13 +382,10 @@ def test_pasted_output_of_nvidia_smi_chooses(front: Watched, pasted: str, driver
     assert none or "cuda-gpu" in front.page.locator("#command").text_content()
 
 
-NOT_SMI = ("hello", "<script>alert(1)</script>", "| a table | of something |\n" * 500, "\0")
-
-
 @pytest.mark.parametrize(
     ("pasted", "said"),
     [
-        *((text, "not what nvidia-smi prints") for text in NOT_SMI),
+        ("| a table | of something |\n" * 500, "not what nvidia-smi prints"),
         ("Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95", "restart"),
         ("No devices were found\n", "sees no GPU"),
     ],

@@ -21,7 +21,8 @@ PAGES = sorted(
 CURRENT = [path for path in PAGES if path.stem != "CHANGELOG"]
 """Those that name what there is now, and not what there was."""
 _PRINTED_BY = re.compile(r"<!-- printed by: (.+?) -->")
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+
+
 _FILE = re.compile(r"[\s`](?:\./)?((?:scripts|tests|docs|recipes|variants)/[\w./-]*\w)(?:::(\w+))?[`\s,;]")
 
 
@@ -90,11 +91,6 @@ def links(page: Path) -> list[str]:
     """Where its links and pictures lead."""
     children = [child for token in tokens(page) for child in token.children or ()]
     return [str(target) for child in children if (target := child.attrGet("href") or child.attrGet("src"))]
-
-
-def named_tests(page: Path) -> list[str]:
-    """The files and functions of tests that readers of a page see."""
-    return re.findall(r"\btest_\w+\.py|::test_\w+", _COMMENT.sub("", page.read_text(encoding="utf-8")))
 
 
 def named_files(page: Path) -> list[tuple[str, str]]:

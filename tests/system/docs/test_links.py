@@ -7,10 +7,9 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import pytest
-from doc_pages import CURRENT, PAGES, headings, links, named_files, named_tests
+from doc_pages import CURRENT, PAGES, headings, links, named_files
 
 from conftest import ROOT
-from ctk.site.docs import NAMES
 
 INSIDE = [(page, urlsplit(link)) for page in PAGES for link in links(page) if not urlsplit(link).scheme]
 
@@ -28,13 +27,6 @@ def problem(page: Path, target: SplitResult) -> str:
 def test_every_link_leads_to_a_file_and_a_heading_that_are_there() -> None:
     found = {f"{page.name}: {link.geturl()}": problem(page, link) for page, link in INSIDE}
     assert {link: wrong for link, wrong in found.items() if wrong} == {}
-
-
-def test_what_readers_see_names_no_tests() -> None:
-    """Comments of the pages do, and the next test reads these."""
-    pages = [ROOT / "docs" / f"{name}.md" for name in NAMES]
-    assert {page.name: found for page in pages if (found := named_tests(page))} == {}
-    assert ("tests/env/test_prefix.py", "") in named_files(ROOT / "docs" / "users.md")
 
 
 @pytest.mark.parametrize("page", CURRENT, ids=lambda page: page.stem)

@@ -78,12 +78,3 @@ def test_a_library_keeps_its_needs_and_loses_its_runpath_and_debug_sections(tree
     assert before and after and before.needed == after.needed
     assert len(new) <= len(own)
     assert b".debug_info" not in new or b".debug_info" in own
-
-
-def test_masking_a_folder_keeps_its_last_part_and_every_length() -> None:
-    own = Path(sys._base_executable).resolve().read_bytes()
-    text = next(s for s in own.split(b"\0") if s.startswith(b"/lib"))  # the loader's name, in every executable
-    masked = binaries.relocatable(own, "$ORIGIN/../lib", [text.decode()])
-    head, _, last = text.rpartition(b"/")
-    assert text not in masked
-    assert b"/".ljust(len(head), b"_") + b"/" + last in masked
