@@ -21,6 +21,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, ChannelMissing
 from ctk.core.platforms import this_platform
 from ctk.env import environment as environments
+from ctk.env.environment import STARTUP
 from ctk.env.prefix import Note
 from kit.packs import checkout, create, pack, pretend, refused, unpack
 from kit.tiny_packages import PLACEHOLDER, application, pure, tiny
@@ -28,8 +29,7 @@ from kit.tiny_packages import PLACEHOLDER, application, pure, tiny
 pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
 
 SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
-
-
+OLD = "lib/python3.1/site-packages"
 CHECKED_HASH = 3  # the flags of PEP 552
 
 
@@ -46,7 +46,8 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         files={f"{SITE}/placed.py": f"home = {PLACEHOLDER!r}\n".encode()},
         placeholders={f"{SITE}/placed.py": PLACEHOLDER},
     )
-    return checkout(tmp_path_factory.mktemp("a checkout"), application(), pure(), folder, placed)
+    old = tiny("old", files={f"{OLD}/old.py": b"x = 1\n"})
+    return checkout(tmp_path_factory.mktemp("a checkout"), application(), pure(), folder, placed, old)
 
 
 @pytest.fixture(scope="module")
@@ -257,3 +258,11 @@ def test_its_python_started_by_its_path_names_the_environment(where: Workspace, 
         words = [sys.executable, "-c", f"{code}; print(os.environ['CONDA_PREFIX'])"]
         done = subprocess.run(words, env={"CONDA_PREFIX": "another"}, capture_output=True, text=True, check=True)
         assert done.stdout == "its prefix\n"
+
+
+def test_the_folder_of_another_python_goes_with_it(where: Workspace, tmp_path: Path) -> None:
+    create(where, tmp_path / "env", "old")
+    assert (tmp_path / "env" / OLD / STARTUP.name).is_file()
+    create(where, tmp_path / "env", "folder")
+    assert not (tmp_path / "env" / OLD).exists()
+    assert (tmp_path / "env" / SITE / STARTUP.name).is_file()

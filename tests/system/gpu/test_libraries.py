@@ -1,6 +1,6 @@
 """What `ctk build --libraries` makes, used on this machine's GPUs: PyTorch, JAX, CuPy, all in one process, and cuTile.
 
-Where there is no GPU or no such channel, tests/audit/test_planned_files.py holds how files are laid out, the golden
+Where there is no GPU or no such channel, tests/release/test_library_locks.py holds how files are laid out, the golden
 files which there are, and the audit of a build what they need. An environment is one of those that CTK_GPU_ENVIRONMENTS
 names, as in test_kernels.py, or is made of this checkout's channel.
 """
@@ -70,6 +70,14 @@ def test_pytorch_computes_and_trains_with_the_environments_libraries(
     assert USED_BY_TORCH - _of_the_environment(found["loaded"]) == set()
     if environment.fit == "native":  # Triton writes PTX as new as this
         assert numbers(found["ptxas"]) <= numbers(gpu.driver or "")
+
+
+def test_pytorch_sums_over_all_gpus(request: pytest.FixtureRequest, gpu: Machine, tmp_path: Path) -> None:
+    environment = environment_with(("pytorch",), ("pytorch", "pytorch-gpu"), tmp_path / "env", request)
+    found = environment.report(PROGRAMS / "torch_processes.py")
+    assert found["gpus"] == len(gpu.gpus) == len(found["ranks"])
+    for rank in found["ranks"].values():
+        assert {name: off for name, off in rank["differences"].items() if not off < 1e-6} == {}
 
 
 def test_five_libraries_use_one_array_in_one_process(
