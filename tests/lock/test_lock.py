@@ -75,6 +75,7 @@ def broken(tmp_path: Path, *edits: tuple[str, str], half: str = ".lock") -> str:
         ('"file": "nvidia_cudart-13.4.92', '"file": "nvidia_cudart-13.4.91', "is no file of nvidia-cudart 13.4.92"),
         ("manylinux2014_x86_64.whl", "win_amd64.whl", "py3-none-win_amd64.whl is not for linux-64"),
         ('"sha256": "', '"sha1": "', "sha256: Field required"),
+        ('"sha256": "', '"sha256": "x', "a sha256 is 64 hexadecimal digits in lower case"),
         ('"components": {', '"components": [', "not JSON"),
     ],
 )
