@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -76,6 +77,9 @@ def test_the_same_packages_are_audited_once(tmp_path: Path) -> None:
     before, after = audited(), audited(forbidden="/home/y")
     assert not before.earlier
     assert {f.check for f in after.findings} - {f.check for f in before.findings} == {"NoBuildPath"}
+    shutil.rmtree(cache)
+    cache.touch()  # where nothing can be noted
+    assert audited() == before
 
 
 @pytest.mark.parametrize(
