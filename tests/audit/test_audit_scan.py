@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -71,9 +72,14 @@ def test_the_same_packages_are_audited_once(tmp_path: Path) -> None:
         note.write_text("{")
     again = audited()
     assert again == first and not again.earlier
-    other = Draft("another", files={"lib/x.txt": b"x"})
+    other = Draft("another", files={"lib/x.txt": b"/home/y/x"})
     other.write(tmp_path).replace(paths[0])
-    assert not audited().earlier
+    before, after = audited(), audited(forbidden="/home/y")
+    assert not before.earlier
+    assert {f.check for f in after.findings} - {f.check for f in before.findings} == {"NoBuildPath"}
+    shutil.rmtree(cache)
+    cache.touch()  # where nothing can be noted
+    assert audited() == before
 
 
 @pytest.mark.parametrize(

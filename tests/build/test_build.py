@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, as_completed
 from pathlib import Path
@@ -11,6 +15,7 @@ import pytest
 
 from ctk.build import build
 from ctk.build.runner import check_machine
+from ctk.core import files
 from ctk.core.checkout import Workspace
 from ctk.core.errors import NotReady
 from ctk.fetch import fetch
@@ -131,3 +136,20 @@ def test_a_path_that_would_break_a_build_is_refused(name: str, tmp_path: Path, m
 def test_a_path_with_other_signs_builds(tmp_path: Path) -> None:
     workspace = fetched(tmp_path / "a (b) {c} ü; & #")
     assert not build.run(tiny_plan(workspace), workspace).failed
+
+
+def test_a_package_that_was_changed_in_place_is_read_again(tmp_path: Path) -> None:
+    """Also where it has the size and the time that it had."""
+    package, noted = tmp_path / "a-1-0.conda", tmp_path / "read.json"
+    package.write_bytes(b"right")
+    before, sha256 = package.stat(), hashlib.sha256(b"right").hexdigest()
+    time.sleep(0.1)  # so soon after a change no note is made
+    notes = files.HashNotes(noted)
+    assert notes.holds(package, sha256)
+    notes.save({})
+    assert json.loads(noted.read_bytes())
+    package.write_bytes(b"wrong")
+    os.utime(package, ns=(before.st_atime_ns, before.st_mtime_ns))
+    time.sleep(0.1)
+    files._hashes.clear()  # another process has none
+    assert not files.HashNotes(noted).holds(package, sha256)

@@ -62,6 +62,8 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "publish": (BadValue, "error: there is no place to publish to"),
     "publish --to http://localhost:1/cuda": (BadValue, "error: --to takes a folder"),
     "publish {folder} --to {folder}/www": (PublishFailed, "error: there is no channel with packages in"),
+    "release add": (BadValue, "error: nothing says what to lock"),
+    "release add python-14": (UnknownName, "error: unknown CUDA major '14'"),
     "release add no-release": (UnknownName, "error: 'no-release' names no release"),
     "release add 99.9": (UnknownName, "error: unknown CTK minor '99.9'"),
     "release add 13.4 --newer": (BadValue, "error: --newer chooses what to lock"),

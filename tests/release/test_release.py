@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, NotPublished, UnknownName
+from ctk.core.errors import NotPublished
 from ctk.core.platforms import PLATFORMS
 from ctk.index.index import IndexFile
 from ctk.lock import wheels
@@ -189,36 +189,6 @@ def test_a_set_without_a_solution_names_the_project(run: Run, here: Workspace, i
 
 
 # ---- names of releases
-
-
-@pytest.mark.parametrize("name", ["13", "13.4.3", "latest", "python-", "python-3.11"])
-def test_a_name_of_no_release_is_an_error(run: Run, index: FakeIndex, name: str) -> None:
-    with pytest.raises(UnknownName, match="names no release"):
-        run("add", name)
-    assert index.requests == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "nothing says what to lock"),
-        (["13.4", "--newer"], r"--newer chooses what to lock, and 13\.4 is named too"),
-    ],
-)
-def test_releases_to_lock_are_named_in_exactly_one_way(
-    run: Run, index: FakeIndex, arguments: list[str], said: str
-) -> None:
-    with pytest.raises(BadValue, match=said):
-        run("add", *arguments)
-    assert index.requests == []
-
-
-def test_an_unknown_minor_or_major_names_the_nearest(run: Run, index: FakeIndex) -> None:
-    with pytest.raises(UnknownName, match=r"unknown CTK minor '13.5'") as error:
-        run("add", "13.5")
-    assert "13.4" in error.value.step
-    with pytest.raises(UnknownName, match=r"unknown CUDA major '14'"):
-        run("add", "python-14")
 
 
 def test_a_minor_brings_the_python_set_of_its_major() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import ctk
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, SolverMissing
+from ctk.core.errors import SolverMissing
 from ctk.core.platforms import this_platform
 from ctk.solve.fleet import Fleet, find_fleet, installs, pairs
 from ctk.solve.machine import Machine, machine
@@ -132,12 +132,6 @@ def test_specs_are_lines_of_a_pixi_toml() -> None:
 def test_machines_are_every_driver_with_every_gpu() -> None:
     stated = [(on.driver, on.arch) for on in pairs("12.4, 13,none", "sm_70,9.0", "linux-64")]
     assert stated == [("12.4", "7.0"), ("12.4", "9.0"), ("13.0", "7.0"), ("13.0", "9.0"), (None, None)]
-
-
-@pytest.mark.parametrize("stated", [("", None), ("13.0", ""), ("580.65.06", "9.0"), ("13.0", "H100")])
-def test_machines_that_cannot_be_read_are_a_bad_value(stated: tuple[str, str | None]) -> None:
-    with pytest.raises(BadValue):
-        pairs(*stated, "linux-64")
 
 
 # --- the command

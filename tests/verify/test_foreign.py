@@ -188,7 +188,14 @@ def words(asked: Asked, order: str, ask: Ask, orders: Orders) -> list[str]:
     return [word(asked, answer) for answer in ask(asked, orders[order], strict=order != "flexible")]
 
 
-@pytest.mark.parametrize(("order", "solver"), ASKED)
+@pytest.mark.parametrize(
+    ("order", "solver"),
+    # In each run, the older libsolv answers for our channel alone.
+    [
+        pytest.param(*asked, marks=pytest.mark.sweep if "2.8" in asked[1] and asked[0] != "ours" else [])
+        for asked in ASKED
+    ],
+)
 def test_the_picks_are_those_that_are_written_down(solver: str, order: str, ask: Ask, orders: Orders) -> None:
     found = {name: words(asked, order, ask, orders) for name, asked in MATRIX.items()}
     assert found == {name: asked.right(order, solver) for name, asked in MATRIX.items()}

@@ -76,22 +76,6 @@ def test_what_the_page_says_of_exports(planned_solve: Solve) -> None:
     assert (without.toolkit, without.fit) == ("13.0", "compat")
 
 
-@pytest.mark.parametrize(
-    ("specs", "driver"),
-    [
-        (("cuda-gpu", "cuda-core"), "11.8"),
-        (("cuda-gpu", "cuda-core"), ""),
-        (("cuda-version=13.0", "cuda-core"), "12.9"),
-        (("cuda-version * native_*", "cuda-core"), ""),
-    ],
-)
-def test_what_a_machine_cannot_run_is_an_error_as_the_page_says(
-    specs: tuple[str, ...], driver: str, planned_solve: Solve
-) -> None:
-    with pytest.raises(Unsolvable):
-        planned_solve(scenario(specs, {"CONDA_OVERRIDE_CUDA": driver}))
-
-
 @pytest.mark.parametrize("block", MANIFESTS, ids=str)
 def test_a_workspace_of_pixi_gives_the_toolkit_that_its_comment_says(block: Block, page_solve: PageSolve) -> None:
     manifest = tomllib.loads(block.text)

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from ctk.base import base
-from ctk.package import binaries
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the base channel is made on Linux")
 
@@ -69,12 +68,3 @@ def test_what_nobody_needs_is_left_out(tree: dict[str, bytes]) -> None:
     parts = {part for name in tree for part in Path(name).parts}
     assert not parts & {"__pycache__", "idlelib", "tkinter", "site-packages", "dist-packages", "test"}
     assert sum(map(len, tree.values())) < 60_000_000
-
-
-def test_a_library_keeps_its_needs_and_loses_its_runpath_and_debug_sections(tree: dict[str, bytes]) -> None:
-    own = Path(sys._base_executable).resolve().read_bytes()
-    new = tree[f"bin/python{base.this_python().name}"]
-    before, after = binaries.read_bytes(own), binaries.read_bytes(new)
-    assert before and after and before.needed == after.needed
-    assert len(new) <= len(own)
-    assert b".debug_info" not in new or b".debug_info" in own
