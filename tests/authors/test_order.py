@@ -195,6 +195,16 @@ def test_a_file_that_is_not_there_is_named_with_its_line(
         ordered(tmp_path, channels, text)
 
 
+@pytest.mark.parametrize("comment", ["# [linux]", "#[not win]", "# [py>=312]"])
+def test_a_selector_of_conda_build_is_refused_and_another_comment_is_not(
+    tmp_path: Path, channels: Catalogue, comment: str
+) -> None:
+    text = ONE + SCRIPT.replace("build:", "build:  # [see below]")
+    assert ordered(tmp_path, channels, text).variants
+    with pytest.raises(RecipeError, match=r"recipe\.yaml:6: .* write `- if: linux`"):
+        ordered(tmp_path, channels, f"{text}  number: 0  {comment}\n")
+
+
 def test_a_value_of_a_variant_key_that_is_no_version_is_named_with_the_line_that_gets_it(
     tmp_path: Path, channels: Catalogue
 ) -> None:

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import rattler_build
 
+from ctk.audit.packages import COMPILER_RUNTIME, PackageSet, needs
 from ctk.authors.build_log import hints, what_failed
 from ctk.base.base import BUILD_TOOLS
 from ctk.clean import forget_older
@@ -33,9 +34,10 @@ from ctk.core.files import disk_errors, full_disk
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.core.pool import ProcessPool
 from ctk.package.reader import IndexJson, read_info
-from ctk.plan.messages import shown
+from ctk.package.scan import PackageScan, Scanner
+from ctk.plan.messages import SELECTOR, said_at, shown
 from ctk.plan.recipes import Recipe, read_variants, render_variants
-from ctk.solve.solve import Catalogue, Scenario, channel_url, older, parse_spec
+from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url, older, parse_spec
 from ctk.solve.why import find_reason
 
 CUDA_KEYS = ("cuda_version", "cuda_compiler_version")
@@ -93,6 +95,10 @@ class Made:
     def index(self) -> IndexJson:
         return read_info(self.file).index
 
+    @cached_property
+    def scan(self) -> PackageScan:
+        return Scanner(()).scan(self.file)
+
     @property
     def spec(self) -> str:
         return f"{self.index.name}=={self.index.version}={self.index.build}"
@@ -108,10 +114,11 @@ class Tested:
     fit: str = ""
     state: str = "refused"  # or passed, failed, none (it has no tests)
     detail: str = ""  # the reason of a refusal, or the end of the log
+    lacks: tuple[str, ...] = ()  # a sentence for each library that no package of the environment has
 
     def as_json(self) -> dict[str, Any]:
         words = {"toolkit": self.toolkit or None, "fit": self.fit or None, "detail": self.detail or None}
-        return {"driver": self.driver, "state": self.state, **words}
+        return {"driver": self.driver, "state": self.state, "lacks": self.lacks, **words}
 
 
 # --- the builds
@@ -131,7 +138,8 @@ def recipe_in(place: Path) -> Recipe:
     if any((folder / "meta.yaml").is_file() for folder in folders):
         raise UnknownName(
             f"{place} has a recipe of conda-build's, meta.yaml, and no recipe.yaml",
-            "write it anew in the v1 format: conda-recipe-manager convert meta.yaml > recipe.yaml",
+            "a recipe must be a recipe.yaml, of v1: write one as in docs/recipe-authors.md, or convert this with "
+            "conda-recipe-manager, which is installed from conda-forge (pip does not have it; it was not tried here)",
         )
     raise UnknownName(f"there is no recipe in {place}", "name a recipe.yaml (the v1 format), or the folder that has it")
 
@@ -167,6 +175,9 @@ def order(
     files, wanted = _with_toolkits(recipe, files, channels.subdir, scratch, cuda)
     files, notes = _possible(recipe, files, channels, scratch, wanted, pythons)
     variants = _rendered(recipe, files, channels.subdir, wanted)
+    for number, line in enumerate(recipe.file.read_text(encoding="utf-8").splitlines(), 1):
+        if re.search(SELECTOR, line):
+            raise RecipeError(said_at(recipe.file, number, line), "correct that line, or delete the comment")
     values = list(dict.fromkeys(v.values["python"] for v in variants if "python" in v.values))
     if values:
         taken = [v for v in values if _fits(v, pythons, channels)]
@@ -439,10 +450,17 @@ class Workshop:
                         raise full
                     raise self._unsolvable(variant) or BuildFailed(
                         "\n".join([f"{variant.id} was not built:", *(f"    {line}" for line in what_failed(lines))]),
-                        "; ".join([*hints(lines, self.folder), f"the whole log is {self.log}"]),
+                        "; ".join([*self._hints(variant, lines), f"the whole log is {self.log}"]),
                     )
                 progress(variant, f"built in {seconds:.1f} s")
                 yield Made(variant, file, seconds, tuple(hints(lines, self.folder)))
+
+    def _hints(self, variant: Variant, lines: Sequence[str]) -> Iterator[str]:
+        yield from hints(lines, self.folder)
+        if any("No license files were copied" in line for line in lines):
+            named = listing(_as_list(variant.content["about"]["license_file"]), "or")
+            place = _line(self.order.recipe, "license_file")
+            yield f"{place} names {named}, and neither the recipe's folder nor its source has it"
 
     def test(self, packages: Iterable[Made], asked: Sequence[str | None] = ()) -> Iterator[Tested]:
         """Runs the tests of each package in the environment that a machine gets with each of these drivers.
@@ -464,7 +482,26 @@ class Workshop:
                     if state == "failed" and (full := full_disk("\n".join(lines), self.folder)):
                         raise full
                     detail = "\n".join(what_failed(lines)) if state == "failed" else ""
-                    yield Tested(package, driver, pick.toolkit, pick.fit, state, detail)
+                    lacks = self._lacks(package, pick)
+                    yield Tested(package, driver, pick.toolkit, pick.fit, state, detail, lacks)
+
+    def _lacks(self, package: Made, pick: Pick) -> tuple[str, ...]:
+        """A sentence for each library that a package needs, its environment lacks, and a folder of the channels has.
+
+        Libraries of packages elsewhere, such as those of conda-forge, are not known.
+        """
+        folders = [channel for channel in self.catalogue.channels if isinstance(channel, Path)]
+        files = {file.name: file for folder in folders for file in sorted(folder.glob("*/*.conda"))}
+        there = [files[record.file_name] for record in pick.records if record.file_name in files]
+        have = set().union(*map(_libraries, there))
+        elsewhere = {record.name.normalized for record in pick.records if record.file_name not in files}
+        found = []
+        for _, file, _, library in needs(PackageSet([package.scan])):
+            if library not in have and not COMPILER_RUNTIME.fullmatch(library):
+                owners = {other.name.rsplit("-", 2)[0] for other in files.values() if library in _libraries(other)}
+                if owners and not owners & elsewhere:
+                    found.append(f"{file.path} needs {library} of {min(owners, key=len)}")
+        return tuple(found)
 
     def _unsolvable(self, variant: Variant) -> Unsolvable | None:
         """The error if a build or host environment has no solution; else None."""
@@ -483,6 +520,13 @@ class Workshop:
                     )
                 return Unsolvable(f"{variant.id} cannot be built: in its {section} environment, {sentence}", step)
         return None
+
+
+@cache
+def _libraries(file: Path) -> frozenset[str]:
+    """The names of the shared libraries in a package."""
+    names = (entry.path.rpartition("/")[2] for entry in read_info(file).paths)
+    return frozenset(name for name in names if ".so" in name or name.endswith(".dll"))
 
 
 def _specs_of(variant: Variant, section: str, own: set[str]) -> list[str]:

@@ -23,10 +23,14 @@ _PREFIXES = re.compile(
     r"|Template rendering failed|\d+:\d+): "
 )
 _SPEC = re.compile(r"(?:Invalid match spec '(.*?)'|invalid value for 'item'): (.*(?:spec|build string|name|version).*)")
+SELECTOR = (
+    r"# *\[(not )?(linux|win|osx|unix|x86|aarch64|arm64|ppc64le|py|cuda_compiler|build_platform|target_platform)\b.*\]"
+)
 _OF_CONDA_BUILD = {
     r"(?<!\$)\{\{": "`{{ ... }}` is conda-build's: write `${{ ... }}`",
     r"\{%": "`{% set ... %}` is conda-build's: write its names below `context:`",
     r"\bsel\(": "`sel(...)` is of an older format: write `- if: linux` and below it `then: ...`",
+    SELECTOR: "`# [...]` is conda-build's, and only a comment here: write `- if: linux` and below it `then: ...`",
 }
 """Part of a line at fault -> what to write instead."""
 
@@ -56,9 +60,13 @@ def said_of(file: Path, error: Exception, check: Callable[[Path], object]) -> st
     tabs = (n for n, line in enumerate(text, 1) if re.match(r" *\t", line))
     if re.search(r"\btabs?\b", said) and (tab := next(tabs, 0)):  # a line of text may go on over the next ones
         number, said = tab, "a tab indents this line, and YAML takes only spaces there"
-    line = text[number - 1].strip() if number <= len(text) else ""
+    return said_at(file, number, text[number - 1] if number <= len(text) else "", said)
+
+
+def said_at(file: Path, number: int, line: str, said: str = "") -> str:
+    """``FILE:LINE: text`` and the line below it; a line in conda-build's format has another text."""
     said = next((other for pattern, other in _OF_CONDA_BUILD.items() if re.search(pattern, line)), said)
-    return f"{shown(file)}:{number}: {said}" + (f"\n    {line}" if line else "")
+    return f"{shown(file)}:{number}: {said}" + (f"\n    {line.strip()}" if line.strip() else "")
 
 
 def _plain(message: str) -> str:
