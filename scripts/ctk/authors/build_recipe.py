@@ -138,8 +138,8 @@ def recipe_in(place: Path) -> Recipe:
     if any((folder / "meta.yaml").is_file() for folder in folders):
         raise UnknownName(
             f"{place} has a recipe of conda-build's, meta.yaml, and no recipe.yaml",
-            "a recipe must be a recipe.yaml, of v1: write one as in docs/recipe-authors.md, or convert this with "
-            "conda-recipe-manager, which is installed from conda-forge (pip does not have it; it was not tried here)",
+            "write it anew as a recipe.yaml (the v1 format), as docs/recipe-authors.md shows, or convert it with "
+            "conda-recipe-manager, which is installed from conda-forge and was not tried here",
         )
     raise UnknownName(f"there is no recipe in {place}", "name a recipe.yaml (the v1 format), or the folder that has it")
 
