@@ -54,3 +54,47 @@ def test_the_first_error_is_shown_with_a_few_lines_around_it(tool: str) -> None:
 def test_a_log_without_an_error_is_shown_from_its_end() -> None:
     log = [*map(str, range(100)), "", "the last words", "Script execution failed.", "To run the script manually"]
     assert what_failed(log) == [*map(str, range(76, 100)), "the last words"]
+
+
+NVCC = "    nvcc fatal   : Unsupported gpu architecture '70'"
+CMAKE = """  CMake Error at CMakeDetermineCompilerId.cmake:739 (message):
+    Compiling the CUDA compiler identification source file
+    "CMakeCUDACompilerId.cu" failed.
+    Compiler:
+    Build flags:
+    Id flags:
+      --keep
+      --keep-dir
+      tmp -v
+    The output was:
+    1
+{}
+  Call Stack (most recent call first):
+    CMakeLists.txt:2 (project)
+  ninja: error: loading 'build.ninja'"""
+
+
+def test_what_nvcc_said_is_shown_before_what_cmake_says_of_it() -> None:
+    shown = what_failed([*BEFORE, *CMAKE.format(NVCC).splitlines()])
+    assert shown[:4] == [NVCC.strip(), *BEFORE] and shown[4].startswith("  CMake Error")
+    assert what_failed([*BEFORE, *CMAKE.format("    2").splitlines()])[0] == BEFORE[0]
+
+
+FRAMES = [line for number in range(20) for line in (f'  File "x.py", line {number}, in f', "    f()", "    ^^^")]
+
+
+@pytest.mark.parametrize("margin", ["", "  │ "])
+@pytest.mark.parametrize("error", ["zipfile.BadZipFile: no zip file", "KeyError: 'x'", "StopIteration"])
+def test_of_a_traceback_the_error_is_shown_whatever_its_name(margin: str, error: str) -> None:
+    shown = what_failed([f"{margin}{line}" for line in ["Traceback (most recent call last):", *FRAMES, error, "after"]])
+    assert shown == [f"{margin}{line}" for line in [*FRAMES[-3:], error, "after"]]
+
+
+def test_of_errors_that_follow_from_each_other_the_last_is_shown_whole() -> None:
+    traceback = ["Traceback (most recent call last):", *FRAMES]
+    during = "During handling of the above exception, another exception occurred:"
+    log = [*traceback, "ImportError: no cudart", "", during, "", *traceback, "RuntimeError: no CUDA", "Script failed"]
+    shown = what_failed([*log, *["-- after"] * 3, *traceback, "OSError: of another program"])
+    assert shown[:6] == ["ImportError: no cudart", *FRAMES[-3:], "RuntimeError: no CUDA", "Script failed"]
+    assert "OSError: of another program" not in shown
+    assert what_failed(traceback) == FRAMES[-4:]

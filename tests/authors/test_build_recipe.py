@@ -6,6 +6,7 @@ tests/system/docs/test_example.py tests recipes that can be built.
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError, UnknownName
 from ctk.core.platforms import this_platform
 from ctk.solve.solve import Catalogue
+from kit.binaries import elf
 
 Recipes = Callable[..., Path]
 Fails = Callable[..., tuple[int, str]]
@@ -66,7 +68,7 @@ def test_a_recipe_of_conda_build_s_is_said_to_be_one(fails: Fails, tmp_path: Pat
     (tmp_path / "meta.yaml").write_text("package: {name: one, version: 1}\n")
     code, said = fails(tmp_path / named)
     assert code == errors.UnknownName.exit_code
-    assert "meta.yaml, and no recipe.yaml" in said and "conda-recipe-manager convert" in said
+    assert "meta.yaml, and no recipe.yaml" in said and "conda-recipe-manager, which is installed from" in said
 
 
 def test_a_recipe_that_does_not_render_is_an_error_of_the_recipe_with_its_line(fails: Fails, recipe: Recipes) -> None:
@@ -82,8 +84,10 @@ def test_the_tests_are_those_of_the_recipe_also_where_an_earlier_build_is_instal
 ) -> None:
     """Both have one name, version and build: rattler-build takes what is unpacked under it."""
     made = str(tmp_path / "made")
-    ctk(built, "build-recipe", str(recipe()), "-q", "--output", made, check=True)
-    ctk(built, "env", "create", "one", "--channel", made, "--prefix", str(tmp_path / "env"), check=True)
+    done = ctk(built, "build-recipe", str(recipe()), "-q", "--output", made, check=True)
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("to install: ctk "))
+    ctk(built, *shlex.split(line)[3:-1], str(tmp_path / "env"), check=True)
+    assert f"-c file://{made} -c file://{built.channel} -c conda-forge" in done.stdout
     code, said = fails(recipe(test="test -f $PREFIX/share/another"))
     assert code == errors.BuildFailed.exit_code and "the tests of one-1-" in said
 
@@ -107,6 +111,14 @@ def test_a_build_that_fails_shows_the_first_error_and_not_what_follows(
     assert code == errors.BuildFailed.exit_code
     assert "\n    x.cpp:1:10: error: no such thing\n    line 0 of pip\n" in said
     assert "line 9 of pip" not in said and "the whole log is " in said
+
+
+def test_a_licence_file_that_is_not_there_is_named(fails: Fails, recipe: Recipes) -> None:
+    file = recipe() / "recipe.yaml"
+    file.write_text(file.read_text().replace("license: MIT", "license: MIT\n  license_file: COPYING"))
+    code, said = fails(file)
+    assert code == errors.BuildFailed.exit_code
+    assert f"{file}:14 names COPYING, and neither" in said
 
 
 def test_a_header_that_was_not_found_is_said_to_be_where_it_is(fails: Fails, recipe: Recipes) -> None:
@@ -142,6 +154,26 @@ def test_a_toolkit_of_this_machine_that_a_build_took_is_said_to_be_wrong(
     (package,) = json.loads(done.stdout)["packages"]
     assert [note.partition("toolkit in ")[2].partition(",")[0] for note in package["notes"]] == [str(o) for o in others]
     assert all("-DCUDAToolkit_BIN_DIR" in note and "CUDA_PATH=$PREFIX" in note for note in package["notes"])
+
+
+def test_a_library_that_no_package_of_the_environment_has_is_an_error_that_names_its_package(
+    built: Workspace, recipe: Recipes, tmp_path: Path
+) -> None:
+    """Its tests pass: nothing loads it here, as nothing notices where the machine has the library."""
+    folder = recipe('mkdir -p "$PREFIX/share"; touch "$PREFIX/share/one"; cp libone.so "$PREFIX/share"')
+    (folder / "recipe.yaml").write_text((folder / "recipe.yaml").read_text() + "source:\n  path: libone.so\n")
+    (folder / "libone.so").write_bytes(elf(["libc.so.6", "libcuda.so.1", "libcudart.so.13"]))
+    words = ("--output", str(tmp_path / "made"), "--json", "-q")
+    done = ctk(built, "build-recipe", str(folder), *words, "--driver", "13.0")
+    document = json.loads(done.stdout)
+    assert done.returncode == errors.AuditFailed.exit_code
+    lack = "share/libone.so needs libcudart.so.13 of cuda-cudart"
+    assert [test["lacks"] for test in document["packages"][0]["tests"]] == [[lack]]
+    assert lack in document["error"]["cause"] and "cuda-cudart-dev" in document["error"]["next"]
+    text = (folder / "recipe.yaml").read_text()
+    (folder / "recipe.yaml").write_text(text.replace("requirements: {}", "requirements: {run: [cuda-cudart]}"))
+    ctk(built, "build-recipe", str(folder), *words, "--driver", "13.0", check=True)
+    assert ctk(built, "build-recipe", str(folder), *words, "--driver", "12.9").returncode  # which gets libcudart.so.12
 
 
 def test_tests_that_fail_are_an_error_and_the_package_is_there(

@@ -40,7 +40,7 @@ def channels(tmp_path: Path) -> Catalogue:
 
 
 def ordered(tmp_path: Path, channels: Catalogue, text: str, *cuda: str, pythons: tuple[str, ...] = ()) -> Order:
-    (tmp_path / "one").mkdir()
+    (tmp_path / "one").mkdir(exist_ok=True)
     (tmp_path / "one" / "recipe.yaml").write_text(text)
     recipe = recipe_in(tmp_path / "one")
     return order(recipe, variant_files(recipe, ROOT / "conda_build_config.yaml"), channels, tmp_path, cuda, pythons)
@@ -94,6 +94,30 @@ def test_stdlib_is_the_glibc_that_the_compiler_of_the_channels_is_for(tmp_path: 
     assert found.variants[0].content["requirements"]["build"] == ["sysroot_linux-64 2.36.*"]
     (note,) = found.notes
     assert note.startswith("c_stdlib_version is 2.36 in place of 2.17: ")
+
+
+def test_stdlib_is_that_glibc_also_with_a_toolkit_that_no_variant_file_has(tmp_path: Path, channels: Catalogue) -> None:
+    """The recipe renders only with `--cuda`."""
+    text = CUDA.replace("{{ compiler('cuda') }}", "{{ stdlib('c') }}")
+    found = ordered(tmp_path, channels, text, "13.0")
+    assert found.variants[0].content["requirements"]["build"] == ["sysroot_linux-64 2.36.*"]
+
+
+@pytest.mark.parametrize(
+    ("cuda", "sysroots"), [([], ["2.36", "2.40"]), (["13"], ["2.40"]), (["12.9"], ["2.36"]), (["14.0"], ["2.40"])]
+)
+def test_the_glibc_that_is_zipped_with_a_toolkit_is_that_of_the_chosen_one(
+    tmp_path: Path, channels: Catalogue, cuda: list[str], sysroots: list[str]
+) -> None:
+    """As in conda-forge's pinning. The channels have 2.36, which takes the place of 2.17."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "variants.yaml").write_text(
+        'cuda_compiler_version: ["12.6", "13.0"]\nc_stdlib_version: ["2.17", "2.40"]\n'
+        "zip_keys: [[cuda_compiler_version, c_stdlib_version]]\n"
+    )
+    text = CUDA.replace("{{ compiler('cuda') }}", "{{ stdlib('c') }}")
+    built_with = [v.content["requirements"]["build"] for v in ordered(tmp_path, channels, text, *cuda).variants]
+    assert built_with == [[f"sysroot_linux-64 {glibc}.*"] for glibc in sysroots]
 
 
 @pytest.mark.parametrize(
@@ -169,6 +193,26 @@ def test_a_file_that_is_not_there_is_named_with_its_line(
 ) -> None:
     with pytest.raises(RecipeError, match=rf"recipe\.yaml:{line}: there is no {name}$"):
         ordered(tmp_path, channels, text)
+
+
+@pytest.mark.parametrize("comment", ["# [linux]", "#[not win]", "# [py>=312]"])
+def test_a_selector_of_conda_build_is_refused_and_another_comment_is_not(
+    tmp_path: Path, channels: Catalogue, comment: str
+) -> None:
+    text = ONE + SCRIPT.replace("build:", "build:  # [see below]")
+    assert ordered(tmp_path, channels, text).variants
+    with pytest.raises(RecipeError, match=r"recipe\.yaml:6: .* write `- if: linux`"):
+        ordered(tmp_path, channels, f"{text}  number: 0  {comment}\n")
+
+
+def test_a_value_of_a_variant_key_that_is_no_version_is_named_with_the_line_that_gets_it(
+    tmp_path: Path, channels: Catalogue
+) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "variants.yaml").write_text('cuda_version: ["12.6,<"]\n')
+    with pytest.raises(RecipeError, match=r"recipe\.yaml:8: 'cuda-version 12\.6,<' is no spec") as error:
+        ordered(tmp_path, channels, f"{ONE}{SCRIPT}requirements:\n  host:\n    - cuda-version\n")
+    assert "cuda_version: ['12.6']" in error.value.step
 
 
 def test_a_script_without_its_suffix_is_found(tmp_path: Path, channels: Catalogue) -> None:

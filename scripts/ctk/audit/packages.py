@@ -275,7 +275,7 @@ _SYSTEM = {
 }
 
 # On every system as well, and new enough for NVIDIA's manylinux builds.
-_COMPILER_RUNTIME = re.compile(r"libgcc_s\.so\.1|libstdc\+\+\.so\.6")
+COMPILER_RUNTIME = re.compile(r"libgcc_s\.so\.1|libstdc\+\+\.so\.6")
 
 _UCRT = r"api-ms-win-crt-.*\.dll|ucrtbase\.dll"
 _VC = rf"(vcruntime140(_1|_threads)?|msvcp140(_1|_2|_atomic_wait|_codecvt_ids)?|concrt140|vccorlib140)\.dll|{_UCRT}"
@@ -316,7 +316,7 @@ _DLL_FOLDERS = frozenset({"", "Library/bin"})
 @check(PackageSet, fix="write requirements: {run: NAME} for the package that has the library")
 def NeededIsProvided(packages: PackageSet) -> Iterator[Finding]:
     """Each library that a binary needs is part of the system or the driver, in the package, or in a dependency."""
-    for package, file, _, library in _needs(packages):
+    for package, file, _, library in needs(packages):
         if not _places(packages, package, file, library):
             depends = ", ".join(dict.fromkeys(map(spec_name, package.info.index.depends))) or "nothing"
             yield at(package, file, f"needs {library}, which is not in {depends} or their dependencies")
@@ -333,16 +333,16 @@ def NeededIsFound(packages: PackageSet) -> Iterator[Finding]:
     relies on the RPATH of the loading program works in some programs only. For the compiler's runtime this is a hint,
     since the loader takes the system's copy.
     """
-    for package, file, binary, library in _needs(packages):
+    for package, file, binary, library in needs(packages):
         places = _places(packages, package, file, library)
         folders = _loader_folders(packages, package, file, binary)
         if places and not any(posixpath.dirname(place) in folders for place in places):
             looked = ", ".join(f"{folder}/" for folder in sorted(folders)) or "no folder of the environment"
             message = f"needs {library} ({places[0]}); the loader looks in {looked}"
-            yield at(package, file, message, "hint" if _COMPILER_RUNTIME.fullmatch(library) else "")
+            yield at(package, file, message, "hint" if COMPILER_RUNTIME.fullmatch(library) else "")
 
 
-def _needs(packages: PackageSet) -> Iterator[tuple[PackageScan, ScannedFile, Binary, str]]:
+def needs(packages: PackageSet) -> Iterator[tuple[PackageScan, ScannedFile, Binary, str]]:
     """The needed libraries of all binaries under audit that an environment must provide."""
     for package in packages.audited:
         for file, binary in binaries(package):

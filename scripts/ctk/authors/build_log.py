@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 _ERROR = re.compile(
@@ -25,6 +26,8 @@ _ERROR = re.compile(
 _BEFORE, _AFTER = 3, 9  # lines of context
 _TAIL = 25  # lines of a log without such a line
 _COLOUR = re.compile(r"\x1b\[[\d;]*[mK]")
+_MARGIN = " \t|│"
+_TRACEBACK = "Traceback (most recent call last):"
 _OURS = "PyRattlerBuildError: "
 _FROM_ROOT = re.compile(r"""(?:^|[\s'"`=:,;(]|-[IL])(/[\w.+/-]+)""", re.M)
 _SHARED = (Path("/"), Path("/usr"), Path("/usr/local"))
@@ -38,9 +41,27 @@ def what_failed(lines: Sequence[str]) -> list[str]:
     """
     last = next((n for n, line in enumerate(lines) if line.startswith("Script execution failed")), len(lines))
     said = [_COLOUR.sub("", line) for line in lines[:last] if line.strip()]
-    first = next((n for n, line in enumerate(said) if _ERROR.match(line)), None)
-    few = said[-_TAIL:] if first is None else said[max(first - _BEFORE, 0) : first + _AFTER]
-    return [line.removeprefix(_OURS) for line in few]
+    first = next((n for n, line in enumerate(said) if _ERROR.match(line) or _TRACEBACK in line), None)
+    if first is None:
+        return said[-_TAIL:]
+    top = []
+    if "CMake Error" in said[first]:  # what a compiler said is below, after all that CMake says of it
+        top = [line.lstrip(_MARGIN) for line in _block(said, first) if _ERROR.match(line)][:1]
+    tracebacks = [n for n, line in enumerate(said) if _TRACEBACK in line and n >= first]
+    if first in tracebacks:  # the error is below, and those before it in a chain of errors above the last traceback
+        chain = [first, *takewhile(lambda n: "above exception" in said[n - 1], tracebacks[1:])]
+        ends = [min(n + len(_block(said, n)) + 1, len(said) - 1) for n in chain]
+        top, first = [said[n].lstrip(_MARGIN) for n in ends[:-1]], ends[-1]
+    return [line.removeprefix(_OURS) for line in (*top, *said[max(first - _BEFORE, 0) : first + _AFTER])]
+
+
+def _block(lines: Sequence[str], first: int) -> list[str]:
+    """The lines below a line that are indented more."""
+    return [*takewhile(lambda line: _depth(line) > _depth(lines[first]), lines[first + 1 :])]
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip(_MARGIN))
 
 
 def hints(lines: Sequence[str], folder: Path) -> Iterator[str]:

@@ -16,26 +16,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import rattler_build
 
+from ctk.audit.packages import COMPILER_RUNTIME, PackageSet, needs
 from ctk.authors.build_log import hints, what_failed
 from ctk.base.base import BUILD_TOOLS
 from ctk.clean import forget_older
 from ctk.core.console import listing
 from ctk.core.document import load_yaml
-from ctk.core.errors import BuildFailed, RecipeError, UnknownName, Unsolvable, without_credentials
+from ctk.core.errors import BadValue, BuildFailed, RecipeError, UnknownName, Unsolvable, without_credentials
 from ctk.core.files import disk_errors, full_disk
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.core.pool import ProcessPool
 from ctk.package.reader import IndexJson, read_info
-from ctk.plan.messages import shown
-from ctk.plan.recipes import Recipe, render_variants
-from ctk.solve.solve import Catalogue, Scenario, channel_url, older, parse_spec
+from ctk.package.scan import PackageScan, Scanner
+from ctk.plan.messages import SELECTOR, said_at, shown
+from ctk.plan.recipes import Recipe, read_variants, render_variants
+from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url, older, parse_spec
 from ctk.solve.why import find_reason
 
 CUDA_KEYS = ("cuda_version", "cuda_compiler_version")
@@ -93,6 +95,10 @@ class Made:
     def index(self) -> IndexJson:
         return read_info(self.file).index
 
+    @cached_property
+    def scan(self) -> PackageScan:
+        return Scanner(()).scan(self.file)
+
     @property
     def spec(self) -> str:
         return f"{self.index.name}=={self.index.version}={self.index.build}"
@@ -108,10 +114,11 @@ class Tested:
     fit: str = ""
     state: str = "refused"  # or passed, failed, none (it has no tests)
     detail: str = ""  # the reason of a refusal, or the end of the log
+    lacks: tuple[str, ...] = ()  # a sentence for each library that no package of the environment has
 
     def as_json(self) -> dict[str, Any]:
         words = {"toolkit": self.toolkit or None, "fit": self.fit or None, "detail": self.detail or None}
-        return {"driver": self.driver, "state": self.state, **words}
+        return {"driver": self.driver, "state": self.state, "lacks": self.lacks, **words}
 
 
 # --- the builds
@@ -131,7 +138,8 @@ def recipe_in(place: Path) -> Recipe:
     if any((folder / "meta.yaml").is_file() for folder in folders):
         raise UnknownName(
             f"{place} has a recipe of conda-build's, meta.yaml, and no recipe.yaml",
-            "write it anew in the v1 format: conda-recipe-manager convert meta.yaml > recipe.yaml",
+            "write it anew as a recipe.yaml (the v1 format), as docs/recipe-authors.md shows, or convert it with "
+            "conda-recipe-manager, which is installed from conda-forge and was not tried here",
         )
     raise UnknownName(f"there is no recipe in {place}", "name a recipe.yaml (the v1 format), or the folder that has it")
 
@@ -164,26 +172,12 @@ def order(
         RecipeError: It does not render, makes nothing here, or names a file that is not there.
         UnknownName: It has no build for a CUDA major, or for a Python, of these.
     """
-    files, notes = _possible(recipe, files, channels, scratch, cuda, pythons)
-    variants = _rendered(recipe, files, channels.subdir, cuda)
-    if cuda:
-        stated = list(dict.fromkeys(v.toolkit for v in variants if v.toolkit))
-        wanted = [t for value in cuda for t in (_of(value, stated) or [value])]
-        if variants and not stated and recipe.names_used.isdisjoint(CUDA_KEYS):
-            raise RecipeError(
-                f"{recipe.name} has one build for all toolkits: it uses neither {listing(CUDA_KEYS, 'nor')}",
-                "leave out --cuda, or have the recipe use cuda_version",
-            )
-        if not set(wanted) <= set(stated):
-            if majors := [value for value in wanted if "." not in value]:
-                raise UnknownName(
-                    f"no build of {recipe.name} is for CUDA {listing(majors, 'or')}: "
-                    f"it has {listing(stated or ['no toolkit'])}",
-                    "name a toolkit, such as --cuda 12.6, or add one to the recipe's conda_build_config.yaml",
-                )
-            files = [*files, _variant_file(scratch, dict.fromkeys(CUDA_KEYS, wanted))]
-            variants = _rendered(recipe, files, channels.subdir)
-        variants = [v for v in variants if v.toolkit in wanted]
+    files, wanted = _with_toolkits(recipe, files, channels.subdir, scratch, cuda)
+    files, notes = _possible(recipe, files, channels, scratch, wanted, pythons)
+    variants = _rendered(recipe, files, channels.subdir, wanted)
+    for number, line in enumerate(recipe.file.read_text(encoding="utf-8").splitlines(), 1):
+        if re.search(SELECTOR, line):
+            raise RecipeError(said_at(recipe.file, number, line), "correct that line, or delete the comment")
     values = list(dict.fromkeys(v.values["python"] for v in variants if "python" in v.values))
     if values:
         taken = [v for v in values if _fits(v, pythons, channels)]
@@ -198,7 +192,50 @@ def order(
     if not variants:
         raise RecipeError(f"{recipe.name} makes nothing for {channels.subdir}", "see what its `skip` says")
     _check_files(variants, recipe)
+    _check_specs(variants, recipe)
     return Order(recipe, tuple(files), tuple(_each_once(variants, recipe)), tuple(notes))
+
+
+def _with_toolkits(
+    recipe: Recipe, files: Sequence[Path], subdir: str, scratch: Path, cuda: Sequence[str]
+) -> tuple[list[Path], list[str]]:
+    """The variant files, with one more for toolkits of `cuda` that these do not have; and the toolkits of `cuda`."""
+    if not cuda:
+        return [*files], []
+    variants = []
+    try:
+        variants = _rendered(recipe, files, subdir)
+    except RecipeError:
+        if not all("." in value for value in cuda):
+            raise
+        # It may render with the toolkits that the files lack.
+    stated = list(dict.fromkeys(v.toolkit for v in variants if v.toolkit))
+    wanted = [t for value in cuda for t in (_of(value, stated) or [value])]
+    if variants and not stated and recipe.names_used.isdisjoint(CUDA_KEYS):
+        raise RecipeError(
+            f"{recipe.name} has one build for all toolkits: it uses neither {listing(CUDA_KEYS, 'nor')}",
+            "leave out --cuda, or have the recipe use cuda_version",
+        )
+    if set(wanted) <= set(stated):
+        return [*files], wanted
+    if majors := [value for value in wanted if "." not in value]:
+        raise UnknownName(
+            f"no build of {recipe.name} is for CUDA {listing(majors, 'or')}: "
+            f"it has {listing(stated or ['no toolkit'])}",
+            "name a toolkit, such as --cuda 12.6, or add one to the recipe's conda_build_config.yaml",
+        )
+    return [*files, _variant_file(scratch, _toolkit_values(wanted, read_variants(files, subdir)))], wanted
+
+
+def _toolkit_values(toolkits: Sequence[str], config: rattler_build.VariantConfig) -> dict[str, list[Any]]:
+    """The variant keys for toolkits; keys that are zipped with these have their last values for the same CUDA major."""
+    values: dict[str, list[Any]] = {key: [*toolkits] for key in CUDA_KEYS}
+    for group in config.zip_keys or ():
+        for own in values.keys() & group:
+            majors = [_major(str(value)) for value in config.get_values(own) or ()]
+            rows = [max((row for row, of in enumerate(majors) if of == _major(t)), default=-1) for t in toolkits]
+            values |= {key: [(config.get_values(key) or [])[row] for row in rows] for key in set(group) - {*CUDA_KEYS}}
+    return values
 
 
 def _possible(
@@ -206,7 +243,7 @@ def _possible(
     files: Sequence[Path],
     channels: Catalogue,
     scratch: Path,
-    cuda: Sequence[str],
+    toolkits: Sequence[str],
     pythons: Sequence[str],
 ) -> tuple[list[Path], list[str]]:
     """The variant files, with one more where the channels lack the Python or the glibc of these; and notes about that.
@@ -221,17 +258,21 @@ def _possible(
         "c_stdlib_version": (glibcs, "the channels have no compiler for an older glibc"),
     }
     found, notes = [*files], []
-    variants = _rendered(recipe, files, channels.subdir, cuda)
-    for key, (values, reason) in known.items():
-        stated = next((v.values[key] for v in variants if key in v.values), "")
-        other = next((value for value in values if not older(value, stated)), "") if stated else ""
-        if other and stated not in values:
-            found.append(_variant_file(scratch, {key: [other]}))
-            notes.append(f"{key} is {other} in place of {stated}: {reason}")
+    variants = _rendered(recipe, files, channels.subdir, toolkits)
+    for key, (there, reason) in known.items():
+        instead = {}
+        for stated in dict.fromkeys(v.values[key] for v in variants if key in v.values):
+            if stated not in there and (other := next((value for value in there if not older(value, stated)), "")):
+                instead[stated] = other
+                notes.append(f"{key} is {other} in place of {stated}: {reason}")
+        if instead:
+            # As many values as before: it may be zipped with the toolkit.
+            values = [str(value) for value in read_variants(files, channels.subdir).get_values(key) or ()]
+            found.append(_variant_file(scratch, {key: [instead.get(value, value) for value in values]}))
     return found, notes
 
 
-def _variant_file(scratch: Path, values: Mapping[str, Sequence[str]]) -> Path:
+def _variant_file(scratch: Path, values: Mapping[str, Sequence[Any]]) -> Path:
     """A new variant file with these values."""
     file = scratch / f"{next(iter(values))}.yaml"
     file.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items()), encoding="utf-8")
@@ -271,6 +312,21 @@ def _check_files(variants: Iterable[Variant], recipe: Recipe) -> None:
             )
 
 
+def _check_specs(variants: Iterable[Variant], recipe: Recipe) -> None:
+    """Raises RecipeError for a name that gets a value of its variant key that is no version."""
+    for variant in variants:
+        for spec in (spec for section in ("build", "host") for spec in _specs_of(variant, section, set())):
+            try:
+                parse_spec(spec)
+            except BadValue as error:
+                name = spec.split()[0]
+                key = name.replace("-", "_")
+                raise RecipeError(
+                    f"{_line(recipe, rf'- {re.escape(name)}')}: {error.cause}",
+                    f"{name} alone has the value of the variant key {key}: correct it, as in {key}: ['12.6']",
+                ) from None
+
+
 def _line(recipe: Recipe, pattern: str) -> str:
     """``FILE:LINE`` of the last line of a recipe that has a pattern."""
     lines = recipe.file.read_text(encoding="utf-8").splitlines()
@@ -293,13 +349,11 @@ def _of(value: str, toolkits: Sequence[str]) -> list[str]:
     return [toolkit for toolkit in toolkits if value in (toolkit, _major(toolkit))]
 
 
-def _rendered(recipe: Recipe, files: Sequence[Path], subdir: str, cuda: Sequence[str] = ()) -> list[Variant]:
-    """The builds of a recipe; none if it does not render yet, because `cuda` has the toolkits that its files lack."""
+def _rendered(recipe: Recipe, files: Sequence[Path], subdir: str, toolkits: Sequence[str] = ()) -> list[Variant]:
+    """The builds of a recipe, or those for some toolkits."""
     try:
-        return _without_skipped([*map(_variant, render_variants(recipe, files, subdir))], recipe, files, subdir)
+        rendered = _without_skipped([*map(_variant, render_variants(recipe, files, subdir))], recipe, files, subdir)
     except RecipeError as error:
-        if cuda and all("." in value for value in cuda):
-            return []
         texts = [file.read_text(encoding="utf-8") for file in files]
         if undefined := [key for key in CUDA_KEYS if key in recipe.names_used and not any(key in t for t in texts)]:
             step = (
@@ -307,6 +361,7 @@ def _rendered(recipe: Recipe, files: Sequence[Path], subdir: str, cuda: Sequence
             )
             raise RecipeError(error.cause, step) from error
         raise
+    return [variant for variant in rendered if not toolkits or variant.toolkit in toolkits]
 
 
 def _without_skipped(variants: list[Variant], recipe: Recipe, files: Sequence[Path], subdir: str) -> list[Variant]:
@@ -395,10 +450,17 @@ class Workshop:
                         raise full
                     raise self._unsolvable(variant) or BuildFailed(
                         "\n".join([f"{variant.id} was not built:", *(f"    {line}" for line in what_failed(lines))]),
-                        "; ".join([*hints(lines, self.folder), f"the whole log is {self.log}"]),
+                        "; ".join([*self._hints(variant, lines), f"the whole log is {self.log}"]),
                     )
                 progress(variant, f"built in {seconds:.1f} s")
                 yield Made(variant, file, seconds, tuple(hints(lines, self.folder)))
+
+    def _hints(self, variant: Variant, lines: Sequence[str]) -> Iterator[str]:
+        yield from hints(lines, self.folder)
+        if any("No license files were copied" in line for line in lines):
+            named = listing(_as_list(variant.content["about"]["license_file"]), "or")
+            place = _line(self.order.recipe, "license_file")
+            yield f"{place} names {named}, and neither the recipe's folder nor its source has it"
 
     def test(self, packages: Iterable[Made], asked: Sequence[str | None] = ()) -> Iterator[Tested]:
         """Runs the tests of each package in the environment that a machine gets with each of these drivers.
@@ -420,7 +482,26 @@ class Workshop:
                     if state == "failed" and (full := full_disk("\n".join(lines), self.folder)):
                         raise full
                     detail = "\n".join(what_failed(lines)) if state == "failed" else ""
-                    yield Tested(package, driver, pick.toolkit, pick.fit, state, detail)
+                    lacks = self._lacks(package, pick)
+                    yield Tested(package, driver, pick.toolkit, pick.fit, state, detail, lacks)
+
+    def _lacks(self, package: Made, pick: Pick) -> tuple[str, ...]:
+        """A sentence for each library that a package needs, its environment lacks, and a folder of the channels has.
+
+        Libraries of packages elsewhere, such as those of conda-forge, are not known.
+        """
+        folders = [channel for channel in self.catalogue.channels if isinstance(channel, Path)]
+        files = {file.name: file for folder in folders for file in sorted(folder.glob("*/*.conda"))}
+        there = [files[record.file_name] for record in pick.records if record.file_name in files]
+        have = set().union(*map(_libraries, there))
+        elsewhere = {record.name.normalized for record in pick.records if record.file_name not in files}
+        found = []
+        for _, file, _, library in needs(PackageSet([package.scan])):
+            if library not in have and not COMPILER_RUNTIME.fullmatch(library):
+                owners = {other.name.rsplit("-", 2)[0] for other in files.values() if library in _libraries(other)}
+                if owners and not owners & elsewhere:
+                    found.append(f"{file.path} needs {library} of {min(owners, key=len)}")
+        return tuple(found)
 
     def _unsolvable(self, variant: Variant) -> Unsolvable | None:
         """The error if a build or host environment has no solution; else None."""
@@ -439,6 +520,13 @@ class Workshop:
                     )
                 return Unsolvable(f"{variant.id} cannot be built: in its {section} environment, {sentence}", step)
         return None
+
+
+@cache
+def _libraries(file: Path) -> frozenset[str]:
+    """The names of the shared libraries in a package."""
+    names = (entry.path.rpartition("/")[2] for entry in read_info(file).paths)
+    return frozenset(name for name in names if ".so" in name or name.endswith(".dll"))
 
 
 def _specs_of(variant: Variant, section: str, own: set[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Collection
 from enum import StrEnum
@@ -24,7 +25,7 @@ from ctk.cli.options import (
 )
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
-from ctk.core.errors import BadValue, BuildFailed, LintFailed, UnknownName, Unsolvable, printable
+from ctk.core.errors import AuditFailed, BadValue, BuildFailed, LintFailed, UnknownName, Unsolvable, printable
 from ctk.core.files import check_path, check_place, held
 from ctk.core.platforms import PLATFORMS, this_platform
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ctk.authors.installable import Survey
     from ctk.package.gpu_subject import Subject
     from ctk.rules import Check
+    from ctk.solve.solve import Catalogue
 
 
 # --- somebody's recipe
@@ -86,7 +88,8 @@ def build_recipe_command(
     - `packages`: one for each build: `file`, `toolkit` (that it was built with), `variant` (key -> value), `requires`,
       `seconds`, `notes` (mistakes that its log shows)
       - `tests`: for each `driver` (`null` is none) `state` (`passed`, `failed`, `none` of them, `refused`: it does not
-        install), `toolkit` and `fit` of the environment, `detail`
+        install), `toolkit` and `fit` of the environment, `detail`, `lacks` (libraries that it needs and the environment
+        lacks)
       - `gpu_code`: as `subjects` of `ctk gpu-code`
     - `surveys`: as those of `ctk solve --everywhere`, one for each package
     """
@@ -160,10 +163,11 @@ def build_recipe_command(
         names = dict.fromkeys(one.index.name for one in made)
         surveys = [take_survey([name], [], shop.catalogue, every) for name in names]
         report.result(surveys=[survey.as_json() for survey in surveys])
-        _show_verdict(made, codes, surveys, report)
+        _show_verdict(made, tests, codes, surveys, report)
     report.line(f"packages: {output}")
     report.line(f"log: {log}")
     _judge(tests, asked, log)
+    _show_install([*names], output, channels, base_beside(base, channel, where), report)
 
 
 def _machine(driver: str | None) -> str:
@@ -178,15 +182,20 @@ def _show_tests(made: list[Made], tests: list[Tested], report: Reporter) -> None
             state = {"none": "it has none", "refused": "not for it"}.get(tested.state, tested.state)
             rows.append((*first, tested.driver or "none", f"{tested.toolkit} {tested.fit}".strip(), state))
             first = ("", "")
-    report.table("built and tested", ["package", "built with", "driver", "gets toolkit", "its tests"], rows)
+    failed = any(tested.state == "failed" for tested in tests)
+    title = "built, and tests failed" if failed else "built and tested"
+    report.table(title, ["package", "built with", "driver", "gets toolkit", "its tests"], rows)
 
 
-def _show_verdict(made: list[Made], codes: list[Subject], surveys: list[Survey], report: Reporter) -> None:
+def _show_verdict(
+    made: list[Made], tests: list[Tested], codes: list[Subject], surveys: list[Survey], report: Reporter
+) -> None:
     """Prints on which GPUs the packages run, and on which machines they install."""
     for one, code in zip(made, codes, strict=True):
         show_subject(code, report)
         report.line(f"  it requires {', '.join(sorted(one.index.depends)) or 'nothing'}")
-        for note in one.notes:
+        lacks = {sentence: tested.driver for tested in tests if tested.package is one for sentence in tested.lacks}
+        for note in (*one.notes, *(_lack(sentence, driver) for sentence, driver in lacks.items())):
             report.line(f"  WRONG: {note}")
     for survey in surveys:
         report.line(f"{survey.asked} on {survey.subdir}", "bold")
@@ -196,12 +205,36 @@ def _show_verdict(made: list[Made], codes: list[Subject], surveys: list[Survey],
         report.table("its builds", ["build", "kind", "toolkits", "pairs"], rows, right=["pairs"])
 
 
+def _lack(sentence: str, driver: str | None) -> str:
+    return f"{sentence}, which its environment lacks ({_machine(driver)})"
+
+
+def _show_install(names: list[str], output: Path, channels: Catalogue, base: str, report: Reporter) -> None:
+    """Prints the commands that install the packages, with the channels in the order that strict priority needs."""
+    from ctk.plan.messages import shown
+    from ctk.solve.solve import channel_url, lasting
+
+    places = [output, *channels.channels[:-1]]
+    folders = [shown(Path(lasting(str(place)))) if isinstance(place, Path) else place for place in places]
+    named = [word for place in folders for word in ("--channel", place)]
+    named += ["--base", base] if base != "local" else []
+    report.line(f"to install: {shlex.join(['ctk', 'env', 'create', *names, *named, '--prefix', './my-env'])}")
+    urls = [word for place in places for word in ("-c", lasting(channel_url(place)))]
+    conda = ["conda", "create", "-n", "my-env", *urls, "-c", "conda-forge", "--strict-channel-priority", *names]
+    report.line(f"or, also with mamba: {shlex.join(conda)}")
+
+
 def _judge(tests: list[Tested], asked: list[str | None], log: Path) -> None:
-    """Ends the run with an error if tests failed, or no build is for a driver of --driver."""
+    """Ends the run with an error if tests failed, a library is lacking, or no build is for a driver of --driver."""
     if failed := [tested for tested in tests if tested.state == "failed"]:
         lines = [f"the tests of {one.package.file.stem} failed with {_machine(one.driver)}:" for one in failed]
         text = "\n".join(f"    {line}" for line in failed[0].detail.splitlines())
         raise BuildFailed("\n".join([lines[0], text, *lines[1:]]), f"the packages are there; the whole log is {log}")
+    if lacks := {sentence: tested for tested in tests for sentence in tested.lacks}:
+        lines = [f"{one.package.file.stem}: {_lack(sentence, one.driver)}" for sentence, one in lacks.items()]
+        owner = next(iter(lacks)).rpartition(" ")[2]
+        step = f"write {owner} in requirements: run, or in host the package whose run-export it is, such as {owner}-dev"
+        raise AuditFailed("\n".join(lines), step)
     for driver in asked:
         mine = [tested for tested in tests if tested.driver == driver]
         if all(tested.state == "refused" for tested in mine):

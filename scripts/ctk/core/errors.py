@@ -93,7 +93,10 @@ class BuildFailed(CtkError, exit_code=8):
 
 
 class AuditFailed(CtkError, exit_code=9):
-    """A package breaks a rule; the channel in place was not changed."""
+    """A package breaks a rule; the channel in place was not changed.
+
+    `ctk build-recipe`: a file needs a library that no package of the environment has.
+    """
 
 
 class Unsolvable(CtkError, exit_code=10):

@@ -15,13 +15,24 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
-_STRUCT = re.compile(r'\bmessage: "((?:[^"\\]|\\.)*)"|\w+\("((?:[^"\\]|\\.)*)"\)$')
+_STRUCT = re.compile(r'\b(?:message|reason): "((?:[^"\\]|\\.)*)"|\w+\("((?:[^"\\]|\\.)*)"\)$')
 _LINES = (r"\bline: (\d+), column: ", r" and (\d+):\d+$", r"(?:^|: )(\d+):\d+: ", r" at line (\d+) column ")
 _TEMPLATE = re.compile(r" \(in <\w+>:\d+\) \(template: (.*)\)$", re.DOTALL)
 _PREFIXES = re.compile(
     r"^((Render|parse|Jinja template) error|Failed to parse (YAML|Jinja template|Jinja expression|if)"
     r"|Template rendering failed|\d+:\d+): "
 )
+_SPEC = re.compile(r"(?:Invalid match spec '(.*?)'|invalid value for 'item'): (.*(?:spec|build string|name|version).*)")
+SELECTOR = (
+    r"# *\[(not )?(linux|win|osx|unix|x86|aarch64|arm64|ppc64le|py|cuda_compiler|build_platform|target_platform)\b.*\]"
+)
+_OF_CONDA_BUILD = {
+    r"(?<!\$)\{\{": "`{{ ... }}` is conda-build's: write `${{ ... }}`",
+    r"\{%": "`{% set ... %}` is conda-build's: write its names below `context:`",
+    r"\bsel\(": "`sel(...)` is of an older format: write `- if: linux` and below it `then: ...`",
+    SELECTOR: "`# [...]` is conda-build's, and only a comment here: write `- if: linux` and below it `then: ...`",
+}
+"""Part of a line at fault -> what to write instead."""
 
 
 def shown(file: Path) -> str:
@@ -42,9 +53,20 @@ def said_of(file: Path, error: Exception, check: Callable[[Path], object]) -> st
         return f"{shown(file)}:{lines + 1}: this is not UTF-8"
     if isinstance(error, OSError):
         return f"{shown(file)}: {error.strerror}"
-    message = str(error)
+    message, text = str(error), file.read_text(encoding="utf-8").splitlines()
     stated = next((found for pattern in _LINES if (found := re.search(pattern, message, re.MULTILINE))), None)
-    return f"{shown(file)}:{stated[1] if stated else _line_of(file, check)}: {_plain(message)}"
+    number = int(stated[1]) if stated else _line_of(file, check)
+    said = _plain(message)
+    tabs = (n for n, line in enumerate(text, 1) if re.match(r" *\t", line))
+    if re.search(r"\btabs?\b", said) and (tab := next(tabs, 0)):  # a line of text may go on over the next ones
+        number, said = tab, "a tab indents this line, and YAML takes only spaces there"
+    return said_at(file, number, text[number - 1] if number <= len(text) else "", said)
+
+
+def said_at(file: Path, number: int, line: str, said: str = "") -> str:
+    """``FILE:LINE: text`` and the line below it; a line in conda-build's format has another text."""
+    said = next((other for pattern, other in _OF_CONDA_BUILD.items() if re.search(pattern, line)), said)
+    return f"{shown(file)}:{number}: {said}" + (f"\n    {line.strip()}" if line.strip() else "")
 
 
 def _plain(message: str) -> str:
@@ -54,6 +76,9 @@ def _plain(message: str) -> str:
     while prefix := _PREFIXES.match(message):
         message = message[prefix.end() :]
     message = re.sub(r" \(in (<expression>|template):\d+\)$", "", message)
+    if spec := _SPEC.fullmatch(message):
+        what = f"`{spec[1]}`" if spec[1] else "this"
+        return f"{what} is no dependency ({spec[2]}); write it as `cuda-version 12.6.*` or `cuda-version >=12.6,<13`"
     return _TEMPLATE.sub(r" in `\1`", message).strip()
 
 

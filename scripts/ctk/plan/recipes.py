@@ -209,7 +209,8 @@ def render_variants(recipe: Recipe, variant_files: Sequence[Path], subdir: str) 
     Raises:
         RecipeError: The recipe does not render, with rattler-build's message.
     """
-    variants, config = _variants(variant_files, subdir), rattler_build.RenderConfig(platform=platform_config(subdir))
+    variants = read_variants(variant_files, subdir)
+    config = rattler_build.RenderConfig(platform=platform_config(subdir))
     parsed = _parse(recipe.file)
     try:
         return list(parsed.render(variants, config))
@@ -230,7 +231,7 @@ def variant_values(
     Of the keys that its outputs use, the values are those that they have. Zipped keys that have more than one row are
     one entry: ``cuda_fit,fit_number`` -> ``compat,0`` and ``native,100``; `variant_config` takes them apart.
     """
-    variants = _variants(variant_files, subdir)
+    variants = read_variants(variant_files, subdir)
     used: dict[str, set[str]] = defaultdict(set)
     for output in outputs:
         for key, value in output.variant.items():
@@ -272,12 +273,17 @@ def platform_config(subdir: str) -> rattler_build.PlatformConfig:
     )
 
 
-def _variants(files: Sequence[Path], subdir: str) -> rattler_build.VariantConfig:
-    return _read_variants(tuple((file, file.stat().st_mtime_ns if file.exists() else 0) for file in files), subdir)
+def read_variants(files: Sequence[Path], subdir: str) -> rattler_build.VariantConfig:
+    """The keys, values and zips of variant files; later files take precedence.
+
+    Raises:
+        RecipeError: A file cannot be read.
+    """
+    return _variants_at(tuple((file, file.stat().st_mtime_ns if file.exists() else 0) for file in files), subdir)
 
 
 @lru_cache(maxsize=256)  # each build of a plan asks for its own
-def _read_variants(states: tuple[tuple[Path, int], ...], subdir: str) -> rattler_build.VariantConfig:
+def _variants_at(states: tuple[tuple[Path, int], ...], subdir: str) -> rattler_build.VariantConfig:
     """The variants of files as they are at these times."""
     config = rattler_build.JinjaConfig(platform=platform_config(subdir))
     read = partial(rattler_build.VariantConfig.from_files_with_context, jinja_config=config)

@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from rattler import PackageRecord, RepoDataRecord, Version, VersionSpec
@@ -21,6 +22,7 @@ from ctk.core.console import count, listing
 from ctk.core.errors import Unsolvable, nearest
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.lock.model import ReleaseLock
+from ctk.plan.messages import shown
 from ctk.plan.plan import release_for
 from ctk.solve.machine import GLIBC, impossible, python_specs
 from ctk.solve.solve import (
@@ -334,6 +336,13 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
         if not maker.option:
             return cause, step
         return f"{cause}, which the default build leaves out", f"{step}, or `ctk build {maker.option}`"
+    place = Path(lasting(str(ours)))
+    for made in sorted(
+        {index.parents[1] for index in place.parent.glob("recipes/*/*/repodata.json")}
+    ):  # of build-recipe
+        if name in catalogue.names([subdir, NOARCH], [made]):
+            both = shlex.join(["--channel", shown(made), "--channel", shown(place)])
+            return f"{name} is in the channel {shown(made)}, which was not named", f"name both channels: {both}"
     # Nobody who asks for pytorch means python.
     near = nearest(name, names, cutoff=0.75)
     step = f"did you mean {listing(near, 'or')}?" if near else _elsewhere(name, scenario, catalogue)
