@@ -220,10 +220,13 @@ def test_releases_to_lock_are_named_in_exactly_one_way(
     assert index.requests == []
 
 
-def test_an_unknown_minor_or_major_names_the_nearest(run: Run, index: FakeIndex) -> None:
-    with pytest.raises(UnknownName, match=r"unknown CTK minor '13.5'") as error:
-        run("add", "13.5")
-    assert "13.4" in error.value.step
+def test_a_release_that_the_index_lacks_is_said_with_the_newest_there_and_the_newest_lock(
+    run: Run, index: FakeIndex
+) -> None:
+    for command in ("add", "check"):
+        with pytest.raises(UnknownName, match=r"the package index has no CUDA Toolkit 13\.5") as error:
+            run(command, "13.5")
+        assert error.value.step == "the newest that it has is 13.4; the newest that is locked is none"
     with pytest.raises(UnknownName, match=r"unknown CUDA major '14'"):
         run("add", "python-14")
 

@@ -81,8 +81,7 @@ def overstated(on: Machine, where: Workspace) -> str:
 
     Many people set ``CONDA_OVERRIDE_CUDA=99`` to get CUDA builds without a GPU. Here the driver chooses the toolkit.
     """
-    minors = [file.stem.removeprefix("cuda-") for file in where.variants.glob("cuda-*.lock")]
-    newest = max(minors, key=Version, default="")
+    newest = next(reversed(where.locked_minors), "")
     if not (on.stated and on.driver and newest) or Version(on.driver) < Version(f"{int(newest.split('.')[0]) + 1}"):
         return ""
     return (
