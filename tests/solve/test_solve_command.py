@@ -224,6 +224,40 @@ def test_a_better_toolkit_that_is_not_built_here_is_said_with_what_builds_it(
     assert "is not built here" not in others
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("solve libcublas", "libcublas is not in CHANNEL or BASE"),
+        ("solve libcublas --everywhere", "libcublas is not in CHANNEL or BASE"),
+        ("solve libcublas --drivers 12.4,13.0", "libcublas is not in CHANNEL or BASE"),
+        ("env create libcublas --prefix my-env", "libcublas is not in CHANNEL or BASE"),
+        ("env pack libcublas -o my.run", "libcublas is not in CHANNEL or BASE"),
+        ("solve cuda-core --platform win-arm64", "the channel has nothing for win-arm64"),
+        ("verify", "there is no channel with packages for a platform in EMPTY"),
+        ("solve cuda-core", "there is no channel in ABSENT"),
+        ("solve cuda-core --everywhere", "there are no packages in EMPTY"),
+        ("env create cuda-core --prefix my-env", "there is no channel in ABSENT"),
+        ("site my-site", "there is no channel in ABSENT"),
+    ],
+)
+def test_what_a_named_channel_lacks_is_not_for_this_checkout_to_build(
+    checkout: Workspace, project: Workspace, tmp_path: Path, words: str, said: str
+) -> None:
+    """As a keeper meets it after `ctk rollback`: the folder has packages that readers of its state do not see."""
+    own = Workspace(tmp_path)
+    for place in (project.recipes, project.variants, project.build_config, project.root / "pyproject.toml"):
+        (tmp_path / place.name).symlink_to(place)
+    places = {"CHANNEL": checkout.channel, "BASE": checkout.base_channel}
+    places |= {"EMPTY": write(tmp_path / "empty", iter(())), "ABSENT": tmp_path / "absent"}
+    named = places[next((word for word in ("EMPTY", "ABSENT") if word in said), "CHANNEL")]
+    base_ = () if words == "verify" else ("--base", str(checkout.base_channel))
+    done = ctk(own, *words.replace("my", str(tmp_path / "my")).split(), "--channel", str(named), *base_)
+    for word, place in places.items():
+        said = said.replace(word, str(place))
+    assert done.returncode and said in done.stderr
+    assert "ctk build" not in done.stderr and "built here" not in done.stderr
+
+
 def test_without_a_driver_it_says_how_another_machines_driver_is_stated(
     checkout: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,9 +15,9 @@ import typer
 
 from ctk.cli.options import Base, Jobs, Platforms, Pythons, base_beside, base_channel, not_both
 from ctk.core import console
-from ctk.core.checkout import Workspace, checkout, settings, workspace
+from ctk.core.checkout import Workspace, channel_missing, checkout, settings, workspace
 from ctk.core.console import Reporter, count, megabytes
-from ctk.core.errors import BadValue, ChannelMissing, UnknownName, Unsolvable, check_names, without_credentials
+from ctk.core.errors import BadValue, UnknownName, Unsolvable, check_names, without_credentials
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS
 
@@ -206,7 +206,7 @@ def _published(folder: Path) -> Folder:
     from ctk.channel.publish import Folder
 
     if not folder.exists():
-        raise ChannelMissing.of(folder)
+        raise channel_missing(folder)
     found = Folder(folder, workspace().recipes)
     if not found.notes.is_dir():
         raise UnknownName(
@@ -273,6 +273,8 @@ def site_command(
         chosen = tuple(dict.fromkeys(platforms or content.platforms))
         check_names("platform", chosen, PLATFORMS)
         if missing := [platform for platform in chosen if platform not in content.platforms]:
+            if channel:
+                raise Unsolvable(f"{channel} has nothing for {missing[0]}", "leave it out, or name another --channel")
             raise Unsolvable(f"nothing is built for {missing[0]} here", f"ctk build --platform {missing[0]}")
         made: dict[str, Axes] = {}
         work: list[Work] = []

@@ -186,9 +186,8 @@ def _offered(channels: Catalogue) -> list[str]:
     own = channels.channels[:-1]
     offered = [subdir for subdir in PLATFORMS if channels.names([subdir], own)]
     if not offered and not channels.names([NOARCH], own):
-        raise Unsolvable(
-            f"there are no packages in {listing([*map(str, own)])}", "build them, or name another --channel"
-        )
+        step = "name another --channel" if channels.is_named else "build them, or name another --channel"
+        raise Unsolvable(f"there are no packages in {listing([*map(str, own)])}", step)
     return offered or [this_platform()]
 
 

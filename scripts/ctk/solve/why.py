@@ -321,14 +321,18 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
     subdir = catalogue.subdir
     ours, *bases = catalogue.channels
     if not catalogue.names([subdir], [ours]):
-        return f"the channel has nothing for {subdir}", f"build it: ctk build --platform {subdir}"
+        step = "name another --channel" if catalogue.is_named else f"build it: ctk build --platform {subdir}"
+        return f"the channel has nothing for {subdir}", step
     if any(name in catalogue.names(PLATFORMS, [base]) for base in bases if not catalogue.names([subdir], [base])):
         return f"{name} would come from the base channel, which has nothing for {subdir}", _OTHER_BASE
     if elsewhere := [p for p in PLATFORMS if p != subdir and name in catalogue.names([p])]:
         options = listing([f"--platform {p}" for p in elsewhere], "or")
         cause = f"{name} is not published for {subdir}; it is for {listing(elsewhere)}"
         return cause, f"leave it out, or ask for {options}"
-    if maker := catalogue.maker(name):
+    if (maker := catalogue.maker(name)) and catalogue.is_named:
+        places = [lasting(str(channel)) for channel in catalogue.channels]
+        return f"{name} is not in {listing(places, 'or')}", "name a --channel or --base that has it"
+    if maker:
         cause = f"{name} is not built here: it is made by the recipe {maker.recipe}"
         step = f"run `ctk build {maker.recipe}`"
         if not maker.option:
