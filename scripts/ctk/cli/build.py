@@ -327,7 +327,7 @@ def export_command(
     releases: Releases = None,
     maintainers: Annotated[
         list[str] | None,
-        typer.Option("--maintainer", help="GitHub name or team; may be repeated. [tool.ctk.feedstock] by default."),
+        typer.Option("--maintainer", help="GitHub name or org/team; may be repeated. [tool.ctk.feedstock] by default."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is in DIR.")] = False,
 ) -> None:
@@ -337,22 +337,25 @@ def export_command(
     the commit that it was exported from.
 
     Its sources are named by the addresses of the index that pip is configured for. A recipe of the toolkit is written
-    for one release, the newest unless --release names another.
+    for one release, the newest unless --release names another. DIR is outside the checkout, or below its output/.
 
-    Example: ctk feedstock cuda-core ../cuda-core
+    Example: ctk feedstock cuda-core ../cuda-core --maintainer your-name
 
     JSON:
     - `folder`, `files`
     """
     from ctk.core.address import public
-    from ctk.feedstock import feedstock, write
+    from ctk.feedstock import check_place, feedstock, write
     from ctk.fetch.fetch import locate
     from ctk.index.index import Index
 
     where, report = checkout(), Reporter()
+    check_place(folder, where, force=force)
     names = maintainers or settings(where.root).feedstock.maintainers
     with Index() as index:
-        files = feedstock(where, recipe, releases or (), names, lambda artefact: public(locate(index, artefact).url))
-    write(files, folder, force=force)
+        files = feedstock(
+            where, recipe, releases or (), names, lambda artefact: public(locate(index, artefact).url), report.line
+        )
+    write(files, folder)
     report.result(folder=str(folder), files=sorted(map(str, files)))
     report.line(f"{folder}: {count(len(files), 'file')} for your own CI; `conda smithy rerender` there makes the rest")
