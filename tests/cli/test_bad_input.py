@@ -89,6 +89,22 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
 """Command line -> the error, and the beginning of its first line on stderr."""
 
 
+@pytest.mark.parametrize(
+    ("words", "said", "step"),
+    [
+        ("solve", "an argument is missing: what conda would be given", "as in `ctk solve "),
+        ("env create cuda-core", "missing option '--prefix': folder of the environment", "as in `ctk env create "),
+        ("env run ./my-env python -V", "no such option: -V", "write -- before the command and its options, as in "),
+    ],
+)
+def test_a_command_line_that_lacks_something_is_answered_with_one_that_has_it(
+    typed: Typed, words: str, said: str, step: str
+) -> None:
+    done = typed(*words.split())
+    assert done.returncode == BadValue.exit_code
+    assert f"error: {said}" in done.stderr and f"next: {step}" in done.stderr
+
+
 def test_every_command_is_given_something_that_it_cannot_take() -> None:
     assert [name for name in ALL if not any(f"{case} ".startswith(f"{name} ") for case in CASES)] == []
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -204,6 +205,17 @@ def test_what_is_no_environment_is_said(tmp_path: Path, name: str, words: str) -
     (tmp_path / "file").write_text("")
     with pytest.raises(BadValue, match=words):
         environments.check_is_there(tmp_path / name)
+
+
+def test_nothing_runs_in_an_environment_that_was_not_finished(where: Workspace, tmp_path: Path) -> None:
+    note = Note(("pure-1.conda#",), ("pure", "--driver", "13.0"))
+    (tmp_path / "conda-meta").mkdir()
+    note.write(tmp_path)
+    done = ctk(where, "env", "run", str(tmp_path), "--", "true")
+    assert done.returncode == BadValue.exit_code and f"{tmp_path} is half made" in done.stderr
+    assert f"`ctk env create pure --driver 13.0 --prefix {tmp_path}`" in done.stderr
+    replace(note, stamp="x").write(tmp_path)
+    assert ctk(where, "env", "run", str(tmp_path), "--", "true").returncode == 0
 
 
 def test_an_environment_is_not_made_among_other_files(where: Workspace, tmp_path: Path) -> None:

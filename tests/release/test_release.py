@@ -258,7 +258,7 @@ def test_check_shows_newer_versions(run: Run, index: FakeIndex, have: Have) -> N
     assert ("cuda-13.5", "cuda-toolkit", "-", "13.5.0", "13.5.0", "newer minor") in rows
     assert "ctk release add 13.4 13.5 python-13 --write" in shown
     assert not [row for row in rows if row[-1] in ("up to date", "not locked")], "what needs nothing is left out"
-    assert "nothing to do for 6 versions, and 2 CTK releases complete (-v: each)" in shown
+    assert "nothing to do for 6 versions, and 2 toolkit releases complete (-v: each)" in shown
     needs = [(row["is_newer"], bool(row["held_back"])) for row in json.loads(run("check", "--json"))["rows"]]
     assert needs == sorted(needs, reverse=True), "what needs a look comes first"
 

@@ -71,7 +71,7 @@ def test_drivers_gpus_and_pythons_may_be_written_as_their_programs_do(
     [
         (driver_version, ("abc", "", "13.", "12.4.x", "v12", "12,4", "-1"), "12.4 or none"),
         (driver_version, ("580", "580.65.06", "535.104"), "own version"),
-        (compute_capability, ("12", "9", "H100", "sm_9", "9.0.1", "90b", "", "sm-90"), "9.0, sm_90 or none"),
+        (compute_capability, ("12", "9", "H500", "sm_9", "9.0.1", "90b", "", "sm-90"), "9.0, sm_90 or none"),
         (python_specs, ("3", "abc", "cp313", "3.13 t", ">=3.12"), "not a version of Python"),
         (machine, ("win64",), "win-64"),
     ],
@@ -83,6 +83,23 @@ def test_what_cannot_be_read_is_refused_with_the_form_that_is_wanted(
         with pytest.raises((BadValue, UnknownName)) as error:
             read(text)
         assert said in f"{error.value.cause} {error.value.step}"
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu"),
+    [
+        ("H100", "9.0"),
+        ("nvidia h100", "9.0"),
+        ("Tesla V100", "7.0"),
+        ("RTX 4090", "8.9"),
+        ("RTX 3000 Ada", ""),
+        ("", ""),
+    ],
+)
+def test_the_compute_capability_of_a_gpu_that_is_named_is_said(name: str, gpu: str) -> None:
+    with pytest.raises(BadValue) as error:
+        compute_capability(name)
+    assert error.value.step == f"write it as {gpu}" if gpu else "cuda-gpus" in error.value.step
 
 
 def test_a_path_is_no_spec_and_of_a_recipe_there_is_another_command() -> None:

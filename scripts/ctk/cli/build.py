@@ -60,18 +60,25 @@ def _releases(chosen: Selection, what: Set, platforms: Sequence[str], where: Wor
 
     For named packages they are those of a solver's picks: PyTorch needs a newer toolkit than a driver for 12.4 has.
     """
+    from packaging.version import Version
+
     from ctk.plan.plan import release_for
-    from ctk.solve.machine import driver_version, impossible
+    from ctk.solve.machine import check_possible, driver_version, impossible
 
     locks = [lock for lock, _ in what.locks.values()]
+    known = sorted({gpu for lock in locks if lock.facts for gpu in lock.facts.gpu_architectures}, key=Version)
     gpus: list[str | None] = [*_gpus(chosen)]
+    # One that is newer than all may come to be.
+    if strange := [gpu for gpu in _gpus(chosen) if gpu not in known and known and Version(gpu) < Version(known[-1])]:
+        cause = f"no locked release knows a GPU of compute capability {listing(strange, 'or')}"
+        raise BadValue(cause, f"choose one of {listing(known, 'or')}")
     toolkits = _toolkits(chosen, what, platforms, where) if chosen.packages else None
     found: list[str] = []
-    cannot_exist: list[str] = []
-    for text, gpu in product(chosen.drivers or (), gpus or [None]):
-        driver = None if text.lower() == "none" else driver_version(text)
-        if why := impossible(driver, gpu):
-            cannot_exist.append(why)
+    drivers = [None if text.lower() == "none" else driver_version(text) for text in chosen.drivers or ()]
+    machines = [*product(drivers, gpus or [None])]
+    check_possible(*machines)
+    for driver, gpu in machines:
+        if impossible(driver, gpu):
             continue
         minors: list[str] = []
         for platform in platforms:
@@ -79,14 +86,12 @@ def _releases(chosen: Selection, what: Set, platforms: Sequence[str], where: Wor
                 minors += [minor or own for minor in toolkits(platform, driver, gpu)] if toolkits else [own]
         if not minors:
             runs = f"release with {listing(chosen.packages)}" if chosen.packages else "release"
-            machine = f"driver {text}{f' and GPU {gpu}' if gpu else ''}"
+            machine = f"driver {driver or 'none'}{f' and GPU {gpu}' if gpu else ''}"
             raise BadValue(
                 f"no locked {runs} runs on {listing(platforms, 'or')} with {machine}",
                 "see docs/how-the-right-build-is-picked.md for the drivers and GPUs of each release",
             )
         found += minors
-    if not found:
-        raise BadValue(cannot_exist[0], "state a driver that runs one of these GPUs, or another GPU")
     return list(dict.fromkeys(found))
 
 

@@ -110,13 +110,13 @@ def publish_command(
         if attester:
             attester.signer()  # without an identity it is an error before gigabytes are copied
         _ask(built, names, target.names(), accept_redistribution, where, report)
-        with report.task("publish", len(names)) as task:
+        with report.reading("publish", [built / name for name in names]) as task:
             done = target.publish(
                 built,
                 exact=exact,
                 skip_taken=skip_taken,
                 attester=attester,
-                progress=lambda name: task.advance(1),
+                progress=lambda name: task.advance((built / name).stat().st_size),
             )
         changes = [f"{len(done.added)} new"]
         changes += [f"{len(done.repaired)} damaged and written again"] if done.repaired else []
@@ -136,8 +136,9 @@ def publish_command(
         refuse(taken, address, where.recipes)
     _ask(built, names, there, accept_redistribution, where, report)
     names = [name for name in names if name not in taken]
-    with report.task("upload", len(names)) as task:
-        publish((built / name for name in names), server, channel, attest, lambda file: task.advance(1))
+    files = [built / name for name in names]
+    with report.reading("upload", files) as task:
+        publish(files, server, channel, attest, lambda file: task.advance(file.stat().st_size))
     confirm({name: ours[name] for name in names}, address, where.recipes, wait)
     left = f"; {len(taken)} were left out, their names being taken" if taken else ""
     report.result(server=without_credentials(server), channel=channel, packages=names, left_out=sorted(taken))
@@ -163,7 +164,9 @@ def _ask(
             "not named for distribution by their licence text", ["package", "files", "such as"], rows, ["files"]
         )
         report.line(ADVICE)
-    ask(found, accepted or settings(where.root).publish.accept_redistribution)
+    # The link of the channel made here: a later build removes the folder behind it.
+    place = where.channel if os.path.realpath(where.channel) == str(built) else built
+    ask(found, accepted or settings(where.root).publish.accept_redistribution, place)
 
 
 def rollback_command(

@@ -109,9 +109,9 @@ def run_command(
     JSON:
     - `prefix`, `command`, `exit_code`; what the command prints goes to stderr
     """
-    from ctk.env.environment import check_is_there, command_in
+    from ctk.env.environment import check_is_whole, command_in
 
-    check_is_there(prefix)
+    check_is_whole(prefix)
     words = command_in(prefix.absolute(), command)
     environment = given_environment()
     if not console.mode().json:

@@ -128,7 +128,8 @@ def channel_missing(place: object) -> ChannelMissing:
     """The error for a place without a channel; `ctk build` makes only the two of this checkout."""
     where, real = workspace(), os.path.realpath(str(place))
     is_own = real in map(os.path.realpath, (where.channel, where.base_channel))
-    step = "make it with `ctk build`, or name another one" if is_own else "name a folder or a URL with a channel"
+    step = "make it with `ctk build`, or name another one (most commands: --channel and --base)"
+    step = step if is_own else "name a folder or a URL with a channel"
     return ChannelMissing(f"there is no channel in {place}", step)
 
 

@@ -27,8 +27,8 @@ from ctk.core.platforms import PLATFORMS
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.reader import IndexJson, index_of
 from ctk.package.records import records
-from ctk.site.answers import Axes, gpu_names, pin_specs
-from ctk.solve.machine import python_specs
+from ctk.site.answers import Axes, pin_specs
+from ctk.solve.machine import gpu_names, python_specs
 from ctk.solve.pixi import pixi_lines
 from ctk.solve.solve import ASKS
 

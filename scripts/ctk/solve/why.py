@@ -22,7 +22,7 @@ from ctk.core.errors import Unsolvable, nearest
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.lock.model import ReleaseLock
 from ctk.plan.plan import release_for
-from ctk.solve.machine import GLIBC, impossible, python_specs
+from ctk.solve.machine import GLIBC, python_specs
 from ctk.solve.solve import (
     ANY_DRIVER,
     ASKS,
@@ -62,8 +62,6 @@ def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
     toolkit, machine = catalogue.toolkit(pick.toolkit), pick.scenario
     if toolkit is None or not pick.fit:
         return ""
-    if impossible(machine.driver, machine.arch):
-        return f"{pick.fit}, but the driver does not run this GPU"
     if pick.fit == "native":
         return "native: the driver loads the PTX that it compiles"
     if not machine.driver:
