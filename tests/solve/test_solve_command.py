@@ -252,7 +252,6 @@ def test_a_better_toolkit_that_is_not_built_here_is_said_with_what_builds_it(
         ("solve cuda-core --platform win-arm64", "the channel has nothing for win-arm64"),
         ("verify", "there is no channel with packages for a platform in EMPTY"),
         ("solve cuda-core", "there is no channel in ABSENT"),
-        ("solve cuda-core --everywhere", "there are no packages in EMPTY"),
         ("env create cuda-core --prefix my-env", "there is no channel in ABSENT"),
         ("site my-site", "there is no channel in ABSENT"),
     ],
