@@ -69,7 +69,9 @@ def _quick(where: Workspace) -> Iterator[Piece]:
     yield Piece("planned", [[CTK, "lint", "--planned"]])
     yield Piece("verify", [[CTK, "verify"]])
     for recipe in sorted(file.parent.name for file in where.recipes.glob("*/recipe.yaml")):
-        yield Piece(f"export:{recipe}", [[CTK, "feedstock", recipe, f"output/feedstocks/{recipe}"]])
+        yield Piece(
+            f"export:{recipe}", [[CTK, "feedstock", recipe, f"output/feedstocks/{recipe}", "--maintainer", "someone"]]
+        )
     examples = sorted(file.parent.name for file in (where.root / "examples").glob("*/recipe.yaml"))
     made = [[CTK, "build-recipe", f"./examples/{name}"] for name in examples]
     yield Piece("examples", [["./scripts/build"], *made], (*PACKAGES, "examples"))

@@ -19,6 +19,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
 from ctk.core.checkout import Workspace, git
+from ctk.core.console import listing
 from ctk.core.errors import BadValue, NotPublished, RecipeError, UnknownName, problems
 from ctk.core.files import disk_errors
 from ctk.core.platforms import PLATFORMS
@@ -28,15 +29,20 @@ from ctk.plan.recipes import Recipe
 
 _README = """# {name}-feedstock
 
-The recipe of {packages}, {version}, for {platforms}, exported from {revision}.
+A feedstock for your own CI and your own channel: conda-forge cannot take it. It is exported from {revision}.
 
-It is for your own CI and your own channel. conda-forge cannot take it:
+It makes {packages}, {version}, for CUDA {cuda} on {platforms}.
+
+conda-forge cannot take it, because:
 
 {reasons}
 
 The repository's docs/upstream has what conda-forge can use: proposals, each with a command.
 
 The sources are named by address and sha256 of the index that was configured then.
+
+`rattler-build` and `conda smithy` are in the packages rattler-build and conda-smithy of conda-forge:
+`conda create -n smithy -c conda-forge conda-smithy rattler-build`.
 
 `conda smithy rerender` writes the CI files: minutes, where there is a build for each Python. `rattler-build build
 --experimental --allow-symlinks-on-windows --recipe recipe --variant-config recipe/conda_build_config.yaml` builds for
@@ -68,7 +74,6 @@ _TOOLS = ("patchelf >=0.17", "python >=3.11")
 _UNPACK = "python -m zipfile -e *.whl ."
 # conda-smithy builds for linux-64 whatever its settings are.
 _NOT_LINUX_64 = 'target_platform == "linux-64"'
-# The oldest glibc; without a selector, conda-smithy takes it for the oldest macOS too.
 _GLIBC, _NOT_MACOS = "c_stdlib_version", "[linux or win]"
 # The pinning of conda-forge zips `python` with this key only, and conda-build takes no key in two groups. So the keys
 # that this checkout zips with `python` are computed from it, in the context of the recipe.
@@ -78,6 +83,13 @@ _FROM_PYTHON = {
     "python_number": '${{ 0 if python[-1:] == "t" else 10 }}',
 }
 
+_COMMENTS = {
+    _GLIBC: "The oldest glibc for the packages. Without the selector, conda-smithy takes it for the oldest macOS.",
+    _PYTHON_ZIP: "Zipped with python because conda-forge's pinning does so; the recipe does not read it.",
+}
+"""Key of the variants -> the comment above it."""
+_NAME = r"[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*"
+
 Locate = Callable[[Artefact], str]
 """Gives the address of an artefact."""
 
@@ -86,17 +98,36 @@ Offer = tuple[Artefact, str]
 """An artefact and its address."""
 
 
+def check_place(folder: Path, workspace: Workspace, *, force: bool) -> None:
+    """Refuses a folder with other files without `force`, and one in the checkout that git does not ignore.
+
+    Raises:
+        BadValue: It is such a folder.
+    """
+    place = folder.resolve()
+    if place.is_relative_to(workspace.root.resolve()) and not place.is_relative_to(workspace.output.resolve()):
+        step = f"name one outside, or one below {workspace.output}"
+        raise BadValue(f"{folder} is in this checkout, where addresses of an index have no place", step)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not force:
+        raise BadValue(f"there is something in {folder}", "name another folder, or overwrite with --force")
+
+
 def feedstock(
-    workspace: Workspace, name: str, releases: Sequence[str], maintainers: Sequence[str], locate: Locate
+    workspace: Workspace,
+    name: str,
+    releases: Sequence[str],
+    maintainers: Sequence[str],
+    locate: Locate,
+    say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, str]:
     """The files of a feedstock, by path.
 
     It is for the releases given, as CTK minors or names of locks; for the newest CTK release that has it, or every CUDA
-    major, otherwise.
+    major, otherwise. `say` is called with a line about CUDA majors that the releases given leave out.
 
     Raises:
         UnknownName: No such recipe or release.
-        BadValue: No maintainer, or a recipe that no release given has.
+        BadValue: No maintainer, or no name of one, or a recipe that no release given has.
         NotPublished: The index lacks artefacts; every one is named.
     """
     published = published_set(workspace)
@@ -104,10 +135,18 @@ def feedstock(
         raise UnknownName.of("recipe", name, published.recipes)
     if not maintainers:
         raise BadValue("nobody is named as a maintainer", "name one with --maintainer, or in [tool.ctk.feedstock]")
+    for maintainer in maintainers:
+        if not re.fullmatch(rf"{_NAME}(?:/{_NAME})?", maintainer):
+            step = "write letters, digits and single hyphens, as in --maintainer some-name; a team is org/team"
+            raise BadValue(f"{maintainer!r} is no GitHub name", step)
     recipe = published.recipes[name]
     tags = python_tags(workspace.build_config)
     planned = _planned(published, recipe, releases, tags)
     locks = [published.locks[lock][0] for lock in dict.fromkeys(b.lock for b in planned.builds)]
+    if releases and "cuda_version" not in recipe.names_used:
+        every = {published.locks[b.lock][0].major for b in _planned(published, recipe, (), tags).builds}
+        if left_out := sorted(every - {lock.major for lock in locks}, key=int):
+            say(f"CUDA {listing(left_out)} is left out, as --release names none of it; without --release it is there")
     # What is the same on all platforms is planned, and made, on the first.
     subdirs = [subdir for subdir in PLATFORMS if any(b.subdir == subdir for b in planned.builds)]
     skips = _skips(planned, recipe, locks, tags, subdirs)
@@ -125,6 +164,7 @@ def feedstock(
             packages=", ".join(dict.fromkeys(o.name for o in outputs)),
             version=", ".join(dict.fromkeys(o.version for o in outputs)),
             platforms=", ".join(subdirs),
+            cuda=listing([lock.minor or lock.major for lock in locks]),
         ),
         ".gitignore": _GITIGNORE,
         ".gitattributes": _GITATTRIBUTES,
@@ -156,16 +196,9 @@ def _reasons(recipe: Recipe, *, has_wheels: bool) -> Iterator[str]:
         yield _BUILDS
 
 
-def write(files: Mapping[str, str], folder: Path, *, force: bool = False) -> None:
-    """Writes a feedstock.
-
-    Raises:
-        BadValue: The folder is not empty.
-        NoSpace: The folder cannot be written.
-    """
+def write(files: Mapping[str, str], folder: Path) -> None:
+    """Writes a feedstock; NoSpace if the folder cannot be written."""
     with disk_errors(folder):
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not force:
-            raise BadValue(f"there is something in {folder}", "name another folder, or overwrite with --force")
         for name, text in files.items():
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -272,10 +305,14 @@ def _variants(workspace: Workspace, recipe: Recipe, locks: Sequence[ReleaseLock]
     else:
         rows = {key: list(dict.fromkeys(values)) for key, values in rows.items()}
     keys = {key: values for key, values in shared.items() if key in used} | rows
-    out: dict[str, Any] = {key: CommentedSeq(map(Quoted, values)) for key, values in keys.items()}
+    out = CommentedMap({key: CommentedSeq(map(Quoted, values)) for key, values in keys.items()})
     if _GLIBC in out:
         out[_GLIBC].yaml_add_eol_comment(_NOT_MACOS, 0)
-    return _dumped(out | ({"zip_keys": zips} if zips else {}))
+    for key in _COMMENTS.keys() & out.keys():
+        out.yaml_set_comment_before_after_key(key, before=_COMMENTS[key])
+    if zips:
+        out["zip_keys"] = zips
+    return _dumped(out)
 
 
 def _smithy(workspace: Workspace, recipe: Recipe, subdirs: Iterable[str]) -> str:

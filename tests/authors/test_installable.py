@@ -205,7 +205,7 @@ def test_a_pin_that_loses_machines_fails_and_says_which(where: Workspace) -> Non
     ("words", "said"),
     [
         (["cuda-version=14"], "error: cuda-version=14 installs on no machine: there is no cuda-version 14 in the"),
-        (["x", "--channel", "{folder}"], "error: there are no packages in {folder}\nnext: build them"),
+        (["x", "--channel", "{folder}"], "error: there are no packages in {folder}\nnext: name another --channel"),
     ],
     ids=["nowhere", "no packages"],
 )

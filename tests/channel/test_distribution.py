@@ -49,6 +49,7 @@ def test_a_package_that_is_not_named_is_published_with_consent_and_later_without
     assert "the licence text of 1 package does not name" in refused.exception.cause
     assert "not legal advice" in refused.exception.cause
     assert "--accept-redistribution" in refused.exception.step
+    assert f"info/licenses of each package in {checkout.channel}," in refused.exception.step
     assert "nvcc" in refused.stdout and "bin/ptxas" in refused.stdout and "cudart" not in refused.stdout
     assert not www.exists(), "nothing was written"
     accepted = run_ctk("publish", "--to", str(www), "--accept-redistribution", "--json")

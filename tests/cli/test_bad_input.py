@@ -65,9 +65,9 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "release add": (BadValue, "error: nothing says what to lock"),
     "release add python-14": (UnknownName, "error: unknown CUDA major '14'"),
     "release add no-release": (UnknownName, "error: 'no-release' names no release"),
-    "release add 99.9": (UnknownName, "error: unknown CTK minor '99.9'"),
+    "release add 99.9": (UnknownName, "error: the package index has no CUDA Toolkit 99.9"),
     "release add 13.4 --newer": (BadValue, "error: --newer chooses what to lock"),
-    "release check 99.9": (UnknownName, "error: unknown CTK minor '99.9'"),
+    "release check 99.9": (UnknownName, "error: the package index has no CUDA Toolkit 99.9"),
     "release diff 13.4 99.9": (UnknownName, "error: unknown release '99.9'"),
     "release list --write-table": (BadValue, "error: no such option: --write-table"),
     "release measure 99.9": (UnknownName, "error: unknown release '99.9'"),
@@ -89,6 +89,22 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "version --no-option": (BadValue, "error: no such option: --no-option"),
 }
 """Command line -> the error, and the beginning of its first line on stderr."""
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "step"),
+    [
+        ("solve", "an argument is missing: what conda would be given", "as in `ctk solve "),
+        ("env create cuda-core", "missing option '--prefix': folder of the environment", "as in `ctk env create "),
+        ("env run ./my-env python -V", "no such option: -V", "write -- before the command and its options, as in "),
+    ],
+)
+def test_a_command_line_that_lacks_something_is_answered_with_one_that_has_it(
+    typed: Typed, words: str, said: str, step: str
+) -> None:
+    done = typed(*words.split())
+    assert done.returncode == BadValue.exit_code
+    assert f"error: {said}" in done.stderr and f"next: {step}" in done.stderr
 
 
 def test_every_command_is_given_something_that_it_cannot_take() -> None:

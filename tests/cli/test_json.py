@@ -142,7 +142,7 @@ def test_what_was_found_before_an_error_is_kept(world: World, tmp_path: Path) ->
 def test_what_nobody_expected_is_a_document_with_the_traceback_beside_it(world: World, tmp_path: Path) -> None:
     gone = (world.root / "LICENSE").rename(world.root / "LICENSE.gone")
     try:
-        done = ctk(world, "feedstock", "cuda-arch", str(tmp_path / "feedstock"), "--json")
+        done = ctk(world, "feedstock", "cuda-arch", str(tmp_path / "feedstock"), "--maintainer", "someone", "--json")
     finally:
         gone.rename(world.root / "LICENSE")
     assert done.returncode == 1

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,17 @@ def test_a_signal_is_the_commands(where: Workspace, environment: Path, tmp_path:
     running.send_signal(signal.SIGTERM)
     assert running.communicate()[0] == "came\n"
     assert running.returncode == 9
+
+
+def test_nothing_runs_in_an_environment_that_was_not_finished(where: Workspace, tmp_path: Path) -> None:
+    note = Note(("pure-1.conda#",), ("pure", "--driver", "13.0"))
+    (tmp_path / "conda-meta").mkdir()
+    note.write(tmp_path)
+    done = ctk(where, "env", "run", str(tmp_path), "--", "true")
+    assert done.returncode == BadValue.exit_code and f"{tmp_path} is half made" in done.stderr
+    assert f"`ctk env create pure --driver 13.0 --prefix {tmp_path}`" in done.stderr
+    replace(note, stamp="x").write(tmp_path)
+    assert ctk(where, "env", "run", str(tmp_path), "--", "true").returncode == 0
 
 
 def test_an_environment_is_not_made_among_other_files(where: Workspace, tmp_path: Path) -> None:

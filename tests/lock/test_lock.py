@@ -91,10 +91,10 @@ def test_a_platform_left_out_is_not_a_platform_without_artefact(tmp_path: Path) 
 
 def test_a_ctk_release_has_a_manifest_and_others_do_not(tmp_path: Path) -> None:
     no_manifest = write(tmp_path, ReleaseLock("13.4.3", None, {"cudart": component()}))
-    with pytest.raises(LockError, match="manifest: a CTK release names"):
+    with pytest.raises(LockError, match="manifest: a release of the CUDA Toolkit names"):
         load(no_manifest)
     odd = write(tmp_path, ReleaseLock("python-13", release().manifest, {"cudart": component()}))
-    with pytest.raises(LockError, match="manifest: a CTK release names"):
+    with pytest.raises(LockError, match="manifest: a release of the CUDA Toolkit names"):
         load(odd)
 
 

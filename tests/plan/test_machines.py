@@ -62,10 +62,24 @@ def test_a_package_that_does_not_run_on_the_machine_is_an_error(project: Workspa
     assert "error: no locked release with pytorch runs on linux-64 with driver 12.9 and GPU 6.1\n" in done.stderr
 
 
+def test_a_compute_capability_that_no_gpu_has_is_an_error(project: Workspace) -> None:
+    done = ctk(project, "build", "--dry-run", "--driver", "13.0", "--arch", "9.0", "--arch", "6.9")
+    assert done.returncode == BadValue.exit_code
+    assert (
+        "error: no locked release knows a GPU of compute capability 6.9\n" in done.stderr and "6.2, 7.0" in done.stderr
+    )
+
+
 def test_nothing_is_built_for_a_gpu_that_the_driver_does_not_know(project: Workspace) -> None:
     words = ("build", "--dry-run", "--json", "cuda-version", "-p", "linux-64", "--arch", "10.0", "--driver", "12.4")
     refused = ctk(project, *words)
     assert refused.returncode == BadValue.exit_code and "does not know a GPU 10.0" in refused.stdout
+    machine_ = ("cuda-version", "--planned", "-p", "linux-64", "--arch", "10.0", "--driver", "12.4", "--json")
+    for other in (
+        ctk(project, "solve", *machine_),
+        ctk(project, "solve", "cuda-version", "--drivers", "12.4", "--archs", "10.0", "--json"),
+    ):
+        assert json.loads(other.stdout)["error"] == json.loads(refused.stdout)["error"]
     made = json.loads(ctk(project, *words, "--driver", "13.0", check=True).stdout)
     assert {build["release"] for build in made["builds"]} == {"cuda-13.0"}
 

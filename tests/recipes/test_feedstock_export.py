@@ -132,7 +132,8 @@ def export(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Runs `ctk feedstock ...` in this process; errors propagate."""
     monkeypatch.setenv("CTK_ROOT", str(ROOT))
     command = typer.main.get_command(app)
-    return lambda *words: command.main(["feedstock", *map(str, words)], "ctk", standalone_mode=False)
+    named = ("--maintainer", "someone")
+    return lambda *words: command.main(["feedstock", *map(str, words), *named], "ctk", standalone_mode=False)
 
 
 def test_a_folder_with_something_in_it_is_left_alone(export: Callable[..., None], tmp_path: Path) -> None:
@@ -143,6 +144,13 @@ def test_a_folder_with_something_in_it_is_left_alone(export: Callable[..., None]
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
     export("cuda-version", tmp_path, "--force")
     assert (tmp_path / "recipe" / "recipe.yaml").exists()
+
+
+def test_the_checkout_gets_no_address_of_an_index(export: Callable[..., None], pip: FakeIndex) -> None:
+    for place in (ROOT / "recipes" / "new", ROOT / "output" / ".." / "new", ROOT):
+        with pytest.raises(BadValue, match="is in this checkout"):
+            export("cuda-cudart", place, "--force")
+    assert pip.requests == []
 
 
 def test_what_the_index_lacks_is_named(pip: FakeIndex, export: Callable[..., None], tmp_path: Path) -> None:

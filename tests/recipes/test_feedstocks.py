@@ -14,7 +14,7 @@ from rattler_build import Stage0Recipe
 from ruamel.yaml import YAML
 
 from conftest import MINORS, NEWEST
-from ctk.core.checkout import Workspace
+from ctk.core.checkout import Workspace, settings
 from ctk.core.errors import BadValue
 from ctk.feedstock import feedstock
 from ctk.lock.model import Artefact
@@ -114,7 +114,9 @@ def test_a_feedstock_renders_the_packages_of_the_plan_from_its_artefacts(name: s
 @pytest.mark.parametrize(("name", "reasons"), [("cuda-core", 4), ("cuda-version", 3), ("jaxlib", 3), ("cuda-arch", 2)])
 def test_the_readme_says_for_whom_an_export_is_and_why_conda_forge_cannot_take_it(name: str, reasons: int) -> None:
     readme = exported(name)["README.md"]
-    assert "It is for your own CI and your own channel. conda-forge cannot take it:" in readme
+    first = readme.partition("\n\n")[2]
+    assert first.startswith("A feedstock for your own CI and your own channel: conda-forge cannot take it. ")
+    assert "in the packages rattler-build and conda-smithy of conda-forge" in readme
     listed = [line for line in readme.splitlines() if line.startswith("- ")]
     assert len(listed) == reasons
     assert any("wheels" in line for line in listed) == ("url: " in exported(name)["recipe/recipe.yaml"])
@@ -126,7 +128,7 @@ def test_the_readme_states_the_commit_and_whether_the_files_are_its_own(tmp_path
 
     def revision() -> str:
         readme = feedstock(Workspace(tmp_path), "cuda-arch", (), ("someone",), address)["README.md"]
-        return readme.partition(", exported from ")[2].partition(".\n")[0]
+        return readme.partition("exported from ")[2].partition(".\n")[0]
 
     def git(*words: str) -> str:
         user = ("-c", "user.name=someone", "-c", "user.email=someone@example.org")
@@ -156,6 +158,39 @@ def test_a_recipe_is_exported_for_the_release_that_is_named(name: str, release: 
     outputs = Stage0Recipe.from_yaml(files["recipe/recipe.yaml"], recipe_dir=tmp_path).to_dict().get("outputs", [])
     names = [o["package"]["name"] for o in outputs if "package" in o]
     assert names in ([], [*find_recipes(ROOT / "recipes")[name].output_names])
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "left_out"),
+    [
+        ("cuda-core", MINORS[-1], "12"),
+        ("cuda-core", "python-12", "13"),
+        ("cuda-core", "", ""),
+        ("cuda-cudart", NEWEST, ""),
+    ],
+)
+def test_a_cuda_major_that_the_release_leaves_out_is_named(name: str, release: str, left_out: str) -> None:
+    lines: list[str] = []
+    feedstock(Workspace(ROOT), name, (release,) if release else (), ("someone",), address, lines.append)
+    assert [line.partition(" is left out")[0] for line in lines] == ([f"CUDA {left_out}"] if left_out else [])
+
+
+def test_the_variants_say_why_they_have_what_a_reader_of_the_recipe_does_not_expect() -> None:
+    lines = exported("cuda-core")["recipe/conda_build_config.yaml"].splitlines()
+    for key in ("c_stdlib_version:", "is_python_min:"):
+        assert lines[lines.index(key) - 1].startswith("# ")
+
+
+@pytest.mark.parametrize("name", ["not a name!", "a--b", "-a", "a-", "a/b/c", "a/", ""])
+def test_a_maintainer_has_a_name_that_github_has(name: str) -> None:
+    with pytest.raises(BadValue, match="is no GitHub name"):
+        feedstock(Workspace(ROOT), "cuda-arch", (), ("conda-forge/cuda", name), address)
+
+
+def test_without_a_maintainer_nobody_is_named_in_their_place() -> None:
+    assert settings(ROOT).feedstock.maintainers == []
+    with pytest.raises(BadValue, match="nobody is named as a maintainer"):
+        feedstock(Workspace(ROOT), "cuda-arch", (), (), address)
 
 
 def test_a_release_without_the_recipe_is_an_error() -> None:

@@ -224,7 +224,7 @@ def test_a_project_is_locked_for_an_older_toolkit_too_with_what_it_requires() ->
     # Not 2.16+cpu, which is somebody's own build. A patch of a minor that is required is met by its newest.
     locked = {name: [str(version) for version in project.files] for name, project in found.items()}
     assert (locked["torch"], locked["triton"]) == (["2.15", "2.14"], ["3.9.0", "3.8.0"])
-    assert found["torch"].older == {Version("2.14"): ("it is the newest for CTK 13.0",)}
+    assert found["torch"].older == {Version("2.14"): ("it is the newest for CUDA Toolkit 13.0",)}
 
 
 @pytest.mark.usefixtures("torch")

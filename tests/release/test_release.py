@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import NotPublished
+from ctk.core.errors import NotPublished, UnknownName
 from ctk.core.platforms import PLATFORMS
 from ctk.index.index import IndexFile
 from ctk.lock import wheels
@@ -191,6 +191,17 @@ def test_a_set_without_a_solution_names_the_project(run: Run, here: Workspace, i
 # ---- names of releases
 
 
+def test_a_release_that_the_index_lacks_is_said_with_the_newest_there_and_the_newest_lock(
+    run: Run, index: FakeIndex
+) -> None:
+    for command in ("add", "check"):
+        with pytest.raises(UnknownName, match=r"the package index has no CUDA Toolkit 13\.5") as error:
+            run(command, "13.5")
+        assert error.value.step == "the newest that it has is 13.4; the newest that is locked is none"
+    with pytest.raises(UnknownName, match=r"unknown CUDA major '14'"):
+        run("add", "python-14")
+
+
 def test_a_minor_brings_the_python_set_of_its_major() -> None:
     names = ["cuda-12.9", "cuda-13.0", "cuda-13.4", "python-12", "python-13"]
     assert names_of(["13.4", "12.9", "cuda-13.0", "13.4"]) == names
@@ -218,7 +229,7 @@ def test_check_shows_newer_versions(run: Run, index: FakeIndex, have: Have) -> N
     assert ("cuda-13.5", "cuda-toolkit", "-", "13.5.0", "13.5.0", "newer minor") in rows
     assert "ctk release add 13.4 13.5 python-13 --write" in shown
     assert not [row for row in rows if row[-1] in ("up to date", "not locked")], "what needs nothing is left out"
-    assert "nothing to do for 6 versions, and 2 CTK releases complete (-v: each)" in shown
+    assert "nothing to do for 6 versions, and 2 toolkit releases complete (-v: each)" in shown
     needs = [(row["is_newer"], bool(row["held_back"])) for row in json.loads(run("check", "--json"))["rows"]]
     assert needs == sorted(needs, reverse=True), "what needs a look comes first"
 

@@ -23,11 +23,11 @@ from ctk.site.answers import (
     answer,
     answers,
     axes,
-    gpu_names,
     installed_by_name,
     packed,
 )
 from ctk.site.pages import Selector, assets, front_page, safe_json, shards
+from ctk.solve.machine import gpu_names
 from ctk.solve.solve import Catalogue, GroupedCatalogue, Scenario
 from kit.small_channel import base, channel, record, write
 

@@ -41,6 +41,10 @@ def test_a_platform_for_which_nothing_is_built_is_refused(build: Callable[..., P
     with pytest.raises(Unsolvable, match="nothing is built for win-64 here") as caught:
         build("--platform", "win-64")
     assert "ctk build --platform win-64" in caught.value.step
+    other = (tmp_path / "checkout" / "output" / "channel").resolve()
+    with pytest.raises(Unsolvable, match=f"{other} has nothing for win-64") as caught:
+        build("--platform", "win-64", "--channel", str(other))
+    assert "ctk build" not in caught.value.step
     assert not (tmp_path / "site").exists()
 
 

@@ -71,7 +71,7 @@ def test_drivers_gpus_and_pythons_may_be_written_as_their_programs_do(
     [
         (driver_version, ("abc", "", "13.", "12.4.x", "v12", "12,4", "-1"), "12.4 or none"),
         (driver_version, ("580", "580.65.06", "535.104"), "own version"),
-        (compute_capability, ("12", "9", "H100", "sm_9", "9.0.1", "90b", "", "sm-90"), "9.0, sm_90 or none"),
+        (compute_capability, ("12", "9", "H500", "sm_9", "9.0.1", "90b", "", "sm-90"), "9.0, sm_90 or none"),
         (python_specs, ("3", "abc", "cp313", "3.13 t", ">=3.12"), "not a version of Python"),
         (machine, ("win64",), "win-64"),
     ],
@@ -83,6 +83,23 @@ def test_what_cannot_be_read_is_refused_with_the_form_that_is_wanted(
         with pytest.raises((BadValue, UnknownName)) as error:
             read(text)
         assert said in f"{error.value.cause} {error.value.step}"
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu"),
+    [
+        ("H100", "9.0"),
+        ("nvidia h100", "9.0"),
+        ("Tesla V100", "7.0"),
+        ("RTX 4090", "8.9"),
+        ("RTX 3000 Ada", ""),
+        ("", ""),
+    ],
+)
+def test_the_compute_capability_of_a_gpu_that_is_named_is_said(name: str, gpu: str) -> None:
+    with pytest.raises(BadValue) as error:
+        compute_capability(name)
+    assert error.value.step == f"write it as {gpu}" if gpu else "cuda-gpus" in error.value.step
 
 
 def test_a_path_is_no_spec_and_of_a_recipe_there_is_another_command() -> None:
@@ -222,6 +239,39 @@ def test_a_better_toolkit_that_is_not_built_here_is_said_with_what_builds_it(
     # Somebody else's channel is not for this checkout to build.
     others = ctk(Workspace(tmp_path), *words, "--channel", str(checkout.channel), check=True).stdout
     assert "is not built here" not in others
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("solve libcublas", "libcublas is not in CHANNEL or BASE"),
+        ("solve libcublas --everywhere", "libcublas is not in CHANNEL or BASE"),
+        ("solve libcublas --drivers 12.4,13.0", "libcublas is not in CHANNEL or BASE"),
+        ("env create libcublas --prefix my-env", "libcublas is not in CHANNEL or BASE"),
+        ("env pack libcublas -o my.run", "libcublas is not in CHANNEL or BASE"),
+        ("solve cuda-core --platform win-arm64", "the channel has nothing for win-arm64"),
+        ("verify", "there is no channel with packages for a platform in EMPTY"),
+        ("solve cuda-core", "there is no channel in ABSENT"),
+        ("env create cuda-core --prefix my-env", "there is no channel in ABSENT"),
+        ("site my-site", "there is no channel in ABSENT"),
+    ],
+)
+def test_what_a_named_channel_lacks_is_not_for_this_checkout_to_build(
+    checkout: Workspace, project: Workspace, tmp_path: Path, words: str, said: str
+) -> None:
+    """As a keeper meets it after `ctk rollback`: the folder has packages that readers of its state do not see."""
+    own = Workspace(tmp_path)
+    for place in (project.recipes, project.variants, project.build_config, project.root / "pyproject.toml"):
+        (tmp_path / place.name).symlink_to(place)
+    places = {"CHANNEL": checkout.channel, "BASE": checkout.base_channel}
+    places |= {"EMPTY": write(tmp_path / "empty", iter(())), "ABSENT": tmp_path / "absent"}
+    named = places[next((word for word in ("EMPTY", "ABSENT") if word in said), "CHANNEL")]
+    base_ = () if words == "verify" else ("--base", str(checkout.base_channel))
+    done = ctk(own, *words.replace("my", str(tmp_path / "my")).split(), "--channel", str(named), *base_)
+    for word, place in places.items():
+        said = said.replace(word, str(place))
+    assert done.returncode and said in done.stderr
+    assert "ctk build" not in done.stderr and "built here" not in done.stderr
 
 
 def test_without_a_driver_it_says_how_another_machines_driver_is_stated(

@@ -109,7 +109,7 @@ def layout_of(package: PackageScan) -> Layout | None:
     fix="fix recipes/common/layout.sh, or the table in scripts/ctk/package/layout.py, which the tests of recipes share",
 )
 def FilesAreInTheirPlace(package: PackageScan) -> Iterator[Finding]:
-    """Files of CTK components are in the places of the layout table, and no folder of the wheels is left.
+    """Files of the CUDA Toolkit are in the places of the layout table, and no folder of the wheels is left.
 
     DLLs are in Library/bin, libraries below targets/ under their full version, libdevice where compilers look for it.
     """
@@ -133,7 +133,7 @@ def FilesAreInTheirPlace(package: PackageScan) -> Iterator[Finding]:
 
 @check(PackageScan, fix="write rpath FILE RPATH in recipes/common/layout.sh; leave libNVVM alone")
 def RpathIsTheLayouts(package: PackageScan) -> Iterator[Finding]:
-    """Libraries and tools of CTK components have the RPATH of the layout table; libNVVM, which is never patched, none.
+    """Libraries and tools of the CUDA Toolkit have the layout table's RPATH; libNVVM, which is never patched, none.
 
     It is RPATH, not RUNPATH: loaders search LD_LIBRARY_PATH before a RUNPATH, so NVRTC would compile with the parts of
     another toolkit. A file that needs no library but glibc's, and opens none by its name, is as NVIDIA published it.

@@ -417,7 +417,7 @@ class Workshop:
     def catalogue(self) -> Catalogue:
         """The channels, and before them the packages that were built."""
         known = self.channels
-        return Catalogue([self.folder, *known.channels], known.subdir, known.gateway, known.maker)
+        return Catalogue([self.folder, *known.channels], known.subdir, known.gateway, known.maker, known.is_named)
 
     @contextmanager
     def _pool(self) -> Iterator[ProcessPool]:

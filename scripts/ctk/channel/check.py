@@ -34,8 +34,9 @@ from ctk.channel.repodata import (
     milliseconds,
 )
 from ctk.core.address import LOGIN, logged_in
+from ctk.core.checkout import channel_missing
 from ctk.core.console import Reporter
-from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed, describe, without_credentials
+from ctk.core.errors import ChannelBroken, PublishFailed, describe, without_credentials
 from ctk.core.files import disk_errors, held
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.index import IndexSettings
@@ -84,7 +85,7 @@ def check_channel(
     """
     start = time.monotonic()
     if not channel.is_dir():
-        raise ChannelMissing.of(channel)
+        raise channel_missing(channel)
     index = IndexFiles(channel)
     packages = [ChannelPackage(channel, n, record, index.run_exports.get(n)) for n, record in index.records.items()]
     of_index = (IndexIsConsistent, Orphans)

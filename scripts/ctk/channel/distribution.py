@@ -99,12 +99,13 @@ def package_name(name: str) -> str:
     return name.rpartition("/")[2].rsplit("-", 2)[0]
 
 
-def ask(not_named: Mapping[str, Collection[str]], accepted: bool) -> None:
-    """Raises NotAccepted, if there are files that no text names, and nobody has accepted that."""
+def ask(not_named: Mapping[str, Collection[str]], accepted: bool, channel: Path) -> None:
+    """Raises NotAccepted, if there are files of a channel that no text names, and nobody has accepted that."""
     if not_named and not accepted:
         raise NotAccepted(
             f"the licence text of {count(len(not_named), 'package')} does not name all of its files for distribution, "
             f"nor lets them be copied as they are ({ADVICE})",
-            "read these texts, and ask a lawyer or NVIDIA; then give --accept-redistribution, or set "
-            "accept_redistribution = true in [tool.ctk.publish] of pyproject.toml; nothing was written",
+            f"read these texts, which are in info/licenses of each package in {channel}, and ask a lawyer or NVIDIA; "
+            "then give --accept-redistribution, or set accept_redistribution = true in [tool.ctk.publish] of "
+            "pyproject.toml; nothing was written",
         )

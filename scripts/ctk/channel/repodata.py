@@ -15,7 +15,8 @@ from typing import Any
 
 import zstandard
 
-from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed
+from ctk.core.checkout import channel_missing
+from ctk.core.errors import ChannelBroken, PublishFailed
 from ctk.core.files import disk_errors, make_folder, replace_file
 from ctk.core.platforms import NOARCH
 from ctk.package.records import REMAKE, REPODATA, entries, records
@@ -172,7 +173,7 @@ def in_order(channel: Path) -> list[str]:
         PublishFailed: It is not a channel, or has no packages.
     """
     if not channel.is_dir():
-        raise ChannelMissing.of(channel)
+        raise channel_missing(channel)
     needs: dict[str, list[str]] = {}
     providers: dict[str, list[str]] = {}
     for file, record in sorted(read_index(channel).records.items()):

@@ -120,7 +120,8 @@ def build_recipe_command(
     log = where.logs / f"recipe-{found.name}.log"
     channels = catalogue(where, base_beside(base, channel, where), this_platform(), others=channel or ())
     if "cuda-version" not in channels.names([this_platform(), "noarch"]):
-        raise Unsolvable("there are no CUDA packages in the channel", "run `ctk build`, or name another --channel")
+        step = "name another --channel" if channel else "run `ctk build`, or name another --channel"
+        raise Unsolvable("there are no CUDA packages in the channel", step)
     files = variant_config or variant_files(found, where.build_config)
     with held(where.temporary) as folder:
         work = folder / "channel"

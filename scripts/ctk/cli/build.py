@@ -60,18 +60,25 @@ def _releases(chosen: Selection, what: Set, platforms: Sequence[str], where: Wor
 
     For named packages they are those of a solver's picks: PyTorch needs a newer toolkit than a driver for 12.4 has.
     """
+    from packaging.version import Version
+
     from ctk.plan.plan import release_for
-    from ctk.solve.machine import driver_version, impossible
+    from ctk.solve.machine import check_possible, driver_version, impossible
 
     locks = [lock for lock, _ in what.locks.values()]
+    known = sorted({gpu for lock in locks if lock.facts for gpu in lock.facts.gpu_architectures}, key=Version)
     gpus: list[str | None] = [*_gpus(chosen)]
+    # One that is newer than all may come to be.
+    if strange := [gpu for gpu in _gpus(chosen) if gpu not in known and known and Version(gpu) < Version(known[-1])]:
+        cause = f"no locked release knows a GPU of compute capability {listing(strange, 'or')}"
+        raise BadValue(cause, f"choose one of {listing(known, 'or')}")
     toolkits = _toolkits(chosen, what, platforms, where) if chosen.packages else None
     found: list[str] = []
-    cannot_exist: list[str] = []
-    for text, gpu in product(chosen.drivers or (), gpus or [None]):
-        driver = None if text.lower() == "none" else driver_version(text)
-        if why := impossible(driver, gpu):
-            cannot_exist.append(why)
+    drivers = [None if text.lower() == "none" else driver_version(text) for text in chosen.drivers or ()]
+    machines = [*product(drivers, gpus or [None])]
+    check_possible(*machines)
+    for driver, gpu in machines:
+        if impossible(driver, gpu):
             continue
         minors: list[str] = []
         for platform in platforms:
@@ -79,14 +86,12 @@ def _releases(chosen: Selection, what: Set, platforms: Sequence[str], where: Wor
                 minors += [minor or own for minor in toolkits(platform, driver, gpu)] if toolkits else [own]
         if not minors:
             runs = f"release with {listing(chosen.packages)}" if chosen.packages else "release"
-            machine = f"driver {text}{f' and GPU {gpu}' if gpu else ''}"
+            machine = f"driver {driver or 'none'}{f' and GPU {gpu}' if gpu else ''}"
             raise BadValue(
                 f"no locked {runs} runs on {listing(platforms, 'or')} with {machine}",
                 "see docs/how-the-right-build-is-picked.md for the drivers and GPUs of each release",
             )
         found += minors
-    if not found:
-        raise BadValue(cannot_exist[0], "state a driver that runs one of these GPUs, or another GPU")
     return list(dict.fromkeys(found))
 
 
@@ -327,7 +332,7 @@ def export_command(
     releases: Releases = None,
     maintainers: Annotated[
         list[str] | None,
-        typer.Option("--maintainer", help="GitHub name or team; may be repeated. [tool.ctk.feedstock] by default."),
+        typer.Option("--maintainer", help="GitHub name or org/team; may be repeated. [tool.ctk.feedstock] by default."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is in DIR.")] = False,
 ) -> None:
@@ -337,22 +342,25 @@ def export_command(
     the commit that it was exported from.
 
     Its sources are named by the addresses of the index that pip is configured for. A recipe of the toolkit is written
-    for one release, the newest unless --release names another.
+    for one release, the newest unless --release names another. DIR is outside the checkout, or below its output/.
 
-    Example: ctk feedstock cuda-core ../cuda-core
+    Example: ctk feedstock cuda-core ../cuda-core --maintainer your-name
 
     JSON:
     - `folder`, `files`
     """
     from ctk.core.address import public
-    from ctk.feedstock import feedstock, write
+    from ctk.feedstock import check_place, feedstock, write
     from ctk.fetch.fetch import locate
     from ctk.index.index import Index
 
     where, report = checkout(), Reporter()
+    check_place(folder, where, force=force)
     names = maintainers or settings(where.root).feedstock.maintainers
     with Index() as index:
-        files = feedstock(where, recipe, releases or (), names, lambda artefact: public(locate(index, artefact).url))
-    write(files, folder, force=force)
+        files = feedstock(
+            where, recipe, releases or (), names, lambda artefact: public(locate(index, artefact).url), report.line
+        )
+    write(files, folder)
     report.result(folder=str(folder), files=sorted(map(str, files)))
     report.line(f"{folder}: {count(len(files), 'file')} for your own CI; `conda smithy rerender` there makes the rest")

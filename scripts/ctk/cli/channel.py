@@ -15,9 +15,9 @@ import typer
 
 from ctk.cli.options import Base, Jobs, Platforms, Pythons, base_beside, base_channel, not_both
 from ctk.core import console
-from ctk.core.checkout import Workspace, checkout, settings, workspace
+from ctk.core.checkout import Workspace, channel_missing, checkout, settings, workspace
 from ctk.core.console import Reporter, count, megabytes
-from ctk.core.errors import BadValue, ChannelMissing, UnknownName, Unsolvable, check_names, without_credentials
+from ctk.core.errors import BadValue, UnknownName, Unsolvable, check_names, without_credentials
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS
 
@@ -110,13 +110,13 @@ def publish_command(
         if attester:
             attester.signer()  # without an identity it is an error before gigabytes are copied
         _ask(built, names, target.names(), accept_redistribution, where, report)
-        with report.task("publish", len(names)) as task:
+        with report.reading("publish", [built / name for name in names]) as task:
             done = target.publish(
                 built,
                 exact=exact,
                 skip_taken=skip_taken,
                 attester=attester,
-                progress=lambda name: task.advance(1),
+                progress=lambda name: task.advance((built / name).stat().st_size),
             )
         changes = [f"{len(done.added)} new"]
         changes += [f"{len(done.repaired)} damaged and written again"] if done.repaired else []
@@ -136,8 +136,9 @@ def publish_command(
         refuse(taken, address, where.recipes)
     _ask(built, names, there, accept_redistribution, where, report)
     names = [name for name in names if name not in taken]
-    with report.task("upload", len(names)) as task:
-        publish((built / name for name in names), server, channel, attest, lambda file: task.advance(1))
+    files = [built / name for name in names]
+    with report.reading("upload", files) as task:
+        publish(files, server, channel, attest, lambda file: task.advance(file.stat().st_size))
     confirm({name: ours[name] for name in names}, address, where.recipes, wait)
     left = f"; {len(taken)} were left out, their names being taken" if taken else ""
     report.result(server=without_credentials(server), channel=channel, packages=names, left_out=sorted(taken))
@@ -163,7 +164,9 @@ def _ask(
             "not named for distribution by their licence text", ["package", "files", "such as"], rows, ["files"]
         )
         report.line(ADVICE)
-    ask(found, accepted or settings(where.root).publish.accept_redistribution)
+    # The link of the channel made here: a later build removes the folder behind it.
+    place = where.channel if os.path.realpath(where.channel) == str(built) else built
+    ask(found, accepted or settings(where.root).publish.accept_redistribution, place)
 
 
 def rollback_command(
@@ -206,7 +209,7 @@ def _published(folder: Path) -> Folder:
     from ctk.channel.publish import Folder
 
     if not folder.exists():
-        raise ChannelMissing.of(folder)
+        raise channel_missing(folder)
     found = Folder(folder, workspace().recipes)
     if not found.notes.is_dir():
         raise UnknownName(
@@ -273,6 +276,8 @@ def site_command(
         chosen = tuple(dict.fromkeys(platforms or content.platforms))
         check_names("platform", chosen, PLATFORMS)
         if missing := [platform for platform in chosen if platform not in content.platforms]:
+            if channel:
+                raise Unsolvable(f"{channel} has nothing for {missing[0]}", "leave it out, or name another --channel")
             raise Unsolvable(f"nothing is built for {missing[0]} here", f"ctk build --platform {missing[0]}")
         made: dict[str, Axes] = {}
         work: list[Work] = []

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ctk.cli.options import Jobs, not_both
-from ctk.core.checkout import Workspace, workspace
+from ctk.core.checkout import Workspace, channel_missing, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import (
     AuditFailed,
     BadValue,
     ChannelBroken,
-    ChannelMissing,
     CtkError,
     NotReproduced,
     UnknownName,
@@ -125,7 +124,7 @@ def check_command(
         if "://" not in name and not Path(name).exists():  # a check of a wrong folder would pass for ever
             if name.endswith(".conda"):
                 raise UnknownName(f"there is no {name}", "name a package file, a folder of packages, or a channel")
-            raise ChannelMissing.of(name)
+            raise channel_missing(name)
     if rebuild is not None:
         _rebuild(names, rebuild, jobs, where, report)
         return

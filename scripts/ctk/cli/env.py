@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -22,15 +22,11 @@ from ctk.cli.options import (
     Python,
     Specs,
     base_beside,
-    base_channel,
 )
 from ctk.core import console
-from ctk.core.checkout import Workspace, given_environment, workspace
+from ctk.core.checkout import given_environment, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.files import release_folders
-
-if TYPE_CHECKING:
-    from ctk.solve.solve import Catalogue
 
 Prefix = Annotated[Path, typer.Argument(help="Folder of the environment.")]
 
@@ -64,6 +60,7 @@ def create_command(
     from ctk.env.environment import check as check_prefix
     from ctk.env.environment import create
     from ctk.env.prefix import Note
+    from ctk.solve.channels import built_catalogue
     from ctk.solve.machine import machine
 
     where, report, on = workspace(), Reporter(), machine(None, driver, arch)
@@ -74,7 +71,7 @@ def create_command(
         driver, arch = before.get("--driver"), before.get("--arch")
         on = machine(None, driver, arch)
         report.line(f"for the same machine as before: {on.words}")
-    channels = _catalogue(where, channel or [], base, on.subdir)
+    channels = built_catalogue(where, base_beside(base, channel, where), on.subdir, channel or ())
     pick = solve_request(specs, python, on, channels)
     options = [("--driver", driver), ("--arch", arch), ("--python", python)]
     options += [("--channel", name) for name in channel or ()]
@@ -98,17 +95,6 @@ def create_command(
     report.line(f"or: ctk env run {place} -- COMMAND")
 
 
-def _catalogue(where: Workspace, channels: list[str], base: str, subdir: str) -> Catalogue:
-    """The channels whose packages an environment is made from."""
-    from ctk.solve.channels import built_catalogue
-    from ctk.solve.solve import Catalogue
-
-    if not channels:
-        return built_catalogue(where, base, subdir)
-    named = (*channels, base_beside(base, channels, where))
-    return Catalogue([base_channel(name, where) for name in named], subdir)
-
-
 def run_command(
     prefix: Prefix,
     command: Annotated[list[str], typer.Argument(metavar=VERBATIM, help="The command and its arguments, behind --.")],
@@ -123,9 +109,9 @@ def run_command(
     JSON:
     - `prefix`, `command`, `exit_code`; what the command prints goes to stderr
     """
-    from ctk.env.environment import check_is_there, command_in
+    from ctk.env.environment import check_is_whole, command_in
 
-    check_is_there(prefix)
+    check_is_whole(prefix)
     words = command_in(prefix.absolute(), command)
     environment = given_environment()
     if not console.mode().json:
@@ -165,12 +151,13 @@ def pack_command(
     """
     from ctk.cli.solve import show_pick, solve_request
     from ctk.env.pack import PackOrder, check, pack
+    from ctk.solve.channels import built_catalogue
     from ctk.solve.machine import machine
 
     where, report, on = workspace(), Reporter(), machine(platform, driver, arch)
     order = PackOrder(file.absolute(), force)
     check(order, on.subdir)
-    channels = _catalogue(where, channel or [], base, on.subdir)
+    channels = built_catalogue(where, base_beside(base, channel, where), on.subdir, channel or ())
     pick = solve_request(specs, python, on, channels)
     about = [
         f"asked for: {' '.join(specs)}",

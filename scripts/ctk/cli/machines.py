@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter, count, listing, megabytes
-from ctk.core.errors import BadValue, MachinesLost, Unsolvable, check_names
+from ctk.core.errors import MachinesLost, Unsolvable, check_names
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 
 if TYPE_CHECKING:
@@ -24,13 +24,11 @@ if TYPE_CHECKING:
 def stated_machines(drivers: str, archs: str | None, platform: str | None) -> tuple[list[Machine], list[str]]:
     """The machines that options state, and notes about pairs that cannot exist, which are left out."""
     from ctk.solve.fleet import pairs
-    from ctk.solve.machine import impossible
+    from ctk.solve.machine import check_possible, impossible
 
     stated = pairs(drivers, archs, platform)
     excluded = [on for on in stated if impossible(on.driver, on.arch)]
-    if len(excluded) == len(stated):
-        why = impossible(excluded[0].driver, excluded[0].arch)
-        raise BadValue(why, "state a driver that runs one of these GPUs, or another GPU")
+    check_possible(*((on.driver, on.arch) for on in stated))
     listed = "; ".join(on.words for on in excluded)
     notes = [f"left out, since no such driver runs the GPU: {listed}"] if excluded else []
     return [on for on in stated if on not in excluded], notes
@@ -186,9 +184,8 @@ def _offered(channels: Catalogue) -> list[str]:
     own = channels.channels[:-1]
     offered = [subdir for subdir in PLATFORMS if channels.names([subdir], own)]
     if not offered and not channels.names([NOARCH], own):
-        raise Unsolvable(
-            f"there are no packages in {listing([*map(str, own)])}", "build them, or name another --channel"
-        )
+        step = "name another --channel" if channels.is_named else "build them, or name another --channel"
+        raise Unsolvable(f"there are no packages in {listing([*map(str, own)])}", step)
     return offered or [this_platform()]
 
 

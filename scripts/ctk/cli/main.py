@@ -334,4 +334,14 @@ def usage_error(error: typer.TyperException) -> CtkError:
     """Typer's error about a command line, as a BadValue."""
     context, text = getattr(error, "ctx", None), error.format_message()
     program = context.command_path if context else "ctk"
-    return BadValue(text[:1].lower() + text[1:].rstrip("."), f"see {program} --help")
+    text, step = text[:1].lower() + text[1:].rstrip("."), f"see {program} --help"
+    command, missing = getattr(context, "command", None), getattr(error, "param", None)
+    if not isinstance(command, Command):
+        return BadValue(text, step)
+    if missing and text.startswith("missing "):
+        text = re.sub("^missing argument '.*'", "an argument is missing", text)
+        text = f"{text}: {missing.help[:1].lower()}{missing.help[1:].rstrip('.')}"
+        step = f"as in `{command.examples[0].partition('  #')[0]}`; {step}"
+    elif text.startswith("no such option") and any(param.metavar == VERBATIM for param in command.params):
+        step = f"write -- before the command and its options, as in `{command.examples[0]}`"
+    return BadValue(text, step)

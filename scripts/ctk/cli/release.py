@@ -253,7 +253,7 @@ def check_command(
     if not named and not report.verbose:
         whole = sum(state.is_whole for state in states)
         calm = sum(not row.is_newer and not row.held_back for row in shown)
-        rest = f"nothing to do for {count(calm, 'version')}, and {count(whole, 'CTK release')} complete (-v: each)"
+        rest = f"nothing to do for {count(calm, 'version')}, and {count(whole, 'toolkit release')} complete (-v: each)"
         shown, states = shown[: len(shown) - calm], states[: len(states) - whole]
     columns = ("release", "what", "locked", "would lock", "newest", "verdict")
     if shown:
@@ -263,7 +263,7 @@ def check_command(
             report.line(sentence)
     if states:
         words = ("release", "manifest", "on the index", "what is missing there")
-        report.table("completeness of the CTK releases", words, [state.cells for state in states])
+        report.table("completeness of the CUDA Toolkit releases", words, [state.cells for state in states])
     for state in states:
         if state.problem:
             report.line(f"cuda-{state.minor}: {state.problem}")
@@ -309,7 +309,7 @@ def _show_facts(locks: Sequence[ReleaseLock], report: Reporter) -> None:
     from ctk.release import FACTS, facts_rows
 
     if rows := facts_rows(locks):
-        report.table("measured of the CTK releases", FACTS, rows)
+        report.table("measured of the CUDA Toolkit releases", FACTS, rows)
 
 
 def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter) -> None:
@@ -335,7 +335,7 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter)
     )
     columns = ("release", "components", "packaged", "excluded", "unclassified", *PLATFORMS)
     rows = [components_row(lock, classes[lock.name]) for lock in locks if lock.is_ctk]
-    report.table("CTK releases (artefacts by subdir)", columns, rows, right=columns[1:])
+    report.table("CUDA Toolkit releases (artefacts by subdir)", columns, rows, right=columns[1:])
     for lock in locks:
         if unclassified := sorted(classes[lock.name].unclassified) if lock.is_ctk else []:
             report.line(f"{lock.name}: neither packaged nor in variants/{EXCLUSIONS}: {', '.join(unclassified)}")

@@ -78,7 +78,7 @@ def solve_command(
       (of this pick, `cuda` or `cpu`); `cuda` and `cpu`: `spec`, `toolkit`, `fit`, or null if it cannot be installed
     - `native_instead`: the native toolkit that is possible instead of this compat one, or null
     - `not_built`: the toolkit that would be native and better, and that the channel of this checkout lacks, or null
-    - `support`: sentences about a driver that does not run the GPU, and about a stated driver that no toolkit is for
+    - `support`: a sentence about a stated driver that no toolkit is for
     - `packages`: `name`, `version`, `build`, `subdir`, `file`, `channel`, `size`, `sha256`
 
     With `--everywhere` or `--pin`, instead:
@@ -148,9 +148,12 @@ def solve_request(
     specs: list[str], python: str | None, on: Machine, channels: Catalogue, lines: int | None = _REASON_LINES
 ) -> Pick:
     """Solves a request for a machine; without a solution the error has so many lines of the solver's text."""
+    from ctk.solve.machine import check_possible
     from ctk.solve.solve import Scenario
     from ctk.solve.why import solve_or_say_why
 
+    if on.stated:  # a machine that was detected exists, whatever the lists say
+        check_possible((on.driver, on.arch))
     return solve_or_say_why(Scenario(_wanted(specs, python), on.subdir, on.driver, on.arch), channels, lines)
 
 
@@ -179,7 +182,7 @@ def _names_to_build(pick: Pick, channels: Catalogue) -> list[str]:
 def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, reasons: Sequence[str] = ()) -> None:
     """Prints the toolkit of a pick, the reasons for it, and its packages; sizes of the document are in bytes."""
     from ctk.lock.model import release_locks
-    from ctk.solve.machine import STATE_DRIVER, impossible, overstated
+    from ctk.solve.machine import STATE_DRIVER, overstated
     from ctk.solve.solve import channel_name
     from ctk.solve.why import choices, native_instead, newer_nvjitlink, not_built, toolkit_in_words
 
@@ -214,7 +217,6 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, re
         size=size,
     )
     notes = [f"{said}; {STATE_DRIVER}"] if (said := overstated(on, where)) else []
-    notes += filter(None, [impossible(on.driver, on.arch)])
     report.result(support=notes)
     length = count(len(packages), "package") + (f", {megabytes(size)} MB" if size is not None else "")
     report.line(f"{toolkit_in_words(pick, channels)} ({on.subdir}, {on.words}; {length})")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ctk.core.errors import BadValue, problems
+from ctk.core.errors import BadValue, ChannelMissing, problems
 
 
 class Below:
@@ -69,6 +69,12 @@ class Workspace:
     environments = Below("output", "envs")
 
     @property
+    def locked_minors(self) -> list[str]:
+        """The toolkit minors that have a lock, oldest first; by the names of the files, which are not read."""
+        minors = (file.stem.removeprefix("cuda-") for file in self.variants.glob("cuda-*.lock"))
+        return sorted(minors, key=lambda minor: [int(part) for part in minor.split(".") if part.isdigit()])
+
+    @property
     def name(self) -> str:
         """A name for its folder in a place that several checkouts share."""
         return f"ctk-{hashlib.sha256(str(self.root).encode()).hexdigest()[:12]}"
@@ -116,6 +122,15 @@ def workspace() -> Workspace:
     """The checkout of this package, or that of ``CTK_ROOT``."""
     override = os.environ.get("CTK_ROOT")
     return Workspace(Path(override).resolve() if override else _OWN)
+
+
+def channel_missing(place: object) -> ChannelMissing:
+    """The error for a place without a channel; `ctk build` makes only the two of this checkout."""
+    where, real = workspace(), os.path.realpath(str(place))
+    is_own = real in map(os.path.realpath, (where.channel, where.base_channel))
+    step = "make it with `ctk build`, or name another one (most commands: --channel and --base)"
+    step = step if is_own else "name a folder or a URL with a channel"
+    return ChannelMissing(f"there is no channel in {place}", step)
 
 
 def checkout() -> Workspace:

@@ -204,13 +204,6 @@ class MachinesLost(CtkError, exit_code=32):
 class ChannelMissing(CtkError, exit_code=33):
     """There is no channel in the folder or at the address (named, or the default), or it cannot be read."""
 
-    @classmethod
-    def of(cls, place: object) -> ChannelMissing:
-        return cls(
-            f"there is no channel in {place}",
-            "make one with `ctk build`, or name another, in a folder or at a URL (most commands: --channel and --base)",
-        )
-
 
 class NotAccepted(CtkError, exit_code=35):
     """`ctk publish`: the licence text of a package does not name all of its files for distribution.

@@ -24,7 +24,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def title(difference: ReleaseDifference) -> str:
-    kind = "CTK " if difference.new.is_ctk else ""
+    kind = "CUDA Toolkit " if difference.new.is_ctk else ""
     return f"{kind}{difference.old.release} -> {difference.new.release}"
 
 

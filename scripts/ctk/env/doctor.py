@@ -180,8 +180,7 @@ def _channel(where: Where) -> Finding:
         return missing("not built yet", "./scripts/build makes it; --channel URL looks at another")
     made = datetime.fromtimestamp(os.lstat(where.workspace.channel).st_mtime, UTC)
     text = f"{count(len(packages), 'package')}, made {made:%Y-%m-%d %H:%M} UTC"
-    locked = [file.stem.removeprefix("cuda-") for file in where.workspace.variants.glob("cuda-*.lock")]
-    newest = max(locked, key=lambda text: [int(part) for part in text.split(".") if part.isdigit()], default="")
+    newest = next(reversed(where.workspace.locked_minors), "")
     if newest and not any(name.startswith(f"cuda-version-{newest}-") for name in packages):
         return missing(f"{text}, without {newest}, the newest locked release", "ctk build brings it up to date")
     return ok(text)

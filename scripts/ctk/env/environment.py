@@ -87,6 +87,14 @@ def check_is_there(prefix: Path) -> None:
         raise BadValue(f"{prefix} is no environment: it {what}", step)
 
 
+def check_is_whole(prefix: Path) -> None:
+    """Refuses a place without an environment, and an environment that `create` did not finish; raises BadValue."""
+    check_is_there(prefix)
+    if (note := Note.read(prefix)) and note.asked and not note.stamp:
+        cause = f"{prefix} is half made: the run that makes it was stopped, or is at work now"
+        raise BadValue(cause, f"wait for that run, or `{note.again(prefix)}`")
+
+
 def command_in(prefix: Path, command: Sequence[str]) -> list[str]:
     """The words that run a command in an activated environment, even if `RUNNER` is not in it."""
     # With -c, the word after the script is $0, from which the script takes its place.

@@ -362,7 +362,7 @@ def _contradictions(lock: ReleaseLock, stem: str | None) -> Iterator[str]:
     if stem is not None and lock.name != stem:
         yield f"release: {lock.release} belongs into {lock.name}.lock"
     if lock.is_ctk is (lock.manifest is None):
-        yield "manifest: a CTK release names the artefact that is its manifest, and no other lock does"
+        yield "manifest: a release of the CUDA Toolkit names the artefact that is its manifest, and no other lock does"
     for name, component in lock.components.items():
         if name != component.name and component.name not in lock.components:
             yield f"components.{name}: is an older version of {component.name}, which is not there"

@@ -262,7 +262,7 @@ def _libraries(index: Index, major: str, toolkits: Sequence[ReleaseLock], tags: 
         for name in projects.get(major, ()):
             if name in chosen and (older := choice.of(name, wanted[name])):
                 for version, files in older.files.items():
-                    reason = f"it is the newest for CTK {minor}"
+                    reason = f"it is the newest for CUDA Toolkit {minor}"
                     chosen[name] = _joined(chosen[name], version, files, older.targets[version], reason)
     if not any(name.endswith(f"-cu{major}") for name in chosen):
         raise UnknownName(

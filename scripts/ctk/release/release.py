@@ -186,11 +186,15 @@ def _minor_of(version: Version) -> str:
     return f"{version.major}.{version.minor}"
 
 
-def manifest_of(index: Index, minor: str) -> tuple[Version, IndexFile]:
-    """The manifest of the newest final patch of a CTK minor; UnknownName if the index has no such minor."""
+def manifest_of(index: Index, minor: str, locked: Sequence[str]) -> tuple[Version, IndexFile]:
+    """The manifest of the newest final patch of a CTK minor; UnknownName if the index has no such minor.
+
+    Its step names the newest of the index, and the newest of `locked`, minors from the oldest on.
+    """
     minors = published_minors(index)
     if minor not in minors:
-        raise UnknownName.of("CTK minor", minor, minors)
+        newest = f"{next(reversed(minors), 'none')}; the newest that is locked is {next(reversed(locked), 'none')}"
+        raise UnknownName(f"the package index has no CUDA Toolkit {minor}", f"the newest that it has is {newest}")
     version = minors[minor]
     file = wheels.wheel_for(wheels.files_of(index.files(MANIFEST), version), NOARCH)
     if file is None:
@@ -198,9 +202,9 @@ def manifest_of(index: Index, minor: str) -> tuple[Version, IndexFile]:
     return version, file
 
 
-def published(index: Index, minor: str) -> PublishedRelease:
-    """The newest final patch of a CTK minor on the index."""
-    version, file = manifest_of(index, minor)
+def published(index: Index, minor: str, locked: Sequence[str]) -> PublishedRelease:
+    """The newest final patch of a CTK minor on the index; raises the errors of `manifest_of`."""
+    version, file = manifest_of(index, minor, locked)
     stated = read_manifest(index.metadata(file), str(version))
     return PublishedRelease(version, file, tuple(_parts(index, str(version.major), stated)))
 
@@ -276,7 +280,7 @@ def make(index: Index, name: str, workspace: Workspace) -> ReleaseLock:
     if kind == BASE:
         new = base.base_release(index, python_tags(workspace.build_config))
     elif kind == "cuda":
-        new = _ctk_release(index, number)
+        new = _ctk_release(index, number, workspace.locked_minors)
     else:
         new = choose.release_of(index, name, in_place(workspace).values(), python_tags(workspace.build_config))
     old = present(workspace, name)
@@ -317,9 +321,9 @@ def _uploaded_as_before(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
     return replace(new, manifest=kept(new.manifest), components=components, since=old.since)
 
 
-def _ctk_release(index: Index, minor: str) -> ReleaseLock:
+def _ctk_release(index: Index, minor: str, locked: Sequence[str]) -> ReleaseLock:
     """The lock of the newest final patch of a CTK minor, without facts; raises the errors of `make`."""
-    release = published(index, minor)
+    release = published(index, minor, locked)
     if release.missing:
         raise incomplete(minor, release)
     listed = index.files(MANIFEST)

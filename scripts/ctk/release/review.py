@@ -161,16 +161,17 @@ class Completeness:
 
 def completeness(index: Index, locks: Mapping[str, ReleaseLock], minors: Collection[str] = ()) -> list[Completeness]:
     """How complete CTK releases are, oldest first; by default the oldest locked release and all newer ones."""
-    oldest = min((Version(lock.minor) for lock in locks.values() if lock.is_ctk), default=Version("0"))
+    locked = [lock.minor for lock in locks.values() if lock.is_ctk]
+    oldest = min(map(Version, locked), default=Version("0"))
     chosen = minors or [minor for minor in published_minors(index) if Version(minor) >= oldest]
-    return [_completeness(index, minor) for minor in sorted(chosen, key=Version)]
+    return [_completeness(index, minor, locked) for minor in sorted(chosen, key=Version)]
 
 
-def _completeness(index: Index, minor: str) -> Completeness:
-    version, _ = manifest_of(index, minor)
+def _completeness(index: Index, minor: str, locked: Sequence[str]) -> Completeness:
+    version, _ = manifest_of(index, minor, locked)
     problem, release = "", None
     try:
-        release = published(index, minor)
+        release = published(index, minor, locked)
     except LockError as error:
         problem = error.cause
     return Completeness(minor, str(version), release, problem)

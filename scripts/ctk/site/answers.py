@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from rattler import RepoDataRecord
-from ruamel.yaml import YAML
 
 from ctk.core.errors import SolverFailed, check_names
 from ctk.core.pool import ProcessPool
@@ -40,7 +39,6 @@ ALWAYS = ("cuda-version", "python", "python_abi")
 """Packages that a pick may contain besides the requested package."""
 
 _OLDEST_DRIVER = "1.0"  # older than every driver
-_GPUS = Path(__file__).with_name("gpus.yaml")
 # Packages that nobody installs by name: those of a cross-compiler's target, and the files that native and compat builds
 # share.
 _HALVES = re.compile(r".*_(?:linux|win)-\w+|.*-files|python_abi")
@@ -150,11 +148,6 @@ def is_half(name: str) -> bool:
 
 def pin_specs(pin: str) -> tuple[str, ...]:
     return (f"cuda-version={pin}",) if pin else ()
-
-
-def gpu_names() -> dict[str, str]:
-    """Name of a GPU -> compute capability, from NVIDIA's lists; newest first."""
-    return {name: arch for arch, names in YAML(typ="safe").load(_GPUS).items() for name in names}
 
 
 Picked = tuple[str, str, str, int, str]

@@ -19,16 +19,16 @@ from markupsafe import Markup
 from rattler import Version
 
 from ctk.channel.publish import HISTORY, SITE
-from ctk.core.checkout import Workspace
+from ctk.core.checkout import Workspace, channel_missing
 from ctk.core.console import count
-from ctk.core.errors import BadValue, ChannelMissing
+from ctk.core.errors import BadValue
 from ctk.core.files import check_place, disk_errors, held
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.reader import IndexJson, index_of
 from ctk.package.records import records
-from ctk.site.answers import Axes, gpu_names, pin_specs
-from ctk.solve.machine import python_specs
+from ctk.site.answers import Axes, pin_specs
+from ctk.solve.machine import gpu_names, python_specs
 from ctk.solve.pixi import pixi_lines
 from ctk.solve.solve import ASKS
 
@@ -100,7 +100,7 @@ def read(workspace: Workspace, channel: Path) -> Site:
         ChannelMissing: The channel does not exist.
     """
     if not channel.is_dir():
-        raise ChannelMissing.of(channel)
+        raise channel_missing(channel)
     state = channel.resolve()  # one state, since a build may make the next one meanwhile
     entries = [_entry(state / name, record) for name, record in records(state).items()]
     entries.sort(key=lambda entry: (entry.index.subdir, entry.file))  # each sort keeps the order before

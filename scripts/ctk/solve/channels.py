@@ -86,16 +86,16 @@ def catalogue(
         why = "" if as_planned else f"nothing is built for {subdir} here: "
         stand_in = ", with a stand-in for conda-forge" if base == "local" and where.base_channel not in channels else ""
         report.line(f"{why}solved against what recipes and release locks say{stand_in}")
-    return Catalogue(channels, subdir, maker=partial(maker, where))
+    return Catalogue(channels, subdir, maker=partial(maker, where), is_named=bool(others))
 
 
-def built_catalogue(where: Workspace, base: str, subdir: str) -> Catalogue:
+def built_catalogue(where: Workspace, base: str, subdir: str, others: Sequence[str] = ()) -> Catalogue:
     """As `catalogue`, with built packages only.
 
     Raises:
         Unsolvable: Nothing is built for the platform.
     """
-    if subdir != this_platform():
+    if subdir != this_platform() and not others:
         if not records(where.channel, subdir):
             raise Unsolvable(f"nothing is built for {subdir} here", f"run `ctk build --platform {subdir}` first")
         if base == "local" and not records(where.base_channel, subdir):
@@ -103,7 +103,8 @@ def built_catalogue(where: Workspace, base: str, subdir: str) -> Catalogue:
                 f"the base channel that is made here has no Python for {subdir}",
                 "name one that has, such as --base conda-forge or a folder",
             )
-    return Catalogue([where.channel, base_channel(base, where)], subdir, maker=partial(maker, where))
+    named = [base_channel(name, where) for name in others] or [where.channel]
+    return Catalogue([*named, base_channel(base, where)], subdir, maker=partial(maker, where), is_named=bool(others))
 
 
 def maker(where: Workspace, package: str) -> Maker | None:
@@ -147,7 +148,7 @@ def built(folder: Path) -> Repodata:
     if not any(_platforms(content)):
         raise ChannelMissing(
             f"there is no channel with packages for a platform in {folder}",
-            "run `ctk build` first, or leave --channel out to verify what would be built",
+            "name one that has some, or leave --channel out to verify what would be built",
         )
     return content
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 import rattler
@@ -26,7 +27,10 @@ _FOREIGN = {
     "linux": [("__unix", "0", "0"), ("__linux", "4.18", "0"), ("__glibc", "2.28", "0")],
     "win": [("__win", "10.0", "0")],
 }
-_ARCH_STEP = "write it as 9.0, sm_90 or none; nvidia-smi --query-gpu=compute_cap --format=csv shows it"
+_ARCH_STEP = (
+    "write it as 9.0, sm_90 or none; nvidia-smi --query-gpu=compute_cap --format=csv shows it, and so does "
+    "https://developer.nvidia.com/cuda-gpus"
+)
 _DRIVER, _ARCH = "CONDA_OVERRIDE_CUDA", "CONDA_OVERRIDE_CUDA_ARCH"
 GLIBC = "CONDA_OVERRIDE_GLIBC"
 _ARCHSPEC = {"64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
@@ -81,8 +85,7 @@ def overstated(on: Machine, where: Workspace) -> str:
 
     Many people set ``CONDA_OVERRIDE_CUDA=99`` to get CUDA builds without a GPU. Here the driver chooses the toolkit.
     """
-    minors = [file.stem.removeprefix("cuda-") for file in where.variants.glob("cuda-*.lock")]
-    newest = max(minors, key=Version, default="")
+    newest = next(reversed(where.locked_minors), "")
     if not (on.stated and on.driver and newest) or Version(on.driver) < Version(f"{int(newest.split('.')[0]) + 1}"):
         return ""
     return (
@@ -173,8 +176,25 @@ def compute_capability(text: str) -> str:
     """
     match = re.fullmatch(r"(\d{1,2})\.(\d)[af]?|(?:sm_|compute_)?([3-9]|\d\d)(\d)[af]?", text.strip().lower())
     if match is None:
-        raise BadValue(f"{text!r} is not a compute capability", _ARCH_STEP)
+        cause = f"{text!r} is not a compute capability"
+        named = next((gpu for name, gpu in gpu_names().items() if _bare_name(name) == _bare_name(text)), "")
+        raise BadValue(
+            f"{cause}; that GPU has {named}" if named else cause, f"write it as {named}" if named else _ARCH_STEP
+        )
     return f"{int(match[1] or match[3])}.{match[2] or match[4]}"
+
+
+def gpu_names() -> dict[str, str]:
+    """Name of a GPU -> compute capability, from NVIDIA's lists; newest first."""
+    from ruamel.yaml import YAML  # slow, and needed for a name only
+
+    listed: dict[str, list[str]] = YAML(typ="safe").load(Path(__file__).with_name("gpus.yaml"))
+    return {name: gpu for gpu, names in listed.items() for name in names}
+
+
+def _bare_name(text: str) -> str:
+    """``v100`` for ``NVIDIA Tesla V100`` and ``V100``."""
+    return re.sub(r"nvidia|tesla|geforce|quadro|\s", "", text.lower())
 
 
 def python_specs(text: str) -> tuple[str, ...]:
@@ -248,6 +268,14 @@ LAST_DRIVERS = (
 # B200: https://github.com/NVIDIA/cloud-native-docs/pull/184.) Of the other newer GPUs NVIDIA's pages that were at hand
 # state no driver, so no more than this is ruled out. All older GPUs had drivers before CUDA 12.
 FIRST_DRIVER = FirstDriver("Blackwell", "10.0", "12.8")
+
+
+def check_possible(*machines: tuple[str | None, str | None]) -> None:
+    """Raises BadValue if there are drivers and GPUs of machines, and none of the machines can exist."""
+    reasons = [impossible(driver, gpu) for driver, gpu in machines]
+    if reasons and all(reasons):
+        gpu = "one of these GPUs" if len(reasons) > 1 else "this GPU"
+        raise BadValue(reasons[0], f"state a driver that runs {gpu}, or another GPU")
 
 
 def impossible(driver: str | None, gpu: str | None) -> str:

@@ -24,6 +24,7 @@ from rattler.exceptions import (
 )
 
 from ctk.core.address import open_gateway
+from ctk.core.checkout import channel_missing
 from ctk.core.errors import BadValue, ChannelMissing, UnknownName, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
@@ -197,7 +198,7 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
     """Turns rattler's error for an unreadable channel into `ChannelMissing`."""
     for channel in channels:
         if isinstance(channel, Path) and not channel.is_dir():
-            raise ChannelMissing.of(channel)
+            raise channel_missing(channel)
     try:
         yield
     except (GatewayError, InvalidChannelError) as error:
@@ -326,7 +327,8 @@ class Maker(NamedTuple):
 class Catalogue:
     """Channels for one platform, the most important first. Each scenario is solved once.
 
-    `maker` returns the recipe of a package that is in no channel.
+    `maker` returns the recipe of a package that is in no channel. If `is_named`, the user named channels in place of
+    the built one, so no advice may be to build what they lack.
     """
 
     def __init__(
@@ -335,8 +337,9 @@ class Catalogue:
         subdir: str,
         gateway: Gateway | None = None,
         maker: Callable[[str], Maker | None] = lambda name: None,
+        is_named: bool = False,
     ) -> None:
-        self.channels, self.subdir, self.maker = tuple(channels), subdir, maker
+        self.channels, self.subdir, self.maker, self.is_named = tuple(channels), subdir, maker, is_named
         self.gateway = gateway or open_gateway()
         self._picks: dict[Hashable, Pick | None] = {}
         self._records: dict[str, list[RepoDataRecord]] = {}
@@ -365,7 +368,8 @@ class Catalogue:
 
     def grouped(self, names: Iterable[str]) -> GroupedCatalogue:
         """These channels, with a solve for each class of machines; `names` are the packages that will be requested."""
-        return GroupedCatalogue(self.channels, self.subdir, names, gateway=self.gateway, maker=self.maker)
+        more = {"gateway": self.gateway, "maker": self.maker, "is_named": self.is_named}
+        return GroupedCatalogue(self.channels, self.subdir, names, **more)
 
     def solves(self, scenario: Scenario, **changes: Any) -> bool:
         """Whether a scenario has a solution, with these fields changed."""

@@ -24,7 +24,7 @@ from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.lock.model import ReleaseLock
 from ctk.plan.messages import shown
 from ctk.plan.plan import release_for
-from ctk.solve.machine import GLIBC, impossible, python_specs
+from ctk.solve.machine import GLIBC, python_specs
 from ctk.solve.solve import (
     ANY_DRIVER,
     ASKS,
@@ -64,8 +64,6 @@ def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
     toolkit, machine = catalogue.toolkit(pick.toolkit), pick.scenario
     if toolkit is None or not pick.fit:
         return ""
-    if impossible(machine.driver, machine.arch):
-        return f"{pick.fit}, but the driver does not run this GPU"
     if pick.fit == "native":
         return "native: the driver loads the PTX that it compiles"
     if not machine.driver:
@@ -323,14 +321,18 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
     subdir = catalogue.subdir
     ours, *bases = catalogue.channels
     if not catalogue.names([subdir], [ours]):
-        return f"the channel has nothing for {subdir}", f"build it: ctk build --platform {subdir}"
+        step = "name another --channel" if catalogue.is_named else f"build it: ctk build --platform {subdir}"
+        return f"the channel has nothing for {subdir}", step
     if any(name in catalogue.names(PLATFORMS, [base]) for base in bases if not catalogue.names([subdir], [base])):
         return f"{name} would come from the base channel, which has nothing for {subdir}", _OTHER_BASE
     if elsewhere := [p for p in PLATFORMS if p != subdir and name in catalogue.names([p])]:
         options = listing([f"--platform {p}" for p in elsewhere], "or")
         cause = f"{name} is not published for {subdir}; it is for {listing(elsewhere)}"
         return cause, f"leave it out, or ask for {options}"
-    if maker := catalogue.maker(name):
+    if (maker := catalogue.maker(name)) and catalogue.is_named:
+        places = [lasting(str(channel)) for channel in catalogue.channels]
+        return f"{name} is not in {listing(places, 'or')}", "name a --channel or --base that has it"
+    if maker:
         cause = f"{name} is not built here: it is made by the recipe {maker.recipe}"
         step = f"run `ctk build {maker.recipe}`"
         if not maker.option:
