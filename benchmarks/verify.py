@@ -1,7 +1,7 @@
-"""Measures how fast scenarios are solved, in several ways.
+"""Measures how fast scenarios are solved, by rattler and by libsolv.
 
-One or several at a time, machines that are alike once, in processes, and by libsolv where it is. Every way answers the
-same sample and must answer it alike. CPU time is that of the solves alone: on a machine with other work it says more
+rattler solves machines that are alike once, libsolv, where it is, each. Both answer the same sample and must answer it
+alike. CPU time is that of the solves alone: on a machine with other work it says more
 than the clock. Example: .venv/bin/python benchmarks/verify.py 4000
 """
 
@@ -13,10 +13,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 from figures import RATIO, record
@@ -57,11 +55,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ctk-benchmark-") as folder:
         solved = channels.write(content, Path(folder))
         ways: dict[str, Callable[[Sequence[Scenario]], Iterator[SolverAnswer]]] = {
-            f"{jobs} at a time": partial(RattlerSolver(jobs, grouped=False).solve_all, channels=solved.folders)
-            for jobs in (1, CORES, 2 * CORES, 8 * CORES)
+            "each class of machines once": partial(RattlerSolver().solve_all, channels=solved.folders)
         }
-        ways["each class of machines once"] = partial(RattlerSolver().solve_all, channels=solved.folders)
-        ways[f"{CORES} processes"] = partial(in_processes, folders=solved.folders)
         with suppress(SolverMissing):
             ways["libsolv, one core"] = partial(clients.solver("libsolv", where).solve_all, channels=solved.folders)
         measured = [measure(name, solve, questions) for name, solve in ways.items()]
@@ -106,19 +101,6 @@ def whole(tally: Tally, solver: Solver, questions: Sequence[Question], report: R
         f"on {CORES} cores that do nothing else), {tally.total['wrong']} wrong; target: {scenarios} in {limit:.0f} s",
         soft_wrap=True,
     )
-
-
-def in_processes(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> Iterator[SolverAnswer]:
-    """The same with a process for each core, each solving one at a time."""
-    parts = [scenarios[start::CORES] for start in range(CORES)]
-    # Not forked: the threads of rattler's runtime would not be in the copy.
-    with ProcessPoolExecutor(CORES, get_context("spawn")) as pool:
-        for answers in pool.map(_part, parts, [folders] * CORES):
-            yield from answers
-
-
-def _part(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[SolverAnswer]:
-    return list(RattlerSolver(1, grouped=False).solve_all(scenarios, folders))
 
 
 if __name__ == "__main__":

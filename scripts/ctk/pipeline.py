@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -105,7 +105,7 @@ class Pipeline:
     def make_base(self) -> Path:
         """Builds the base channel for this machine, and returns its folder."""
         made = self._fetch_and_build(base.plan_base(self.workspace))
-        staged = self._stage(made, self.workspace.base_channel)
+        staged = local.stage(self._candidates(made, self.workspace.base_channel))
         self._commit(staged, made)
         self._lap("channel", f"{sum(staged.packages.values())} packages")
         return self.workspace.base_channel
@@ -121,8 +121,8 @@ class Pipeline:
         made = self._fetch_and_build(plan)
         target = channel_folder or self.workspace.channel
         with publishing(target, self.report.say):  # no other run may replace the state that this run adds to
-            audited, dropped = self._audit(made, target, base_channel)
-            staged = self._stage(made, target, dropped)
+            found, audited, dropped = self._audit(made, target, base_channel)
+            staged = local.stage(found)
             unchanged = "" if staged.changed else ", unchanged"
             self._lap("index", f"{sum(staged.packages.values())} packages{unchanged}")
             tested = self._test(made, [staged.path, base_channel])
@@ -173,11 +173,11 @@ class Pipeline:
 
     def _audit(
         self, made: build.BuildReport, channel: Path, base_channel: Path | str
-    ) -> tuple[AuditReport, Sequence[str]]:
+    ) -> tuple[local.Candidates, AuditReport, Sequence[str]]:
         """Audits the packages that the channel will have; returns also the ids of earlier builds that must leave it."""
         dropped: dict[str, None] = {}
         while True:
-            found = local.candidates(made.built, channel, HashNotes.of(self.workspace).holds, without=dropped)
+            found = self._candidates(made, channel, dropped)
             with self.report.reading(f"{self.prefix}audit", found.files.values()) as task:
                 audited = audit_packages(
                     [*found.files.values()],
@@ -197,10 +197,10 @@ class Pipeline:
             dropped |= dict.fromkeys(found.earlier[f.where] for f in refused)
         if not audited.ok:
             raise AuditFailed("\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]), _FIX)
-        return audited, [*dropped]
+        return found, audited, [*dropped]
 
-    def _stage(self, made: build.BuildReport, channel: Path, without: Sequence[str] = ()) -> local.Staged:
-        return local.stage(made.built, channel, HashNotes.of(self.workspace).holds, without=without)
+    def _candidates(self, made: build.BuildReport, channel: Path, without: Collection[str] = ()) -> local.Candidates:
+        return local.candidates(made.built, channel, HashNotes.of(self.workspace).holds, without=without)
 
     def _test(self, made: build.BuildReport, channels: Sequence[Path | str]) -> Sequence[Outcome]:
         def say(outcome: Outcome) -> None:

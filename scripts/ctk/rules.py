@@ -68,15 +68,9 @@ class Check(Generic[S]):
         return replace(f, check=f.check or self.name, fix=f.fix or self.fix, severity=f.severity or self.severity)
 
 
-def check(
-    subject: type[S],
-    name: str = "",
-    *,
-    fix: str = "",
-    severity: Severity = "error",
-) -> Callable[[Callable[[S], Iterable[Finding]]], Check[S]]:
+def check(subject: type[S], name: str = "", *, fix: str = "") -> Callable[[Callable[[S], Iterable[Finding]]], Check[S]]:
     """Turns a function into a check."""
-    return lambda run: Check(name or run.__name__, subject, run, fix, severity)
+    return lambda run: Check(name or run.__name__, subject, run, fix)
 
 
 def checks_of(*modules: ModuleType) -> tuple[Check[Any], ...]:

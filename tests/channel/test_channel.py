@@ -42,19 +42,19 @@ def test_a_staged_state_is_not_seen_until_it_is_committed_and_one_of_a_dead_run_
     made: tuple[build.Built, ...], tmp_path: Path
 ) -> None:
     place = tmp_path / "channel"
-    staged = local.stage(made[:1], place)
+    staged = local.stage(local.candidates(made[:1], place))
     assert not place.exists()
     local.commit(staged)
     assert names(place, "linux-64") == {made[0].packages[0].name}
-    dead = local.stage(made, place)
+    dead = local.stage(local.candidates(made, place))
     assert names(place, "noarch") == set()
-    local.commit(local.stage(made, place))
+    local.commit(local.stage(local.candidates(made, place)))
     assert not dead.path.exists()
     assert names(place, "noarch") == {made[1].packages[0].name}
 
 
 def test_the_index_has_every_form_that_clients_ask_for(made: tuple[build.Built, ...], tmp_path: Path) -> None:
-    local.commit(local.stage(made, tmp_path / "channel"))
+    local.commit(local.stage(local.candidates(made, tmp_path / "channel")))
     for subdir in ("linux-64", "noarch"):
         found = {p.name for p in (tmp_path / "channel" / subdir).iterdir() if not p.name.endswith(".conda")}
         assert found == {*FILES}
@@ -66,11 +66,11 @@ def test_only_what_changed_makes_a_new_state_and_a_lost_index_file_is_written_ag
     made: tuple[build.Built, ...], tmp_path: Path
 ) -> None:
     place = tmp_path / "channel"
-    local.commit(local.stage(made, place))
-    again = local.stage(made, place)
+    local.commit(local.stage(local.candidates(made, place)))
+    again = local.stage(local.candidates(made, place))
     assert (again.changed, again.path) == (False, place.resolve())
     (place / "noarch" / COMPRESSED).unlink()
-    local.commit(local.stage(made, place))
+    local.commit(local.stage(local.candidates(made, place)))
     assert (place / "noarch" / COMPRESSED).is_file()
 
 
@@ -78,23 +78,23 @@ def test_an_index_that_does_not_name_a_package_of_another_build_is_not_taken_ove
     made: tuple[build.Built, ...], tmp_path: Path
 ) -> None:
     place = tmp_path / "channel"
-    local.commit(local.stage(made, place))
+    local.commit(local.stage(local.candidates(made, place)))
     index = place / "noarch" / "repodata.json"
     index.write_text("{")
     with pytest.raises(ChannelBroken, match="has other content"):
-        local.stage(made[:1], place)
-    assert local.stage(made, place).changed  # the step that it names
+        local.stage(local.candidates(made[:1], place))
+    assert local.stage(local.candidates(made, place)).changed  # the step that it names
 
 
 def test_packages_of_other_builds_stay_and_replaced_ones_go(made: tuple[build.Built, ...], tmp_path: Path) -> None:
     place = tmp_path / "channel"
-    local.commit(local.stage(made, place))
+    local.commit(local.stage(local.candidates(made, place)))
     renamed = tmp_path / "linux-64" / "hello-14-h0_0.conda"
     renamed.parent.mkdir()
     os.link(made[0].packages[0], renamed)
     (record,) = made[0].records.values()
     newer = replace(made[0], key="other", home=tmp_path, records={"linux-64/hello-14-h0_0.conda": record})
-    staged = local.stage([newer], place)
+    staged = local.stage(local.candidates([newer], place))
     assert sorted(p.name for p in local.packages(staged.path)) == sorted([made[1].packages[0].name, renamed.name])
 
 
@@ -102,12 +102,12 @@ def test_what_other_builds_made_stays_when_the_cache_is_deleted(made: tuple[buil
     hello, follower = made
     place, cache = tmp_path / "channel", tmp_path / "cache"
     shutil.copytree(follower.home, cache)
-    local.commit(local.stage([replace(follower, home=cache)], place))
+    local.commit(local.stage(local.candidates([replace(follower, home=cache)], place)))
     shutil.rmtree(cache)
-    local.commit(local.stage([hello], place))
+    local.commit(local.stage(local.candidates([hello], place)))
     assert names(place, "noarch") == {follower.packages[0].name}
     assert names(place, "linux-64") == {hello.packages[0].name}
-    assert not local.stage([hello], place).changed
+    assert not local.stage(local.candidates([hello], place)).changed
 
 
 def test_a_reader_of_a_state_sees_it_whole_until_enough_newer_ones_were_made(tmp_path: Path) -> None:

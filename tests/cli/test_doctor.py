@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,12 +41,12 @@ def full(tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def see(checkout: Workspace, monkeypatch: pytest.MonkeyPatch) -> See:
-    """Looks at everything, with time enough on any machine, and returns what is said by check."""
+    """Looks at everything, and returns what is said by check."""
 
     def run(offline: bool = True, **environment: str) -> dict[str, dict[str, str]]:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        found = look(CHECKS, Where(checkout, offline), limit=300)
+        found = look(CHECKS, Where(checkout, offline))
         assert all(f.message and check.help for check, f in found)
         return {check.name: as_json(f) for check, f in found}
 
@@ -143,14 +142,7 @@ def test_a_channel_that_is_named_takes_the_place_of_the_built_one(checkout: Work
     assert (found["state"], found["found"]) == ("ok", f"{channel}: toolkit 13.4")
 
 
-def test_a_check_that_hangs_or_fails_is_a_problem_of_its_own_only(tmp_path: Path) -> None:
-    release = threading.Event()
-
-    @look_at(Where, "hangs", needed=True)
-    def hangs(where: Where) -> Finding:
-        release.wait()
-        return ok("late")
-
+def test_a_check_that_fails_is_a_problem_of_its_own_only(tmp_path: Path) -> None:
     @look_at(Where, "breaks")
     def breaks(where: Where) -> Finding:
         raise ImportError("no module named https://a:b@host")
@@ -159,11 +151,7 @@ def test_a_check_that_hangs_or_fails_is_a_problem_of_its_own_only(tmp_path: Path
     def works(where: Where) -> Finding:
         return ok("well")
 
-    try:
-        found = {check.name: f for check, f in look([hangs, breaks, works], Where(Workspace(tmp_path)), limit=0.5)}
-    finally:
-        release.set()
-    assert found["hangs"].severity == "error" and "no answer" in found["hangs"].message
+    found = {check.name: f for check, f in look([breaks, works], Where(Workspace(tmp_path)))}
     assert found["breaks"].severity == "hint" and "//***@host" in found["breaks"].message
     assert (found["works"].severity, found["works"].message) == ("ok", "well")
 

@@ -32,7 +32,7 @@ def build(folder: Path, *drafts: Draft) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     place = folder.with_name(f"{folder.name}-packages") / str(len(list(folder.parent.iterdir())))
     records = {f"{file.parent.name}/{file.name}": record(file) for file in (d.write(place) for d in drafts)}
-    local.commit(local.stage([Built("all", place.name, place, records, {}, 0.0, False)], folder))
+    local.commit(local.stage(local.candidates([Built("all", place.name, place, records, {}, 0.0, False)], folder)))
     return folder.resolve()
 
 

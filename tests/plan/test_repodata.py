@@ -81,7 +81,7 @@ def test_the_indexer_writes_what_was_planned(small: Plan, tmp_path: Path) -> Non
         pytest.skip("packages are built on Linux only")
     made = build.run(small, Workspace(tmp_path), jobs=1)
     assert not made.failed
-    staged = local.stage(made.built, tmp_path / "channel")
+    staged = local.stage(local.candidates(made.built, tmp_path / "channel"))
     planned = planned_repodata(small)
     assert set(planned) == {*PLATFORMS, NOARCH}
     for subdir, ours in planned.items():

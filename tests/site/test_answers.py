@@ -26,7 +26,7 @@ from ctk.site.answers import (
     installed_by_name,
     packed,
 )
-from ctk.site.pages import Selector, assets, front_page, safe_json, shards
+from ctk.site.pages import assets, front_page, safe_json, shards
 from ctk.solve.machine import gpu_names
 from ctk.solve.solve import Catalogue, GroupedCatalogue, Scenario
 from kit.small_channel import base, channel, record, write
@@ -185,7 +185,7 @@ def test_every_listed_gpu_was_solved(asked: Axes) -> None:
 
 
 def test_the_front_page_says_what_can_be_chosen(small: Site, asked: Axes) -> None:
-    page = front_page(small, Selector({"linux-64": asked}))
+    page = front_page(small, {"linux-64": asked})
     read = Read(page.content)
     offered: Mapping[str, Any] = json.loads(page.content.decode().split('id="offered">')[1].split("</script>")[0])
     assert offered["channels"] == ["https://example.org/cuda", "conda-forge"]
@@ -207,7 +207,7 @@ def test_the_front_page_says_what_can_be_chosen(small: Site, asked: Axes) -> Non
 
 
 def test_a_channel_without_packages_has_a_front_page_that_says_so(small: Site) -> None:
-    page = front_page(small, Selector({}))
+    page = front_page(small, {})
     assert "Nothing was solved for this page" in Read(page.content).text
     assert "<script" not in page.content.decode()
 

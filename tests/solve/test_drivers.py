@@ -51,7 +51,7 @@ def test_the_first_toolkit_for_blackwell_is_as_old_as_its_first_driver(project: 
     """NVIDIA's page states it for 10.0 and 12.0; NVRTC is measured."""
     known = {lock.minor: lock.facts.gpu_architectures for lock in release_locks(project).values() if lock.facts}
     for gpu in ("10.0", "12.0"):
-        assert min((minor for minor in known if gpu in known[minor]), key=version) == FIRST_DRIVER.cuda
+        assert min((minor for minor in known if gpu in known[minor]), key=version) == FIRST_DRIVER
     assert not {g for minor in known if version(minor) < (12, 8) for g in known[minor] if version(g) >= (10, 0)}
 
 

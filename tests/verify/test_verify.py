@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rattler import Gateway
 from typer.testing import CliRunner
 
 from ctk.cli.main import app
@@ -18,9 +17,9 @@ from ctk.core.console import Reporter
 from ctk.core.errors import CtkError, SolverFailed, VerifyFailed
 from ctk.core.platforms import NOARCH
 from ctk.plan.plan import write_repodata
-from ctk.solve import channels, solve
+from ctk.solve import channels
 from ctk.solve.channels import Channels, TwinBuild
-from ctk.solve.solve import Scenario
+from ctk.solve.solve import Catalogue, GroupedCatalogue, Scenario
 from ctk.verify import clients
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.oracle import REQUESTS, Cause, Expected, Loss, OracleFacts, Question
@@ -141,11 +140,12 @@ def test_machines_that_are_alike_get_what_each_gets_alone(
     machines = [scenario(Question("cuda-core", "linux-64", *machine)) for machine in every.machines]
     asked: list[Scenario] = []
 
-    def solve_many(scenarios: Iterable[Scenario], *rest: Any) -> Any:
+    def ask(self: GroupedCatalogue, scenarios: Iterable[Scenario]) -> None:
         asked.extend(scenarios := list(scenarios))
-        return solve.solve_many(scenarios, *rest)
+        genuine(self, scenarios)
 
-    monkeypatch.setattr(clients, "solve_many", solve_many)
+    genuine = GroupedCatalogue.ask
+    monkeypatch.setattr(GroupedCatalogue, "ask", ask)
     together = {a.scenario: a.records for a in RattlerSolver().solve_all(machines, solved.folders)}
     assert len(asked) < len(machines) / 2
     assert together.keys() == set(machines)
@@ -154,8 +154,9 @@ def test_machines_that_are_alike_get_what_each_gets_alone(
     for machine in machines:
         classes.setdefault(id(together[machine]), []).append(machine)
     others = [members[-1] for members in classes.values() if len(members) > 1]
-    for machine, pick in solve.solve_many(others, solved.folders, Gateway(), 8):
-        assert together[machine] == clients._as_answer(machine, pick).records, machine
+    alone = Catalogue(solved.folders, "linux-64")
+    for machine in others:
+        assert together[machine] == clients._as_answer(machine, alone.answer(machine)).records, machine
 
 
 # --- counting

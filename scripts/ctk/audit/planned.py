@@ -24,7 +24,7 @@ from ctk.core.errors import RecipeError
 from ctk.core.files import file_sha256
 from ctk.core.memo import memo
 from ctk.lock.contents import LEFT_OUT, PLAIN, Content, Contents, Members
-from ctk.package.binaries import ELF_MAGIC, MOVED, SearchPath
+from ctk.package.binaries import ELF_MAGIC, LIBRT, SearchPath
 from ctk.package.reader import IndexJson, PackageInfo, Promise, ScannedFile
 from ctk.package.scan import PackageScan
 from ctk.plan.plan import Build, Plan
@@ -189,7 +189,7 @@ def _file(path: str, content: Content, edits: Sequence[str]) -> ScannedFile:
         kind, value = edit[len(_TOKEN)], edit[len(_TOKEN) + 1 :]
         if kind == "+":
             needed = (*binary.needed, value)
-            binary = replace(binary, needed=needed, moved=tuple(m for m in binary.moved if MOVED[m] not in needed))
+            binary = replace(binary, needed=needed, moved=() if LIBRT in needed else binary.moved)
         else:
             binary = replace(binary, search=(SearchPath("RPATH", value),) if value else ())
     return ScannedFile("pkg", path, "file", binary=binary, gpus=content.gpus, dll_folders=content.dll_folders)

@@ -1,33 +1,32 @@
 """Signs packages, and verifies their attestations: sidecars as in CEP 50, statements as in CEP 27.
 
-The verification needs no network. Verified are the signature of the statement, the chain of the certificate and its
-entry in a certificate log, the entry in the transparency log with its inclusion proof, and that the statement is about
-the package. The signer is compared only with a policy that names an identity or an issuer, and is reported otherwise.
+rattler verifies, as it does for the clients that are built on it, and needs no network for that. The signer is compared
+only with a policy that names an identity or an issuer, and is reported otherwise.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING
+
+from rattler import PackageRecord, RepoDataRecord
+from rattler.exceptions import AttestationError
+from rattler.package import BuildString
+from rattler.sigstore import ChannelCheck, Issuer, Publisher, TrustedRoot, VerificationPolicy, verify_attestation
 
 from ctk.channel.check_package import ChannelPackage
 from ctk.channel.publish import FIELD, SIDECAR
 from ctk.core.errors import BadValue, CtkError, PublishFailed
+from ctk.core.process import run
 from ctk.rules import Finding
 
 if TYPE_CHECKING:  # an extra
     from sigstore.sign import Signer, SigningContext
 
-PREDICATE = "https://schemas.conda.org/attestations/publish/v1"
-_PAYLOAD = "application/vnd.in-toto+json"
-_ROOT = ("_store", quote("https://tuf-repo-cdn.sigstore.dev", safe=""), "trusted_root.json")
+PREDICATE = "https://schemas.conda.org/attestations-publish-1.schema.json"
 
 
 # Signing
@@ -114,19 +113,25 @@ class Policy:
     trusted_root: Path | None = None
 
 
-class _Unverified(Exception):
-    """The reason why an attestation is not valid."""
-
-
 class Verifier:
-    """Verifies attestations; created once for a channel, since reading the keys takes a while."""
+    """Verifies attestations.
+
+    Raises:
+        BadValue: The issuer is no URL, or the trusted root cannot be read.
+    """
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._sigstore: Any = None
+        try:
+            signer = Publisher(policy.identity, Issuer(policy.issuer) if policy.issuer else None)
+            self._root = TrustedRoot.from_path(policy.trusted_root) if policy.trusted_root else TrustedRoot.embedded()
+        except ValueError as error:
+            raise BadValue(f"attestations cannot be verified: {error}", "see --issuer and --trusted-root") from None
+        channel_check = ChannelCheck.REQUIRE if policy.channel else ChannelCheck.IGNORE
+        self._rule = VerificationPolicy.require(signer, channel_check=channel_check)
 
     def check(self, package: ChannelPackage) -> Iterator[Finding]:
-        """The problems of a package's attestations; an "ok" with signer and target for each valid attestation."""
+        """The problems of a package's attestations; an "ok" with signer and target of the one that is valid."""
         plain = package.path.with_name(package.path.name + SIDECAR)
         if FIELD not in package.record:
             if plain.exists():
@@ -134,122 +139,26 @@ class Verifier:
             elif self._policy.required:
                 yield Finding(package.name, "has none")
             return
-        digest = package.record[FIELD]
-        if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
-            yield Finding(package.name, f"{FIELD} in repodata is no sha256")
+        hashes = [package.record[FIELD], package.record.get("sha256")]
+        if not all(isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text) for text in hashes):
+            yield Finding(package.name, f"{FIELD} or sha256 in repodata is no sha256")
             return
-        fixed = plain.with_name(f"{plain.name}.{digest}")
         try:
-            content = fixed.read_bytes()
-            if hashlib.sha256(content).hexdigest() != digest:
-                raise ValueError("does not have the sha256 that repodata states")
-            bundles = json.loads(content)
-            if not isinstance(bundles, list) or not bundles:
-                raise ValueError("is no list of bundles")
-        except (OSError, ValueError, RecursionError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            yield Finding(package.name, f"{fixed.name}: {reason}")
+            found = run(verify_attestation(self._record(package, *hashes), self._rule, trusted_root=self._root))
+        except AttestationError as error:
+            yield Finding(package.name, " ".join(str(error).split()))
             return
-        if not plain.is_file() or plain.read_bytes() != content:
+        fixed = plain.with_name(f"{plain.name}.{hashes[0]}")
+        if not plain.is_file() or plain.read_bytes() != fixed.read_bytes():
             yield Finding(package.name, f"{plain.name} differs from {fixed.name}")
-        for number, bundle in enumerate(bundles, 1):
-            try:
-                yield Finding(package.name, self._verified(bundle, package), severity="ok")
-            except _Unverified as reason:
-                yield Finding(package.name, f"number {number}: {reason}")
+        if valid := found.attestation:
+            signer = f"{valid.identity} (issuer {valid.issuer or 'not stated'})"
+            yield Finding(package.name, f"{signer}, for {valid.target_channel or 'no channel'}", severity="ok")
 
-    def _verified(self, raw: Any, package: ChannelPackage) -> str:
-        """The signer of a valid bundle and the channel that it is for, in words.
-
-        Raises:
-            _Unverified: The bundle is not valid, or cannot be verified here.
-        """
-        try:
-            from sigstore.errors import Error
-            from sigstore.models import Bundle
-        except ImportError:
-            raise _Unverified("cannot be verified: sigstore is not installed (the extra `attest` of ctk)") from None
-        verifier = self._ready()
-        try:
-            bundle = Bundle.from_json(json.dumps(raw))
-            kind, payload = verifier.verify_dsse(bundle, self._who())
-        except Error as error:
-            raise _Unverified(_short(error)) from None
-        except Exception as error:  # hostile bundles reach all of the library
-            raise _Unverified(f"cannot be read: {_short(error)}") from None
-        target = _target(kind, payload, package, self._policy.channel)
-        return f"{_signer(bundle.signing_certificate)}, for {target or 'no channel'}"
-
-    def _ready(self) -> Any:
-        if self._sigstore is None:
-            from sigstore.models import TrustedRoot
-            from sigstore.verify import Verifier as Sigstore
-
-            # The library's own offline mode would copy its keys below the home folder first.
-            path = self._policy.trusted_root or Path(str(files("sigstore").joinpath(*_ROOT)))
-            try:
-                self._sigstore = Sigstore(trusted_root=TrustedRoot.from_file(str(path)))
-            except Exception as error:
-                raise BadValue(
-                    f"{path} is no trusted root of Sigstore: {_short(error)}", "see --trusted-root"
-                ) from None
-        return self._sigstore
-
-    def _who(self) -> Any:
-        from sigstore.verify import policy
-
-        if self._policy.identity is not None:
-            return policy.Identity(identity=self._policy.identity, issuer=self._policy.issuer)
-        if self._policy.issuer is not None:
-            return policy.AnyOf([policy.OIDCIssuer(self._policy.issuer), policy.OIDCIssuerV2(self._policy.issuer)])
-        return _Anybody()
-
-
-class _Anybody:
-    """A policy that accepts every signer; the library's own one logs a warning each time."""
-
-    def verify(self, certificate: Any) -> None:
-        return
-
-
-def _target(kind: str, payload: bytes, package: ChannelPackage, channel: str | None) -> str:
-    """The channel that a statement names, or "".
-
-    Raises:
-        _Unverified: The statement is not that of CEP 27 about this package.
-    """
-    try:
-        statement = json.loads(payload)
-        subjects, predicate = statement["subject"], statement.get("predicate")
-        target = "" if predicate is None else predicate["targetChannel"]
-        form, about = statement["_type"], statement["predicateType"]
-        name, digest = subjects[0]["name"], subjects[0]["digest"]
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        raise _Unverified(f"its statement cannot be read: {type(error).__name__}: {error}") from None
-    wrong = {
-        f"its payload is {kind!r}, not {_PAYLOAD}": kind != _PAYLOAD,
-        f"its statement is of type {form!r}": form != "https://in-toto.io/Statement/v1",
-        f"its predicate is {about!r}, not {PREDICATE}": about != PREDICATE,
-        f"it is about {len(subjects)} subjects, not one": len(subjects) != 1,
-        f"it is about {name!r}": name != package.path.name,
-        f"it is about another content: {digest!r}": digest != {"sha256": package.record.get("sha256")},
-        f"it is for the channel {target!r}": channel is not None and target not in ("", channel.rstrip("/")),
-    }
-    if any(wrong.values()):
-        raise _Unverified("; ".join(text for text, is_so in wrong.items() if is_so))
-    return str(target)
-
-
-def _signer(certificate: Any) -> str:
-    from cryptography import x509
-
-    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    issuer = next(
-        (e.value.value for e in certificate.extensions if e.oid.dotted_string == "1.3.6.1.4.1.57264.1.1"), b""
-    )
-    return f"{', '.join(str(n.value) for n in names)} (issuer {issuer.decode(errors='replace') or 'not stated'})"
-
-
-def _short(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:200]}"
+    def _record(self, package: ChannelPackage, attestations: str, sha256: str) -> RepoDataRecord:
+        """What rattler needs of a package: file name, sha256, sha256 of the sidecar, and addresses."""
+        unnamed = PackageRecord("package", "0", BuildString("0"), 0, "noarch", sha256=bytes.fromhex(sha256))
+        address = package.path.absolute().as_uri()
+        record = RepoDataRecord(unnamed, package.path.name, address, self._policy.channel or address)
+        record.attestations_sha256 = bytes.fromhex(attestations)
+        return record

@@ -255,7 +255,7 @@ def _retained(folder: Folder) -> set[str]:
 
 
 @contextmanager
-def mirrored(url: str, beside: Path, report: Reporter, jobs: int = 4) -> Iterator[Path]:
+def mirrored(url: str, beside: Path, report: Reporter) -> Iterator[Path]:
     """A temporary folder in `beside` with everything that the index of a channel on a server names.
 
     `report` shows how much of the packages is there.
@@ -273,7 +273,7 @@ def mirrored(url: str, beside: Path, report: Reporter, jobs: int = 4) -> Iterato
         disk_errors(beside),
         held(beside) as folder,
         httpx2.Client(**connection(IndexSettings()), headers=headers, follow_redirects=True, timeout=60) as client,
-        ThreadPoolExecutor(max(1, jobs)) as pool,
+        ThreadPoolExecutor(4) as pool,
     ):
 
         def get(wanted: Iterable[tuple[str, int]], progress: Callable[[], None] = lambda: None) -> None:

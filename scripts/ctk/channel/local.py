@@ -47,6 +47,7 @@ class Staged:
 class Candidates:
     """The packages of the next state of a channel."""
 
+    channel: Path
     builds: Mapping[str, Any]  # build id -> its key and packages
     files: Mapping[str, Path]  # ``subdir/file`` -> the package, in the folder of its build or in the current state
     records: Records
@@ -94,23 +95,16 @@ def candidates(
         )
     earlier = {Path(n).name: i for i, note in wanted.items() for n in note["packages"] if n not in fresh}
     is_new = wanted != before or bool(damaged)
-    return Candidates(wanted, files, {name: records[name] for name in files}, is_new, earlier)
+    return Candidates(channel, wanted, files, {name: records[name] for name in files}, is_new, earlier)
 
 
-def stage(
-    built: Iterable[Built],
-    channel: Path,
-    holds: Callable[[Path, str], bool] = holds,
-    *,
-    without: Collection[str] = (),
-) -> Staged:
-    """Writes the next state of a channel, which has the packages of its `candidates`.
+def stage(found: Candidates) -> Staged:
+    """Writes the next state of a channel.
 
     Raises:
-        ChannelBroken: A package of another build was changed in the channel.
         NoSpace: The disk is full; the current state stays as it was.
     """
-    found, current = candidates(built, channel, holds, without=without), channel.resolve()
+    channel, current = found.channel, found.channel.resolve()
     exports = {name: {"run_exports": record.get("run_exports", {})} for name, record in found.records.items()}
     subdirs = frozenset({NOARCH, *(name.partition("/")[0] for name in found.files)})
     index = ChannelIndex(found.records, exports, subdirs)

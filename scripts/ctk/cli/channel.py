@@ -260,7 +260,7 @@ def site_command(
     from ctk.plan.plan import python_tags
     from ctk.site import docs
     from ctk.site.answers import axes, plan_work, solved
-    from ctk.site.pages import Selector, check, check_reachable, front_page, shards
+    from ctk.site.pages import check, check_reachable, front_page, shards
     from ctk.solve.channels import catalogue
 
     where, report = workspace(), Reporter()
@@ -293,7 +293,7 @@ def site_command(
             answers = [(piece.name, found) for piece, found in solved(work, jobs or os.cpu_count() or 1, task.advance)]
         guide = list(docs.pages(where.root / "docs", title, addresses[0]))
         content = replace(content, channels=tuple(addresses), docs=bool(guide))
-        front = front_page(content, Selector(made))
+        front = front_page(content, made)
         every = [front, *shards(sorted(answers)), *site.report_pages(content), *guide]
     files, size = site.write(every, folder), sum(len(page.content) for page in every)
     report.result(folder=str(folder), files=files, bytes=size, questions=questions, platforms=list(made))

@@ -1,6 +1,6 @@
 """The checks of `ctk doctor`: how this machine, this checkout or an environment is, and what to do about it.
 
-The checks run at the same time, each within a limit, and none can end the run.
+The checks run at the same time, and none can end the run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,8 +25,6 @@ from ctk.core.console import count, listing
 from ctk.core.errors import CtkError, without_credentials
 from ctk.core.files import disk_errors, step_to_write
 from ctk.rules import Check, Finding, S, Severity, checks_of
-
-LIMIT = 10.0  # seconds for all checks together
 
 
 @dataclass(frozen=True)
@@ -69,16 +67,10 @@ def state(severity: Severity | str) -> str:
     return {"ok": "ok", "hint": "missing"}.get(severity, "problem")
 
 
-def look(checks: Sequence[Check[S]], subject: S, limit: float = LIMIT) -> list[tuple[Check[S], Finding]]:
-    """Runs all checks at the same time; a check that hangs or fails has a finding that says so."""
-    pool = ThreadPoolExecutor(len(checks))
-    runs = [pool.submit(_look, check, subject) for check in checks]
-    wait(runs, limit)
-    pool.shutdown(wait=False)  # the command ends without those that hang
-    late = Finding("", f"no answer within {limit:.0f} s", fix="try again, or see what holds it up")
-    return [
-        (check, run.result() if run.done() else check.complete(late)) for check, run in zip(checks, runs, strict=True)
-    ]
+def look(checks: Sequence[Check[S]], subject: S) -> list[tuple[Check[S], Finding]]:
+    """Runs all checks at the same time; a check that fails has a finding that says so."""
+    with ThreadPoolExecutor(len(checks)) as pool:
+        return list(zip(checks, pool.map(lambda check: _look(check, subject), checks), strict=True))
 
 
 def _look(check: Check[S], subject: S) -> Finding:
@@ -94,12 +86,10 @@ def _look(check: Check[S], subject: S) -> Finding:
         return check.complete(Finding("", text, fix="run ./scripts/setup; it repairs .venv"))
 
 
-def printed(*command: str, timeout: float = 8) -> str | None:
+def printed(*command: str) -> str | None:
     """The output of a program; None if it is not installed, or fails."""
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=timeout, stdin=subprocess.DEVNULL
-        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=8, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or done.stderr.strip() if done.returncode == 0 else None

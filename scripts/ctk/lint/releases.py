@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lint.tree import Tree
-from ctk.lock.components import CTK_COMPONENTS, EXCLUSIONS, needless_exclusions
+from ctk.lock.components import CTK_COMPONENTS, needless_exclusions
 from ctk.lock.facts import unmeasured
 from ctk.lock.redistribution import load, unread
 from ctk.rules import Finding, check
@@ -57,11 +57,11 @@ def ComponentsAreAccountedFor(tree: Tree) -> Iterator[Finding]:
 def ExclusionsAreTrue(tree: Tree) -> Iterator[Finding]:
     """The list of exclusions names only locked releases, and no packaged component."""
     for name in needless_exclusions(tree.exclusions, tree.locks):
-        yield tree.at_name(EXCLUSIONS, name, f"{name}: for no locked release")
+        yield tree.at_exclusion(name, f"{name}: for no locked release")
     for entry in tree.exclusions.excluded:
         packaged = [release for release, classes in tree.classes.items() if entry.component in classes.needless]
         if packaged:
-            yield tree.at_name(EXCLUSIONS, entry.component, f"{entry.component} is packaged in {', '.join(packaged)}")
+            yield tree.at_exclusion(entry.component, f"{entry.component} is packaged in {', '.join(packaged)}")
 
 
 @check(Tree, fix="write the component and the reason into variants/exclusions.yaml, or remove it")

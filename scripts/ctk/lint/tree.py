@@ -11,7 +11,7 @@ from pathlib import Path
 from ctk.core.checkout import Workspace
 from ctk.core.errors import CtkError
 from ctk.core.platforms import PLATFORMS
-from ctk.lock.components import Classes, Exclusions, load_exclusions
+from ctk.lock.components import EXCLUSIONS, Classes, Exclusions, load_exclusions
 from ctk.lock.facts import unmeasured
 from ctk.lock.model import ReleaseLock, path_of
 from ctk.plan.plan import Build, Request, Set, classified, plan, published_set, python_tags
@@ -94,9 +94,9 @@ class Tree:
         """The list of components that are not packaged on purpose."""
         return load_exclusions(self.workspace)
 
-    def at_name(self, file: str, name: str, message: str) -> Finding:
-        """A finding on a hand-written file of ``variants/``, at the line of a name."""
-        path = self.workspace.variants / file
+    def at_exclusion(self, name: str, message: str) -> Finding:
+        """A finding on the list of exclusions, at the line of a name."""
+        path = self.workspace.variants / EXCLUSIONS
         lines = path.read_text(encoding="utf-8").split("\n")
         number = next((n for n, line in enumerate(lines, 1) if re.search(rf": {re.escape(name)}\b", line)), 1)
         return Finding(path.relative_to(self.workspace.root).as_posix(), message, line=number)

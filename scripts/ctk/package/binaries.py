@@ -43,34 +43,23 @@ _SHN_UNDEF, _STB_GLOBAL, _VER_NDX_GLOBAL = 0, 1, 1
 _DROPPED = (".debug", ".symtab", ".strtab", ".comment", ".gnu_debug")
 
 
-# Symbols that moved into libc.so.6 in glibc 2.34 from libraries beside it.
+# Symbols that moved from librt.so.1 into libc.so.6 in glibc 2.34.
 #
 # Its NEWS: "all functionality formerly implemented in the libraries libpthread, libdl, libutil, libanl has been
-# integrated into libc"; its lists of symbols show it for librt and, in part, for libresolv. A file may use such a
-# symbol without a version, and not need the library that had it. An older glibc does not find the symbol.
+# integrated into libc"; its lists of symbols show it for librt. A file may use such a symbol without a version, and not
+# need librt. An older glibc does not find the symbol. In all locked wheels only symbols of librt are used so.
 #
-# Each name that libc.abilist of 2.34 has, and the .abilist of this library, but not libc's, of 2.33: those of
-# sysdeps/unix/sysv/linux/x86_64/64; those for aarch64 are equal. libdl and libpthread are not here: the CUDA runtime
-# needs them, and so does Python; nvcc links every program with the runtime.
-_LIBRARIES = {
-    "librt.so.1": """
-        __mq_open_2 aio_cancel aio_cancel64 aio_error aio_error64 aio_fsync aio_fsync64 aio_init aio_read
-        aio_read64 aio_return aio_return64 aio_suspend aio_suspend64 aio_write aio_write64 lio_listio
-        lio_listio64 mq_close mq_getattr mq_notify mq_open mq_receive mq_send mq_setattr mq_timedreceive
-        mq_timedsend mq_unlink shm_open shm_unlink timer_create timer_delete timer_getoverrun timer_gettime
-        timer_settime
-    """,
-    "libutil.so.1": "forkpty login login_tty logout logwtmp openpty",
-    "libanl.so.1": "gai_cancel gai_error gai_suspend getaddrinfo_a",
-    "libresolv.so.2": """
-        __dn_comp __dn_expand __dn_skipname __res_dnok __res_hnok __res_mailok __res_mkquery __res_nmkquery
-        __res_nquery __res_nquerydomain __res_nsearch __res_nsend __res_ownok __res_query __res_querydomain
-        __res_search __res_send ns_name_compress ns_name_ntop ns_name_pack ns_name_pton ns_name_skip
-        ns_name_uncompress ns_name_unpack
-    """,
-}
-MOVED = {name: library for library, names in _LIBRARIES.items() for name in names.split()}
-"""Symbol -> the library that has it before `_MOVED_IN`."""
+# Each name that libc.abilist of 2.34 has, and librt.abilist, but not libc.abilist, of 2.33: those of
+# sysdeps/unix/sysv/linux/x86_64/64; those for aarch64 are equal.
+LIBRT = "librt.so.1"
+_NAMES = """
+    __mq_open_2 aio_cancel aio_cancel64 aio_error aio_error64 aio_fsync aio_fsync64 aio_init aio_read
+    aio_read64 aio_return aio_return64 aio_suspend aio_suspend64 aio_write aio_write64 lio_listio
+    lio_listio64 mq_close mq_getattr mq_notify mq_open mq_receive mq_send mq_setattr mq_timedreceive
+    mq_timedsend mq_unlink shm_open shm_unlink timer_create timer_delete timer_getoverrun timer_gettime
+    timer_settime
+"""
+MOVED = frozenset(_NAMES.split())
 _MOVED_IN = "2.34"
 
 
@@ -111,7 +100,7 @@ class Binary:
     search: tuple[SearchPath, ...] = ()  # RPATH and RUNPATH (ELF only)
     # The highest symbol version needed of each family: ``{"GLIBC": "2.17"}`` (ELF only).
     versions: Mapping[str, str] = field(default_factory=dict)
-    # The symbols of `MOVED` that it needs without a version and without their library (ELF only).
+    # The symbols of `MOVED` that it needs without a version and without librt (ELF only).
     moved: tuple[str, ...] = ()
 
 
@@ -137,7 +126,7 @@ def read_elf(stream: BinaryIO) -> Binary | None:
         dynamic = next((s for s in elf.iter_segments("PT_DYNAMIC") if isinstance(s, DynamicSegment)), None)
         tags = [(tag.entry.d_tag, tag) for tag in islice(dynamic.iter_tags(), MOST)] if dynamic else []
         stated = _from_tags(tags)
-        moved = tuple(sorted(name for name in MOVED.keys() & _unversioned(elf) if MOVED[name] not in stated.needed))
+        moved = () if LIBRT in stated.needed else tuple(sorted(MOVED.intersection(_unversioned(elf))))
         return Binary("elf", machine, stated.soname, stated.needed, (), stated.search, _symbol_versions(elf), moved)
     except Exception as error:  # pyelftools raises anything for wrong numbers
         raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error
@@ -246,13 +235,12 @@ def oldest_glibc(binary: Binary, named: Callable[[str], Iterable[Binary]]) -> st
     too.
     """
     stated = binary.versions.get("GLIBC", "")
-    lacking = {MOVED[symbol] for symbol in binary.moved}
     reached, queue = set(binary.needed), list(binary.needed)
-    while queue and not lacking <= reached:
+    while queue and binary.moved and LIBRT not in reached:
         more = {name for library in named(queue.pop()) for name in library.needed} - reached
         reached |= more
         queue += more
-    return stated if lacking <= reached else max(stated, _MOVED_IN, key=version_key)
+    return max(stated, _MOVED_IN, key=version_key) if binary.moved and LIBRT not in reached else stated
 
 
 def parse_pe(source: Path | bytes, without: Iterable[str]) -> Any:

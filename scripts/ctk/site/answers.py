@@ -296,18 +296,7 @@ def solved(
 
     `advance` is called with a number of answered questions and their name.
     """
-    if jobs == 1 or len(work) < 2:
-        for piece in work:
-            yield piece, solve_one(piece)
-            advance(piece.size, piece.name)
-    else:
-        yield from _in_processes(work, jobs, advance)
-
-
-def _in_processes(
-    work: Sequence[Work], jobs: int, advance: Callable[[float, str], None]
-) -> Iterator[tuple[Work, Mapping[str, Any]]]:
-    with ProcessPool(min(jobs, len(work))) as pool:
+    with ProcessPool(max(1, min(jobs, len(work)))) as pool:
         futures = {pool.submit(solve_one, piece): piece for piece in work}
         try:
             for future in as_completed(futures):

@@ -220,36 +220,20 @@ def _take_place(fresh: Path, folder: Path) -> None:
 
 # The front page: the selector, and the commands for clients
 
-_FIELDS = (
-    "drivers",
-    "older",
-    "newer",
-    "gpus",
-    "floor",
-    "pythons",
-    "pins",
-    "packages",
-)  # of axes, as the script has them
+_FIELDS = ("drivers", "older", "newer", "gpus", "floor", "pythons", "pins", "packages")  # of axes, for the script
 _FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc", "cuda-toolkit")  # packages with buttons, if the channel has them
 _PLAIN = re.compile(r"[\w@%+=:,./-]+")  # characters without a meaning in any shell
 
 
-@dataclass(frozen=True)
-class Selector:
-    """The choices of the front page."""
-
-    axes: Mapping[str, Axes]  # by platform
-
-
-def front_page(site: Site, selector: Selector) -> Page:
-    """``index.html``, also for a channel without packages."""
+def front_page(site: Site, axes: Mapping[str, Axes]) -> Page:
+    """``index.html`` for the axes of each platform, also for a channel without packages."""
     return render(
         site,
         "index.html",
         title="Install CUDA packages",
         description="Choose, then copy the command.",
-        selector=selector if any(axes.packages for axes in selector.axes.values()) else None,
-        data=Markup(safe_json(_offered(site, selector))),  # safe_json leaves nothing that ends a script
+        is_empty=not any(each.packages for each in axes.values()),
+        data=Markup(safe_json(_offered(site, axes))),  # safe_json leaves nothing that ends a script
     )
 
 
@@ -285,16 +269,14 @@ def safe_json(content: object) -> str:
     return json.dumps(content, separators=(",", ":"), ensure_ascii=True).replace("<", "\\u003c")
 
 
-def _offered(site: Site, selector: Selector) -> dict[str, Any]:
+def _offered(site: Site, axes: Mapping[str, Axes]) -> dict[str, Any]:
     """The choices of the page, with the specs for conda and the lines of a ``pixi.toml`` for each pin and Python."""
-    every = selector.axes.values()
-    packages = {package for axes in every for package in axes.packages}
-    pins = {pin: pin_specs(pin) for axes in every for pin in axes.pins}
-    pythons = {python: python_specs(python) if python else () for axes in every for python in axes.pythons}
+    every = axes.values()
+    packages = {package for each in every for package in each.packages}
+    pins = {pin: pin_specs(pin) for each in every for pin in each.pins}
+    pythons = {python: python_specs(python) if python else () for each in every for python in each.pythons}
     return {
-        "platforms": {
-            subdir: {name: getattr(axes, name) for name in _FIELDS} for subdir, axes in selector.axes.items()
-        },
+        "platforms": {subdir: {name: getattr(each, name) for name in _FIELDS} for subdir, each in axes.items()},
         "gpus": gpu_names(),
         "pins": {pin: _request(specs) for pin, specs in pins.items()},
         "pythons": {python: _request(specs) for python, specs in pythons.items()},

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from packaging.specifiers import SpecifierSet
@@ -17,7 +14,7 @@ from packaging.version import Version
 from ctk.build import sbom
 from ctk.build.one import machine_paths
 from ctk.build.originals import NO_FILES, PackageFiles
-from ctk.core.errors import AuditFailed, CtkError
+from ctk.core.errors import AuditFailed
 from ctk.lock.components import load_exclusions
 from ctk.lock.redistribution import WORDS
 from ctk.package.reader import PathEntry, read_info
@@ -25,67 +22,12 @@ from ctk.package.scan import Scanner
 from ctk.release import facts_rows
 from ctk.site.answers import is_half
 from ctk.site.pages import IndexedPackage, Page, Site, commands, render
-from ctk.solve import channels
-from ctk.solve.solve import ANY_DRIVER, Catalogue, Scenario
-from ctk.verify.table import REQUEST, ask, merged
 
 _OPERATORS = {">=": "from", "<=": "up to", "<": "before", ">": "after", "==": ""}
-_FIT = re.compile(r"^cuda-version .*\b(native|compat)_\*$")
-_CUDA = re.compile(r"^cuda-version >=(\d+)(?:\.(\d+))?[^,]*,<(\d+)(?:\.(\d+))?")
-_PYTHON = re.compile(r"^python_abi (\S+) \*_cp\d+(t?)$")
-_PART = re.compile(r"(.+)(?:-files|-impl|_(?:linux|win)-\w+)")
 
 
-class HeatMap(NamedTuple):
-    """The picks for platforms that get the same: headings, and rows of a driver and its cells."""
-
-    platforms: Sequence[str]
-    heads: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[str]]]
-
-
-class Solved(NamedTuple):
-    """The solver's answers for these pages."""
-
-    maps: Sequence[HeatMap] = ()
-    downloads: Mapping[str, int] = {}  # package -> bytes of it and of what it needs from this channel
-    problem: str = ""  # why there are none
-
-
-def solve(site: Site) -> Solved:
-    """Asks the solver: some hundred solves for each platform of the channel, which take a second or two."""
-    if not site.platforms:
-        return Solved()
-    maps: dict[tuple[tuple[str, ...], tuple[tuple[str, ...], ...]], list[str]] = {}
-    downloads: dict[str, int] = {}
-    measured = any(lock.facts for lock in site.releases)  # the facts have the GPUs
-    try:
-        with TemporaryDirectory(prefix="ctk-site-") as folder:
-            folders = channels.write(channels.built(site.channel), Path(folder)).folders
-            for platform in site.platforms:
-                catalogue = Catalogue(folders, platform)
-                downloads |= _downloads(site, catalogue, catalogue.own_names - downloads.keys())
-                if measured:
-                    heads, rows = merged(ask(folders, site.releases, platform))
-                    maps.setdefault((heads, tuple(rows)), []).append(platform)
-    except CtkError as error:
-        return Solved(problem=f"{error.cause}. {error.step}".strip())
-    found = [HeatMap(alike, heads, [(d, cells) for d, *cells in rows]) for (heads, rows), alike in maps.items()]
-    return Solved(found, downloads)
-
-
-def _downloads(site: Site, catalogue: Catalogue, names: Iterable[str]) -> dict[str, int]:
-    """`Solved.downloads` of these packages, on a machine with a driver for everything; not of those without a pick."""
-    sizes = {(entry.index.subdir, entry.file): entry.size for entry in site.entries}
-    wanted = {name: Scenario((name,), catalogue.subdir, ANY_DRIVER) for name in sorted(names)}
-    grouped = catalogue.grouped(wanted)
-    grouped.ask(wanted.values())
-    picks = {name: pick for name, scenario in wanted.items() if (pick := grouped.pick(scenario))}
-    return {n: sum(sizes.get((r.subdir, r.file_name), 0) for r in pick.records) for n, pick in picks.items()}
-
-
-def about(site: Site, solved: Solved) -> Iterator[Page]:
-    """The channel: what it has, the toolkit for each driver and GPU, CTK releases, and what is not packaged."""
+def about(site: Site) -> Iterator[Page]:
+    """The channel: what it has, CTK releases, and what is not packaged."""
     built = {entry.index.version for entry in site.packages.get("cuda-version", ())}
     rows = [(*facts, lock.minor in built) for lock, facts in zip(site.releases, facts_rows(site.releases), strict=True)]
     listed = load_exclusions(site.workspace)
@@ -93,9 +35,7 @@ def about(site: Site, solved: Solved) -> Iterator[Page]:
         site,
         "about.html",
         title="About this channel",
-        description="What it has, which CUDA Toolkit a machine gets from it, and what was measured.",
-        request=REQUEST,
-        solved=solved,
+        description="What it has, and what was measured.",
         releases=rows[::-1],
         total=sum(entry.size for entry in site.entries),
         newest=max((entry.index.timestamp for entry in site.entries), default=0),
@@ -149,36 +89,6 @@ class PackageBuild:
             return sbom.read(self.sbom).files
         return NO_FILES
 
-    @property
-    def fit(self) -> str:
-        """``native`` or ``compat``; "" for a package without these builds."""
-        if self.entry.name == "cuda-version":
-            return self.entry.index.build.partition("_")[0]
-        return self._required(_FIT)
-
-    @property
-    def cuda(self) -> str:
-        """The CUDA versions that it is for: ``13.4``, ``12.0 to 12.3``, ``12``; "" for every version."""
-        if self.entry.name == "cuda-version":
-            return self.entry.index.version
-        spec = next((s for s in self.entry.index.depends if s.startswith("cuda-version ")), "")
-        if not (match := _CUDA.match(spec)):
-            return ""
-        major, first, end_major, end = match.groups()
-        if end_major != major:
-            return f"{major}.{first} or newer" if first and first != "0" else major
-        last = int(end or 0) - 1
-        return f"{major}.{last}" if int(first or 0) == last else f"{major}.{first or 0} to {major}.{last}"
-
-    @property
-    def python(self) -> str:
-        """The Python that it is for: ``3.14t``; "" for every Python, or none."""
-        return self._required(_PYTHON).replace(".*", "")
-
-    def _required(self, spec: re.Pattern[str]) -> str:
-        """The groups of the first dependency that matches."""
-        return next(("".join(match.groups("")) for s in self.entry.index.depends if (match := spec.match(s))), "")
-
 
 class ListedPackage(NamedTuple):
     """A row of the list of packages."""
@@ -186,20 +96,9 @@ class ListedPackage(NamedTuple):
     build: PackageBuild  # the newest
     platforms: Sequence[str]
     versions: Sequence[str]  # newest first
-    parts: Sequence[str]  # packages that it brings, and that nobody installs by name
 
 
-class CudaRow(NamedTuple):
-    """The builds of a package for the same CUDA."""
-
-    version: str
-    cuda: str
-    pythons: Sequence[str]
-    platforms: Sequence[str]
-    timestamp: int
-
-
-def packages(site: Site, solved: Solved) -> Iterator[Page]:
+def packages(site: Site) -> Iterator[Page]:
     """The list of packages, a page for each name, SBOMs and licence texts."""
     builds = {name: [read_metadata(entry, site) for entry in own] for name, own in site.packages.items()}
     every = [build for own in builds.values() for build in own]
@@ -210,53 +109,37 @@ def packages(site: Site, solved: Solved) -> Iterator[Page]:
         title="Packages",
         description="Each package has a page with its command, versions, dependencies, licences and files.",
         rows=_listed(builds),
-        downloads=solved.downloads,
     )
     users: dict[str, set[str]] = {}
     for entry in site.entries:
         for spec in entry.index.depends:
             users.setdefault(spec.partition(" ")[0], set()).add(entry.name)
     for name, own in builds.items():
-        yield _package_page(
-            site, own, sorted(users.get(name, set()) - {name}), solved.downloads.get(name, own[0].entry.size)
-        )
+        yield _package_page(site, own, sorted(users.get(name, set()) - {name}))
     licences = {text.path: text.content for build in every for text in build.licences}
     yield from (Page(path, text) for path, text in sorted(licences.items()))
 
 
 def _listed(builds: Mapping[str, Sequence[PackageBuild]]) -> list[ListedPackage]:
-    """The rows of the list: parts are in the row of the package that brings them."""
-    parts: dict[str, list[str]] = {}
-    for name in builds:
-        parts.setdefault(_owner(name, builds), []).append(name)
+    """The rows of the list: the packages that users install by name. The pages of these lead to the others."""
     return [
         ListedPackage(
-            builds[name][0],
-            sorted({build.entry.index.subdir for build in builds[name]}),
-            list(dict.fromkeys(build.entry.index.version for build in builds[name])),
-            [part for part in own if part != name],
+            own[0],
+            sorted({build.entry.index.subdir for build in own}),
+            list(dict.fromkeys(build.entry.index.version for build in own)),
         )
-        for name, own in sorted(parts.items())
+        for name, own in sorted(builds.items())
+        if not is_half(name)
     ]
 
 
-def _owner(name: str, names: Container[str]) -> str:
-    """The package that brings a part, such as ``cuda-nvrtc`` for ``cuda-nvrtc-files``; for other packages the same."""
-    owner = name
-    while match := _PART.fullmatch(owner):
-        owner = match[1] if match[1] in names else match[1].removesuffix("-dev").removesuffix("-static")
-    return owner if owner in names else name
-
-
-def _package_page(site: Site, builds: Sequence[PackageBuild], users: Sequence[str], download: int) -> Page:
+def _package_page(site: Site, builds: Sequence[PackageBuild], users: Sequence[str]) -> Page:
     """The page of a package; `builds` are newest first, `users` are the packages that depend on it."""
     newest = builds[0]
     name = newest.entry.name
     shown: dict[str, PackageBuild] = {}
-    rows: dict[tuple[str, str], list[PackageBuild]] = {}
     for build in builds:
         shown.setdefault(build.entry.index.subdir, build)
-        rows.setdefault((build.entry.index.version, build.cuda), []).append(build)
     return render(
         site,
         f"packages/{name}.html",
@@ -266,23 +149,11 @@ def _package_page(site: Site, builds: Sequence[PackageBuild], users: Sequence[st
         builds=builds,
         commands=commands(site, name) if site.channels and not is_half(name) else {},
         newest=newest,
-        download=download,
-        rows=[_cuda_row(*key, same) for key, same in rows.items()],
         platforms=sorted({build.entry.index.subdir for build in builds}),
         users=users,
         licences=list({text.path: text for text in newest.licences}.values()),
         shown=shown.values(),
         words=WORDS,
-    )
-
-
-def _cuda_row(version: str, cuda: str, builds: Sequence[PackageBuild]) -> CudaRow:
-    return CudaRow(
-        version,
-        cuda,
-        sorted({build.python for build in builds} - {""}, key=lambda p: (Version(p.rstrip("t")), p)),
-        sorted({build.entry.index.subdir for build in builds}),
-        max(build.entry.index.timestamp for build in builds),
     )
 
 

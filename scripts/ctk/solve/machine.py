@@ -246,14 +246,6 @@ class LastDriver(NamedTuple):
     cuda: str  # the newest CUDA version that the branch supports
 
 
-class FirstDriver(NamedTuple):
-    """The first driver for the GPUs of an architecture, and so the first for all newer GPUs at the earliest."""
-
-    architecture: str
-    gpu: str  # its oldest compute capability
-    cuda: str  # the CUDA version of that driver
-
-
 # As NVIDIA states it: with a newer driver such a machine cannot exist. The branches are those of
 # https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html, which leaves out
 # 6.2 and 7.2 (Jetson): these are from https://developer.nvidia.com/cuda-legacy-gpus. The CUDA version of a branch is
@@ -267,7 +259,7 @@ LAST_DRIVERS = (
 # toolkit's release brings the first driver for its CUDA version. (NVIDIA's GPU Operator asks for 570.133.20 on an HGX
 # B200: https://github.com/NVIDIA/cloud-native-docs/pull/184.) Of the other newer GPUs NVIDIA's pages that were at hand
 # state no driver, so no more than this is ruled out. All older GPUs had drivers before CUDA 12.
-FIRST_DRIVER = FirstDriver("Blackwell", "10.0", "12.8")
+_BLACKWELL, FIRST_DRIVER = "10.0", "12.8"  # its oldest GPU, and the CUDA version of its first driver
 
 
 def check_possible(*machines: tuple[str | None, str | None]) -> None:
@@ -282,12 +274,12 @@ def impossible(driver: str | None, gpu: str | None) -> str:
     """Why no machine can have a driver for this CUDA version and this GPU; "" if a machine can."""
     if not driver or not gpu:
         return ""
-    first, last = FIRST_DRIVER, next((last for last in LAST_DRIVERS if gpu in last.gpus), None)
-    if Version(gpu) >= Version(first.gpu) and Version(driver) < Version(first.cuda):
-        newer = "" if gpu == first.gpu else " and newer GPUs"
+    last = next((last for last in LAST_DRIVERS if gpu in last.gpus), None)
+    if Version(gpu) >= Version(_BLACKWELL) and Version(driver) < Version(FIRST_DRIVER):
+        newer = "" if gpu == _BLACKWELL else " and newer GPUs"
         return (
-            f"a driver for CUDA {driver} does not know a GPU {gpu}: drivers for CUDA {first.cuda} are the first for "
-            f"{first.architecture}{newer}"
+            f"a driver for CUDA {driver} does not know a GPU {gpu}: drivers for CUDA {FIRST_DRIVER} are the first for "
+            f"Blackwell{newer}"
         )
     if last is None or Version(driver) <= Version(last.cuda):
         return ""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
 from ctk.solve.machine import driver_version, virtual_packages
 
-_CONCURRENT = 16  # solves at the same time: they keep all cores busy
+_CONCURRENT = 8 * (os.cpu_count() or 1)  # solves at the same time, so that no core waits for Python
 ANY_DRIVER = "99.0"  # newer than every driver: with it, no package is refused for the driver
 PYTHON = ("python", "python_abi")
 ASKS = "cuda-gpu"
@@ -143,42 +143,6 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
         driver = f"with a driver for CUDA {scenario.driver}" if scenario.driver else "without a driver"
         cause = f"no set of packages satisfies {' '.join(scenario.specs)} on {scenario.subdir} {driver}:\n{error}"
         raise Unsolvable(cause, "change what was asked for, or update the driver", str(error)) from None
-
-
-def solve_many(
-    scenarios: Iterable[Scenario], channels: Sequence[Path | str], gateway: Gateway, at_once: int
-) -> list[tuple[Scenario, Pick | str]]:
-    """Solves scenarios, so many at a time; returns the pick or the solver's message for each, in any order.
-
-    rattler solves outside Python's lock, so tasks of one event loop keep all cores busy; processes were not faster
-    (``benchmarks/verify.py``).
-
-    Raises:
-        ChannelMissing: A channel cannot be read.
-    """
-    sources, waiting = [channel_url(c) for c in channels], iter(scenarios)
-    answers: list[tuple[Scenario, Pick | str]] = []
-
-    async def work() -> None:
-        for scenario in waiting:
-            try:
-                answers.append((scenario, await _solve(scenario, sources, gateway)))
-            except SolverError as error:
-                answers.append((scenario, str(error)))
-
-    async def work_together() -> None:
-        working = asyncio.gather(*(work() for _ in range(at_once)))
-        try:
-            await asyncio.shield(working)
-        except asyncio.CancelledError:
-            # Interrupted. Solves under way end in milliseconds, and need this loop to hand over their answers.
-            deque(waiting, maxlen=0)
-            await working
-            raise
-
-    with reading(channels):
-        run(work_together())
-    return answers
 
 
 async def _solve(scenario: Scenario, sources: Sequence[str], gateway: Gateway) -> Pick:
@@ -341,26 +305,29 @@ class Catalogue:
     ) -> None:
         self.channels, self.subdir, self.maker, self.is_named = tuple(channels), subdir, maker, is_named
         self.gateway = gateway or open_gateway()
-        self._picks: dict[Hashable, Pick | None] = {}
+        self._answers: dict[Hashable, Pick | str] = {}
         self._records: dict[str, list[RepoDataRecord]] = {}
         self._names: dict[tuple[tuple[str, ...], tuple[Path | str, ...]], set[str]] = {}
 
-    def pick(self, scenario: Scenario) -> Pick | None:
-        """The solver's pick, or None without a solution.
+    def answer(self, scenario: Scenario) -> Pick | str:
+        """The solver's pick, or its text without a solution.
 
         Raises:
             BadValue, ChannelMissing: As `solve`.
         """
         key = self.key(scenario)
-        if key not in self._picks:
+        if key not in self._answers:
             try:
-                self._picks[key] = solve(scenario, self.channels, self.gateway)
+                self._answers[key] = solve(scenario, self.channels, self.gateway)
             except Unsolvable as error:
-                if not error.solver:
-                    raise
-                self._picks[key] = None
-        pick = self._picks[key]
-        return replace(pick, scenario=scenario) if pick and pick.scenario != scenario else pick
+                self._answers[key] = error.solver
+        found = self._answers[key]
+        return replace(found, scenario=scenario) if isinstance(found, Pick) and found.scenario != scenario else found
+
+    def pick(self, scenario: Scenario) -> Pick | None:
+        """The solver's pick, or None without a solution; raises as `answer`."""
+        found = self.answer(scenario)
+        return found if isinstance(found, Pick) else None
 
     def key(self, scenario: Scenario) -> Hashable:
         """Equal for scenarios that are solved together."""
@@ -448,10 +415,28 @@ class GroupedCatalogue(Catalogue):
         return self.classes.key(scenario)
 
     def ask(self, scenarios: Iterable[Scenario]) -> None:
-        """Solves many scenarios at a time, for later calls of `pick`: several times faster than one after the other."""
-        missing = {key: s for s in scenarios if (key := self.key(s)) not in self._picks}
-        for scenario, answer in solve_many(missing.values(), self.channels, self.gateway, _CONCURRENT):
-            self._picks[self.key(scenario)] = answer if isinstance(answer, Pick) else None
+        """Solves many scenarios at a time, for later calls of `answer`: several times faster than one after the other.
+
+        rattler solves outside Python's lock, so tasks of one event loop keep all cores busy; processes are not faster.
+
+        Raises:
+            ChannelMissing: A channel cannot be read.
+        """
+        waiting = iter({key: s for s in scenarios if (key := self.key(s)) not in self._answers}.items())
+        sources = [channel_url(c) for c in self.channels]
+
+        async def work() -> None:
+            for key, scenario in waiting:
+                try:
+                    self._answers[key] = await _solve(scenario, sources, self.gateway)
+                except SolverError as error:
+                    self._answers[key] = str(error)
+
+        async def together() -> None:
+            await asyncio.gather(*(work() for _ in range(_CONCURRENT)))
+
+        with reading(self.channels):
+            run(together())
 
 
 @cache

@@ -202,8 +202,6 @@ def solve_or_say_why(scenario: Scenario, catalogue: Catalogue, lines: int | None
     try:
         return solve(scenario, catalogue.channels, catalogue.gateway)
     except Unsolvable as error:
-        if not error.solver:
-            raise
         sentence, step = find_reason(scenario, catalogue)
         missing = _missing_package(scenario, catalogue) is not None
         text = error.cause.splitlines()

@@ -18,17 +18,16 @@ import tempfile
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 
-from rattler import Gateway
 from ruamel.yaml import YAML
 
 from ctk.core.address import open_gateway
 from ctk.core.checkout import Workspace
 from ctk.core.errors import SolverFailed, SolverMissing, check_names
 from ctk.solve.pixi import pixi_lines, toml
-from ctk.solve.solve import GroupedCatalogue, Pick, Scenario, channel_url, parse_spec, solve_many
+from ctk.solve.solve import GroupedCatalogue, Pick, Scenario, channel_url, parse_spec
 from ctk.verify.libsolv import Libsolv
 from ctk.verify.run import Record, Solver, SolverAnswer
 
@@ -59,33 +58,26 @@ def solver(name: str, where: Workspace) -> Solver:
 
 
 class RattlerSolver:
-    """rattler, as `ctk solve` uses it, with eight jobs for each core, so that no core waits for Python.
-
-    A request is solved once for each class of machines.
-    """
+    """rattler, as `ctk solve` uses it. A request is solved once for each class of machines."""
 
     name = "rattler"
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
-        gateway, jobs = open_gateway(), 8 * (os.cpu_count() or 1)
-        classes = iter(self._classes(list(scenarios), channels, gateway))
-        # Enough classes to keep the cores busy, few enough to show progress.
-        while batch := {members[0]: members for members in islice(classes, 512)}:
-            for asked, pick in solve_many(batch, channels, gateway, jobs):
-                answer = _as_answer(asked, pick)
-                yield from (replace(answer, scenario=member) for member in batch[asked])
-
-    def _classes(
-        self, scenarios: Sequence[Scenario], channels: Sequence[Path], gateway: Gateway
-    ) -> Iterable[list[Scenario]]:
-        names: dict[str, set[str]] = {}
-        for scenario in scenarios:
-            names.setdefault(scenario.subdir, set()).update(parse_spec(spec).name for spec in scenario.specs)
-        known = {s: GroupedCatalogue(channels, s, requested, gateway=gateway) for s, requested in names.items()}
-        classes: dict[Hashable, list[Scenario]] = {}
-        for scenario in scenarios:
-            classes.setdefault(known[scenario.subdir].key(scenario), []).append(scenario)
-        return classes.values()
+        gateway = open_gateway()
+        for subdir, group in groupby(sorted(scenarios, key=lambda s: s.subdir), lambda s: s.subdir):
+            asked = list(group)
+            names = {parse_spec(spec).name for scenario in asked for spec in scenario.specs}
+            catalogue = GroupedCatalogue(channels, subdir, names, gateway=gateway)
+            classes: dict[Hashable, list[Scenario]] = {}
+            for scenario in asked:
+                classes.setdefault(catalogue.key(scenario), []).append(scenario)
+            left = iter(classes.values())
+            # Enough classes to keep the cores busy, few enough to show progress.
+            while batch := list(islice(left, 512)):
+                catalogue.ask(members[0] for members in batch)
+                for members in batch:
+                    answer = _as_answer(members[0], catalogue.answer(members[0]))
+                    yield from (replace(answer, scenario=member) for member in members)
 
 
 def _as_answer(scenario: Scenario, pick: Pick | str) -> SolverAnswer:

@@ -15,10 +15,6 @@
 #include "solvable.h"
 #include "util.h"
 
-void prune_to_best_version_upstream(Pool *pool, Queue *list);
-
-int conda_forge_order = 1; /* 0: libsolv's own order */
-
 /* The package that a dependency with a version or build names, or 0. */
 static Id name_of(Pool *pool, Id dep) { return ISRELDEP(dep) ? GETRELDEP(pool, dep)->name : 0; }
 
@@ -137,11 +133,6 @@ static int compare_ids(const void *ap, const void *bp, void *data)
 void prune_to_best_version(Pool *pool, Queue *list)
 {
   int kept = 0;
-  if (pool->disttype != DISTTYPE_CONDA || !conda_forge_order)
-    {
-      prune_to_best_version_upstream(pool, list);
-      return;
-    }
   if (list->count < 2)
     return;
   solv_sort(list->elements, list->count, sizeof(Id), compare_ids, pool);

@@ -13,8 +13,6 @@
 #include "solvable.h"
 #include "solver.h"
 
-extern int conda_forge_order; /* conda_order.c */
-
 struct ctk
 {
   Pool *pool;
@@ -39,8 +37,6 @@ void ctk_free(void *context)
   free(c->answer);
   free(c);
 }
-
-void ctk_order(int conda_forge) { conda_forge_order = conda_forge; }
 
 /* Reads one repodata.json. name is what answers call the repository, and must be unique; the highest priority wins.
  * Returns the number of records, or -1. */

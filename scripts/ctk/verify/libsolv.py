@@ -58,8 +58,8 @@ _VERSION = "0.7.39"
 # The definitions that the sources' own build adds for ENABLE_CONDA and for Linux. -Og compiles in half the time of -O2,
 # and the library solves as fast.
 _DEFINED = ("_FILE_OFFSET_BITS=64", "ENABLE_CONDA=1", "MULTI_SEMANTICS=1", "LIBSOLV_INTERNAL=1", "WITHOUT_COOKIEOPEN=1")
-_FLAGS = ["-Og", "-fPIC", "-w", "-std=gnu99", *(f"-D{name}" for name in _DEFINED)]
-_LINUX = ["-DHAVE_STRCHRNUL=1", "-DHAVE_QSORT_R=1"]
+_FOUND = ("HAVE_STRCHRNUL=1", "HAVE_QSORT_R=1")  # in the C library
+_FLAGS = ["-Og", "-fPIC", "-w", "-std=gnu99", *(f"-D{name}" for name in (*_DEFINED, *_FOUND))]
 _READERS = ("repo_conda.c", "solv_jsonparser.c", "solv_xfopen.c")
 _INCLUDED = "qsort_r.c"  # part of util.c where the C library has no qsort_r
 # The function that conda-forge's libsolv replaces, and so do we; see conda_order.c.
@@ -75,13 +75,12 @@ class Libsolv:
     Args:
         where: The checkout, in whose cache the library is.
         lock: Whether virtual packages are locked, as in libmamba since mamba#4312.
-        conda_forge: Whether candidates are ordered as in conda-forge's libsolv, which all clients ship.
         strict: Whether channel priority is strict, not flexible.
     """
 
-    def __init__(self, where: Workspace, *, lock: bool = True, conda_forge: bool = True, strict: bool = True) -> None:
+    def __init__(self, where: Workspace, *, lock: bool = True, strict: bool = True) -> None:
         self.name = "libsolv" if lock else "libsolv-2.8.1"
-        self._lock, self._conda_forge, self._strict = lock, conda_forge, strict
+        self._lock, self._strict = lock, strict
         self._solver = _load(library(where))
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
@@ -94,8 +93,6 @@ class Libsolv:
                     pool = self._solver.ctk_new()
                     stack.callback(self._solver.ctk_free, pool)
                     pools[scenario.subdir] = pool, self._fill(pool, scenario.subdir, channels)
-                # Set each time, because the setting is the library's, and other solvers share the library.
-                self._solver.ctk_order(self._conda_forge)
                 yield self._solve(scenario, *pools[scenario.subdir])
 
     def _fill(self, pool: int, subdir: str, channels: Sequence[Path]) -> Located:
@@ -133,7 +130,6 @@ def _load(path: Path) -> ctypes.CDLL:
     solver = ctypes.CDLL(str(path))
     solver.ctk_new.restype = pointer
     solver.ctk_free.argtypes = [pointer]
-    solver.ctk_order.argtypes = [number]
     solver.ctk_add.argtypes = [pointer, text, text, number]
     solver.ctk_solve.argtypes = [pointer, text, text, number, number]
     solver.ctk_solve.restype = text
@@ -152,7 +148,7 @@ def _job(spec: str) -> str:
 def library(where: Workspace) -> Path:
     """The path of the library; its name has a digest of its sources and flags."""
     ours = [path.read_text(encoding="utf-8") for path in OURS]
-    parts = [SOURCES.sha256, *_flags(), *ours, sys.platform, platform.machine()]
+    parts = [SOURCES.sha256, *_FLAGS, *ours, platform.machine()]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     return where.notes / "libsolv" / f"libctksolv-{key}.so"
 
@@ -195,10 +191,6 @@ def build(where: Workspace, index: Callable[[], Index] = Index) -> Path:
     return target
 
 
-def _flags() -> list[str]:
-    return [*_FLAGS, *(_LINUX if sys.platform == "linux" else [])]
-
-
 def _prepare(root: Path) -> None:
     """Adds the version header that CMake would write to the sources, and renames the function that ours replaces."""
     values = dict(zip(("LIBSOLV_MAJOR", "LIBSOLV_MINOR", "LIBSOLV_PATCH"), _VERSION.split("."), strict=True))
@@ -217,7 +209,7 @@ def _compile(root: Path) -> Path:
     core = [path for path in sorted((root / "src").glob("*.c")) if path.name != _INCLUDED]
     sources = [*OURS, *core, *(root / "ext" / name for name in _READERS)]
     objects = [str(root / f"{source.stem}.o") for source in sources]
-    flags = [*_flags(), f"-I{root / 'src'}", f"-I{root / 'ext'}"]
+    flags = [*_FLAGS, f"-I{root / 'src'}", f"-I{root / 'ext'}"]
 
     def call(*arguments: str) -> None:
         cc = compiler()
@@ -233,8 +225,7 @@ def _compile(root: Path) -> Path:
         list(pool.map(lambda source, target: call(*flags, "-c", str(source), "-o", target), sources, objects))
     target = root / "libctksolv.so"
     # No undefined symbols: without this, a missing function would be an error only when it is called.
-    no_undefined = ["-Wl,--no-undefined"] if sys.platform == "linux" else []
-    call("-shared", *no_undefined, "-o", str(target), *objects)
+    call("-shared", "-Wl,--no-undefined", "-o", str(target), *objects)
     return target
 
 

@@ -113,7 +113,7 @@ def write(pick: Pick, prefix: Path) -> None:
 
 
 def checked(prefix: Path, driver: str | None, arch: str | None) -> dict[str, tuple[str, str]]:
-    seen = look(ENVIRONMENT_CHECKS, examined(Workspace(ROOT), prefix, driver or "none", arch), limit=120)
+    seen = look(ENVIRONMENT_CHECKS, examined(Workspace(ROOT), prefix, driver or "none", arch))
     return {check.name: (finding.severity, finding.fix) for check, finding in seen}
 
 

@@ -80,7 +80,7 @@ def channel_of(planned: Plan, project: Workspace, name: str) -> Path:
     fetch(planned.artefacts, project, Index)
     made = builds.run(planned, project)
     assert made.built and not made.failed, made.failed
-    states.commit(states.stage(made.built, project.output / name))
+    states.commit(states.stage(states.candidates(made.built, project.output / name)))
     return project.output / name
 
 
