@@ -94,8 +94,8 @@ def test_a_damaged_channel_is_an_error_with_a_step(tmp_path: Path) -> None:
                 "pixi add cuda-core",
                 "newest version 1.10.0 date 2023-11-14",
                 "LicenseRef-Test: LICENSE",
+                "1.10.0 13 3.13 linux-64 2023-11-14 1.2.2 13 3.13 linux-64 2023-11-14",
                 "2 builds: sizes, SBOMs",
-                "1.10.0 py313h0_0 linux-64 2023-11-14",
             ],
         ),
         ("packages/cuda-core.html", ["cuda-version >=13,<14", "What needs it empty", "weak cuda-core >=1"]),
@@ -103,7 +103,7 @@ def test_a_damaged_channel_is_an_error_with_a_step(tmp_path: Path) -> None:
         ("packages/cuda-core.html", ["lib/python3.13/site-packages/cuda/core/7.py"]),
         ("packages.html", [HOSTILE]),
         ("packages/empty.html", ["installs no file"]),
-        ("packages/cuda-version.html", ["native_100", "compat_0"]),
+        ("packages/cuda-version.html", ["native_100 native", "compat_0 compat"]),
     ],
 )
 def test_a_page_says_what_its_reader_came_for(files: Mapping[str, bytes], path: str, words: list[str]) -> None:
@@ -147,13 +147,36 @@ def test_nobody_is_told_to_install_what_other_packages_bring(tmp_path: Path) -> 
     assert "conda create" not in Read(pages["packages/cuda-nvrtc-files.html"]).text
 
 
-def test_what_nobody_installs_by_name_is_not_listed_and_has_a_page_that_is_linked(tmp_path: Path) -> None:
-    nvrtc = Draft("cuda-nvrtc", "13.4.92", depends=("cuda-nvrtc-files ==13.4.92",))
-    parts = [Draft("cuda-nvrtc-files", "13.4.92"), Draft("cuda-nvrtc-dev_linux-64", "13.4.92", subdir="noarch")]
-    pages = html(contents(small_site(tmp_path, [*drafts(), nvrtc, *parts])))
-    listed = [link for link in pages["packages.html"].links if link.startswith("packages/")]
-    assert listed == [f"packages/{name}.html" for name in ("cuda-core", "cuda-nvrtc", "cuda-version", "empty")]
-    assert "../packages/cuda-nvrtc-files.html" in pages["packages/cuda-nvrtc.html"].links
+def test_a_package_has_its_parts_in_its_row(tmp_path: Path) -> None:
+    nvrtc = Draft("cuda-nvrtc", "13.4.92", depends=("cuda-nvrtc-files ==13.4.92", "cuda-version >=13.4,<13.5.0a0"))
+    parts = [
+        Draft("cuda-nvrtc-files", "13.4.92"),
+        Draft("cuda-nvrtc-dev_linux-64", "13.4.92", subdir="noarch"),
+        Draft("libcufile-impl", "1.0", depends=("nowhere >=1",)),
+    ]
+    pages = contents(small_site(tmp_path, [*drafts(), nvrtc, *parts]))
+    rows = re.findall(r"<tr><th scope=.row.>.*?</tr>", pages["packages.html"].decode(), re.S)
+    listed = [Read(row.encode()).text for row in rows]
+    assert [row.split()[0] for row in listed] == ["cuda-core", "cuda-nvrtc", "cuda-version", "empty", "libcufile-impl"]
+    assert "2 parts cuda-nvrtc-dev_linux-64 cuda-nvrtc-files 13.4.92 2023-11-14" in listed[1]
+
+
+@pytest.mark.parametrize(
+    ("spec", "cuda"),
+    [
+        ("cuda-version >=13.4,<13.5.0a0 native_*", "13.4"),
+        ("cuda-version >=12.0,<12.4.0a0 native_*", "12.0 to 12.3"),
+        ("cuda-version >=12,<12.7.0a0", "12.0 to 12.6"),
+        ("cuda-version >=12,<13.0a0 native_*", "12"),
+        ("cuda-version >=13.3,<14.0a0 native_*", "13.3 or newer"),
+        ("cuda-version * native_*", ""),
+        ("libcuda-version >=13.4,<13.5.0a0", ""),
+    ],
+)
+def test_a_build_says_which_cuda_it_is_for(spec: str, cuda: str, small: Site) -> None:
+    entry = small.packages["empty"][0]
+    build = report.PackageBuild(replace(entry, index=replace(entry.index, depends=("libgcc", spec))))
+    assert build.cuda == cuda
 
 
 def test_a_site_has_its_title_on_each_page_and_a_tab_for_docs_that_are_there(small: Site) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -24,6 +25,10 @@ from ctk.site.answers import is_half
 from ctk.site.pages import IndexedPackage, Page, Site, commands, render
 
 _OPERATORS = {">=": "from", "<=": "up to", "<": "before", ">": "after", "==": ""}
+_FIT = re.compile(r"^cuda-version .*\b(native|compat)_\*$")
+_CUDA = re.compile(r"^cuda-version >=(\d+)(?:\.(\d+))?[^,]*,<(\d+)(?:\.(\d+))?")
+_PYTHON = re.compile(r"^python_abi (\S+) \*_cp\d+(t?)$")
+_PART = re.compile(r"(.+)(?:-files|-impl|_(?:linux|win)-\w+)")
 
 
 def about(site: Site) -> Iterator[Page]:
@@ -89,6 +94,36 @@ class PackageBuild:
             return sbom.read(self.sbom).files
         return NO_FILES
 
+    @property
+    def fit(self) -> str:
+        """``native`` or ``compat``; "" for a package without these builds."""
+        if self.entry.name == "cuda-version":
+            return self.entry.index.build.partition("_")[0]
+        return self._required(_FIT)
+
+    @property
+    def cuda(self) -> str:
+        """The CUDA versions that it is for: ``13.4``, ``12.0 to 12.3``, ``12``; "" for every version."""
+        if self.entry.name == "cuda-version":
+            return self.entry.index.version
+        spec = next((s for s in self.entry.index.depends if s.startswith("cuda-version ")), "")
+        if not (match := _CUDA.match(spec)):
+            return ""
+        major, first, end_major, end = match.groups()
+        if end_major != major:
+            return f"{major}.{first} or newer" if first and first != "0" else major
+        last = int(end or 0) - 1
+        return f"{major}.{last}" if int(first or 0) == last else f"{major}.{first or 0} to {major}.{last}"
+
+    @property
+    def python(self) -> str:
+        """The Python that it is for: ``3.14t``; "" for every Python, or none."""
+        return self._required(_PYTHON).replace(".*", "")
+
+    def _required(self, spec: re.Pattern[str]) -> str:
+        """The groups of the first dependency that matches."""
+        return next(("".join(match.groups("")) for s in self.entry.index.depends if (match := spec.match(s))), "")
+
 
 class ListedPackage(NamedTuple):
     """A row of the list of packages."""
@@ -96,6 +131,17 @@ class ListedPackage(NamedTuple):
     build: PackageBuild  # the newest
     platforms: Sequence[str]
     versions: Sequence[str]  # newest first
+    parts: Sequence[str]  # packages that it brings, and that nobody installs by name
+
+
+class CudaRow(NamedTuple):
+    """The builds of a package for the same CUDA."""
+
+    version: str
+    cuda: str
+    pythons: Sequence[str]
+    platforms: Sequence[str]
+    timestamp: int
 
 
 def packages(site: Site) -> Iterator[Page]:
@@ -121,16 +167,27 @@ def packages(site: Site) -> Iterator[Page]:
 
 
 def _listed(builds: Mapping[str, Sequence[PackageBuild]]) -> list[ListedPackage]:
-    """The rows of the list: the packages that users install by name. The pages of these lead to the others."""
+    """The rows of the list: parts are in the row of the package that brings them."""
+    parts: dict[str, list[str]] = {}
+    for name in builds:
+        parts.setdefault(_owner(name, builds), []).append(name)
     return [
         ListedPackage(
-            own[0],
-            sorted({build.entry.index.subdir for build in own}),
-            list(dict.fromkeys(build.entry.index.version for build in own)),
+            builds[name][0],
+            sorted({build.entry.index.subdir for build in builds[name]}),
+            list(dict.fromkeys(build.entry.index.version for build in builds[name])),
+            [part for part in own if part != name],
         )
-        for name, own in sorted(builds.items())
-        if not is_half(name)
+        for name, own in sorted(parts.items())
     ]
+
+
+def _owner(name: str, names: Container[str]) -> str:
+    """The package that brings a part, such as ``cuda-nvrtc`` for ``cuda-nvrtc-files``; for other packages the same."""
+    owner = name
+    while match := _PART.fullmatch(owner):
+        owner = match[1] if match[1] in names else match[1].removesuffix("-dev").removesuffix("-static")
+    return owner if owner in names else name
 
 
 def _package_page(site: Site, builds: Sequence[PackageBuild], users: Sequence[str]) -> Page:
@@ -138,8 +195,10 @@ def _package_page(site: Site, builds: Sequence[PackageBuild], users: Sequence[st
     newest = builds[0]
     name = newest.entry.name
     shown: dict[str, PackageBuild] = {}
+    rows: dict[tuple[str, str], list[PackageBuild]] = {}
     for build in builds:
         shown.setdefault(build.entry.index.subdir, build)
+        rows.setdefault((build.entry.index.version, build.cuda), []).append(build)
     return render(
         site,
         f"packages/{name}.html",
@@ -149,11 +208,22 @@ def _package_page(site: Site, builds: Sequence[PackageBuild], users: Sequence[st
         builds=builds,
         commands=commands(site, name) if site.channels and not is_half(name) else {},
         newest=newest,
+        rows=[_cuda_row(*key, same) for key, same in rows.items()],
         platforms=sorted({build.entry.index.subdir for build in builds}),
         users=users,
         licences=list({text.path: text for text in newest.licences}.values()),
         shown=shown.values(),
         words=WORDS,
+    )
+
+
+def _cuda_row(version: str, cuda: str, builds: Sequence[PackageBuild]) -> CudaRow:
+    return CudaRow(
+        version,
+        cuda,
+        sorted({build.python for build in builds} - {""}, key=lambda p: (Version(p.rstrip("t")), p)),
+        sorted({build.entry.index.subdir for build in builds}),
+        max(build.entry.index.timestamp for build in builds),
     )
 
 

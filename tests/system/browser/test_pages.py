@@ -42,8 +42,8 @@ def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) 
     rows, status = page.locator("#package-rows tr:visible"), page.locator("#matches")
     every = rows.count()
     assert status.inner_text() == f"{every} packages"
-    page.keyboard.type("NVRTC dev")
-    assert rows.locator("a:visible").all_inner_texts() == ["cuda-nvrtc-dev"]
+    page.keyboard.type("NVRTC files")
+    assert rows.locator("a:visible").all_inner_texts() == ["cuda-nvrtc", "cuda-nvrtc-files"], "its part is unfolded"
     assert status.inner_text() == f"1 of {every} match"
     page.keyboard.type(" no such thing")
     assert rows.count() == 0 and status.inner_text().startswith(f"0 of {every} match")
@@ -62,13 +62,13 @@ def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) 
     assert rows.locator("th > a").all_inner_texts() == sorted(rows.locator("th > a").all_inner_texts()), (
         "and all are in order again"
     )
-    page.keyboard.type("cuda-nvrtc-dev")
-    for _ in range(3):  # the box that scrolls, then in its first row the link
+    page.keyboard.type("cuda-nvrtc-files")
+    for _ in range(5):  # the box that scrolls, then in its first row the link, the parts, and the link to one
         page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.textContent") == "cuda-nvrtc-dev":
+        if page.evaluate("document.activeElement.textContent") == "cuda-nvrtc-files":
             break
     page.keyboard.press("Enter")
-    page.wait_for_url("**/packages/cuda-nvrtc-dev.html")
+    page.wait_for_url("**/packages/cuda-nvrtc-files.html")
 
 
 def test_the_command_of_a_package_is_copied(window: Open) -> None:

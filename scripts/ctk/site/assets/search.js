@@ -3,8 +3,9 @@
 for (const box of document.querySelectorAll("[data-search]")) {
   const body = document.getElementById(box.dataset.search);
   const rows = [...body.rows].map((row) => {
-    const [name, cell] = [row.querySelector("a"), row.cells[0]];
-    return { row, text: cell.textContent.toLowerCase(), name: name.textContent.toLowerCase() };
+    const [name, parts, cell] = [row.querySelector("a"), row.querySelector("details"), row.cells[0]];
+    const text = cell.textContent.toLowerCase();
+    return { row, parts, text, name: name.textContent.toLowerCase(), own: text.replace(parts?.textContent.toLowerCase(), "") };
   });
   const input = box.querySelector("input");
   const status = box.querySelector("[role=status]");
@@ -13,7 +14,10 @@ for (const box of document.querySelectorAll("[data-search]")) {
     const words = typed.split(/\s+/).filter(Boolean);
     const ordered = [...rows].sort((one, other) => misfit(one.name, typed) - misfit(other.name, typed));
     body.append(...(typed ? ordered : rows).map(({ row }) => row));
-    for (const { row, text } of rows) row.hidden = !words.every((word) => text.includes(word));
+    for (const { row, parts, text, own } of rows) {
+      row.hidden = !words.every((word) => text.includes(word));
+      if (parts) parts.open = !words.every((word) => own.includes(word)); // unfolded for a word that only a part has
+    }
     const matches = rows.filter(({ row }) => !row.hidden).length;
     const near = matches ? [] : nearest(typed, rows.map(({ name }) => name));
     status.textContent = typed
