@@ -50,6 +50,11 @@ class History:
         state = State(number, self.current, now.isoformat(timespec="seconds"), packages)
         return replace(self, states=(*self.states, state), current=number)
 
+    def until(self, now: str) -> History:
+        """The history without times after `now`, which a wrong clock stated: they become `now`."""
+        states = (replace(s, made=min(s.made, now, key=datetime.fromisoformat)) for s in self.states)
+        return replace(self, states=tuple(states))
+
     def kept(self, count: int) -> History:
         """The history with only the newest states and the current state; a dropped state is no longer a `before`."""
         newest = {s.number for s in self.states[-count:]} | {self.current}

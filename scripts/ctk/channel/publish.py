@@ -34,9 +34,12 @@ from ctk.channel.history import STATES, History, State, load, numbered, read_not
 from ctk.channel.local import is_built
 from ctk.channel.repodata import (
     FILES,
+    FIRST,
     STATED,
     ChannelIndex,
     in_order,
+    made_at,
+    milliseconds,
     put_in_place,
     read_index,
     shows,
@@ -160,7 +163,8 @@ class Folder:
     ) -> Published:
         """Publishes a built channel, which must not change meanwhile; after an error, readers see the old state.
 
-        Packages that are damaged in the folder are replaced.
+        Packages that are damaged in the folder are replaced. An impossible time of publication, from a run with a wrong
+        clock, becomes the time of this run.
 
         Args:
             channel: The built channel.
@@ -179,7 +183,7 @@ class Folder:
         self._check_clock(channel, ours)
         with self._held():
             now = self.now().isoformat(timespec="milliseconds")
-            history, names = self._adopted(self.history()), self.names()
+            history, names = self._adopted(self.history().until(now)), self.names()
             before = self._dated(history.shown) if history.shown else ChannelIndex()
             taken = clashes(ours.names(), names)
             if not skip_taken:
@@ -197,7 +201,7 @@ class Folder:
                     changed.append(name)
                 progress(name)
             wanted = before | fresh
-            times = {**dict.fromkeys(sha256, now), **times}
+            times = possible({**dict.fromkeys(sha256, now), **times}, wanted, now)
             wanted = wanted.dated(times)
             if exact:
                 wanted = wanted.without(wanted.names().keys() - ours.names().keys())
@@ -208,7 +212,7 @@ class Folder:
                 history = self._new_state(history, self._present(wanted))
             self._show(wanted, history)
             write_notes(self.notes / TIMES, times)
-            deleted = self._clean(history, wanted)
+            deleted = self._clean(history, wanted, times)
             incoming = {n: t for n, t in incoming.items() if n not in times and (self.path / n).exists()}
             write_notes(self.notes / INCOMING, incoming)
             left = tuple(sorted(before.names().keys() - wanted.names().keys()))
@@ -267,7 +271,7 @@ class Folder:
         """Raises NotReady if the clock is before a package was made, or a year after the build: dates are permanent."""
         now = self.now()
         records = (self._visible() | ours).records
-        newest = datetime.fromtimestamp(max(int(r.get("timestamp", 0)) for r in records.values()) / 1000, UTC)
+        newest = datetime.fromtimestamp(max(map(made_at, records.values()), default=FIRST) / 1000, UTC)
         file = max(channel.glob(f"*/{REPODATA}"), key=lambda file: file.stat().st_mtime)
         built = max(newest, datetime.fromtimestamp(file.stat().st_mtime, UTC))  # an unpacked archive may state 1980
         says, step = f"the clock of this machine says {now:%Y-%m-%d %H:%M} UTC", "set it; `date -u` shows it"
@@ -352,7 +356,7 @@ class Folder:
         except ChannelBroken:
             return ChannelIndex()
 
-    def _clean(self, history: History, index: ChannelIndex) -> tuple[str, ...]:
+    def _clean(self, history: History, index: ChannelIndex, times: Mapping[str, str]) -> tuple[str, ...]:
         """Deletes the oldest states, and packages that were unused for `Keep.unused`.
 
         Returns:
@@ -368,7 +372,8 @@ class Folder:
             used |= self.state_index(state).names().keys()
         unused = dict.fromkeys((self._packages() & self._ours()) - used, stamp)
         for name, since in moments(self.notes / UNUSED).items():
-            if name in unused:
+            # A time before the package was published, or in the future, is from a wrong clock.
+            if name in unused and milliseconds(times.get(name, since)) <= milliseconds(since) <= milliseconds(stamp):
                 unused[name] = since
         old = tuple(sorted(n for n, t in unused.items() if now - datetime.fromisoformat(t) >= self.keep.unused))
         if old:
@@ -409,6 +414,13 @@ def moments(file: Path) -> dict[str, str]:
     """Reads a file of ``subdir/file`` -> time in ISO 8601, without invalid times; empty if it cannot be read."""
     notes = read_json(file)
     return {name: text for name, text in notes.items() if _is_moment(text)} if isinstance(notes, dict) else {}
+
+
+def possible(times: Mapping[str, str], index: ChannelIndex, now: str) -> dict[str, str]:
+    """The times of publication; a time in the future, or before the package was made, becomes `now`."""
+    latest, records = milliseconds(now), index.records
+    known = {name: (text, milliseconds(text), made_at(records.get(name, {}))) for name, text in times.items()}
+    return {name: text if made <= time <= latest else now for name, (text, time, made) in known.items()}
 
 
 def _is_moment(text: object) -> bool:

@@ -27,6 +27,7 @@ STATED = (RUN_EXPORTS, REPODATA)
 """The index files from which the others follow; a state in a history has only these."""
 TIME = "indexed_timestamp"
 """Key of a record: the time at which the package was first indexed, in milliseconds since 1970 (CEP 47)."""
+FIRST = 1_325_376_000_000  # 2012, the first year of conda, in milliseconds: no package is older
 Records = Mapping[str, Any]
 
 
@@ -67,6 +68,11 @@ class ChannelIndex:
 
     def __len__(self) -> int:
         return len(self.records)
+
+
+def made_at(record: Mapping[str, Any]) -> int:
+    """The timestamp of a record in milliseconds since 1970; `FIRST` if it has none or an older one."""
+    return max(FIRST, int(record.get("timestamp", 0)))
 
 
 def milliseconds(text: str) -> int:
