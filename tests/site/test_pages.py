@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from reading import Read, target
@@ -15,6 +17,8 @@ from small_sites import HOSTILE, drafts, small_site
 from ctk.build.originals import Changed, PackageFiles
 from ctk.core.errors import ChannelBroken, CtkError
 from ctk.site import Page, Site, read, report, report_pages
+from ctk.solve import channels
+from ctk.verify.table import ask, merged
 from kit.packages import Draft
 from kit.small_channels import sound
 
@@ -65,6 +69,7 @@ def test_a_channel_without_packages_gets_whole_pages_that_say_so(tmp_path: Path)
     for path, page in pages.items():
         assert page.wrong == [], path
         assert "The channel has no packages yet." in page.text, path
+    assert "nothing to pick from yet" in pages["about.html"].text
 
 
 def test_a_damaged_channel_is_an_error_with_a_step(tmp_path: Path) -> None:
@@ -76,6 +81,20 @@ def test_a_damaged_channel_is_an_error_with_a_step(tmp_path: Path) -> None:
     with pytest.raises(ChannelBroken, match="linux-64") as error:
         read(site.workspace, site.channel)
     assert error.value.step
+
+
+def test_the_heat_map_has_the_picks_of_the_solver_in_words_and_colours(files: Mapping[str, bytes], small: Site) -> None:
+    with TemporaryDirectory() as folder:
+        solved = channels.write(channels.built(small.channel), Path(folder))
+        heads, rows = merged(ask(solved.folders, small.releases))
+    page = files["about.html"].decode().split('<h2 id="releases">')[0]
+    assert re.findall(r'<th scope="col">(.*?)</th>', page) == [*heads]
+    colours = {"13.4": "native", "13.4 compat": "compat", "none": "refused", "": "refused"}
+    seen = {text: colour for colour, text in re.findall(r'<td class="(\w+)">(.*?)</td>', page)}
+    assert seen.items() >= {"13.4": "native", "13.4 compat": "compat"}.items()
+    assert all(colours.get(text, "native") == colour for text, colour in seen.items())
+    shown = [re.findall(r">([^<]*)</t[hd]>", row) for row in re.findall(r'<tr>(<th scope="row">.*?)</tr>', page, re.S)]
+    assert shown == [[cell if cell != "-" else "none" for cell in row] for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +135,8 @@ def test_pages_say_what_is_not_measured_or_not_locked(small: Site) -> None:
     bare = replace(small, locks={name: replace(lock, facts=None) for name, lock in small.locks.items()})
     none = replace(small, locks={})
     for site, said in ((bare, "13.4.1 ? ? yes"), (none, "No release of the CUDA Toolkit is locked here yet")):
-        assert said in text(report.about(site), "about.html")
+        page = text(report.about(site, report.solve(site)), "about.html")
+        assert said in page and "nothing to pick from yet" in page
 
 
 def test_each_build_has_its_sbom_and_its_licence_beside_the_pages(files: Mapping[str, bytes]) -> None:
@@ -147,10 +167,11 @@ def test_nobody_is_told_to_install_what_other_packages_bring(tmp_path: Path) -> 
     assert "conda create" not in Read(pages["packages/cuda-nvrtc-files.html"]).text
 
 
-def test_a_package_has_its_parts_in_its_row(tmp_path: Path) -> None:
+def test_a_package_is_as_large_as_it_is_with_what_it_needs_and_has_its_parts_in_its_row(tmp_path: Path) -> None:
+    large = {"lib/large": random.Random(1).randbytes(500_000)}
     nvrtc = Draft("cuda-nvrtc", "13.4.92", depends=("cuda-nvrtc-files ==13.4.92", "cuda-version >=13.4,<13.5.0a0"))
     parts = [
-        Draft("cuda-nvrtc-files", "13.4.92"),
+        Draft("cuda-nvrtc-files", "13.4.92", files=large),
         Draft("cuda-nvrtc-dev_linux-64", "13.4.92", subdir="noarch"),
         Draft("libcufile-impl", "1.0", depends=("nowhere >=1",)),
     ]
@@ -158,7 +179,8 @@ def test_a_package_has_its_parts_in_its_row(tmp_path: Path) -> None:
     rows = re.findall(r"<tr><th scope=.row.>.*?</tr>", pages["packages.html"].decode(), re.S)
     listed = [Read(row.encode()).text for row in rows]
     assert [row.split()[0] for row in listed] == ["cuda-core", "cuda-nvrtc", "cuda-version", "empty", "libcufile-impl"]
-    assert "2 parts cuda-nvrtc-dev_linux-64 cuda-nvrtc-files 13.4.92 2023-11-14" in listed[1]
+    assert "2 parts cuda-nvrtc-dev_linux-64 cuda-nvrtc-files 13.4.92 50" in listed[1] and "kB 2023-11-14" in listed[1]
+    assert "download, with what it needs of this channel 50" in Read(pages["packages/cuda-nvrtc.html"]).text
 
 
 @pytest.mark.parametrize(

@@ -13,5 +13,6 @@ __all__ = ["Page", "Site", "read", "report_pages", "write"]
 def report_pages(site: Site) -> Iterator[Page]:
     """The shared assets and every page except the front page."""
     yield from assets()
-    yield from report.about(site)
-    yield from report.packages(site)
+    solved = report.solve(site)
+    yield from report.about(site, solved)
+    yield from report.packages(site, solved)

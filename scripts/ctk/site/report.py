@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from packaging.specifiers import SpecifierSet
@@ -15,7 +17,7 @@ from packaging.version import Version
 from ctk.build import sbom
 from ctk.build.one import machine_paths
 from ctk.build.originals import NO_FILES, PackageFiles
-from ctk.core.errors import AuditFailed
+from ctk.core.errors import AuditFailed, CtkError
 from ctk.lock.components import load_exclusions
 from ctk.lock.redistribution import WORDS
 from ctk.package.reader import PathEntry, read_info
@@ -23,6 +25,9 @@ from ctk.package.scan import Scanner
 from ctk.release import facts_rows
 from ctk.site.answers import is_half
 from ctk.site.pages import IndexedPackage, Page, Site, commands, render
+from ctk.solve import channels
+from ctk.solve.solve import ANY_DRIVER, Catalogue, Scenario
+from ctk.verify.table import REQUEST, ask, merged
 
 _OPERATORS = {">=": "from", "<=": "up to", "<": "before", ">": "after", "==": ""}
 _FIT = re.compile(r"^cuda-version .*\b(native|compat)_\*$")
@@ -31,8 +36,56 @@ _PYTHON = re.compile(r"^python_abi (\S+) \*_cp\d+(t?)$")
 _PART = re.compile(r"(.+)(?:-files|-impl|_(?:linux|win)-\w+)")
 
 
-def about(site: Site) -> Iterator[Page]:
-    """The channel: what it has, CTK releases, and what is not packaged."""
+class HeatMap(NamedTuple):
+    """The picks for platforms that get the same: headings, and rows of a driver and its cells."""
+
+    platforms: Sequence[str]
+    heads: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[str]]]
+
+
+class Solved(NamedTuple):
+    """The solver's answers for these pages."""
+
+    maps: Sequence[HeatMap] = ()
+    downloads: Mapping[str, int] = {}  # package -> bytes of it and of what it needs from this channel
+    problem: str = ""  # why there are none
+
+
+def solve(site: Site) -> Solved:
+    """Asks the solver: some hundred solves for each platform of the channel, which take a second or two."""
+    if not site.platforms:
+        return Solved()
+    maps: dict[tuple[tuple[str, ...], tuple[tuple[str, ...], ...]], list[str]] = {}
+    downloads: dict[str, int] = {}
+    measured = any(lock.facts for lock in site.releases)  # the facts have the GPUs
+    try:
+        with TemporaryDirectory(prefix="ctk-site-") as folder:
+            folders = channels.write(channels.built(site.channel), Path(folder)).folders
+            for platform in site.platforms:
+                catalogue = Catalogue(folders, platform)
+                downloads |= _downloads(site, catalogue, catalogue.own_names - downloads.keys())
+                if measured:
+                    heads, rows = merged(ask(folders, site.releases, platform))
+                    maps.setdefault((heads, tuple(rows)), []).append(platform)
+    except CtkError as error:
+        return Solved(problem=f"{error.cause}. {error.step}".strip())
+    found = [HeatMap(alike, heads, [(d, cells) for d, *cells in rows]) for (heads, rows), alike in maps.items()]
+    return Solved(found, downloads)
+
+
+def _downloads(site: Site, catalogue: Catalogue, names: Iterable[str]) -> dict[str, int]:
+    """`Solved.downloads` of these packages, on a machine with a driver for everything; not of those without a pick."""
+    sizes = {(entry.index.subdir, entry.file): entry.size for entry in site.entries}
+    wanted = {name: Scenario((name,), catalogue.subdir, ANY_DRIVER) for name in sorted(names)}
+    grouped = catalogue.grouped(wanted)
+    grouped.ask(wanted.values())
+    picks = {name: pick for name, scenario in wanted.items() if (pick := grouped.pick(scenario))}
+    return {n: sum(sizes.get((r.subdir, r.file_name), 0) for r in pick.records) for n, pick in picks.items()}
+
+
+def about(site: Site, solved: Solved) -> Iterator[Page]:
+    """The channel: what it has, the toolkit for each driver and GPU, CTK releases, and what is not packaged."""
     built = {entry.index.version for entry in site.packages.get("cuda-version", ())}
     rows = [(*facts, lock.minor in built) for lock, facts in zip(site.releases, facts_rows(site.releases), strict=True)]
     listed = load_exclusions(site.workspace)
@@ -40,7 +93,9 @@ def about(site: Site) -> Iterator[Page]:
         site,
         "about.html",
         title="About this channel",
-        description="What it has, and what was measured.",
+        description="What it has, which CUDA Toolkit a machine gets from it, and what was measured.",
+        request=REQUEST,
+        solved=solved,
         releases=rows[::-1],
         total=sum(entry.size for entry in site.entries),
         newest=max((entry.index.timestamp for entry in site.entries), default=0),
@@ -144,7 +199,7 @@ class CudaRow(NamedTuple):
     timestamp: int
 
 
-def packages(site: Site) -> Iterator[Page]:
+def packages(site: Site, solved: Solved) -> Iterator[Page]:
     """The list of packages, a page for each name, SBOMs and licence texts."""
     builds = {name: [read_metadata(entry, site) for entry in own] for name, own in site.packages.items()}
     every = [build for own in builds.values() for build in own]
@@ -155,13 +210,16 @@ def packages(site: Site) -> Iterator[Page]:
         title="Packages",
         description="Each package has a page with its command, versions, dependencies, licences and files.",
         rows=_listed(builds),
+        downloads=solved.downloads,
     )
     users: dict[str, set[str]] = {}
     for entry in site.entries:
         for spec in entry.index.depends:
             users.setdefault(spec.partition(" ")[0], set()).add(entry.name)
     for name, own in builds.items():
-        yield _package_page(site, own, sorted(users.get(name, set()) - {name}))
+        yield _package_page(
+            site, own, sorted(users.get(name, set()) - {name}), solved.downloads.get(name, own[0].entry.size)
+        )
     licences = {text.path: text.content for build in every for text in build.licences}
     yield from (Page(path, text) for path, text in sorted(licences.items()))
 
@@ -190,7 +248,7 @@ def _owner(name: str, names: Container[str]) -> str:
     return owner if owner in names else name
 
 
-def _package_page(site: Site, builds: Sequence[PackageBuild], users: Sequence[str]) -> Page:
+def _package_page(site: Site, builds: Sequence[PackageBuild], users: Sequence[str], download: int) -> Page:
     """The page of a package; `builds` are newest first, `users` are the packages that depend on it."""
     newest = builds[0]
     name = newest.entry.name
@@ -208,6 +266,7 @@ def _package_page(site: Site, builds: Sequence[PackageBuild], users: Sequence[st
         builds=builds,
         commands=commands(site, name) if site.channels and not is_half(name) else {},
         newest=newest,
+        download=download,
         rows=[_cuda_row(*key, same) for key, same in rows.items()],
         platforms=sorted({build.entry.index.subdir for build in builds}),
         users=users,
