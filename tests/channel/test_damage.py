@@ -62,28 +62,6 @@ def test_with_a_clock_that_is_clearly_wrong_nothing_is_published(folder: Folder,
     assert files(folder.path) == before
 
 
-@pytest.mark.parametrize("year", [1990, 2023, 2040])
-def test_with_a_clock_that_is_clearly_wrong_nothing_is_published(folder: Folder, tmp_path: Path, year: int) -> None:
-    """The packages were made in November 2023, and the channel was built now."""
-    built = channel(tmp_path, 1)
-    with pytest.raises(NotReady, match=rf"the clock of this machine says {year}-01-01") as error:
-        at(folder, datetime(year, 1, 1, tzinfo=UTC)).publish(built)
-    assert error.value.step.startswith("set it; `date -u` shows it")
-    assert not folder.path.exists()
-    at(folder, 0).publish(built)
-    before = files(folder.path)
-    with pytest.raises(NotReady):
-        at(folder, datetime(year, 1, 1, tzinfo=UTC)).publish(built)
-    assert files(folder.path) == before
-
-
-def test_files_without_a_time_of_their_own_say_nothing_against_the_clock(folder: Folder, tmp_path: Path) -> None:
-    built = channel(tmp_path, 1)
-    for file in built.glob("*/repodata.json"):
-        os.utime(file, (0, 0))  # as an archive of bytes that can be made again unpacks them
-    assert at(folder, datetime(2024, 6, 1, tzinfo=UTC)).publish(built).packages == 1
-
-
 @pytest.mark.parametrize("year", [1990, 2040])
 def test_what_was_published_with_a_wrong_clock_is_dated_anew_by_the_next_publish(
     folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, year: int
