@@ -197,7 +197,7 @@ def test_an_interrupted_run_ends_at_once(running: Loopback, tmp_path: Path, monk
             run(workspace, running.address, tmp_path / "store")
     finally:
         go.touch()
-    assert not (workspace.builds / build.build_key(hello(workspace), 3)).exists()
+    assert not (workspace.builds / build.build_key(hello(workspace))).exists()
 
 
 def test_a_scheduler_that_is_lost_ends_the_run_and_keeps_what_is_finished(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_scheduler_that_is_lost_ends_the_run_and_keeps_what_is_finished(tmp_pa
     edit(follower, "script: [", f'script: ["{waiting(begun, tmp_path / "go")}", ')
     with loopback(tmp_path / "dask", workers=0) as cluster, ThreadPoolExecutor(1) as pool:
         cluster.worker("--nthreads", "2")
-        finished = workspace.builds / build.build_key(hello(workspace), 3) / "build.json"
+        finished = workspace.builds / build.build_key(hello(workspace)) / "build.json"
         done = pool.submit(run, workspace, cluster.address, tmp_path / "store")
         wait_for(finished)
         wait_for(begun)
@@ -215,7 +215,7 @@ def test_a_scheduler_that_is_lost_ends_the_run_and_keeps_what_is_finished(tmp_pa
         with pytest.raises(ClusterFailed, match=f"the scheduler at {cluster.address} was lost"):
             done.result(900)
         (tmp_path / "go").touch()
-    assert build.cached(hello(workspace), workspace, 3)
+    assert build.cached(hello(workspace), workspace)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_worker_that_joins_later_refuses_orders_of_another_ctk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = checkout(tmp_path / "one")
-    order = module.work_order(hello(workspace), workspace, 3, str(tmp_path / "store"))
+    order = module.work_order(hello(workspace), workspace, str(tmp_path / "store"))
     monkeypatch.setattr(module, "engine", lambda: "ctk of yesterday")
     with pytest.raises(ClusterFailed, match="has ctk of yesterday, and this machine has ctk"):
         module.fulfil(order)
@@ -264,12 +264,12 @@ def test_a_worker_that_joins_later_refuses_orders_of_another_ctk(
 def test_the_same_build_made_twice_at_once_is_whole_whoever_ends_last(tmp_path: Path) -> None:
     workspace = checkout(tmp_path / "one")
     store = Store(str(tmp_path / "store"))
-    order = module.work_order(hello(workspace), workspace, 3, store.url)
+    order = module.work_order(hello(workspace), workspace, store.url)
     for name in order.files:
         store.put(workspace.root / name)
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(module.fulfil, [order, order])) == [module.WorkResult()] * 2
-    note = store.finished(build.build_key(hello(workspace), 3))
+    note = store.finished(build.build_key(hello(workspace)))
     assert note is not None
     assert all(store.get(record["sha256"], tmp_path / "read" / name) for name, record in note["packages"].items())
     assert all(map(zipfile.is_zipfile, (tmp_path / "read").rglob("*.conda")))

@@ -167,7 +167,6 @@ class WorkOrder:
     store: str  # URL
     engine: str  # of the client; that of the worker must be the same
     build: Build  # its recipe's folder and its variant files are relative to the checkout
-    level: int  # zstd compression level of the packages
     files: Mapping[str, str]
     programs: frozenset[str]  # those of the files that are executable
 
@@ -180,7 +179,7 @@ class WorkResult:
     log: str = ""  # of rattler-build
 
 
-def work_order(build: Build, workspace: Workspace, level: int, store: str) -> WorkOrder:
+def work_order(build: Build, workspace: Workspace, store: str) -> WorkOrder:
     """The order for a build of a checkout."""
     root = workspace.root.resolve()
 
@@ -192,7 +191,7 @@ def work_order(build: Build, workspace: Workspace, level: int, store: str) -> Wo
     files |= {laid_out(a, workspace).relative_to(workspace.root).as_posix(): a.sha256 for a in build.artefacts}
     programs = frozenset(name for name, f in sources.items() if f.stat().st_mode & 0o100)
     known = replace(build, recipe=replace(build.recipe, commit=recipe_commit(build.recipe)))  # a worker has no git
-    return WorkOrder(store, engine(), _moved(known, place), level, files, programs)
+    return WorkOrder(store, engine(), _moved(known, place), files, programs)
 
 
 def _moved(build: Build, place: Callable[[Path], Path]) -> Build:
@@ -244,7 +243,7 @@ def _make(order: WorkOrder, workspace: Workspace, store: Store) -> WorkResult:
             raise _lost(name, order.build, store)
     for name in order.programs:
         (root / name).chmod(0o755)
-    built = _in_process(_moved(order.build, root.joinpath), workspace, order.level)
+    built = _in_process(_moved(order.build, root.joinpath), workspace)
     for name, sha256 in built.sha256.items():
         store.put(built.home / name, sha256)
     # Last: a reader of the note finds its packages, whatever another worker does at the same time.
@@ -264,13 +263,13 @@ _own = local()
 """The build process of each thread, which stays for the next build: it takes long to start."""
 
 
-def _in_process(build: Build, workspace: Workspace, level: int) -> Built:
+def _in_process(build: Build, workspace: Workspace) -> Built:
     """Makes a build in another process: rattler-build holds the GIL, and Dask takes a silent worker for dead."""
     if not hasattr(_own, "process"):
         multiprocessing.current_process().daemon = False  # a worker below a nanny is one, and may start no process
         _own.process = processes(1, Path(os.devnull))
     try:
-        built: Built = _own.process.submit(make, build, workspace, level, os.cpu_count() or 1).result()
+        built: Built = _own.process.submit(make, build, workspace, os.cpu_count() or 1).result()
         return built
     except BrokenExecutor:
         del _own.process
@@ -317,7 +316,7 @@ class Cluster(AbstractContextManager["Cluster"]):
         """Gives up the builds at work; `make` raises in the threads that wait for them."""
         self._client.close()
 
-    def make(self, build: Build, workspace: Workspace, level: int) -> Built:
+    def make(self, build: Build, workspace: Workspace) -> Built:
         """Has a build made and brings its packages into the cache of this checkout.
 
         Raises:
@@ -325,9 +324,9 @@ class Cluster(AbstractContextManager["Cluster"]):
             ClusterFailed: The scheduler is lost, or a worker has another ctk.
             NoSpace: The store or the disk is full.
         """
-        if earlier := self._take(build, workspace, level, cached=True):
+        if earlier := self._take(build, workspace, cached=True):
             return earlier
-        order = work_order(build, workspace, level, self._store.url)
+        order = work_order(build, workspace, self._store.url)
         for name, sha256 in order.files.items():
             self._store.put(workspace.root / name, sha256)
         result = self._result(order)
@@ -335,7 +334,7 @@ class Cluster(AbstractContextManager["Cluster"]):
             write_log(build.id, result.log, workspace)
         if result.error:
             raise BuildFailed(result.error, "fix the recipe")
-        if built := self._take(build, workspace, level, cached=False):
+        if built := self._take(build, workspace, cached=False):
             return built
         raise _lost("its packages", build, self._store)
 
@@ -365,9 +364,9 @@ class Cluster(AbstractContextManager["Cluster"]):
     def _say_no_worker(self) -> None:
         self._say(f"no worker at {self._address}; waiting for one: dask worker {self._address} --nthreads 1")
 
-    def _take(self, build: Build, workspace: Workspace, level: int, *, cached: bool) -> Built | None:
+    def _take(self, build: Build, workspace: Workspace, *, cached: bool) -> Built | None:
         """Brings a finished build from the store into the cache; None if the store does not have all of it."""
-        key = build_key(build, level)
+        key = build_key(build)
         built = read_note(self._store.finished(key), build, key, workspace, cached=cached)
         packages = built.sha256 if built else {}
         folder = workspace.builds / f".tmp-{key}-store"
