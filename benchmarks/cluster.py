@@ -23,7 +23,8 @@ from figures import RATIO, record
 
 from build import fresh_checkout  # benchmarks/build.py
 from ctk.build import LEVEL, build
-from ctk.build.cluster import Cluster, Store, engine
+from ctk.build.cluster import Cluster, Store
+from ctk.build.runner import tools
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.platforms import PLATFORMS, this_platform
@@ -85,7 +86,7 @@ def measure(planned: Plan, where: Workspace, workers: int) -> Side:
     with SubprocessCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as processes:
         with Client(processes) as client:
             client.wait_for_workers(workers)
-            client.submit(engine).result()  # the scheduler unpickles what is submitted, and so imports all of ctk
+            client.submit(tools).result()  # the scheduler unpickles what is submitted, and so imports all of ctk
         with Cluster(processes.scheduler_address, str(store)) as cluster:
             start = time.perf_counter()
             made = build.run(planned, where, cluster=cluster)

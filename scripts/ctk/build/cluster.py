@@ -8,7 +8,6 @@ in the checkout and its sha256. Dask chooses the workers, notices dead ones, and
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import logging
 import multiprocessing
@@ -21,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from threading import local
 from typing import TYPE_CHECKING, Any
@@ -142,17 +140,6 @@ class Store:
             ) from None
 
 
-@lru_cache
-def engine() -> str:
-    """Everything that must be the same wherever a run builds: this package, as a digest, and the tools' versions."""
-    root = Path(__file__).resolve().parents[1]
-    digest = hashlib.sha256()
-    for file in sorted(root.rglob("*.py")):
-        digest.update(f"{file.relative_to(root).as_posix()}\0{file_sha256(file)}\1".encode())
-    of = tools()
-    return f"ctk {digest.hexdigest()[:12]} with rattler-build {of['rattler-build']} and zstd {of['zstd']}"
-
-
 # An order for a worker.
 
 
@@ -165,10 +152,9 @@ class WorkOrder:
     """
 
     store: str  # URL
-    engine: str  # of the client; that of the worker must be the same
+    tools: Mapping[str, str]  # of the client; those of the worker must be the same
     build: Build  # its recipe's folder and its variant files are relative to the checkout
     files: Mapping[str, str]
-    programs: frozenset[str]  # those of the files that are executable
 
 
 @dataclass(frozen=True)
@@ -189,9 +175,8 @@ def work_order(build: Build, workspace: Workspace, store: str) -> WorkOrder:
     sources = {place(f).as_posix(): f for f in (*build.recipe.files(), *build.variant_files)}
     files = {name: file_sha256(f) for name, f in sources.items()}
     files |= {laid_out(a, workspace).relative_to(workspace.root).as_posix(): a.sha256 for a in build.artefacts}
-    programs = frozenset(name for name, f in sources.items() if f.stat().st_mode & 0o100)
     known = replace(build, recipe=replace(build.recipe, commit=recipe_commit(build.recipe)))  # a worker has no git
-    return WorkOrder(store, engine(), _moved(known, place), files, programs)
+    return WorkOrder(store, tools(), _moved(known, place), files)
 
 
 def _moved(build: Build, place: Callable[[Path], Path]) -> Build:
@@ -203,25 +188,15 @@ def _moved(build: Build, place: Callable[[Path], Path]) -> Build:
 # On the worker.
 
 
-def mismatch(wanted: str, store: str = "", probe: str = "") -> str:
-    """Why this machine cannot work for a client with this engine, and this file in this store; "" if it can."""
-    if engine() != wanted:
-        return f"on {socket.gethostname()} has {engine()}, and this machine has {wanted}"
-    with tempfile.TemporaryDirectory(prefix="ctk-probe-") as folder, suppress(CtkError):
-        if not store or Store(store).get(probe, Path(folder) / "probe"):
-            return ""
-    return f"on {socket.gethostname()} does not see the store {without_credentials(store)}"
-
-
 def fulfil(order: WorkOrder) -> WorkResult:
     """Makes the build of an order.
 
     Raises:
-        ClusterFailed: This worker has another ctk.
+        ClusterFailed: This worker has other tools.
         BrokenExecutor: The build process was killed.
     """
-    if other := mismatch(order.engine):
-        raise ClusterFailed(f"a worker {other}", _SAME)
+    if tools() != order.tools:
+        raise ClusterFailed(f"the worker {socket.gethostname()} has {tools()}, and this run {order.tools}", _SAME)
     home = Path(tempfile.gettempdir()) / f"ctk-workers-{os.getuid()}"
     # Also removes the folders of killed workers, with what they left in memory.
     workspace = Workspace(hold_folder(home, lambda left: clear_build_folders(Workspace(left))))
@@ -241,8 +216,6 @@ def _make(order: WorkOrder, workspace: Workspace, store: Store) -> WorkResult:
     for name, sha256 in order.files.items():
         if not store.get(sha256, root / name):
             raise _lost(name, order.build, store)
-    for name in order.programs:
-        (root / name).chmod(0o755)
     built = _in_process(_moved(order.build, root.joinpath), workspace)
     for name, sha256 in built.sha256.items():
         store.put(built.home / name, sha256)
@@ -280,7 +253,7 @@ def _in_process(build: Build, workspace: Workspace) -> Built:
 
 
 class Cluster(AbstractContextManager["Cluster"]):
-    """A connected cluster with workers of this ctk; enter it to close it.
+    """A connected cluster; enter it to close it.
 
     Args:
         address: Of the scheduler, such as ``tcp://scheduler:8786``.
@@ -299,15 +272,9 @@ class Cluster(AbstractContextManager["Cluster"]):
         self._address, self._say = address, say
         self._store = Store(url)
         self._client = _connect(address)
-        try:
-            if not self._client.nthreads():
-                self._say_no_worker()
-            self._client.wait_for_workers(1)
-            self._client.subscribe_topic("all", self._noticed)
-            self._check_ctk()
-        except BaseException:
-            self.close()
-            raise
+        if not self._client.nthreads():
+            self._say_no_worker()
+        self._client.subscribe_topic("all", self._noticed)
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -353,8 +320,8 @@ class Cluster(AbstractContextManager["Cluster"]):
             raise
         except (KilledWorker, BrokenExecutor) as error:
             return WorkResult(f"{order.build.id}: {error}; is memory short there?")
-        except Exception as error:
-            return WorkResult(f"{order.build.id}: a worker failed: {describe(error)}")
+        except Exception as error:  # also of a scheduler or worker that cannot load this ctk
+            raise ClusterFailed(f"a worker failed at {order.build.id}: {describe(error)}", _SAME) from error
 
     async def _noticed(self, event: tuple[float, Mapping[str, Any]]) -> None:
         """Says when no worker is left; Dask gives the builds to the next one that joins."""
@@ -378,23 +345,6 @@ class Cluster(AbstractContextManager["Cluster"]):
                 return keep(folder, built) if built and whole else None
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
-
-    def _check_ctk(self) -> None:
-        """Raises ClusterFailed unless scheduler and workers have this ctk: all of them unpickle orders."""
-        probe = self._store.put(Path(__file__))
-        workers = self._client.run(mismatch, engine(), self._store.url, probe, on_error="return")
-        answers: dict[str, Any] = {f"the worker {address}": answer for address, answer in workers.items()}
-        try:
-            answers["the scheduler"] = self._client.run_on_scheduler(mismatch, engine())
-        except Exception as error:  # of any kind: its ctk may be of another revision, or missing
-            answers["the scheduler"] = error
-        wrong = [
-            f"{name} {answer if isinstance(answer, str) else f'cannot load this ctk: {describe(answer)}'}"
-            for name, answer in answers.items()
-            if answer
-        ]
-        if wrong:
-            raise ClusterFailed("\n".join(wrong), f"{_SAME}, and name a store that they all see with --store")
 
 
 def _connect(address: str) -> Client:
