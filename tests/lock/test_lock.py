@@ -86,10 +86,10 @@ def test_every_problem_is_listed_with_its_place(tmp_path: Path) -> None:
     assert lines[0] == "cuda-13.4: 6 problems"
     for expected in (
         "cuda-13.4.lock schema: Input should be less than or equal to 3",
-        "cuda-13.4.lock components.cudart.artefacts.linux-64.sha256: a sha256 is 64 hexadecimal digits in lower case",
+        "cuda-13.4.lock components.cudart.artefacts.linux-64.sha256: String should match pattern '^[0-9a-f]{64}$'",
         "cuda-13.4.lock components.cudart.artefacts.linux-64.size: Input should be greater than 0",
         "cuda-13.4.lock components.cudart.artefacts.linux-aarch64.sha256: Field required",
-        "cuda-13.4.lock components.cudart.artefacts.win-63.[key]: unknown target 'win-63'",
+        "cuda-13.4.lock components.cudart.artefacts.win-63.[key]: String should match pattern '^(noarch|",
         "cuda-13.4.lock facts.ptx_isa: Input should be a valid string",
     ):
         assert any(expected in line for line in lines), expected
@@ -99,9 +99,13 @@ def test_every_problem_is_listed_with_its_place(tmp_path: Path) -> None:
     ("old", "new", "problem"),
     [
         ('"release": "13.4.3"', '"release": "13.5.3"', "release: 13.5.3 belongs into cuda-13.5.lock"),
-        ('"release": "13.4.3"', '"release": "13.4"', "release: '13.4' is not a release"),
+        ('"release": "13.4.3"', '"release": "13.4"', "release: String should match pattern"),
         ('"file": "nvidia_cudart-13.4.92', '"file": "nvidia_cudart-13.4.91', "is no file of nvidia-cudart 13.4.92"),
-        ('"file": "nvidia_cudart-13.4.92', '"file": "../nvidia_cudart-13.4.92', "is not a plain file name"),
+        (
+            '"file": "nvidia_cudart-13.4.92',
+            '"file": "../nvidia_cudart-13.4.92',
+            "linux-64.file: String should match pattern",
+        ),
         ("manylinux2014_x86_64.whl", "win_amd64.whl", "py3-none-win_amd64.whl is not for linux-64"),
         ("92-py3-none-many", "92-cp313-cp313-many", "cp313-manylinux2014_x86_64.whl is not for linux-64"),
         ("-py3-none-manylinux2014_x86_64.whl", ".tar.gz", "artefacts.linux-64: is no wheel"),
@@ -109,7 +113,7 @@ def test_every_problem_is_listed_with_its_place(tmp_path: Path) -> None:
         ('"components": {', '"components": [', "not JSON"),
         ("04T12:34:56Z", "04T24:00:00Z", "does not match format"),
         ('"size": 12', '"size": 12, "colour": "red"', "colour: Unexpected keyword argument"),
-        (f'["{"cd" * 32}"]', '["MIT"]', "a sha256 is 64 hexadecimal digits"),
+        (f'["{"cd" * 32}"]', '["MIT"]', "license_texts.0: String should match pattern"),
     ],
 )
 def test_a_lock_that_is_wrong_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:

@@ -157,9 +157,6 @@ def git_export(folder: Path, commit: str, parts: Sequence[str], target: Path) ->
     return True
 
 
-_STRICT = {"extra": "forbid", "strict": True}
-
-
 @dataclass(frozen=True)
 class Default:
     """The releases and recipes of a command that names none; None for all.
@@ -168,7 +165,6 @@ class Default:
     conda-forge compiles with.
     """
 
-    __pydantic_config__: ClassVar = _STRICT
     releases: list[str] | None = None
     recipes: list[str] | None = None
 
@@ -177,7 +173,6 @@ class Default:
 class Libraries:
     """Recipes of libraries beside the toolkit, and of the toolkit those that they need and `Default` lacks."""
 
-    __pydantic_config__: ClassVar = _STRICT
     recipes: list[str] = field(default_factory=list)
     toolkit: list[str] = field(default_factory=list)
 
@@ -186,7 +181,6 @@ class Libraries:
 class CondaForge:
     """The CTK minors that conda-forge's packages are compiled with; the source of this, and the day it was read."""
 
-    __pydantic_config__: ClassVar = _STRICT
     minors: list[str] = field(default_factory=list)
     source: str = ""
     read: str = ""
@@ -196,7 +190,6 @@ class CondaForge:
 class FeedstockSettings:
     """Settings of exported feedstocks; maintainers are GitHub names or teams."""
 
-    __pydantic_config__: ClassVar = _STRICT
     maintainers: list[str] = field(default_factory=list)
 
 
@@ -204,7 +197,6 @@ class FeedstockSettings:
 class Publish:
     """Whether packages may be published whose licence text does not name all of their files for distribution."""
 
-    __pydantic_config__: ClassVar = _STRICT
     accept_redistribution: bool = False
 
 
@@ -212,7 +204,7 @@ class Publish:
 class Settings:
     """The whole table; `runners` maps a platform to the label of its CI machine."""
 
-    __pydantic_config__: ClassVar = _STRICT
+    __pydantic_config__: ClassVar = {"extra": "forbid", "strict": True}
     default: Default = Default()
     libraries: Libraries = field(default_factory=Libraries)
     conda_forge: CondaForge = field(default_factory=CondaForge)
