@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -112,56 +112,40 @@ def _started(
         pool.shutdown()
 
 
-@dataclass(frozen=True)
-class Job:
-    """One run of ``ctk build`` on a machine that knows nothing of the others."""
+def github_matrix(
+    what: Set, request: Request, python_tags: Sequence[str], runner: Callable[[str], str], options: str
+) -> str:
+    """The value of a workflow's ``strategy.matrix``, as JSON on one line.
 
-    release: str  # name of the release lock
-    platform: str
-    plan: Plan
-    key: str  # digest of everything that can change its packages: jobs with the same key make the same packages
+    It has a job for each release lock and platform of a request, unless earlier jobs make all its packages. Packages
+    that are the same on all platforms are in each job, so a job is whole without the others. The key of a job is a
+    digest of everything that can change its packages.
 
-    @property
-    def packages(self) -> set[str]:
-        return {f"{o.subdir}/{o.file_name}" for b in self.plan.builds for o in b.outputs}
-
-
-def jobs(what: Set, request: Request, python_tags: Sequence[str]) -> tuple[Job, ...]:
-    """Returns a job for each release lock and platform of a request, unless earlier jobs make all its packages.
-
-    Packages that are the same on all platforms are in each job, so a job is whole without the others.
+    Args:
+        what: Recipes and their locks.
+        request: The builds that all jobs make together.
+        python_tags: The Pythons of the matrix.
+        runner: Platform -> label of the machine.
+        options: Added to the options of ``ctk build`` for each job.
     """
-    made = []
+    include = []
     # A build for an older release is in the job of that release.
     asked = choose_locks(what.locks, request.releases)
     planned = {b.lock for b in plan(what, request, python_tags).builds}
     for release in (name for name in what.locks if name in asked and name in planned):
         known: set[str] = set()
         for platform in request.platforms or PLATFORMS:
-            part = plan(what, replace(request, releases=[release], platforms=[platform]), python_tags)
-            keys = "\n".join(sorted(map(build_key, part.builds)))
-            job = Job(release, platform, part, hashlib.sha256(keys.encode()).hexdigest()[:32])
-            if not job.packages <= known:
-                made.append(job)
-            known |= job.packages
-    return tuple(made)
-
-
-def github_matrix(found: Iterable[Job], runner: Callable[[str], str], options: str) -> str:
-    """The jobs as the value of a workflow's ``strategy.matrix``: JSON on one line.
-
-    Args:
-        found: The jobs.
-        runner: Platform -> label of the machine.
-        options: Added to the options of ``ctk build`` for each job.
-    """
-    include = [
-        {
-            "id": f"{job.release}-{job.platform}",
-            "runner": runner(job.platform),
-            "options": " ".join(filter(None, (f"--release {job.release} --platform {job.platform}", options))),
-            "key": job.key,
-        }
-        for job in found
-    ]
+            builds = plan(what, replace(request, releases=[release], platforms=[platform]), python_tags).builds
+            packages = {f"{o.subdir}/{o.file_name}" for b in builds for o in b.outputs}
+            if packages <= known:
+                continue
+            known |= packages
+            keys = "\n".join(sorted(map(build_key, builds)))
+            job = {
+                "id": f"{release}-{platform}",
+                "runner": runner(platform),
+                "options": " ".join(filter(None, (f"--release {release} --platform {platform}", options))),
+                "key": hashlib.sha256(keys.encode()).hexdigest()[:32],
+            }
+            include.append(job)
     return json.dumps({"include": include}, separators=(",", ":"))

@@ -156,15 +156,15 @@ def _show_left_out(planned: Plan, report: Reporter) -> None:
 
 def _show_jobs(chosen: Selection, what: Set, request: Request, tags: Sequence[str], where: Workspace) -> None:
     """Prints the matrix of a workflow, whose jobs repeat the command's options that choose recipes and Pythons."""
-    from ctk.build.build import github_matrix, jobs
+    from ctk.build.build import github_matrix
 
     words = list(request.recipes) if chosen.packages else []
     words += ["--all-components"] if chosen.all_components else []
     words += ["--libraries"] if chosen.libraries else []
     words += [f"--python {name}" for name in chosen.pythons or ()]
-    found = jobs(what, request, tags)
+    matrix = github_matrix(what, request, tags, settings(where.root).runner, " ".join(words))
     # As with --json: stdout has one document for a machine, and nothing else.
-    sys.stdout.write(f"{github_matrix(found, settings(where.root).runner, ' '.join(words))}\n")
+    sys.stdout.write(f"{matrix}\n")
     console.mode().printed = True
 
 

@@ -74,7 +74,8 @@ def parse_settings(listing: str) -> IndexSettings:
         return tuple(merged.get(key, "").split())
 
     try:
-        timeout, retries = float(merged.get("timeout") or 15), int(merged.get("retries") or 5)
+        timeout = float(merged.get("timeout") or IndexSettings.timeout)
+        retries = int(merged.get("retries") or IndexSettings.retries)
     except ValueError as error:
         step = "`pip config debug` shows where it is set"
         raise IndexUnavailable(f"pip's timeout or retries has a value that cannot be read: {error}", step) from None
