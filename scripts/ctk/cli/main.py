@@ -19,7 +19,7 @@ from ctk.cli import authors, build, channel, check, doctor, env, gpu_code, relea
 from ctk.cli.options import VERBATIM
 from ctk.core import console
 from ctk.core.address import refuse_secrets
-from ctk.core.checkout import remember_environment, workspace
+from ctk.core.checkout import given_environment, workspace
 from ctk.core.errors import BadValue, CtkError, ReaderGone, Stopped, without_credentials
 from ctk.core.files import disk_errors, use_temporary_folder
 from ctk.core.process import end_children, hard_exit
@@ -240,7 +240,7 @@ def _root(
 
 def main() -> None:
     """Runs the command line; errors become two lines and an exit code, or a part of the JSON document."""
-    remember_environment()
+    given_environment()
     # Nothing outside the checkout: rattler keeps its own caches here as well.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().rattler))
     for name, value in list(os.environ.items()):

@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -96,17 +97,10 @@ def takes_files(place: Path) -> bool:
     return os.access(next(p for p in (place, *place.absolute().parents) if os.path.lexists(p)), os.W_OK)
 
 
-_given: dict[str, str] = {}
-
-
-def remember_environment() -> None:
-    """Keeps the environment variables that this process got; call it before any is changed."""
-    _given.update(os.environ)
-
-
+@cache
 def given_environment() -> dict[str, str]:
-    """The environment variables for a program of the user: the kept ones, else those of this process."""
-    return dict(_given or os.environ)
+    """The environment variables that this process got, for a program of the user; the first call notes them."""
+    return dict(os.environ)
 
 
 _OWN = Path(__file__).resolve().parents[3]
