@@ -309,6 +309,6 @@ def _failed(error: CtkError) -> int:
 
 def usage_error(error: typer.TyperException) -> CtkError:
     """Typer's error about a command line, as a BadValue."""
-    context, text = getattr(error, "ctx", None), error.format_message()
+    context, text = getattr(error, "ctx", None), error.format_message().replace("Value error, ", "")
     program = context.command_path if context else "ctk"
     return BadValue(text[:1].lower() + text[1:].rstrip("."), f"see {program} --help")
