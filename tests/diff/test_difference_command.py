@@ -70,12 +70,6 @@ def test_a_lock_of_a_git_revision_is_compared_with_its_own_contents(run: Run, he
         run("HEAD:13.9", "13.4")
 
 
-def test_a_terminal_shows_the_page_formatted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes the output for a terminal
-    shown = run("13.3", "13.4")
-    assert "CTK 13.3.1 -> 13.4.0" in shown and "#" not in shown and "| ---" not in shown
-
-
 def test_releases_of_two_kinds_cannot_be_compared(run: Run, here: Workspace) -> None:
     write(here.variants, replace(lock_of(here, "13.4"), release="python-13", manifest=None))
     with pytest.raises(UnknownName, match="nothing in common"):

@@ -353,7 +353,7 @@ def diff_command(
 ) -> None:
     """Show the changes between two releases: versions, SONAMEs, GPU architectures, sizes, licences.
 
-    Prints Markdown, which a terminal shows formatted. Compares the locks and variants/contents.json; only the texts of
+    Prints Markdown. Compares the locks and variants/contents.json; only the texts of
     changed licences are read from the index. A SONAME, a component or a GPU architecture that is removed within a CUDA
     major is flagged.
 
@@ -383,4 +383,4 @@ def diff_command(
     difference = replace(compare(first, second, subdirs), licences=licences)
     found = breaks(difference)
     report.result(**as_json(difference, found))
-    report.markdown(markdown(difference, found))
+    report.line(markdown(difference, found).rstrip())
