@@ -20,7 +20,7 @@ import zstandard
 from figures import RATIO, record
 
 from ctk import pipeline
-from ctk.build import build
+from ctk.build import LEVEL, build
 from ctk.channel import local as states
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, megabytes
@@ -36,14 +36,13 @@ def main() -> None:
     parser.add_argument("release", nargs="?", default="13.4", help="a locked CTK minor")
     parser.add_argument("--platform", default=this_platform())
     parser.add_argument("--recipe", action="append", default=[], help="may be repeated; all default ones without it")
-    parser.add_argument("--level", type=int, default=3, help="zstd level")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--record", action="store_true", help="append the figures to benchmarks/history.jsonl")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ctk-benchmark-") as scratch:
         where = fresh_checkout(Path(scratch))
         request = Request([options.release], options.recipe, [options.platform])
-        found = measure(where, request, options.level, options.jobs)
+        found = measure(where, request, options.jobs)
         if options.record:
             what = " ".join([options.release, *options.recipe])
             record(workspace(), "build", ((f"{what} {row}", value, unit) for row, value, unit in found))
@@ -58,7 +57,7 @@ def fresh_checkout(folder: Path) -> Workspace:
     return Workspace(folder)
 
 
-def measure(where: Workspace, request: Request, level: int, jobs: int) -> list[tuple[str, float, str]]:
+def measure(where: Workspace, request: Request, jobs: int) -> list[tuple[str, float, str]]:
     """Prints a table; returns the figures to keep."""
     report = Reporter()
     (release,), (subdir,) = request.releases, request.platforms
@@ -71,12 +70,12 @@ def measure(where: Workspace, request: Request, level: int, jobs: int) -> list[t
     times["fetch"] = time.perf_counter() - start
 
     # Before and after the build: what else the machine does drifts, and the mean of both sees the same drift.
-    before = limit(planned, where, level, jobs)
+    before = limit(planned, where, jobs)
     start, busy = time.perf_counter(), cpu_seconds()
-    made = build.run(planned, where, level=level, jobs=jobs)
+    made = build.run(planned, where, jobs=jobs)
     times["build"], cpu = time.perf_counter() - start, cpu_seconds() - busy
     busy = cpu_seconds()
-    after = limit(planned, where, level, jobs)
+    after = limit(planned, where, jobs)
     cpu_ratio = cpu / (cpu_seconds() - busy)
     if made.failed:
         raise SystemExit("\n".join(made.failed.values()))
@@ -87,7 +86,7 @@ def measure(where: Workspace, request: Request, level: int, jobs: int) -> list[t
 
     if not request.recipes:
         # What the solver needs besides; not measured.
-        base = pipeline.Pipeline(where, report, level=level, jobs=jobs, prefix="base ").make_base()
+        base = pipeline.Pipeline(where, report, jobs=jobs, prefix="base ").make_base()
         start = time.perf_counter()
         solve(Scenario((f"cuda-version={release}", "cuda-core"), subdir, release), [where.channel, base])
         times["solve"] = time.perf_counter() - start
@@ -96,7 +95,7 @@ def measure(where: Workspace, request: Request, level: int, jobs: int) -> list[t
     packages = [p for b in made.built for p in b.packages]
     unpacked = sum(unpacked_bytes(fetch.laid_out(a, where)) for a in planned.artefacts)
     report.table(
-        f"{release} for {subdir}: {len(planned.builds)} builds, {len(packages)} packages, level {level}, {jobs} jobs",
+        f"{release} for {subdir}: {len(planned.builds)} builds, {len(packages)} packages, level {LEVEL}, {jobs} jobs",
         ["what", "measured"],
         [
             *((name, f"{seconds:.1f} s") for name, seconds in times.items()),
@@ -119,19 +118,19 @@ def cpu_seconds() -> float:
     return sum(os.times()[:4])
 
 
-def limit(planned: Plan, where: Workspace, level: int, jobs: int) -> float:
+def limit(planned: Plan, where: Workspace, jobs: int) -> float:
     """Seconds to unzip every artefact and compress its files, each once, largest first."""
     files = [fetch.laid_out(a, where) for a in planned.artefacts]
     unique = list({os.stat(f).st_ino: f for f in files}.values())
     with ProcessPoolExecutor(jobs) as pool:
         list(pool.map(abs, range(jobs)))  # the processes exist before the clock starts
         start = time.perf_counter()
-        list(pool.map(_unzip_and_compress, unique, [level] * len(unique)))
+        list(pool.map(_unzip_and_compress, unique))
         return time.perf_counter() - start
 
 
-def _unzip_and_compress(file: Path, level: int) -> int:
-    compressor = zstandard.ZstdCompressor(level=level).compressobj()
+def _unzip_and_compress(file: Path) -> int:
+    compressor = zstandard.ZstdCompressor(level=LEVEL).compressobj()
     size = 0
     with zipfile.ZipFile(file) as archive:
         for member in archive.infolist():

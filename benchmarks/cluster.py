@@ -22,8 +22,9 @@ from distributed.deploy.subprocess import SubprocessCluster
 from figures import RATIO, record
 
 from build import fresh_checkout  # benchmarks/build.py
-from ctk.build import build
-from ctk.build.cluster import Cluster, Store, engine
+from ctk.build import LEVEL, build
+from ctk.build.cluster import Cluster, Store
+from ctk.build.runner import tools
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.platforms import PLATFORMS, this_platform
@@ -42,7 +43,6 @@ def main() -> None:
     parser.add_argument("--recipe", action="append", default=[], help="may be repeated (default: all)")
     parser.add_argument("--workers", nargs=2, type=int, default=[1, 4], metavar=("FEW", "MANY"))
     parser.add_argument("--rounds", type=int, default=2, help="of few and many (default: 2)")
-    parser.add_argument("--level", type=int, default=3, help="zstd level")
     parser.add_argument("--record", action="store_true", help="append the figures to benchmarks/history.jsonl")
     options = parser.parse_args()
     if options.workers[0] >= options.workers[1]:
@@ -55,12 +55,12 @@ def main() -> None:
         request = Request(options.releases, options.recipe, platforms)
         planned = plan(published_set(where), request, python_tags(where.build_config))
         lay_out(planned, where)
-        measure(planned, where, options.workers[1], options.level)  # not counted: the first side reads from cold disks
+        measure(planned, where, options.workers[1])  # not counted: the first side reads from cold disks
         for _ in range(options.rounds):
             for workers in options.workers:
-                sides[workers].append(measure(planned, where, workers, options.level))
+                sides[workers].append(measure(planned, where, workers))
     hold_same(sides)
-    asked = f"{', '.join(options.releases)} for {', '.join(platforms)}, level {options.level}"
+    asked = f"{', '.join(options.releases)} for {', '.join(platforms)}, level {LEVEL}"
     found = show(f"{asked}, {count(len(planned.builds), 'build')}", planned, sides)
     if options.record:
         record(workspace(), "cluster", found)
@@ -76,7 +76,7 @@ def lay_out(planned: Plan, where: Workspace) -> None:
     fetch.fetch(planned.artefacts, where, Index)
 
 
-def measure(planned: Plan, where: Workspace, workers: int, level: int) -> Side:
+def measure(planned: Plan, where: Workspace, workers: int) -> Side:
     """Makes every build with so many workers."""
     store = where.cache / "store"
     for folder in (store, where.builds):
@@ -86,10 +86,10 @@ def measure(planned: Plan, where: Workspace, workers: int, level: int) -> Side:
     with SubprocessCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as processes:
         with Client(processes) as client:
             client.wait_for_workers(workers)
-            client.submit(engine).result()  # the scheduler unpickles what is submitted, and so imports all of ctk
+            client.submit(tools).result()  # the scheduler unpickles what is submitted, and so imports all of ctk
         with Cluster(processes.scheduler_address, str(store)) as cluster:
             start = time.perf_counter()
-            made = build.run(planned, where, level=level, cluster=cluster)
+            made = build.run(planned, where, cluster=cluster)
             seconds = time.perf_counter() - start
     if made.failed:
         sys.exit("\n".join(made.failed.values()))

@@ -23,7 +23,7 @@ from build import (  # benchmarks/build.py
     limit,
 )
 from ctk.audit import audit_packages
-from ctk.build import build
+from ctk.build import LEVEL, build
 from ctk.channel import local as states
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, megabytes
@@ -66,7 +66,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("release", nargs="?", default="13.4", help="a locked CTK minor")
     parser.add_argument("--platform", default=this_platform(), choices=PLATFORMS)
-    parser.add_argument("--level", type=int, default=3, help="zstd level")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--scratch", type=Path, help="where to work; needs about 10 GB (default: the temporary folder)")
     parser.add_argument("--record", action="store_true", help="append the figures to benchmarks/history.jsonl")
@@ -74,8 +73,8 @@ def main() -> None:
     report = Reporter()
     with tempfile.TemporaryDirectory(prefix="ctk-benchmark-", dir=options.scratch) as scratch:
         where = fresh_checkout(Path(scratch))
-        cost = measure(where, options.release, options.platform, options.level, options.jobs)
-        show(cost, options.release, options.platform, options.level, report)
+        cost = measure(where, options.release, options.platform, options.jobs)
+        show(cost, options.release, options.platform, report)
         project(cost, where, report)
         if options.record:
             record(workspace(), "matrix", recorded(cost, f"{options.release} for {options.platform}"))
@@ -95,7 +94,7 @@ def planned(where: Workspace, releases: Iterable[str] = (), platforms: Iterable[
     return plan(published_set(where), request, python_tags(where.build_config))
 
 
-def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) -> Cost:
+def measure(where: Workspace, release: str, subdir: str, jobs: int) -> Cost:
     wanted = planned(where, [f"cuda-{release}"], [subdir])
     wall, cpu = {}, 0.0
 
@@ -109,7 +108,7 @@ def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) 
     made: list[build.BuildReport] = []
 
     def make() -> None:
-        made.append(build.run(wanted, where, level=level, jobs=jobs))
+        made.append(build.run(wanted, where, jobs=jobs))
         if made[-1].failed:
             raise SystemExit("\n".join(made[-1].failed.values()))
 
@@ -123,9 +122,9 @@ def measure(where: Workspace, release: str, subdir: str, level: int, jobs: int) 
 
     run("fetch", lambda: fetch.fetch(wanted.artefacts, where, Index))
     # Before and after the build: what else the machine does drifts, and the mean of both sees the same drift.
-    bounds = [limit(wanted, where, level, jobs)]
+    bounds = [limit(wanted, where, jobs)]
     run("build", make)
-    bounds.append(limit(wanted, where, level, jobs))
+    bounds.append(limit(wanted, where, jobs))
     run("index", index)
     run("audit", audit)
     start = time.perf_counter()
@@ -153,10 +152,10 @@ def bytes_of(made: Plan, build_id: str) -> int:
     return sum(a.size for a in made.by_id[build_id].artefacts)
 
 
-def show(cost: Cost, release: str, subdir: str, level: int, report: Reporter) -> None:
+def show(cost: Cost, release: str, subdir: str, report: Reporter) -> None:
     total = sum(cost.wall.values())
     report.table(
-        f"{release} for {subdir}, all components, level {level}, {cost.jobs} jobs",
+        f"{release} for {subdir}, all components, level {LEVEL}, {cost.jobs} jobs",
         ["what", "measured"],
         [
             *((name, f"{seconds:.1f} s") for name, seconds in cost.wall.items()),

@@ -141,7 +141,6 @@ class Pipeline:
                 self.workspace,
                 Index,
                 progress=lambda artefact, received: task.advance(received),
-                needed_by=plan.needed_by,
             )
         note = f"{len(wanted)} of {len(plan.artefacts)} artefacts, {megabytes(total)} MB"
         self._lap("fetch", note if wanted else f"all {len(plan.artefacts)} artefacts are in the cache")

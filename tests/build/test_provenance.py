@@ -115,9 +115,9 @@ def test_without_a_known_commit_the_sbom_names_none(repository: Workspace, tmp_p
 
 def test_a_build_without_artefacts_has_a_time_and_one_with_them_that_of_the_newest(tmp_path: Path) -> None:
     follower, hello = tiny_plan(tiny_checkout(tmp_path)).builds
-    assert provenance(hello, 3, tools()).timestamp == artefact().uploaded
-    assert provenance(follower, 3, tools()).timestamp == UPLOADED
-    assert (provenance(follower, 3, tools()).inputs, provenance(follower, 3, tools()).place) == ((), "noarch")
+    assert provenance(hello, tools()).timestamp == artefact().uploaded
+    assert provenance(follower, tools()).timestamp == UPLOADED
+    assert (provenance(follower, tools()).inputs, provenance(follower, tools()).place) == ((), "noarch")
 
 
 def test_an_sbom_has_the_whole_provenance_and_is_valid(origin: Provenance) -> None:

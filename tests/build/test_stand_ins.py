@@ -86,7 +86,7 @@ def wheel_build(
 
 def one_way(build: Build, root: Path, *, with_stand_ins: bool) -> Built:
     large = choose(build) if with_stand_ins else {artefact: {} for artefact in build.artefacts}
-    return make_with(large, build, Workspace(root), 3, 2, time.monotonic())
+    return make_with(large, build, Workspace(root), 2, time.monotonic())
 
 
 REAL = {"lib/libthing.so.1": Path(_pydantic_core.__file__).read_bytes()}
@@ -142,21 +142,21 @@ def test_a_build_that_stand_ins_cannot_make_is_made_from_the_wheel_itself(
 ) -> None:
     files, script, license_file = CHANGED[case]
     build, workspace = wheel_build(tmp_path / "checkout", files, script, license_file=license_file)
-    assert make(build, workspace, 3, 2).sha256 == one_way(build, tmp_path / "plain", with_stand_ins=False).sha256
+    assert make(build, workspace, 2).sha256 == one_way(build, tmp_path / "plain", with_stand_ins=False).sha256
     assert "made from the wheels themselves" in capsys.readouterr().err
 
 
 def test_an_error_is_that_of_the_files_themselves(tmp_path: Path) -> None:
     build, workspace = wheel_build(tmp_path, thing(), "wc -c <lib/libthing.so.1 >&2\nexit 3")
     with pytest.raises(BuildFailed, match=str(len(thing()["lib/libthing.so.1"]))):
-        make(build, workspace, 3, 2)
+        make(build, workspace, 2)
     assert not list(workspace.builds.glob("*")), "nothing is left behind"
 
 
 def test_a_failing_build_without_large_binaries_is_made_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     build, workspace = wheel_build(tmp_path, {}, f"echo tried >>{tmp_path}/tries\nexit 3")
     with pytest.raises(BuildFailed):
-        make(build, workspace, 3, 2)
+        make(build, workspace, 2)
     assert (tmp_path / "tries").read_text() == "tried\n"
     assert "themselves" not in capfd.readouterr().err
 
@@ -170,7 +170,7 @@ def test_rattler_build_reads_a_small_wheel(tmp_path: Path, monkeypatch: pytest.M
         return run(read, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(runner, "_run_rattler_build", look)
-    make(build, workspace, 3, 2)
+    make(build, workspace, 2)
     assert len(sizes) == 1 and sizes[0] < 2000
 
 

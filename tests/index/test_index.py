@@ -274,7 +274,7 @@ def test_the_index_that_has_the_locked_content_is_chosen(server: FakeIndex) -> N
 
 HERE = f"file://localhost/{WHEEL}"
 TO_THIS_MACHINE: dict[str, tuple[Fault, str]] = {
-    "a link": (Fault("simple/", content=f'<a href="{HERE}">x</a>'.encode()), "leads to a file of this machine"),
+    "a link": (Fault("simple/", content=f'<a href="{HERE}">x</a>'.encode()), "to a file of this machine"),
     "a base": (Fault("simple/", content=f"<base href=file:///><a href={WHEEL}>".encode()), "a file of this machine"),
     "a page elsewhere": (Fault("simple/", status=301, headers={"Location": HERE}), "'file://'"),
     "a file elsewhere": (Fault("files/", status=302, headers={"Location": HERE}), "'file://'"),

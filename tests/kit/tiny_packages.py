@@ -35,8 +35,8 @@ def write_channel(folder: Path, packages: Sequence[Draft]) -> None:
     small_channel.write(folder, iter(records))
 
 
-def rewrite_in_place(package: Path, time: int, edit: Edit = lambda files: files, level: int = 3) -> None:
-    rewrite(package, package.with_suffix(".new"), time=time, level=level, edit=edit)
+def rewrite_in_place(package: Path, time: int, edit: Edit = lambda files: files) -> None:
+    rewrite(package, package.with_suffix(".new"), time=time, edit=edit)
     package.with_suffix(".new").replace(package)
 
 

@@ -10,7 +10,6 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
 import zstandard
 
 from ctk.package.reader import members, read_info
@@ -90,11 +89,10 @@ def repacked(content: bytes, name: str) -> bytes:
     return zstandard.ZstdCompressor(level=12, write_checksum=True).compress(result.getvalue())
 
 
-@pytest.mark.parametrize(("time", "level"), [(NOON + 1, 3), (NOON, 19)])
-def test_time_and_level_show(tmp_path: Path, time: int, level: int) -> None:
+def test_the_time_shows(tmp_path: Path) -> None:
     one, other = written(tmp_path / "a"), written(tmp_path / "b")
     rewrite_in_place(one, NOON)
-    rewrite_in_place(other, time, level=level)
+    rewrite_in_place(other, NOON + 1)
     assert one.read_bytes() != other.read_bytes()
 
 

@@ -9,11 +9,17 @@ from pathlib import Path
 import pytest
 
 from conftest import ctk
-from ctk.build.build import github_matrix, jobs
+from ctk.build.build import github_matrix
 from ctk.core.checkout import Settings, Workspace, settings
 from ctk.core.errors import BadValue
 from ctk.core.platforms import PLATFORMS
 from ctk.plan.plan import Request, plan, published_set, python_tags, small
+
+
+def jobs(where: Workspace, request: Request) -> list[dict[str, str]]:
+    matrix = github_matrix(published_set(where), request, python_tags(where.build_config), lambda platform: "any", "")
+    found: list[dict[str, str]] = json.loads(matrix)["include"]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +34,13 @@ def test_the_jobs_of_all_platforms_make_the_whole_plan(project: Workspace) -> No
     what, tags = published_set(project), python_tags(project.build_config)
     wanted = {f"{o.subdir}/{o.file_name}" for b in plan(what, request, tags).builds for o in b.outputs}
     made = set()
-    for job in jobs(what, request, tags):
-        part = plan(what, small(Request([job.release], (), [job.platform]), project), tags)
-        packages = {f"{o.subdir}/{o.file_name}" for b in part.builds for o in b.outputs}
-        assert packages == job.packages
+    for job in jobs(project, request):
+        _, release, _, platform = job["options"].split()
+        part = plan(what, small(Request([release], (), [platform]), project), tags)
         # Python can use no nvJitLink of 12.0 to 12.2, and there is no nvFatbin before 12.4: the next ones come along.
-        newer = {name for name in ("cuda-12.3", "cuda-12.4") if "cuda-12.0" <= job.release < name}
-        assert {b.lock for b in part.builds} == {job.release, *newer}
-        made |= packages
+        newer = {name for name in ("cuda-12.3", "cuda-12.4") if "cuda-12.0" <= release < name}
+        assert {b.lock for b in part.builds} == {release, *newer}
+        made |= {f"{o.subdir}/{o.file_name}" for b in part.builds for o in b.outputs}
     assert made == wanted
 
 
@@ -71,7 +76,7 @@ def test_the_key_changes_with_the_recipe_and_only_for_the_jobs_that_use_it(proje
 
     def keys(recipe: str) -> list[str]:
         request = Request(["cuda-13.0", "cuda-12.9"], [recipe], ["linux-64"])
-        return [job.key for job in jobs(published_set(where), request, python_tags(where.build_config))]
+        return [job["key"] for job in jobs(where, request)]
 
     nvcc, cudart = keys("cuda-nvcc"), keys("cuda-cudart")
     changed = tmp_path / "recipes" / "cuda-nvcc" / "recipe.yaml"
@@ -81,11 +86,9 @@ def test_the_key_changes_with_the_recipe_and_only_for_the_jobs_that_use_it(proje
 
 
 def test_a_platform_without_a_machine_is_an_error_that_says_where_to_set_it(project: Workspace) -> None:
-    found = jobs(
-        published_set(project), Request(["13.0"], ["cuda-cudart"], ["win-64"]), python_tags(project.build_config)
-    )
+    what, request = published_set(project), Request(["13.0"], ["cuda-cudart"], ["win-64"])
     with pytest.raises(BadValue, match="win-64") as error:
-        github_matrix(found, Settings(runners={"linux-64": "some"}).runner, "")
+        github_matrix(what, request, python_tags(project.build_config), Settings(runners={"linux-64": "x"}).runner, "")
     assert "tool.ctk.runners" in error.value.step
 
 

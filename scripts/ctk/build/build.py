@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from ctk.build.cluster import Cluster
 from ctk.build.one import at_work, processes
-from ctk.build.reproducible import LEVEL
 from ctk.build.runner import Built, build_key, cached, make
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed
@@ -37,10 +36,10 @@ class BuildReport:
     failed: Mapping[str, str]  # id -> the cause, with the end of the log
 
 
-def finished(plan: Plan, workspace: Workspace, *, level: int = LEVEL, jobs: int | None = None) -> dict[str, Built]:
+def finished(plan: Plan, workspace: Workspace, *, jobs: int | None = None) -> dict[str, Built]:
     """The builds of a plan that are in the cache, by id; reads every package that may have changed."""
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        builds = pool.map(lambda build: cached(build, workspace, level), plan.builds)
+        builds = pool.map(lambda build: cached(build, workspace), plan.builds)
         return {built.id: built for built in builds if built}
 
 
@@ -49,7 +48,6 @@ def run(
     workspace: Workspace,
     *,
     earlier: Mapping[str, Built] | None = None,
-    level: int = LEVEL,
     jobs: int | None = None,
     cluster: Cluster | None = None,
     progress: Callable[[str, str], None] = lambda build_id, outcome: None,
@@ -62,14 +60,14 @@ def run(
         NoSpace: A disk is full.
     """
     jobs = jobs or os.cpu_count() or 1
-    done = dict(finished(plan, workspace, level=level, jobs=jobs) if earlier is None else earlier)
+    done = dict(finished(plan, workspace, jobs=jobs) if earlier is None else earlier)
     failed: dict[str, str] = {}
     for build_id in done:
         progress(build_id, "unchanged")
     # The largest first, so that none is left for a single core at the end.
     todo = sorted((b for b in plan.builds if b.id not in done), key=lambda b: -sum(a.size for a in b.artefacts))
     working = at_work(workspace) if todo else nullcontext()
-    with disk_errors(workspace.builds), working, _started(todo, workspace, level, jobs, cluster) as running:
+    with disk_errors(workspace.builds), working, _started(todo, workspace, jobs, cluster) as running:
         for future in as_completed(running):
             build_id = running[future]
             try:
@@ -89,7 +87,7 @@ def run(
 
 @contextmanager
 def _started(
-    todo: Sequence[Build], workspace: Workspace, level: int, jobs: int, cluster: Cluster | None
+    todo: Sequence[Build], workspace: Workspace, jobs: int, cluster: Cluster | None
 ) -> Iterator[dict[Future[Built], str]]:
     """Gives futures of builds, with their ids; leaving early cancels those that have not begun."""
     if not todo:
@@ -98,10 +96,10 @@ def _started(
     pool: Executor
     if cluster:
         pool = ThreadPoolExecutor(min(MAX_ON_CLUSTER, len(todo)))
-        running = {pool.submit(cluster.make, b, workspace, level): b.id for b in todo}
+        running = {pool.submit(cluster.make, b, workspace): b.id for b in todo}
     else:
         pool = processes(min(jobs, len(todo)), workspace.logs / "build-processes.log")
-        running = {pool.submit(make, b, workspace, level, jobs): b.id for b in todo}
+        running = {pool.submit(make, b, workspace, jobs): b.id for b in todo}
     try:
         yield running
     except BaseException:
@@ -114,56 +112,40 @@ def _started(
         pool.shutdown()
 
 
-@dataclass(frozen=True)
-class Job:
-    """One run of ``ctk build`` on a machine that knows nothing of the others."""
+def github_matrix(
+    what: Set, request: Request, python_tags: Sequence[str], runner: Callable[[str], str], options: str
+) -> str:
+    """The value of a workflow's ``strategy.matrix``, as JSON on one line.
 
-    release: str  # name of the release lock
-    platform: str
-    plan: Plan
-    key: str  # digest of everything that can change its packages: jobs with the same key make the same packages
+    It has a job for each release lock and platform of a request, unless earlier jobs make all its packages. Packages
+    that are the same on all platforms are in each job, so a job is whole without the others. The key of a job is a
+    digest of everything that can change its packages.
 
-    @property
-    def packages(self) -> set[str]:
-        return {f"{o.subdir}/{o.file_name}" for b in self.plan.builds for o in b.outputs}
-
-
-def jobs(what: Set, request: Request, python_tags: Sequence[str], level: int = LEVEL) -> tuple[Job, ...]:
-    """Returns a job for each release lock and platform of a request, unless earlier jobs make all its packages.
-
-    Packages that are the same on all platforms are in each job, so a job is whole without the others.
+    Args:
+        what: Recipes and their locks.
+        request: The builds that all jobs make together.
+        python_tags: The Pythons of the matrix.
+        runner: Platform -> label of the machine.
+        options: Added to the options of ``ctk build`` for each job.
     """
-    made = []
+    include = []
     # A build for an older release is in the job of that release.
     asked = choose_locks(what.locks, request.releases)
     planned = {b.lock for b in plan(what, request, python_tags).builds}
     for release in (name for name in what.locks if name in asked and name in planned):
         known: set[str] = set()
         for platform in request.platforms or PLATFORMS:
-            part = plan(what, replace(request, releases=[release], platforms=[platform]), python_tags)
-            keys = "\n".join(sorted(build_key(b, level) for b in part.builds))
-            job = Job(release, platform, part, hashlib.sha256(keys.encode()).hexdigest()[:32])
-            if not job.packages <= known:
-                made.append(job)
-            known |= job.packages
-    return tuple(made)
-
-
-def github_matrix(found: Iterable[Job], runner: Callable[[str], str], options: str) -> str:
-    """The jobs as the value of a workflow's ``strategy.matrix``: JSON on one line.
-
-    Args:
-        found: The jobs.
-        runner: Platform -> label of the machine.
-        options: Added to the options of ``ctk build`` for each job.
-    """
-    include = [
-        {
-            "id": f"{job.release}-{job.platform}",
-            "runner": runner(job.platform),
-            "options": " ".join(filter(None, (f"--release {job.release} --platform {job.platform}", options))),
-            "key": job.key,
-        }
-        for job in found
-    ]
+            builds = plan(what, replace(request, releases=[release], platforms=[platform]), python_tags).builds
+            packages = {f"{o.subdir}/{o.file_name}" for b in builds for o in b.outputs}
+            if packages <= known:
+                continue
+            known |= packages
+            keys = "\n".join(sorted(map(build_key, builds)))
+            job = {
+                "id": f"{release}-{platform}",
+                "runner": runner(platform),
+                "options": " ".join(filter(None, (f"--release {release} --platform {platform}", options))),
+                "key": hashlib.sha256(keys.encode()).hexdigest()[:32],
+            }
+            include.append(job)
     return json.dumps({"include": include}, separators=(",", ":"))

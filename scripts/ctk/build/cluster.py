@@ -8,7 +8,6 @@ in the checkout and its sha256. Dask chooses the workers, notices dead ones, and
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import logging
 import multiprocessing
@@ -21,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from threading import local
 from typing import TYPE_CHECKING, Any
@@ -142,17 +140,6 @@ class Store:
             ) from None
 
 
-@lru_cache
-def engine() -> str:
-    """Everything that must be the same wherever a run builds: this package, as a digest, and the tools' versions."""
-    root = Path(__file__).resolve().parents[1]
-    digest = hashlib.sha256()
-    for file in sorted(root.rglob("*.py")):
-        digest.update(f"{file.relative_to(root).as_posix()}\0{file_sha256(file)}\1".encode())
-    of = tools()
-    return f"ctk {digest.hexdigest()[:12]} with rattler-build {of['rattler-build']} and zstd {of['zstd']}"
-
-
 # An order for a worker.
 
 
@@ -165,11 +152,9 @@ class WorkOrder:
     """
 
     store: str  # URL
-    engine: str  # of the client; that of the worker must be the same
+    tools: Mapping[str, str]  # of the client; those of the worker must be the same
     build: Build  # its recipe's folder and its variant files are relative to the checkout
-    level: int  # zstd compression level of the packages
     files: Mapping[str, str]
-    programs: frozenset[str]  # those of the files that are executable
 
 
 @dataclass(frozen=True)
@@ -180,7 +165,7 @@ class WorkResult:
     log: str = ""  # of rattler-build
 
 
-def work_order(build: Build, workspace: Workspace, level: int, store: str) -> WorkOrder:
+def work_order(build: Build, workspace: Workspace, store: str) -> WorkOrder:
     """The order for a build of a checkout."""
     root = workspace.root.resolve()
 
@@ -190,9 +175,8 @@ def work_order(build: Build, workspace: Workspace, level: int, store: str) -> Wo
     sources = {place(f).as_posix(): f for f in (*build.recipe.files(), *build.variant_files)}
     files = {name: file_sha256(f) for name, f in sources.items()}
     files |= {laid_out(a, workspace).relative_to(workspace.root).as_posix(): a.sha256 for a in build.artefacts}
-    programs = frozenset(name for name, f in sources.items() if f.stat().st_mode & 0o100)
     known = replace(build, recipe=replace(build.recipe, commit=recipe_commit(build.recipe)))  # a worker has no git
-    return WorkOrder(store, engine(), _moved(known, place), level, files, programs)
+    return WorkOrder(store, tools(), _moved(known, place), files)
 
 
 def _moved(build: Build, place: Callable[[Path], Path]) -> Build:
@@ -204,25 +188,15 @@ def _moved(build: Build, place: Callable[[Path], Path]) -> Build:
 # On the worker.
 
 
-def mismatch(wanted: str, store: str = "", probe: str = "") -> str:
-    """Why this machine cannot work for a client with this engine, and this file in this store; "" if it can."""
-    if engine() != wanted:
-        return f"on {socket.gethostname()} has {engine()}, and this machine has {wanted}"
-    with tempfile.TemporaryDirectory(prefix="ctk-probe-") as folder, suppress(CtkError):
-        if not store or Store(store).get(probe, Path(folder) / "probe"):
-            return ""
-    return f"on {socket.gethostname()} does not see the store {without_credentials(store)}"
-
-
 def fulfil(order: WorkOrder) -> WorkResult:
     """Makes the build of an order.
 
     Raises:
-        ClusterFailed: This worker has another ctk.
+        ClusterFailed: This worker has other tools.
         BrokenExecutor: The build process was killed.
     """
-    if other := mismatch(order.engine):
-        raise ClusterFailed(f"a worker {other}", _SAME)
+    if tools() != order.tools:
+        raise ClusterFailed(f"the worker {socket.gethostname()} has {tools()}, and this run {order.tools}", _SAME)
     home = Path(tempfile.gettempdir()) / f"ctk-workers-{os.getuid()}"
     # Also removes the folders of killed workers, with what they left in memory.
     workspace = Workspace(hold_folder(home, lambda left: clear_build_folders(Workspace(left))))
@@ -242,9 +216,7 @@ def _make(order: WorkOrder, workspace: Workspace, store: Store) -> WorkResult:
     for name, sha256 in order.files.items():
         if not store.get(sha256, root / name):
             raise _lost(name, order.build, store)
-    for name in order.programs:
-        (root / name).chmod(0o755)
-    built = _in_process(_moved(order.build, root.joinpath), workspace, order.level)
+    built = _in_process(_moved(order.build, root.joinpath), workspace)
     for name, sha256 in built.sha256.items():
         store.put(built.home / name, sha256)
     # Last: a reader of the note finds its packages, whatever another worker does at the same time.
@@ -264,13 +236,13 @@ _own = local()
 """The build process of each thread, which stays for the next build: it takes long to start."""
 
 
-def _in_process(build: Build, workspace: Workspace, level: int) -> Built:
+def _in_process(build: Build, workspace: Workspace) -> Built:
     """Makes a build in another process: rattler-build holds the GIL, and Dask takes a silent worker for dead."""
     if not hasattr(_own, "process"):
         multiprocessing.current_process().daemon = False  # a worker below a nanny is one, and may start no process
         _own.process = processes(1, Path(os.devnull))
     try:
-        built: Built = _own.process.submit(make, build, workspace, level, os.cpu_count() or 1).result()
+        built: Built = _own.process.submit(make, build, workspace, os.cpu_count() or 1).result()
         return built
     except BrokenExecutor:
         del _own.process
@@ -281,7 +253,7 @@ def _in_process(build: Build, workspace: Workspace, level: int) -> Built:
 
 
 class Cluster(AbstractContextManager["Cluster"]):
-    """A connected cluster with workers of this ctk; enter it to close it.
+    """A connected cluster; enter it to close it.
 
     Args:
         address: Of the scheduler, such as ``tcp://scheduler:8786``.
@@ -300,15 +272,9 @@ class Cluster(AbstractContextManager["Cluster"]):
         self._address, self._say = address, say
         self._store = Store(url)
         self._client = _connect(address)
-        try:
-            if not self._client.nthreads():
-                self._say_no_worker()
-            self._client.wait_for_workers(1)
-            self._client.subscribe_topic("all", self._noticed)
-            self._check_ctk()
-        except BaseException:
-            self.close()
-            raise
+        if not self._client.nthreads():
+            self._say_no_worker()
+        self._client.subscribe_topic("all", self._noticed)
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -317,7 +283,7 @@ class Cluster(AbstractContextManager["Cluster"]):
         """Gives up the builds at work; `make` raises in the threads that wait for them."""
         self._client.close()
 
-    def make(self, build: Build, workspace: Workspace, level: int) -> Built:
+    def make(self, build: Build, workspace: Workspace) -> Built:
         """Has a build made and brings its packages into the cache of this checkout.
 
         Raises:
@@ -325,9 +291,9 @@ class Cluster(AbstractContextManager["Cluster"]):
             ClusterFailed: The scheduler is lost, or a worker has another ctk.
             NoSpace: The store or the disk is full.
         """
-        if earlier := self._take(build, workspace, level, cached=True):
+        if earlier := self._take(build, workspace, cached=True):
             return earlier
-        order = work_order(build, workspace, level, self._store.url)
+        order = work_order(build, workspace, self._store.url)
         for name, sha256 in order.files.items():
             self._store.put(workspace.root / name, sha256)
         result = self._result(order)
@@ -335,7 +301,7 @@ class Cluster(AbstractContextManager["Cluster"]):
             write_log(build.id, result.log, workspace)
         if result.error:
             raise BuildFailed(result.error, "fix the recipe")
-        if built := self._take(build, workspace, level, cached=False):
+        if built := self._take(build, workspace, cached=False):
             return built
         raise _lost("its packages", build, self._store)
 
@@ -354,8 +320,8 @@ class Cluster(AbstractContextManager["Cluster"]):
             raise
         except (KilledWorker, BrokenExecutor) as error:
             return WorkResult(f"{order.build.id}: {error}; is memory short there?")
-        except Exception as error:
-            return WorkResult(f"{order.build.id}: a worker failed: {describe(error)}")
+        except Exception as error:  # also of a scheduler or worker that cannot load this ctk
+            raise ClusterFailed(f"a worker failed at {order.build.id}: {describe(error)}", _SAME) from error
 
     async def _noticed(self, event: tuple[float, Mapping[str, Any]]) -> None:
         """Says when no worker is left; Dask gives the builds to the next one that joins."""
@@ -365,9 +331,9 @@ class Cluster(AbstractContextManager["Cluster"]):
     def _say_no_worker(self) -> None:
         self._say(f"no worker at {self._address}; waiting for one: dask worker {self._address} --nthreads 1")
 
-    def _take(self, build: Build, workspace: Workspace, level: int, *, cached: bool) -> Built | None:
+    def _take(self, build: Build, workspace: Workspace, *, cached: bool) -> Built | None:
         """Brings a finished build from the store into the cache; None if the store does not have all of it."""
-        key = build_key(build, level)
+        key = build_key(build)
         built = read_note(self._store.finished(key), build, key, workspace, cached=cached)
         packages = built.sha256 if built else {}
         folder = workspace.builds / f".tmp-{key}-store"
@@ -379,23 +345,6 @@ class Cluster(AbstractContextManager["Cluster"]):
                 return keep(folder, built) if built and whole else None
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
-
-    def _check_ctk(self) -> None:
-        """Raises ClusterFailed unless scheduler and workers have this ctk: all of them unpickle orders."""
-        probe = self._store.put(Path(__file__))
-        workers = self._client.run(mismatch, engine(), self._store.url, probe, on_error="return")
-        answers: dict[str, Any] = {f"the worker {address}": answer for address, answer in workers.items()}
-        try:
-            answers["the scheduler"] = self._client.run_on_scheduler(mismatch, engine())
-        except Exception as error:  # of any kind: its ctk may be of another revision, or missing
-            answers["the scheduler"] = error
-        wrong = [
-            f"{name} {answer if isinstance(answer, str) else f'cannot load this ctk: {describe(answer)}'}"
-            for name, answer in answers.items()
-            if answer
-        ]
-        if wrong:
-            raise ClusterFailed("\n".join(wrong), f"{_SAME}, and name a store that they all see with --store")
 
 
 def _connect(address: str) -> Client:

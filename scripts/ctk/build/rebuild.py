@@ -7,12 +7,10 @@ decides the bytes of a package, so anybody with the repository and a package ind
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
 from pathlib import Path
-
-from ruamel.yaml import YAML
 
 from ctk.build import build, sbom
 from ctk.build.runner import tools
@@ -54,23 +52,17 @@ def rebuild(
     results = {}
     with held(workspace.temporary) as folder, disk_errors(folder):
         scratch = Workspace(folder / "rebuild")
-        for level, group in groupby(sorted(groups.values(), key=_level), _level):
-            same = list(group)
-            for start in range(0, len(same), _BATCH):
-                batch = same[start : start + _BATCH]
-                for package, differences in _make_again(batch, workspace, scratch, level, jobs):
-                    results[package] = differences
-                    progress(package, differences)
-                shutil.rmtree(scratch.root)
+        every = list(groups.values())
+        for start in range(0, len(every), _BATCH):
+            for package, differences in _make_again(every[start : start + _BATCH], workspace, scratch, jobs):
+                results[package] = differences
+                progress(package, differences)
+            shutil.rmtree(scratch.root)
     return results
 
 
-def _level(group: tuple[Provenance, list[Path]]) -> int:
-    return group[0].level
-
-
 def _make_again(
-    batch: list[tuple[Provenance, list[Path]]], workspace: Workspace, scratch: Workspace, level: int, jobs: int | None
+    batch: list[tuple[Provenance, list[Path]]], workspace: Workspace, scratch: Workspace, jobs: int | None
 ) -> Iterator[tuple[Path, Differences]]:
     """Makes the packages of some builds again, and compares them."""
     builds: list[Build] = []
@@ -83,7 +75,7 @@ def _make_again(
             failed[str(number)] = f"{error.cause}; {error.step}"
     plan = Plan(tuple(builds))
     fetch.fetch(plan.artefacts, workspace, Index)
-    report = build.run(plan, scratch, level=level, jobs=jobs)
+    report = build.run(plan, scratch, jobs=jobs)
     failed |= report.failed
     made = {(b.id, p.name): p for b in report.built for p in b.packages}
     for number, (origin, packages) in enumerate(batch):
@@ -128,8 +120,7 @@ def _recipe(origin: Provenance, workspace: Workspace, folder: Path) -> Recipe:
 def _build(name: str, origin: Provenance, recipe: Recipe, wanted: set[str]) -> Build:
     """The build that a package's SBOM describes."""
     variants = recipe.folder.parent / f"variant-{name}.yaml"
-    with variants.open("w", encoding="utf-8") as file:
-        YAML(typ="safe", pure=True).dump(variant_config(origin.variant), file)
+    variants.write_text(json.dumps(variant_config(origin.variant)))
     subdir = this_platform() if origin.place == NOARCH else origin.place
     outputs = {o.file_name: o for o in render(recipe, (variants,), subdir)}
     if lost := wanted - outputs.keys():

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import zstandard
 
-from ctk.build import standins
+from ctk.build import LEVEL, standins
 from ctk.build.originals import Wheel, compare
 from ctk.core.errors import BuildFailed
 from ctk.package.reader import BUFFER, count_tests, index_record
@@ -34,10 +34,6 @@ Find = Callable[[bytes], AbstractContextManager[standins.Found | None]]
 """Takes the content of a file; gives the file that it stands for, None if it is no stand-in."""
 Edit = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
 """Takes the files under ``info/`` and returns those of the package."""
-
-LEVEL = 3
-"""zstd level of all packages: one, since another gives other bytes, and a published name never gets other content.
-libnvrtc.so of 13.4, of 126 MB, becomes 48.0 MB with it in 0.6 s, 43.0 MB with 9 in 3.5 s, 38.5 MB with 19 in 94 s."""
 
 _CHUNK = 1 << 20
 _BLOCK = 512  # of a tar archive
@@ -55,7 +51,7 @@ _CONFIGURATION = "\nbuild_configuration:\n"
 
 
 def rewrite(
-    package: Path, target: Path, *, time: int, level: int, edit: Edit, find: Find = lambda content: nullcontext()
+    package: Path, target: Path, *, time: int, edit: Edit, find: Find = lambda content: nullcontext()
 ) -> tuple[dict[str, Any], int]:
     """Writes a package again; returns its record for an index, and the number of its tests.
 
@@ -83,9 +79,9 @@ def rewrite(
                         files = (_file(name, content) for name, content in sorted(metadata.items()))
                         _write_tar(plain := io.BytesIO(), files, time)
                         # Small: a twentieth smaller at a higher level, which costs a millisecond; at 19, 25 of them.
-                        new.write(_compressor(max(level, 9)).compress(plain.getbuffer()))
+                        new.write(_compressor(9).compress(plain.getbuffer()))
                     elif member.filename.startswith("pkg-"):
-                        packed = _compressor(level).stream_writer(new, write_size=_CHUNK, closefd=False)
+                        packed = _compressor(LEVEL).stream_writer(new, write_size=_CHUNK, closefd=False)
                         # Each call of it takes 70 µs, and a header has 512 bytes.
                         with packed, io.BufferedWriter(cast(io.RawIOBase, packed), _CHUNK) as gathered:
                             _write_tar(gathered, _put_back(_tar(old), find, entries, prefixed), time)

@@ -25,7 +25,7 @@ import zstandard
 from pydantic import TypeAdapter, ValidationError
 from rattler_build.cli_api import build_recipes
 
-from ctk.build import standins
+from ctk.build import LEVEL, standins
 from ctk.build.one import environment, new_build_folder
 from ctk.build.originals import read_wheel
 from ctk.build.reproducible import BUILD_ROOT, portable, rewrite
@@ -86,14 +86,14 @@ def read_note(note: Any, build: Build, key: str, workspace: Workspace, *, cached
         return None
 
 
-def build_key(build: Build, level: int) -> str:
+def build_key(build: Build) -> str:
     """Digest of everything that can change the packages of a build."""
     digest = hashlib.sha256()
 
     def add(*parts: str) -> None:
         digest.update("\0".join(parts).encode() + b"\1")
 
-    add(str(level), build.subdir)
+    add(str(LEVEL), build.subdir)
     for file in build.recipe.files():
         add(file.name, hashlib.sha256(file.read_bytes()).hexdigest())
     for output in build.outputs:
@@ -115,12 +115,12 @@ def tools() -> Mapping[str, str]:
     }
 
 
-def cached(build: Build, workspace: Workspace, level: int) -> Built | None:
+def cached(build: Build, workspace: Workspace) -> Built | None:
     """The build in the cache, if its packages have the sha256 of its note: a cache may come from anywhere.
 
     They are read, unless nobody can have written to them since an earlier run read them.
     """
-    key = build_key(build, level)
+    key = build_key(build)
     built = read_note(read_json(workspace.builds / key / "build.json"), build, key, workspace, cached=True)
     read = HashNotes.of(workspace)
     is_whole = built and all(read.holds(built.home / name, expected) for name, expected in built.sha256.items())
@@ -136,7 +136,7 @@ def keep(folder: Path, built: Built) -> Built:
     return built
 
 
-def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
+def make(build: Build, workspace: Workspace, jobs: int) -> Built:
     """Makes a build and keeps it in the cache. rattler-build holds the GIL: call it in a process of its own.
 
     Raises:
@@ -149,17 +149,17 @@ def make(build: Build, workspace: Workspace, level: int, jobs: int) -> Built:
     with disk_errors(workspace.builds):
         if any((large := standins.choose(build)).values()):
             try:
-                return make_with(large, build, workspace, level, jobs, start)
+                return make_with(large, build, workspace, jobs, start)
             except (BuildFailed, standins.Changed) as error:
                 print(f"{build.id}: made from the wheels themselves, as with stand-ins: {error}", file=sys.stderr)
-        return make_with({artefact: {} for artefact in large}, build, workspace, level, jobs, start)
+        return make_with({artefact: {} for artefact in large}, build, workspace, jobs, start)
 
 
-def make_with(large: standins.Chosen, build: Build, workspace: Workspace, level: int, jobs: int, start: float) -> Built:
+def make_with(large: standins.Chosen, build: Build, workspace: Workspace, jobs: int, start: float) -> Built:
     """The same with stand-ins for some binaries; only without any, an error is the recipe's own."""
     from ctk.build.sbom import provenance
 
-    key = build_key(build, level)
+    key = build_key(build)
     binaries = [binary for found in large.values() for binary in found.values()]
     small = sum(artefact.size for artefact in large) - sum(binary.packed for binary in binaries)
     # patchelf writes one of the large ones at a time.
@@ -179,7 +179,7 @@ def make_with(large: standins.Chosen, build: Build, workspace: Workspace, level:
         folders = {str(place): BUILD_ROOT for place in (folder, stand_ins.root)}
         folders[folder.as_uri()] = f"file://{BUILD_ROOT}"
         wheels = [read_wheel(artefact, laid_out(artefact, standins.checkout_of(build))) for artefact in build.artefacts]
-        origin, edits = provenance(build, level, tools()), stand_ins.edits()
+        origin, edits = provenance(build, tools()), stand_ins.edits()
         edit = partial(portable, origin=origin, folders=folders, wheels=wheels, edits=edits)
         records: dict[str, dict[str, Any]] = {}
         tests: dict[str, int] = {}
@@ -187,9 +187,7 @@ def make_with(large: standins.Chosen, build: Build, workspace: Workspace, level:
             name = package.relative_to(folder).as_posix()
             target = finished / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            records[name], count = rewrite(
-                package, target, time=build.timestamp, level=level, edit=edit, find=stand_ins.find
-            )
+            records[name], count = rewrite(package, target, time=build.timestamp, edit=edit, find=stand_ins.find)
             if count:
                 tests[name] = count
         seconds = round(time.monotonic() - start, 3)

@@ -27,6 +27,7 @@ from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
+from ctk.build import LEVEL
 from ctk.build.originals import NO_FILES, Changed, PackageFiles
 from ctk.core.errors import AuditFailed
 from ctk.index.inside import parse_time, time_text
@@ -66,7 +67,7 @@ class Provenance:
     tools: Mapping[str, str]  # name -> version of the programs that wrote the package
 
 
-def provenance(build: Build, level: int, tools: Mapping[str, str]) -> Provenance:
+def provenance(build: Build, tools: Mapping[str, str]) -> Provenance:
     """The provenance for the packages of a build, written by these tools."""
     return Provenance(
         recipe=build.recipe.name,
@@ -76,7 +77,7 @@ def provenance(build: Build, level: int, tools: Mapping[str, str]) -> Provenance
         timestamp=build.timestamp,
         inputs=tuple(Input(a, build.licenses[a.component]) for a in sorted(build.artefacts, key=lambda a: a.file)),
         variant=variant_values(build.recipe, build.variant_files, build.subdir, build.outputs),
-        level=level,
+        level=LEVEL,
         tools=tools,
     )
 

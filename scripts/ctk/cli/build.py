@@ -8,10 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from enum import StrEnum
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -26,13 +25,6 @@ from ctk.core.platforms import PLATFORMS, this_platform
 if TYPE_CHECKING:  # these take half a second to be imported, and commands that build nothing do without
     from ctk.pipeline import Result
     from ctk.plan.plan import Plan, Request, Set
-
-
-class PlanForm(StrEnum):
-    """How `ctk build --dry-run` prints."""
-
-    table = "table"
-    github = "github"
 
 
 def _request(chosen: Selection, what: Set, tags: Sequence[str], where: Workspace) -> Request:
@@ -161,15 +153,15 @@ def _show_left_out(planned: Plan, report: Reporter) -> None:
 
 def _show_jobs(chosen: Selection, what: Set, request: Request, tags: Sequence[str], where: Workspace) -> None:
     """Prints the matrix of a workflow, whose jobs repeat the command's options that choose recipes and Pythons."""
-    from ctk.build.build import github_matrix, jobs
+    from ctk.build.build import github_matrix
 
     words = list(request.recipes) if chosen.packages else []
     words += ["--all-components"] if chosen.all_components else []
     words += ["--libraries"] if chosen.libraries else []
     words += [f"--python {name}" for name in chosen.pythons or ()]
-    found = jobs(what, request, tags)
+    matrix = github_matrix(what, request, tags, settings(where.root).runner, " ".join(words))
     # As with --json: stdout has one document for a machine, and nothing else.
-    sys.stdout.write(f"{github_matrix(found, settings(where.root).runner, ' '.join(words))}\n")
+    sys.stdout.write(f"{matrix}\n")
     console.mode().printed = True
 
 
@@ -226,9 +218,9 @@ def build_command(
         ),
     ] = False,
     form: Annotated[
-        PlanForm,
+        Literal["table", "github"],
         typer.Option("--format", help="Of --dry-run: github prints a job matrix, by default of all platforms."),
-    ] = PlanForm.table,
+    ] = "table",
 ) -> None:
     """Build, audit, test and index packages, then publish them as a channel.
 
@@ -267,7 +259,7 @@ def build_command(
     )
     with cluster or nullcontext():
         what, tags = published_set(where), python_tags(where.build_config)
-        if form is PlanForm.github:
+        if form == "github":
             if not dry_run:
                 raise BadValue("--format says nothing without --dry-run", "add --dry-run")
             chosen = replace(chosen, platforms=chosen.platforms or list(PLATFORMS))
@@ -299,7 +291,8 @@ def _summary(result: Result, planned: Plan, named: Sequence[str], report: Report
     report.result(**result.as_json(planned))
     channel = result.staged.channel
     where = ", ".join(f"{subdir} {count}" for subdir, count in result.staged.packages.items())
-    report.line(f"channel: {channel} ({where}; {megabytes(result.staged.size)} MB)")
+    unchanged = "" if result.staged.changed else ", unchanged"
+    report.line(f"channel: {channel} ({where}; {megabytes(result.staged.size)} MB{unchanged})")
     for line in verdict(result.tests):
         report.line(line)
     if result.dropped:
@@ -314,15 +307,6 @@ def _summary(result: Result, planned: Plan, named: Sequence[str], report: Report
             f"before conda-forge it hides toolkit {listing(lacks)}, which conda-forge compiles with: CUDA builds of "
             f"pytorch and others need that; `ctk build {more}` adds it"
         )
-    rows = []
-    for recipe in sorted({b.recipe.name for b in planned.builds}):
-        made = [b for b in result.built.built if planned.by_id[b.id].recipe.name == recipe]
-        packages = sum(len(b.packages) for b in made)
-        fresh = [b for b in made if not b.cached]
-        spent = f"{sum(b.seconds for b in fresh):.1f}" if fresh else "unchanged"
-        rows.append((recipe, len(made), packages, megabytes(sum(b.size for b in made)), spent))
-    columns = ["builds", "packages", "MB", "seconds"]
-    report.table("built", ["recipe", *columns], rows, columns)
     _show_left_out(planned, report)
 
 

@@ -19,7 +19,7 @@ from ctk.cli import authors, build, channel, check, doctor, env, gpu_code, relea
 from ctk.cli.options import VERBATIM
 from ctk.core import console
 from ctk.core.address import refuse_secrets
-from ctk.core.checkout import remember_environment, workspace
+from ctk.core.checkout import given_environment, workspace
 from ctk.core.errors import BadValue, CtkError, ReaderGone, Stopped, without_credentials
 from ctk.core.files import disk_errors, use_temporary_folder
 from ctk.core.process import end_children, hard_exit
@@ -76,14 +76,6 @@ class Group(TyperGroup):
         if parent is None:  # a run begins
             console.begin()
         return super().make_context(info_name, args or ["--help"], parent, **extra)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the words name; a name of an earlier version is an error with the new name."""
-        words = [*ctx.command_path.split()[1:], *args]
-        for old in (" ".join(words[:2]), words[0]):
-            if old in OLD and not ctx.resilient_parsing:
-                raise BadValue(f"`ctk {old}` is now `{OLD[old]}`", f"see {' '.join(OLD[old].split()[:2])} --help")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the commands of ctk, grouped by who uses them."""
@@ -142,7 +134,8 @@ def help_command(
     for word in words or ():
         if not isinstance(shown.command, Group):
             raise BadValue(f"{shown.command_path} has no subcommands", f"see {shown.command_path} --help")
-        name, command, _ = shown.command.resolve_command(shown, [word])
+        group: Any = shown.command
+        name, command, _ = group.resolve_command(shown, [word])
         shown = command.context_class(command, info_name=name, parent=shown)
     report, text = console.Reporter(), shown.command.get_help(shown)
     report.result(help=text)
@@ -208,22 +201,6 @@ The docstring of a function is the help of its command. It ends with ``Example:`
 ``JSON:`` and the keys of its document, in Markdown. `scripts/write-docs` makes pages of them.
 """
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
-OLD = {
-    "plan": "ctk build --dry-run",
-    "fetch": "ctk build --fetch-only",
-    "prove": "ctk verify --install",
-    "installable": "ctk solve --everywhere",
-    "audit --planned": "ctk lint --planned",
-    "audit": "ctk check",
-    "rebuild": "ctk check --rebuild",
-    "channel check": "ctk check",
-    "channel history": "ctk rollback",
-    "channel rollback": "ctk rollback",
-    "env check": "ctk doctor PREFIX",
-    "site build": "ctk site",
-    "feedstock export": "ctk feedstock",
-}
-"""Name of a command in an earlier version -> the command line that does the same now."""
 
 
 def _app(help_: str, commands: dict[str, Any], **settings: Any) -> typer.Typer:
@@ -263,7 +240,7 @@ def _root(
 
 def main() -> None:
     """Runs the command line; errors become two lines and an exit code, or a part of the JSON document."""
-    remember_environment()
+    given_environment()
     # Nothing outside the checkout: rattler keeps its own caches here as well.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().rattler))
     for name, value in list(os.environ.items()):
@@ -332,7 +309,7 @@ def _failed(error: CtkError) -> int:
 
 def usage_error(error: typer.TyperException) -> CtkError:
     """Typer's error about a command line, as a BadValue."""
-    context, text = getattr(error, "ctx", None), error.format_message()
+    context, text = getattr(error, "ctx", None), error.format_message().replace("Value error, ", "")
     program = context.command_path if context else "ctk"
     text, step = text[:1].lower() + text[1:].rstrip("."), f"see {program} --help"
     command, missing = getattr(context, "command", None), getattr(error, "param", None)

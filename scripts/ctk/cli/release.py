@@ -15,7 +15,7 @@ from ctk.core.checkout import Workspace, checkout, settings
 from ctk.core.console import Reporter, Task, count, listing
 from ctk.core.errors import BadValue, ChannelMissing, IndexUnavailable, check_names, printable
 from ctk.core.files import exclusive
-from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
+from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.diff import FORMS
 from ctk.index import pip_settings
 
@@ -315,33 +315,32 @@ def _show_facts(locks: Sequence[ReleaseLock], report: Reporter) -> None:
 def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter) -> None:
     from ctk.lock.components import EXCLUSIONS
     from ctk.plan.plan import classified
-    from ctk.release import components_row, projects_row
 
-    classes = classified(here)
+    classes, kinds = classified(here), ("packaged", "excluded", "unclassified")
+    found = {
+        lock.name: {kind: sorted(getattr(classes[lock.name], kind)) if lock.is_ctk else None for kind in kinds}
+        for lock in locks
+    }
     report.result(
         releases=[
             {
                 "name": lock.name,
                 "release": lock.release,
                 "components": {name: component.version for name, component in lock.components.items()},
-                **{
-                    kind: sorted(getattr(classes[lock.name], kind)) if lock.is_ctk else None
-                    for kind in ("packaged", "excluded", "unclassified")
-                },
+                **found[lock.name],
                 "facts": asdict(lock.facts) if lock.facts else None,
             }
             for lock in locks
         ],
     )
-    columns = ("release", "components", "packaged", "excluded", "unclassified", *PLATFORMS)
-    rows = [components_row(lock, classes[lock.name]) for lock in locks if lock.is_ctk]
-    report.table("CUDA Toolkit releases (artefacts by subdir)", columns, rows, right=columns[1:])
+    columns, rows = ("release", "components", *kinds), []
     for lock in locks:
-        if unclassified := sorted(classes[lock.name].unclassified) if lock.is_ctk else []:
-            report.line(f"{lock.name}: neither packaged nor in variants/{EXCLUSIONS}: {', '.join(unclassified)}")
-    columns = ("release", "projects", *PLATFORMS, NOARCH)
-    rows = [projects_row(lock) for lock in locks if not lock.is_ctk]
-    report.table("Python projects (artefacts by subdir)", columns, rows, right=columns[1:])
+        names = found[lock.name]
+        rows.append((lock.release, len(lock.components), *("" if n is None else len(n) for n in names.values())))
+        if names["unclassified"]:
+            listed = ", ".join(names["unclassified"])
+            report.line(f"{lock.name}: neither packaged nor in variants/{EXCLUSIONS}: {listed}")
+    report.table("locks", columns, rows, right=columns[1:])
 
 
 def diff_command(
@@ -354,7 +353,7 @@ def diff_command(
 ) -> None:
     """Show the changes between two releases: versions, SONAMEs, GPU architectures, sizes, licences.
 
-    Prints Markdown, which a terminal shows formatted. Compares the locks and variants/contents.json; only the texts of
+    Prints Markdown. Compares the locks and variants/contents.json; only the texts of
     changed licences are read from the index. A SONAME, a component or a GPU architecture that is removed within a CUDA
     major is flagged.
 
@@ -384,4 +383,4 @@ def diff_command(
     difference = replace(compare(first, second, subdirs), licences=licences)
     found = breaks(difference)
     report.result(**as_json(difference, found))
-    report.markdown(markdown(difference, found))
+    report.line(markdown(difference, found).rstrip())

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -23,21 +22,15 @@ if TYPE_CHECKING:
 _WRONG_LINES = 20  # of a solver's text that are shown of a wrong answer
 
 
-class Constraints(StrEnum):
-    """How a client treats constraints on virtual packages."""
-
-    HONOURED = "honoured"
-    IGNORED = "ignored"
-
-
 def verify_command(
     solver: Annotated[
         str,
         typer.Option(help="rattler, or a second one: an unknown name lists them."),
     ] = "rattler",
     constraints: Annotated[
-        Constraints, typer.Option(help="ignored: as clients do that ignore constraints on virtual packages.")
-    ] = Constraints.HONOURED,
+        Literal["honoured", "ignored"],
+        typer.Option(help="ignored: as clients do that ignore constraints on virtual packages."),
+    ] = "honoured",
     channel: Annotated[
         Path | None,
         typer.Option(help="A built channel; by default what would be built, and with --install output/channel."),
@@ -111,7 +104,7 @@ def verify_command(
     known = facts(release_locks(where).values())
     every = matrix(known, _tags(where, python), platforms or (), requests or (), any_python=not python)
     content = matrix_channels.built(channel) if channel else matrix_channels.planned(where, every.subdirs)
-    ignoring = constraints is Constraints.IGNORED
+    ignoring = constraints == "ignored"
     if ignoring:
         content = matrix_channels.without_virtual_constraints(content)
     with TemporaryDirectory(prefix="ctk-verify-") as folder:

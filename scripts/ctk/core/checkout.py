@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -102,17 +103,10 @@ def takes_files(place: Path) -> bool:
     return os.access(next(p for p in (place, *place.absolute().parents) if os.path.lexists(p)), os.W_OK)
 
 
-_given: dict[str, str] = {}
-
-
-def remember_environment() -> None:
-    """Keeps the environment variables that this process got; call it before any is changed."""
-    _given.update(os.environ)
-
-
+@cache
 def given_environment() -> dict[str, str]:
-    """The environment variables for a program of the user: the kept ones, else those of this process."""
-    return dict(_given or os.environ)
+    """The environment variables that this process got, for a program of the user; the first call notes them."""
+    return dict(os.environ)
 
 
 _OWN = Path(__file__).resolve().parents[3]
@@ -172,9 +166,6 @@ def git_export(folder: Path, commit: str, parts: Sequence[str], target: Path) ->
     return True
 
 
-_STRICT = {"extra": "forbid", "strict": True}
-
-
 @dataclass(frozen=True)
 class Default:
     """The releases and recipes of a command that names none; None for all.
@@ -183,7 +174,6 @@ class Default:
     conda-forge compiles with.
     """
 
-    __pydantic_config__: ClassVar = _STRICT
     releases: list[str] | None = None
     recipes: list[str] | None = None
 
@@ -192,7 +182,6 @@ class Default:
 class Libraries:
     """Recipes of libraries beside the toolkit, and of the toolkit those that they need and `Default` lacks."""
 
-    __pydantic_config__: ClassVar = _STRICT
     recipes: list[str] = field(default_factory=list)
     toolkit: list[str] = field(default_factory=list)
 
@@ -201,7 +190,6 @@ class Libraries:
 class CondaForge:
     """The CTK minors that conda-forge's packages are compiled with; the source of this, and the day it was read."""
 
-    __pydantic_config__: ClassVar = _STRICT
     minors: list[str] = field(default_factory=list)
     source: str = ""
     read: str = ""
@@ -211,7 +199,6 @@ class CondaForge:
 class FeedstockSettings:
     """Settings of exported feedstocks; maintainers are GitHub names or teams."""
 
-    __pydantic_config__: ClassVar = _STRICT
     maintainers: list[str] = field(default_factory=list)
 
 
@@ -219,7 +206,6 @@ class FeedstockSettings:
 class Publish:
     """Whether packages may be published whose licence text does not name all of their files for distribution."""
 
-    __pydantic_config__: ClassVar = _STRICT
     accept_redistribution: bool = False
 
 
@@ -227,7 +213,7 @@ class Publish:
 class Settings:
     """The whole table; `runners` maps a platform to the label of its CI machine."""
 
-    __pydantic_config__: ClassVar = _STRICT
+    __pydantic_config__: ClassVar = {"extra": "forbid", "strict": True}
     default: Default = Default()
     libraries: Libraries = field(default_factory=Libraries)
     conda_forge: CondaForge = field(default_factory=CondaForge)

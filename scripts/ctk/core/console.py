@@ -118,15 +118,6 @@ class Reporter:
         table.width = least if least > self.console.width else None
         self.console.print(table, crop=False)
 
-    def markdown(self, text: str) -> None:
-        """A page of the result: formatted on a terminal, as it is for a file."""
-        from rich.markdown import Markdown
-
-        if self.console.is_terminal:
-            self.console.print(Markdown(without_credentials(text)))
-        else:
-            self.line(text.removesuffix("\n"))
-
     def result(self, **values: Any) -> None:
         """Adds keys to the JSON document."""
         mode().document.update(values)

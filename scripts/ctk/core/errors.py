@@ -148,10 +148,7 @@ class SolverFailed(CtkError, exit_code=19):
 
 
 class ClusterFailed(CtkError, exit_code=20):
-    """The Dask cluster of `ctk build --dask` does not answer, or is lost.
-
-    Or it has a worker with another ctk or without the store.
-    """
+    """The Dask cluster of `ctk build --dask` does not answer, is lost, or has a worker with another ctk."""
 
 
 class Incomplete(CtkError, exit_code=22):

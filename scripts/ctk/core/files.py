@@ -12,7 +12,6 @@ import shlex
 import shutil
 import stat
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctk.core.checkout import Workspace, takes_files, workspace
+from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, CtkError, NoSpace
 
 if TYPE_CHECKING:
@@ -134,12 +133,10 @@ class HashNotes:
     """
 
     _MOST = 20_000
-    _TICK = 50_000_000  # nanoseconds after a change in which another change may have the same ctime
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        noted = read_json(file)
-        self._noted: dict[str, Any] = noted if isinstance(noted, dict) else {}
+        self._noted: dict[str, str] = read_json(file) or {}
         self._right: dict[Path, str] = {}
 
     @classmethod
@@ -149,33 +146,27 @@ class HashNotes:
 
     def holds(self, path: Path, sha256: str) -> bool:
         """Whether a path is a regular file with this sha256."""
-        if self._noted.get(self._stamp(path)) == sha256:
-            _hashes[_key(path.stat())] = sha256
+        with suppress(OSError):
+            if self._noted.get(self._stamp(path)) == sha256:
+                _hashes[_key(path.stat())] = sha256
         found = holds(path, sha256)
         if found:
             self._right[path] = sha256
         return found
 
     def save(self, made: Mapping[Path, str]) -> None:
-        """Notes the packages that this run checked or made, unless they have changed since it read them."""
-        self._right.update(made)
-        for path, sha256 in self._right.items():
-            # A new hard link changes the ctime, by which the notes know a file, but not the mtime of `_key`.
+        """Notes the packages that this run checked or made; a new hard link has changed their ctime since."""
+        for path, sha256 in {**self._right, **made}.items():
             with suppress(OSError):
-                if (stamp := self._stamp(path)) and _hashes.get(_key(path.stat())) == sha256:
-                    self._noted[stamp] = sha256
+                self._noted[self._stamp(path)] = sha256
         newest = dict(list(self._noted.items())[-self._MOST :])
         with suppress(OSError):
             make_folder(self._file.parent)
             replace_file(self._file, json.dumps(newest).encode())
 
-    def _stamp(self, path: Path) -> str:
-        try:
-            status = path.lstat()
-        except OSError:
-            return ""
-        if not stat.S_ISREG(status.st_mode) or time.time_ns() - status.st_ctime_ns < self._TICK:
-            return ""
+    @staticmethod
+    def _stamp(path: Path) -> str:
+        status = path.lstat()
         return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_ctime_ns}"
 
 
@@ -204,15 +195,15 @@ def listed_packages(note: Any) -> dict[str, str] | None:
 # Disks: a full or unwritable disk is one error, whether Python, rattler or a build script wrote to it.
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-_DENIED = (errno.EACCES, errno.EROFS, errno.EPERM)
-# Below a file, in /proc, or a name that no file system takes.
-_NO_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG)
+_DENIED = (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+_NO_PLACE = (errno.ENOENT, errno.EEXIST)  # a folder in /proc, or in the place of a file
 _FREE_SPACE = "free some space and run the command again; everything finished so far is kept"
 _STEPS = {
     **dict.fromkeys(FULL, _FREE_SPACE),
     errno.EFBIG: "raise `ulimit -f`",
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise `ulimit -n`, or use fewer --jobs"),
 }
+STEP_TO_WRITE = "make it writable, or name a place in a folder that is"
 # Rust ends the message of a system's error with its number.
 _RUST = re.compile(r"\(os error (\d+)\)")
 _NO_ROOM = 1 << 20  # bytes
@@ -225,14 +216,13 @@ def disk_errors(*folders: Path) -> Iterator[None]:
         yield
     except CtkError:
         raise
-    except OSError as error:
-        named = error.filename2 or error.filename  # an error of copying names both files
-        places = [Path(os.fsdecode(named))] if named else folders
-        if places and (found := _disk_error(error.errno, *places)):
-            raise found from error
-        raise
     except Exception as error:
-        if found := _disk_error(_number(str(error)), *folders, _temporary()):
+        if isinstance(error, OSError):
+            named = error.filename2 or error.filename  # an error of copying names both files
+            number, places = error.errno, (Path(os.fsdecode(named)),) if named else folders
+        else:
+            number, places = _number(str(error)), (*folders, Path(tempfile.gettempdir()))
+        if places and (found := _disk_error(number, *places)):
             raise found from error
         raise
 
@@ -243,7 +233,7 @@ def full_disk(log: str, folder: Path) -> NoSpace | None:
     The full disk may also be that of temporary files. Some programs do not print the system's error: then a disk with
     next to no free space is the reason.
     """
-    places = (folder, _temporary())
+    places = (folder, Path(tempfile.gettempdir()))
     number = _number(log)
     if number is None and min(map(_free, places)) < _NO_ROOM:
         return NoSpace(f"a file could not be written: {_free_space(places)}", _FREE_SPACE)
@@ -274,24 +264,15 @@ def check_place(place: Path) -> None:
 def check_readable(*places: Path) -> None:
     """Raises NoSpace for a file or folder that this user may not read: a search would silently skip it."""
     for place in places:
-        if denied := _denied(place):
-            raise _unreadable(denied)
+        if _is_unreadable(place):
+            raise _cannot("read", place, errno.EACCES)
 
 
-def _denied(place: Path) -> Path | None:
-    """A place that may not be read, or the first folder on the way to it that may not be entered."""
-    for path in (*reversed(place.absolute().parents), place.absolute()):
-        if not path.exists() or not (path == place.absolute() or path.is_dir()):
-            return None
-        wanted = (os.R_OK if path == place.absolute() else 0) | (os.X_OK if path.is_dir() else 0)
-        if not os.access(path, wanted):
-            return path
-    return None
-
-
-def _unreadable(place: Path) -> NoSpace:
-    step = f"as its owner: `chmod a+r{'x' * place.is_dir()} {shlex.quote(str(place))}`"
-    return NoSpace(f"cannot read {place}: {os.strerror(errno.EACCES)}", step)
+def _is_unreadable(place: Path) -> bool:
+    try:
+        return not os.access(place, os.R_OK | os.X_OK * place.is_dir()) and place.exists()
+    except PermissionError:  # of a folder above it
+        return True
 
 
 def _number(text: str) -> int | None:
@@ -299,13 +280,6 @@ def _number(text: str) -> int | None:
     found = [number for number in map(int, _RUST.findall(text)) if number in (*_STEPS, *_DENIED)]
     found += [number for number in FULL if os.strerror(number) in text]
     return found[0] if found else None
-
-
-def _temporary() -> Path:
-    try:
-        return Path(tempfile.gettempdir())
-    except FileNotFoundError:  # Python looks for a writable one
-        return Path(os.environ.get("TMPDIR") or "/tmp")
 
 
 def _free(place: Path) -> int:
@@ -320,25 +294,16 @@ def _disk_error(number: int | None, *places: Path) -> NoSpace | None:
     """The error for an errno, at one of these places; None if it is not the disk's."""
     if number in _STEPS:
         return NoSpace(f"{os.strerror(number)}: {_free_space(places)}", _STEPS[number])
-    if number not in (*_DENIED, *_NO_PLACE):
+    if number not in _DENIED and not (number in _NO_PLACE and _refusal(places[0])):
         return None
-    if number in _DENIED and (denied := _denied(places[0])):
-        return _unreadable(denied)
-    closed = [place for place in places if _refusal(place)]
-    if number in _NO_PLACE and not closed:  # another file is missing, which is a mistake
-        return None
-    place = (*closed, *places)[0]
-    return NoSpace(f"cannot write {place}: {os.strerror(number)}", step_to_write(place))
+    if _is_unreadable(places[0]):
+        return _cannot("read", places[0], number)
+    return _cannot("write", next(filter(_refusal, places), places[0]), number)
 
 
-def step_to_write(place: Path) -> str:
-    """The next step for a place that cannot be written, such as in a read-only checkout."""
-    here = workspace()
-    if here.cache != here.own_cache and (place.is_relative_to(here.cache) or here.cache.is_relative_to(place)):
-        return f"{here.own_cache} cannot be written either: set XDG_CACHE_HOME to a folder that you can write"
-    if place.is_relative_to(here.root) and not takes_files(here.root):
-        return f"the checkout {here.root} may only be read: name a place outside it, or run the command in a clone"
-    return "make it writable, or name a place in a folder that is"
+def _cannot(what: str, place: Path, number: int) -> NoSpace:
+    step = STEP_TO_WRITE if what == "write" else f"ask its owner, or run `chmod a+rX {shlex.quote(str(place))}`"
+    return NoSpace(f"cannot {what} {place}: {os.strerror(number)}", step)
 
 
 def _refusal(place: Path) -> str:

@@ -51,28 +51,22 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def end_children() -> None:
-    """Kills all descendants of this process, which are stopped first, so that none starts another.
-
-    multiprocessing's resource tracker ends by itself.
-    """
-    found: list[int] = []
-    while new := [process for process in _descendants(os.getpid()) if process not in found]:
-        _send(new, signal.SIGSTOP)
-        found += new
-    _send(found, signal.SIGKILL)
-
-
-def _send(processes: list[int], number: signal.Signals) -> None:
-    for process in processes:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(process, number)
+    """Kills all descendants of this process, until none is left: one may have started another."""
+    while found := list(_descendants(os.getpid())):
+        for process in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
 
 
 def _descendants(parent: int) -> Iterator[int]:
-    """The process ids of all descendants, parents first; only on Linux, where builds run."""
+    """The process ids of all descendants, parents first, without dead ones; only on Linux, where builds run.
+
+    multiprocessing's resource tracker ends by itself.
+    """
     for threads in Path(f"/proc/{parent}/task").glob("*/children"):
         with suppress(OSError):
             for child in map(int, threads.read_text().split()):
-                if b"resource_tracker" not in Path(f"/proc/{child}/cmdline").read_bytes():
+                command = Path(f"/proc/{child}/cmdline").read_bytes()  # empty for a dead one
+                if command and b"resource_tracker" not in command:
                     yield child
                     yield from _descendants(child)

@@ -23,7 +23,7 @@ from pathlib import Path
 from ctk.core.checkout import Workspace
 from ctk.core.console import count, listing
 from ctk.core.errors import CtkError, without_credentials
-from ctk.core.files import disk_errors, step_to_write
+from ctk.core.files import STEP_TO_WRITE, disk_errors
 from ctk.rules import Check, Finding, S, Severity, checks_of
 
 
@@ -151,7 +151,7 @@ def _disk(where: Where) -> Finding:
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
-        return problem(f"{place} cannot be written: {error.strerror}", step_to_write(place))
+        return problem(f"{place} cannot be written: {error.strerror}", STEP_TO_WRITE)
     text = f"{free / 1e9:.1f} GB are free"
     if free < LEAST_FREE and not where.workspace.channel.exists():
         return problem(f"{text}, and the first build takes {LEAST_FREE / 1e9:.0f} GB", "free some")

@@ -9,11 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import HashMismatch, NotPublished, problems
@@ -53,13 +52,12 @@ def fetch(
     *,
     jobs: int = 4,
     progress: Progress = lambda artefact, received: None,
-    needed_by: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[Path]:
     """Makes artefacts available to recipes; returns their laid-out paths in the same order.
 
     The index is opened only if there is something to download. `jobs` is the number of downloads at once; `progress`
     is called from several threads. Downloads that run when another fails are finished first, so that nothing fetched
-    is lost. Messages name the releases that need an artefact (`needed_by`, by its sha256).
+    is lost.
 
     Raises:
         NotPublished: The index lacks artefacts; all are named, and nothing was downloaded.
@@ -69,14 +67,9 @@ def fetch(
 
             def look(artefact: Artefact) -> IndexFile | NotPublished:
                 try:
-                    with _needed(needed_by.get(artefact.sha256, ())):
-                        return locate(source, artefact)
+                    return locate(source, artefact)
                 except NotPublished as error:
                     return error
-
-            def download(artefact: Artefact, offer: IndexFile) -> None:
-                with _needed(needed_by.get(artefact.sha256, ())):
-                    _download(artefact, workspace, source, offer, progress)
 
             # All are located first, so that gigabytes are not fetched in vain.
             offers = list(pool.map(look, wanted))
@@ -85,7 +78,7 @@ def fetch(
                 lines = [error.cause for error in gone]
                 raise problems(NotPublished, "package index", lines, gone[0].step) if len(gone) > 1 else gone[0]
             located = [(a, o) for a, o in zip(wanted, offers, strict=True) if isinstance(o, IndexFile)]
-            futures = [pool.submit(download, *pair) for pair in located]
+            futures = [pool.submit(_download, a, workspace, source, offer, progress) for a, offer in located]
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
             finally:  # a download that has not begun would fail the same way, or be wasted
@@ -121,17 +114,6 @@ def licences(index: Index, component: Component) -> dict[str, tuple[str, Licence
     files = {target: locate(index, artefact) for target, artefact in component.artefacts.items() if artefact}
     read = {file: read_licence(index, file) for file in dict.fromkeys(files.values())}
     return {target: (file.file, read[file]) for target, file in files.items()}
-
-
-@contextmanager
-def _needed(releases: Sequence[str]) -> Iterator[None]:
-    """Adds the releases that need an artefact to a NotPublished error."""
-    try:
-        yield
-    except NotPublished as error:
-        if not releases:
-            raise
-        raise NotPublished(f"{error.cause}; needed by {', '.join(releases)}", error.step) from error
 
 
 @contextmanager

@@ -61,20 +61,24 @@ def pip_settings(python: str = sys.executable) -> IndexSettings:
 
 
 def parse_settings(listing: str) -> IndexSettings:
-    """The settings in the output of ``pip config list``; IndexUnavailable for an invalid value."""
-    sections: dict[str, dict[str, tuple[str, str]]] = {section: {} for section in _SECTIONS}
+    """The settings in the output of ``pip config list``; IndexUnavailable for a number that is none."""
+    sections: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for line in listing.splitlines():
         name, _, value = line.partition("=")
         section, _, key = name.partition(".")
         if section in sections and value:
-            called = f"PIP_{key.upper().replace('-', '_')}" if section == ":env:" else f"pip's option {name}"
-            sections[section][key.replace("default-timeout", "timeout")] = _text(called, value), called
-    stated = {key: pair for values in sections.values() for key, pair in values.items()}
-    merged = {key: value for key, (value, _) in stated.items()}
+            sections[section][key.replace("default-timeout", "timeout")] = str(ast.literal_eval(value))
+    merged = {key: value for values in sections.values() for key, value in values.items()}
 
     def words(key: str) -> tuple[str, ...]:
         return tuple(merged.get(key, "").split())
 
+    try:
+        timeout = float(merged.get("timeout") or IndexSettings.timeout)
+        retries = int(merged.get("retries") or IndexSettings.retries)
+    except ValueError as error:
+        step = "`pip config debug` shows where it is set"
+        raise IndexUnavailable(f"pip's timeout or retries has a value that cannot be read: {error}", step) from None
     return IndexSettings(
         index_url=merged.get("index-url") or None,
         extra_index_urls=words("extra-index-url"),
@@ -84,25 +88,6 @@ def parse_settings(listing: str) -> IndexSettings:
         cert=merged.get("cert") or None,
         client_cert=merged.get("client-cert") or None,
         proxy=merged.get("proxy") or None,
-        timeout=_number(float, *stated.get("timeout", ("", "")), IndexSettings.timeout),
-        retries=int(_number(int, *stated.get("retries", ("", "")), IndexSettings.retries)),
+        timeout=timeout,
+        retries=retries,
     )
-
-
-def _text(called: str, value: str) -> str:
-    try:
-        return str(ast.literal_eval(value))
-    except (ValueError, SyntaxError):
-        raise _unread(called) from None
-
-
-def _number(kind: type[float], text: str, called: str, default: float) -> float:
-    try:
-        return kind(text) if text else default
-    except ValueError:
-        raise _unread(called) from None
-
-
-def _unread(called: str) -> IndexUnavailable:
-    # The value is not shown: an index URL may contain credentials.
-    return IndexUnavailable(f"{called} has a value that cannot be read", "`pip config debug` shows where it is set")

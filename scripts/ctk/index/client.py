@@ -10,12 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import httpx2
-from unearth import Link, Package, PackageFinder
 from unearth.auth import MultiDomainBasicAuth
-from unearth.evaluator import Evaluator
 from unearth.fetchers import PyPIClient
 from unearth.fetchers.sync import LocalFSTransport
 
@@ -97,30 +94,6 @@ def _usable(what: str) -> Iterator[None]:
     except (OSError, ValueError, ImportError, httpx2.InvalidURL) as error:
         step = "`pip config debug` shows pip's settings; the environment has HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE"
         raise IndexUnavailable(f"{what} cannot be used: {describe(error)}", step) from error
-
-
-class LinkSource(PackageFinder):
-    """One index or one ``find-links`` place, as unearth reads it."""
-
-    def build_evaluator(self, package_name: str, allow_yanked: bool = False) -> Evaluator:
-        is_remote = urlsplit(self.sources[0]["url"]).scheme in ("http", "https")
-        return _Links(package_name, ignore_compatibility=True, allow_yanked=allow_yanked, is_remote=is_remote)
-
-
-@dataclass
-class _Links(Evaluator):
-    """Selects the links of a page that are files of a distribution; a server's page may not link to local files."""
-
-    is_remote: bool = True
-
-    def evaluate_link(self, link: Link) -> Package | None:
-        package = super().evaluate_link(link)
-        if package and link.is_file and self.is_remote:
-            raise IndexUnavailable(
-                f"the page of {self.package_name} is a server's, and leads to a file of this machine: {link.filename}",
-                _ASK_THEM,
-            )
-        return package
 
 
 ABSENT = (404, 410)

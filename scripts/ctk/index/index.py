@@ -230,15 +230,22 @@ class Index:
             return total if total is not None else sum(map(len, chunks))
 
     def _listed(self, name: str) -> list[IndexFile]:
-        from ctk.index.client import LinkSource, Pages
+        from unearth import PackageFinder
+
+        from ctk.index.client import Pages
 
         pages = Pages(self._client, self.retry, name)
-        places = [*({"index_urls": [url]} for url in self.settings.index_urls)]
-        places += [*({"find_links": [url]} for url in self.settings.find_links)]
+        places = [("index_urls", url) for url in self.settings.index_urls]
+        places += [("find_links", url) for url in self.settings.find_links]
+        packages: list[Package] = []
         try:
-            # Answers of httpx2, also of unearth's own client, do not fit unearth's protocol.
-            sources = [LinkSource(pages, **place) for place in places]  # type: ignore[arg-type]
-            packages = [p for source in sources for p in source.find_all_packages(name, allow_yanked=True)]
+            for kind, url in places:
+                # Answers of httpx2, also of unearth's own client, do not fit unearth's protocol.
+                source = PackageFinder(pages, ignore_compatibility=True, **{kind: [url]})  # type: ignore[arg-type]
+                found = list(source.find_all_packages(name, allow_yanked=True))
+                if url.lower().startswith("http") and any(package.link.is_file for package in found):
+                    raise IndexUnavailable(f"a server's page of {name} leads to a file of this machine", _ASK)
+                packages += found
             self._refusals[name] = pages.refusals
             packages.sort(key=lambda p: (not p.link.is_yanked, Version(p.version or "0")), reverse=True)
             return [_offered(name, p) for p in packages]

@@ -148,8 +148,6 @@ Minors = Annotated[SpecifierSet, PlainValidator(_minors)]
 class Exclusion:
     """A component that no recipe reads for some CTK minors, with the reason in a sentence."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
-
     component: str
     releases: Minors
     reason: str
@@ -161,8 +159,6 @@ class Exclusion:
 @dataclass(frozen=True)
 class Unpublished:
     """A part of the CTK that the manifests of some CTK minors do not name, with the reason."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
 
     name: str
     releases: Minors

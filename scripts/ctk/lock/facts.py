@@ -30,7 +30,6 @@ from ctk.package.gpu_support import common
 PROBED = "linux-64"
 """The subdir whose NVRTC is asked; NVRTC can compile for the same GPUs on every platform of a release."""
 
-_TIMEOUT = 600  # seconds
 _STEP = "look at the release's nvrtc artefact"
 _PROBE = Path(__file__).with_name("nvrtc_probe.py")
 _NVRTC = re.compile(r".*/lib/libnvrtc(-builtins)?\.so\.[\d.]+")
@@ -101,12 +100,7 @@ def compiler_facts(nvrtc: Path) -> tuple[tuple[str, ...], str]:
         # libnvrtc looks for its builtins by name only.
         environment = os.environ | {"LD_LIBRARY_PATH": str(libraries)}
         command = [sys.executable, "-I", str(_PROBE), str(library)]
-        try:
-            asked = subprocess.run(
-                command, env=environment, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT
-            )
-        except subprocess.TimeoutExpired:
-            raise MeasureFailed(f"{library.name} does not end", _STEP) from None
+        asked = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
         if asked.returncode:
             lines = asked.stderr.strip().splitlines() or [f"ended with {asked.returncode}"]
             raise MeasureFailed(f"{library.name} does not answer: {lines[-1]}", _STEP)

@@ -107,15 +107,6 @@ class Plan:
         unique = {(a.component, a.version, a.target): a for b in self.builds for a in b.artefacts}
         return tuple(sorted(unique.values(), key=lambda a: (-a.size, a.file)))
 
-    @property
-    def needed_by(self) -> dict[str, tuple[str, ...]]:
-        """sha256 of an artefact -> the releases whose builds read it."""
-        found: dict[str, dict[str, None]] = defaultdict(dict)
-        for build in self.builds:
-            for artefact in build.artefacts:
-                found[artefact.sha256][build.lock] = None
-        return {sha256: tuple(names) for sha256, names in found.items()}
-
     def as_json(self) -> dict[str, Any]:
         """The document of `ctk build --dry-run --json`; sizes in bytes."""
         return {

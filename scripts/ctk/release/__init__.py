@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from packaging.version import Version
 
 from ctk.core.checkout import Marked, markdown_table
-from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.lock.components import Classes
 from ctk.lock.model import ReleaseLock
 
 FACTS = ("release", "GPUs its compiler knows", "PTX ISA it writes")
@@ -17,21 +15,6 @@ TABLE = Marked(
     "ctk verify --write-table",
     "docs/how-the-right-build-is-picked.md",
 )
-
-
-def components_row(lock: ReleaseLock, classes: Classes) -> tuple[object, ...]:
-    """A row for a CTK release: its components by class, and its artefacts by subdir."""
-    counts = (len(lock.components), len(classes.packaged), len(classes.excluded), len(classes.unclassified))
-    return lock.release, *counts, *(_count(lock, subdir) for subdir in PLATFORMS)
-
-
-def projects_row(lock: ReleaseLock) -> tuple[object, ...]:
-    """A row for another lock: the number of its projects, and their artefacts by subdir."""
-    return lock.release, len(lock.components), *(_count(lock, subdir) for subdir in (*PLATFORMS, NOARCH))
-
-
-def _count(lock: ReleaseLock, subdir: str) -> int:
-    return sum(a.subdir == subdir for a in lock.artefacts)
 
 
 def facts_rows(locks: Iterable[ReleaseLock]) -> list[tuple[str, ...]]:

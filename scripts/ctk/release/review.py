@@ -1,15 +1,13 @@
 """For the review of new locks: the locks compared with the index, and the changes of files.
 
-Generated files are first shown as a difference, and written on request: both halves of a release, or neither.
+Generated files are first shown as a difference, and written on request.
 """
 
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from packaging.version import Version
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, NotPublished, problems
-from ctk.core.files import disk_errors
+from ctk.core.files import disk_errors, make_folder, replace_file
 from ctk.index.index import Index
 from ctk.lock.components import MANIFEST
 from ctk.lock.model import ReleaseLock, dump, parse_lock, variant_config
@@ -226,22 +224,8 @@ def predecessor(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> ReleaseL
 
 
 def write(needed: Sequence[FileChange]) -> None:
-    """Writes every change, or on a full disk none.
-
-    Each new text is on disk beside its file before the first is put in place. A process that is killed between two of
-    them leaves halves that disagree; loading reports them, with the command that repairs them.
-    """
-    with ExitStack() as undo:
-        ready = []
-        for change in needed:
-            undo.enter_context(disk_errors(change.path.parent))
-            change.path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = change.path.with_name(f".{change.path.name}.{os.getpid()}")
-            undo.callback(temporary.unlink, missing_ok=True)
-            with temporary.open("w", encoding="utf-8", newline="\n") as file:
-                file.write(change.new)
-                file.flush()
-                os.fsync(file.fileno())
-            ready.append((temporary, change))
-        for temporary, change in ready:
-            os.replace(temporary, change.path)
+    """Writes every change. A release whose halves disagree is an error that names the command to run again."""
+    for change in needed:
+        with disk_errors(change.path.parent):
+            make_folder(change.path.parent)
+            replace_file(change.path, change.new.encode())

@@ -103,7 +103,7 @@ def test_a_folder_that_cannot_be_written_is_named_and_readers_are_not_disturbed(
 
 
 def test_a_checkout_that_may_only_be_read_is_enough_for_what_only_reads(job: Job, tmp_path: Path) -> None:
-    world, own = job.world, job.world.workspace.own_cache
+    world = job.world
     base, prefix = ("--base", str(world.base)), str(tmp_path / "env")
     create = ("env", "create", "cuda-crt", "--prefix", prefix, *base)
     home = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
@@ -111,7 +111,7 @@ def test_a_checkout_that_may_only_be_read_is_enough_for_what_only_reads(job: Job
     with mounts(read_only("root"), root=world.root) as there:
         for words in (create, pack):
             done = ctk(world, *words, mounts=there.pid, XDG_CACHE_HOME=os.devnull)
-            refused(done, f"cannot write {os.devnull}", f"{own} cannot be written either: set XDG_CACHE_HOME")
+            refused(done, f"cannot write {os.devnull}")
         assert not Path(prefix).exists()
         check = ("doctor", prefix)
         for words in (("solve", "cuda-crt", *base), create, check, pack, audit(world), ("clean",)):
@@ -119,7 +119,7 @@ def test_a_checkout_that_may_only_be_read_is_enough_for_what_only_reads(job: Job
             assert done.returncode == 0, done.stderr
         inside = (*create[:4], str(world.workspace.output / "env"), *base)
         for words in (world.build(OLD), ["build", "--fetch-only", *world.plan(NEW)], inside):
-            refused(ctk(world, *words, mounts=there.pid, **home), f"the checkout {world.root} may only be read")
+            refused(ctk(world, *words, mounts=there.pid, **home), f"cannot write {world.root}")
 
 
 def test_a_cache_of_packages_that_is_somebody_else_s_is_named_and_no_environment_is_begun(
