@@ -77,6 +77,14 @@ class Group(TyperGroup):
             console.begin()
         return super().make_context(info_name, args or ["--help"], parent, **extra)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the words name; a name of an earlier version is an error with the new name."""
+        words = [*ctx.command_path.split()[1:], *args]
+        for old in (" ".join(words[:2]), words[0]):
+            if old in OLD and not ctx.resilient_parsing:
+                raise BadValue(f"`ctk {old}` is now `{OLD[old]}`", f"see {' '.join(OLD[old].split()[:2])} --help")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the commands of ctk, grouped by who uses them."""
         listed = {"Commands": self.commands} if ctx.parent else GROUPS
@@ -134,8 +142,7 @@ def help_command(
     for word in words or ():
         if not isinstance(shown.command, Group):
             raise BadValue(f"{shown.command_path} has no subcommands", f"see {shown.command_path} --help")
-        group: Any = shown.command
-        name, command, _ = group.resolve_command(shown, [word])
+        name, command, _ = shown.command.resolve_command(shown, [word])
         shown = command.context_class(command, info_name=name, parent=shown)
     report, text = console.Reporter(), shown.command.get_help(shown)
     report.result(help=text)
@@ -201,6 +208,22 @@ The docstring of a function is the help of its command. It ends with ``Example:`
 ``JSON:`` and the keys of its document, in Markdown. `scripts/write-docs` makes pages of them.
 """
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+OLD = {
+    "plan": "ctk build --dry-run",
+    "fetch": "ctk build --fetch-only",
+    "prove": "ctk verify --install",
+    "installable": "ctk solve --everywhere",
+    "audit --planned": "ctk lint --planned",
+    "audit": "ctk check",
+    "rebuild": "ctk check --rebuild",
+    "channel check": "ctk check",
+    "channel history": "ctk rollback",
+    "channel rollback": "ctk rollback",
+    "env check": "ctk doctor PREFIX",
+    "site build": "ctk site",
+    "feedstock export": "ctk feedstock",
+}
+"""Name of a command in an earlier version -> the command line that does the same now."""
 
 
 def _app(help_: str, commands: dict[str, Any], **settings: Any) -> typer.Typer:
