@@ -166,10 +166,15 @@ def test_nothing_is_sent_to_a_server_without_an_index_unless_the_channel_is_new(
 
 
 @pytest.mark.usefixtures("checkout")
-def test_a_folder_and_a_server_exclude_each_other(run_ctk: Callable[..., Result], tmp_path: Path) -> None:
-    refused = run_ctk("publish", "--to", str(tmp_path), "--server", "https://conda.example.org").exception
+def test_a_folder_and_a_server_exclude_each_other_but_for_a_server_of_the_environment(
+    run_ctk: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    www = str(tmp_path / "www")
+    refused = run_ctk("publish", "--to", www, "--server", "https://conda.example.org").exception
     assert isinstance(refused, BadValue)
     assert "--to and --server exclude each other" in refused.cause
+    monkeypatch.setenv("CTK_SERVER", "https://conda.example.org")
+    assert "state 1 of" in run_ctk("publish", "--to", www).stdout
 
 
 HELD = {"digit1": 409, "hello": 409}

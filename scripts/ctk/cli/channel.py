@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 def publish_command(
+    context: typer.Context,
     folder: Annotated[
         Path | None, typer.Argument(help="A built channel; output/channel by default.", metavar="FOLDER")
     ] = None,
@@ -91,7 +92,10 @@ def publish_command(
     from ctk.channel.repodata import in_order, read_index
     from ctk.channel.server import confirm, on_server, publish
 
-    not_both("--to", "--server", to is not None and server, "publish twice, into the folder and to the server")
+    source = context.get_parameter_source("server")
+    # CTK_SERVER in the environment may name a server for other runs.
+    given = to is not None and source is not None and source.name == "COMMANDLINE"
+    not_both("--to", "--server", given, "publish twice, into the folder and to the server")
     if to is not None and ":/" in str(to):
         raise BadValue(f"--to takes a folder, and {to} is an address", "name a server with --server and --channel")
     report, where = Reporter(), workspace()
