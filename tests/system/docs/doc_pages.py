@@ -21,6 +21,8 @@ PAGES = sorted(
 )
 CURRENT = [path for path in PAGES if path.stem != "CHANGELOG"]
 """Those that name what there is now, and not what there was."""
+EXAMPLES = "ctk build-recipe ./examples/"
+"""The beginning of what test_example.py runs."""
 _PRINTED_BY = re.compile(r"<!-- printed by: (.+?) -->")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _FILE = re.compile(r"[\s`](?:\./)?((?:scripts|tests|docs|recipes|variants)/[\w./-]*\w)(?:::(\w+))?[`\s,;]")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doc_pages import EXAMPLES as ON_PAGES
 from doc_pages import Block, blocks, follows
 
 from conftest import MINORS, NEWEST, ctk
@@ -121,9 +122,7 @@ def build(built: Workspace, roomy: Callable[[str], Path]) -> Build:
     return build
 
 
-@pytest.mark.parametrize(
-    "block", [b for b in blocks() if b.printed_by.startswith("ctk build-recipe ./examples/")], ids=str
-)
+@pytest.mark.parametrize("block", [b for b in blocks() if b.printed_by.startswith(ON_PAGES)], ids=str)
 def test_the_page_shows_what_the_command_prints(build: Build, block: Block) -> None:
     assert follows(block.text, build(Path(block.printed_by).name).printed) == ""
 
