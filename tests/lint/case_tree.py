@@ -11,6 +11,7 @@ component -> version), `targets` (component -> where it is published), and `unme
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,26 +19,10 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from conftest import ROOT
 from ctk.lock.model import dump, variant_config
 from kit.ctk_release import measured
 
-CONFIG = """cuda_major:
-  - "12"
-  - "13"
-cuda_fit:
-  - native
-  - compat
-python:
-  - "3.11.* *_cpython"
-  - "3.12.* *_cpython"
-python_tag:
-  - cp311
-  - cp312
-zip_keys:
-  - [python, python_tag]
-c_stdlib_version:
-  - "2.17"
-"""
 LOCKS = {"12.9.2": {"cudart": "12.9.79"}, "13.4.3": {"cudart": "13.4.92"}, "python-13": {"cuda-core": "1.2.2"}}
 
 
@@ -70,7 +55,7 @@ def write(case: Case, root: Path) -> None:
     """Writes the checkout of a case."""
     for name in ("variants", "recipes"):
         (root / name).mkdir()
-    (root / "conda_build_config.yaml").write_text(CONFIG)
+    shutil.copyfile(ROOT / "conda_build_config.yaml", root / "conda_build_config.yaml")
     for release, components in case.state.get("locks", LOCKS).items():
         made = measured(release, components, case.state.get("targets", {}))
         if release in case.state.get("unmeasured", ()):

@@ -49,6 +49,13 @@ def test_commands_of_the_docs_can_be_copied(site: Path) -> None:
     assert text.count('class="highlight copy"') == text.count("<pre")
 
 
+def test_the_docs_have_the_header_of_the_site(site: Path) -> None:
+    for page in site.glob("*.html"):
+        (header,) = re.findall(r'<div class="site-header">(.*?)</nav>', page.read_text(), re.DOTALL)
+        assert '<a class="brand" href="../index.html">' in header and '<a href="../packages.html">' in header
+        assert '<a href="../docs/index.html" aria-current="true">Docs</a>' in header
+
+
 def test_a_page_has_a_side_bar_a_search_and_the_next_page(site: Path) -> None:
     for name, following in pairwise(NAMES):
         text = (site / f"{name}.html").read_text()
@@ -75,7 +82,8 @@ def test_the_pages_work_from_a_folder_and_load_nothing_from_elsewhere(site: Path
                 assert tag == "a", f"{page.name} loads {link}"
             elif target.path:
                 there = (page.parent / unquote(target.path)).resolve()
-                assert there.exists() or there == site.parent / "index.html", f"{page.name}: {link}"
+                of_the_site = {site.parent / "index.html", site.parent / "packages.html"}
+                assert there.exists() or there in of_the_site, f"{page.name}: {link}"
     styles = "".join(file.read_text() for file in site.rglob("*.css"))
     assert not re.findall(r"@import|url\([\"']?(?:https?:)?//", styles)
 

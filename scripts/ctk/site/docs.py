@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ctk.site.pages import Page, assets
+from ctk.site.pages import Page, assets, docs_header
 
 SECTIONS = {
     "Use": ["users", "environments", "pytorch-jax-cupy", "troubleshooting"],
@@ -24,20 +24,19 @@ _CHECKOUT = re.compile(r"<!-- only in a checkout -->.*?<!-- end -->\n*", re.DOTA
 _COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
 _CHANNEL = re.compile(r"""(?<=-c )CHANNEL\b|(?<=--channel )CHANNEL\b|(?<=  - )CHANNEL\b|(?<=["`])CHANNEL(?=["`])""")
 _LINK = re.compile(r"(?P<open>\s+\()?\[(?P<text>[^\]]+)\]\((?!https?:|#)(?P<page>[^)#]+)[^)]*\)(?P<close>\))?")
-_BACK = '<a href="../index.html">Back to the channel</a>'  # every page of the docs is in one folder
 # A search with summaries would fetch the pages, which a page in a folder cannot.
 _OFF = ("html_show_search_summary", "html_copy_source", "html_show_sphinx", "html_show_copyright", "html_use_index")
 _EDITS = {  # pages of Sphinx and furo -> what axe-core asks for
     b'<p class="caption" role="heading">': b'<p class="caption" role="heading" aria-level="2">',
     b'<div class="highlight"><pre>': b'<div class="highlight copy"><pre tabindex="0" role="group" aria-label="Code">',
     b'<div class="table-wrapper': b'<div tabindex="0" class="table-wrapper',
-    b'<aside class="announcement-content">': b'<aside class="announcement-content" aria-label="Site">',
     b'<aside class="sidebar-drawer">': b'<aside class="sidebar-drawer" aria-label="Pages">',
     b'<aside class="toc-drawer">': b'<aside class="toc-drawer" aria-label="On this page">',
     b'<div id="search-results">': b'<h1>Search</h1><div id="search-results">',
 }
 _EDITS |= {  # the site's icon, wrapped commands, and its button to copy them
-    b"</head>": b'<link rel="icon" href="../assets/mark.svg"><link rel="stylesheet" href="../assets/docs.css"></head>',
+    b"</head>": b'<link rel="icon" href="../assets/mark.svg"><link rel="stylesheet" href="../assets/shared.css">'
+    b'<link rel="stylesheet" href="../assets/docs.css"></head>',
     b"</body>": b'<script src="../assets/copy.js"></script></body>',
 }
 _COLOURS = {"brand-primary": "accent", "brand-content": "accent", "background-primary": "page"}  # theirs -> ours
@@ -46,6 +45,8 @@ _COLOURS |= {"background-secondary": "panel", "foreground-primary": "text"}
 
 def pages(folder: Path, title: str, channel: str) -> Iterator[Page]:
     """The docs as ``docs/`` of a site, if `folder` has the source; `channel` is its address, for the commands."""
+    header = b'<div class="site-header">%s</div>' % docs_header(title).encode()
+    edits = {**_EDITS, b'<div class="page">': header + b'<div class="page">'}
     texts = {name: file.read_text(encoding="utf-8") for name in NAMES if (file := folder / f"{name}.md").is_file()}
     with TemporaryDirectory(prefix="ctk-docs-") as scratch:
         if texts:
@@ -53,7 +54,7 @@ def pages(folder: Path, title: str, channel: str) -> Iterator[Page]:
         for file in sorted(file for file in Path(scratch, "made").rglob("[!.]*") if file.is_file()):
             content = file.read_bytes()
             if file.suffix == ".html":
-                for theirs, ours in _EDITS.items():
+                for theirs, ours in edits.items():
                     content = content.replace(theirs, ours)
             yield Page(f"docs/{file.relative_to(Path(scratch, 'made')).as_posix()}", content)
 
@@ -78,7 +79,8 @@ def build(texts: dict[str, str], folder: Path, title: str) -> str:
 
     contents = [f"# {title}: docs\n"]
     for heading, section in SECTIONS.items():
-        contents += [f"```{{toctree}}\n:caption: {heading}\n", *(name for name in section if name in texts), "```\n"]
+        contents += [f"```{{toctree}}\n:caption: {heading}\n:maxdepth: 1\n"]
+        contents += [*(name for name in section if name in texts), "```\n"]
     (folder / "source").mkdir()
     for name, text in (texts | {"index": "\n".join(contents)}).items():
         (folder / "source" / f"{name}.md").write_text(text, encoding="utf-8")
@@ -92,9 +94,9 @@ def build(texts: dict[str, str], folder: Path, title: str) -> str:
 
 
 def _theme() -> dict[str, Any]:
-    """The options of the theme: the way back, and the site's colours, light and dark."""
+    """The options of the theme: the site's colours, light and dark."""
     css = "".join(page.content.decode() for page in assets() if page.path.endswith(".css"))
-    options: dict[str, Any] = {"announcement": _BACK}
+    options: dict[str, Any] = {}
     for mode, block in zip(("light", "dark"), re.findall(r":root \{(.*?)\}", css, re.S), strict=False):
         site = dict(re.findall(r"--([\w-]+): ([^;]+);", block))
         options[f"{mode}_css_variables"] = {f"color-{theirs}": site[ours] for theirs, ours in _COLOURS.items()}

@@ -34,7 +34,7 @@ from ctk.solve.solve import ASKS
 
 _TEXT = b"Made by ctk site. The folder is replaced as a whole: keep nothing of yours in it.\n"
 _HERE = Path(__file__).parent
-_NAVIGATION = (("index.html", "Install"), ("packages.html", "Packages"))
+_NAVIGATION = (("index.html", "Install"), ("packages.html", "Packages"), ("docs/index.html", "Docs"))
 _ENVIRONMENT = "gpu"  # the name that the docs use
 
 
@@ -129,10 +129,16 @@ def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
     first, slash, _ = path.partition("/")
     section = f"{first}.html" if slash else path  # packages/cuda-core.html belongs to packages.html
     root = "../" * path.count("/")
-    tabs = (*_NAVIGATION, ("docs/index.html", "Docs")) if site.docs else _NAVIGATION
+    tabs = _NAVIGATION if site.docs else _NAVIGATION[:-1]
     own = {"site": site, "root": root, "navigation": tabs, "path": path, "section": section}
     text = _environment().get_template(template or path).render(**own, **values)
     return Page(path, (text.rstrip() + "\n").encode())
+
+
+def docs_header(title: str) -> str:
+    """The header of the pages of the docs."""
+    own = {"site": {"title": title}, "root": "../", "path": "", "section": _NAVIGATION[-1][0]}
+    return _environment().get_template("header.html").render(navigation=_NAVIGATION, **own)
 
 
 def assets() -> Iterator[Page]:

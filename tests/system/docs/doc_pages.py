@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ PAGES = sorted(
 )
 CURRENT = [path for path in PAGES if path.stem != "CHANGELOG"]
 """Those that name what there is now, and not what there was."""
+EXAMPLES = "ctk build-recipe ./examples/"
+"""The beginning of what test_example.py runs."""
 _PRINTED_BY = re.compile(r"<!-- printed by: (.+?) -->")
 
 
@@ -97,3 +100,39 @@ def named_files(page: Path) -> list[tuple[str, str]]:
     """The files of this repository that a page names: path, and the function of a test or "";
     also those in comments."""
     return [(match[1], match[2] or "") for match in _FILE.finditer(page.read_text(encoding="utf-8"))]
+
+
+NUMBER = re.compile(r"(\d+(?:\.\d+)?)((?:\.\d+)*)")
+"""A number, and what makes a version of it: 13.0 of 13.0.96."""
+
+
+def outline(text: str) -> list[str]:
+    """The lines of an output without times of day, hashes, and the width of a table's columns."""
+    text = re.sub(r"^\d\d:\d\d:\d\d ", "", text, flags=re.MULTILINE)  # printed where no terminal shows progress
+    text = re.sub(r"h[0-9a-f]{7}(?=_\d)", "h", text)  # of a variant, to which this machine's Python belongs
+    lines = [re.sub(r"[━─]+", "─", line) for line in text.splitlines()]
+    return [re.sub(r"\s+", " ", line).strip() for line in lines]
+
+
+def alike(shown: str, printed: str) -> bool:
+    """Whether two lines differ in numbers only, and these by at most 20 %; of versions the first two count."""
+    if NUMBER.sub("#", shown) != NUMBER.sub("#", printed):
+        return False
+    pairs = zip(NUMBER.findall(shown), NUMBER.findall(printed), strict=True)
+    return all(math.isclose(float(a), float(b), rel_tol=0.2) for (a, _), (b, _) in pairs)
+
+
+def follows(shown: str, printed: str) -> str:
+    """The first line of a block that an output does not have where it should be, or "". ``...`` is any lines."""
+    rest, anywhere = [line for line in outline(printed) if line], True
+    for line in filter(None, outline(shown)):
+        if line == "...":
+            anywhere = True
+            continue
+        places = rest if anywhere else rest[:1]
+        found = next((place for place, other in enumerate(places) if alike(line, other)), None)
+        if found is None:
+            return line
+        del rest[: found + 1]
+        anywhere = False
+    return ""

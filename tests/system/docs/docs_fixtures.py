@@ -34,16 +34,10 @@ _COPIED = (
 
 
 @pytest.fixture(scope="session")
-def planned_channels(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> channels.Channels:
-    """The packages that this checkout would build for all platforms, and the universe."""
-    return channels.write(channels.planned(project), tmp_path_factory.mktemp("planned"))
-
-
-@pytest.fixture(scope="session")
-def planned_solve(planned_channels: channels.Channels) -> Solve:
-    """Solves a scenario from these."""
+def planned_solve(solved: channels.Channels) -> Solve:
+    """Solves a scenario from the packages that this checkout would build for all platforms, and the universe."""
     gateway = Gateway()
-    return lambda scenario: solve(scenario, planned_channels.folders, gateway)
+    return lambda scenario: solve(scenario, solved.folders, gateway)
 
 
 _STATED = re.compile(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import subprocess
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from doc_clients import Solve
 from doc_commands import commands
-from doc_pages import Block, blocks
+from doc_pages import EXAMPLES, Block, blocks, follows
 from ruamel.yaml import YAML
 
 from conftest import NEWEST, ROOT, ctk
@@ -37,7 +36,7 @@ KINDS = {
     "yaml": "here, and test_client_lines.py for workflows",
     "python": "here: run in an environment of the channel",
     "nginx": "here: its pattern is compared with the names of files",
-    "text": "here: compared with what the command prints that a comment above it names",
+    "text": "here, and test_example.py: compared with what the command prints that a comment above it names",
     "json": "here: the same",
 }
 YAMLS = {
@@ -92,43 +91,7 @@ def test_a_program_of_the_docs_runs_without_a_gpu(block: Block, prefix: Path) ->
     assert (done.returncode, done.stderr) == (0, "")
 
 
-NUMBER = re.compile(r"(\d+(?:\.\d+)?)((?:\.\d+)*)")
-"""A number, and what makes a version of it: 13.0 of 13.0.96."""
-
-
-def outline(text: str) -> list[str]:
-    """The lines of an output without times of day, hashes, and the width of a table's columns."""
-    text = re.sub(r"^\d\d:\d\d:\d\d ", "", text, flags=re.MULTILINE)  # printed where no terminal shows progress
-    text = re.sub(r"h[0-9a-f]{7}(?=_\d)", "h", text)  # of a variant, to which this machine's Python belongs
-    lines = [re.sub(r"[━─]+", "─", line) for line in text.splitlines()]
-    return [re.sub(r"\s+", " ", line).strip() for line in lines]
-
-
-def alike(shown: str, printed: str) -> bool:
-    """Whether two lines differ in numbers only, and these by at most 20 %; of versions the first two count."""
-    if NUMBER.sub("#", shown) != NUMBER.sub("#", printed):
-        return False
-    pairs = zip(NUMBER.findall(shown), NUMBER.findall(printed), strict=True)
-    return all(math.isclose(float(a), float(b), rel_tol=0.2) for (a, _), (b, _) in pairs)
-
-
-def follows(shown: str, printed: str) -> str:
-    """The first line of a block that an output does not have where it should be, or "". ``...`` is any lines."""
-    rest, anywhere = [line for line in outline(printed) if line], True
-    for line in filter(None, outline(shown)):
-        if line == "...":
-            anywhere = True
-            continue
-        places = rest if anywhere else rest[:1]
-        found = next((place for place, other in enumerate(places) if alike(line, other)), None)
-        if found is None:
-            return line
-        del rest[: found + 1]
-        anywhere = False
-    return ""
-
-
-@pytest.mark.parametrize("block", of("text"), ids=str)
+@pytest.mark.parametrize("block", [b for b in of("text") if not b.printed_by.startswith(EXAMPLES)], ids=str)
 def test_an_output_is_what_the_command_prints(block: Block, built: Workspace) -> None:
     (command,) = commands(Block(block.page, block.line, "bash", block.printed_by, ""))
     done = ctk(built, *command.words[1:])

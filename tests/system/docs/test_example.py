@@ -1,21 +1,29 @@
-"""The examples of docs/recipe-authors.md: built with `ctk build-recipe`, installed with each CUDA major, and run."""
+"""The examples of docs/recipe-authors.md: built with `ctk build-recipe`, installed with each CUDA major, and run.
+
+What the command prints is on the page, so its tables are read here and not its JSON.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
+from doc_pages import EXAMPLES as ON_PAGES
+from doc_pages import Block, blocks, follows
 
-from conftest import MINORS, NEWEST, ROOT, ctk
+from conftest import MINORS, NEWEST, ctk
 from ctk.base import base
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import this_platform
 from ctk.env.environment import create
+from ctk.package.reader import read_info
 from ctk.solve.machine import detected_driver
 from ctk.solve.solve import Scenario, solve
 
@@ -54,34 +62,73 @@ PROGRAMS = {
 }
 RESULTS = {"scale": [20, 40, 60], "axpy": [12, 24, 36], "blend": [5.5, 11, 16.5]}
 
-Build = Callable[[str], dict[str, Any]]
+
+@dataclass(frozen=True)
+class Package:
+    """A package of an example, with its lines of the table that the command prints.
+
+    Attributes:
+        toolkit: That it was built with; "" for none.
+        tests: Driver, toolkit and fit, state.
+    """
+
+    file: Path
+    toolkit: str
+    tests: list[tuple[str, str, str]]
+
+    @cached_property
+    def requires(self) -> list[str]:
+        return read_info(self.file).index.depends
+
+
+@dataclass(frozen=True)
+class Example:
+    output: Path
+    printed: str
+
+    @property
+    def packages(self) -> list[Package]:
+        table = self.printed.partition("built and tested")[2].partition("└")[0]
+        rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in table.splitlines() if "│" in line]
+        found: list[Package] = []
+        for name, toolkit, driver, gets, state in rows:
+            if name:
+                (file,) = self.output.glob(f"*/{name}.conda")
+                found.append(Package(file, toolkit, []))
+            found[-1].tests.append((driver, gets, state))
+        return found
+
+
+Build = Callable[[str], Example]
 
 
 @pytest.fixture(scope="module")
 def build(built: Workspace, roomy: Callable[[str], Path]) -> Build:
-    """Builds an example once; gives the document of the command."""
-    # Without these programs, tests/system/docs/test_blocks.py still holds what the page shows of the recipes.
+    """Builds an example once."""
     if this_platform() not in base.installed_compilers():
         pytest.skip("no g++ on this machine: apt-get install g++")
-    made: dict[str, dict[str, Any]] = {}
 
-    def build(example: str) -> dict[str, Any]:
+    @cache
+    def build(example: str) -> Example:
         if (
             example in ("cmake-library", "nanobind-extension")
             and not {"cmake", "ninja"} <= base.installed_tools().keys()
         ):
             pytest.skip("no CMake or no Ninja on this machine: apt-get install cmake ninja-build")
-        if example not in made:
-            folder = str(ROOT / "examples" / example)
-            done = ctk(built, "build-recipe", folder, "--output", str(roomy(example)), "--json", "-q", check=True)
-            made[example] = json.loads(done.stdout)
-        return made[example]
+        output = roomy(example)
+        done = ctk(built, "build-recipe", f"./examples/{example}", "--output", str(output), check=True)
+        return Example(output, done.stdout)
 
     return build
 
 
+@pytest.mark.parametrize("block", [b for b in blocks() if b.printed_by.startswith(ON_PAGES)], ids=str)
+def test_the_page_shows_what_the_command_prints(build: Build, block: Block) -> None:
+    assert follows(block.text, build(Path(block.printed_by).name).printed) == ""
+
+
 def pick(build: Build, built: Workspace, example: str, driver: str | None) -> Any:
-    channels = [Path(build(example)["output"]), built.channel, built.base_channel]
+    channels = [build(example).output, built.channel, built.base_channel]
     return solve(Scenario((EXAMPLES[example],), this_platform(), driver), channels)
 
 
@@ -89,23 +136,22 @@ def pick(build: Build, built: Workspace, example: str, driver: str | None) -> An
 def test_each_major_has_a_build_and_its_tests_pass_with_the_oldest_and_the_newest_driver(
     build: Build, example: str
 ) -> None:
-    packages = {package["toolkit"].partition(".")[0]: package for package in build(example)["packages"]}
+    packages = {package.toolkit.partition(".")[0]: package for package in build(example).packages}
     assert packages.keys() == MAJORS[example]
     for major, package in packages.items():
         newest = [minor for minor in MINORS if minor.startswith(f"{major}.")][-1]
-        assert package["toolkit"] == BUILT_WITH[major]
-        tests = [(t["driver"], t["state"], t["toolkit"], t["fit"]) for t in package["tests"]]
-        assert tests == [(d, "passed", d, "native") for d in (BUILT_WITH[major], newest)]
+        assert package.toolkit == BUILT_WITH[major]
+        assert package.tests == [(d, f"{d} native", "passed") for d in (BUILT_WITH[major], newest)]
 
 
 @pytest.mark.parametrize("example", COMPILED)
 def test_run_exports_alone_give_the_requirements_of_cuda(build: Build, built: Workspace, example: str) -> None:
-    for package in build(example)["packages"]:
-        major, toolkit = package["toolkit"].partition(".")[0], package["toolkit"]
+    for package in build(example).packages:
+        major, toolkit = package.toolkit.partition(".")[0], package.toolkit
         specs = ("cuda-cudart-dev", "cuda-nvrtc-dev", f"cuda-version={toolkit}")
         host = solve(Scenario(specs, this_platform()), [built.channel, built.base_channel])
         after = f"{int(major) + 1}.0a0"
-        of_cuda = {spec for spec in package["requires"] if spec.startswith("cuda-")}
+        of_cuda = {spec for spec in package.requires if spec.startswith("cuda-")}
         wanted = {f"cuda-cudart >={host.version('cuda-cudart')},<{after}"}
         # What nvcc compiled needs its toolkit, or a later one of the major; the others compile at run time.
         nvrtc = f"cuda-nvrtc >={host.version('cuda-nvrtc')},<{after}"
@@ -150,12 +196,12 @@ def test_an_example_computes_or_says_why_not(
 
 
 def test_a_package_in_python_alone_is_one_build_and_is_tested_for_both_majors(build: Build) -> None:
-    (package,) = build("noarch-package")["packages"]
-    assert package["toolkit"] is None and "/noarch/doubled-0.1.0-pyh" in package["file"]
-    assert sorted(package["requires"]) == ["cuda-core", "python", f"python >={max('3.11', base.this_python().minor)}"]
+    (package,) = build("noarch-package").packages
+    assert package.toolkit == "" and "/noarch/doubled-0.1.0-pyh" in str(package.file)
+    assert sorted(package.requires) == ["cuda-core", "python", f"python >={max('3.11', base.this_python().minor)}"]
     ends = [minors for major in ("12", "13") for minors in [[m for m in MINORS if m.startswith(f"{major}.")]]]
     drivers = [driver for minors in ends for driver in (minors[0], minors[-1])]
-    assert [(t["driver"], t["state"], t["toolkit"]) for t in package["tests"]] == [(d, "passed", d) for d in drivers]
+    assert package.tests == [(driver, f"{driver} native", "passed") for driver in drivers]
 
 
 @pytest.mark.parametrize("driver", ["12.6", NEWEST])

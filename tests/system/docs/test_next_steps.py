@@ -117,7 +117,7 @@ def checked(prefix: Path, driver: str | None, arch: str | None) -> dict[str, tup
     return {check.name: (finding.severity, finding.fix) for check, finding in seen}
 
 
-def solved(line: Line, prefix: Path, driver: str | None, arch: str | None) -> Pick:
+def after(line: Line, prefix: Path, driver: str | None, arch: str | None) -> Pick:
     """The environment after a line of `conda install`, from the channels that it names."""
     assert line.scenario and line.channels
     there = [json.loads(file.read_text()) for file in (prefix / "conda-meta").glob("*-*.json")]
@@ -143,7 +143,7 @@ def conda_lines(step: str) -> Iterator[tuple[str, Line]]:
 def test_what_env_check_prints_for_conda_mends_what_it_found(
     specs: tuple[str, ...],
     made_for: tuple[str, str | None],
-    planned_channels: Channels,
+    solved: Channels,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -151,7 +151,7 @@ def test_what_env_check_prints_for_conda_mends_what_it_found(
     locks = release_locks(Workspace(ROOT))
     monkeypatch.setattr(environment, "release_locks", lambda where: locks)
     monkeypatch.setenv("PYTHONNOUSERSITE", "1")
-    catalogue = Catalogue(planned_channels.folders, "linux-64")
+    catalogue = Catalogue(solved.folders, "linux-64")
     pick = catalogue.pick(Scenario(specs, "linux-64", *made_for))
     if pick is None:
         pytest.skip("there is no such environment")
@@ -165,9 +165,9 @@ def test_what_env_check_prints_for_conda_mends_what_it_found(
             lines = list(conda_lines(step))
             assert lines or severity == "hint" or step.startswith(("update the driver to one", "make another")), step
             for _, line in lines:
-                assert line.channels == tuple(map(channel_url, planned_channels.folders)), step
+                assert line.channels == tuple(map(channel_url, solved.folders)), step
                 for seen in {arch, None}:
-                    write(solved(line, prefix, driver, seen), prefix)
+                    write(after(line, prefix, driver, seen), prefix)
                     again = checked(prefix, driver, arch)
                     assert again[name][0] != "error", f"{name} after {step}: {again[name]}"
                     write(pick, prefix)
@@ -180,8 +180,8 @@ def test_what_env_check_prints_for_conda_mends_what_it_found(
                 )
 
 
-def test_a_broken_record_is_removed_and_its_package_installed_again(planned_channels: Channels, tmp_path: Path) -> None:
-    pick = Catalogue(planned_channels.folders, "linux-64").pick(Scenario(("cuda-core",), "linux-64", "13.0"))
+def test_a_broken_record_is_removed_and_its_package_installed_again(solved: Channels, tmp_path: Path) -> None:
+    pick = Catalogue(solved.folders, "linux-64").pick(Scenario(("cuda-core",), "linux-64", "13.0"))
     assert pick
     write(pick, tmp_path / "e")
     (broken,) = (tmp_path / "e" / "conda-meta").glob("numpy-*.json")
@@ -192,15 +192,15 @@ def test_a_broken_record_is_removed_and_its_package_installed_again(planned_chan
     ((_, line),) = conda_lines(step)
     subprocess.run(["sh", "-c", remove], check=True)
     assert not broken.exists() and line.scenario and line.scenario.specs == ("numpy",)
-    assert solved(line, tmp_path / "e", "13.0", None).record("numpy")
+    assert after(line, tmp_path / "e", "13.0", None).record("numpy")
 
 
-def test_a_package_that_is_left_out_is_built_by_the_line_for_it(planned_channels: Channels) -> None:
+def test_a_package_that_is_left_out_is_built_by_the_line_for_it(solved: Channels) -> None:
     from ctk.core.errors import Unsolvable
     from ctk.solve.channels import maker
     from ctk.solve.why import solve_or_say_why
 
-    base = Catalogue(planned_channels.folders[1:], "linux-64", maker=lambda name: maker(Workspace(ROOT), name))
+    base = Catalogue(solved.folders[1:], "linux-64", maker=lambda name: maker(Workspace(ROOT), name))
     for package in ("cuda-core", "libcublas", "cudnn"):
         with pytest.raises(Unsolvable) as error:
             solve_or_say_why(Scenario((package,), "linux-64", "13.0"), base)
