@@ -29,6 +29,7 @@ NOT_RUN = (
     ("verify",),
     ("gpu-code",),
     ("site",),
+    ("env", "create", "scale"),  # what build-recipe made: tests/system/docs/test_example.py
     ("env", "pack"),
     ("env", "run"),
     ("doctor", "./my-env"),
