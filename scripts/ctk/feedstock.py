@@ -41,6 +41,10 @@ The repository's docs/upstream has what conda-forge can use: proposals, each wit
 
 The sources are named by address and sha256 of the index that was configured then.
 
+The packages need that repository's channel, whose `cuda-version` has native and compat builds. Build, test and install
+with it before conda-forge: `-c CHANNEL -c conda-forge`. In the CI of conda-smithy, `channel_sources` and
+`channel_targets` in recipe/conda_build_config.yaml name where packages come from and go to; this was not tried.
+
 `rattler-build` and `conda smithy` are in the packages rattler-build and conda-smithy of conda-forge:
 `conda create -n smithy -c conda-forge conda-smithy rattler-build`.
 

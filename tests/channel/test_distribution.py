@@ -62,6 +62,25 @@ def test_a_package_that_is_not_named_is_published_with_consent_and_later_without
     assert len(Folder(www, checkout.recipes).names()) == 4
 
 
+def test_what_was_withdrawn_is_a_question_again(checkout: Workspace, run_ctk: RunCtk, tmp_path: Path) -> None:
+    """Its file is still in the folder, and so is one that a killed run copied; readers see neither."""
+    www = tmp_path / "www"
+    assert run_ctk("publish", "--to", str(www), "--accept-redistribution").exception is None
+    build(checkout.channel, *drafts()[1:])
+    assert run_ctk("publish", "--to", str(www), "--exact").exception is None
+    build(checkout.channel, *drafts())
+    assert isinstance(run_ctk("publish", "--to", str(www)).exception, NotAccepted)
+    done = run_ctk("publish", "--to", str(www), "--accept-redistribution", "--json")
+    assert json.loads(done.stdout)["not_named"] == {"nvcc": ["bin/ptxas"]}
+    assert [name for name in json.loads(done.stdout)["added"] if "nvcc" in name], "it is new for readers"
+
+
+def test_a_folder_without_a_state_says_how_to_get_one(run_ctk: RunCtk, checkout: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "www" / ".history").mkdir(parents=True)  # as a killed first run leaves it
+    done = run_ctk("rollback", str(tmp_path / "www"))
+    assert "a `ctk publish` into it was stopped" in str(done.exception)
+
+
 def test_the_settings_accept_it(checkout: Workspace, run_ctk: RunCtk, tmp_path: Path) -> None:
     (checkout.root / "pyproject.toml").write_text("[tool.ctk.publish]\naccept_redistribution = true\n")
     done = run_ctk("publish", "--to", str(tmp_path / "www"))

@@ -132,14 +132,14 @@ class Folder:
             ChannelBroken: The file of names is damaged. Without it a name could be reused for other content.
         """
         noted = read_note(self.notes / NAMES, dict[str, str], "the names of deleted packages may be used again") or {}
-        indexed = self._visible().names()
+        indexed = self.visible().names()
         # Files of other people count with their current content.
         unknown = self._packages() - indexed.keys() - (noted.keys() & self._ours())
         return {**indexed, **noted, **{name: file_sha256(self.path / name) for name in sorted(unknown)}}
 
     def times(self) -> dict[str, str]:
         """``subdir/file`` -> time of first publication, from the notes or, after a killed run, from the index."""
-        return {**self._visible().times(), **moments(self.notes / TIMES)}
+        return {**self.visible().times(), **moments(self.notes / TIMES)}
 
     def check_is_for_readers(self, channel: Path) -> None:
         """Raises BadValue if the folder is the channel that is to be published, a built one or in one, or a site."""
@@ -193,13 +193,14 @@ class Folder:
             sha256, times = fresh.names(), self.times()
             incoming = {**dict.fromkeys(sha256.keys() - times.keys(), now), **moments(self.notes / INCOMING)}
             write_notes(self.notes / INCOMING, incoming)
-            added: list[str] = []
             repaired: list[str] = []
             for name in order:
-                changed = repaired if (self.path / name).exists() else added
-                if name in sha256 and self._put(channel / name, sha256[name]):
-                    changed.append(name)
+                was_there = (self.path / name).exists()
+                if name in sha256 and self._put(channel / name, sha256[name]) and was_there:
+                    repaired.append(name)
                 progress(name)
+            # Those that readers did not see: also after a rollback, or a run that was killed.
+            added = [name for name in order if name in sha256 and name not in {*before.names(), *repaired}]
             wanted = before | fresh
             times = possible({**dict.fromkeys(sha256, now), **times}, wanted, now)
             wanted = wanted.dated(times)
@@ -270,7 +271,7 @@ class Folder:
     def _check_clock(self, channel: Path, ours: ChannelIndex) -> None:
         """Raises NotReady if the clock is before a package was made, or a year after the build: dates are permanent."""
         now = self.now()
-        records = (self._visible() | ours).records
+        records = (self.visible() | ours).records
         newest = datetime.fromtimestamp(max(map(made_at, records.values()), default=FIRST) / 1000, UTC)
         file = max(channel.glob(f"*/{REPODATA}"), key=lambda file: file.stat().st_mtime)
         built = max(newest, datetime.fromtimestamp(file.stat().st_mtime, UTC))  # an unpacked archive may state 1980
@@ -337,7 +338,7 @@ class Folder:
 
         Entries of run_exports.json stay as long as their packages, except for those of packages in `gone`.
         """
-        old, new = self._present(self._visible(), gone), self._present(index, gone)
+        old, new = self._present(self.visible(), gone), self._present(index, gone)
         # A subdir that is no longer in the index gets empty index files.
         new = replace(new | old, records=index.records)
         if not shows(self.path, new):
@@ -349,7 +350,7 @@ class Folder:
         there = {n: e for n, e in index.run_exports.items() if n not in gone and (self.path / n).exists()}
         return replace(index, run_exports=there)
 
-    def _visible(self) -> ChannelIndex:
+    def visible(self) -> ChannelIndex:
         """The index that readers see now; an empty index if it is damaged, since it is replaced."""
         try:
             return read_index(self.path)

@@ -109,7 +109,7 @@ def publish_command(
         attester = Sigstore(url or "") if attest else None
         if attester:
             attester.signer()  # without an identity it is an error before gigabytes are copied
-        _ask(built, names, target.names(), accept_redistribution, where, report)
+        _ask(built, names, target.visible().names(), accept_redistribution, where, report)
         with report.reading("publish", [built / name for name in names]) as task:
             done = target.publish(
                 built,
@@ -148,7 +148,7 @@ def publish_command(
 def _ask(
     built: Path, names: Sequence[str], there: Collection[str], accepted: bool, where: Workspace, report: Reporter
 ) -> None:
-    """Names the packages that are new in a place, and whose licence text does not name their files for distribution.
+    """Names the packages that readers do not see yet, and whose licence text does not name files for distribution.
 
     Raises:
         NotAccepted: There are some, and neither the option nor the settings accept that.
@@ -192,6 +192,8 @@ def rollback_command(
         report.line(f"{folder} shows state {state.number} of {state.made}: {count(state.packages, 'package')}")
         return
     known = target.history()
+    if not known.states:
+        raise UnknownName(f"{folder} has no state: a `ctk publish` into it was stopped", "run that command again")
     rows = [
         (s.number, s.made, s.packages, s.before or "", "readers see it" if s.number == known.current else "")
         for s in known.states
