@@ -14,7 +14,7 @@ from typing import Any
 
 import zstandard
 
-from ctk.channel.publish import HISTORY
+from ctk.core.checkout import HISTORY
 from kit.small_channels import Draft, digit, sound
 
 ONE, TWO = "noarch/digit1-1.0-h0_0.conda", "linux-64/digit2-1.0-h0_0.conda"

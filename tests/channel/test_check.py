@@ -13,8 +13,8 @@ from attacks import ATTACKS, ONE, REPODATA, TWO, Attack, edit, recorded
 from typer.testing import Result
 
 from ctk.channel.check import check_channel, mirrored
-from ctk.channel.publish import HISTORY, Folder
-from ctk.core.checkout import Workspace
+from ctk.channel.publish import Folder
+from ctk.core.checkout import HISTORY, Workspace
 from ctk.core.console import Reporter
 from ctk.core.errors import ChannelBroken, ChannelMissing, NameReused, PublishFailed
 from kit.small_channels import build, digit, serve, sound

@@ -16,9 +16,9 @@ from typer.testing import Result
 
 from ctk.channel.check import check_channel
 from ctk.channel.history import STATES
-from ctk.channel.publish import HISTORY, NAMES, TIMES, UNUSED, Folder, Keep
+from ctk.channel.publish import NAMES, TIMES, UNUSED, Folder, Keep
 from ctk.channel.repodata import read_index
-from ctk.core.checkout import Workspace
+from ctk.core.checkout import HISTORY, Workspace
 from ctk.core.errors import ChannelBroken, NotReady
 from kit.small_channels import build, digit, sound
 

@@ -77,8 +77,9 @@ def test_what_was_withdrawn_is_a_question_again(checkout: Workspace, run_ctk: Ru
 
 def test_a_folder_without_a_state_says_how_to_get_one(run_ctk: RunCtk, checkout: Workspace, tmp_path: Path) -> None:
     (tmp_path / "www" / ".history").mkdir(parents=True)  # as a killed first run leaves it
-    done = run_ctk("rollback", str(tmp_path / "www"))
-    assert "a `ctk publish` into it was stopped" in str(done.exception)
+    www = str(tmp_path / "www")
+    for words in (["rollback", www], ["check", www], ["solve", "nvcc", "--channel", www, "--base", www]):
+        assert "a `ctk publish` into it was stopped" in str(run_ctk(*words).exception), words
 
 
 def test_the_settings_accept_it(checkout: Workspace, run_ctk: RunCtk, tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ import zstandard
 from filelock import FileLock
 from typer.testing import Result
 
-from ctk.channel.publish import HISTORY, SITE, Folder, Keep, Published
+from ctk.channel.publish import SITE, Folder, Keep, Published
 from ctk.channel.repodata import FILES, read_index
-from ctk.core.checkout import Workspace
+from ctk.core.checkout import HISTORY, Workspace
 from ctk.core.errors import BadValue, Busy, ChannelBroken, ChannelMissing, PublishFailed, UnknownName
 from kit.small_channels import build, digit
 

@@ -9,8 +9,9 @@ import pytest
 
 from conftest import ROOT
 from ctk.channel.check import check_channel
-from ctk.channel.publish import HISTORY, Folder
+from ctk.channel.publish import Folder
 from ctk.channel.repodata import read_index
+from ctk.core.checkout import HISTORY
 from ctk.core.errors import NameReused
 from ctk.plan.recipes import find_recipes, maker_of
 from kit.small_channels import Draft, build, digit

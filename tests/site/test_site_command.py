@@ -12,8 +12,9 @@ import typer
 from small_sites import checkout, drafts
 
 from conftest import ROOT
-from ctk.channel.publish import HISTORY, SITE
+from ctk.channel.publish import SITE
 from ctk.cli.main import app
+from ctk.core.checkout import HISTORY
 from ctk.core.errors import BadValue, Unsolvable
 from ctk.site import Page, write
 from kit import small_channels

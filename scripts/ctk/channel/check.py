@@ -23,7 +23,7 @@ import zstandard
 from ctk.channel.attestations import Policy, Verifier
 from ctk.channel.check_package import ChannelPackage, PackageFile, differences
 from ctk.channel.history import STATES
-from ctk.channel.publish import FIELD, HISTORY, SIDECAR, TIMES, UNUSED, Folder, moments
+from ctk.channel.publish import FIELD, SIDECAR, TIMES, UNUSED, Folder, moments
 from ctk.channel.repodata import (
     COMPRESSED,
     FILES,
@@ -34,7 +34,7 @@ from ctk.channel.repodata import (
     milliseconds,
 )
 from ctk.core.address import LOGIN, logged_in
-from ctk.core.checkout import channel_missing
+from ctk.core.checkout import HISTORY, channel_missing
 from ctk.core.console import Reporter
 from ctk.core.errors import ChannelBroken, PublishFailed, describe, without_credentials
 from ctk.core.files import disk_errors, held

@@ -45,6 +45,7 @@ from ctk.channel.repodata import (
     shows,
     write_index,
 )
+from ctk.core.checkout import HISTORY
 from ctk.core.errors import BadValue, Busy, ChannelBroken, NameReused, NotReady, PublishFailed
 from ctk.core.files import copy_file, disk_errors, file_sha256, holds, make_folder, read_json, replace_file, temporaries
 from ctk.core.platforms import NOARCH, PLATFORMS
@@ -53,7 +54,6 @@ from ctk.plan.recipes import find_recipes, maker_of
 
 SITE = ".ctk-site"
 """Marks a folder that `ctk site` made, and replaces as a whole."""
-HISTORY = ".history"
 FIELD = "attestations_sha256"  # in repodata: the sha256 of the sidecar
 SIDECAR = ".sigs"
 NAMES, TIMES, UNUSED, INCOMING = "names.json", "published.json", "unused.json", "incoming.json"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ctk.cli.options import Jobs, not_both
-from ctk.core.checkout import Workspace, channel_missing, workspace
+from ctk.core.checkout import Workspace, channel_missing, check_was_shown, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import (
     AuditFailed,
@@ -110,7 +110,6 @@ def check_command(
     """
     from ctk.channel.attestations import Policy
     from ctk.channel.distribution import read
-    from ctk.channel.publish import HISTORY
 
     where, report = workspace(), Reporter()
     if list_:
@@ -118,8 +117,7 @@ def check_command(
         return
     names = places or [str(where.channel)]
     for name in names:
-        if (Path(name) / HISTORY).is_dir() and not _is_channel(name):
-            raise ChannelBroken(f"{name} has no index: a `ctk publish` into it was stopped", "run that command again")
+        check_was_shown(Path(name))
     for name in (*names, *map(str, base or ()), *([published] if published else [])):
         if "://" not in name and not Path(name).exists():  # a check of a wrong folder would pass for ever
             if name.endswith(".conda"):

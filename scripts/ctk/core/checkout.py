@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ctk.core.errors import BadValue, ChannelMissing, problems
+from ctk.core.errors import BadValue, ChannelBroken, ChannelMissing, problems
 
 
 class Below:
@@ -116,6 +116,16 @@ def workspace() -> Workspace:
     """The checkout of this package, or that of ``CTK_ROOT``."""
     override = os.environ.get("CTK_ROOT")
     return Workspace(Path(override).resolve() if override else _OWN)
+
+
+HISTORY = ".history"
+"""The folder of notes in a folder that `ctk publish` writes."""
+
+
+def check_was_shown(folder: Path) -> None:
+    """Raises ChannelBroken for a folder whose first publish was stopped, so that readers see no index."""
+    if (folder / HISTORY).is_dir() and not any(folder.glob("*/repodata.json")):
+        raise ChannelBroken(f"{folder} has no index: a `ctk publish` into it was stopped", "run that command again")
 
 
 def channel_missing(place: object) -> ChannelMissing:

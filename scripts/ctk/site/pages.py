@@ -18,8 +18,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from rattler import Version
 
-from ctk.channel.publish import HISTORY, SITE
-from ctk.core.checkout import Workspace, channel_missing
+from ctk.channel.publish import SITE
+from ctk.core.checkout import HISTORY, Workspace, channel_missing
 from ctk.core.console import count
 from ctk.core.errors import BadValue
 from ctk.core.files import check_place, disk_errors, held

@@ -24,7 +24,7 @@ from rattler.exceptions import (
 )
 
 from ctk.core.address import open_gateway
-from ctk.core.checkout import channel_missing
+from ctk.core.checkout import channel_missing, check_was_shown
 from ctk.core.errors import BadValue, ChannelMissing, UnknownName, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
@@ -163,6 +163,8 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
     for channel in channels:
         if isinstance(channel, Path) and not channel.is_dir():
             raise channel_missing(channel)
+        if isinstance(channel, Path):
+            check_was_shown(channel)
     try:
         yield
     except (GatewayError, InvalidChannelError) as error:
