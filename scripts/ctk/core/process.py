@@ -51,8 +51,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def end_children() -> None:
-    """Kills all descendants of this process, until none is left: one may have started another."""
-    while found := list(_descendants(os.getpid())):
+    """Kills all descendants of this process, until there is no other: one may have started another."""
+    killed: set[int] = set()  # one that waits for a disk does not end at once
+    while found := {*_descendants(os.getpid())} - killed:
+        killed |= found
         for process in found:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)

@@ -337,9 +337,8 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
             return cause, step
         return f"{cause}, which the default build leaves out", f"{step}, or `ctk build {maker.option}`"
     place = Path(lasting(str(ours)))
-    for made in sorted(
-        {index.parents[1] for index in place.parent.glob("recipes/*/*/repodata.json")}
-    ):  # of build-recipe
+    of_build_recipe = {index.parents[1] for index in place.parent.glob("recipes/*/*/repodata.json")}
+    for made in sorted(of_build_recipe):
         if name in catalogue.names([subdir, NOARCH], [made]):
             both = shlex.join(["--channel", shown(made), "--channel", shown(place)])
             return f"{name} is in the channel {shown(made)}, which was not named", f"name both channels: {both}"
