@@ -16,7 +16,7 @@ import pytest
 from rattler import Gateway
 from ruamel.yaml import YAML
 
-from conftest import ROOT, ctk
+from conftest import MINORS, ROOT, ctk
 from ctk.authors.build_recipe import Order, order, recipe_in, variant_files
 from ctk.core import errors
 from ctk.core.checkout import Workspace
@@ -107,7 +107,7 @@ def test_a_build_that_fails_shows_the_first_error_and_not_what_follows(
 ) -> None:
     log = ["x.cpp:1:10: error: no such thing", *(f"line {number} of pip" for number in range(40))]
     (tmp_path / "log").write_text("\n".join(log))
-    code, said = fails(recipe(f"cat {tmp_path}/log; false"))
+    code, said = fails(recipe(f"cat {tmp_path}/log >&2; false"))  # where bash says which commands it runs
     assert code == errors.BuildFailed.exit_code
     assert "\n    x.cpp:1:10: error: no such thing\n    line 0 of pip\n" in said
     assert "line 9 of pip" not in said and "the whole log is " in said
@@ -154,6 +154,23 @@ def test_a_toolkit_of_this_machine_that_a_build_took_is_said_to_be_wrong(
     (package,) = json.loads(done.stdout)["packages"]
     assert [note.partition("toolkit in ")[2].partition(",")[0] for note in package["notes"]] == [str(o) for o in others]
     assert all("-DCUDAToolkit_BIN_DIR" in note and "CUDA_PATH=$PREFIX" in note for note in package["notes"])
+
+
+def test_a_build_with_another_toolkit_than_its_variant_is_said(
+    built: Workspace, recipe: Recipes, tmp_path: Path
+) -> None:
+    """Before, the table said 12.6, and its tests were for a driver that refuses it."""
+    folder = recipe(
+        "mkdir $PREFIX/share && echo ${{ cuda_version }} >$PREFIX/share/one", host=["cuda-version >=12.6,<13"]
+    )
+    words = ("--json", "build-recipe", str(folder), "--cuda", "12.6", "--output", str(tmp_path / "made"))
+    (package,) = json.loads(ctk(built, *words, check=True).stdout)["packages"]
+    newest = [minor for minor in MINORS if minor.startswith("12.")][-1]
+    assert (package["toolkit"], package["variant"]["cuda_version"]) == (newest, "12.6")
+    assert package["notes"] == [
+        f"it is the build for cuda_version 12.6, and was built with {newest}, which its host environment has; write "
+        f"cuda-version ${{{{ cuda_version }}}}.* in {folder}/recipe.yaml:10"
+    ]
 
 
 def test_a_library_that_no_package_of_the_environment_has_is_an_error_that_names_its_package(

@@ -95,6 +95,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     ("words", "said", "step"),
     [
         ("solve", "an argument is missing: what conda would be given", "as in `ctk solve "),
+        ("solve cuda-core --driver", "option '--driver' requires an argument", "see ctk solve --help"),
         ("env create cuda-core", "missing option '--prefix': folder of the environment", "as in `ctk env create "),
         ("env run ./my-env python -V", "no such option: -V", "write -- before the command and its options, as in "),
     ],

@@ -199,8 +199,21 @@ def test_a_package_of_build_recipe_names_its_channel(tmp_path: Path) -> None:
     made = write(tmp_path / "recipes" / "one", iter([record("two", "1", "h_0", "linux-64")]))
     here = Catalogue([ours], "linux-64", maker=lambda name: None)
     said = f"two is in the channel {made}, which was not named"
-    assert problem(here, "two") == (said, f"name both channels: --channel {made} --channel {ours}")
+    assert problem(here, "two") == (said, f"name the channels: --channel {made} --channel {ours}")
     assert "other" in problem(here, "other")[0]
+
+
+def test_a_channel_of_build_recipe_alone_names_the_other_channels(tmp_path: Path) -> None:
+    """Before, what output/channel and another recipe have was looked for at conda-forge, or in pip."""
+    ours = write(tmp_path / "channel", channel())
+    below = write(tmp_path / "recipes" / "below", iter([record("below", "1", "h_0", "noarch")]))
+    mine = [record("mine", "1", "h_0", "linux-64", depends=["below >=1"])]
+    made = write(tmp_path / "recipes" / "mine", iter(mine))
+    here = Catalogue([made, write(tmp_path / "base", base())], "linux-64", is_named=True)
+    cause = f"cuda-core is in the channel {ours}, which was not named"
+    assert problem(here, "cuda-core") == (cause, f"name the channels: --channel {made} --channel {ours}")
+    cause = f"mine needs below >=1, and below is in the channel {below}, which was not named"
+    assert problem(here, "mine") == (cause, f"name the channels: --channel {below} --channel {made}")
 
 
 def test_a_base_channel_that_has_nothing_for_the_platform(catalogue: Catalogue, tmp_path: Path) -> None:

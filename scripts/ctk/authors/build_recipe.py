@@ -60,7 +60,7 @@ class Variant:
 
     @property
     def toolkit(self) -> str:
-        """The toolkit that it is built with, ``13.0``; "" if its variant names none."""
+        """The toolkit of its variant, ``13.0``; "" if that names none."""
         found = next((self.values[key] for key in CUDA_KEYS if key in self.values), "")
         return "" if found == "None" else found
 
@@ -89,7 +89,8 @@ class Made:
     variant: Variant
     file: Path
     seconds: float  # wall time
-    notes: tuple[str, ...] = ()  # common mistakes that its log shows
+    toolkit: str  # of its host environment; without one there, that of its variant
+    notes: tuple[str, ...] = ()  # common mistakes that its log or its host environment shows
 
     @cached_property
     def index(self) -> IndexJson:
@@ -137,8 +138,8 @@ def recipe_in(place: Path) -> Recipe:
             return Recipe((folder.parent if folder.name == "recipe" else folder).name, folder)
     if any((folder / "meta.yaml").is_file() for folder in folders):
         raise UnknownName(
-            f"{place} has a recipe of conda-build's, meta.yaml, and no recipe.yaml",
-            "write it anew as a recipe.yaml (the v1 format), as docs/recipe-authors.md shows, or convert it with "
+            f"{place} has a recipe for conda-build, meta.yaml, and no recipe.yaml",
+            "write it as a recipe.yaml (the v1 format), as docs/recipe-authors.md shows, or convert it with "
             "conda-recipe-manager, which is installed from conda-forge and was not tried here",
         )
     raise UnknownName(f"there is no recipe in {place}", "name a recipe.yaml (the v1 format), or the folder that has it")
@@ -453,7 +454,24 @@ class Workshop:
                         "; ".join([*self._hints(variant, lines), f"the whole log is {self.log}"]),
                     )
                 progress(variant, f"built in {seconds:.1f} s")
-                yield Made(variant, file, seconds, tuple(hints(lines, self.folder)))
+                host = self._host_toolkit(variant)
+                notes = [*hints(lines, self.folder), *self._other_toolkit(variant, host)]
+                yield Made(variant, file, seconds, host or variant.toolkit, tuple(notes))
+
+    def _host_toolkit(self, variant: Variant) -> str:
+        """The toolkit in the host environment of a build; "" for none."""
+        specs = _specs_of(variant, "host", {other.name for other in self.order.variants})
+        pick = self.channels.pick(Scenario(tuple(specs), self.channels.subdir)) if specs else None
+        return pick.toolkit if pick else ""
+
+    def _other_toolkit(self, variant: Variant, host: str) -> Iterator[str]:
+        """A sentence if the toolkit in the host environment is not that of the variant."""
+        if variant.toolkit and host and host != variant.toolkit:
+            key = next(key for key in CUDA_KEYS if key in variant.values)
+            yield (
+                f"it is the build for {key} {variant.toolkit}, and was built with {host}, which its host environment "
+                f"has; write cuda-version ${{{{ {key} }}}}.* in {_line(self.order.recipe, '- cuda-version')}"
+            )
 
     def _hints(self, variant: Variant, lines: Sequence[str]) -> Iterator[str]:
         yield from hints(lines, self.folder)
@@ -471,7 +489,7 @@ class Workshop:
         urls = [channel_url(channel) for channel in catalogue.channels]
         with self._pool() as pool:
             for package in packages:
-                for driver in asked or drivers(package.spec, package.variant.toolkit, catalogue):
+                for driver in asked or drivers(package.spec, package.toolkit, catalogue):
                     scenario = Scenario((package.spec,), catalogue.subdir, driver)
                     pick = catalogue.pick(scenario)
                     if pick is None:

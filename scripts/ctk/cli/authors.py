@@ -149,7 +149,7 @@ def build_recipe_command(
             packages=[
                 {
                     "file": str(output / one.index.subdir / one.file.name),
-                    "toolkit": one.variant.toolkit or None,
+                    "toolkit": one.toolkit or None,
                     "variant": dict(one.variant.values),
                     "requires": one.index.depends,
                     "seconds": round(one.seconds, 2),
@@ -178,7 +178,7 @@ def _machine(driver: str | None) -> str:
 def _show_tests(made: list[Made], tests: list[Tested], report: Reporter) -> None:
     rows = []
     for one in made:
-        first: tuple[str, ...] = (one.file.stem, one.variant.toolkit)
+        first: tuple[str, ...] = (one.file.stem, one.toolkit)
         for tested in (tested for tested in tests if tested.package is one):
             state = {"none": "it has none", "refused": "not for it"}.get(tested.state, tested.state)
             rows.append((*first, tested.driver or "none", f"{tested.toolkit} {tested.fit}".strip(), state))

@@ -43,7 +43,11 @@ class Command(TyperCommand):
             not word or (word.startswith("--") and word.endswith("=")) for word in own
         ):
             raise BadValue("a value is empty", f"leave it out, or see {ctx.command_path} --help")
-        rest = super().parse_args(ctx, args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            vars(error).update(ctx=ctx)  # an option without its value does not know whose it is
+            raise
         verbatim = {param.name for param in self.params if param.metavar == VERBATIM}
         for word in _words([value for name, value in ctx.params.items() if name not in verbatim]):
             refuse_secrets(word)

@@ -11,7 +11,7 @@ from typing import Any
 from ctk.core.errors import ChannelBroken
 
 REPODATA = "repodata.json"
-REMAKE = "make it anew with `ctk build`, or publish it again"
+REMAKE = "run `ctk build` again if this checkout made it, or `ctk publish` if it is a published folder"
 
 
 def entries(file: Path) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ctk.core.errors import RecipeError
 from ctk.core.files import file_sha256
 from ctk.core.memo import Memo, memo
 from ctk.core.platforms import NOARCH, this_platform
-from ctk.plan.messages import said_of
+from ctk.plan.messages import said_of, shown
 
 _SHARED = re.compile(r"\bfile:\s*(\.\./[^\s,}]+)")
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
@@ -216,7 +216,7 @@ def render_variants(recipe: Recipe, variant_files: Sequence[Path], subdir: str) 
         return list(parsed.render(variants, config))
     except Exception as error:
         said = said_of(recipe.file, error, lambda file: _parse(file).render(variants, config))
-        used = listing([file.name for file in variant_files])
+        used = listing([shown(file) for file in variant_files])
         raise RecipeError(
             f"{said}\n  (recipe {recipe.name} for {subdir}, with the variants of {used})",
             "correct that line; a name in it is a key of these variant files, or of the recipe's context",

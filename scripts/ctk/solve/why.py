@@ -327,6 +327,8 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
         options = listing([f"--platform {p}" for p in elsewhere], "or")
         cause = f"{name} is not published for {subdir}; it is for {listing(elsewhere)}"
         return cause, f"leave it out, or ask for {options}"
+    if unnamed := _in_unnamed_channel(name, catalogue):
+        return unnamed
     if (maker := catalogue.maker(name)) and catalogue.is_named:
         places = [lasting(str(channel)) for channel in catalogue.channels]
         return f"{name} is not in {listing(places, 'or')}", "name a --channel or --base that has it"
@@ -336,16 +338,24 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
         if not maker.option:
             return cause, step
         return f"{cause}, which the default build leaves out", f"{step}, or `ctk build {maker.option}`"
-    place = Path(lasting(str(ours)))
-    of_build_recipe = {index.parents[1] for index in place.parent.glob("recipes/*/*/repodata.json")}
-    for made in sorted(of_build_recipe):
-        if name in catalogue.names([subdir, NOARCH], [made]):
-            both = shlex.join(["--channel", shown(made), "--channel", shown(place)])
-            return f"{name} is in the channel {shown(made)}, which was not named", f"name both channels: {both}"
     # Nobody who asks for pytorch means python.
     near = nearest(name, names, cutoff=0.75)
     step = f"did you mean {listing(near, 'or')}?" if near else _elsewhere(name, scenario, catalogue)
     return f"there is no package {name} in the channels", step
+
+
+def _in_unnamed_channel(name: str, catalogue: Catalogue) -> Reason | None:
+    """The reason for a package of a channel that `ctk build` or `ctk build-recipe` wrote beside one that is asked."""
+    *ours, last = catalogue.channels
+    asked = [Path(lasting(str(channel))) for channel in ours or [last] if isinstance(channel, Path)]
+    for output in dict.fromkeys(place.parents[place.parent.name == "recipes"] for place in asked):
+        indexes = [*output.glob("channel/*/repodata.json"), *sorted(output.glob("recipes/*/*/repodata.json"))]
+        for made in dict.fromkeys(index.parents[1] for index in indexes):
+            if made not in asked and name in catalogue.names([catalogue.subdir, NOARCH], [made]):
+                places = [*asked, made] if made.name == "channel" else [made, *asked]
+                step = shlex.join(word for place in places for word in ("--channel", shown(place)))
+                return f"{name} is in the channel {shown(made)}, which was not named", f"name the channels: {step}"
+    return None
 
 
 def _elsewhere(name: str, scenario: Scenario, catalogue: Catalogue) -> str:
@@ -434,6 +444,8 @@ def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) ->
             return taken, f"ask for an older version, or say what it has: `export {GLIBC}=2.39`"
         return f"{package.text} needs {need.text}, and this machine has {have}", "ask for an older version"
     step = f"name a base channel that has {need.name}, such as --base conda-forge"
+    if unnamed := _in_unnamed_channel(need.name, catalogue):
+        return f"{package.text} needs {need.text}, and {unnamed[0]}", unnamed[1]
     if versions := catalogue.versions(need.name):
         have = listing(versions[:8][::-1])
         return f"{package.text} needs {need.text}, of which the channels have only {have}", step
