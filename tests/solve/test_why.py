@@ -197,7 +197,7 @@ def test_a_package_with_a_recipe_that_was_not_built_says_how_to_get_it(catalogue
 def test_a_package_of_build_recipe_names_its_channel(tmp_path: Path) -> None:
     ours = write(tmp_path / "channel", channel())
     made = write(tmp_path / "recipes" / "one", iter([record("two", "1", "h_0", "linux-64")]))
-    here = Catalogue([ours], "linux-64", maker=lambda name: None)
+    here = Catalogue([ours, write(tmp_path / "base", base())], "linux-64", maker=lambda name: None)
     said = f"two is in the channel {made}, which was not named"
     assert problem(here, "two") == (said, f"name the channels: --channel {made} --channel {ours}")
     assert "other" in problem(here, "other")[0]

@@ -346,8 +346,8 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
 
 def _in_unnamed_channel(name: str, catalogue: Catalogue) -> Reason | None:
     """The reason for a package of a channel that `ctk build` or `ctk build-recipe` wrote beside one that is asked."""
-    *ours, last = catalogue.channels
-    asked = [Path(lasting(str(channel))) for channel in ours or [last] if isinstance(channel, Path)]
+    *ours, _ = catalogue.channels
+    asked = [Path(lasting(str(channel))) for channel in ours if isinstance(channel, Path)]
     for output in dict.fromkeys(place.parents[place.parent.name == "recipes"] for place in asked):
         indexes = [*output.glob("channel/*/repodata.json"), *sorted(output.glob("recipes/*/*/repodata.json"))]
         for made in dict.fromkeys(index.parents[1] for index in indexes):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -35,6 +35,8 @@ EXAMPLES = {
     "noarch-package": "doubled",
 }
 """Folder -> package."""
+QUICK = ("cpp-extension", "noarch-package")
+"""The others are compiled for a minute, so they are left to ./scripts/test --all, and to acceptance."""
 COMPILED = [name for name in EXAMPLES if name != "noarch-package"]
 WITH_NVCC = ("cuda-extension", "nanobind-extension")
 FIRST = {major: next(minor for minor in MINORS if minor.startswith(f"{major}.")) for major in ("12", "13")}
@@ -102,6 +104,13 @@ class Example:
 Build = Callable[[str], Example]
 
 
+def each(examples: Iterable[Any], name: Callable[[Any], str]) -> list[Any]:
+    return [pytest.param(e, marks=() if name(e) in QUICK else pytest.mark.sweep, id=str(e)) for e in examples]
+
+
+compiled = pytest.mark.parametrize("example", each(COMPILED, str))
+
+
 @pytest.fixture(scope="module")
 def build(built: Workspace, roomy: Callable[[str], Path]) -> Build:
     """Builds an example once."""
@@ -122,7 +131,10 @@ def build(built: Workspace, roomy: Callable[[str], Path]) -> Build:
     return build
 
 
-@pytest.mark.parametrize("block", [b for b in blocks() if b.printed_by.startswith(ON_PAGES)], ids=str)
+PRINTED = [block for block in blocks() if block.printed_by.startswith(ON_PAGES)]
+
+
+@pytest.mark.parametrize("block", each(PRINTED, lambda block: Path(block.printed_by).name))
 def test_the_page_shows_what_the_command_prints(build: Build, block: Block) -> None:
     assert follows(block.text, build(Path(block.printed_by).name).printed) == ""
 
@@ -132,7 +144,7 @@ def pick(build: Build, built: Workspace, example: str, driver: str | None) -> An
     return solve(Scenario((EXAMPLES[example],), this_platform(), driver), channels)
 
 
-@pytest.mark.parametrize("example", COMPILED)
+@compiled
 def test_each_major_has_a_build_and_its_tests_pass_with_the_oldest_and_the_newest_driver(
     build: Build, example: str
 ) -> None:
@@ -144,7 +156,7 @@ def test_each_major_has_a_build_and_its_tests_pass_with_the_oldest_and_the_newes
         assert package.tests == [(d, f"{d} native", "passed") for d in (BUILT_WITH[major], newest)]
 
 
-@pytest.mark.parametrize("example", COMPILED)
+@compiled
 def test_run_exports_alone_give_the_requirements_of_cuda(build: Build, built: Workspace, example: str) -> None:
     for package in build(example).packages:
         major, toolkit = package.toolkit.partition(".")[0], package.toolkit
@@ -159,13 +171,14 @@ def test_run_exports_alone_give_the_requirements_of_cuda(build: Build, built: Wo
         assert of_cuda == wanted
 
 
-@pytest.mark.parametrize(
-    ("example", "driver"), [(e, d) for e in COMPILED for d in ("12.6", NEWEST) if d.partition(".")[0] in MAJORS[e]]
-)
+@compiled
+@pytest.mark.parametrize("driver", ["12.6", NEWEST])
 def test_an_example_computes_or_says_why_not(
     build: Build, built: Workspace, roomy: Callable[[str], Path], example: str, driver: str
 ) -> None:
     """With the oldest toolkit of CUDA 12 that it is for, and with the newest."""
+    if driver.partition(".")[0] not in MAJORS[example]:
+        return  # the last test of this file
     picked = pick(build, built, example, driver)
     assert picked.toolkit == driver
     folder = roomy("environment")
@@ -221,6 +234,7 @@ def test_a_package_in_python_alone_computes_or_says_why_not(
     assert done.stdout == "True\n[2.0, 4.0, 7.0]\n"
 
 
+@pytest.mark.sweep
 def test_a_driver_for_cuda_12_refuses_what_nvcc_compiled(build: Build, built: Workspace) -> None:
     """What the page says: NVIDIA publishes no nvcc of CUDA 12 as a wheel, so there is no build for it."""
     with pytest.raises(Unsolvable) as error:
