@@ -43,7 +43,7 @@ settings.register_profile("quick", _STEADY)
 settings.register_profile("thorough", _STEADY, max_examples=300)  # ./scripts/test --all
 settings.load_profile("quick")
 
-_ONE_WORLD = re.compile("tests/(system/faults|cli)/")
+_ONE_WORLD = re.compile("tests/system/faults/")
 
 
 class _ByWorld(LoadFileScheduling):
