@@ -20,7 +20,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
 from ctk.core.checkout import Workspace, git
 from ctk.core.console import listing
-from ctk.core.errors import BadValue, NotPublished, RecipeError, UnknownName, problems
+from ctk.core.errors import BadValue, NotPublished, RecipeError, UnknownName, problems, without_credentials
 from ctk.core.files import disk_errors
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.model import Artefact, ReleaseLock, variant_keys
@@ -182,12 +182,14 @@ def feedstock(
 
 
 def _revision(root: Path) -> str:
-    """The last commit of a checkout, and whether its files are those of the commit, in words."""
+    """The last commit of a checkout, where it was cloned from, and whether its files are those of the commit."""
     commit = git(root, "rev-parse", "HEAD")
     if not commit:
         return "files that are not in git"
     changes = ", with changes that are not committed" if git(root, "status", "--porcelain") else ""
-    return f"commit {commit} of cuda-feedstocks{changes}"
+    origin = without_credentials(git(root, "remote", "get-url", "origin"))
+    place = f" ({origin})" if origin.startswith("http") else ""  # another one is no address for a reader
+    return f"commit {commit} of cuda-feedstocks{place}{changes}"
 
 
 def _reasons(recipe: Recipe, *, has_wheels: bool) -> Iterator[str]:

@@ -140,8 +140,10 @@ def test_the_readme_states_the_commit_and_whether_the_files_are_its_own(tmp_path
     git("commit", "--quiet", "--message", "all")
     commit = git("rev-parse", "HEAD").strip()
     assert revision() == f"commit {commit} of cuda-feedstocks"
+    git("remote", "add", "origin", "https://me:secret@example.org/cuda")
     (tmp_path / "new").touch()
-    assert revision() == f"commit {commit} of cuda-feedstocks, with changes that are not committed"
+    place = "https://***@example.org/cuda"
+    assert revision() == f"commit {commit} of cuda-feedstocks ({place}), with changes that are not committed"
 
 
 @pytest.mark.parametrize(
