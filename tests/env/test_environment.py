@@ -241,6 +241,34 @@ def test_a_command_that_is_not_there_is_said(where: Workspace, environment: Path
     assert done.stderr.startswith("error: there is no command no-such-command in ") and "\nnext: " in done.stderr
 
 
+def test_another_pip_on_path_installs_nothing(
+    where: Workspace, environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, `pip install` was that of the next Python on PATH, such as ctk's own, with exit code 0."""
+    moved, other = tmp_path / "moved", tmp_path / "bin" / "pip"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\necho another\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{other.parent}:{os.environ['PATH']}")
+    shutil.copytree(environment, moved, symlinks=True)
+    for script, said in (("", f"error: there is no pip in {moved}\nnext: "), ("#!/no/python\n", "not found")):
+        if script:  # of an environment that was moved
+            (moved / "bin" / "pip").write_text(script)
+            (moved / "bin" / "pip").chmod(0o755)
+        done = ctk(where, "env", "run", str(moved), "--", "pip", "install", "it")
+        assert (done.returncode, done.stdout) == (127, "") and said in done.stderr
+
+
+def test_from_an_active_venv_the_line_for_ctk_is_said(
+    where: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment's script leaves that venv, so `ctk` is no command any more."""
+    words = ("env", "create", "pure", "--base", str(where.root / "base"), "--prefix", str(tmp_path / "env"))
+    for venv, lines in (("/another", 0), (sys.prefix, 1)):
+        monkeypatch.setenv("VIRTUAL_ENV", venv)
+        assert ctk(where, *words, check=True).stdout.count(f"after the first, ctk is {sys.prefix}/bin/ctk") == lines
+
+
 def test_with_json_the_document_has_the_exit_code(where: Workspace, environment: Path) -> None:
     script = "echo said; kill -TERM $$"
     done = ctk(where, "--json", "env", "run", str(environment), "--", "sh", "-c", script)

@@ -15,7 +15,7 @@ from conftest import ROOT, ctk
 from ctk.cli.main import app
 from ctk.cli.solve import _wanted
 from ctk.core import console
-from ctk.core.checkout import Workspace
+from ctk.core.checkout import Workspace, base_channel
 from ctk.core.errors import BadValue, UnknownName
 from ctk.core.platforms import this_platform
 from ctk.solve.machine import (
@@ -239,6 +239,13 @@ def test_a_better_toolkit_that_is_not_built_here_is_said_with_what_builds_it(
     # Somebody else's channel is not for this checkout to build.
     others = ctk(Workspace(tmp_path), *words, "--channel", str(checkout.channel), check=True).stdout
     assert "is not built here" not in others
+
+
+@pytest.mark.parametrize("name", ["conda-forge/label/dev", "conda-forge", "https://example.org/a/b"])
+def test_a_relative_folder_is_no_channel_of_a_server(tmp_path: Path, name: str) -> None:
+    """Before, a misspelled output/recipe/x was asked for at a server, where somebody else may have it."""
+    assert base_channel(name, Workspace(tmp_path)) == name
+    assert base_channel("output/recipe/x", Workspace(tmp_path)) == Path.cwd() / "output/recipe/x"
 
 
 @pytest.mark.parametrize(

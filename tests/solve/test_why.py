@@ -212,6 +212,7 @@ def test_a_channel_of_build_recipe_alone_names_the_other_channels(tmp_path: Path
     here = Catalogue([made, write(tmp_path / "base", base())], "linux-64", is_named=True)
     cause = f"cuda-core is in the channel {ours}, which was not named"
     assert problem(here, "cuda-core") == (cause, f"name the channels: --channel {made} --channel {ours}")
+    assert problem(here, "mien") == ("there is no package mien in the channels", "did you mean mine?")
     cause = f"mine needs below >=1, and below is in the channel {below}, which was not named"
     assert problem(here, "mine") == (cause, f"name the channels: --channel {below} --channel {made}")
 

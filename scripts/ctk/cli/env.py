@@ -93,6 +93,8 @@ def create_command(
     ending = ".fish" if os.environ.get("SHELL", "").endswith("/fish") else ""
     report.line(f"to use it: . {place}/bin/activate{ending}")
     report.line(f"or: ctk env run {place} -- COMMAND")
+    if os.environ.get("VIRTUAL_ENV") == sys.prefix:  # it was activated, and the environment's script leaves it
+        report.line(f"after the first, ctk is {shlex.quote(f'{sys.prefix}/bin/ctk')}")
 
 
 def run_command(

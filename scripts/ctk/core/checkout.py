@@ -93,8 +93,9 @@ def base_channel(base: str, workspace: Workspace) -> Path | str:
     """The base channel that --base names: the one made here, a folder, or whatever a client understands."""
     if base == "local":
         return workspace.base_channel
-    # A name such as conda-forge/label/dev has slashes too.
-    is_place = Path(base).is_dir() or base.startswith(("/", "./", "../", "~"))
+    # A name such as conda-forge/label/dev has slashes too; output/channel is a folder, also where there is none.
+    is_path = "/" in base and "://" not in base and "/label/" not in base
+    is_place = is_path or Path(base).is_dir() or base.startswith("~")
     return Path(base).expanduser().resolve() if is_place else base
 
 

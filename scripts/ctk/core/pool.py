@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from ctk.core.process import end_with
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_TRACKER = "ignore:resource_tracker"
 
 
 class ProcessPool(ProcessPoolExecutor):
@@ -24,6 +26,9 @@ class ProcessPool(ProcessPoolExecutor):
 
     def __init__(self, processes: int, begin: Callable[P, object] | None = None, *args: P.args, **more: P.kwargs):
         spawn = multiprocessing.get_context("spawn")
+        # multiprocessing's tracker outlives Ctrl-C, tidies up, and would warn below our sentence that it had to.
+        if _TRACKER not in sys.warnoptions:
+            sys.warnoptions.append(_TRACKER)
         super().__init__(processes, spawn, _begin, (os.getpid(), begin, args, more))
 
     def submit(self, work: Callable[P, T], /, *args: P.args, **more: P.kwargs) -> Future[T]:

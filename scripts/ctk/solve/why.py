@@ -317,11 +317,11 @@ def _missing_package(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
 
 def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Catalogue) -> Reason:
     subdir = catalogue.subdir
-    ours, *bases = catalogue.channels
-    if not catalogue.names([subdir], [ours]):
+    *ours, base = catalogue.channels
+    if not catalogue.names([subdir], ours) and (not catalogue.is_named or name in catalogue.names(PLATFORMS)):
         step = "name another --channel" if catalogue.is_named else f"build it: ctk build --platform {subdir}"
         return f"the channel has nothing for {subdir}", step
-    if any(name in catalogue.names(PLATFORMS, [base]) for base in bases if not catalogue.names([subdir], [base])):
+    if not catalogue.names([subdir], [base]) and name in catalogue.names(PLATFORMS, [base]):
         return f"{name} would come from the base channel, which has nothing for {subdir}", _OTHER_BASE
     if elsewhere := [p for p in PLATFORMS if p != subdir and name in catalogue.names([p])]:
         options = listing([f"--platform {p}" for p in elsewhere], "or")
