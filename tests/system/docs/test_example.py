@@ -124,7 +124,7 @@ def build(built: Workspace, roomy: Callable[[str], Path]) -> Build:
 
 @pytest.mark.parametrize("block", [b for b in blocks() if b.printed_by.startswith(ON_PAGES)], ids=str)
 def test_the_page_shows_what_the_command_prints(build: Build, block: Block) -> None:
-    assert follows(block.text, build(Path(block.printed_by).name).printed) == ""
+    assert follows(block, build(Path(block.printed_by).name).printed) == ""
 
 
 def pick(build: Build, built: Workspace, example: str, driver: str | None) -> Any:
