@@ -252,6 +252,7 @@ def test_a_better_toolkit_that_is_not_built_here_is_said_with_what_builds_it(
         ("solve cuda-core --platform win-arm64", "the channel has nothing for win-arm64"),
         ("verify", "there is no channel with packages for a platform in EMPTY"),
         ("solve cuda-core", "there is no channel in ABSENT"),
+        ("solve cuda-core --channel my-other", "my-other and ABSENT"),
         ("env create cuda-core --prefix my-env", "there is no channel in ABSENT"),
         ("site my-site", "there is no channel in ABSENT"),
     ],
