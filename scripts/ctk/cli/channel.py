@@ -280,6 +280,7 @@ def site_command(
     with ExitStack() as stack:
         own = base_channel(channel, where) if channel else where.channel
         place = own if isinstance(own, Path) else stack.enter_context(mirrored(own, where.temporary, report))
+        report.say(f"reading the packages of {own}")
         content = replace(site.read(where, place), title=title)
         chosen = tuple(dict.fromkeys(platforms or content.platforms))
         check_names("platform", chosen, PLATFORMS)
