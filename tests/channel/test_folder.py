@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable
@@ -329,9 +330,9 @@ def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp
     build(two_states.channel, digit(1))
     assert "1 package, 0 new, 1 no longer in the index" in run_ctk("publish", "--to", www, "--exact").stdout
     listed = json.loads(run_ctk("rollback", www, "--json").stdout)
-    shown = [(s["number"], s["before"], s["packages"], s["current"]) for s in listed["states"]]
-    assert shown == [(1, None, 2, False), (2, 1, 1, True)]
-    assert "readers see it" in run_ctk("rollback", www).stdout
+    shown = [[s[key] for key in ("number", "before", "packages", "current", "added", "left")] for s in listed["states"]]
+    assert shown == [[1, None, 2, False, None, None], [2, 1, 1, True, 0, 1]]
+    assert re.search(r"│ +1 │ \+0 -1 +│ readers see it │", run_ctk("rollback", www).stdout)
     assert "shows state 1" in run_ctk("rollback", www, "--to", "1").stdout
     assert indexed(tmp_path / "www") == {"digit1", "digit2"}
     refused = run_ctk("rollback", www, "--to", "9")

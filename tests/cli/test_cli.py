@@ -74,11 +74,12 @@ def test_a_build_publishes_a_channel_and_the_next_one_changes_nothing(checkout: 
     assert first.returncode == 0, first.stderr
     assert {p.name.split("-")[0] for p in packages(checkout.channel)} == {"hello", "follower"}
     assert "package tests: 1 passed" in first.stderr
+    assert first.stdout.endswith("see this after: ctk publish --to FOLDER\n")
     state = checkout.channel.resolve()
     second = build(checkout)
     assert second.returncode == 0, second.stderr
     assert checkout.channel.resolve() == state
-    assert "unchanged" in second.stdout
+    assert "unchanged" in second.stdout and "ctk publish" not in second.stdout
 
 
 @pytest.mark.parametrize(

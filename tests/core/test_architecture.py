@@ -13,7 +13,7 @@ def test_the_pages_that_the_code_writes_are_what_it_says() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "scripts" / "write-docs", "--check"], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stdout) == (0, "4 pages of docs/ are up to date\n"), done.stderr
 
 
 def test_the_functions_of_the_walks_are_in_the_files_that_they_name() -> None:

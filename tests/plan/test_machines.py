@@ -114,3 +114,5 @@ def test_what_is_left_out_has_its_version_and_no_other_python(project: Workspace
         published,
     )
     assert any(re.match(r"- jax ([\d.]+): needs jaxlib >=", line) for line in lines)
+    assert not any("nothing that is built needs it" in line for line in lines), "it was not named"
+    assert "left out, by" not in ctk(project, "build", "cuda-nvrtc", "--dry-run", check=True).stdout

@@ -49,6 +49,12 @@ def test_commands_of_the_docs_can_be_copied(site: Path) -> None:
     assert text.count('class="highlight copy"') == text.count("<pre")
 
 
+def test_a_line_is_not_wrapped_inside_an_option(site: Path) -> None:
+    text, style = (site / "users.html").read_text(), (site.parent / "assets" / "docs.css").read_text()
+    assert '<span class="option">--strict-channel-priority</span>' in text and '<span class="option">-c</span>' in text
+    assert ".copy .option { white-space: nowrap; }" in style
+
+
 def test_the_docs_have_the_header_of_the_site(site: Path) -> None:
     for page in site.glob("*.html"):
         (header,) = re.findall(r'<div class="site-header">(.*?)</nav>', page.read_text(), re.DOTALL)

@@ -61,10 +61,9 @@ def test_a_site_of_a_channel_that_somebody_else_built_names_that_channel(
     other = (tmp_path / "checkout" / "output" / "channel").resolve().rename(tmp_path / "other")
     site = build("--channel", str(other), "--platform", "linux-64", "--package", "cuda-version", "--jobs", "1")
     assert other.as_uri() in (site / "index.html").read_text()
-    assert (
-        "its commands name folders of this machine; for others, make it with --url and --base"
-        in capsys.readouterr().out
-    )
+    out, err = capsys.readouterr()
+    assert "its commands name folders of this machine; for others, make it with --url and --base" in out
+    assert err.splitlines()[0].endswith(f" reading the packages of {other}")
 
 
 def test_pages_for_others_name_no_folder_of_this_machine(

@@ -259,6 +259,7 @@ def test_a_relative_folder_is_no_channel_of_a_server(tmp_path: Path, name: str) 
         ("solve cuda-core --platform win-arm64", "the channel has nothing for win-arm64"),
         ("verify", "there is no channel with packages for a platform in EMPTY"),
         ("solve cuda-core", "there is no channel in ABSENT"),
+        ("solve cuda-core --channel my-other", "my-other and ABSENT"),
         ("env create cuda-core --prefix my-env", "there is no channel in ABSENT"),
         ("site my-site", "there is no channel in ABSENT"),
     ],

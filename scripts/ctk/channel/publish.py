@@ -22,8 +22,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -124,6 +124,18 @@ class Folder:
                 "see is kept",
             )
         return index
+
+    def changes(self, history: History) -> Iterator[tuple[int, int] | tuple[None, None]]:
+        """For each state how many packages it has that the state before it has not, and the reverse.
+
+        None where no state before it is kept, or where one of the two has lost index files.
+        """
+        names: dict[int | None, Set[str]] = {}
+        for state in history.states:
+            with suppress(ChannelBroken):
+                names[state.number] = self.state_index(state).records.keys()
+            ours, before = names.get(state.number), names.get(state.before)
+            yield (None, None) if ours is None or before is None else (len(ours - before), len(before - ours))
 
     def names(self) -> dict[str, str]:
         """Every name that was ever used -> sha256; files of killed runs and of other people are hashed.

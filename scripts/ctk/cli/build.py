@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import product
@@ -123,7 +123,7 @@ def _toolkits(
     return toolkits
 
 
-def _show(planned: Plan, report: Reporter) -> None:
+def _show(planned: Plan, asked: Collection[str], report: Reporter) -> None:
     total = sum(a.size for a in planned.artefacts)
     report.result(**planned.as_json())
     report.line(
@@ -135,20 +135,22 @@ def _show(planned: Plan, report: Reporter) -> None:
         for b in planned.builds
     ]
     report.table("builds", ["build", "packages", "MB to read"], rows, right=["MB to read"])
-    _show_left_out(planned, report)
+    _show_left_out(planned, asked, report)
 
 
-def _show_left_out(planned: Plan, report: Reporter) -> None:
-    """Prints a line for each reason; with -v a row for each build that is left out."""
+def _show_left_out(planned: Plan, asked: Collection[str], report: Reporter) -> None:
+    """Prints a line for each reason, of named recipes if any were named; with -v a row for each that is left out."""
     if planned.left_out and report.verbose:
         report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
     elif planned.left_out:
         names: dict[str, set[str]] = defaultdict(set)
         for left in planned.left_out:
             names[left.kind].add(left.name)
-        report.line("left out, by reason (-v: each)", "bold")
-        for why, what in names.items():
-            report.line(f"- {', '.join(sorted(what))}: {why}")
+        said = dict.fromkeys(left.kind for left in planned.left_out if not asked or left.recipe in asked)
+        nothing = "nothing that you named is left out (-v: what else is)"
+        report.line("left out, by reason (-v: each)" if said else nothing, "bold")
+        for why in said:
+            report.line(f"- {', '.join(sorted(names[why]))}: {why}")
 
 
 def _show_jobs(chosen: Selection, what: Set, request: Request, tags: Sequence[str], where: Workspace) -> None:
@@ -265,13 +267,13 @@ def build_command(
             chosen = replace(chosen, platforms=chosen.platforms or list(PLATFORMS))
             _show_jobs(chosen, what, _request(chosen, what, tags, where), tags, where)
             return
-        request = _request(chosen, what, tags, where)
+        request, asked = _request(chosen, what, tags, where), recipes_of(what, chosen.packages or ())
         with report.task("plan", len(what.locks)) as task:
             planned = plan(what, request, tags, lambda: task.advance(1))
         if chosen.packages or chosen.drivers:
-            planned = usable(planned, recipes_of(what, chosen.packages or ()), _gpus(chosen))
+            planned = usable(planned, asked, _gpus(chosen))
         if dry_run:
-            _show(planned, report)
+            _show(planned, asked, report)
             return
         if fetch_only:
             _fetch(planned, where, report)
@@ -281,10 +283,10 @@ def build_command(
                 Pipeline(where, report, jobs=jobs, prefix="base ").make_base()
             run = Pipeline(where, report, jobs=jobs, cluster=cluster)
             result = run.run(planned, base_channel(base, where), channel and channel.absolute())
-    _summary(result, planned, chosen.packages or (), report)
+    _summary(result, planned, chosen.packages or (), asked, report)
 
 
-def _summary(result: Result, planned: Plan, named: Sequence[str], report: Reporter) -> None:
+def _summary(result: Result, planned: Plan, named: Sequence[str], asked: Collection[str], report: Reporter) -> None:
     from ctk.pipeline import verdict
     from ctk.plan.plan import lacking
 
@@ -307,7 +309,10 @@ def _summary(result: Result, planned: Plan, named: Sequence[str], report: Report
             f"before conda-forge it hides toolkit {listing(lacks)}, which conda-forge compiles with: CUDA builds of "
             f"pytorch and others need that; `ctk build {more}` adds it"
         )
-    _show_left_out(planned, report)
+    _show_left_out(planned, asked, report)
+    if result.staged.changed:
+        source = "" if channel == workspace().channel else f" {shlex.quote(str(channel))}"
+        report.line(f"readers of a published channel see this after: ctk publish{source} --to FOLDER")
 
 
 def export_command(

@@ -175,6 +175,7 @@ def rollback_command(
 ) -> None:
     """List the states that a published folder can return to, or return to a state.
 
+    The change `+2 -1`: two packages that the state which it followed has not, and one of that state is gone.
     The state that is left is kept too: `--to` with its number returns to it. The next `ctk publish` adds to the state
     that readers then see.
 
@@ -182,8 +183,8 @@ def rollback_command(
     ctk rollback /srv/www/cuda --to 4
 
     JSON:
-    - `channel`; `states`: `number`, `before`, `made`, `packages`, `current`; with `--to` `state` instead, with the
-      first four
+    - `channel`; `states`: `number`, `before`, `made`, `packages`, `current`, and how many packages differ from the
+      state before: `added`, `left`; with `--to` `state` instead, with the first four
     """
     report, target = Reporter(), _published(folder)
     if to is not None:
@@ -194,16 +195,21 @@ def rollback_command(
     known = target.history()
     if not known.states:
         raise UnknownName(f"{folder} has no state: a `ctk publish` into it was stopped", "run that command again")
-    rows = [
-        (s.number, s.made, s.packages, s.before or "", "readers see it" if s.number == known.current else "")
-        for s in known.states
+    states = [
+        {**vars(state), "current": state.number == known.current, "added": added, "left": left}
+        for state, (added, left) in zip(known.states, target.changes(known), strict=True)
     ]
-    report.result(
-        channel=str(folder),
-        states=[{**vars(state), "current": state.number == known.current} for state in known.states],
-    )
+    report.result(channel=str(folder), states=states)
+    rows = [
+        (
+            *(s["number"], s["made"], s["packages"], s["before"] or ""),
+            "" if s["added"] is None else f"+{s['added']} -{s['left']}",
+            "readers see it" if s["current"] else "",
+        )
+        for s in states
+    ]
     numbers = ["state", "packages", "followed"]
-    report.table(f"states of {folder}", ["state", "made", "packages", "followed", ""], rows, numbers)
+    report.table(f"states of {folder}", ["state", "made", "packages", "followed", "change", ""], rows, numbers)
     report.line("--to N returns to a state")
 
 
@@ -274,6 +280,7 @@ def site_command(
     with ExitStack() as stack:
         own = base_channel(channel, where) if channel else where.channel
         place = own if isinstance(own, Path) else stack.enter_context(mirrored(own, where.temporary, report))
+        report.say(f"reading the packages of {own}")
         content = replace(site.read(where, place), title=title)
         chosen = tuple(dict.fromkeys(platforms or content.platforms))
         check_names("platform", chosen, PLATFORMS)

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ctk.core.console import listing
 from ctk.core.errors import BadValue, ChannelBroken, ChannelMissing, problems
 
 
@@ -129,13 +130,13 @@ def check_was_shown(folder: Path) -> None:
         raise ChannelBroken(f"{folder} has no index: a `ctk publish` into it was stopped", "run that command again")
 
 
-def channel_missing(place: object) -> ChannelMissing:
-    """The error for a place without a channel; `ctk build` makes only the two of this checkout."""
-    where, real = workspace(), os.path.realpath(str(place))
-    is_own = real in map(os.path.realpath, (where.channel, where.base_channel))
-    step = "make it with `ctk build`, or name another one (most commands: --channel and --base)"
-    step = step if is_own else "name a folder or a URL with a channel"
-    return ChannelMissing(f"there is no channel in {place}", step)
+def channel_missing(*places: object) -> ChannelMissing:
+    """The error for places without a channel; `ctk build` makes only the two of this checkout."""
+    where, names = workspace(), [str(place) for place in places]
+    own = {*map(os.path.realpath, (where.channel, where.base_channel))}
+    step = "run `ctk build`, or name another one (most commands: --channel and --base)"
+    step = step if own.issuperset(map(os.path.realpath, names)) else "name a folder or a URL with a channel"
+    return ChannelMissing(f"there is no channel in {listing(names)}", step)
 
 
 def checkout() -> Workspace:

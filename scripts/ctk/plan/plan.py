@@ -81,6 +81,7 @@ class LeftOut:
         name: The package, recipe or component; of a project with its version.
         kind: The reason in words that are the same for all releases and platforms.
         python: Python tag, or "" without Python.
+        recipe: The recipe that would make it; "" for a component that no recipe packages.
     """
 
     id: str
@@ -88,6 +89,7 @@ class LeftOut:
     name: str
     kind: str
     python: str = ""
+    recipe: str = ""
 
 
 @dataclass(frozen=True)
@@ -369,7 +371,7 @@ def _groups(
         build_id = "-".join(p for p in parts if p)
         if missing:
             where = f"Python {python_name(python)} on {subdir}" if python else subdir
-            yield LeftOut(build_id, missing, build.title, f"not published for {where}", python)
+            yield LeftOut(build_id, missing, build.title, f"not published for {where}", python, recipe.name)
         else:
             yield replace(build, id=build_id)
 
@@ -398,7 +400,7 @@ def _skipped(recipe: Recipe, lock: ReleaseLock, rendered: Sequence[Rendered], su
         if name not in names:
             label = _lock_label(lock, rendered) or lock.name
             reason = f"its recipe skips it where {condition}"
-            yield LeftOut(f"{name}-{label}-{subdir}", reason, name, reason)
+            yield LeftOut(f"{name}-{label}-{subdir}", reason, name, reason, recipe=recipe.name)
 
 
 def _artefacts(recipe: Recipe, lock: ReleaseLock, outputs: Sequence[Rendered]) -> tuple[str, tuple[Artefact, ...]]:

@@ -106,4 +106,4 @@ def _left_out(build: Build, spec: str, whole: Mapping[str, list[PackageRecord]])
         name, *versions = spec.split()[:2]
         there = sorted({str(record.version) for record in whole[name]}, key=Version)
         kind = f"needs {' '.join([name, *versions])}, and there is {listing(there)}"
-    return LeftOut(build.id, kind, build.title, kind, build.python)
+    return LeftOut(build.id, kind, build.title, kind, build.python, build.recipe.name)

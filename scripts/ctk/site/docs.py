@@ -24,6 +24,7 @@ _CHECKOUT = re.compile(r"<!-- only in a checkout -->.*?<!-- end -->\n*", re.DOTA
 _COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
 _CHANNEL = re.compile(r"""(?<=-c )CHANNEL\b|(?<=--channel )CHANNEL\b|(?<=  - )CHANNEL\b|(?<=["`])CHANNEL(?=["`])""")
 _LINK = re.compile(r"(?P<open>\s+\()?\[(?P<text>[^\]]+)\]\((?!https?:|#)(?P<page>[^)#]+)[^)]*\)(?P<close>\))?")
+_CODE, _OPTION = re.compile(rb"<pre .*?</pre>", re.DOTALL), re.compile(rb"(?<=[\s>])--?[A-Za-z][\w-]*")
 # A search with summaries would fetch the pages, which a page in a folder cannot.
 _OFF = ("html_show_search_summary", "html_copy_source", "html_show_sphinx", "html_show_copyright", "html_use_index")
 _EDITS = {  # pages of Sphinx and furo -> what axe-core asks for
@@ -56,6 +57,8 @@ def pages(folder: Path, title: str, channel: str) -> Iterator[Page]:
             if file.suffix == ".html":
                 for theirs, ours in edits.items():
                     content = content.replace(theirs, ours)
+                # Browsers wrap a line after a hyphen, and no rule of CSS alone forbids it.
+                content = _CODE.sub(lambda code: _OPTION.sub(rb'<span class="option">\g<0></span>', code[0]), content)
             yield Page(f"docs/{file.relative_to(Path(scratch, 'made')).as_posix()}", content)
 
 

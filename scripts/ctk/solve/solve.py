@@ -28,6 +28,7 @@ from ctk.core.checkout import channel_missing, check_was_shown
 from ctk.core.errors import BadValue, ChannelMissing, UnknownName, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
+from ctk.package.records import REPODATA
 from ctk.solve.machine import driver_version, virtual_packages
 
 _CONCURRENT = 8 * (os.cpu_count() or 1)  # solves at the same time, so that no core waits for Python
@@ -159,12 +160,12 @@ async def _solve(scenario: Scenario, sources: Sequence[str], gateway: Gateway) -
 
 @contextmanager
 def reading(channels: Sequence[Path | str]) -> Iterator[None]:
-    """Turns rattler's error for an unreadable channel into `ChannelMissing`."""
-    for channel in channels:
-        if isinstance(channel, Path) and not channel.is_dir():
-            raise channel_missing(channel)
-        if isinstance(channel, Path):
-            check_was_shown(channel)
+    """Turns rattler's error for an unreadable channel into `ChannelMissing`, which names each folder without one."""
+    folders = [channel for channel in channels if isinstance(channel, Path)]
+    for folder in folders:
+        check_was_shown(folder)
+    if missing := [folder for folder in folders if not any(folder.glob(f"*/{REPODATA}"))]:
+        raise channel_missing(*missing)
     try:
         yield
     except (GatewayError, InvalidChannelError) as error:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
@@ -122,17 +123,23 @@ def alike(shown: str, printed: str) -> bool:
     return all(math.isclose(float(a), float(b), rel_tol=0.2) for (a, _), (b, _) in pairs)
 
 
-def follows(shown: str, printed: str) -> str:
-    """The first line of a block that an output does not have where it should be, or "". ``...`` is any lines."""
+def follows(block: Block, printed: str) -> str:
+    """A sentence about the first line of a block that an output does not have where it should be, or "".
+
+    ``...`` is any lines.
+    """
     rest, anywhere = [line for line in outline(printed) if line], True
-    for line in filter(None, outline(shown)):
+    for number, line in enumerate(outline(block.text), block.line + 1):
+        if not line:
+            continue
         if line == "...":
             anywhere = True
             continue
         places = rest if anywhere else rest[:1]
         found = next((place for place, other in enumerate(places) if alike(line, other)), None)
         if found is None:
-            return line
+            near = [*get_close_matches(line, places, 1, cutoff=0), "nothing more"][0]
+            return f"{block.page}:{number}: the page has {line!r}, the command prints {near!r}"
         del rest[: found + 1]
         anywhere = False
     return ""

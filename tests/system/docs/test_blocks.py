@@ -95,7 +95,20 @@ def test_a_program_of_the_docs_runs_without_a_gpu(block: Block, prefix: Path) ->
 def test_an_output_is_what_the_command_prints(block: Block, built: Workspace) -> None:
     (command,) = commands(Block(block.page, block.line, "bash", block.printed_by, ""))
     done = ctk(built, *command.words[1:])
-    assert follows(block.text, done.stdout + done.stderr) == ""
+    assert follows(block, done.stdout + done.stderr) == ""
+
+
+@pytest.mark.parametrize(
+    ("printed", "wrong"),
+    [
+        ("one 1\ntwo\nsix 5", ""),
+        ("one 1\nsix 5", "a.md:5: the page has 'two', the command prints 'six 5'"),
+        ("one 1\ntwo\nsiz 5\nten", "a.md:7: the page has 'six 5', the command prints 'siz 5'"),
+        ("one 1\ntwo", "a.md:7: the page has 'six 5', the command prints 'nothing more'"),
+    ],
+)
+def test_a_line_that_is_not_printed_is_named_with_its_place(printed: str, wrong: str) -> None:
+    assert follows(Block("a.md", 3, "text", "one 1\ntwo\n...\nsix 5\n", ""), printed) == wrong
 
 
 @pytest.mark.parametrize("block", of("json"), ids=str)
@@ -104,8 +117,9 @@ def test_a_document_is_what_the_command_prints(block: Block, project: Workspace)
     (command,) = commands(Block(block.page, block.line, "bash", block.printed_by, ""))
     printed = json.loads(ctk(project, *command.words[1:]).stdout)
     for key, values in json.loads(block.text).items():
-        assert set(values) == set(printed[key])
-        assert {k: v for k, v in values.items() if "..." not in str(v)}.items() <= printed[key].items()
+        assert set(values) == set(printed[key]), f"{block}: {key}"
+        for k, v in values.items():
+            assert "..." in str(v) or v == printed[key][k], f"{block}: {key}: {k}"
 
 
 @pytest.mark.parametrize("block", of("yaml", "host"), ids=str)

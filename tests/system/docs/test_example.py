@@ -136,7 +136,7 @@ PRINTED = [block for block in blocks() if block.printed_by.startswith(ON_PAGES)]
 
 @pytest.mark.parametrize("block", each(PRINTED, lambda block: Path(block.printed_by).name))
 def test_the_page_shows_what_the_command_prints(build: Build, block: Block) -> None:
-    assert follows(block.text, build(Path(block.printed_by).name).printed) == ""
+    assert follows(block, build(Path(block.printed_by).name).printed) == ""
 
 
 def pick(build: Build, built: Workspace, example: str, driver: str | None) -> Any:
