@@ -28,7 +28,6 @@ from ctk.core.checkout import channel_missing, check_was_shown
 from ctk.core.errors import BadValue, ChannelMissing, UnknownName, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
-from ctk.package.records import REPODATA
 from ctk.solve.machine import driver_version, virtual_packages
 
 _CONCURRENT = 8 * (os.cpu_count() or 1)  # solves at the same time, so that no core waits for Python
@@ -164,7 +163,7 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
     folders = [channel for channel in channels if isinstance(channel, Path)]
     for folder in folders:
         check_was_shown(folder)
-    if missing := [folder for folder in folders if not any(folder.glob(f"*/{REPODATA}"))]:
+    if missing := [folder for folder in folders if not any(folder.glob("*/repodata*"))]:
         raise channel_missing(*missing)
     try:
         yield
