@@ -97,6 +97,14 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
         ("solve", "an argument is missing: what conda would be given", "as in `ctk solve "),
         ("solve cuda-core --driver", "option '--driver' requires an argument", "see ctk solve --help"),
         ("env create cuda-core", "missing option '--prefix': folder of the environment", "as in `ctk env create "),
+        ("solve cuda-core -driver 13.0", "no such option: -driver. Did you mean --driver?", "see ctk solve --help"),
+        (
+            "solve cuda-core -platform=linux-64",
+            "no such option: -platform. Did you mean --platform?",
+            "see ctk solve --help",
+        ),
+        ("env add cupy", "no such command 'add'", "change an environment with `ctk env create "),
+        ("env creat", "no such command 'creat'. Did you mean 'create'?", "see ctk env --help"),
         ("env run ./my-env python -V", "no such option: -V", "write -- before the command and its options, as in "),
     ],
 )

@@ -76,6 +76,9 @@ def test_it_says_how_the_environment_is_used_and_that_is_true(made: Made, tmp_pa
         if shutil.which(shell):
             words = [shell, *(["-f"] if shell == "zsh" else []), "-c", f"{activate}; hello"]
             assert f"active in {prefix}" in subprocess.run(words, env=CLEAN, capture_output=True, text=True).stdout
+    moved = prefix.rename(tmp_path / "moved")
+    done = subprocess.run([moved / "bin" / "run-in-environment", "hello"], env=CLEAN, capture_output=True, text=True)
+    assert f"active in {moved}" in done.stdout
 
 
 def test_its_help_says_what_is_in_it_and_what_it_needs(made: Made) -> None:

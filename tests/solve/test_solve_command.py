@@ -51,7 +51,7 @@ def override(monkeypatch: pytest.MonkeyPatch, driver: str, arch: str = "") -> No
         (driver_version, ("12.4", " 12.4", "12.4.1", "12.4.0.0", "12.04"), "12.4"),
         (driver_version, ("13", "13.0"), "13.0"),
         (driver_version, ("12.10",), "12.10"),
-        (compute_capability, ("9.0", "90", "sm_90", "sm_90a"), "9.0"),
+        (compute_capability, ("9.0", "90", "sm_90", "sm_90a", "sm90"), "9.0"),
         (compute_capability, ("compute_121",), "12.1"),
         (compute_capability, ("100",), "10.0"),
         (compute_capability, ("12.0f",), "12.0"),
@@ -69,7 +69,7 @@ def test_drivers_gpus_and_pythons_may_be_written_as_their_programs_do(
 @pytest.mark.parametrize(
     ("read", "texts", "said"),
     [
-        (driver_version, ("abc", "", "13.", "12.4.x", "v12", "12,4", "-1"), "12.4 or none"),
+        (driver_version, ("abc", "", "13.", "12.4.x", "v12", "12,4", "-1"), "such as 13.0; or none"),
         (driver_version, ("580", "580.65.06", "535.104"), "own version"),
         (compute_capability, ("12", "9", "H500", "sm_9", "9.0.1", "90b", "", "sm-90"), "9.0, sm_90 or none"),
         (python_specs, ("3", "abc", "cp313", "3.13 t", ">=3.12"), "not a version of Python"),

@@ -43,12 +43,16 @@ class Command(TyperCommand):
             not word or (word.startswith("--") and word.endswith("=")) for word in own
         ):
             raise BadValue("a value is empty", f"leave it out, or see {ctx.command_path} --help")
+        verbatim = {param.name for param in self.params if param.metavar == VERBATIM}
+        options = {name for param in self.params for name in param.opts}
+        for word in (word.partition("=")[0] for word in own):  # of -platform, -p would take the rest as its value
+            if not verbatim and word.startswith("-") and f"-{word}" in options:
+                raise BadValue(f"no such option: {word}. Did you mean -{word}?", f"see {ctx.command_path} --help")
         try:
             rest = super().parse_args(ctx, args)
         except typer.TyperException as error:
             vars(error).update(ctx=ctx)  # an option without its value does not know whose it is
             raise
-        verbatim = {param.name for param in self.params if param.metavar == VERBATIM}
         for word in _words([value for name, value in ctx.params.items() if name not in verbatim]):
             refuse_secrets(word)
         return rest
@@ -340,6 +344,8 @@ def usage_error(error: typer.TyperException) -> CtkError:
     program = context.command_path if context else "ctk"
     text, step = text[:1].lower() + text[1:].rstrip("."), f"see {program} --help"
     command, missing = getattr(context, "command", None), getattr(error, "param", None)
+    if program == "ctk env" and re.fullmatch("no such command '[^']*'", text):  # such as add or remove
+        step = "change an environment with `ctk env create PACKAGES --prefix PREFIX`: name all that it shall have"
     if not isinstance(command, Command):
         return BadValue(text, step)
     if missing and text.startswith("missing "):

@@ -165,16 +165,16 @@ def driver_version(text: str) -> str:
     cause = f"{text!r} is not the CUDA version of a driver"
     if is_own:
         cause = f"{text} is a driver's own version; the CUDA version that it supports is wanted"
-    raise BadValue(cause, "write it as 12.4 or none; nvidia-smi shows it as CUDA Version or CUDA UMD Version")
+    raise BadValue(cause, "write what nvidia-smi shows as CUDA Version or CUDA UMD Version, such as 13.0; or none")
 
 
 def compute_capability(text: str) -> str:
-    """``9.0`` for ``9.0``, ``90``, ``sm_90`` or ``sm_90a``. The letter names an instruction set (CEP 46).
+    """``9.0`` for ``9.0``, ``90``, ``sm_90``, ``sm90`` or ``sm_90a``. The letter names an instruction set (CEP 46).
 
     Raises:
         BadValue: It is not a compute capability, or ``12``, which could be 1.2 or 12.0.
     """
-    match = re.fullmatch(r"(\d{1,2})\.(\d)[af]?|(?:sm_|compute_)?([3-9]|\d\d)(\d)[af]?", text.strip().lower())
+    match = re.fullmatch(r"(\d{1,2})\.(\d)[af]?|(?:sm_?|compute_?)?([3-9]|\d\d)(\d)[af]?", text.strip().lower())
     if match is None:
         cause = f"{text!r} is not a compute capability"
         named = next((gpu for name, gpu in gpu_names().items() if _bare_name(name) == _bare_name(text)), "")

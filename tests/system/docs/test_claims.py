@@ -49,6 +49,12 @@ def numba(built: Workspace, roomy: Callable[[str], Path]) -> Path:
     return folder / "prefix"
 
 
+FOR_V100 = """
+from cuda.core import Program, ProgramOptions
+Program("", "c++", ProgramOptions(arch="sm_70")).compile("cubin")
+"""
+
+
 def run(prefix: Path, program: str) -> str:
     command = [prefix / "bin" / "python", "-c", program]
     variables = {"PATH": os.defpath, "CONDA_PREFIX": str(prefix)}
@@ -65,6 +71,16 @@ def run(prefix: Path, program: str) -> str:
             '"cuda" is an NVIDIA driver library and can only be found via system search',
         ),
         ("from cuda.bindings import runtime; print(runtime.cudaGetDeviceCount())", "cudaErrorInsufficientDriver"),
+        (FOR_V100, "nvrtc: error: invalid value for --gpu-architecture (-arch)"),
+        (FOR_V100, "NVRTC_ERROR_INVALID_OPTION"),
+        (
+            "from numba import cuda; cuda.compile_ptx(lambda: None, (), cc=(7, 0))",
+            "GPU compute capability 7.0 is not supported(requires >=7.5)",
+        ),
+        (
+            "from cuda.bindings import runtime; print(runtime.cudaGetErrorString(runtime.cudaError_t(209)))",
+            "no kernel image is available for execution on the device",
+        ),
     ],
 )
 def test_without_a_driver_programs_say_what_the_page_quotes(numba: Path, program: str, quoted: str) -> None:
@@ -77,6 +93,13 @@ def test_without_a_driver_programs_say_what_the_page_quotes(numba: Path, program
 def test_numba_cuda_takes_the_place_of_numbas_own_target(numba: Path) -> None:
     """The import stays, and the module is numba-cuda's."""
     assert "/numba_cuda/" in run(numba, "from numba import cuda; print(cuda.jit.__code__.co_filename)")
+
+
+def test_the_runtime_of_each_major_is_in_the_package_that_the_page_names(built: Workspace, tmp_path: Path) -> None:
+    for minor in ("12.9", "13.0"):
+        pick = solve(Scenario(("cuda-cudart",), this_platform(), minor), [built.channel, built.base_channel])
+        create(pick, tmp_path / minor, tmp_path / "packages")
+        assert (tmp_path / minor / "lib" / f"libcudart.so.{minor[:2]}").exists()
 
 
 def test_libdevice_is_in_the_package_and_the_folder_that_the_page_names(built: Workspace, tmp_path: Path) -> None:

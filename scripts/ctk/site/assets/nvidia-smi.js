@@ -32,7 +32,7 @@ function gpuOfName(text, listed) {
 
 /** The compute capability of a typed text: 9.0, sm_90, 90, or a name; null if it is unknown. */
 function gpuOfText(text, listed) {
-  const number = text.trim().toLowerCase().match(/^(?:(\d{1,2})\.(\d)|(?:sm_|compute_)?([3-9]|\d\d)(\d))[af]?$/);
+  const number = text.trim().toLowerCase().match(/^(?:(\d{1,2})\.(\d)|(?:sm_?|compute_?)?([3-9]|\d\d)(\d))[af]?$/);
   if (number) return `${Number(number[1] ?? number[3])}.${number[2] ?? number[4]}`;
   return gpuOfName(text, listed);
 }
