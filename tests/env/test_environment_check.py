@@ -21,6 +21,8 @@ from ctk.env.check import ENVIRONMENT_CHECKS, examined
 from ctk.env.doctor import look
 from ctk.env.prefix import Installed
 from ctk.lock.model import release_locks
+from ctk.solve.solve import Catalogue, Scenario
+from kit.small_channel import base, channel, pair, write
 
 LOCKS = release_locks(Workspace(ROOT))
 SITE = "lib/python3.12/site-packages"
@@ -140,6 +142,36 @@ def test_an_environment_of_ctk_is_fixed_by_ctk(made: Made, asked: list[str], ste
     note = {"packages": list(Installed.read(made.prefix).packages), "asked": asked, "stamp": "1"}
     (made.prefix / "conda-meta" / "ctk").write_text(json.dumps(note))
     assert check(made, "13.0", "9.0")["native toolkit"]["step"].startswith(step)
+
+
+CREATE = "ctk env create cuda-nvrtc --python 3.13 --driver 12.4 --arch 7.0 --prefix"
+
+
+@pytest.mark.parametrize(
+    ("asked", "first", "step"),
+    [
+        ("cuda-nvrtc --python 3.13 --driver 13.0 --arch 9.0", ">=12.9,<13", CREATE),
+        ("", ">=12.9,<13", "update the driver to one for CUDA 12.9 or newer"),  # no toolkit is between
+        ("cuda-gdb", ">=12.9,<13", "update the driver to one for CUDA 12.9 or newer"),
+        ("", ">=13.0", "make another environment: "),  # no driver does
+    ],
+)
+def test_a_newer_driver_is_offered_only_if_something_can_be_installed_with_it(
+    made: Made, tmp_path: Path, asked: str, first: str, step: str
+) -> None:
+    """cuda-gdb is there for few toolkits. Of what was asked for, it may not be needed with another one."""
+    both = [record for on in (first, ">=13.0,<14") for record in pair("cuda-gdb", on[2:6], "h", "linux-64", on)]
+    places = [write(tmp_path / "channel", iter([*channel(), *both])), write(tmp_path / "base", base())]
+    pick = Catalogue(places, "linux-64").pick(Scenario(("cuda-nvrtc", "cuda-gdb", "python"), "linux-64", "13.0", "9.0"))
+    assert pick
+    for r in pick.records:
+        rules = {"depends": [*map(str, r.depends)], "constrains": [*map(str, r.constrains)]}
+        made.package(r.name.normalized, str(r.version), str(r.build), channel=str(r.channel), **rules)
+    note = {"packages": list(Installed.read(made.prefix).packages), "asked": asked.split(), "stamp": "1"}
+    (made.prefix / "conda-meta" / "ctk").write_text(json.dumps(note))
+    found = check(made, "12.4", "7.0")
+    assert set(states(found)) == {DRIVER, GPU}
+    assert all(found[name]["step"].startswith(step) and ", or " not in found[name]["step"] for name in (DRIVER, GPU))
 
 
 NVRTC = ("nvidia_cuda_nvrtc_cu12", "12.6.77", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12,sha256=x,1\n")

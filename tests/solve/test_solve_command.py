@@ -232,10 +232,14 @@ def test_a_better_toolkit_that_is_not_built_here_is_said_with_what_builds_it(
 ) -> None:
     for place in (project.recipes, project.variants, project.build_config, checkout.output):
         (tmp_path / place.name).symlink_to(place)
+    Workspace(tmp_path).notes.mkdir(parents=True)
+    (Workspace(tmp_path).notes / "rendered").symlink_to(project.notes / "rendered")
     words = ("solve", "cuda-core", "--driver", "12.4", "--arch", "9.0")
     _, line, *_ = ctk(Workspace(tmp_path), *words, check=True).stdout.splitlines()
     assert line == "toolkit 12.4 would be native, and is not built here: `ctk build --driver 12.4 --arch 9.0`"
     assert json.loads(ctk(Workspace(tmp_path), *words, "--json", check=True).stdout)["not_built"] == "12.4"
+    failed = ctk(Workspace(tmp_path), "solve", "cuda-nvml-dev", *words[2:])
+    assert failed.stderr.splitlines()[1:] == ["next: run `ctk build cuda-nvml-dev --driver 12.4 --arch 9.0`"]
     # Somebody else's channel is not for this checkout to build.
     others = ctk(Workspace(tmp_path), *words, "--channel", str(checkout.channel), check=True).stdout
     assert "is not built here" not in others

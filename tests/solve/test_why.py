@@ -11,6 +11,7 @@ import pytest
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelMissing, Unsolvable
+from ctk.core.platforms import this_platform
 from ctk.lock.model import release_locks
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Catalogue, Maker, Pick, Scenario
@@ -177,21 +178,46 @@ def test_a_request_for_nvcc_with_cuda_12_gets_the_reason(
 
 
 def test_a_package_with_a_recipe_that_was_not_built_says_how_to_get_it(catalogue: Catalogue) -> None:
-    makers = {"libcublas": Maker("libcublas", "--all-components"), "cuda-runtime": Maker("cuda-toolkit", "")}
-    makers["nccl"] = Maker("nccl", "--libraries")
+    makers = {"libcublas": Maker("libcublas", False), "cuda-runtime": Maker("cuda-toolkit", True)}
     here = Catalogue(catalogue.channels, "linux-64", maker=makers.get)
     assert problem(here, "libcublas") == (
         "libcublas is not built here: it is made by the recipe libcublas, which the default build leaves out",
-        "run `ctk build libcublas`, or `ctk build --all-components`",
+        "run `ctk build libcublas`",
     )
     assert problem(here, "cuda-runtime") == (
         "cuda-runtime is not built here: it is made by the recipe cuda-toolkit",
         "run `ctk build cuda-toolkit`",
     )
-    assert problem(here, "nccl") == (
-        "nccl is not built here: it is made by the recipe nccl, which the default build leaves out",
-        "run `ctk build nccl`, or `ctk build --libraries`",
-    )
+
+
+ONLY_13 = "cuda-core is not built here for this machine"
+NOT_AT_ALL = "there is no cuda-bindings 12.10.1 in the channels; there is 13.5.1"
+
+
+@pytest.mark.parametrize(
+    ("question", "cause", "step"),
+    [
+        ("12.9 9.0 cuda-core cuda-nvrtc", ONLY_13, "run `ctk build cuda-core --driver 12.9 --arch 9.0`"),
+        ("12.9 none cuda-core", ONLY_13, "run `ctk build cuda-core --driver 12.9`"),
+        # Toolkit 12.0 is not there either, so the rest of the request is built for it too.
+        ("12.4 7.0 cuda-core cuda-nvrtc", ONLY_13, "run `ctk build cuda-core cuda-nvrtc --driver 12.4 --arch 7.0`"),
+        ("12.9 7.0 cuda-bindings==12.10.1", NOT_AT_ALL, "run `ctk build cuda-bindings --driver 12.9 --arch 7.0`"),
+        # `ctk build` makes 12.9 for this machine.
+        ("12.9 9.0 cuda-core cuda-version=12.0", "there is no cuda-version 12.0 *", "ask for one of those"),
+        ("11.8 9.0 cuda-core", "the driver supports CUDA 11.8; *", "update the driver to one for CUDA 13.0 or newer"),
+    ],
+)
+def test_what_is_built_for_other_machines_only_is_built_for_this_one(
+    catalogue: Catalogue, tmp_path: Path, question: str, cause: str, step: str
+) -> None:
+    few = (r for r in channel() if r["version"] not in ("12.0", "12.0.99") and "cuda12_" not in r["build"])
+    makers = {name: Maker(name, True) for name in ("cuda-core", "cuda-bindings", "cuda-nvrtc", "cuda-version")}
+    places = [write(tmp_path / "channel", few), *catalogue.channels[1:]]
+    here = Catalogue(places, "linux-64", maker=makers.get, planned=lambda: catalogue)
+    platform = "" if this_platform() == "linux-64" else " --platform linux-64"
+    found = problem(here, *asked(question))
+    assert fnmatchcase(found[0], cause)
+    assert found[1] == (f"{step[:-1]}{platform}`" if step.startswith("run") else step)
 
 
 def test_a_package_of_build_recipe_names_its_channel(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from ctk.cli.options import Arch, Base, Driver, OtherChannels, Python, Specs, ba
 from ctk.core.checkout import base_channel, checkout, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue
-from ctk.core.platforms import this_platform
 
 if TYPE_CHECKING:
     from ctk.solve.machine import Machine
@@ -176,7 +175,7 @@ def _names_to_build(pick: Pick, channels: Catalogue) -> list[str]:
 
     names = [parse_spec(spec).name for spec in pick.scenario.specs]
     makers = {name: made for name in names if (made := channels.maker(name))}
-    return list(makers) if any(made.option for made in makers.values()) else []
+    return [] if all(made.is_default for made in makers.values()) else list(makers)
 
 
 def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, reasons: Sequence[str] = ()) -> None:
@@ -184,7 +183,14 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, re
     from ctk.lock.model import release_locks
     from ctk.solve.machine import STATE_DRIVER, overstated
     from ctk.solve.solve import channel_name
-    from ctk.solve.why import choices, native_instead, newer_nvjitlink, not_built, toolkit_in_words
+    from ctk.solve.why import (
+        choices,
+        how_to_build,
+        native_instead,
+        newer_nvjitlink,
+        not_built,
+        toolkit_in_words,
+    )
 
     where = workspace()
     locks = release_locks(where).values() if where.channel in channels.channels else ()
@@ -225,9 +231,8 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, re
     if native:
         report.line(f"toolkit {native} native can be had too: add cuda-version={native}")
     if missing:
-        words = _names_to_build(pick, channels) + [f"--driver {on.driver}"] + ([f"--arch {on.arch}"] if on.arch else [])
-        words += [] if on.subdir == this_platform() else [f"--platform {on.subdir}"]
-        report.line(f"toolkit {missing} would be native, and is not built here: `ctk build {' '.join(words)}`")
+        step = how_to_build(_names_to_build(pick, channels), pick.scenario)
+        report.line(f"toolkit {missing} would be native, and is not built here: {step}")
     if pick.fit == "compat" and not (on.driver or on.stated):
         report.line("if the machines that will run it have a driver, state it, as in --driver 13.0")
         report.line("a driver older than this toolkit refuses the PTX that it writes")

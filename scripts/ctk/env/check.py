@@ -136,22 +136,40 @@ class Examined:
 
     @cached_property
     def better(self) -> str:
-        """The spec for a toolkit that is native on the machine; "" if its channels have no such toolkit.
+        """As `_native`, with the machine's driver."""
+        return self._native(self.machine.driver)
 
-        It is a range, since a channel need not have every minor. Channels in folders are asked for a solution.
+    def _native(self, driver: str | None) -> str:
+        """The spec for a toolkit that is native with a driver and the GPU; "" if its channels have none for it.
+
+        It is a range, since a channel need not have every minor. Channels in folders are asked for a solution: of the
+        request, if `ctk env create` repeats it, else with what is installed.
         """
-        driver, arch = self.machine.driver, self.machine.arch
         fit = [m for m in self._for_gpu if driver and not older(driver, m)]
         if not fit:
             return ""
         build = " native_*" if self.fit else ""  # another channel has only one build of a cuda-version
         spec = f"cuda-version >={fit[0]},<={fit[-1]}{build}"
-        places = [Path(unquote(urlsplit(source).path)) for source in self.channels if source.startswith("file:")]
-        if not places or len(places) < len(self.channels) or not all(place.is_dir() for place in places):
+        if self._folders is None:
             return spec
         keeps = [p.name for p in self.packages if any(spec_name(s) == "cuda-version" for s in p.depends)]
-        request = Scenario((spec, *keeps), self.machine.subdir, driver, arch)
-        return spec if Catalogue(places, self.machine.subdir).pick(request) else ""
+        specs = self._repeatable or (spec, *keeps)
+        pick = self._folders.pick(Scenario(specs, self.machine.subdir, driver, self.machine.arch))
+        return spec if pick and pick.fit != "compat" else ""
+
+    @cached_property
+    def _folders(self) -> Catalogue | None:
+        """Its channels, if all are folders."""
+        places = [Path(unquote(urlsplit(source).path)) for source in self.channels if source.startswith("file:")]
+        if not places or len(places) < len(self.channels) or not all(place.is_dir() for place in places):
+            return None
+        return Catalogue(places, self.machine.subdir)
+
+    @property
+    def _repeatable(self) -> tuple[str, ...]:
+        """The request of `ctk env create` that gives another toolkit on another machine; () if there is none."""
+        specs = self.note.specs if self.note else ()
+        return () if any(spec_name(spec) == "cuda-version" for spec in specs) else specs
 
     @property
     def _for_gpu(self) -> list[str]:
@@ -159,12 +177,12 @@ class Examined:
         arch, minors = self.machine.arch, [lock.minor for lock in self.locks.values() if lock.is_ctk]
         return [m for m in minors if not arch or arch in self.targets(m)]
 
-    @property
+    @cached_property
     def newer_driver(self) -> str:
-        """The CUDA version of a newer driver for its toolkit, else for the first toolkit that knows the GPU; or ""."""
+        """The CUDA version of a newer driver for its toolkit, else for the first that `_native` finds; or ""."""
         known = [m for m in self._for_gpu if self.machine.driver and older(self.machine.driver, m)]
         version = self.toolkit.version if self.toolkit else ""
-        return version if version in known else "" if self.better or not known else known[0]
+        return version if version in known else "" if self.better else next(filter(self._native, known), "")
 
     @cached_property
     def note(self) -> Note | None:
@@ -174,8 +192,7 @@ class Examined:
 
     def install(self, *specs: str) -> str:
         """The command that gives the environment specs: `ctk env create` again if that made it, else the client's."""
-        pinned = self.note and any(spec_name(word) == "cuda-version" for word in self.note.asked)
-        if self.note and not pinned:
+        if self.note and self._repeatable:
             more = [spec for spec in specs if spec == "pip"]
             return self.note.again(self.prefix, *more, driver=self.machine.driver, arch=self.machine.arch)
         channels = [word for source in self.channels for word in ("-c", source)]
@@ -199,7 +216,8 @@ class Examined:
         steps = [self.install(self.better)] if self.better else []
         if self.newer_driver:
             steps.append(f"update the driver to one for CUDA {self.newer_driver} or newer")
-        return ", or ".join(steps) or "make another environment: its channel has no toolkit for this driver and GPU"
+        none = "make another environment: its channel has no toolkit for this driver, this GPU and its packages"
+        return ", or ".join(steps) or none
 
     def toolkit_finding(self, text: str) -> Finding:
         """A problem if another toolkit fixes it; else a hint, as only another driver would."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ctk.core.files import check_readable, read_json
+from ctk.solve.machine import python_specs
 
 NOTE = Path("conda-meta", "ctk")
 """Without the ending .json, or conda would read it as a package's record."""
@@ -47,6 +48,16 @@ class Note:
     def machine(self) -> dict[str, str]:
         """The options of the request that state a machine: ``--driver`` and ``--arch``, with their values."""
         return {option: value for option, value in pairwise(self.asked) if option in ("--driver", "--arch")}
+
+    @property
+    def specs(self) -> tuple[str, ...]:
+        """The specs of the request, with those for ``--python``. Each of its options has a value."""
+        found: list[str] = []
+        words = iter(self.asked)
+        for word in words:
+            value = next(words, "") if word.startswith("--") else ""
+            found += [word] if not value else python_specs(value) if word == "--python" else []
+        return tuple(found)
 
     def again(self, prefix: Path, *more: str, driver: str | None = None, arch: str | None = None) -> str:
         """The command that creates the environment again, with more specs, and for another machine if one is given."""

@@ -86,7 +86,7 @@ def catalogue(
         why = "" if as_planned else f"nothing is built for {subdir} here: "
         stand_in = ", with a stand-in for conda-forge" if base == "local" and where.base_channel not in channels else ""
         report.line(f"{why}solved against what recipes and release locks say{stand_in}")
-    return Catalogue(channels, subdir, maker=partial(maker, where), is_named=bool(others))
+    return _catalogue(channels, subdir, where, is_named=bool(others))
 
 
 def built_catalogue(where: Workspace, base: str, subdir: str, others: Sequence[str] = ()) -> Catalogue:
@@ -104,17 +104,22 @@ def built_catalogue(where: Workspace, base: str, subdir: str, others: Sequence[s
                 "name one that has, such as --base conda-forge or a folder",
             )
     named = [base_channel(name, where) for name in others] or [where.channel]
-    return Catalogue([*named, base_channel(base, where)], subdir, maker=partial(maker, where), is_named=bool(others))
+    return _catalogue([*named, base_channel(base, where)], subdir, where, is_named=bool(others))
+
+
+def _catalogue(channels: Sequence[Path | str], subdir: str, where: Workspace, is_named: bool) -> Catalogue:
+    def all_built() -> Catalogue:
+        ours = write_repodata(planned(where, [subdir]), where.notes / "planned" / subdir / "channel")
+        return Catalogue([ours, *channels[1:]], subdir)
+
+    is_built = channels[0] == where.channel and not is_named
+    return Catalogue(channels, subdir, None, partial(maker, where), is_named, all_built if is_built else None)
 
 
 def maker(where: Workspace, package: str) -> Maker | None:
-    """The recipe of this checkout that makes a package, and the option that builds it; None without such a recipe."""
-    recipe, stated = maker_of(package, find_recipes(where.recipes)), settings(where.root)
-    if recipe is None:
-        return None
-    if stated.default.recipes is None or recipe in stated.default.recipes:
-        return Maker(recipe, "")
-    return Maker(recipe, "--libraries" if recipe in stated.libraries.recipes else "--all-components")
+    """The recipe of this checkout that makes a package; None without such a recipe."""
+    recipe, default = maker_of(package, find_recipes(where.recipes)), settings(where.root).default.recipes
+    return Maker(recipe, default is None or recipe in default) if recipe else None
 
 
 # --- the planned channel

@@ -284,17 +284,18 @@ def _knows(gpus: tuple[str, ...], gpu: str) -> bool:
 
 
 class Maker(NamedTuple):
-    """The recipe of this checkout that makes a package, and the option of `ctk build` for it; "" if it needs none."""
+    """The recipe of this checkout that makes a package, and whether the default build has it."""
 
     recipe: str
-    option: str
+    is_default: bool
 
 
 class Catalogue:
     """Channels for one platform, the most important first. Each scenario is solved once.
 
     `maker` returns the recipe of a package that is in no channel. If `is_named`, the user named channels in place of
-    the built one, so no advice may be to build what they lack.
+    the built one, so no advice may be to build what they lack. `planned` returns these channels with everything built,
+    if the built one is among them.
     """
 
     def __init__(
@@ -304,8 +305,10 @@ class Catalogue:
         gateway: Gateway | None = None,
         maker: Callable[[str], Maker | None] = lambda name: None,
         is_named: bool = False,
+        planned: Callable[[], Catalogue] | None = None,
     ) -> None:
         self.channels, self.subdir, self.maker, self.is_named = tuple(channels), subdir, maker, is_named
+        self.planned = planned
         self.gateway = gateway or open_gateway()
         self._answers: dict[Hashable, Pick | str] = {}
         self._records: dict[str, list[RepoDataRecord]] = {}

@@ -202,14 +202,50 @@ def solve_or_say_why(scenario: Scenario, catalogue: Catalogue, lines: int | None
     try:
         return solve(scenario, catalogue.channels, catalogue.gateway)
     except Unsolvable as error:
-        sentence, step = find_reason(scenario, catalogue)
-        missing = _missing_package(scenario, catalogue) is not None
+        to_build = _not_built_reason(scenario, catalogue)
+        sentence, step = to_build or find_reason(scenario, catalogue)
+        missing = bool(to_build or _missing_package(scenario, catalogue))
         text = error.cause.splitlines()
-        # For a package that does not exist, the solver repeats the same for each name.
+        # For a package that is not there, the solver repeats the same for each name, or names what would not help.
         shown = text[: 0 if missing and lines is not None else lines]
         if not missing and len(text) > len(shown):
             shown.append(f"... and {count(len(text) - len(shown), 'line')} more; --explain shows all")
         raise Unsolvable("\n".join([sentence, *shown]), step, error.solver) from None
+
+
+def _not_built_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
+    """The reason if the built channel lacks packages that `ctk build` makes for this machine; else None.
+
+    It is proved with the planned channel: `ctk build` with a driver takes the toolkit that the names alone are given.
+    """
+    known = catalogue.names([scenario.subdir, NOARCH])
+    request = [parse_spec(text) for text in scenario.specs]
+    ours = [spec for spec in request if catalogue.maker(spec.name)]
+    if not catalogue.planned or not ours or any(a.name not in known for a in request if a not in ours):
+        return None
+    planned = catalogue.planned()
+    if not (pick := planned.pick(scenario)):
+        return None
+
+    def lacking(*toolkit: str) -> list[str]:
+        return [a.name for a in ours if not catalogue.solves(scenario, specs=(a.text, *toolkit))]
+
+    names = lacking(f"cuda-version={pick.toolkit}") if pick.toolkit else lacking()
+    built = planned.pick(replace(scenario, specs=tuple(names))) if names else None
+    if not built or built.toolkit != pick.toolkit or any(_in_unnamed_channel(name, catalogue) for name in names):
+        return None
+    alone = lacking() or names
+    cause = f"{listing(alone)} {'are' if len(alone) > 1 else 'is'} not built here for this machine"
+    missing = _missing_package(scenario, catalogue)
+    return missing[0] if missing else cause, f"run {how_to_build(names, scenario)}"
+
+
+def how_to_build(packages: Iterable[str], scenario: Scenario) -> str:
+    """The command that builds packages, or without any the default set, for the machine of a scenario."""
+    platform = None if scenario.subdir == this_platform() else scenario.subdir
+    options = {"--driver": scenario.driver, "--arch": scenario.driver and scenario.arch, "--platform": platform}
+    words = [word for option, value in options.items() if value for word in (option, value)]
+    return f"`{shlex.join(['ctk', 'build', *packages, *words])}`"
 
 
 def find_reason(scenario: Scenario, catalogue: Catalogue) -> Reason:
@@ -334,10 +370,8 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
         return f"{name} is not in {listing(places, 'or')}", "name a --channel or --base that has it"
     if maker:
         cause = f"{name} is not built here: it is made by the recipe {maker.recipe}"
-        step = f"run `ctk build {maker.recipe}`"
-        if not maker.option:
-            return cause, step
-        return f"{cause}, which the default build leaves out", f"{step}, or `ctk build {maker.option}`"
+        left_out = "" if maker.is_default else ", which the default build leaves out"
+        return f"{cause}{left_out}", f"run `ctk build {maker.recipe}`"
     # Nobody who asks for pytorch means python.
     near = nearest(name, names, cutoff=0.75)
     step = f"did you mean {listing(near, 'or')}?" if near else _elsewhere(name, scenario, catalogue)

@@ -56,7 +56,7 @@ NO_STEPS = {
     f"ctk {VALUE}": "the title of a page of help",
     "ctk env pack": "a comment in a file",
     "ctk solve": "the beginning of a line that goes on",
-    f"ctk build {VALUE}": "with an option, in test_a_package_that_is_left_out_is_built_by_the_line_for_it",
+    f"ctk build {VALUE}": "with a recipe, in test_a_package_that_is_left_out_is_built_by_the_line_for_it",
 }
 SOURCES = sorted((ROOT / "scripts" / "ctk").rglob("*.py"))
 
