@@ -23,7 +23,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError, UnknownName
 from ctk.core.platforms import this_platform
 from ctk.solve.solve import Catalogue
-from kit.binaries import elf
+from kit.binaries import code, elf, fatbin
 
 Recipes = Callable[..., Path]
 Fails = Callable[..., tuple[int, str]]
@@ -150,8 +150,10 @@ def test_a_toolkit_of_this_machine_that_a_build_took_is_said_to_be_wrong(
         lines += [line.replace("{}", str(other)), line.replace("{}", str(tmp_path / "no toolkit"))]
     (tmp_path / "log").write_text("\n".join(lines))
     folder = recipe(f'mkdir -p "$PREFIX/share"; touch "$PREFIX/share/one"; cat "{tmp_path}/log"')
-    done = ctk(built, "build-recipe", str(folder), "--output", str(tmp_path / "made"), "--json", "-q", check=True)
-    (package,) = json.loads(done.stdout)["packages"]
+    done = ctk(built, "build-recipe", str(folder), "--output", str(tmp_path / "made"), "--json", "-q")
+    document = json.loads(done.stdout)
+    (package,) = document["packages"]
+    assert done.returncode == errors.AuditFailed.exit_code and "CUDA_PATH=$PREFIX" in document["error"]["next"]
     assert [note.partition("toolkit in ")[2].partition(",")[0] for note in package["notes"]] == [str(o) for o in others]
     assert all("-DCUDAToolkit_BIN_DIR" in note and "CUDA_PATH=$PREFIX" in note for note in package["notes"])
 
@@ -164,13 +166,17 @@ def test_a_build_with_another_toolkit_than_its_variant_is_said(
         "mkdir $PREFIX/share && echo ${{ cuda_version }} >$PREFIX/share/one", host=["cuda-version >=12.6,<13"]
     )
     words = ("--json", "build-recipe", str(folder), "--cuda", "12.6", "--output", str(tmp_path / "made"))
-    (package,) = json.loads(ctk(built, *words, check=True).stdout)["packages"]
+    done = ctk(built, *words)
+    document = json.loads(done.stdout)
+    (package,) = document["packages"]
+    assert Path(package["file"]).is_file()
     newest = [minor for minor in MINORS if minor.startswith("12.")][-1]
     assert (package["toolkit"], package["variant"]["cuda_version"]) == (newest, "12.6")
-    assert package["notes"] == [
-        f"it is the build for cuda_version 12.6, and was built with {newest}, which its host environment has; write "
-        f"cuda-version ${{{{ cuda_version }}}}.* in {folder}/recipe.yaml:10"
-    ]
+    sentence = f"it is the build for cuda_version 12.6, and its host environment has toolkit {newest}"
+    step = f"write cuda-version ${{{{ cuda_version }}}}.* in {folder}/recipe.yaml:10"
+    assert package["notes"] == [f"{sentence}: {step}"]
+    error = {"cause": f"{Path(package['file']).stem}: {sentence}", "next": step}
+    assert document["error"].items() >= error.items() and done.returncode == errors.AuditFailed.exit_code
 
 
 def test_a_library_that_no_package_of_the_environment_has_is_an_error_that_names_its_package(
@@ -191,6 +197,22 @@ def test_a_library_that_no_package_of_the_environment_has_is_an_error_that_names
     (folder / "recipe.yaml").write_text(text.replace("requirements: {}", "requirements: {run: [cuda-cudart]}"))
     ctk(built, "build-recipe", str(folder), *words, "--driver", "13.0", check=True)
     assert ctk(built, "build-recipe", str(folder), *words, "--driver", "12.9").returncode  # which gets libcudart.so.12
+
+
+def test_code_for_some_gpus_is_wrong_until_cuda_arch_is_in_host(
+    built: Workspace, recipe: Recipes, tmp_path: Path
+) -> None:
+    done = []
+    for host in (["cuda-version 12.9.*"], ["cuda-version 12.9.*", "cuda-arch 8.0.*"]):
+        folder = recipe("mkdir $PREFIX/share; touch $PREFIX/share/one; cp one.so $PREFIX/share", host=host)
+        text = (folder / "recipe.yaml").read_text().replace("  noarch: generic\n", "")  # which takes no such run-export
+        (folder / "recipe.yaml").write_text(text + "source:\n  path: one.so\n")
+        (folder / "one.so").write_bytes(elf(["libc.so.6"], payload=fatbin(code("cubin", "80"), code("ptx", "80"))))
+        done.append(ctk(built, "build-recipe", str(folder), "--output", str(tmp_path / "made")))
+    assert "built, and 1 package is wrong" in done[0].stdout and "WRONG: its metadata" in done[0].stdout
+    assert done[0].returncode == errors.AuditFailed.exit_code
+    assert "or write cuda-arch 8.0.* in host" in done[0].stderr
+    assert done[1].returncode == 0 and "built and tested" in done[1].stdout and "WRONG" not in done[1].stdout
 
 
 def test_tests_that_fail_are_an_error_and_the_package_is_there(

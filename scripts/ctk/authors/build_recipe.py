@@ -24,7 +24,7 @@ from typing import Any
 import rattler_build
 
 from ctk.audit.packages import COMPILER_RUNTIME, PackageSet, needs
-from ctk.authors.build_log import hints, what_failed
+from ctk.authors.build_log import missing_headers, other_toolkits, what_failed
 from ctk.base.base import BUILD_TOOLS
 from ctk.clean import forget_older
 from ctk.core.console import listing
@@ -38,7 +38,7 @@ from ctk.package.scan import PackageScan, Scanner
 from ctk.plan.messages import SELECTOR, said_at, shown
 from ctk.plan.recipes import Recipe, read_variants, render_variants
 from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url, older, parse_spec
-from ctk.solve.why import find_reason
+from ctk.solve.why import Reason, find_reason
 
 CUDA_KEYS = ("cuda_version", "cuda_compiler_version")
 """The variant keys with the toolkit of a build; on conda-forge, the second is ``None`` for a CPU build."""
@@ -90,7 +90,7 @@ class Made:
     file: Path
     seconds: float  # wall time
     toolkit: str  # of its host environment; without one there, that of its variant
-    notes: tuple[str, ...] = ()  # common mistakes that its log or its host environment shows
+    notes: tuple[Reason, ...] = ()  # common mistakes that its log or its environments show
 
     @cached_property
     def index(self) -> IndexJson:
@@ -455,7 +455,7 @@ class Workshop:
                     )
                 progress(variant, f"built in {seconds:.1f} s")
                 host = self._host_toolkit(variant)
-                notes = [*hints(lines, self.folder), *self._other_toolkit(variant, host)]
+                notes = [*other_toolkits(lines), *self._other_toolkit(variant, host)]
                 yield Made(variant, file, seconds, host or variant.toolkit, tuple(notes))
 
     def _host_toolkit(self, variant: Variant) -> str:
@@ -464,17 +464,17 @@ class Workshop:
         pick = self.channels.pick(Scenario(tuple(specs), self.channels.subdir)) if specs else None
         return pick.toolkit if pick else ""
 
-    def _other_toolkit(self, variant: Variant, host: str) -> Iterator[str]:
-        """A sentence if the toolkit in the host environment is not that of the variant."""
+    def _other_toolkit(self, variant: Variant, host: str) -> Iterator[Reason]:
+        """The reason and the remedy if the toolkit in the host environment is not that of the variant."""
         if variant.toolkit and host and host != variant.toolkit:
             key = next(key for key in CUDA_KEYS if key in variant.values)
             yield (
-                f"it is the build for {key} {variant.toolkit}, and was built with {host}, which its host environment "
-                f"has; write cuda-version ${{{{ {key} }}}}.* in {_line(self.order.recipe, '- cuda-version')}"
+                f"it is the build for {key} {variant.toolkit}, and its host environment has toolkit {host}",
+                f"write cuda-version ${{{{ {key} }}}}.* in {_line(self.order.recipe, '- cuda-version')}",
             )
 
     def _hints(self, variant: Variant, lines: Sequence[str]) -> Iterator[str]:
-        yield from hints(lines, self.folder)
+        yield from map(": ".join, (*missing_headers(lines, self.folder), *other_toolkits(lines)))
         if any("No license files were copied" in line for line in lines):
             named = listing(_as_list(variant.content["about"]["license_file"]), "or")
             place = _line(self.order.recipe, "license_file")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ctk.package.gpu_subject import Subject
     from ctk.rules import Check
     from ctk.solve.solve import Catalogue
+    from ctk.solve.why import Reason
 
 
 # --- somebody's recipe
@@ -142,9 +143,14 @@ def build_recipe_command(
         for tested in shop.test(made, asked):
             tests.append(tested)
             report.say(f"tests of {tested.package.file.stem}, {_machine(tested.driver)}: {tested.state}")
-        _show_tests(made, tests, report)
         known = known_gpu_code(release_locks(where).values())
         codes = [subject for one in made for subject in subjects(one.file, known)]
+        wrong = [
+            (one.file.stem, found)
+            for one, code in zip(made, codes, strict=True)
+            if (found := [*_wrong(one, tests), *code.wrong])
+        ]
+        _show_tests(made, tests, len(wrong), report)
         report.result(
             packages=[
                 {
@@ -154,7 +160,7 @@ def build_recipe_command(
                     "requires": one.index.depends,
                     "seconds": round(one.seconds, 2),
                     "tests": [tested.as_json() for tested in tests if tested.package is one],
-                    "notes": one.notes,
+                    "notes": [*map(": ".join, one.notes)],
                     "gpu_code": code.as_json(),
                 }
                 for one, code in zip(made, codes, strict=True)
@@ -167,7 +173,7 @@ def build_recipe_command(
         _show_verdict(made, tests, codes, surveys, report)
     report.line(f"packages: {output}")
     report.line(f"log: {log}")
-    _judge(tests, asked, log)
+    _judge(tests, wrong, asked, log)
     _show_install([*names], output, channels, base_beside(base, channel, where), report)
 
 
@@ -175,7 +181,7 @@ def _machine(driver: str | None) -> str:
     return f"driver {driver}" if driver else "no driver"
 
 
-def _show_tests(made: list[Made], tests: list[Tested], report: Reporter) -> None:
+def _show_tests(made: list[Made], tests: list[Tested], wrong: int, report: Reporter) -> None:
     rows = []
     for one in made:
         first: tuple[str, ...] = (one.file.stem, one.toolkit)
@@ -184,7 +190,8 @@ def _show_tests(made: list[Made], tests: list[Tested], report: Reporter) -> None
             rows.append((*first, tested.driver or "none", f"{tested.toolkit} {tested.fit}".strip(), state))
             first = ("", "")
     failed = any(tested.state == "failed" for tested in tests)
-    title = "built, and tests failed" if failed else "built and tested"
+    faulty = f"built, and {count(wrong, 'package')} {'is' if wrong == 1 else 'are'} wrong"
+    title = "built, and tests failed" if failed else faulty if wrong else "built and tested"
     report.table(title, ["package", "built with", "driver", "gets toolkit", "its tests"], rows)
 
 
@@ -195,9 +202,8 @@ def _show_verdict(
     for one, code in zip(made, codes, strict=True):
         show_subject(code, report)
         report.line(f"  it requires {', '.join(sorted(one.index.depends)) or 'nothing'}")
-        lacks = {sentence: tested.driver for tested in tests if tested.package is one for sentence in tested.lacks}
-        for note in (*one.notes, *(_lack(sentence, driver) for sentence, driver in lacks.items())):
-            report.line(f"  WRONG: {note}")
+        for sentence, _ in _wrong(one, tests):
+            report.line(f"  WRONG: {sentence}")
     for survey in surveys:
         report.line(f"{survey.asked} on {survey.subdir}", "bold")
         for sentence in survey.sentences:
@@ -206,8 +212,15 @@ def _show_verdict(
         report.table("its builds", ["build", "kind", "toolkits", "pairs"], rows, right=["pairs"])
 
 
-def _lack(sentence: str, driver: str | None) -> str:
-    return f"{sentence}, which its environment lacks ({_machine(driver)})"
+def _wrong(package: Made, tests: list[Tested]) -> list[Reason]:
+    """What is wrong with a package apart from its GPUs, each with what to write."""
+    lacks = {sentence: tested.driver for tested in tests if tested.package is package for sentence in tested.lacks}
+    found = [*package.notes]
+    for sentence, driver in lacks.items():
+        owner = sentence.rpartition(" ")[2]
+        step = f"write {owner} in requirements: run, or in host the package whose run-export it is, such as {owner}-dev"
+        found.append((f"{sentence}, which its environment lacks ({_machine(driver)})", step))
+    return found
 
 
 def _show_install(names: list[str], output: Path, channels: Catalogue, base: str, report: Reporter) -> None:
@@ -225,17 +238,15 @@ def _show_install(names: list[str], output: Path, channels: Catalogue, base: str
     report.line(f"or, also with mamba: {shlex.join(conda)}")
 
 
-def _judge(tests: list[Tested], asked: list[str | None], log: Path) -> None:
-    """Ends the run with an error if tests failed, a library is lacking, or no build is for a driver of --driver."""
+def _judge(tests: list[Tested], wrong: list[tuple[str, list[Reason]]], asked: list[str | None], log: Path) -> None:
+    """Ends the run with an error if tests failed, a package is wrong, or no build is for a driver of --driver."""
     if failed := [tested for tested in tests if tested.state == "failed"]:
         lines = [f"the tests of {one.package.file.stem} failed with {_machine(one.driver)}:" for one in failed]
         text = "\n".join(f"    {line}" for line in failed[0].detail.splitlines())
         raise BuildFailed("\n".join([lines[0], text, *lines[1:]]), f"the packages are there; the whole log is {log}")
-    if lacks := {sentence: tested for tested in tests for sentence in tested.lacks}:
-        lines = [f"{one.package.file.stem}: {_lack(sentence, one.driver)}" for sentence, one in lacks.items()]
-        owner = next(iter(lacks)).rpartition(" ")[2]
-        step = f"write {owner} in requirements: run, or in host the package whose run-export it is, such as {owner}-dev"
-        raise AuditFailed("\n".join(lines), step)
+    if lines := [f"{name}: {sentence}" for name, found in wrong for sentence, _ in found]:
+        steps = dict.fromkeys(step for _, found in wrong for _, step in found)
+        raise AuditFailed("\n".join(lines), "; ".join(steps))
     for driver in asked:
         mine = [tested for tested in tests if tested.driver == driver]
         if all(tested.state == "refused" for tested in mine):

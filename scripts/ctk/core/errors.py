@@ -95,7 +95,8 @@ class BuildFailed(CtkError, exit_code=8):
 class AuditFailed(CtkError, exit_code=9):
     """A package breaks a rule; the channel in place was not changed.
 
-    `ctk build-recipe`: a file needs a library that no package of the environment has.
+    `ctk build-recipe`: a package is wrong, as its lines `WRONG:` say: it needs a library that no package of the
+    environment has, admits GPUs for which it has no code, or was built with another toolkit.
     """
 
 
