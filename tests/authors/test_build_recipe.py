@@ -6,7 +6,9 @@ tests/system/docs/test_example.py tests recipes that can be built.
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +26,7 @@ from ctk.core.errors import RecipeError, UnknownName
 from ctk.core.platforms import this_platform
 from ctk.solve.solve import Catalogue
 from kit.binaries import code, elf, fatbin
+from kit.small_channel import record, write
 
 Recipes = Callable[..., Path]
 Fails = Callable[..., tuple[int, str]]
@@ -199,6 +202,12 @@ def test_a_library_that_no_package_of_the_environment_has_is_an_error_that_names
     assert ctk(built, "build-recipe", str(folder), *words, "--driver", "12.9").returncode  # which gets libcudart.so.12
 
 
+def test_without_a_line_of_cuda_version_that_of_host_is_named(fails: Fails, built: Workspace, recipe: Recipes) -> None:
+    """Before, it was line 1."""
+    folder = recipe("mkdir $PREFIX/share && echo ${{ cuda_version }} >$PREFIX/share/one", host=["cuda-cudart-dev"])
+    assert f"in {folder}/recipe.yaml:9\n" in fails(folder, "--cuda", "12.6")[1]
+
+
 def test_code_for_some_gpus_is_wrong_until_cuda_arch_is_in_host(
     built: Workspace, recipe: Recipes, tmp_path: Path
 ) -> None:
@@ -275,6 +284,28 @@ def test_a_driver_that_no_build_is_for_is_an_error_with_the_reason(fails: Fails,
     code, said = fails(recipe(run=["cuda-version 13.0.*"]), "--driver", "12.9", "--driver", "none")
     assert code == errors.Unsolvable.exit_code
     assert "no build is for a machine with driver 12.9" in said and "CUDA 13.0" in said
+
+
+def test_a_channel_that_is_missing_is_named_and_one_of_ctk_build_is_not_written(
+    fails: Fails, built: Workspace, recipe: Recipes, tmp_path: Path
+) -> None:
+    ours, two = tmp_path / "channel", tmp_path / "recipes" / "two"
+    shutil.copytree(built.channel, ours, copy_function=os.symlink)
+    write(two, iter([record("two", "1", "h_0", this_platform())]))
+    folder = recipe(run=["two"])
+    code, said = fails(folder, "--channel", str(ours))
+    assert code == errors.Unsolvable.exit_code and "one can be installed on no machine: one needs two" in said
+    assert f"next: ctk build-recipe {folder} --channel {two} --channel {ours}\n" in said
+    assert "needs three, which the channels do not have" in fails(recipe(run=["three"]))[1]
+    assert "next: add --channel " in fails(folder, "--channel", str(two))[1]
+    assert "is a channel that `ctk build` writes" in fails(folder, "--output", str(built.channel))[1]
+
+
+def test_packages_of_an_earlier_run_that_are_removed_are_named(built: Workspace, recipe: Recipes) -> None:
+    (folder := recipe() / "recipe.yaml").write_text(folder.read_text().replace("name: one", "name: of-an-earlier-run"))
+    ctk(built, "build-recipe", str(folder), "-q", check=True)
+    assert "removed: of-an-earlier-run-1-" in ctk(built, "build-recipe", str(recipe()), "-q", check=True).stdout
+    shutil.rmtree(built.output / "recipes" / "one")
 
 
 # --- which builds

@@ -328,10 +328,10 @@ def _check_specs(variants: Iterable[Variant], recipe: Recipe) -> None:
                 ) from None
 
 
-def _line(recipe: Recipe, pattern: str) -> str:
-    """``FILE:LINE`` of the last line of a recipe that has a pattern."""
-    lines = recipe.file.read_text(encoding="utf-8").splitlines()
-    found = [number for number, line in enumerate(lines, 1) if re.search(pattern, line)]
+def _line(recipe: Recipe, *patterns: str) -> str:
+    """``FILE:LINE`` of the last line of a recipe that has a pattern: the first of the patterns that a line has."""
+    lines = [*enumerate(recipe.file.read_text(encoding="utf-8").splitlines(), 1)]
+    found = [number for pattern in patterns[::-1] for number, line in lines if re.search(pattern, line)]
     return f"{shown(recipe.file)}:{[1, *found][-1]}"
 
 
@@ -470,7 +470,7 @@ class Workshop:
             key = next(key for key in CUDA_KEYS if key in variant.values)
             yield (
                 f"it is the build for {key} {variant.toolkit}, and its host environment has toolkit {host}",
-                f"write cuda-version ${{{{ {key} }}}}.* in {_line(self.order.recipe, '- cuda-version')}",
+                f"write cuda-version ${{{{ {key} }}}}.* in {_line(self.order.recipe, '- cuda-version', 'host:')}",
             )
 
     def _hints(self, variant: Variant, lines: Sequence[str]) -> Iterator[str]:

@@ -27,7 +27,7 @@ from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
 from ctk.core.errors import AuditFailed, BadValue, BuildFailed, LintFailed, UnknownName, Unsolvable, printable
 from ctk.core.files import check_path, check_place, held
-from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 
 if TYPE_CHECKING:
     from ctk.audit import AuditReport
@@ -101,6 +101,7 @@ def build_recipe_command(
     from ctk.lock.facts import known as known_gpu_code
     from ctk.lock.model import release_locks
     from ctk.package.gpu_subject import subjects
+    from ctk.plan.messages import shown
     from ctk.solve.channels import catalogue
     from ctk.solve.machine import driver_version, python_specs
     from ctk.verify.scenarios import facts, matrix
@@ -115,13 +116,18 @@ def build_recipe_command(
     found = recipe_in(recipe)
     own = output is None
     output = (output or where.output / "recipes" / found.name).absolute()
+    if output.resolve() in (where.channel.resolve(), where.base_channel.resolve()):
+        raise BadValue(f"{shown(output)} is a channel that `ctk build` writes", "name another folder")
     check_place(output)
     check_path(found.folder, "move the recipe")  # scripts name it
     check_machine(where)
     log = where.logs / f"recipe-{found.name}.log"
     channels = catalogue(where, base_beside(base, channel, where), this_platform(), others=channel or ())
-    if "cuda-version" not in channels.names([this_platform(), "noarch"]):
+    subdirs = [this_platform(), NOARCH]
+    if "cuda-version" not in channels.names(subdirs):
         step = "name another --channel" if channel else "run `ctk build`, or name another --channel"
+        if where.channel.exists() and "cuda-version" in channels.names(subdirs, [where.channel]):
+            step = f"add --channel {shown(where.channel)}"
         raise Unsolvable("there are no CUDA packages in the channel", step)
     files = variant_config or variant_files(found, where.build_config)
     with held(where.temporary) as folder:
@@ -137,7 +143,10 @@ def build_recipe_command(
         shop = Workshop(ordered, channels, work, where.rattler, log)
         made = list(shop.build(lambda variant, outcome: report.say(f"{variant.id} {outcome}")))
         if own:  # of this run alone
+            old = {file.name for file in output.glob("*/*.conda")} - {one.file.name for one in made}
             shutil.rmtree(output, ignore_errors=True)
+            if old:
+                report.line(f"removed: {', '.join(sorted(old))}")
         add(work, output)
         tests = []
         for tested in shop.test(made, asked):
@@ -146,9 +155,9 @@ def build_recipe_command(
         known = known_gpu_code(release_locks(where).values())
         codes = [subject for one in made for subject in subjects(one.file, known)]
         wrong = [
-            (one.file.stem, found)
+            (one.file.stem, faults)
             for one, code in zip(made, codes, strict=True)
-            if (found := [*_wrong(one, tests), *code.wrong])
+            if (faults := [*_wrong(one, tests), *code.wrong])
         ]
         _show_tests(made, tests, len(wrong), report)
         report.result(
@@ -171,9 +180,10 @@ def build_recipe_command(
         surveys = [take_survey([name], [], shop.catalogue, every) for name in names]
         report.result(surveys=[survey.as_json() for survey in surveys])
         _show_verdict(made, tests, codes, surveys, report)
-    report.line(f"packages: {output}")
-    report.line(f"log: {log}")
-    _judge(tests, wrong, asked, log)
+        report.line(f"packages: {output}")
+        report.line(f"log: {log}")
+        _judge(tests, wrong, asked, log)
+        _check_installable(tests, surveys, recipe, work)
     _show_install([*names], output, channels, base_beside(base, channel, where), report)
 
 
@@ -191,7 +201,8 @@ def _show_tests(made: list[Made], tests: list[Tested], wrong: int, report: Repor
             first = ("", "")
     failed = any(tested.state == "failed" for tested in tests)
     faulty = f"built, and {count(wrong, 'package')} {'is' if wrong == 1 else 'are'} wrong"
-    title = "built, and tests failed" if failed else faulty if wrong else "built and tested"
+    done = "built, and not tested" if all(tested.state == "refused" for tested in tests) else "built and tested"
+    title = "built, and tests failed" if failed else faulty if wrong else done
     report.table(title, ["package", "built with", "driver", "gets toolkit", "its tests"], rows)
 
 
@@ -254,6 +265,20 @@ def _judge(tests: list[Tested], wrong: list[tuple[str, list[Reason]]], asked: li
                 f"no build is for a machine with {_machine(driver)}: {mine[-1].detail}",
                 "add a build for its CUDA major, or ask for another --driver",
             )
+
+
+def _check_installable(tests: list[Tested], surveys: list[Survey], recipe: Path, work: Path) -> None:
+    """Ends the run with an error if a package can be installed on no machine, as when it needs an unnamed channel."""
+    from ctk.plan.messages import shown
+
+    for survey in surveys:
+        mine = {tested.state for tested in tests if tested.package.index.name == survey.asked}
+        if mine == {"refused"} and not survey.today.installs:
+            sentence, step = survey.today.reason((survey.every.drivers[-1], None))
+            _, unnamed, channels = step.partition("name the channels: ")
+            line = f"ctk build-recipe {recipe} {channels}".replace(f" --channel {shown(work)}", "")
+            other = "correct requirements: run, or name a --channel or --base that has what is missing"
+            raise Unsolvable(f"{survey.asked} can be installed on no machine: {sentence}", line if unnamed else other)
 
 
 # --- the lint

@@ -103,8 +103,8 @@ class AuditFailed(CtkError, exit_code=9):
 class Unsolvable(CtkError, exit_code=10):
     """No set of packages satisfies the request.
 
-    `ctk build-recipe`: the environment to build in has no solution (this machine may lack a compiler), or no build fits
-    a driver.
+    `ctk build-recipe`: the environment to build in has no solution (this machine may lack a compiler), no build fits a
+    driver, or a package can be installed on no machine.
     """
 
     def __init__(self, cause: str, step: str = "", solver: str = "") -> None:
