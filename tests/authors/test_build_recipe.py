@@ -202,6 +202,23 @@ def test_a_library_that_no_package_of_the_environment_has_is_an_error_that_names
     assert ctk(built, "build-recipe", str(folder), *words, "--driver", "12.9").returncode  # which gets libcudart.so.12
 
 
+@pytest.mark.parametrize(
+    ("build", "said"), [("cuda-nvcc", "nvcc in its build environment"), ("make", "this machine's")]
+)
+def test_nvcc_of_another_toolkit_than_the_variant_s_is_wrong(
+    built: Workspace, recipe: Recipes, tmp_path: Path, build: str, said: str
+) -> None:
+    (nvcc := tmp_path / "bin" / "nvcc").parent.mkdir()
+    nvcc.write_text("#!/bin/sh\n")
+    nvcc.chmod(0o755)
+    host = ["cuda-version ${{ cuda_version }}.*"]
+    folder = recipe("mkdir $PREFIX/share; touch $PREFIX/share/one; nvcc --version", build=[build], host=host)
+    words = ("build-recipe", str(folder), "-q", "--cuda", "12.6", "--output", str(tmp_path / "made"))
+    done = ctk(built, *words, PATH=f"{nvcc.parent}:{os.environ['PATH']}")
+    assert done.returncode == errors.AuditFailed.exit_code and said in done.stderr
+    assert 'next: write ${{ compiler("cuda") }} in ' in done.stderr
+
+
 def test_without_a_line_of_cuda_version_that_of_host_is_named(fails: Fails, built: Workspace, recipe: Recipes) -> None:
     """Before, it was line 1."""
     folder = recipe("mkdir $PREFIX/share && echo ${{ cuda_version }} >$PREFIX/share/one", host=["cuda-cudart-dev"])

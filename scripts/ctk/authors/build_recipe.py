@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 import time
 from collections import Counter
@@ -454,18 +455,29 @@ class Workshop:
                         "; ".join([*self._hints(variant, lines), f"the whole log is {self.log}"]),
                     )
                 progress(variant, f"built in {seconds:.1f} s")
-                host = self._host_toolkit(variant)
-                notes = [*other_toolkits(lines), *self._other_toolkit(variant, host)]
+                host, _ = self._toolkit(variant, "host")
+                notes = [*other_toolkits(lines), *self._other_toolkit(variant, host, lines)]
                 yield Made(variant, file, seconds, host or variant.toolkit, tuple(notes))
 
-    def _host_toolkit(self, variant: Variant) -> str:
-        """The toolkit in the host environment of a build; "" for none."""
-        specs = _specs_of(variant, "host", {other.name for other in self.order.variants})
+    def _toolkit(self, variant: Variant, section: str) -> tuple[str, bool]:
+        """The toolkit in the build or host environment of a build, "" for none; and whether it has an nvcc."""
+        specs = _specs_of(variant, section, {other.name for other in self.order.variants})
         pick = self.channels.pick(Scenario(tuple(specs), self.channels.subdir)) if specs else None
-        return pick.toolkit if pick else ""
+        has_nvcc = pick and any(record.name.normalized.startswith("cuda-nvcc") for record in pick.records)
+        return (pick.toolkit, bool(has_nvcc)) if pick else ("", False)
 
-    def _other_toolkit(self, variant: Variant, host: str) -> Iterator[Reason]:
-        """The reason and the remedy if the toolkit in the host environment is not that of the variant."""
+    def _other_toolkit(self, variant: Variant, host: str, lines: Sequence[str]) -> Iterator[Reason]:
+        """The reason and the remedy if the toolkit in the host environment, or nvcc's, is not that of the variant."""
+        compiler, has_nvcc = self._toolkit(variant, "build")
+        wanted = variant.toolkit or host
+        own = shutil.which("nvcc")
+        step = (
+            f'write ${{{{ compiler("cuda") }}}} in {_line(self.order.recipe, "- (cuda-nvcc|nvcc$)", "requirements:")}'
+        )
+        if has_nvcc and wanted and compiler != wanted:
+            yield f"it is for toolkit {wanted}, and nvcc in its build environment is that of {compiler}", step
+        elif own and not has_nvcc and any(re.match(r"\W*nvcc\s", line) for line in lines):
+            yield f"it is compiled by {own}, which is this machine's, since its build environment has no nvcc", step
         if variant.toolkit and host and host != variant.toolkit:
             key = next(key for key in CUDA_KEYS if key in variant.values)
             yield (
