@@ -133,6 +133,19 @@ def test_a_header_that_was_not_found_is_said_to_be_where_it_is(fails: Fails, rec
     assert "-DCUDAToolkit_BIN_DIR" in said
 
 
+@pytest.mark.parametrize(
+    ("script", "step"),
+    [
+        ("echo 'x.cpp:1:10: fatal error: nvrtc.h: No such file'; false", "write cuda-nvrtc-dev in host"),
+        ("echo 'x.cpp:1:10: fatal error: cuda_runtime.h: No such file'; false", "write cuda-cudart-dev in host"),
+        ("$NO_SUCH_CXX -shared one.cpp", 'write ${{ compiler("cxx") }} in build'),
+    ],
+)
+def test_what_was_forgotten_in_requirements_is_named(fails: Fails, recipe: Recipes, script: str, step: str) -> None:
+    code, said = fails(recipe(script))
+    assert code == errors.BuildFailed.exit_code and f": {step};" in said.partition("next: ")[2]
+
+
 # What build systems print of a toolkit: CMake, meson, a Makefile, PyTorch, setuptools, a linker.
 NAMED = """-- Found CUDAToolkit: {}/targets/x86_64-linux/include (found version "13.0.88")
 Run-time dependency CUDA (modules: cudart) found: YES 13.0 ({})
@@ -260,6 +273,7 @@ def test_tests_that_fail_are_an_error_and_the_package_is_there(
         ("host", "cuda-version 12.7.*", "no cuda-version 12.7 in the channels", "ask for one of those"),
         ("host", "libnpp-dev", "made by the recipe libnpp", "ctk build libnpp"),
         ("build", "nonesuch", "no package nonesuch", "--base"),
+        ("build", "gxx", "no package gxx", 'write ${{ compiler("cxx") }} in build'),
     ],
 )
 def test_an_environment_without_a_solution_is_said_in_a_sentence(

@@ -1,4 +1,4 @@
-"""What the log of a build says: the first error of a failure, and the remedy for two common mistakes."""
+"""What the log of a build says: the first error of a failure, and signs of common mistakes."""
 
 from __future__ import annotations
 
@@ -66,12 +66,9 @@ def _depth(line: str) -> int:
     return len(line) - len(line.lstrip(_MARGIN))
 
 
-def missing_headers(lines: Sequence[str], folder: Path) -> Iterator[Reason]:
-    """For each header that a log says was not found and that the host environment has: where it is, and the remedy."""
-    for header in dict.fromkeys(re.findall(r"fatal error: (\S+): No such file", "\n".join(lines))):
-        for place in folder.glob(f"bld/*/host_env*/targets/*/include/{header}"):
-            include = f"$PREFIX/targets/{place.relative_to(folder).parts[4]}/include"
-            yield f"{header} is in {include}", f'give the compiler -I"{include}", or CMake -DCUDAToolkit_BIN_DIR'
+def missing_headers(lines: Sequence[str]) -> list[str]:
+    """The headers that a log says were not found."""
+    return [*dict.fromkeys(re.findall(r"fatal error: (\S+): No such file", "\n".join(lines)))]
 
 
 def other_toolkits(lines: Sequence[str]) -> Iterator[Reason]:

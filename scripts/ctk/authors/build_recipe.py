@@ -43,6 +43,8 @@ from ctk.solve.why import Reason, find_reason
 
 CUDA_KEYS = ("cuda_version", "cuda_compiler_version")
 """The variant keys with the toolkit of a build; on conda-forge, the second is ``None`` for a CPU build."""
+_COMPILERS = {"gcc": "c", "gxx": "cxx"}
+_HEADERS = ("/include/", "/include/cccl/")
 _VARIANT_FILES = ("conda_build_config.yaml", "variants.yaml")
 
 
@@ -486,7 +488,16 @@ class Workshop:
             )
 
     def _hints(self, variant: Variant, lines: Sequence[str]) -> Iterator[str]:
-        yield from map(": ".join, (*missing_headers(lines, self.folder), *other_toolkits(lines)))
+        for header in missing_headers(lines):
+            places = (p for end in _HEADERS for p in self.folder.glob(f"bld/*/host_env*/targets/*{end}{header}"))
+            if found := next(places, None):
+                include = "/".join(("$PREFIX", *found.relative_to(self.folder).parts[3:])).removesuffix(f"/{header}")
+                yield f'{header} is in {include}: give the compiler -I"{include}", or CMake -DCUDAToolkit_BIN_DIR'
+            elif owner := self._owner(header):
+                yield f"{header} is in {owner}: write {owner} in host"
+        yield from map(": ".join, other_toolkits(lines))
+        if any(re.search(r"\d: -\S+: (command )?not found$", line) for line in lines):
+            yield 'the name of a compiler is empty, such as $CXX: write ${{ compiler("cxx") }} in build'
         if any("No license files were copied" in line for line in lines):
             named = listing(_as_list(variant.content["about"]["license_file"]), "or")
             place = _line(self.order.recipe, "license_file")
@@ -520,8 +531,7 @@ class Workshop:
 
         Libraries of packages elsewhere, such as those of conda-forge, are not known.
         """
-        folders = [channel for channel in self.catalogue.channels if isinstance(channel, Path)]
-        files = {file.name: file for folder in folders for file in sorted(folder.glob("*/*.conda"))}
+        files = self._files
         there = [files[record.file_name] for record in pick.records if record.file_name in files]
         have = set().union(*map(_libraries, there))
         elsewhere = {record.name.normalized for record in pick.records if record.file_name not in files}
@@ -532,6 +542,21 @@ class Workshop:
                 if owners and not owners & elsewhere:
                     found.append(f"{file.path} needs {library} of {min(owners, key=len)}")
         return tuple(found)
+
+    def _owner(self, header: str) -> str:
+        """The package of a folder of the channels that has a header; "" if none has."""
+        ends = tuple(f"{end}{header}" for end in _HEADERS)
+        having = (f for f in self._files.values() if any(entry.path.endswith(ends) for entry in read_info(f).paths))
+        found = min((file.name.rsplit("-", 2)[0] for file in having), key=len, default="")
+        subdirs = [self.channels.subdir, NOARCH]
+        plain = found.removesuffix(f"_{self.channels.subdir}")  # which brings the other
+        return plain if plain in self.channels.names(subdirs) else found
+
+    @property
+    def _files(self) -> dict[str, Path]:
+        """The packages in folders of the channels, by their file names."""
+        folders = [channel for channel in self.catalogue.channels if isinstance(channel, Path)]
+        return {file.name: file for folder in folders for file in sorted(folder.glob("*/*.conda"))}
 
     def _unsolvable(self, variant: Variant) -> Unsolvable | None:
         """The error if a build or host environment has no solution; else None."""
@@ -548,6 +573,8 @@ class Workshop:
                         f"apt-get install {' '.join(dict.fromkeys(of_machine))} on this machine, and run `ctk build`: "
                         "its base channel stands for what the machine has; or take --base conda-forge"
                     )
+                if compilers := [_COMPILERS[name] for name in missing & _COMPILERS.keys()]:
+                    step = f'write ${{{{ compiler("{compilers[0]}") }}}} in {section}'
                 return Unsolvable(f"{variant.id} cannot be built: in its {section} environment, {sentence}", step)
         return None
 
