@@ -232,6 +232,12 @@ def test_nvcc_of_another_toolkit_than_the_variant_s_is_wrong(
     assert 'next: write ${{ compiler("cuda") }} in ' in done.stderr
 
 
+def test_a_variant_may_name_the_major_alone(built: Workspace, recipe: Recipes, tmp_path: Path) -> None:
+    folder = recipe(host=["cuda-version ${{ cuda_version }}.*"])
+    (folder / "variants.yaml").write_text('cuda_version: ["12"]\n')
+    ctk(built, "build-recipe", str(folder), "-q", "--output", str(tmp_path / "made"), check=True)
+
+
 def test_without_a_line_of_cuda_version_that_of_host_is_named(fails: Fails, built: Workspace, recipe: Recipes) -> None:
     """Before, it was line 1."""
     folder = recipe("mkdir $PREFIX/share && echo ${{ cuda_version }} >$PREFIX/share/one", host=["cuda-cudart-dev"])

@@ -476,11 +476,11 @@ class Workshop:
         step = (
             f'write ${{{{ compiler("cuda") }}}} in {_line(self.order.recipe, "- (cuda-nvcc|nvcc$)", "requirements:")}'
         )
-        if has_nvcc and wanted and compiler != wanted:
+        if has_nvcc and wanted and not _alike(compiler, wanted):
             yield f"it is for toolkit {wanted}, and nvcc in its build environment is that of {compiler}", step
         elif own and not has_nvcc and any(re.match(r"\W*nvcc\s", line) for line in lines):
             yield f"it is compiled by {own}, which is this machine's, since its build environment has no nvcc", step
-        if variant.toolkit and host and host != variant.toolkit:
+        if variant.toolkit and host and not _alike(host, variant.toolkit):
             key = next(key for key in CUDA_KEYS if key in variant.values)
             yield (
                 f"it is the build for {key} {variant.toolkit}, and its host environment has toolkit {host}",
@@ -617,6 +617,11 @@ def drivers(spec: str, toolkit: str, channels: Catalogue) -> list[str | None]:
         later = (t.version for t in channels.toolkits if _major(t.version) == major and not older(t.version, first))
         found += [first, next(later, first)]
     return [*dict.fromkeys(found)]
+
+
+def _alike(toolkit: str, other: str) -> bool:
+    """Whether toolkits are the same, as far as both say it: ``12.6`` and a variant's ``12``."""
+    return all(a == b for a, b in zip(toolkit.split("."), other.split("."), strict=False))
 
 
 def _major(toolkit: str) -> str:
