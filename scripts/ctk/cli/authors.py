@@ -275,8 +275,10 @@ def _check_installable(tests: list[Tested], surveys: list[Survey], recipe: Path,
         mine = {tested.state for tested in tests if tested.package.index.name == survey.asked}
         if mine == {"refused"} and not survey.today.installs:
             sentence, step = survey.today.reason((survey.every.drivers[-1], None))
-            _, unnamed, channels = step.partition("name the channels: ")
-            line = f"ctk build-recipe {recipe} {channels}".replace(f" --channel {shown(work)}", "")
+            _, unnamed, channels = step.partition("name the channels: --channel ")
+            line = f"ctk build-recipe {shlex.quote(str(recipe))} --channel {channels}".replace(
+                f" --channel {shown(work)}", ""
+            )
             other = "correct requirements: run, or name a --channel or --base that has what is missing"
             raise Unsolvable(f"{survey.asked} can be installed on no machine: {sentence}", line if unnamed else other)
 
