@@ -6,7 +6,9 @@ tests/system/docs/test_example.py tests recipes that can be built.
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +25,8 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError, UnknownName
 from ctk.core.platforms import this_platform
 from ctk.solve.solve import Catalogue
-from kit.binaries import elf
+from kit.binaries import code, elf, fatbin
+from kit.small_channel import record, write
 
 Recipes = Callable[..., Path]
 Fails = Callable[..., tuple[int, str]]
@@ -130,6 +133,19 @@ def test_a_header_that_was_not_found_is_said_to_be_where_it_is(fails: Fails, rec
     assert "-DCUDAToolkit_BIN_DIR" in said
 
 
+@pytest.mark.parametrize(
+    ("script", "step"),
+    [
+        ("echo 'x.cpp:1:10: fatal error: nvrtc.h: No such file'; false", "write cuda-nvrtc-dev in host"),
+        ("echo 'x.cpp:1:10: fatal error: cuda_runtime.h: No such file'; false", "write cuda-cudart-dev in host"),
+        ("$NO_SUCH_CXX -shared one.cpp", 'write ${{ compiler("cxx") }} in build'),
+    ],
+)
+def test_what_was_forgotten_in_requirements_is_named(fails: Fails, recipe: Recipes, script: str, step: str) -> None:
+    code, said = fails(recipe(script))
+    assert code == errors.BuildFailed.exit_code and f": {step};" in said.partition("next: ")[2]
+
+
 # What build systems print of a toolkit: CMake, meson, a Makefile, PyTorch, setuptools, a linker.
 NAMED = """-- Found CUDAToolkit: {}/targets/x86_64-linux/include (found version "13.0.88")
 Run-time dependency CUDA (modules: cudart) found: YES 13.0 ({})
@@ -150,8 +166,10 @@ def test_a_toolkit_of_this_machine_that_a_build_took_is_said_to_be_wrong(
         lines += [line.replace("{}", str(other)), line.replace("{}", str(tmp_path / "no toolkit"))]
     (tmp_path / "log").write_text("\n".join(lines))
     folder = recipe(f'mkdir -p "$PREFIX/share"; touch "$PREFIX/share/one"; cat "{tmp_path}/log"')
-    done = ctk(built, "build-recipe", str(folder), "--output", str(tmp_path / "made"), "--json", "-q", check=True)
-    (package,) = json.loads(done.stdout)["packages"]
+    done = ctk(built, "build-recipe", str(folder), "--output", str(tmp_path / "made"), "--json", "-q")
+    document = json.loads(done.stdout)
+    (package,) = document["packages"]
+    assert done.returncode == errors.AuditFailed.exit_code and "CUDA_PATH=$PREFIX" in document["error"]["next"]
     assert [note.partition("toolkit in ")[2].partition(",")[0] for note in package["notes"]] == [str(o) for o in others]
     assert all("-DCUDAToolkit_BIN_DIR" in note and "CUDA_PATH=$PREFIX" in note for note in package["notes"])
 
@@ -164,13 +182,17 @@ def test_a_build_with_another_toolkit_than_its_variant_is_said(
         "mkdir $PREFIX/share && echo ${{ cuda_version }} >$PREFIX/share/one", host=["cuda-version >=12.6,<13"]
     )
     words = ("--json", "build-recipe", str(folder), "--cuda", "12.6", "--output", str(tmp_path / "made"))
-    (package,) = json.loads(ctk(built, *words, check=True).stdout)["packages"]
+    done = ctk(built, *words)
+    document = json.loads(done.stdout)
+    (package,) = document["packages"]
+    assert Path(package["file"]).is_file()
     newest = [minor for minor in MINORS if minor.startswith("12.")][-1]
     assert (package["toolkit"], package["variant"]["cuda_version"]) == (newest, "12.6")
-    assert package["notes"] == [
-        f"it is the build for cuda_version 12.6, and was built with {newest}, which its host environment has; write "
-        f"cuda-version ${{{{ cuda_version }}}}.* in {folder}/recipe.yaml:10"
-    ]
+    sentence = f"it is the build for cuda_version 12.6, and its host environment has toolkit {newest}"
+    step = f"write cuda-version ${{{{ cuda_version }}}}.* in {folder}/recipe.yaml:10"
+    assert package["notes"] == [f"{sentence}: {step}"]
+    error = {"cause": f"{Path(package['file']).stem}: {sentence}", "next": step}
+    assert document["error"].items() >= error.items() and done.returncode == errors.AuditFailed.exit_code
 
 
 def test_a_library_that_no_package_of_the_environment_has_is_an_error_that_names_its_package(
@@ -193,6 +215,51 @@ def test_a_library_that_no_package_of_the_environment_has_is_an_error_that_names
     assert ctk(built, "build-recipe", str(folder), *words, "--driver", "12.9").returncode  # which gets libcudart.so.12
 
 
+@pytest.mark.parametrize(
+    ("build", "said"), [("cuda-nvcc", "nvcc in its build environment"), ("make", "this machine's")]
+)
+def test_nvcc_of_another_toolkit_than_the_variant_s_is_wrong(
+    built: Workspace, recipe: Recipes, tmp_path: Path, build: str, said: str
+) -> None:
+    (nvcc := tmp_path / "bin" / "nvcc").parent.mkdir()
+    nvcc.write_text("#!/bin/sh\n")
+    nvcc.chmod(0o755)
+    host = ["cuda-version ${{ cuda_version }}.*"]
+    folder = recipe("mkdir $PREFIX/share; touch $PREFIX/share/one; nvcc --version", build=[build], host=host)
+    words = ("build-recipe", str(folder), "-q", "--cuda", "12.6", "--output", str(tmp_path / "made"))
+    done = ctk(built, *words, PATH=f"{nvcc.parent}:{os.environ['PATH']}")
+    assert done.returncode == errors.AuditFailed.exit_code and said in done.stderr
+    assert 'next: write ${{ compiler("cuda") }} in ' in done.stderr
+
+
+def test_a_variant_may_name_the_major_alone(built: Workspace, recipe: Recipes, tmp_path: Path) -> None:
+    folder = recipe(host=["cuda-version ${{ cuda_version }}.*"])
+    (folder / "variants.yaml").write_text('cuda_version: ["12"]\n')
+    ctk(built, "build-recipe", str(folder), "-q", "--output", str(tmp_path / "made"), check=True)
+
+
+def test_without_a_line_of_cuda_version_that_of_host_is_named(fails: Fails, built: Workspace, recipe: Recipes) -> None:
+    """Before, it was line 1."""
+    folder = recipe("mkdir $PREFIX/share && echo ${{ cuda_version }} >$PREFIX/share/one", host=["cuda-cudart-dev"])
+    assert f"in {folder}/recipe.yaml:9\n" in fails(folder, "--cuda", "12.6")[1]
+
+
+def test_code_for_some_gpus_is_wrong_until_cuda_arch_is_in_host(
+    built: Workspace, recipe: Recipes, tmp_path: Path
+) -> None:
+    done = []
+    for host in (["cuda-version 12.9.*"], ["cuda-version 12.9.*", "cuda-arch 8.0.*"]):
+        folder = recipe("mkdir $PREFIX/share; touch $PREFIX/share/one; cp one.so $PREFIX/share", host=host)
+        text = (folder / "recipe.yaml").read_text().replace("  noarch: generic\n", "")  # which takes no such run-export
+        (folder / "recipe.yaml").write_text(text + "source:\n  path: one.so\n")
+        (folder / "one.so").write_bytes(elf(["libc.so.6"], payload=fatbin(code("cubin", "80"), code("ptx", "80"))))
+        done.append(ctk(built, "build-recipe", str(folder), "--output", str(tmp_path / "made")))
+    assert "built, and 1 package is wrong" in done[0].stdout and "WRONG: its metadata" in done[0].stdout
+    assert done[0].returncode == errors.AuditFailed.exit_code
+    assert "or write cuda-arch 8.0.* in host" in done[0].stderr
+    assert done[1].returncode == 0 and "built and tested" in done[1].stdout and "WRONG" not in done[1].stdout
+
+
 def test_tests_that_fail_are_an_error_and_the_package_is_there(
     built: Workspace, recipe: Recipes, tmp_path: Path
 ) -> None:
@@ -212,6 +279,7 @@ def test_tests_that_fail_are_an_error_and_the_package_is_there(
         ("host", "cuda-version 12.7.*", "no cuda-version 12.7 in the channels", "ask for one of those"),
         ("host", "libnpp-dev", "made by the recipe libnpp", "ctk build libnpp"),
         ("build", "nonesuch", "no package nonesuch", "--base"),
+        ("build", "gxx", "no package gxx", 'write ${{ compiler("cxx") }} in build'),
     ],
 )
 def test_an_environment_without_a_solution_is_said_in_a_sentence(
@@ -253,6 +321,28 @@ def test_a_driver_that_no_build_is_for_is_an_error_with_the_reason(fails: Fails,
     code, said = fails(recipe(run=["cuda-version 13.0.*"]), "--driver", "12.9", "--driver", "none")
     assert code == errors.Unsolvable.exit_code
     assert "no build is for a machine with driver 12.9" in said and "CUDA 13.0" in said
+
+
+def test_a_channel_that_is_missing_is_named_and_one_of_ctk_build_is_not_written(
+    fails: Fails, built: Workspace, recipe: Recipes, tmp_path: Path
+) -> None:
+    ours, two = tmp_path / "channel", tmp_path / "recipes" / "two"
+    shutil.copytree(built.channel, ours, copy_function=os.symlink)
+    write(two, iter([record("two", "1", "h_0", this_platform())]))
+    folder = recipe(run=["two"])
+    code, said = fails(folder, "--channel", str(ours))
+    assert code == errors.Unsolvable.exit_code and "one can be installed on no machine: one needs two" in said
+    assert f"next: ctk build-recipe {folder} --channel {two} --channel {ours}\n" in said
+    assert "needs three, which the channels do not have" in fails(recipe(run=["three"]))[1]
+    assert "next: add --channel " in fails(folder, "--channel", str(two))[1]
+    assert "is a channel that `ctk build` writes" in fails(folder, "--output", str(built.channel))[1]
+
+
+def test_packages_of_an_earlier_run_that_are_removed_are_named(built: Workspace, recipe: Recipes) -> None:
+    (folder := recipe() / "recipe.yaml").write_text(folder.read_text().replace("name: one", "name: of-an-earlier-run"))
+    ctk(built, "build-recipe", str(folder), "-q", check=True)
+    assert "removed: of-an-earlier-run-1-" in ctk(built, "build-recipe", str(recipe()), "-q", check=True).stdout
+    shutil.rmtree(built.output / "recipes" / "one")
 
 
 # --- which builds

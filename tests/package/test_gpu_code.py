@@ -223,6 +223,9 @@ def subject(
         (("cuda-version >=12.9,<12.10.0a0 native_*",), ("__cuda_arch >=7.0",), "7.0"),
         (("cuda-version >=12,<13.0a0",), ("__cuda_arch >=7.5,<13",), ""),
         (("cuda-version >=12,<13.0a0",), ("__cuda_arch >=6.0",), "6.0 7.0"),
+        (("cuda-arch >=7.0",), (), "7.0"),
+        (("cuda-arch 7.5.*",), (), ""),
+        ((), ("cuda-arch >=7.5",), "5.0 6.0 7.0"),
     ],
 )
 def test_metadata_that_allows_gpus_without_code_is_found(
@@ -408,7 +411,10 @@ def test_check_fails_for_a_wrong_bound_and_not_for_a_right_one(project: Workspac
     wrong = conda_package(tmp_path / "one", depends=depends)
     right = conda_package(tmp_path / "two", depends=depends, index={"constrains": ["__cuda_arch >=7.5"]})
     assert gpu_code(project, wrong)["subjects"][0]["promised_in_vain"] == ["5.0", "5.2", "6.0", "6.1", "7.0"]
-    assert "can be installed for GPUs without code" in gpu_code(project, "--check", wrong, code=9)["error"]["cause"]
+    error = gpu_code(project, "--check", wrong, code=9)["error"]
+    assert (
+        "can be installed for GPUs without code" in error["cause"] and "write cuda-arch 7.5.* in host" in error["next"]
+    )
     assert gpu_code(project, "--check", right)["subjects"][0]["promised_in_vain"] == []
 
 

@@ -43,6 +43,7 @@ BROKEN = {
         10,
         "`python 3.1, 4` is no dependency (missing",
     ),
+    "C++ compiler": ("- python", "- g++", 10, 'the C++ compiler is `${{ compiler("cxx") }}`'),
     "conda-build's Jinja": ("name: one", "name: {{ one }}", 2, "write `${{ ... }}`\n    name: {{ one }}"),
     "conda-build's set": ("package:", "{% set a = 1 %}\npackage:", 1, "below `context:`"),
     "selector": ("- python", "- sel(linux): python", 10, "write `- if: linux`"),

@@ -1,4 +1,4 @@
-"""What the log of a build says of its failure: the first error, and the remedy for two common mistakes."""
+"""What the log of a build says: the first error of a failure, and signs of common mistakes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
+
+from ctk.solve.why import Reason
 
 _ERROR = re.compile(
     r"""[\s|│]*(?:
@@ -64,17 +66,17 @@ def _depth(line: str) -> int:
     return len(line) - len(line.lstrip(_MARGIN))
 
 
-def hints(lines: Sequence[str], folder: Path) -> Iterator[str]:
-    """A sentence for each of two common mistakes in a log: headers not found, and the toolkit of this machine used."""
-    text = "\n".join(lines)
-    for header in dict.fromkeys(re.findall(r"fatal error: (\S+): No such file", text)):
-        for place in folder.glob(f"bld/*/host_env*/targets/*/include/{header}"):
-            include = f"$PREFIX/targets/{place.relative_to(folder).parts[4]}/include"
-            yield f'{header} is in {include}: give the compiler -I"{include}", or CMake -DCUDAToolkit_BIN_DIR'
-    for toolkit in _machine_toolkits(text):
+def missing_headers(lines: Sequence[str]) -> list[str]:
+    """The headers that a log says were not found."""
+    return [*dict.fromkeys(re.findall(r"fatal error: (\S+): No such file", "\n".join(lines)))]
+
+
+def other_toolkits(lines: Sequence[str]) -> Iterator[Reason]:
+    """For each toolkit of this machine that a log names: that it does, and the remedy."""
+    for toolkit in _machine_toolkits("\n".join(lines)):
         yield (
-            f"the build names the toolkit in {toolkit}, which is this machine's: give CMake -DCUDAToolkit_BIN_DIR, "
-            "meson and what else looks for one CUDA_PATH=$PREFIX"
+            f"the build names the toolkit in {toolkit}, which is this machine's",
+            "give CMake -DCUDAToolkit_BIN_DIR, meson and what else looks for one CUDA_PATH=$PREFIX",
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 import time
 from collections import Counter
@@ -24,7 +25,7 @@ from typing import Any
 import rattler_build
 
 from ctk.audit.packages import COMPILER_RUNTIME, PackageSet, needs
-from ctk.authors.build_log import hints, what_failed
+from ctk.authors.build_log import missing_headers, other_toolkits, what_failed
 from ctk.base.base import BUILD_TOOLS
 from ctk.clean import forget_older
 from ctk.core.console import listing
@@ -38,10 +39,12 @@ from ctk.package.scan import PackageScan, Scanner
 from ctk.plan.messages import SELECTOR, said_at, shown
 from ctk.plan.recipes import Recipe, read_variants, render_variants
 from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url, older, parse_spec
-from ctk.solve.why import find_reason
+from ctk.solve.why import Reason, find_reason
 
 CUDA_KEYS = ("cuda_version", "cuda_compiler_version")
 """The variant keys with the toolkit of a build; on conda-forge, the second is ``None`` for a CPU build."""
+_COMPILERS = {"gcc": "c", "gxx": "cxx"}
+_HEADERS = ("/include/", "/include/cccl/")
 _VARIANT_FILES = ("conda_build_config.yaml", "variants.yaml")
 
 
@@ -90,7 +93,7 @@ class Made:
     file: Path
     seconds: float  # wall time
     toolkit: str  # of its host environment; without one there, that of its variant
-    notes: tuple[str, ...] = ()  # common mistakes that its log or its host environment shows
+    notes: tuple[Reason, ...] = ()  # common mistakes that its log or its environments show
 
     @cached_property
     def index(self) -> IndexJson:
@@ -328,10 +331,10 @@ def _check_specs(variants: Iterable[Variant], recipe: Recipe) -> None:
                 ) from None
 
 
-def _line(recipe: Recipe, pattern: str) -> str:
-    """``FILE:LINE`` of the last line of a recipe that has a pattern."""
-    lines = recipe.file.read_text(encoding="utf-8").splitlines()
-    found = [number for number, line in enumerate(lines, 1) if re.search(pattern, line)]
+def _line(recipe: Recipe, *patterns: str) -> str:
+    """``FILE:LINE`` of the last line of a recipe that has a pattern: the first of the patterns that a line has."""
+    lines = [*enumerate(recipe.file.read_text(encoding="utf-8").splitlines(), 1)]
+    found = [number for pattern in patterns[::-1] for number, line in lines if re.search(pattern, line)]
     return f"{shown(recipe.file)}:{[1, *found][-1]}"
 
 
@@ -454,27 +457,47 @@ class Workshop:
                         "; ".join([*self._hints(variant, lines), f"the whole log is {self.log}"]),
                     )
                 progress(variant, f"built in {seconds:.1f} s")
-                host = self._host_toolkit(variant)
-                notes = [*hints(lines, self.folder), *self._other_toolkit(variant, host)]
+                host, _ = self._toolkit(variant, "host")
+                notes = [*other_toolkits(lines), *self._other_toolkit(variant, host, lines)]
                 yield Made(variant, file, seconds, host or variant.toolkit, tuple(notes))
 
-    def _host_toolkit(self, variant: Variant) -> str:
-        """The toolkit in the host environment of a build; "" for none."""
-        specs = _specs_of(variant, "host", {other.name for other in self.order.variants})
+    def _toolkit(self, variant: Variant, section: str) -> tuple[str, bool]:
+        """The toolkit in the build or host environment of a build, "" for none; and whether it has an nvcc."""
+        specs = _specs_of(variant, section, {other.name for other in self.order.variants})
         pick = self.channels.pick(Scenario(tuple(specs), self.channels.subdir)) if specs else None
-        return pick.toolkit if pick else ""
+        has_nvcc = pick and any(record.name.normalized.startswith("cuda-nvcc") for record in pick.records)
+        return (pick.toolkit, bool(has_nvcc)) if pick else ("", False)
 
-    def _other_toolkit(self, variant: Variant, host: str) -> Iterator[str]:
-        """A sentence if the toolkit in the host environment is not that of the variant."""
-        if variant.toolkit and host and host != variant.toolkit:
+    def _other_toolkit(self, variant: Variant, host: str, lines: Sequence[str]) -> Iterator[Reason]:
+        """The reason and the remedy if the toolkit in the host environment, or nvcc's, is not that of the variant."""
+        compiler, has_nvcc = self._toolkit(variant, "build")
+        wanted = variant.toolkit or host
+        own = shutil.which("nvcc")
+        step = (
+            f'write ${{{{ compiler("cuda") }}}} in {_line(self.order.recipe, "- (cuda-nvcc|nvcc$)", "requirements:")}'
+        )
+        if has_nvcc and wanted and not _alike(compiler, wanted):
+            yield f"it is for toolkit {wanted}, and nvcc in its build environment is that of {compiler}", step
+        elif own and not has_nvcc and any(re.match(r"\W*nvcc\s", line) for line in lines):
+            yield f"it is compiled by {own}, which is this machine's, since its build environment has no nvcc", step
+        if variant.toolkit and host and not _alike(host, variant.toolkit):
             key = next(key for key in CUDA_KEYS if key in variant.values)
             yield (
-                f"it is the build for {key} {variant.toolkit}, and was built with {host}, which its host environment "
-                f"has; write cuda-version ${{{{ {key} }}}}.* in {_line(self.order.recipe, '- cuda-version')}"
+                f"it is the build for {key} {variant.toolkit}, and its host environment has toolkit {host}",
+                f"write cuda-version ${{{{ {key} }}}}.* in {_line(self.order.recipe, '- cuda-version', 'host:')}",
             )
 
     def _hints(self, variant: Variant, lines: Sequence[str]) -> Iterator[str]:
-        yield from hints(lines, self.folder)
+        for header in missing_headers(lines):
+            places = (p for end in _HEADERS for p in self.folder.glob(f"bld/*/host_env*/targets/*{end}{header}"))
+            if found := next(places, None):
+                include = "/".join(("$PREFIX", *found.relative_to(self.folder).parts[3:])).removesuffix(f"/{header}")
+                yield f'{header} is in {include}: give the compiler -I"{include}", or CMake -DCUDAToolkit_BIN_DIR'
+            elif owner := self._owner(header):
+                yield f"{header} is in {owner}: write {owner} in host"
+        yield from map(": ".join, other_toolkits(lines))
+        if any(re.search(r"\d: -\S+: (command )?not found$", line) for line in lines):
+            yield 'the name of a compiler is empty, such as $CXX: write ${{ compiler("cxx") }} in build'
         if any("No license files were copied" in line for line in lines):
             named = listing(_as_list(variant.content["about"]["license_file"]), "or")
             place = _line(self.order.recipe, "license_file")
@@ -508,8 +531,7 @@ class Workshop:
 
         Libraries of packages elsewhere, such as those of conda-forge, are not known.
         """
-        folders = [channel for channel in self.catalogue.channels if isinstance(channel, Path)]
-        files = {file.name: file for folder in folders for file in sorted(folder.glob("*/*.conda"))}
+        files = self._files
         there = [files[record.file_name] for record in pick.records if record.file_name in files]
         have = set().union(*map(_libraries, there))
         elsewhere = {record.name.normalized for record in pick.records if record.file_name not in files}
@@ -520,6 +542,21 @@ class Workshop:
                 if owners and not owners & elsewhere:
                     found.append(f"{file.path} needs {library} of {min(owners, key=len)}")
         return tuple(found)
+
+    def _owner(self, header: str) -> str:
+        """The package of a folder of the channels that has a header; "" if none has."""
+        ends = tuple(f"{end}{header}" for end in _HEADERS)
+        having = (f for f in self._files.values() if any(entry.path.endswith(ends) for entry in read_info(f).paths))
+        found = min((file.name.rsplit("-", 2)[0] for file in having), key=len, default="")
+        subdirs = [self.channels.subdir, NOARCH]
+        plain = found.removesuffix(f"_{self.channels.subdir}")  # which brings the other
+        return plain if plain in self.channels.names(subdirs) else found
+
+    @property
+    def _files(self) -> dict[str, Path]:
+        """The packages in folders of the channels, by their file names."""
+        folders = [channel for channel in self.catalogue.channels if isinstance(channel, Path)]
+        return {file.name: file for folder in folders for file in sorted(folder.glob("*/*.conda"))}
 
     def _unsolvable(self, variant: Variant) -> Unsolvable | None:
         """The error if a build or host environment has no solution; else None."""
@@ -536,6 +573,8 @@ class Workshop:
                         f"apt-get install {' '.join(dict.fromkeys(of_machine))} on this machine, and run `ctk build`: "
                         "its base channel stands for what the machine has; or take --base conda-forge"
                     )
+                if compilers := [_COMPILERS[name] for name in missing & _COMPILERS.keys()]:
+                    step = f'write ${{{{ compiler("{compilers[0]}") }}}} in {section}'
                 return Unsolvable(f"{variant.id} cannot be built: in its {section} environment, {sentence}", step)
         return None
 
@@ -578,6 +617,11 @@ def drivers(spec: str, toolkit: str, channels: Catalogue) -> list[str | None]:
         later = (t.version for t in channels.toolkits if _major(t.version) == major and not older(t.version, first))
         found += [first, next(later, first)]
     return [*dict.fromkeys(found)]
+
+
+def _alike(toolkit: str, other: str) -> bool:
+    """Whether toolkits are the same, as far as both say it: ``12.6`` and a variant's ``12``."""
+    return all(a == b for a, b in zip(toolkit.split("."), other.split("."), strict=False))
 
 
 def _major(toolkit: str) -> str:

@@ -27,7 +27,7 @@ from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
 from ctk.core.errors import AuditFailed, BadValue, BuildFailed, LintFailed, UnknownName, Unsolvable, printable
 from ctk.core.files import check_path, check_place, held
-from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 
 if TYPE_CHECKING:
     from ctk.audit import AuditReport
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ctk.package.gpu_subject import Subject
     from ctk.rules import Check
     from ctk.solve.solve import Catalogue
+    from ctk.solve.why import Reason
 
 
 # --- somebody's recipe
@@ -100,6 +101,7 @@ def build_recipe_command(
     from ctk.lock.facts import known as known_gpu_code
     from ctk.lock.model import release_locks
     from ctk.package.gpu_subject import subjects
+    from ctk.plan.messages import shown
     from ctk.solve.channels import catalogue
     from ctk.solve.machine import driver_version, python_specs
     from ctk.verify.scenarios import facts, matrix
@@ -114,13 +116,18 @@ def build_recipe_command(
     found = recipe_in(recipe)
     own = output is None
     output = (output or where.output / "recipes" / found.name).absolute()
+    if output.resolve() in (where.channel.resolve(), where.base_channel.resolve()):
+        raise BadValue(f"{shown(output)} is a channel that `ctk build` writes", "name another folder")
     check_place(output)
     check_path(found.folder, "move the recipe")  # scripts name it
     check_machine(where)
     log = where.logs / f"recipe-{found.name}.log"
     channels = catalogue(where, base_beside(base, channel, where), this_platform(), others=channel or ())
-    if "cuda-version" not in channels.names([this_platform(), "noarch"]):
+    subdirs = [this_platform(), NOARCH]
+    if "cuda-version" not in channels.names(subdirs):
         step = "name another --channel" if channel else "run `ctk build`, or name another --channel"
+        if where.channel.exists() and "cuda-version" in channels.names(subdirs, [where.channel]):
+            step = f"add --channel {shown(where.channel)}"
         raise Unsolvable("there are no CUDA packages in the channel", step)
     files = variant_config or variant_files(found, where.build_config)
     with held(where.temporary) as folder:
@@ -136,15 +143,23 @@ def build_recipe_command(
         shop = Workshop(ordered, channels, work, where.rattler, log)
         made = list(shop.build(lambda variant, outcome: report.say(f"{variant.id} {outcome}")))
         if own:  # of this run alone
+            old = {file.name for file in output.glob("*/*.conda")} - {one.file.name for one in made}
             shutil.rmtree(output, ignore_errors=True)
+            if old:
+                report.line(f"removed: {', '.join(sorted(old))}")
         add(work, output)
         tests = []
         for tested in shop.test(made, asked):
             tests.append(tested)
             report.say(f"tests of {tested.package.file.stem}, {_machine(tested.driver)}: {tested.state}")
-        _show_tests(made, tests, report)
         known = known_gpu_code(release_locks(where).values())
         codes = [subject for one in made for subject in subjects(one.file, known)]
+        wrong = [
+            (one.file.stem, faults)
+            for one, code in zip(made, codes, strict=True)
+            if (faults := [*_wrong(one, tests), *code.wrong])
+        ]
+        _show_tests(made, tests, len(wrong), report)
         report.result(
             packages=[
                 {
@@ -154,7 +169,7 @@ def build_recipe_command(
                     "requires": one.index.depends,
                     "seconds": round(one.seconds, 2),
                     "tests": [tested.as_json() for tested in tests if tested.package is one],
-                    "notes": one.notes,
+                    "notes": [*map(": ".join, one.notes)],
                     "gpu_code": code.as_json(),
                 }
                 for one, code in zip(made, codes, strict=True)
@@ -165,9 +180,10 @@ def build_recipe_command(
         surveys = [take_survey([name], [], shop.catalogue, every) for name in names]
         report.result(surveys=[survey.as_json() for survey in surveys])
         _show_verdict(made, tests, codes, surveys, report)
-    report.line(f"packages: {output}")
-    report.line(f"log: {log}")
-    _judge(tests, asked, log)
+        report.line(f"packages: {output}")
+        report.line(f"log: {log}")
+        _judge(tests, wrong, asked, log)
+        _check_installable(tests, surveys, recipe, work)
     _show_install([*names], output, channels, base_beside(base, channel, where), report)
 
 
@@ -175,7 +191,7 @@ def _machine(driver: str | None) -> str:
     return f"driver {driver}" if driver else "no driver"
 
 
-def _show_tests(made: list[Made], tests: list[Tested], report: Reporter) -> None:
+def _show_tests(made: list[Made], tests: list[Tested], wrong: int, report: Reporter) -> None:
     rows = []
     for one in made:
         first: tuple[str, ...] = (one.file.stem, one.toolkit)
@@ -184,7 +200,9 @@ def _show_tests(made: list[Made], tests: list[Tested], report: Reporter) -> None
             rows.append((*first, tested.driver or "none", f"{tested.toolkit} {tested.fit}".strip(), state))
             first = ("", "")
     failed = any(tested.state == "failed" for tested in tests)
-    title = "built, and tests failed" if failed else "built and tested"
+    faulty = f"built, and {count(wrong, 'package')} {'is' if wrong == 1 else 'are'} wrong"
+    done = "built, and not tested" if all(tested.state == "refused" for tested in tests) else "built and tested"
+    title = "built, and tests failed" if failed else faulty if wrong else done
     report.table(title, ["package", "built with", "driver", "gets toolkit", "its tests"], rows)
 
 
@@ -195,9 +213,8 @@ def _show_verdict(
     for one, code in zip(made, codes, strict=True):
         show_subject(code, report)
         report.line(f"  it requires {', '.join(sorted(one.index.depends)) or 'nothing'}")
-        lacks = {sentence: tested.driver for tested in tests if tested.package is one for sentence in tested.lacks}
-        for note in (*one.notes, *(_lack(sentence, driver) for sentence, driver in lacks.items())):
-            report.line(f"  WRONG: {note}")
+        for sentence, _ in _wrong(one, tests):
+            report.line(f"  WRONG: {sentence}")
     for survey in surveys:
         report.line(f"{survey.asked} on {survey.subdir}", "bold")
         for sentence in survey.sentences:
@@ -206,8 +223,15 @@ def _show_verdict(
         report.table("its builds", ["build", "kind", "toolkits", "pairs"], rows, right=["pairs"])
 
 
-def _lack(sentence: str, driver: str | None) -> str:
-    return f"{sentence}, which its environment lacks ({_machine(driver)})"
+def _wrong(package: Made, tests: list[Tested]) -> list[Reason]:
+    """What is wrong with a package apart from its GPUs, each with what to write."""
+    lacks = {sentence: tested.driver for tested in tests if tested.package is package for sentence in tested.lacks}
+    found = [*package.notes]
+    for sentence, driver in lacks.items():
+        owner = sentence.rpartition(" ")[2]
+        step = f"write {owner} in requirements: run, or in host the package whose run-export it is, such as {owner}-dev"
+        found.append((f"{sentence}, which its environment lacks ({_machine(driver)})", step))
+    return found
 
 
 def _show_install(names: list[str], output: Path, channels: Catalogue, base: str, report: Reporter) -> None:
@@ -225,17 +249,15 @@ def _show_install(names: list[str], output: Path, channels: Catalogue, base: str
     report.line(f"or, also with mamba: {shlex.join(conda)}")
 
 
-def _judge(tests: list[Tested], asked: list[str | None], log: Path) -> None:
-    """Ends the run with an error if tests failed, a library is lacking, or no build is for a driver of --driver."""
+def _judge(tests: list[Tested], wrong: list[tuple[str, list[Reason]]], asked: list[str | None], log: Path) -> None:
+    """Ends the run with an error if tests failed, a package is wrong, or no build is for a driver of --driver."""
     if failed := [tested for tested in tests if tested.state == "failed"]:
         lines = [f"the tests of {one.package.file.stem} failed with {_machine(one.driver)}:" for one in failed]
         text = "\n".join(f"    {line}" for line in failed[0].detail.splitlines())
         raise BuildFailed("\n".join([lines[0], text, *lines[1:]]), f"the packages are there; the whole log is {log}")
-    if lacks := {sentence: tested for tested in tests for sentence in tested.lacks}:
-        lines = [f"{one.package.file.stem}: {_lack(sentence, one.driver)}" for sentence, one in lacks.items()]
-        owner = next(iter(lacks)).rpartition(" ")[2]
-        step = f"write {owner} in requirements: run, or in host the package whose run-export it is, such as {owner}-dev"
-        raise AuditFailed("\n".join(lines), step)
+    if lines := [f"{name}: {sentence}" for name, found in wrong for sentence, _ in found]:
+        steps = dict.fromkeys(step for _, found in wrong for _, step in found)
+        raise AuditFailed("\n".join(lines), "; ".join(steps))
     for driver in asked:
         mine = [tested for tested in tests if tested.driver == driver]
         if all(tested.state == "refused" for tested in mine):
@@ -243,6 +265,22 @@ def _judge(tests: list[Tested], asked: list[str | None], log: Path) -> None:
                 f"no build is for a machine with {_machine(driver)}: {mine[-1].detail}",
                 "add a build for its CUDA major, or ask for another --driver",
             )
+
+
+def _check_installable(tests: list[Tested], surveys: list[Survey], recipe: Path, work: Path) -> None:
+    """Ends the run with an error if a package can be installed on no machine, as when it needs an unnamed channel."""
+    from ctk.plan.messages import shown
+
+    for survey in surveys:
+        mine = {tested.state for tested in tests if tested.package.index.name == survey.asked}
+        if mine == {"refused"} and not survey.today.installs:
+            sentence, step = survey.today.reason((survey.every.drivers[-1], None))
+            _, unnamed, channels = step.partition("name the channels: --channel ")
+            line = f"ctk build-recipe {shlex.quote(str(recipe))} --channel {channels}".replace(
+                f" --channel {shown(work)}", ""
+            )
+            other = "correct requirements: run, or name a --channel or --base that has what is missing"
+            raise Unsolvable(f"{survey.asked} can be installed on no machine: {sentence}", line if unnamed else other)
 
 
 # --- the lint

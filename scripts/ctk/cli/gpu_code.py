@@ -65,12 +65,12 @@ def gpu_code_command(
     report.result(subjects=[subject.as_json() for subject in found])
     coded = sum(any(map(_has_code, subject.files.values())) for subject in found)
     report.say(f"{count(coded, 'subject')} with code for GPUs, {time.monotonic() - start:.1f} s")
-    wrong = [subject for subject in found if subject.uncovered_gpus]
+    wrong = [(subject.name, step) for subject in found for _, step in subject.wrong]
     if check and wrong:
-        names = ", ".join(subject.name for subject in wrong[:5])
+        names = ", ".join(name for name, _ in wrong[:5])
         raise AuditFailed(
             f"{count(len(wrong), 'package')} can be installed for GPUs without code: {names}",
-            "constrain __cuda_arch in their metadata to the GPUs that are shown",
+            "; ".join(dict.fromkeys(step for _, step in wrong)),
         )
 
 
@@ -163,8 +163,8 @@ def _metadata(subject: Subject) -> Iterable[str]:
     if subject.promised is None:
         if subject.kind == "wheel":
             yield "a wheel's metadata does not say for which GPUs it is"
-    elif subject.uncovered_gpus:
-        yield f"WRONG: its metadata lets it be installed for {_words(subject, subject.uncovered_gpus)}"
+    elif subject.wrong:
+        yield f"WRONG: {subject.wrong[0][0]}"
     elif subject.lacking:
         lacking = _words(subject, subject.lacking)
         yield f"its metadata lets it be installed for {lacking} on purpose: {subject.exemption}"

@@ -95,15 +95,16 @@ class BuildFailed(CtkError, exit_code=8):
 class AuditFailed(CtkError, exit_code=9):
     """A package breaks a rule; the channel in place was not changed.
 
-    `ctk build-recipe`: a file needs a library that no package of the environment has.
+    `ctk build-recipe`: a package is wrong, as its lines `WRONG:` say: it needs a library that no package of the
+    environment has, admits GPUs for which it has no code, or was built with another toolkit.
     """
 
 
 class Unsolvable(CtkError, exit_code=10):
     """No set of packages satisfies the request.
 
-    `ctk build-recipe`: the environment to build in has no solution (this machine may lack a compiler), or no build fits
-    a driver.
+    `ctk build-recipe`: the environment to build in has no solution (this machine may lack a compiler), no build fits a
+    driver, or a package can be installed on no machine.
     """
 
     def __init__(self, cause: str, step: str = "", solver: str = "") -> None:

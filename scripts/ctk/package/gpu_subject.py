@@ -22,7 +22,7 @@ from ctk.core.platforms import PLATFORMS
 from ctk.package import reader
 from ctk.package.binaries import version_key
 from ctk.package.gpu_fatbin import FileCode, is_binary, read_file, read_members, read_tree, read_wheel, together
-from ctk.package.gpu_support import How, Runs, best, one_for_each_cuda, one_for_each_gpu, present, runs, worst
+from ctk.package.gpu_support import How, Runs, best, one_for_each_cuda, one_for_each_gpu, present, runs, spans, worst
 from ctk.package.reader import IndexJson, index_of
 from ctk.package.records import spec_name
 
@@ -152,6 +152,11 @@ class Subject:
         for spec in (*self.index.depends, *self.index.constrains):
             if spec_name(spec) == "__cuda_arch":
                 gpus = tuple(gpu for gpu in gpus if _matches(spec, gpu))
+            elif spec_name(spec) == "cuda-arch" and spec in self.index.depends:
+                oldest = next(
+                    (gpu for gpu in self.known.gpus if _matches(spec, gpu)), "0"
+                )  # which it admits, and newer
+                gpus = tuple(gpu for gpu in gpus if version_key(gpu) >= version_key(oldest))
             elif spec_name(spec) == "cuda-version":
                 gpus = tuple(gpu for gpu in gpus if self._toolkit_allows(spec, gpu))
         return gpus
@@ -179,6 +184,20 @@ class Subject:
     def uncovered_gpus(self) -> tuple[str, ...]:
         """The GPUs of `lacking`, unless there is an exemption."""
         return () if self.exemption else self.lacking
+
+    @property
+    def wrong(self) -> list[tuple[str, str]]:
+        """A sentence if its metadata admits GPUs without code, and what an author writes; else nothing."""
+        if not (lacking := self.uncovered_gpus):
+            return []
+        known, right = present(self.known.gpus, self.subdir), self.gpus("native", "jit")
+        words = spans(lacking, known)
+        step = f"compile it for {words}, too"
+        if right and version_key(lacking[-1]) < version_key(right[0]):
+            step += f", or write cuda-arch {right[0]}.* in host"
+        elif right:
+            step += f", or write in run_constraints a bound on __cuda_arch that leaves {spans(right, known)}"
+        return [(f"its metadata lets it be installed for {words}", step)]
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -78,7 +78,10 @@ def _plain(message: str) -> str:
     message = re.sub(r" \(in (<expression>|template):\d+\)$", "", message)
     if spec := _SPEC.fullmatch(message):
         what = f"`{spec[1]}`" if spec[1] else "this"
-        return f"{what} is no dependency ({spec[2]}); write it as `cuda-version 12.6.*` or `cuda-version >=12.6,<13`"
+        right = "write it as `cuda-version 12.6.*` or `cuda-version >=12.6,<13`"
+        if "++" in spec[2]:
+            right = 'the C++ compiler is `${{ compiler("cxx") }}`'
+        return f"{what} is no dependency ({spec[2]}); {right}"
     return _TEMPLATE.sub(r" in `\1`", message).strip()
 
 

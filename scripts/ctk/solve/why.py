@@ -483,7 +483,7 @@ def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) ->
     if versions := catalogue.versions(need.name):
         have = listing(versions[:8][::-1])
         return f"{package.text} needs {need.text}, of which the channels have only {have}", step
-    if not all(catalogue.names([catalogue.subdir], [channel]) for channel in catalogue.channels):
+    if not catalogue.names([catalogue.subdir], catalogue.channels[-1:]):
         lacks = f"needs {need.name} from the base channel, which has nothing for {ideal.subdir}"
         return f"{package.text} {lacks}", _OTHER_BASE
     return f"{package.text} needs {need.text}, which the channels do not have", step
