@@ -353,7 +353,7 @@ def _missing_package(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
 
 def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Catalogue) -> Reason:
     subdir = catalogue.subdir
-    *ours, base = catalogue.channels
+    ours, base = catalogue.channels[:-1] or catalogue.channels, catalogue.channels[-1]
     if not catalogue.names([subdir], ours) and (not catalogue.is_named or name in catalogue.names(PLATFORMS)):
         step = "name another --channel" if catalogue.is_named else f"build it: ctk build --platform {subdir}"
         return f"the channel has nothing for {subdir}", step
