@@ -6,6 +6,7 @@ tests/system/docs/test_example.py tests recipes that can be built.
 from __future__ import annotations
 
 import json
+import re
 import os
 import shlex
 import shutil
@@ -193,6 +194,14 @@ def test_a_build_with_another_toolkit_than_its_variant_is_said(
     assert package["notes"] == [f"{sentence}: {step}"]
     error = {"cause": f"{Path(package['file']).stem}: {sentence}", "next": step}
     assert document["error"].items() >= error.items() and done.returncode == errors.AuditFailed.exit_code
+
+
+def test_a_build_that_no_machine_gets_is_named(built: Workspace, recipe: Recipes, tmp_path: Path) -> None:
+    folder = recipe("mkdir $PREFIX/share && touch $PREFIX/share/one", host=["cuda-version ${{ cuda_version }}.*"])
+    words = ("build-recipe", str(folder), "--cuda", "12.6", "--cuda", "12.9", "--output", str(tmp_path / "made"))
+    said = ctk(built, *words, check=True).stdout
+    built_, picked = ({*re.findall(rf"one 1 \w+(?={end})", said)} for end in (":", " +│"))
+    assert len(built_) == 1 and len(picked) == 1 and built_ != picked, said
 
 
 def test_a_library_that_no_package_of_the_environment_has_is_an_error_that_names_its_package(

@@ -221,6 +221,18 @@ def _show_verdict(
             report.line(f"- {sentence}")
         rows = survey.builds(survey.today)
         report.table("its builds", ["build", "kind", "toolkits", "pairs"], rows, right=["pairs"])
+        mine = [one for one in made if one.index.name == survey.asked]
+        for build in _never_picked(mine, {row[0] for row in rows}):
+            report.line(f"no machine gets {build}: another build for that CUDA major is preferred everywhere; keep one")
+
+
+def _never_picked(made: list[Made], picked: set[str]) -> list[str]:
+    """The builds of a package that no machine gets, beside one that is picked for the same CUDA major and Python."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in made:
+        key = one.toolkit.partition(".")[0], one.variant.values.get("python", "")
+        groups.setdefault(key, []).append(f"{one.index.name} {one.index.version} {one.index.build}")
+    return [build for group in groups.values() if picked & {*group} for build in group if build not in picked]
 
 
 def _wrong(package: Made, tests: list[Tested]) -> list[Reason]:
