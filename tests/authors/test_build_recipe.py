@@ -6,8 +6,8 @@ tests/system/docs/test_example.py tests recipes that can be built.
 from __future__ import annotations
 
 import json
-import re
 import os
+import re
 import shlex
 import shutil
 import subprocess
