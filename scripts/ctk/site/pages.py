@@ -194,9 +194,8 @@ def check_reachable(url: str, base: Path | str) -> None:
     if not re.fullmatch(r"https?://[^\s/?#]+\S*", url):
         raise BadValue(f"{url} is no address on the web", "give the published one: --url https://example.org/cuda")
     if isinstance(base, Path) or base.startswith("file:"):
-        raise BadValue(
-            f"no reader of the pages can install from {base}", "name a channel that they can use: --base conda-forge"
-        )
+        step = "name a channel that they can use: --base conda-forge, or the address of your mirror of it"
+        raise BadValue(f"no reader of the pages can install from {base}", step)
 
 
 def check(folder: Path) -> None:

@@ -357,6 +357,14 @@ def printed(name: str) -> str:
     return (PRINTED / f"h100-{name}.txt").read_text()
 
 
+FORMS = (
+    lambda text: text.replace("\n", "\n    "),
+    lambda text: "> " + text.replace("\n", "\n> "),
+    lambda text: text.replace("|", " "),
+    lambda text: text.replace("\n", " "),
+)
+
+
 @pytest.mark.parametrize(
     ("pasted", "driver", "gpu", "said"),
     [
@@ -364,8 +372,11 @@ def printed(name: str) -> str:
         (SMI_610, "13.3", "12.0", "supports CUDA 13.3"),
         (WINDOWS, "12.4", "8.9", "compute capability 8.9"),
         *((printed(name), "13.0", "9.0", "compute capability 9.0") for name in ("plain", "query")),
+        # As a chat or an issue shows it.
+        *((form(printed("plain")), "13.0", "9.0", "compute capability 9.0") for form in FORMS),
         # What does not say which driver there is leaves that to the client.
         *((printed(name), "", "9.0", "compute capability 9.0") for name in ("list", "csv", "csv-three")),
+        ("CUDA Version: 13.0", "13.0", "", "It names no GPU"),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "none", "", "no driver"),
         ("bash: nvidia-smi: command not found", "none", "", "no nvidia-smi"),
     ],
@@ -431,8 +442,8 @@ NO_GPU = ("GeForce 9999", "99.9.9", "h", "x" * 300, "NVIDIA RTX 3000 Ada Generat
     ("typed", "said"),
     [
         *((typed, "The list has no GPU of that name") for typed in NO_GPU),
-        *((typed, "Compute capability 9.0") for typed in ("H200", "nvidia h200", "sm_90a", "90")),
-        *((typed, "Compute capability 8.9") for typed in ("RTX 4090", "NVIDIA RTX 6000 Ada Generation")),
+        *((typed, "Compute capability 9.0") for typed in ("H200", "nvidia h200", "sm_90a", "90", "9,0", "h 100")),
+        *((typed, "Compute capability 8.9") for typed in ("4090", "RTX 4090", "NVIDIA RTX 6000 Ada Generation")),
         ("T4", "Compute capability 7.5"),
     ],
 )
@@ -509,11 +520,15 @@ def test_it_can_be_used_with_the_keyboard_alone(front: Watched) -> None:
 
 def test_what_is_chosen_is_in_the_address(front: Watched, running: Browser) -> None:
     choose(front.page, Chosen("cuda-core", "linux-64", "12.9", "7.0", "", "12"))
-    address, title = front.page.url, shown(front.page)["title"]
+    take(front.page, "client", "mamba")
+    title, address = shown(front.page)["title"], front.page.url
     with watched(running, WIDTHS["wide"], "light") as other:
         other.page.goto(address)
         expect(other.page.locator("#title")).to_have_text(title)
         assert other.page.locator("input[name=pin]:checked").input_value() == "12"
+        assert other.page.locator("input[name=client]:checked").input_value() == "mamba"
+    front.page.fill("#gpu", "3.7")
+    expect(front.page.locator("#summary")).to_contain_text("that GPU is too old")
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -14,9 +14,9 @@ for (const box of document.querySelectorAll(".copy")) {
       await navigator.clipboard.writeText(text.textContent);
       said.textContent = "Copied";
     } catch {
-      // A page in a folder may not use the clipboard: the text is selected, for the keyboard.
+      // A page without https, or in a folder, may not use the clipboard: the text is selected, and copied as of old.
       getSelection().selectAllChildren(text);
-      said.textContent = "Selected: press the keys for copying";
+      said.textContent = document.execCommand("copy") ? "Copied" : "Selected: press the keys for copying";
     }
     button.textContent = said.textContent.split(":")[0];
     setTimeout(() => { button.textContent = "Copy"; said.textContent = ""; }, 2000);

@@ -30,11 +30,17 @@ function gpuOfName(text, listed) {
   return best[1];
 }
 
-/** The compute capability of a typed text: 9.0, sm_90, 90, or a name; null if it is unknown. */
+/** The compute capability of a typed text: 9.0, sm_90, 90, or a name; null if it is unknown.
+ *
+ * A part of a name ("4090", "h 100", "Orin") counts where all that it may be have the same one.
+ */
 function gpuOfText(text, listed) {
-  const number = text.trim().toLowerCase().match(/^(?:(\d{1,2})\.(\d)|(?:sm_?|compute_?)?([3-9]|\d\d)(\d))[af]?$/);
+  const number = text.trim().toLowerCase().replace(",", ".").match(/^(?:(\d{1,2})\.(\d)|(?:sm_?|compute_?)?([3-9]|\d\d)(\d))[af]?$/);
   if (number) return `${Number(number[1] ?? number[3])}.${number[2] ?? number[4]}`;
-  return gpuOfName(text, listed);
+  const [plain, wanted] = [(name) => name.toLowerCase().replace(/[^a-z0-9]/g, ""), text.toLowerCase().replace(/[^a-z0-9]|geforce|nvidia/g, "")];
+  const parts = Object.keys(listed).filter((name) => wanted.length > 2 && plain(name).replace("geforce", "").includes(wanted));
+  const found = new Set(parts.map((name) => listed[name]));
+  return gpuOfName(text, listed) ?? (found.size === 1 ? [...found][0] : null);
 }
 
 /** The column compute_cap in the output of --query-gpu; the last column without a heading. */
@@ -70,7 +76,8 @@ function readNvidiaSmi(text, listed) {
   const version = text.match(/CUDA(?:\s+UMD)?\s+Version\s*:\s*(\d+)\.(\d+)/i);
   const names = [
     // The bus follows the name; rows of processes look the same otherwise.
-    ...text.matchAll(/^\|\s*\d+\s+(\S.*?)\s+(?:On|Off|N\/A|WDDM|TCC|MCDM)\s*\|(?=\s*[0-9A-F]{4,8}:)/gim),
+    // A chat or an issue may have indented or quoted it, taken the bars away, or made one line of it.
+    ...text.matchAll(/(?:^[\s>]*|\|\s*)\d+\s+([^|\s][^|\n]*?)\s+(?:On|Off|N\/A|WDDM|TCC|MCDM)\s*\|?(?=\s*[0-9A-F]{4,8}:)/gim),
     ...text.matchAll(/^\s*GPU \d+: (.+?) \(UUID/gm),
     ...text.matchAll(/^\s*Product Name\s*:\s*(.+?)\s*$/gm),
   ].map((match) => match[1]);

@@ -21,7 +21,7 @@ for (const box of document.querySelectorAll("[data-search]")) {
     const matches = rows.filter(({ row }) => !row.hidden).length;
     const near = matches ? [] : nearest(typed, rows.map(({ name }) => name));
     status.textContent = typed
-      ? `${matches} of ${rows.length} match` + (near.length ? `. Did you mean ${near.join(", ")}?` : "")
+      ? `${matches} of ${rows.length} match` + (near.length ? `. Did you mean ${near.join(", ")}?` : matches ? "" : ". Not in this channel: the page Install says where it may be.")
       : `${rows.length} packages`;
   };
   input.addEventListener("input", narrow);

@@ -52,6 +52,7 @@
     return major < wanted || (major === wanted && minor < last);
   }
 
+  const first = document.querySelector("input[name=client]").value;
   const picked = (name) => document.querySelector(`input[name=${name}]:checked`)?.value ?? "";
 
   /** What is chosen now. The driver is a CUDA version, null without one, and undefined where the client is to find it;
@@ -204,7 +205,7 @@
   function showForeign(now) {
     const [, next] = offered.channels;
     const builds = now.driver === null ? "it" : "its CUDA build, with a toolkit that the driver runs";
-    show("detected", noPackage(now), `If ${next} has it, this installs ${builds}:`);
+    show("detected", noPackage(now), `Nothing was solved for it. If ${next} has it, this asks for ${builds}:`);
     showCommand(now, older(now)[0]);
   }
 
@@ -301,6 +302,9 @@
     }
     if (now.gpu === undefined) {
       return [NOT_SOLVED, "The GPU is not known by that name.", ["Type its compute capability, such as 9.0. This command prints it: nvidia-smi --query-gpu=compute_cap --format=csv", "Or leave the field empty."]];
+    }
+    if (now.gpu && axes.gpus.filter(Boolean).every((gpu) => isLess(now.gpu, gpu))) {
+      return [NOT_SOLVED, `No toolkit of this channel is for compute capability ${now.gpu}: that GPU is too old.`];
     }
     if (!axes.gpus.includes(now.gpu)) return wrong(`No answer was made for compute capability ${now.gpu}.`, axes.gpus);
     if (!axes.pythons.includes(now.python)) return wrong(`No answer was made for Python ${now.python}.`, axes.pythons);
@@ -414,6 +418,7 @@
       const same = taken === found.driver ? "" : `; for every package here that is the same as ${taken}`;
       said.push(`The driver supports CUDA ${found.driver}${same}.`);
     } else if (ordered.length || found.unknown.length) said.push("The driver's CUDA version is not in it: choose it below.");
+    if (found.driver && !ordered.length && !found.unknown.length) said.push("It names no GPU: type it below.");
     if (found.unknown.length) said.push(`The list does not have ${found.unknown.join(", ")}: type the compute capability below.`);
     else if (ordered.length > 1) said.push(`The GPUs have compute capability ${ordered.join(" and ")}; the oldest one counts.`);
     else if (ordered.length) said.push(`The GPU has compute capability ${ordered[0]}.`);
@@ -427,7 +432,7 @@
 
   function remember(now) {
     const driver = now.driver === null ? "none" : now.driver;
-    const values = { package: now.package, platform: now.platform, driver, gpu: now.machine === "choose" ? at("gpu").value.trim() : "", python: now.python, pin: now.pin };
+    const values = { client: now.client === first ? "" : now.client, package: now.package, platform: now.platform, driver, gpu: now.machine === "choose" ? at("gpu").value.trim() : "", python: now.python, pin: now.pin };
     const kept = Object.entries(values).filter(([, value]) => value);
     try {
       history.replaceState(null, "", `#${new URLSearchParams(kept)}`);
@@ -438,6 +443,8 @@
 
   function recall() {
     const wanted = new URLSearchParams(location.hash.slice(1));
+    const client = [...document.querySelectorAll("input[name=client]")].find(({ value }) => value === wanted.get("client"));
+    if (client) client.checked = true;
     const platforms = Object.keys(offered.platforms);
     const here = /Windows/.test(navigator.userAgent) ? "win-" : "linux-";
     const asked = wanted.get("platform");
