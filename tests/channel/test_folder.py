@@ -335,6 +335,11 @@ def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp
     assert re.search(r"│ +1 │ \+0 -1 +│ readers see it │", run_ctk("rollback", www).stdout)
     assert "shows state 1" in run_ctk("rollback", www, "--to", "1").stdout
     assert indexed(tmp_path / "www") == {"digit1", "digit2"}
+    for place in (two_states.root, two_states.channel):
+        assert isinstance(run_ctk("publish", "--to", str(place)).exception, BadValue)
+    next(two_states.channel.glob("*/digit1*.conda")).unlink()
+    lost = run_ctk("publish", "--to", www)
+    assert isinstance(lost.exception, ChannelBroken) and "lacks noarch/digit1" in lost.exception.cause
     refused = run_ctk("rollback", www, "--to", "9")
     assert isinstance(refused.exception, UnknownName)
     assert refused.exception.step == f"see `ctk rollback {www}`"

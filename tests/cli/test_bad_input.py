@@ -61,6 +61,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "verify --again": (BadValue, "error: --again and --base are for --install"),
     "publish": (BadValue, "error: there is no place to publish to"),
     "publish --to http://localhost:1/cuda": (BadValue, "error: --to takes a folder"),
+    "rollback http://localhost:1/cuda": (BadValue, "error: http:/localhost:1/cuda is an address"),
     "publish {folder} --to {folder}/www": (PublishFailed, "error: there is no channel with packages in"),
     "release add": (BadValue, "error: nothing says what to lock"),
     "release add python-14": (UnknownName, "error: unknown CUDA major '14'"),

@@ -158,6 +158,8 @@ class Folder:
         place = Path(os.path.realpath(self.path))
         if (place / SITE).exists():  # `ctk site` would replace it, with the channel
             raise BadValue(f"{self.path} is a site of ctk", "name another folder, such as --to /srv/www/cuda")
+        if place == self.recipes.parent.resolve():
+            raise BadValue(f"{self.path} is this checkout", "name another folder, such as --to /srv/www/cuda")
         if is_built(place) or place == Path(os.path.realpath(channel)):
             raise BadValue(
                 f"{self.path} is a built channel, or in one; nothing can be published into it",
@@ -200,6 +202,8 @@ class Folder:
             taken = clashes(ours.names(), names)
             if not skip_taken:
                 refuse(taken, str(self.path), self.recipes)
+            for state in history.states:  # before readers see a change: a state that is not whole stops the run
+                self.state_index(state)
             skipped = tuple(taken)
             fresh = ours.without(skipped)
             sha256, times = fresh.names(), self.times()

@@ -16,8 +16,8 @@ import typer
 from ctk.cli.options import Base, Jobs, Platforms, Pythons, base_beside, base_channel, not_both
 from ctk.core import console
 from ctk.core.checkout import Workspace, channel_missing, checkout, settings, workspace
-from ctk.core.console import Reporter, count, megabytes
-from ctk.core.errors import BadValue, UnknownName, Unsolvable, check_names, without_credentials
+from ctk.core.console import Reporter, count, listing, megabytes
+from ctk.core.errors import BadValue, ChannelBroken, UnknownName, Unsolvable, check_names, without_credentials
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS
 
@@ -99,8 +99,13 @@ def publish_command(
     if to is not None and ":/" in str(to):
         raise BadValue(f"--to takes a folder, and {to} is an address", "name a server with --server and --channel")
     report, where = Reporter(), workspace()
+    if folder:
+        _check_folder(folder)
     built = Path(os.path.realpath(folder or where.channel))
     names = in_order(built)
+    if lost := [name for name in names if not (built / name).is_file()]:
+        step = "build these packages again, then publish again; nothing was published"
+        raise ChannelBroken(f"{folder or where.channel} lacks {listing(lost, most=3)}, which its index names", step)
     if to is not None:
         if attest and not url:
             raise BadValue("an attestation says for which channel a package is", "name its URL with --url")
@@ -213,9 +218,15 @@ def rollback_command(
     report.line("--to N returns to a state")
 
 
+def _check_folder(folder: Path) -> None:
+    if ":/" in str(folder):
+        raise BadValue(f"{folder} is an address, and a folder of this machine is wanted", "name the folder")
+
+
 def _published(folder: Path) -> Folder:
     from ctk.channel.publish import Folder
 
+    _check_folder(folder)
     if not folder.exists():
         raise channel_missing(folder)
     found = Folder(folder, workspace().recipes)
