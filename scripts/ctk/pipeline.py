@@ -50,7 +50,7 @@ class Result:
     audit: AuditReport
     tests: Sequence[Outcome]
     stages: Sequence[dict[str, Any]]
-    dropped: Sequence[str]  # ids of builds of earlier runs that the audit refuses now
+    dropped: Sequence[str]  # ids of builds of earlier runs that lost a package, or that the audit refuses now
 
     def as_json(self, plan: Plan) -> dict[str, Any]:
         """The document of `ctk build --json`; sizes in bytes, times in seconds."""
@@ -173,10 +173,11 @@ class Pipeline:
     def _audit(
         self, made: build.BuildReport, channel: Path, base_channel: Path | str
     ) -> tuple[local.Candidates, AuditReport, Sequence[str]]:
-        """Audits the packages that the channel will have; returns also the ids of earlier builds that must leave it."""
+        """Audits the packages that the channel will have; returns also the ids of earlier builds that leave it."""
         dropped: dict[str, None] = {}
         while True:
             found = self._candidates(made, channel, dropped)
+            dropped |= dict.fromkeys(found.gone)
             with self.report.reading(f"{self.prefix}audit", found.files.values()) as task:
                 audited = audit_packages(
                     [*found.files.values()],

@@ -322,6 +322,10 @@ def test_a_state_that_is_not_kept_or_is_shown_is_an_error(folder: Folder) -> Non
     ):
         with pytest.raises(UnknownName, match=words):
             folder.rollback(number)
+    index = folder.path / "noarch" / "repodata.json"
+    before = index.read_bytes()
+    index.write_bytes(before[:9])
+    assert folder.rollback(1).number == 1 and index.read_bytes() == before, "a damaged index is written again"
 
 
 def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path) -> None:

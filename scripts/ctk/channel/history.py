@@ -65,7 +65,7 @@ class History:
         """The state to return to: by default the state before the current one.
 
         Raises:
-            UnknownName: The state is not kept, is the current one, or does not exist.
+            UnknownName: The state is not kept, or does not exist.
         """
         by_number = {s.number: s for s in self.states}
         kept = f"kept are {', '.join(map(str, sorted(by_number)))}" if by_number else "no state is kept"
@@ -76,8 +76,6 @@ class History:
         if number not in by_number:
             step = f"see `ctk rollback {channel}`"
             raise UnknownName(f"{channel} has no state {number}; {kept}", step)
-        if number == self.current:
-            raise UnknownName(f"{channel} shows state {number} already; {kept}", "name another with --to")
         return by_number[number]
 
 

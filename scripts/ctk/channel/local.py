@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from typing import Any
 from ctk.build.runner import Built
 from ctk.channel.history import numbered
 from ctk.channel.repodata import FILES, ChannelIndex, Records, read_index, shows, write_index
+from ctk.core.console import listing
 from ctk.core.errors import ChannelBroken, UnknownName
 from ctk.core.files import disk_errors, holds, listed_packages, make_folder, read_json, share
 from ctk.core.platforms import NOARCH
@@ -53,6 +54,7 @@ class Candidates:
     records: Records
     is_new: bool  # whether builds or packages differ from those of the current state
     earlier: Mapping[str, str]  # file name of a package of an earlier run -> build id
+    gone: Sequence[str]  # ids of builds of earlier runs of which the current state has lost a package
 
 
 def candidates(
@@ -90,12 +92,13 @@ def candidates(
     }
     if lost := sorted(damaged - fresh.keys()):
         raise ChannelBroken(
-            f"{channel} has other content than was built under {', '.join(lost)}",
+            f"{channel} has other content than was built under {listing(lost, most=3)}",
             "build these packages again, with the options of the earlier build",
         )
     earlier = {Path(n).name: i for i, note in wanted.items() for n in note["packages"] if n not in fresh}
     is_new = wanted != before or bool(damaged)
-    return Candidates(channel, wanted, files, {name: records[name] for name in files}, is_new, earlier)
+    gone = [i for i in kept if i not in wanted]
+    return Candidates(channel, wanted, files, {name: records[name] for name in files}, is_new, earlier, gone)
 
 
 def stage(found: Candidates) -> Staged:

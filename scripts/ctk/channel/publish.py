@@ -46,7 +46,7 @@ from ctk.channel.repodata import (
     write_index,
 )
 from ctk.core.checkout import HISTORY
-from ctk.core.errors import BadValue, Busy, ChannelBroken, NameReused, NotReady, PublishFailed
+from ctk.core.errors import BadValue, Busy, ChannelBroken, NameReused, NotReady, PublishFailed, UnknownName
 from ctk.core.files import copy_file, disk_errors, file_sha256, holds, make_folder, read_json, replace_file, temporaries
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.package.records import REPODATA
@@ -240,13 +240,15 @@ class Folder:
         """Shows readers an older state, by default the state before; newer states stay, to be returned to as well.
 
         Raises:
-            UnknownName: The state is not kept.
+            UnknownName: The state is not kept, or readers see it already.
             ChannelBroken: A package of the state is missing or damaged; nothing was changed.
         """
         with self._held():
             history = self.history()
             state = history.target(number, self.path)
             index = self._dated(state)
+            if state.number == history.current and shows(self.path, self._present(index)):  # else its index is damaged
+                raise UnknownName(f"{self.path} shows state {state.number} already", "name another with --to")
             if gone := [name for name, sha256 in index.names().items() if not holds(self.path / name, sha256)]:
                 named = ", ".join(f"{name} (damaged)" if (self.path / name).exists() else name for name in gone)
                 raise ChannelBroken(

@@ -235,7 +235,7 @@ def build_command(
     JSON:
     - `channel`, `changed`, `size`, `packages` (platform -> how many)
     - `builds`: `id`, `packages`, `size`, `unchanged`, `seconds`; `left_out`: `id`, `reason`
-    - `dropped`: builds of earlier runs that left the channel, because the audit refuses them now
+    - `dropped`: builds of earlier runs that left the channel: a package of it is lost, or the audit refuses it now
     - `tests`: `package`, `state`, `detail`, `missing` (what it needs, if it was not run); `audit`, as in `ctk check`;
       `stages`: `name`, `seconds`, `note`
 
@@ -299,8 +299,8 @@ def _summary(result: Result, planned: Plan, named: Sequence[str], asked: Collect
         report.line(line)
     if result.dropped:
         report.line(
-            f"left the channel, as the audit refuses now what earlier runs built: {', '.join(result.dropped)}; "
-            "`ctk build NAME` makes it again"
+            "left the channel, as a package of it is lost or the audit refuses it now: "
+            f"{listing(result.dropped, most=5)}; `ctk build NAME` makes it again"
         )
     if lacks := lacking(workspace(), channel):
         more = " ".join([*named, *(f"--release {minor}" for minor in lacks)])
