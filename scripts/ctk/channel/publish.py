@@ -216,7 +216,8 @@ class Folder:
                     repaired.append(name)
                 progress(name)
             # Those that readers did not see: also after a rollback, or a run that was killed.
-            added = [name for name in order if name in sha256 and name not in {*before.names(), *repaired}]
+            seen = {*before.names(), *repaired}
+            added = [name for name in order if name in sha256 and name not in seen]
             wanted = before | fresh
             times = possible({**dict.fromkeys(sha256, now), **times}, wanted, now)
             wanted = wanted.dated(times)

@@ -153,9 +153,8 @@ class Subject:
             if spec_name(spec) == "__cuda_arch":
                 gpus = tuple(gpu for gpu in gpus if _matches(spec, gpu))
             elif spec_name(spec) == "cuda-arch" and spec in self.index.depends:
-                oldest = next(
-                    (gpu for gpu in self.known.gpus if _matches(spec, gpu)), "0"
-                )  # which it admits, and newer
+                # Its builds have a GPU each, and are for newer ones too.
+                oldest = next((gpu for gpu in self.known.gpus if _matches(spec, gpu)), "0")
                 gpus = tuple(gpu for gpu in gpus if version_key(gpu) >= version_key(oldest))
             elif spec_name(spec) == "cuda-version":
                 gpus = tuple(gpu for gpu in gpus if self._toolkit_allows(spec, gpu))

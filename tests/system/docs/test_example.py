@@ -104,11 +104,16 @@ class Example:
 Build = Callable[[str], Example]
 
 
-def each(examples: Iterable[Any], name: Callable[[Any], str]) -> list[Any]:
-    return [pytest.param(e, marks=() if name(e) in QUICK else pytest.mark.sweep, id=str(e)) for e in examples]
+def each(examples: Iterable[tuple[str, tuple[Any, ...]]]) -> list[Any]:
+    """The values of each example as parameters."""
+    found = []
+    for example, values in examples:
+        marks = () if example in QUICK else pytest.mark.sweep
+        found.append(pytest.param(*values, marks=marks, id="-".join(map(str, values))))
+    return found
 
 
-compiled = pytest.mark.parametrize("example", each(COMPILED, str))
+compiled = pytest.mark.parametrize("example", each((e, (e,)) for e in COMPILED))
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +139,7 @@ def build(built: Workspace, roomy: Callable[[str], Path]) -> Build:
 PRINTED = [block for block in blocks() if block.printed_by.startswith(ON_PAGES)]
 
 
-@pytest.mark.parametrize("block", each(PRINTED, lambda block: Path(block.printed_by).name))
+@pytest.mark.parametrize("block", each((Path(b.printed_by).name, (b,)) for b in PRINTED))
 def test_the_page_shows_what_the_command_prints(build: Build, block: Block) -> None:
     assert follows(block, build(Path(block.printed_by).name).printed) == ""
 
@@ -171,14 +176,14 @@ def test_run_exports_alone_give_the_requirements_of_cuda(build: Build, built: Wo
         assert of_cuda == wanted
 
 
-@compiled
-@pytest.mark.parametrize("driver", ["12.6", NEWEST])
+@pytest.mark.parametrize(
+    ("example", "driver"),
+    each((e, (e, d)) for e in COMPILED for d in ("12.6", NEWEST) if d.partition(".")[0] in MAJORS[e]),
+)
 def test_an_example_computes_or_says_why_not(
     build: Build, built: Workspace, roomy: Callable[[str], Path], example: str, driver: str
 ) -> None:
     """With the oldest toolkit of CUDA 12 that it is for, and with the newest."""
-    if driver.partition(".")[0] not in MAJORS[example]:
-        return  # the last test of this file
     picked = pick(build, built, example, driver)
     assert picked.toolkit == driver
     folder = roomy("environment")

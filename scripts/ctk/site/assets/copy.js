@@ -14,7 +14,7 @@ for (const box of document.querySelectorAll(".copy")) {
       await navigator.clipboard.writeText(text.textContent);
       said.textContent = "Copied";
     } catch {
-      // A page without https, or in a folder, may not use the clipboard: the text is selected, and copied as of old.
+      // A page without https, or in a folder, may not use the clipboard: the text is selected, and copied the older way.
       getSelection().selectAllChildren(text);
       said.textContent = document.execCommand("copy") ? "Copied" : "Selected: press the keys for copying";
     }

@@ -52,7 +52,7 @@
     return major < wanted || (major === wanted && minor < last);
   }
 
-  const first = document.querySelector("input[name=client]").value;
+  const usualClient = document.querySelector("input[name=client]").value;
   const picked = (name) => document.querySelector(`input[name=${name}]:checked`)?.value ?? "";
 
   /** What is chosen now. The driver is a CUDA version, null without one, and undefined where the client is to find it;
@@ -432,7 +432,7 @@
 
   function remember(now) {
     const driver = now.driver === null ? "none" : now.driver;
-    const values = { client: now.client === first ? "" : now.client, package: now.package, platform: now.platform, driver, gpu: now.machine === "choose" ? at("gpu").value.trim() : "", python: now.python, pin: now.pin };
+    const values = { client: now.client === usualClient ? "" : now.client, package: now.package, platform: now.platform, driver, gpu: now.machine === "choose" ? at("gpu").value.trim() : "", python: now.python, pin: now.pin };
     const kept = Object.entries(values).filter(([, value]) => value);
     try {
       history.replaceState(null, "", `#${new URLSearchParams(kept)}`);
