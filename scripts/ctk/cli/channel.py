@@ -133,9 +133,9 @@ def publish_command(
         changes += [f"{len(done.deleted)} deleted after {keep_days} days without use"] if done.deleted else []
         report.result(folder=str(to), **vars(done))
         report.line(f"state {done.state} of {to}: {count(done.packages, 'package')}, {', '.join(changes)}")
-        for what, names in (("damaged, and written again", done.repaired), ("no longer in the index", done.left)):
-            if names:
-                report.line(f"{what}: {listing(names, most=0 if report.verbose else 3)}")
+        for what, listed in (("damaged, and written again", done.repaired), ("no longer in the index", done.left)):
+            if listed:
+                report.line(f"{what}: {listing(listed, most=0 if report.verbose else 3)}")
         return
     assert server and channel
     address = url or f"{server.rstrip('/')}/{channel}"
