@@ -217,9 +217,7 @@ def test_a_value_of_a_variant_key_that_is_no_version_is_named_with_the_line_that
 
 def test_a_compiler_of_cuda_without_a_version_beside_a_toolkit_is_refused(tmp_path: Path, channels: Catalogue) -> None:
     """It was the newest one, whose run-exports and `host` had no solution, and no sentence said why."""
-    needs = "\n  ".join(
-        ["requirements:", "build:", '  - ${{ compiler("cuda") }}', "host:", "  - cuda-version ${{ KEY }}.*"]
-    )
+    needs = 'requirements:\n  build:\n    - ${{ compiler("cuda") }}\n  host:\n    - cuda-version ${{ KEY }}.*'
     text = f"{ONE}{SCRIPT}{needs}\n"
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "variants.yaml").write_text('cuda_version: ["13.0"]\n')
