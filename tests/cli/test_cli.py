@@ -80,6 +80,8 @@ def test_a_build_publishes_a_channel_and_the_next_one_changes_nothing(checkout: 
     assert second.returncode == 0, second.stderr
     assert checkout.channel.resolve() == state
     assert "unchanged" in second.stdout and "ctk publish" not in second.stdout
+    planned = build(checkout, "--dry-run").stdout
+    assert "2 of them were built before, and would be unchanged" in planned and "hello-cuda" not in planned
 
 
 @pytest.mark.parametrize(

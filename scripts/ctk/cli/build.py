@@ -123,9 +123,12 @@ def _toolkits(
     return toolkits
 
 
-def _show(planned: Plan, asked: Collection[str], report: Reporter) -> None:
+def _show(planned: Plan, asked: Collection[str], where: Workspace, report: Reporter) -> None:
+    from ctk.build.build import finished
+
     total = sum(a.size for a in planned.artefacts)
     report.result(**planned.as_json())
+    done = finished(planned, where)
     report.line(
         f"{count(len(planned.builds), 'build')}, {count(sum(len(b.outputs) for b in planned.builds), 'package')}, "
         f"{count(len(planned.artefacts), 'artefact')} of {megabytes(total)} MB; {len(planned.left_out)} left out"
@@ -133,8 +136,13 @@ def _show(planned: Plan, asked: Collection[str], report: Reporter) -> None:
     rows = [  # native and compat packages have a name together
         (b.id, " ".join(dict.fromkeys(o.name for o in b.outputs)), megabytes(sum(a.size for a in b.artefacts)))
         for b in planned.builds
+        if report.verbose or b.id not in done
     ]
-    report.table("builds", ["build", "packages", "MB to read"], rows, right=["MB to read"])
+    if done:
+        shown = "" if report.verbose else " (-v: all)"
+        report.line(f"{len(done)} of them were built before, and would be unchanged{shown}")
+    if rows:
+        report.table("builds", ["build", "packages", "MB to read"], rows, right=["MB to read"])
     _show_left_out(planned, asked, report)
 
 
@@ -273,7 +281,7 @@ def build_command(
         if chosen.packages or chosen.drivers:
             planned = usable(planned, asked, _gpus(chosen))
         if dry_run:
-            _show(planned, asked, report)
+            _show(planned, asked, where, report)
             return
         if fetch_only:
             _fetch(planned, where, report)
