@@ -24,10 +24,11 @@ from ctk.build.cluster import Cluster
 from ctk.build.one import machine_paths, temporary_files
 from ctk.build.runner import Built, check_machine
 from ctk.channel import local
+from ctk.channel.distribution import package_name
 from ctk.clean import forget_older, trim
 from ctk.core.address import open_gateway
 from ctk.core.checkout import Workspace
-from ctk.core.console import Reporter, megabytes
+from ctk.core.console import Reporter, listing, megabytes
 from ctk.core.errors import AuditFailed, BuildFailed, Unsolvable
 from ctk.core.files import HashNotes, disk_errors, full_disk, publishing, read_json
 from ctk.core.platforms import NOARCH, this_platform
@@ -35,6 +36,7 @@ from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.lock.model import Artefact
 from ctk.plan.plan import Plan
+from ctk.plan.recipes import find_recipes, maker_of
 from ctk.solve.machine import detected
 from ctk.solve.solve import Scenario, channel_url, solve
 
@@ -113,7 +115,7 @@ class Pipeline:
     def run(self, plan: Plan, base_channel: Path | str, channel_folder: Path | None = None) -> Result:
         """Builds a plan and publishes its packages, if all pass the audit and their own tests.
 
-        Packages of earlier builds that the audit refuses now, as a recipe or a rule has changed, leave the channel.
+        Packages of earlier builds that no recipe makes now, or that the audit refuses now, leave the channel.
 
         Raises:
             BuildFailed, ClusterFailed, AuditFailed, NoSpace: The channel stays as it was.
@@ -175,9 +177,14 @@ class Pipeline:
     ) -> tuple[local.Candidates, AuditReport, Sequence[str]]:
         """Audits the packages that the channel will have; returns also the ids of earlier builds that leave it."""
         dropped: dict[str, None] = {}
+        known = find_recipes(self.workspace.recipes)
         while True:
             found = self._candidates(made, channel, dropped)
             dropped |= dict.fromkeys(found.gone)
+            if left := {i: name for name, i in found.earlier.items() if not maker_of(package_name(name), known)}:
+                self.report.say(f"no recipe makes {listing([*left.values()], most=3)} of an earlier run now")
+                dropped |= dict.fromkeys(left)
+                continue
             with self.report.reading(f"{self.prefix}audit", found.files.values()) as task:
                 audited = audit_packages(
                     [*found.files.values()],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -129,7 +130,7 @@ def test_a_build_that_lost_a_package_leaves_the_channel_and_is_named(checkout: W
     follower.write_text(follower.read_text().replace("requirements: {run: [hello]}\n", ""))  # which would bring hello
     done = build(checkout, "follower")
     assert done.returncode == 0, done.stderr
-    assert "left the channel, as a package of it is lost or the audit refuses it now: hello-" in done.stdout
+    assert "left the channel, as no recipe makes it, a package of it is lost or the audit refuses it: hello-" in done.stdout
 
 
 def test_what_an_earlier_run_built_and_the_audit_refuses_now_leaves_the_channel(
@@ -154,6 +155,15 @@ def test_what_an_earlier_run_built_and_the_audit_refuses_now_leaves_the_channel(
     done = build(checkout)
     assert {p.name.split("-")[0] for p in packages(checkout.channel)} == {"follower", "hello"}
     assert "left the channel" not in done.stdout
+
+
+def test_what_no_recipe_makes_any_more_leaves_the_channel(checkout: Workspace) -> None:
+    build(checkout)
+    shutil.rmtree(checkout.recipes / "follower")
+    done = build(checkout, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["dropped"] == ["follower-cuda13.4-noarch"]
+    assert [p.name.split("-")[0] for p in packages(checkout.channel)] == ["hello"]
 
 
 def test_an_environment_is_created_once_and_follows_a_rebuilt_package_of_the_same_name(checkout: Workspace) -> None:

@@ -243,7 +243,8 @@ def build_command(
     JSON:
     - `channel`, `changed`, `size`, `packages` (platform -> how many)
     - `builds`: `id`, `packages`, `size`, `unchanged`, `seconds`; `left_out`: `id`, `reason`
-    - `dropped`: builds of earlier runs that left the channel: a package of it is lost, or the audit refuses it now
+    - `dropped`: builds of earlier runs that left the channel, as no recipe makes it, a package of it is lost, or the
+      audit refuses it
     - `tests`: `package`, `state`, `detail`, `missing` (what it needs, if it was not run); `audit`, as in `ctk check`;
       `stages`: `name`, `seconds`, `note`
 
@@ -307,8 +308,8 @@ def _summary(result: Result, planned: Plan, named: Sequence[str], asked: Collect
         report.line(line)
     if result.dropped:
         report.line(
-            "left the channel, as a package of it is lost or the audit refuses it now: "
-            f"{listing(result.dropped, most=5)}; `ctk build NAME` makes it again"
+            "left the channel, as no recipe makes it, a package of it is lost or the audit refuses it: "
+            f"{listing(result.dropped, most=5)}; `ctk build NAME` makes again what a recipe makes"
         )
     if lacks := lacking(workspace(), channel):
         more = " ".join([*named, *(f"--release {minor}" for minor in lacks)])
