@@ -18,6 +18,7 @@ from packaging.version import Version
 from rattler import Gateway
 
 from ctk.audit import AuditReport, audit_packages
+from ctk.authors.build_log import what_failed
 from ctk.base import base
 from ctk.build import build
 from ctk.build.cluster import Cluster
@@ -219,8 +220,13 @@ class Pipeline:
         tested = run_tests(made.built, channels, self.workspace, jobs=self.jobs, progress=say)
         counts = {s: sum(o.state == s for o in tested) for s in ("passed", "unchanged", "not run", "failed")}
         self._lap("package tests", ", ".join(f"{n} {s}" for s, n in counts.items() if n) or "none")
-        if failed := [f"{o.package}: its tests failed\n{o.detail}" for o in tested if o.state == "failed"]:
-            raise BuildFailed("\n".join(failed), _FIX)
+        failed: dict[str, list[str]] = {}  # the builds of a recipe fail alike
+        for outcome in tested:
+            if outcome.state == "failed":
+                failed.setdefault(outcome.detail, []).append(outcome.package)
+        if failed:
+            lines = [f"{listing(names, most=3)}: its tests failed\n{detail}" for detail, names in failed.items()]
+            raise BuildFailed("\n".join(lines), _FIX)
         return tested
 
     def _commit(self, staged: local.Staged, made: build.BuildReport) -> None:
@@ -325,16 +331,17 @@ def _test(build: Built, name: str, channels: Sequence[Path | str], gateway: Gate
         missing = error.cause.splitlines()[-1].strip("│└├─ ").removesuffix(", for which no candidates were found.")
         whose = "this machine has" if missing.startswith("__cuda") else "the channels here have"
         return Outcome(file.name, "not run", f"{whose} no {missing}", missing)
-    cause = ""
+    log: list[str]
     try:
         results = rattler_build.Package.from_file(file).run_tests(channel=[channel_url(c) for c in channels])
-        log = [line for result in results if not result.success for line in [*result.output][-30:]]
+        log = [line for result in results if not result.success for line in result.output]
         is_passed = all(result.success for result in results)
     except rattler_build.RattlerBuildError as error:
-        cause, log, is_passed = f"{build.id}: {error}", getattr(error, "log", []), False
+        log, is_passed = [*getattr(error, "log", []), *str(error).splitlines()], False
     if is_passed:
         passed.write_text(json.dumps(record["sha256"]))
         return Outcome(file.name, "passed")
-    if (full := full_disk("\n".join([cause, *log]), temporary)) is not None:
+    if (full := full_disk("\n".join(log), temporary)) is not None:
         raise full
-    return Outcome(file.name, "failed", "\n".join([*([cause] if cause else []), *log[-30:]]))
+    before, _, commands = "\n".join(log).partition("Testing commands:\n")
+    return Outcome(file.name, "failed", "\n".join(what_failed((commands or before).splitlines())))
