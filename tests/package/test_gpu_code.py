@@ -126,6 +126,7 @@ def test_a_fat_binary_whose_entries_do_not_fit_is_damaged() -> None:
         ("cubin", "90a", "9.0"),
         ("cubin", "100f", "10.0 10.3"),
         ("cubin", "103f", "10.3"),
+        ("cubin", "101f", ""),
         ("ptx", "75", "7.5 8.0 8.6 9.0 10.0 10.3 11.0 12.0 12.1"),
         ("ptx", "90a", "9.0"),
         ("ptx", "120f", "12.0 12.1"),
@@ -134,6 +135,7 @@ def test_a_fat_binary_whose_entries_do_not_fit_is_damaged() -> None:
 def test_a_target_runs_on_the_gpus_of_the_programming_guide(kind: Any, target: str, expected: str) -> None:
     """As the CUDA Programming Guide has it (5.1, compute capabilities)."""
     assert " ".join(gpu for gpu in GPUS if runs_on(GpuCode(kind, target), gpu)) == expected
+    assert runs_on(GpuCode(kind, target), "10.1") == (target == "101f" or (kind, target) == ("ptx", "75"))
 
 
 def file_of(**counts: int) -> FileCode:

@@ -27,9 +27,9 @@ from ctk.core.memo import memo
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.versions import PythonTag
 from ctk.lock.model import Artefact, ReleaseLock
-from ctk.package import binaries, gpu_fatbin, scan
+from ctk.package import binaries, gpu_fatbin, gpu_support, scan
 from ctk.package.binaries import Binary
-from ctk.package.gpu_support import bound, present
+from ctk.package.gpu_support import RENAMED, bound, present
 from ctk.package.scan import scan_wheel
 
 FILE = "contents.json"
@@ -42,7 +42,7 @@ _OWN_NAME = "="  # a SONAME that is the name of its file
 _SEPARATOR = "|"
 _DIGITS = 7  # of a digest; a collision is an error
 _STEP = "look at that file"
-_READERS = (Path(file) for file in (binaries.__file__, gpu_fatbin.__file__, scan.__file__))
+_READERS = (Path(file) for file in (binaries.__file__, gpu_fatbin.__file__, gpu_support.__file__, scan.__file__))
 # Notes of another reader are not used.
 _READER = hashlib.sha256(b"".join(path.read_bytes() for path in _READERS)).hexdigest()[:8]
 
@@ -214,6 +214,7 @@ def measure(known: Contents, lock: ReleaseLock, gpus: Sequence[str], at_hand: At
     With the GPUs that some toolkit can compile for. What was read is kept in a folder, so that a run that was ended
     goes on where it was.
     """
+    gpus = [gpu for gpu in gpus if gpu != RENAMED or lock.major == "12"]
     for artefact in unmeasured(known, [lock]):
         note = memo(kept / "contents", [artefact.sha256, _READER], _MEMBERS)
         members = note.read()

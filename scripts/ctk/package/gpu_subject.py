@@ -22,7 +22,18 @@ from ctk.core.platforms import PLATFORMS
 from ctk.package import reader
 from ctk.package.binaries import version_key
 from ctk.package.gpu_fatbin import FileCode, is_binary, read_file, read_members, read_tree, read_wheel, together
-from ctk.package.gpu_support import How, Runs, best, one_for_each_cuda, one_for_each_gpu, present, runs, spans, worst
+from ctk.package.gpu_support import (
+    RENAMED,
+    How,
+    Runs,
+    best,
+    one_for_each_cuda,
+    one_for_each_gpu,
+    present,
+    runs,
+    spans,
+    worst,
+)
 from ctk.package.reader import IndexJson, index_of
 from ctk.package.records import spec_name
 
@@ -164,7 +175,7 @@ class Subject:
         """Whether a build of `cuda-version` that a spec matches can be installed for a GPU."""
         native = "native" in spec.split()[-1]
         for minor, targets in self.known.targets.items():
-            newer = version_key(gpu) >= version_key(targets[0])
+            newer = version_key(gpu) >= version_key(targets[0]) and (gpu != RENAMED or minor.startswith("12."))
             if _matches(spec, minor) and (gpu in targets or (newer and not native)):
                 return True
         return False

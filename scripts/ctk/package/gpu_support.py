@@ -2,7 +2,8 @@
 
 The rules are those of the CUDA Programming Guide (1.3, "The CUDA platform"; 5.1, "Compute Capabilities"): machine code
 runs on GPUs of its major whose minor is not lower. PTX is compiled by the driver for its GPU and all newer GPUs. Code
-for an architecture (``90a``) runs on that only; code for a family (``100f``) runs within its major, from its minor on.
+for an architecture (``90a``) runs on that only; code for a family (``100f``) runs within its major, from its minor on,
+but for 10.1, a family of its own: ptxas 12.9.86 refuses ``100f`` for sm_101; 13.5.37 takes ``101f`` for sm_110 alone.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ How = Literal["native", "jit", "part", "none"]
 ORDER: tuple[How, ...] = ("none", "part", "jit", "native")
 """From worst to best: no code for a GPU, little code, PTX that the driver compiles, machine code."""
 
-SOCS = ("5.3", "6.2", "7.2", "8.7", "10.1", "11.0")
-"""GPUs of Jetson and similar boards (https://developer.nvidia.com/cuda-gpus), which have ARM processors only. 10.1 is
-CUDA 12's number of 11.0."""
+RENAMED = "10.1"
+"""CUDA 12's number of 11.0: no driver for CUDA 13 reports it, and no package for CUDA 13 can be on such a machine."""
+
+SOCS = ("5.3", "6.2", "7.2", "8.7", RENAMED, "11.0")
+"""GPUs of Jetson and similar boards (https://developer.nvidia.com/cuda-gpus), which have ARM processors only."""
 
 _FUTURE = "99.0"  # a GPU of an unknown major
 # Libraries of matrix products have many more kernels for some GPUs than for others, and support all: cuBLASLt 12.9 has
@@ -51,7 +54,7 @@ def runs_on(code: GpuCode, gpu: str) -> bool:
     """Whether a GPU runs machine code, or its driver compiles PTX for it."""
     number = code.target.rstrip("af")
     lowest, here = divmod(int(number), 10), tuple(map(int, gpu.split(".")))
-    if code.target.endswith("a"):
+    if code.target.endswith("a") or (code.target.endswith("f") and (10, 1) in (here, lowest)):
         return here == lowest
     same_major = here[0] == lowest[0]
     return here >= lowest and (same_major or (code.kind == "ptx" and code.target == number))
