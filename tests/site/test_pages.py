@@ -90,11 +90,12 @@ def test_the_heat_map_has_the_picks_of_the_solver_in_words_and_colours(files: Ma
     page = files["about.html"].decode().split('<h2 id="releases">')[0]
     assert re.findall(r'<th scope="col">(.*?)</th>', page) == [*heads]
     colours = {"13.4": "native", "13.4 compat": "compat", "none": "refused", "": "refused"}
-    seen = {text: colour for colour, text in re.findall(r'<td class="(\w+)">(.*?)</td>', page)}
+    seen = {text: colour for colour, text in re.findall(r'<td[^>]* class="(\w+)">(.*?)</td>', page)}
     assert seen.items() >= {"13.4": "native", "13.4 compat": "compat"}.items()
     assert all(colours.get(text, "native") == colour for text, colour in seen.items())
     shown = [re.findall(r">([^<]*)</t[hd]>", row) for row in re.findall(r'<tr>(<th scope="row">.*?)</tr>', page, re.S)]
-    assert shown == [[cell if cell != "-" else "none" for cell in row] for row in rows]
+    said = [[cell if cell != "-" else "none" for cell in row] for row in rows]
+    assert shown == [row[:2] if len(set(row[1:])) == 1 else row for row in said], "a row that says one thing has one cell"
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ from ctk.solve.solve import (
 COMPAT = "cubin and nvJitLink work, PTX JIT does not"
 _OTHER_BASE = "name another one, such as --base conda-forge"
 _READ_SOLVER = "read what the solver says"
-_NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
+NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
 _NVCC = re.compile(r"cuda-nvcc|cuda-nvcc-impl|cuda-nvcc_.*|cuda-crt-tools")
 _OF_CUDA_12 = re.compile(r"(?<![\d.])12(?!\d)|<13")
 
@@ -256,7 +256,7 @@ def find_reason(scenario: Scenario, catalogue: Catalogue) -> Reason:
         or _machine_reason(scenario, catalogue)
         or (f"{listing(scenario.specs)}: no cause was found by changing one thing", _READ_SOLVER)
     )
-    return f"{sentence}; {_NO_NVCC}" if _wants_nvcc_12(scenario, catalogue) else sentence, step
+    return f"{sentence}; {NO_NVCC}" if _wants_nvcc_12(scenario, catalogue) else sentence, step
 
 
 def _wants_nvcc_12(scenario: Scenario, catalogue: Catalogue) -> bool:
