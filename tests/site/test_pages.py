@@ -95,7 +95,7 @@ def test_the_heat_map_has_the_picks_of_the_solver_in_words_and_colours(files: Ma
     assert all(colours.get(text, "native") == colour for text, colour in seen.items())
     shown = [re.findall(r">([^<]*)</t[hd]>", row) for row in re.findall(r'<tr>(<th scope="row">.*?)</tr>', page, re.S)]
     said = [[cell if cell != "-" else "none" for cell in row] for row in rows]
-    assert shown == [row[:2] if len(set(row[1:])) == 1 else row for row in said], "a row that says one thing has one cell"
+    assert shown == [row[:2] if len(set(row[1:])) == 1 else row for row in said], "what is the same for all is one cell"
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from ctk.site.answers import Axes, pin_specs
 from ctk.solve.machine import gpu_names, python_specs
 from ctk.solve.pixi import pixi_lines
 from ctk.solve.solve import ASKS
+from ctk.solve.why import OTHER_NAMES
 
 _TEXT = b"Made by ctk site. The folder is replaced as a whole: keep nothing of yours in it.\n"
 _HERE = Path(__file__).parent
@@ -145,7 +146,8 @@ def assets() -> Iterator[Page]:
     """The style sheets and scripts."""
     for file in sorted((_HERE / "assets").iterdir()):
         if file.is_file() and not file.name.startswith((".", "_")):
-            yield Page(f"assets/{file.name}", file.read_bytes())
+            names = f"const OTHER_NAMES = new Map({safe_json(_OTHER)});\n" if file.name == "names.js" else ""
+            yield Page(f"assets/{file.name}", file.read_bytes() + names.encode())
 
 
 @cache
@@ -227,6 +229,7 @@ def _take_place(fresh: Path, folder: Path) -> None:
 
 _FIELDS = ("drivers", "older", "newer", "gpus", "floor", "pythons", "pins", "packages")  # of axes, for the script
 _FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc", "cuda-toolkit")  # packages with buttons, if the channel has them
+_OTHER = [(name, (said, [each.split()[-1] for each in asks])) for name, (said, asks) in OTHER_NAMES.items()]
 _PLAIN = re.compile(r"[\w@%+=:,./-]+")  # characters without a meaning in any shell
 
 

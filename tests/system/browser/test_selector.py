@@ -471,13 +471,25 @@ def test_an_unknown_package_gets_the_nearest_names(front: Watched, typed: str, s
     assert seen["title"] == f"There is no {typed} for linux-64 in this channel"
     assert len(seen["why"]) == 1 and seen["why"][0].startswith(step) and seen["why"][0].count(", or ") < 3
     expect(front.page.locator("#install")).to_be_hidden()
+    front.page.fill("#package", "cudatoolkit")
+    assert shown(front.page)["title"].startswith("cudatoolkit is several packages here")
+    assert shown(front.page)["why"][0].startswith("Did you mean cuda-nvrtc")
     front.page.fill("#package", "")
     assert shown(front.page)["title"] == "Name a package"
 
 
-def test_a_package_of_another_channel_is_asked_for_behind_the_one_that_asks_for_cuda(front: Watched) -> None:
-    front.page.fill("#package", "pytorch")
-    assert shown(front.page)["title"] == "There is no pytorch for linux-64 in this channel"
+@pytest.mark.parametrize(
+    ("typed", "title"),
+    [
+        ("pytorch", "There is no pytorch for linux-64 in this channel"),
+        ("torch", "torch is called pytorch here"),
+    ],
+)
+def test_a_package_of_another_channel_is_asked_for_behind_the_one_that_asks_for_cuda(
+    front: Watched, typed: str, title: str
+) -> None:
+    front.page.fill("#package", typed)
+    assert shown(front.page)["title"] == title
     for client, end in (("conda", " cuda-gpu pytorch"), ("pixi", "\npixi add cuda-gpu pytorch")):
         take(front.page, "client", client)
         assert shown(front.page)["command"].endswith(end)

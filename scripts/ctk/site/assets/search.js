@@ -20,8 +20,9 @@ for (const box of document.querySelectorAll("[data-search]")) {
     }
     const matches = rows.filter(({ row }) => !row.hidden).length;
     const near = matches ? [] : nearest(typed, rows.map(({ name }) => name));
+    const other = matches ? "" : OTHER_NAMES.get(typed)?.[0];
     status.textContent = typed
-      ? `${matches} of ${rows.length} match` + (near.length ? `. Did you mean ${near.join(", ")}?` : matches ? "" : ". Not in this channel: the page Install says where it may be.")
+      ? `${matches} of ${rows.length} match` + (other ? `. ${other}` : "") + (near.length ? `. Did you mean ${near.join(", ")}?` : matches ? "" : ". Not in this channel: the page Install says where it may be.")
       : `${rows.length} packages`;
   };
   input.addEventListener("input", narrow);

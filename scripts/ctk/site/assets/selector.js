@@ -205,8 +205,9 @@
   function showForeign(now) {
     const [, next] = offered.channels;
     const builds = now.driver === null ? "it" : "its CUDA build, with a toolkit that the driver runs";
-    show("detected", noPackage(now), `Nothing was solved for it. If ${next} has it, this asks for ${builds}:`);
-    showCommand(now, older(now)[0]);
+    const name = OTHER_NAMES.get(now.package)?.[1][0] ?? now.package;
+    show("detected", noPackage(now), `This channel does not have it, so nothing was solved. If ${next} has it, this asks for ${builds}:`);
+    showCommand({ ...now, package: name }, older(now)[0]);
   }
 
   function showDetected(now) {
@@ -279,7 +280,7 @@
     at("answer").dataset.of = asked;
   }
 
-  const noPackage = (now) => `There is no ${now.package} for ${now.platform} in this channel`;
+  const noPackage = (now) => OTHER_NAMES.get(now.package.toLowerCase())?.[0] ?? `There is no ${now.package} for ${now.platform} in this channel`;
 
   /** Whether a package is not of this channel, and its name is like none of this channel's. */
   function isForeign(now) {
