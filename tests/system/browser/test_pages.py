@@ -72,6 +72,9 @@ def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) 
             break
     page.keyboard.press("Enter")
     page.wait_for_url("**/packages/cuda-nvrtc-files.html")
+    page.go_back()
+    expect(page.locator("#search")).to_have_value("cuda-nvrtc-files")
+    expect(status).to_have_text(f"1 of {every} match")
 
 
 def test_the_command_of_a_package_is_copied(window: Open) -> None:

@@ -541,6 +541,20 @@ def test_what_is_chosen_is_in_the_address(front: Watched, running: Browser) -> N
         assert other.page.locator("input[name=client]:checked").input_value() == "mamba"
     front.page.fill("#gpu", "3.7")
     expect(front.page.locator("#summary")).to_contain_text("that GPU is too old")
+    take(front.page, "machine", "none")
+    take(front.page, "machine", "choose")
+    front.page.select_option("#driver", "")
+    front.page.fill("#gpu", "")
+    front.page.reload()
+    assert machine(front.page) == ("choose", "", "")
+
+
+def test_a_link_for_a_platform_that_is_not_there_says_so(front: Watched) -> None:
+    front.page.goto(f"{front.page.url.partition('#')[0]}#platform=osx-64")
+    note = front.page.locator("#platform-note")
+    expect(note).to_have_text("There is nothing for osx-64 here, so Linux is chosen.")
+    front.page.goto(f"{front.page.url.partition('#')[0]}#platform=linux-64")
+    expect(note).to_be_hidden()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

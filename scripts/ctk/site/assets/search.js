@@ -1,4 +1,4 @@
-// Filters a table to the rows that have every typed word, the best names first.
+// Filters a table to the rows that have every typed word, the best names first. The address keeps what is typed.
 "use strict";
 for (const box of document.querySelectorAll("[data-search]")) {
   const body = document.getElementById(box.dataset.search);
@@ -24,6 +24,11 @@ for (const box of document.querySelectorAll("[data-search]")) {
     status.textContent = typed
       ? `${matches} of ${rows.length} match` + (other ? `. ${other}` : "") + (near.length ? `. Did you mean ${near.join(", ")}?` : matches ? "" : ". Not in this channel: the page Install says where it may be.")
       : `${rows.length} packages`;
+    try {
+      history.replaceState(null, "", typed ? `#${new URLSearchParams({ search: typed })}` : location.pathname);
+    } catch {
+      // some browsers refuse it for a page in a folder
+    }
   };
   input.addEventListener("input", narrow);
   input.addEventListener("keydown", (event) => {
@@ -33,5 +38,6 @@ for (const box of document.querySelectorAll("[data-search]")) {
     }
   });
   box.hidden = false;
-  narrow(); // a browser may have kept what was typed before
+  input.value = new URLSearchParams(location.hash.slice(1)).get("search") ?? input.value;
+  narrow();
 }

@@ -359,12 +359,16 @@
 
   function change(name) {
     if (name === "first") at("package").value = "";
-    if (name === "platform") fill(picked("platform"));
+    if (name === "platform") {
+      at("platform-note").textContent = "";
+      fill(picked("platform"));
+    }
     update();
   }
 
   const pinWords = (pin) => (!pin ? "the best toolkit" : pin.includes(".") ? `CUDA ${pin}` : `the best of CUDA ${pin}`);
   const SYSTEMS = { "linux-64": "Linux", "linux-aarch64": "Linux Arm", "win-64": "Windows", "win-arm64": "Windows Arm" };
+  const system = (platform) => SYSTEMS[platform] ?? platform;
 
   function fill(platform) {
     const axes = offered.platforms[platform];
@@ -432,7 +436,7 @@
   // The URL has the choices, so that it can be sent to somebody.
 
   function remember(now) {
-    const driver = now.driver === null ? "none" : now.driver;
+    const driver = now.driver === null ? "none" : now.driver ?? (now.machine === "choose" ? "choose" : "");
     const values = { client: now.client === usualClient ? "" : now.client, package: now.package, platform: now.platform, driver, gpu: now.machine === "choose" ? at("gpu").value.trim() : "", python: now.python, pin: now.pin };
     const kept = Object.entries(values).filter(([, value]) => value);
     try {
@@ -450,13 +454,15 @@
     const here = /Windows/.test(navigator.userAgent) ? "win-" : "linux-";
     const asked = wanted.get("platform");
     keep("platform", platforms.includes(asked) ? asked : platforms.find((name) => name.startsWith(here)) ?? platforms[0]);
+    const isThere = !asked || platforms.includes(asked);
+    at("platform-note").textContent = isThere ? "" : `There is nothing for ${asked} here, so ${system(picked("platform"))} is chosen.`;
     fill(picked("platform"));
     const name = wanted.get("package") ?? offered.first[0];
     at("package").value = offered.first.includes(name) ? "" : name;
     if (offered.first.includes(name)) keep("first", name);
     at("gpu").value = wanted.get("gpu") ?? "";
     const driver = wanted.get("driver") ?? "";
-    if (driver && driver !== "none") chooseDriver(driver);
+    if (!["", "none", "choose"].includes(driver)) chooseDriver(driver);
     keep("machine", driver === "none" ? "none" : driver || at("gpu").value ? "choose" : "detect");
     for (const [id, form] of [["python", /^\d+\.\d+t?$/], ["pin", /^\d+(\.\d+)?$/]]) {
       const value = wanted.get(id) ?? "";
@@ -465,7 +471,7 @@
   }
 
   at("first").replaceChildren(...offered.first.map((name) => button("first", name, name)));
-  at("platform").replaceChildren(...Object.keys(offered.platforms).map((name) => button("platform", name, SYSTEMS[name] ?? name)));
+  at("platform").replaceChildren(...Object.keys(offered.platforms).map((name) => button("platform", name, system(name))));
   at("gpus").replaceChildren(...Object.keys(offered.gpus).map((name) => new Option(`compute capability ${offered.gpus[name]}`, name)));
   recall();
   at("questions").addEventListener("submit", (event) => event.preventDefault());
