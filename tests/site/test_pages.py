@@ -24,7 +24,7 @@ from kit.small_channels import sound
 
 pytest_plugins = ["site_fixtures"]
 
-TOP = ["about.html", "packages.html"]
+TOP = ["404.html", "about.html", "packages.html"]
 FRONT = "index.html"  # another part of the site
 
 
@@ -46,7 +46,7 @@ def test_every_page_is_sound_html_and_links_inside_the_site(files: Mapping[str, 
     pages = html(files)
     assert sorted(path for path in pages if "/" not in path) == TOP
     assert {path for path in pages if "/" in path} == {
-        *(f"packages/{name}.html" for name in ("cuda-core", "cuda-version", "empty")),
+        *(f"packages/{name}.html" for name in ("404", "cuda-core", "cuda-version", "empty")),
     }
     for path, page in pages.items():
         assert page.wrong == [], path
@@ -122,6 +122,7 @@ def test_the_heat_map_has_the_picks_of_the_solver_in_words_and_colours(files: Ma
         ("packages/cuda-core.html", ["39 files in cuda-core-1.10.0-py313h0_0.conda"]),
         ("packages/cuda-core.html", ["lib/python3.13/site-packages/cuda/core/7.py"]),
         ("packages.html", [HOSTILE]),
+        ("packages/404.html", ["There is no such page", "no longer has its package. Install Packages 3 packages"]),
         ("packages/empty.html", ["installs no file"]),
         ("packages/cuda-version.html", ["native_100 native", "compat_0 compat"]),
     ],

@@ -136,6 +136,13 @@ def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
     return Page(path, (text.rstrip() + "\n").encode())
 
 
+def missing(site: Site) -> Iterator[Page]:
+    """What a server can send in place of a page that is not there: one for each folder, because links are relative."""
+    said = "A page goes when the channel no longer has its package."
+    for folder in ("", "packages/", *(("docs/",) if site.docs else ())):
+        yield render(site, f"{folder}404.html", "404.html", title="There is no such page", description=said)
+
+
 def docs_header(title: str) -> str:
     """The header of the pages of the docs."""
     own = {"site": {"title": title}, "root": "../", "path": "", "section": _NAVIGATION[-1][0]}
