@@ -106,10 +106,11 @@ def build(texts: dict[str, str], folder: Path, title: str) -> str:
 
 
 def _theme() -> dict[str, Any]:
-    """The options of the theme: the site's colours, light and dark."""
+    """The options of the theme: the site's fonts, and its colours, light and dark."""
     css = "".join(page.content.decode() for page in assets() if page.path.endswith(".css"))
     options: dict[str, Any] = {}
     for mode, block in zip(("light", "dark"), re.findall(r":root \{(.*?)\}", css, re.S), strict=False):
         site = dict(re.findall(r"--([\w-]+): ([^;]+);", block))
         options[f"{mode}_css_variables"] = {f"color-{theirs}": site[ours] for theirs, ours in _COLOURS.items()}
+    options["light_css_variables"] |= {"font-stack": "var(--sans)", "font-stack--monospace": "var(--mono)"}
     return options

@@ -451,9 +451,25 @@ def test_a_gpu_is_known_by_name_or_number_and_another_gets_a_sentence(front: Wat
     """A name that another GPU's begins with is not taken for it."""
     take(front.page, "machine", "choose")
     front.page.fill("#gpu", typed)
+    front.page.locator("#gpu").blur()
     expect(front.page.locator("#gpu-note")).to_contain_text(said)
     if said.startswith("The list"):
         expect(front.page.locator("#title")).to_have_text(NO_ANSWER)
+
+
+def test_a_gpu_that_is_being_typed_is_no_gpu_yet(front: Watched) -> None:
+    choose(front.page, Chosen("cuda-core", "linux-64", "13.0", "", "", ""))
+    before = shown(front.page)["title"]
+    for key in "RTX 50":
+        front.page.locator("#gpu").press_sequentially(key)
+        assert shown(front.page)["title"] == before
+        expect(front.page.locator("#gpu-note")).to_be_hidden()
+    front.page.locator("#gpu").press_sequentially("90")
+    expect(front.page.locator("#summary")).to_contain_text("GPU 12.0")
+    front.page.fill("#gpu", "50")
+    expect(front.page.locator("#summary")).to_contain_text("GPU 12.0")
+    front.page.locator("#gpu").press("Enter")
+    expect(front.page.locator("#summary")).to_contain_text("GPU 5.0")
 
 
 @pytest.mark.parametrize(
@@ -580,6 +596,10 @@ def test_the_front_page_is_accessible(
         if state == "solved":
             seen.page.click("#pick-title")
             take(seen.page, "client", "pixi")
+            wider = "(box => box.scrollWidth - box.clientWidth)(document.querySelector('#pick .scroll'))"
+            assert seen.page.evaluate(wider) == 0 or width == "narrow", "the size is in sight"
+        colour = "(...of) => getComputedStyle(document.querySelector(of[0][0]), of[0][1]).color"
+        assert seen.page.evaluate(colour, ["#package", "::placeholder"]) == seen.page.evaluate(colour, [".note", ""])
         assert axe(seen.page) == []
         assert seen.overflow() == 0
         name = request.node.callspec.id.split("-")[0].replace(" ", "-")

@@ -23,7 +23,7 @@ for (const box of document.querySelectorAll("[data-search]")) {
     const other = matches ? "" : OTHER_NAMES.get(typed)?.[0];
     status.textContent = typed
       ? `${matches} of ${rows.length} match` + (other ? `. ${other}` : "") + (near.length ? `. Did you mean ${near.join(", ")}?` : matches ? "" : ". Not in this channel: the page Install says where it may be.")
-      : `${rows.length} packages`;
+      : `${rows.length} packages, and ${body.querySelectorAll(".parts li").length} parts of them in their rows`;
     try {
       history.replaceState(null, "", typed ? `#${new URLSearchParams({ search: typed })}` : location.pathname);
     } catch {

@@ -180,7 +180,8 @@
     at("packages-picked").replaceChildren(...packages.map(([name, version, build, bytes, channel]) => {
       const row = document.createElement("tr");
       [name, version, build, channel, bytes ? size(bytes) : ""].forEach((text, place) => {
-        const cell = Object.assign(document.createElement(place ? "td" : "th"), { textContent: text });
+        const cell = document.createElement(place ? "td" : "th");
+        cell.append(...text.split(/(?<=_)/).flatMap((part) => [part, document.createElement("wbr")]));
         if (!place) cell.scope = "row";
         if (place === 4) cell.className = "number";
         row.append(cell);
@@ -476,7 +477,13 @@
   recall();
   at("questions").addEventListener("submit", (event) => event.preventDefault());
   at("paste").addEventListener("input", paste);
-  for (const id of ["driver", "gpu", "package"]) at(id).addEventListener("input", update);
+  for (const [id, kind] of [["driver", "input"], ["package", "input"], ["gpu", "change"]]) at(id).addEventListener(kind, update);
+  // While a name is typed it is no name yet: "50" may become "5090". What is whole counts at once, else at the end.
+  at("gpu").addEventListener("input", () => {
+    const text = at("gpu").value.trim();
+    if (!text || (!/^\d{1,3}$/.test(text) && gpuOfText(text, offered.gpus))) update();
+    else at("gpu-note").textContent = "";
+  });
   for (const radio of document.querySelectorAll("#client input, #machine input")) radio.addEventListener("change", update);
   // The link to the content changes the URL too, without a choice.
   window.addEventListener("hashchange", () => { if (location.hash.includes("=")) { recall(); update(); } });
