@@ -18,16 +18,18 @@ from packaging.version import Version
 from rattler import Gateway
 
 from ctk.audit import AuditReport, audit_packages
+from ctk.authors.build_log import what_failed
 from ctk.base import base
 from ctk.build import build
 from ctk.build.cluster import Cluster
 from ctk.build.one import machine_paths, temporary_files
 from ctk.build.runner import Built, check_machine
 from ctk.channel import local
+from ctk.channel.distribution import package_name
 from ctk.clean import forget_older, trim
 from ctk.core.address import open_gateway
 from ctk.core.checkout import Workspace
-from ctk.core.console import Reporter, megabytes
+from ctk.core.console import Reporter, listing, megabytes
 from ctk.core.errors import AuditFailed, BuildFailed, Unsolvable
 from ctk.core.files import HashNotes, disk_errors, full_disk, publishing, read_json
 from ctk.core.platforms import NOARCH, this_platform
@@ -35,6 +37,7 @@ from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.lock.model import Artefact
 from ctk.plan.plan import Plan
+from ctk.plan.recipes import find_recipes, maker_of
 from ctk.solve.machine import detected
 from ctk.solve.solve import Scenario, channel_url, solve
 
@@ -113,7 +116,7 @@ class Pipeline:
     def run(self, plan: Plan, base_channel: Path | str, channel_folder: Path | None = None) -> Result:
         """Builds a plan and publishes its packages, if all pass the audit and their own tests.
 
-        Packages of earlier builds that the audit refuses now, as a recipe or a rule has changed, leave the channel.
+        Packages of earlier builds that no recipe makes now, or that the audit refuses now, leave the channel.
 
         Raises:
             BuildFailed, ClusterFailed, AuditFailed, NoSpace: The channel stays as it was.
@@ -175,9 +178,14 @@ class Pipeline:
     ) -> tuple[local.Candidates, AuditReport, Sequence[str]]:
         """Audits the packages that the channel will have; returns also the ids of earlier builds that leave it."""
         dropped: dict[str, None] = {}
+        known = find_recipes(self.workspace.recipes)
         while True:
             found = self._candidates(made, channel, dropped)
             dropped |= dict.fromkeys(found.gone)
+            if left := {i: name for name, i in found.earlier.items() if not maker_of(package_name(name), known)}:
+                self.report.say(f"no recipe makes {listing([*left.values()], most=3)} of an earlier run now")
+                dropped |= dict.fromkeys(left)
+                continue
             with self.report.reading(f"{self.prefix}audit", found.files.values()) as task:
                 audited = audit_packages(
                     [*found.files.values()],
@@ -212,8 +220,13 @@ class Pipeline:
         tested = run_tests(made.built, channels, self.workspace, jobs=self.jobs, progress=say)
         counts = {s: sum(o.state == s for o in tested) for s in ("passed", "unchanged", "not run", "failed")}
         self._lap("package tests", ", ".join(f"{n} {s}" for s, n in counts.items() if n) or "none")
-        if failed := [f"{o.package}: its tests failed\n{o.detail}" for o in tested if o.state == "failed"]:
-            raise BuildFailed("\n".join(failed), _FIX)
+        failed: dict[str, list[str]] = {}  # the builds of a recipe fail alike
+        for outcome in tested:
+            if outcome.state == "failed":
+                failed.setdefault(outcome.detail, []).append(outcome.package)
+        if failed:
+            lines = [f"{listing(names, most=3)}: its tests failed\n{detail}" for detail, names in failed.items()]
+            raise BuildFailed("\n".join(lines), _FIX)
         return tested
 
     def _commit(self, staged: local.Staged, made: build.BuildReport) -> None:
@@ -318,16 +331,17 @@ def _test(build: Built, name: str, channels: Sequence[Path | str], gateway: Gate
         missing = error.cause.splitlines()[-1].strip("│└├─ ").removesuffix(", for which no candidates were found.")
         whose = "this machine has" if missing.startswith("__cuda") else "the channels here have"
         return Outcome(file.name, "not run", f"{whose} no {missing}", missing)
-    cause = ""
+    log: list[str]
     try:
         results = rattler_build.Package.from_file(file).run_tests(channel=[channel_url(c) for c in channels])
-        log = [line for result in results if not result.success for line in [*result.output][-30:]]
+        log = [line for result in results if not result.success for line in result.output]
         is_passed = all(result.success for result in results)
     except rattler_build.RattlerBuildError as error:
-        cause, log, is_passed = f"{build.id}: {error}", getattr(error, "log", []), False
+        log, is_passed = [*getattr(error, "log", []), *str(error).splitlines()], False
     if is_passed:
         passed.write_text(json.dumps(record["sha256"]))
         return Outcome(file.name, "passed")
-    if (full := full_disk("\n".join([cause, *log]), temporary)) is not None:
+    if (full := full_disk("\n".join(log), temporary)) is not None:
         raise full
-    return Outcome(file.name, "failed", "\n".join([*([cause] if cause else []), *log[-30:]]))
+    before, _, commands = "\n".join(log).partition("Testing commands:\n")
+    return Outcome(file.name, "failed", "\n".join(what_failed((commands or before).splitlines())))

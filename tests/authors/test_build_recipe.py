@@ -347,11 +347,14 @@ def test_a_channel_that_is_missing_is_named_and_one_of_ctk_build_is_not_written(
     assert "is a channel that `ctk build` writes" in fails(folder, "--output", str(built.channel))[1]
 
 
-def test_packages_of_an_earlier_run_that_are_removed_are_named(built: Workspace, recipe: Recipes) -> None:
+@pytest.mark.parametrize("own", [True, False], ids=["own", "named"])
+def test_packages_of_an_earlier_run_are_named(built: Workspace, recipe: Recipes, tmp_path: Path, own: bool) -> None:
     (folder := recipe() / "recipe.yaml").write_text(folder.read_text().replace("name: one", "name: of-an-earlier-run"))
-    ctk(built, "build-recipe", str(folder), "-q", check=True)
-    assert "removed: of-an-earlier-run-1-" in ctk(built, "build-recipe", str(recipe()), "-q", check=True).stdout
-    shutil.rmtree(built.output / "recipes" / "one")
+    place = [] if own else ["--output", str(tmp_path / "mine")]
+    ctk(built, "build-recipe", str(folder), "-q", *place, check=True)
+    what = "removed" if own else "packages of earlier runs there, which stay"
+    assert f"{what}: of-an-earlier-run-1-" in ctk(built, "build-recipe", str(recipe()), "-q", *place, check=True).stdout
+    shutil.rmtree(built.output / "recipes" / "one", ignore_errors=True)
 
 
 # --- which builds

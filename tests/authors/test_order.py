@@ -215,6 +215,17 @@ def test_a_value_of_a_variant_key_that_is_no_version_is_named_with_the_line_that
     assert "cuda_version: ['12.6']" in error.value.step
 
 
+def test_a_compiler_of_cuda_without_a_version_beside_a_toolkit_is_refused(tmp_path: Path, channels: Catalogue) -> None:
+    """It was the newest one, whose run-exports and `host` had no solution, and no sentence said why."""
+    needs = 'requirements:\n  build:\n    - ${{ compiler("cuda") }}\n  host:\n    - cuda-version ${{ KEY }}.*'
+    text = f"{ONE}{SCRIPT}{needs}\n"
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "variants.yaml").write_text('cuda_version: ["13.0"]\n')
+    with pytest.raises(RecipeError, match=r"recipe\.yaml:8: .* takes its version from cuda_compiler_version"):
+        ordered(tmp_path, channels, text.replace("KEY", "cuda_version"))
+    assert ordered(tmp_path, channels, text.replace("KEY", "cuda_compiler_version"), "13.0").variants
+
+
 def test_a_script_without_its_suffix_is_found(tmp_path: Path, channels: Catalogue) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "build.sh").touch()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,13 +75,21 @@ def test_only_what_changed_makes_a_new_state_and_a_lost_index_file_is_written_ag
     assert (place / "noarch" / COMPRESSED).is_file()
 
 
-def test_an_index_that_does_not_name_a_package_of_another_build_is_not_taken_over(
-    made: tuple[build.Built, ...], tmp_path: Path
+@pytest.mark.parametrize("damage", [lambda index: index.write_text("{"), Path.unlink], ids=["cut", "lost"])
+def test_a_damaged_index_is_made_again_from_the_packages_that_are_whole(
+    made: tuple[build.Built, ...], tmp_path: Path, damage: Callable[[Path], object]
 ) -> None:
     place = tmp_path / "channel"
     local.commit(local.stage(local.candidates(made, place)))
     index = place / "noarch" / "repodata.json"
-    index.write_text("{")
+    sound = index.read_bytes()
+    damage(index)
+    local.commit(local.stage(local.candidates(made[:1], place)))  # of the other build, whose index is damaged, nothing
+    assert index.read_bytes() == sound
+    damage(index)
+    (package,) = (place / "noarch").glob("*.conda")
+    package.unlink()  # a link of the file in the cache
+    package.write_bytes(b"")
     with pytest.raises(ChannelBroken, match="has other content"):
         local.stage(local.candidates(made[:1], place))
     assert local.stage(local.candidates(made, place)).changed  # the step that it names

@@ -332,14 +332,16 @@ def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp
     www = str(tmp_path / "www")
     assert "state 1 of" in run_ctk("publish", "--to", www).stdout
     build(two_states.channel, digit(1))
-    assert "1 package, 0 new, 1 no longer in the index" in run_ctk("publish", "--to", www, "--exact").stdout
+    said = run_ctk("publish", "--to", www, "--exact").stdout
+    assert "1 package, 0 new, 1 no longer in the index\nno longer in the index: linux-64/digit2" in said
     listed = json.loads(run_ctk("rollback", www, "--json").stdout)
     shown = [[s[key] for key in ("number", "before", "packages", "current", "added", "left")] for s in listed["states"]]
     assert shown == [[1, None, 2, False, None, None], [2, 1, 1, True, 0, 1]]
     assert re.search(r"│ +1 │ \+0 -1 +│ readers see it │", run_ctk("rollback", www).stdout)
     assert "shows state 1" in run_ctk("rollback", www, "--to", "1").stdout
     assert indexed(tmp_path / "www") == {"digit1", "digit2"}
-    for place in (two_states.root, two_states.channel):
+    (file := tmp_path / "file").touch()
+    for place in (two_states.root, two_states.channel, file, file / "www"):
         assert isinstance(run_ctk("publish", "--to", str(place)).exception, BadValue)
     next(two_states.channel.glob("*/digit1*.conda")).unlink()
     lost = run_ctk("publish", "--to", www)

@@ -60,6 +60,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "verify --install --sample 3": (BadValue, "error: --install and the options of the matrix exclude each other"),
     "verify --again": (BadValue, "error: --again and --base are for --install"),
     "publish": (BadValue, "error: there is no place to publish to"),
+    "publish {folder}": (BadValue, "error: there is no place to publish to"),
     "publish --to http://localhost:1/cuda": (BadValue, "error: --to takes a folder"),
     "rollback http://localhost:1/cuda": (BadValue, "error: http:/localhost:1/cuda is an address"),
     "publish {folder} --to {folder}/www": (PublishFailed, "error: there is no channel with packages in"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -80,6 +81,8 @@ def test_a_build_publishes_a_channel_and_the_next_one_changes_nothing(checkout: 
     assert second.returncode == 0, second.stderr
     assert checkout.channel.resolve() == state
     assert "unchanged" in second.stdout and "ctk publish" not in second.stdout
+    planned = build(checkout, "--dry-run").stdout
+    assert "2 of them were built before, and would be unchanged" in planned and "hello-cuda" not in planned
 
 
 @pytest.mark.parametrize(
@@ -116,7 +119,7 @@ def test_what_fails_keeps_the_channel_as_it_was(
     change(checkout, pattern, new.replace("$ROOT", str(checkout.root)))
     done = build(checkout)
     assert done.returncode == error.exit_code, done.stdout
-    assert said in done.stderr
+    assert said in done.stderr and "To run the script" not in done.stderr  # in a folder that is gone
     assert checkout.channel.resolve() == state
 
 
@@ -127,7 +130,10 @@ def test_a_build_that_lost_a_package_leaves_the_channel_and_is_named(checkout: W
     follower.write_text(follower.read_text().replace("requirements: {run: [hello]}\n", ""))  # which would bring hello
     done = build(checkout, "follower")
     assert done.returncode == 0, done.stderr
-    assert "left the channel, as a package of it is lost or the audit refuses it now: hello-" in done.stdout
+    assert (
+        "left the channel, as no recipe makes it, a package of it is lost or the audit refuses it: hello-"
+        in done.stdout
+    )
 
 
 def test_what_an_earlier_run_built_and_the_audit_refuses_now_leaves_the_channel(
@@ -152,6 +158,15 @@ def test_what_an_earlier_run_built_and_the_audit_refuses_now_leaves_the_channel(
     done = build(checkout)
     assert {p.name.split("-")[0] for p in packages(checkout.channel)} == {"follower", "hello"}
     assert "left the channel" not in done.stdout
+
+
+def test_what_no_recipe_makes_any_more_leaves_the_channel(checkout: Workspace) -> None:
+    build(checkout)
+    shutil.rmtree(checkout.recipes / "follower")
+    done = build(checkout, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["dropped"] == ["follower-cuda13.4-noarch"]
+    assert [p.name.split("-")[0] for p in packages(checkout.channel)] == ["hello"]
 
 
 def test_an_environment_is_created_once_and_follows_a_rebuilt_package_of_the_same_name(checkout: Workspace) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 from command_list import ALL, command
@@ -70,3 +73,16 @@ def test_a_name_of_an_earlier_version_ends_with_the_name_that_it_has_now(old: st
     _, name, *options = OLD[old].split()
     known = {option for param in command(name).params for option in param.opts}
     assert {word for word in options if word.startswith("--")} <= known
+
+
+@pytest.mark.parametrize("script", [file.name for file in sorted((ROOT / "scripts").iterdir()) if file.is_file()])
+def test_a_script_says_what_it_does_and_does_nothing_else(script: str, tmp_path: Path) -> None:
+    """`scripts/collect-news --help` moved all news into the changelog, under this heading."""
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("ctk"))
+    shutil.copytree(ROOT / "news", tmp_path / "news")
+    (tmp_path / ".venv").symlink_to(ROOT / ".venv")
+    before = sorted(tmp_path.rglob("*"))
+    for option in ("--help", "-h"):
+        done = subprocess.run([tmp_path / "scripts" / script, option], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout.count("\n") > 0, done.stderr) == (0, True, "")
+    assert sorted(tmp_path.rglob("*")) == before

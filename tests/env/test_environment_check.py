@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,17 @@ def test_a_file_that_is_not_as_it_was_installed_is_found(made: Made, damage: str
     found = check(made)
     assert states(found) == {"files": "problem"} and "other: share/file" in found["files"]["found"]
     assert found["files"]["step"].endswith("--force-reinstall other")
+
+
+def test_an_environment_that_was_moved_is_found_by_its_programs(made: Made) -> None:
+    (made.toolkit().prefix / "bin").mkdir(exist_ok=True)
+    (script := made.prefix / "bin" / "pip").write_text(f"#!{sys.executable}\n")
+    assert states(check(made)) == {}
+    old = made.prefix.with_name("old")
+    script.write_text(f"#!{old}/bin/python3.11\n")
+    found = check(made)["files"]
+    assert found["found"] == f"it was moved: programs in it ask for {old}, which is not there: bin/pip"
+    assert shlex.split(found["step"].removesuffix(", or make it again")) == ["mv", str(made.prefix), str(old)]
 
 
 def test_a_run_that_was_stopped_is_found_with_the_command_to_type_again(made: Made) -> None:

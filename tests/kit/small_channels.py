@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from ctk.build import sbom
 from ctk.build.build import Built
 from ctk.build.originals import NO_FILES, PackageFiles
 from ctk.build.sbom import Input, Provenance
 from ctk.channel import local
-from ctk.package.reader import index_record, members
+from ctk.package.reader import record_of
 from kit.ctk_release import component
 from kit.packages import Draft
 
@@ -31,17 +29,9 @@ def build(folder: Path, *drafts: Draft) -> Path:
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     place = folder.with_name(f"{folder.name}-packages") / str(len(list(folder.parent.iterdir())))
-    records = {f"{file.parent.name}/{file.name}": record(file) for file in (d.write(place) for d in drafts)}
+    records = {f"{file.parent.name}/{file.name}": record_of(file) for file in (d.write(place) for d in drafts)}
     local.commit(local.stage(local.candidates([Built("all", place.name, place, records, {}, 0.0, False)], folder)))
     return folder.resolve()
-
-
-def record(package: Path) -> dict[str, Any]:
-    """The record of a package, as the run that makes one notes it."""
-    content = package.read_bytes()
-    texts = {member.path: stream.read() for member, stream in members(package, "info") if stream}
-    md5, sha256 = hashlib.md5(content).hexdigest(), hashlib.sha256(content).hexdigest()
-    return index_record(texts, {"size": len(content), "md5": md5, "sha256": sha256})
 
 
 def digit(number: int, content: str = "", **more: object) -> Draft:

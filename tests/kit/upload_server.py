@@ -6,7 +6,6 @@ that is taken (201) is listed there, as by prefix.dev's server, by the subdir th
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import re
@@ -65,12 +64,11 @@ def enlist(channel: Path, name: str, content: bytes) -> None:
     """Adds a package to a channel, and its record to the index."""
     from ctk.channel.repodata import FILES, ChannelIndex, read_index, write_index
     from ctk.core.platforms import NOARCH, PLATFORMS
-    from ctk.package.reader import index_record, members
+    from ctk.package.reader import record_of
 
     channel.mkdir(parents=True, exist_ok=True)
     (file := channel.parent / name).write_bytes(content)
-    texts = {member.path: stream.read() for member, stream in members(file, "info") if stream}
-    record = index_record(texts, {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()})
+    record = record_of(file)
     records = {**read_index(channel).records, f"{record['subdir']}/{name}": record}
     for subdir in (*PLATFORMS, NOARCH):
         write_index(ChannelIndex(records), channel, subdir, FILES)

@@ -102,6 +102,8 @@ def test_rattler_build_makes_the_same_packages_from_the_folder_alone(
     # Of a package for one Python, the hash in the build string differs: test_feedstocks.py says why.
     plain = partial(re.sub, r"h[0-9a-f]{7}_", "h_") if build else str
     ours = {plain(p.name): p for p in packages(_built()) if p.name.startswith(name)}
+    if not ours:
+        pytest.skip(f"{name} is not in the channel that is built here: `./scripts/build` adds it")
     folder, output = tmp_path / "feedstock", tmp_path / "output"
     ctk(Workspace(ROOT), "feedstock", name, str(folder), "--maintainer", "someone", check=True)
     recipe, variants = (folder / "recipe" / file for file in ("recipe.yaml", "conda_build_config.yaml"))

@@ -232,7 +232,8 @@ def test_a_package_of_build_recipe_names_its_channel(tmp_path: Path) -> None:
 def test_a_channel_of_build_recipe_alone_names_the_other_channels(tmp_path: Path) -> None:
     """Before, what output/channel and another recipe have was looked for at conda-forge, or in pip."""
     ours = write(tmp_path / "channel", channel())
-    below = write(tmp_path / "recipes" / "below", iter([record("below", "1", "h_0", "noarch")]))
+    needs = ["cuda-core", "__linux"]
+    below = write(tmp_path / "recipes" / "below", iter([record("below", "1", "h_0", "noarch", depends=needs)]))
     mine = [record("mine", "1", "h_0", "linux-64", depends=["below >=1"])]
     made = write(tmp_path / "recipes" / "mine", iter(mine))
     here = Catalogue([made, write(tmp_path / "base", base())], "linux-64", is_named=True)
@@ -240,7 +241,9 @@ def test_a_channel_of_build_recipe_alone_names_the_other_channels(tmp_path: Path
     assert problem(here, "cuda-core") == (cause, f"name the channels: --channel {made} --channel {ours}")
     assert problem(here, "mien") == ("there is no package mien in the channels", "did you mean mine?")
     cause = f"mine needs below >=1, and below is in the channel {below}, which was not named"
-    assert problem(here, "mine") == (cause, f"name the channels: --channel {below} --channel {made}")
+    every = f"name the channels: --channel {below} --channel {made} --channel {ours}"
+    assert problem(here, "mine") == (cause, every)
+    assert problem(here, "cuda-core below")[1] == every
 
 
 def test_a_base_channel_that_has_nothing_for_the_platform(catalogue: Catalogue, tmp_path: Path) -> None:

@@ -317,8 +317,19 @@ def _check_files(variants: Iterable[Variant], recipe: Recipe) -> None:
 
 
 def _check_specs(variants: Iterable[Variant], recipe: Recipe) -> None:
-    """Raises RecipeError for a name that gets a value of its variant key that is no version."""
+    """Raises RecipeError for a name that gets a value of its variant key that is no version.
+
+    So it does for a compiler of CUDA without a version beside a toolkit: it would be the newest, of another toolkit.
+    """
     for variant in variants:
+        if "cuda_version" in variant.values and any(
+            re.fullmatch(r"cuda-nvcc_[^ ]+", spec) for spec in _specs_of(variant, "build", set())
+        ):
+            raise RecipeError(
+                f'{_line(recipe, "compiler.*cuda")}: the variants have cuda_version, and compiler("cuda") takes its '
+                "version from cuda_compiler_version",
+                "name the key cuda_compiler_version in the variant file and in the recipe (docs/recipe-authors.md)",
+            )
         for spec in (spec for section in ("build", "host") for spec in _specs_of(variant, section, set())):
             try:
                 parse_spec(spec)

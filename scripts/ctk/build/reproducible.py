@@ -25,7 +25,7 @@ import zstandard
 from ctk.build import LEVEL, standins
 from ctk.build.originals import Wheel, compare
 from ctk.core.errors import BuildFailed
-from ctk.package.reader import BUFFER, count_tests, index_record
+from ctk.package.reader import BUFFER, count_tests, digests, index_record
 
 if TYPE_CHECKING:
     from ctk.build.sbom import Provenance
@@ -88,16 +88,6 @@ def rewrite(
                     else:
                         new.write(old.read())
         return index_record(metadata, digests(file)), count_tests(metadata)
-
-
-def digests(file: IO[bytes]) -> dict[str, Any]:
-    """Size and hashes of a file, as the record of a package has them."""
-    file.seek(0)
-    md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
-    while block := file.read(_CHUNK):
-        md5.update(block)
-        sha256.update(block)
-    return {"size": file.tell(), "md5": md5.hexdigest(), "sha256": sha256.hexdigest()}
 
 
 _Members = Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]

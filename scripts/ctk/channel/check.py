@@ -122,6 +122,7 @@ class IndexFiles:
     records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     run_exports: dict[str, Any] = field(default_factory=dict)
     faults: list[Finding] = field(default_factory=list)
+    unread: set[str] = field(default_factory=set)  # subdirs without a readable repodata.json
 
     def __post_init__(self) -> None:
         self.folder = Folder(self.channel, self.channel)
@@ -152,6 +153,8 @@ class IndexFiles:
             raise
         except (ValueError, TypeError, AttributeError, RecursionError, OSError) as error:
             faults.append(f"cannot be read: {type(error).__name__}: {error}")
+            if file.name == REPODATA:
+                self.unread.add(subdir)
         self.faults += [Finding(f"{subdir}/{file.name}", fault) for fault in faults]
 
 
@@ -160,7 +163,7 @@ def IndexIsConsistent(index: IndexFiles) -> Iterator[Finding]:
     """Every client can read the index files, and they agree with each other and with the current state."""
     yield from index.faults
     for folder in index.subdirs:
-        if not (folder / REPODATA).is_file():
+        if folder.name in index.unread or not (folder / REPODATA).is_file():
             continue  # a fault already, and the other index files have nothing to be compared with
         if message := _compressed(folder):
             yield Finding(f"{folder.name}/{COMPRESSED}", message)
@@ -224,14 +227,15 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
     """The index explains each file, and each entry of run_exports.json has a package."""
     channel, leftovers = index.channel, {*index.folder.leftovers()}
     for name in sorted(index.run_exports.keys() - index.records.keys()):
-        if not (channel / name).is_file():
+        if name.partition("/")[0] not in index.unread and not (channel / name).is_file():
             yield Finding(name, f"{RUN_EXPORTS} names it, and there is no such package")
     for path in sorted(channel.iterdir()):
         if not path.is_dir() or (path.name.startswith(".") and path.name != HISTORY):
             yield Finding(path.name, "is no part of a channel")
     known = {*index.records, *_retained(index.folder)}
     known |= {f"{folder.name}/{name}" for folder in index.subdirs for name in FILES}
-    for path in (path for folder in index.subdirs for path in sorted(folder.iterdir())):
+    read = [folder for folder in index.subdirs if folder.name not in index.unread]  # else all files would be orphans
+    for path in (path for folder in read for path in sorted(folder.iterdir())):
         name, sidecar = path.relative_to(channel).as_posix(), _SIDECAR.fullmatch(path.name)
         if path in leftovers:
             yield Finding(name, "a killed run left it; the next one removes it")

@@ -11,13 +11,22 @@ from typing import Any
 
 from ctk.audit.files import ArchiveMatchesPaths
 from ctk.build import sbom
-from ctk.build.reproducible import digests
 from ctk.channel.publish import FIELD
 from ctk.channel.repodata import TIME
 from ctk.core.errors import AuditFailed
 from ctk.package.archives import leads_out
 from ctk.package.archives import shown as shown_name
-from ctk.package.reader import IndexJson, PackageInfo, Part, ScannedFile, index_of, members, path_entry, readable
+from ctk.package.reader import (
+    IndexJson,
+    PackageInfo,
+    Part,
+    ScannedFile,
+    digests,
+    index_of,
+    members,
+    path_entry,
+    readable,
+)
 from ctk.package.scan import PackageScan
 from ctk.rules import Finding, check
 

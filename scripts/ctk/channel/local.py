@@ -18,6 +18,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,10 @@ from ctk.build.runner import Built
 from ctk.channel.history import numbered
 from ctk.channel.repodata import FILES, ChannelIndex, Records, read_index, shows, write_index
 from ctk.core.console import listing
-from ctk.core.errors import ChannelBroken, UnknownName
+from ctk.core.errors import AuditFailed, ChannelBroken, UnknownName
 from ctk.core.files import disk_errors, holds, listed_packages, make_folder, read_json, share
 from ctk.core.platforms import NOARCH
+from ctk.package.reader import record_of
 
 KEPT = 3  # states, including the current one; they share the files of their common packages
 
@@ -85,6 +87,9 @@ def candidates(
     # Packages of other builds come from the channel itself, since the cache may have been deleted.
     files = {n: fresh.get(n, current / n) for n in stated}
     records = {**indexed, **{n: record for b in built for n, record in b.records.items()}}
+    for name in stated.keys() - records.keys():  # a damaged index: the packages themselves have its records
+        with suppress(AuditFailed):
+            records[name] = record_of(current / name)
     damaged = {
         n
         for n, sha256 in stated.items()

@@ -49,7 +49,7 @@ from ctk.core.checkout import HISTORY
 from ctk.core.errors import BadValue, Busy, ChannelBroken, NameReused, NotReady, PublishFailed, UnknownName
 from ctk.core.files import copy_file, disk_errors, file_sha256, holds, make_folder, read_json, replace_file, temporaries
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.package.records import REPODATA
+from ctk.package.records import REPODATA, entries
 from ctk.plan.recipes import find_recipes, maker_of
 
 SITE = ".ctk-site"
@@ -82,7 +82,7 @@ class Published:
     left: tuple[str, ...]  # no longer in the index
     deleted: tuple[str, ...]  # unused for longer than `Keep.unused`
     left_out: tuple[str, ...]  # not published: their names have other content
-    repaired: tuple[str, ...] = ()  # damaged in the folder, and written again
+    repaired: tuple[str, ...] = ()  # damaged in the folder, and written again: packages, and repodata.json of a subdir
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,10 @@ class Folder:
         return {**self.visible().times(), **moments(self.notes / TIMES)}
 
     def check_is_for_readers(self, channel: Path) -> None:
-        """Raises BadValue if the folder is the channel that is to be published, a built one or in one, or a site."""
+        """Raises BadValue if the folder is the channel to be published, a built one or in one, a site, or a file."""
         place = Path(os.path.realpath(self.path))
+        if (there := next(p for p in (place, *place.parents) if p.exists())).is_file():
+            raise BadValue(f"{there} is a file", "name a folder, such as --to /srv/www/cuda")
         if (place / SITE).exists():  # `ctk site` would replace it, with the channel
             raise BadValue(f"{self.path} is a site of ctk", "name another folder, such as --to /srv/www/cuda")
         if place == self.recipes.parent.resolve():
@@ -209,7 +211,7 @@ class Folder:
             sha256, times = fresh.names(), self.times()
             incoming = {**dict.fromkeys(sha256.keys() - times.keys(), now), **moments(self.notes / INCOMING)}
             write_notes(self.notes / INCOMING, incoming)
-            repaired: list[str] = []
+            repaired = [*self._unreadable()]
             for name in order:
                 was_there = (self.path / name).exists()
                 if name in sha256 and self._put(channel / name, sha256[name]) and was_there:
@@ -375,6 +377,18 @@ class Folder:
             return read_index(self.path)
         except ChannelBroken:
             return ChannelIndex()
+
+    def known(self) -> Set[str]:
+        """The packages that readers see, by the history; by the index, where nothing was published yet."""
+        state = self.history().shown
+        return (self.state_index(state) if state else self.visible()).records.keys()
+
+    def _unreadable(self) -> Iterator[str]:
+        for file in self.path.glob(f"*/{REPODATA}"):
+            try:
+                entries(file)
+            except ChannelBroken:
+                yield f"{file.parent.name}/{REPODATA}"
 
     def _clean(self, history: History, index: ChannelIndex, times: Mapping[str, str]) -> tuple[str, ...]:
         """Deletes the oldest states, and packages that were unused for `Keep.unused`.

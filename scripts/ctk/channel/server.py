@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import rattler_build
 from rattler import SourceConfig, Subdir
@@ -19,7 +20,7 @@ from rattler.exceptions import GatewayError, InvalidChannelError
 
 from ctk.channel.attestations import no_identity
 from ctk.channel.publish import clashes, refuse
-from ctk.core.address import open_gateway
+from ctk.core.address import LOGIN, open_gateway
 from ctk.core.errors import PublishFailed, without_credentials
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.pool import ProcessPool
@@ -125,10 +126,11 @@ def publish(
             except BrokenExecutor:
                 problem = "the process that sent it was killed"
             if problem:
-                raise PublishFailed(
-                    f"{server} does not take {file.name} for the channel {channel}: {problem}",
-                    f"{number} packages were sent before it; run the command again to go on",
-                )
+                step = f"{number} packages were sent before it; run the command again to go on"
+                if "API key" in problem:
+                    step = f'{LOGIN}: {{"{urlsplit(server).hostname}": {{"BearerToken": "KEY"}}}}; nothing was sent'
+                cause = f"{server} does not take {file.name} for the channel {channel}: {problem}"
+                raise PublishFailed(cause, step)
             progress(file)
     finally:
         pool.end()

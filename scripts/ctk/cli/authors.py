@@ -142,11 +142,11 @@ def build_recipe_command(
         log.write_text("")
         shop = Workshop(ordered, channels, work, where.rattler, log)
         made = list(shop.build(lambda variant, outcome: report.say(f"{variant.id} {outcome}")))
+        old = sorted({file.name for file in output.glob("*/*.conda")} - {one.file.name for one in made})
         if own:  # of this run alone
-            old = {file.name for file in output.glob("*/*.conda")} - {one.file.name for one in made}
             shutil.rmtree(output, ignore_errors=True)
-            if old:
-                report.line(f"removed: {', '.join(sorted(old))}")
+        if old:
+            report.line(f"{'removed' if own else 'packages of earlier runs there, which stay'}: {', '.join(old)}")
         add(work, output)
         tests = []
         for tested in shop.test(made, asked):

@@ -123,9 +123,12 @@ def _toolkits(
     return toolkits
 
 
-def _show(planned: Plan, asked: Collection[str], report: Reporter) -> None:
+def _show(planned: Plan, asked: Collection[str], where: Workspace, report: Reporter) -> None:
+    from ctk.build.build import finished
+
     total = sum(a.size for a in planned.artefacts)
     report.result(**planned.as_json())
+    done = finished(planned, where)
     report.line(
         f"{count(len(planned.builds), 'build')}, {count(sum(len(b.outputs) for b in planned.builds), 'package')}, "
         f"{count(len(planned.artefacts), 'artefact')} of {megabytes(total)} MB; {len(planned.left_out)} left out"
@@ -133,8 +136,13 @@ def _show(planned: Plan, asked: Collection[str], report: Reporter) -> None:
     rows = [  # native and compat packages have a name together
         (b.id, " ".join(dict.fromkeys(o.name for o in b.outputs)), megabytes(sum(a.size for a in b.artefacts)))
         for b in planned.builds
+        if report.verbose or b.id not in done
     ]
-    report.table("builds", ["build", "packages", "MB to read"], rows, right=["MB to read"])
+    if done:
+        shown = "" if report.verbose else " (-v: all)"
+        report.line(f"{len(done)} of them were built before, and would be unchanged{shown}")
+    if rows:
+        report.table("builds", ["build", "packages", "MB to read"], rows, right=["MB to read"])
     _show_left_out(planned, asked, report)
 
 
@@ -235,7 +243,8 @@ def build_command(
     JSON:
     - `channel`, `changed`, `size`, `packages` (platform -> how many)
     - `builds`: `id`, `packages`, `size`, `unchanged`, `seconds`; `left_out`: `id`, `reason`
-    - `dropped`: builds of earlier runs that left the channel: a package of it is lost, or the audit refuses it now
+    - `dropped`: builds of earlier runs that left the channel, as no recipe makes it, a package of it is lost, or the
+      audit refuses it
     - `tests`: `package`, `state`, `detail`, `missing` (what it needs, if it was not run); `audit`, as in `ctk check`;
       `stages`: `name`, `seconds`, `note`
 
@@ -273,7 +282,7 @@ def build_command(
         if chosen.packages or chosen.drivers:
             planned = usable(planned, asked, _gpus(chosen))
         if dry_run:
-            _show(planned, asked, report)
+            _show(planned, asked, where, report)
             return
         if fetch_only:
             _fetch(planned, where, report)
@@ -299,8 +308,8 @@ def _summary(result: Result, planned: Plan, named: Sequence[str], asked: Collect
         report.line(line)
     if result.dropped:
         report.line(
-            "left the channel, as a package of it is lost or the audit refuses it now: "
-            f"{listing(result.dropped, most=5)}; `ctk build NAME` makes it again"
+            "left the channel, as no recipe makes it, a package of it is lost or the audit refuses it: "
+            f"{listing(result.dropped, most=5)}; `ctk build NAME` makes again what a recipe makes"
         )
     if lacks := lacking(workspace(), channel):
         more = " ".join([*named, *(f"--release {minor}" for minor in lacks)])

@@ -101,6 +101,10 @@ def publish_command(
     report, where = Reporter(), workspace()
     if folder:
         _check_folder(folder)
+    if to is None and not (server and channel):
+        step = "name a folder with --to, or --server and --channel"
+        step += f"; {folder} is then what is published: `ctk publish --to {folder}` publishes into it" if folder else ""
+        raise BadValue("there is no place to publish to", step)
     built = Path(os.path.realpath(folder or where.channel))
     names = in_order(built)
     if lost := [name for name in names if not (built / name).is_file()]:
@@ -114,7 +118,7 @@ def publish_command(
         attester = Sigstore(url or "") if attest else None
         if attester:
             attester.signer()  # without an identity it is an error before gigabytes are copied
-        _ask(built, names, target.visible().names(), accept_redistribution, where, report)
+        _ask(built, names, target.known(), accept_redistribution, where, report)
         with report.reading("publish", [built / name for name in names]) as task:
             done = target.publish(
                 built,
@@ -124,15 +128,16 @@ def publish_command(
                 progress=lambda name: task.advance((built / name).stat().st_size),
             )
         changes = [f"{len(done.added)} new"]
-        changes += [f"{len(done.repaired)} damaged and written again"] if done.repaired else []
         changes += [f"{len(done.left)} no longer in the index"] if done.left else []
         changes += [f"{len(done.left_out)} left out, their names being taken"] if done.left_out else []
         changes += [f"{len(done.deleted)} deleted after {keep_days} days without use"] if done.deleted else []
         report.result(folder=str(to), **vars(done))
         report.line(f"state {done.state} of {to}: {count(done.packages, 'package')}, {', '.join(changes)}")
+        for what, listed in (("damaged, and written again", done.repaired), ("no longer in the index", done.left)):
+            if listed:
+                report.line(f"{what}: {listing(listed, most=0 if report.verbose else 3)}")
         return
-    if not server or not channel:
-        raise BadValue("there is no place to publish to", "name a folder with --to, or --server and --channel")
+    assert server and channel
     address = url or f"{server.rstrip('/')}/{channel}"
     ours = read_index(built).names()
     there = {} if new else on_server(address)
@@ -199,7 +204,8 @@ def rollback_command(
         return
     known = target.history()
     if not known.states:
-        raise UnknownName(f"{folder} has no state: a `ctk publish` into it was stopped", "run that command again")
+        cause = f"{folder} has no states: a `ctk publish` into it was stopped, or its history.json is gone"
+        raise UnknownName(cause, f"ctk publish --to {folder}; what readers see becomes its first state")
     states = [
         {**vars(state), "current": state.number == known.current, "added": added, "left": left}
         for state, (added, left) in zip(known.states, target.changes(known), strict=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ctk.cli.options import Jobs, not_both
-from ctk.core.checkout import Workspace, channel_missing, check_was_shown, workspace
+from ctk.core.checkout import HISTORY, Workspace, channel_missing, check_was_shown, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import (
     AuditFailed,
@@ -165,6 +165,7 @@ def _check_channel(
     """Prints the problems of a channel, and returns the error that they are."""
     from ctk.channel.check import check_channel, mirrored
     from ctk.channel.distribution import read
+    from ctk.channel.local import is_built
     from ctk.channel.publish import Folder, clashes, refuse
     from ctk.channel.repodata import read_index
     from ctk.channel.server import on_server
@@ -184,12 +185,16 @@ def _check_channel(
     _show_files(files, report)
     if not found.findings:
         return []
-    return [
-        ChannelBroken(
-            f"{count(len(found.findings), 'problem')} in {shown}",
-            "build the packages again; publishing again fixes a published folder, or `ctk rollback FOLDER`",
-        )
-    ]
+    if "://" in name:
+        step = "its keeper publishes it again, or returns to a sound state"
+    elif is_built(Path(os.path.realpath(name))):
+        step = "build these packages again with `ctk build`, which also makes the index again"
+    elif (Path(name) / HISTORY).is_dir():
+        step = f"publish the same packages again (ctk publish --to {name}), or return to a sound state: "
+        step += f"ctk rollback {name}"
+    else:
+        step = "get it again from where you have it"
+    return [ChannelBroken(f"{count(len(found.findings), 'problem')} in {shown}", step)]
 
 
 def _show_channel(found: ChannelReport, by_anybody: bool, place: str, report: Reporter) -> None:

@@ -341,6 +341,11 @@ def _files(on: Examined) -> Finding:
     has, note = on.has, Note.read(on.prefix)
     if note and note.asked and not note.stamp:
         return problem("the run that made this environment was stopped, or is at work now", note.again(on.prefix))
+    if dead := dict(_dead_scripts(on.prefix)):
+        old = next(iter(dead.values())).parents[1]
+        cause = f"it was moved: programs in it ask for {old}, which is not there: {listing([*dead], most=_SHOWN)}"
+        step = f"mv {shlex.quote(str(on.prefix))} {shlex.quote(str(old))}, or make it again"
+        return problem(cause, step)
     if note and note.stamp and note.stamp == has.stamp:
         return ok(f"of {count(len(has.records), 'package')}, as they were installed")
     altered = has.altered()
@@ -354,6 +359,16 @@ def _files(on: Examined) -> Finding:
         names = listing(by_pip, most=_SHOWN)
         return missing(f"pip replaced those of {names}", on.install("--force-reinstall", *by_pip))
     return ok(f"of {count(len(has.records), 'package')}, as they were installed")
+
+
+def _dead_scripts(prefix: Path) -> Iterator[tuple[str, Path]]:
+    """The scripts of an environment that was moved, each with its interpreter, which is not there."""
+    for file in sorted(prefix.glob("bin/*")):
+        if file.is_file():
+            with file.open("rb") as content:
+                line = re.match(rb"#!(/[^\s\x00]*/bin/python[\d.]*)\s", content.read(_LONGEST))
+            if line and not (python := Path(os.fsdecode(line[1]))).exists():
+                yield f"bin/{file.name}", python
 
 
 def beside(on: Examined) -> str:

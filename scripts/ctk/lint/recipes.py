@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from rattler import MatchSpec, Version, VersionSpec
 from rattler.exceptions import InvalidMatchSpecError
 
+from ctk.core.console import listing
+from ctk.core.errors import nearest
 from ctk.lint.tree import EXPRESSION, RecipeFile, Tree
 from ctk.plan.plan import Build
 from ctk.plan.recipes import Rendered
 from ctk.rules import Finding, check
+from ctk.solve.channels import universe_names
 
 # Specs of packages that are built from components of a lock, with a version in them.
 _TYPED = re.compile(
@@ -118,6 +121,34 @@ def PinsSpanTheMajor(tree: Tree) -> Iterator[Finding]:
                     if not any(map(recipe.commented, lines)):
                         problem = "without bounds on both sides" if is_open else "and no later minor of that major"
                         yield recipe.at(next(iter(lines), 1), f"{output.name} takes {spec}, {problem}")
+
+
+@check(Tree, fix="write cuda-version ${{ cuda_range }} ${{ cuda_fit }}_* in run, or the reason in a comment")
+def TieHasAFit(tree: Tree) -> Iterator[Finding]:
+    """What depends on cuda-version has a native and a compat build, so that clients pick one for the driver.
+
+    A package that ends in -files serves both.
+    """
+    for _, recipe, output in _outputs(tree):
+        ties = [spec for spec in output.depends if spec.split()[0] == "cuda-version"]
+        if ties and not output.name.endswith("-files") and not re.search(r" (native|compat)_\*(\n|$)", "\n".join(ties)):
+            lines = [number for number, line in recipe.code() if "cuda-version " in line]
+            if not any(map(recipe.commented, lines)):
+                message = f"{output.name} takes {ties[0]}, so it has one build for all drivers"
+                yield recipe.at(next(iter(lines), 1), message)
+
+
+@check(Tree, fix="correct the name; or write the package, of conda-forge, into scripts/ctk/solve/universe.yaml")
+def DependenciesExist(tree: Tree) -> Iterator[Finding]:
+    """A dependency is a package of this set, or one of conda-forge that `ctk verify` has in its stand-in for it."""
+    known = {output.name for build in tree.builds for output in build.outputs} | universe_names()
+    for _, recipe, output in () if tree.unplanned else _outputs(tree):  # what does not render makes packages, too
+        for name in {spec.split()[0] for spec in output.depends} - known:
+            if not name.startswith("__"):
+                line = next((number for number, line in recipe.code() if re.search(rf"- {re.escape(name)}\b", line)), 1)
+                meant = listing(nearest(name, known, cutoff=0.75), "or")
+                what = f"; did you mean {meant}?" if meant != "none" else ", which nobody makes that is known here"
+                yield recipe.at(line, f"{output.name} takes {name}{what}")
 
 
 def _is_bounded(spec: str) -> bool:

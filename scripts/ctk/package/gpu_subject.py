@@ -263,7 +263,10 @@ def subjects(path: Path, known: Known) -> Iterator[Subject]:
         kind = "no library, program, wheel, .conda package or folder" if path.stat().st_size else "empty"
         raise BadValue(f"{path} is {kind}", "name one of these, such as the folder to which an archive was unpacked")
     else:
-        yield Subject(path.name, "files", {path.name: read_file(path)}, known=known)
+        code, size = read_file(path), path.stat().st_size
+        if path.suffix == ".ptx":  # a library may only compare the PTX in it; this is loaded
+            code = replace(code, code=tuple(replace(each, size=size) for each in code.code))
+        yield Subject(path.name, "files", {path.name: code}, known=known)
 
 
 def _folder(path: Path, known: Known) -> Iterator[Subject]:

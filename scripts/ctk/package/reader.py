@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import posixpath
@@ -221,6 +222,27 @@ def index_record(texts: Mapping[str, bytes], archive: Mapping[str, Any]) -> dict
     record["run_exports"] = json.loads(texts.get("info/run_exports.json", b"{}"))
     record["track_features"] = " ".join(index_of(record).track_features)
     return {key: value for key, value in record.items() if value or key in ("build_number", "depends")}
+
+
+def record_of(path: Path) -> dict[str, Any]:
+    """The record of a package in repodata, read from the package itself.
+
+    Raises:
+        AuditFailed: The file is not a readable ``.conda``.
+    """
+    texts = {member.path: stream.read() for member, stream in members(path, "info") if stream}
+    with readable(path), path.open("rb") as file:
+        return index_record(texts, digests(file))
+
+
+def digests(file: IO[bytes]) -> dict[str, Any]:
+    """Size and hashes of a file, as the record of a package has them."""
+    file.seek(0)
+    md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
+    while block := file.read(BUFFER):
+        md5.update(block)
+        sha256.update(block)
+    return {"size": file.tell(), "md5": md5.hexdigest(), "sha256": sha256.hexdigest()}
 
 
 def count_tests(texts: Mapping[str, bytes]) -> int:

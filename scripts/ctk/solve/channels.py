@@ -212,6 +212,11 @@ def universe() -> dict[str, dict[str, Any]]:
     return {subdir: repodata_of(subdir, records) for subdir, records in by_subdir.items()}
 
 
+def universe_names() -> set[str]:
+    """The names of the packages in the universe."""
+    return {record["name"] for record in _records(*universe().values())}
+
+
 def _read_universe() -> dict[str, Any]:
     content: dict[str, Any] = YAML(typ="safe").load(UNIVERSE)
     return content

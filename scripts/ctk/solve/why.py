@@ -22,6 +22,8 @@ from ctk.core.console import count, listing
 from ctk.core.errors import Unsolvable, nearest
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.lock.model import ReleaseLock
+from ctk.package.records import records as read_records
+from ctk.package.records import spec_name
 from ctk.plan.messages import shown
 from ctk.plan.plan import release_for
 from ctk.solve.machine import GLIBC, python_specs
@@ -244,7 +246,7 @@ def _not_built_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None
 
     names = lacking(f"cuda-version={pick.toolkit}") if pick.toolkit else lacking()
     built = planned.pick(replace(scenario, specs=tuple(names))) if names else None
-    if not built or built.toolkit != pick.toolkit or any(_in_unnamed_channel(name, catalogue) for name in names):
+    if not built or built.toolkit != pick.toolkit or any(_in_unnamed_channel(catalogue, name) for name in names):
         return None
     alone = lacking() or names
     cause = f"{listing(alone)} {'are' if len(alone) > 1 else 'is'} not built here for this machine"
@@ -357,6 +359,8 @@ def _missing_package(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
         if wanted.name in PYTHON:
             build, words = "", _in_words(*(a for a in request if a.name in PYTHON))
         have = list(dict.fromkeys(f"{r.version} {r.build}" if build else str(r.version) for r in records))
+        if wanted.name in PYTHON and wanted.version.count(".") < 2 + wanted.version.endswith(".*"):
+            have = [*catalogue.pythons[::-1]]  # as --python takes them
         some = "there is" if len(have) == 1 else "there are" if len(have) <= 8 else "the newest are"
         step = f"ask for {'one of those' if len(have) > 1 else have[0]}{_other_base(wanted.name, catalogue)}"
         return f"there is no {words} in the channels; {some} {listing(have[:8][::-1])}", step
@@ -375,7 +379,8 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
         options = listing([f"--platform {p}" for p in elsewhere], "or")
         cause = f"{name} is not published for {subdir}; it is for {listing(elsewhere)}"
         return cause, f"leave it out, or ask for {options}"
-    if unnamed := _in_unnamed_channel(name, catalogue):
+    others = [spec.name for spec in map(parse_spec, scenario.specs) if spec.name not in names]
+    if unnamed := _in_unnamed_channel(catalogue, name, *others):
         return unnamed
     if (maker := catalogue.maker(name)) and catalogue.is_named:
         places = [lasting(str(channel)) for channel in catalogue.channels]
@@ -408,17 +413,29 @@ def _other_name(name: str, scenario: Scenario, catalogue: Catalogue) -> Reason:
     return f"{sentence}; {cause}", step
 
 
-def _in_unnamed_channel(name: str, catalogue: Catalogue) -> Reason | None:
-    """The reason for a package of a channel that `ctk build` or `ctk build-recipe` wrote beside one that is asked."""
+def _in_unnamed_channel(catalogue: Catalogue, name: str, *others: str) -> Reason | None:
+    """The reason for a package of a channel that `ctk build` or `ctk build-recipe` wrote beside one that is asked.
+
+    The step names every such channel that it, the others, and what they need are in.
+    """
     *ours, _ = catalogue.channels
     asked = [Path(lasting(str(channel))) for channel in ours if isinstance(channel, Path)]
+    subdirs = [catalogue.subdir, NOARCH]
     for output in dict.fromkeys(place.parents[place.parent.name == "recipes"] for place in asked):
-        indexes = [*output.glob("channel/*/repodata.json"), *sorted(output.glob("recipes/*/*/repodata.json"))]
-        for made in dict.fromkeys(index.parents[1] for index in indexes):
-            if made not in asked and name in catalogue.names([catalogue.subdir, NOARCH], [made]):
-                places = [*asked, made] if made.name == "channel" else [made, *asked]
-                step = shlex.join(word for place in places for word in ("--channel", shown(place)))
-                return f"{name} is in the channel {shown(made)}, which was not named", f"name the channels: {step}"
+        recipes = sorted(output.glob("recipes/*/*/repodata.json"), key=lambda index: -index.stat().st_mtime)
+        places = dict.fromkeys(index.parents[1] for index in (*output.glob("channel/*/repodata.json"), *recipes))
+        wanted, found = [*others, name], dict[str, Path]()
+        while wanted:
+            needed = wanted.pop()
+            made = next((p for p in places if p not in asked and needed in catalogue.names(subdirs, [p])), None)
+            if made and made not in found.values():
+                found[needed] = made
+                needs = {spec_name(need) for record in read_records(made).values() for need in record["depends"]}
+                wanted += sorted(needs - catalogue.names(subdirs, [*catalogue.channels, *found.values()]))
+        if name in found:
+            first, last = ([p for p in found.values() if (p.name == "channel") is built] for built in (False, True))
+            step = shlex.join(word for place in (*first, *asked, *last) for word in ("--channel", shown(place)))
+            return f"{name} is in the channel {shown(found[name])}, which was not named", f"name the channels: {step}"
     return None
 
 
@@ -508,7 +525,7 @@ def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) ->
             return taken, f"ask for an older version, or say what it has: `export {GLIBC}=2.39`"
         return f"{package.text} needs {need.text}, and this machine has {have}", "ask for an older version"
     step = f"name a base channel that has {need.name}, such as --base conda-forge"
-    if unnamed := _in_unnamed_channel(need.name, catalogue):
+    if unnamed := _in_unnamed_channel(catalogue, need.name):
         return f"{package.text} needs {need.text}, and {unnamed[0]}", unnamed[1]
     if versions := catalogue.versions(need.name):
         have = listing(versions[:8][::-1])
