@@ -103,7 +103,8 @@ def test_the_search_finds_a_page_from_the_folder(site: Path) -> None:
     words = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=8000", "--dump-dom"]
     address = f"{(site / 'search.html').as_uri()}?q=air-gapped"
     done = subprocess.run([*words, address], capture_output=True, text=True, check=True)
-    assert re.search(r'<a href="environments\.html[^"]*"[^>]*>Environments', done.stdout)
+    line = r'<p class="excerpt">[^<]*<mark>air-gapped</mark>[^<]+</p>'
+    assert re.search(rf'<a href="environments\.html[^"]*"[^>]*>Environments[^<]*</a>{line}', done.stdout)
 
 
 def test_what_is_not_on_the_site_is_no_link() -> None:

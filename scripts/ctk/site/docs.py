@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ctk.site.pages import Page, assets, docs_header
+from ctk.site.pages import Page, assets, docs_header, safe_json
 
 SECTIONS = {
     "Use": ["users", "environments", "pytorch-jax-cupy", "troubleshooting"],
@@ -24,8 +25,10 @@ _CHECKOUT = re.compile(r"<!-- only in a checkout -->.*?<!-- end -->\n*", re.DOTA
 _COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
 _CHANNEL = re.compile(r"""(?<=-c )CHANNEL\b|(?<=--channel )CHANNEL\b|(?<=  - )CHANNEL\b|(?<=["`])CHANNEL(?=["`])""")
 _LINK = re.compile(r"(?P<open>\s+\()?\[(?P<text>[^\]]+)\]\((?!https?:|#)(?P<page>[^)#]+)[^)]*\)(?P<close>\))?")
+_ARTICLE = re.compile(r'<article role="main".*</article>', re.DOTALL)
+_TAG = re.compile(r'<a class="headerlink".*?</a>|<[^>]+>', re.DOTALL)
 _CODE, _OPTION = re.compile(rb"<pre .*?</pre>", re.DOTALL), re.compile(rb"(?<=[\s>])--?[A-Za-z][\w-]*")
-# A search with summaries would fetch the pages, which a page in a folder cannot.
+# A search with summaries would fetch the pages, which a page in a folder cannot; excerpts.js has its own.
 _OFF = ("html_show_search_summary", "html_copy_source", "html_show_sphinx", "html_show_copyright", "html_use_index")
 _EDITS = {  # pages of Sphinx and furo -> what axe-core asks for
     b'<p class="caption" role="heading">': b'<p class="caption" role="heading" aria-level="2">',
@@ -33,7 +36,8 @@ _EDITS = {  # pages of Sphinx and furo -> what axe-core asks for
     b'<div class="table-wrapper': b'<div tabindex="0" class="table-wrapper',
     b'<aside class="sidebar-drawer">': b'<aside class="sidebar-drawer" aria-label="Pages">',
     b'<aside class="toc-drawer">': b'<aside class="toc-drawer" aria-label="On this page">',
-    b'<div id="search-results">': b'<h1>Search</h1><div id="search-results">',
+    b'<div id="search-results">': b'<script defer src="texts.js"></script>'
+    b'<script defer src="../assets/excerpts.js"></script><h1>Search</h1><div id="search-results">',
 }
 _EDITS |= {  # the site's icon, wrapped commands, and its button to copy them
     b"</head>": b'<link rel="icon" href="../assets/mark.svg"><link rel="stylesheet" href="../assets/shared.css">'
@@ -49,9 +53,11 @@ def pages(folder: Path, title: str, channel: str) -> Iterator[Page]:
     header = b'<div class="site-header">%s</div>' % docs_header(title).encode()
     edits = {**_EDITS, b'<div class="page">': header + b'<div class="page">'}
     texts = {name: file.read_text(encoding="utf-8") for name in NAMES if (file := folder / f"{name}.md").is_file()}
+    if not texts:
+        return
+    plain: dict[str, str] = {}
     with TemporaryDirectory(prefix="ctk-docs-") as scratch:
-        if texts:
-            build({name: readable(text, channel) for name, text in texts.items()}, Path(scratch), title)
+        build({name: readable(text, channel) for name, text in texts.items()}, Path(scratch), title)
         for file in sorted(file for file in Path(scratch, "made").rglob("[!.]*") if file.is_file()):
             content = file.read_bytes()
             if file.suffix == ".html":
@@ -59,7 +65,10 @@ def pages(folder: Path, title: str, channel: str) -> Iterator[Page]:
                     content = content.replace(theirs, ours)
                 # Browsers wrap a line after a hyphen, and no rule of CSS alone forbids it.
                 content = _CODE.sub(lambda code: _OPTION.sub(rb'<span class="option">\g<0></span>', code[0]), content)
+                if file.stem in texts and (article := _ARTICLE.search(content.decode())):
+                    plain[file.stem] = " ".join(unescape(_TAG.sub("", article[0])).split())
             yield Page(f"docs/{file.relative_to(Path(scratch, 'made')).as_posix()}", content)
+        yield Page("docs/texts.js", f"const TEXTS = {safe_json(plain)};\n".encode())
 
 
 def readable(text: str, channel: str) -> str:
@@ -97,10 +106,11 @@ def build(texts: dict[str, str], folder: Path, title: str) -> str:
 
 
 def _theme() -> dict[str, Any]:
-    """The options of the theme: the site's colours, light and dark."""
+    """The options of the theme: the site's fonts, and its colours, light and dark."""
     css = "".join(page.content.decode() for page in assets() if page.path.endswith(".css"))
     options: dict[str, Any] = {}
     for mode, block in zip(("light", "dark"), re.findall(r":root \{(.*?)\}", css, re.S), strict=False):
         site = dict(re.findall(r"--([\w-]+): ([^;]+);", block))
         options[f"{mode}_css_variables"] = {f"color-{theirs}": site[ours] for theirs, ours in _COLOURS.items()}
+    options["light_css_variables"] |= {"font-stack": "var(--sans)", "font-stack--monospace": "var(--mono)"}
     return options

@@ -31,6 +31,7 @@ from ctk.site.answers import Axes, pin_specs
 from ctk.solve.machine import gpu_names, python_specs
 from ctk.solve.pixi import pixi_lines
 from ctk.solve.solve import ASKS
+from ctk.solve.why import OTHER_NAMES
 
 _TEXT = b"Made by ctk site. The folder is replaced as a whole: keep nothing of yours in it.\n"
 _HERE = Path(__file__).parent
@@ -135,6 +136,13 @@ def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
     return Page(path, (text.rstrip() + "\n").encode())
 
 
+def missing(site: Site) -> Iterator[Page]:
+    """What a server can send in place of a page that is not there: one for each folder, because links are relative."""
+    said = "A page goes when the channel no longer has its package."
+    for folder in ("", "packages/", *(("docs/",) if site.docs else ())):
+        yield render(site, f"{folder}404.html", "404.html", title="There is no such page", description=said)
+
+
 def docs_header(title: str) -> str:
     """The header of the pages of the docs."""
     own = {"site": {"title": title}, "root": "../", "path": "", "section": _NAVIGATION[-1][0]}
@@ -145,7 +153,8 @@ def assets() -> Iterator[Page]:
     """The style sheets and scripts."""
     for file in sorted((_HERE / "assets").iterdir()):
         if file.is_file() and not file.name.startswith((".", "_")):
-            yield Page(f"assets/{file.name}", file.read_bytes())
+            names = f"const OTHER_NAMES = new Map({safe_json(_OTHER)});\n" if file.name == "names.js" else ""
+            yield Page(f"assets/{file.name}", file.read_bytes() + names.encode())
 
 
 @cache
@@ -227,6 +236,7 @@ def _take_place(fresh: Path, folder: Path) -> None:
 
 _FIELDS = ("drivers", "older", "newer", "gpus", "floor", "pythons", "pins", "packages")  # of axes, for the script
 _FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc", "cuda-toolkit")  # packages with buttons, if the channel has them
+_OTHER = [(name, (said, [each.split()[-1] for each in asks])) for name, (said, asks) in OTHER_NAMES.items()]
 _PLAIN = re.compile(r"[\w@%+=:,./-]+")  # characters without a meaning in any shell
 
 

@@ -27,6 +27,7 @@ from ctk.site.answers import is_half
 from ctk.site.pages import IndexedPackage, Page, Site, commands, render
 from ctk.solve import channels
 from ctk.solve.solve import ANY_DRIVER, Catalogue, Scenario
+from ctk.solve.why import NO_NVCC
 from ctk.verify.table import REQUEST, ask, merged
 
 _OPERATORS = {">=": "from", "<=": "up to", "<": "before", ">": "after", "==": ""}
@@ -95,6 +96,7 @@ def about(site: Site, solved: Solved) -> Iterator[Page]:
         title="About this channel",
         description="What it has, which CUDA Toolkit a machine gets from it, and what was measured.",
         request=REQUEST,
+        no_nvcc=NO_NVCC if "cuda-nvcc" in site.packages else "",
         solved=solved,
         releases=rows[::-1],
         total=sum(entry.size for entry in site.entries),

@@ -46,9 +46,21 @@ from ctk.solve.solve import (
 COMPAT = "cubin and nvJitLink work, PTX JIT does not"
 _OTHER_BASE = "name another one, such as --base conda-forge"
 _READ_SOLVER = "read what the solver says"
-_NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
+NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
 _NVCC = re.compile(r"cuda-nvcc|cuda-nvcc-impl|cuda-nvcc_.*|cuda-crt-tools")
 _OF_CUDA_12 = re.compile(r"(?<![\d.])12(?!\d)|<13")
+
+OTHER_NAMES = {
+    "cudatoolkit": (
+        "cudatoolkit is several packages here: cuda-version chooses the toolkit, and each library is one",
+        ["cuda-version cuda-nvrtc", "cuda-toolkit"],
+    ),
+    **{
+        name: (f"{name} is called {here} here", [here])
+        for name, here in {"torch": "pytorch", "cupy-cuda12x": "cupy", "cupy-cuda13x": "cupy"}.items()
+    },
+}
+"""Names of pip, and of conda before CUDA 12 -> a sentence, and requests that take their place, for the site too."""
 
 Reason = tuple[str, str]
 """A sentence with the cause of a missing solution, and the next step for the user."""
@@ -258,7 +270,7 @@ def find_reason(scenario: Scenario, catalogue: Catalogue) -> Reason:
         or _machine_reason(scenario, catalogue)
         or (f"{listing(scenario.specs)}: no cause was found by changing one thing", _READ_SOLVER)
     )
-    return f"{sentence}; {_NO_NVCC}" if _wants_nvcc_12(scenario, catalogue) else sentence, step
+    return f"{sentence}; {NO_NVCC}" if _wants_nvcc_12(scenario, catalogue) else sentence, step
 
 
 def _wants_nvcc_12(scenario: Scenario, catalogue: Catalogue) -> bool:
@@ -377,10 +389,28 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
         cause = f"{name} is not built here: it is made by the recipe {maker.recipe}"
         left_out = "" if maker.is_default else ", which the default build leaves out"
         return f"{cause}{left_out}", f"run `ctk build {maker.recipe}`"
+    if name in OTHER_NAMES:
+        return _other_name(name, scenario, catalogue)
     # Nobody who asks for pytorch means python.
     near = nearest(name, names, cutoff=0.75)
     step = f"did you mean {listing(near, 'or')}?" if near else _elsewhere(name, scenario, catalogue)
     return f"there is no package {name} in the channels", step
+
+
+def _other_name(name: str, scenario: Scenario, catalogue: Catalogue) -> Reason:
+    """The reason for one of `OTHER_NAMES`, with the requests in its place, in its version, that have a solution."""
+    sentence, requests = OTHER_NAMES[name]
+    instead: dict[str, Scenario] = {}
+    for first, *rest in map(str.split, requests):
+        named = [a.text for a in map(parse_spec, scenario.specs) if a.name == name]
+        new = [*(re.sub(re.escape(name), first, text, count=1, flags=re.IGNORECASE) for text in named), *rest]
+        others = [text for text in scenario.specs if text not in named]
+        instead[f"`{shlex.join(new)}`"] = replace(scenario, specs=(*new, *others))
+    if solved := [words for words, asked in instead.items() if catalogue.solves(asked)]:
+        return sentence, f"ask for {listing(solved, 'or')}"
+    first_asked = next(iter(instead.values()))
+    cause, step = _not_built_reason(first_asked, catalogue) or find_reason(first_asked, catalogue)
+    return f"{sentence}; {cause}", step
 
 
 def _in_unnamed_channel(catalogue: Catalogue, name: str, *others: str) -> Reason | None:

@@ -12,7 +12,7 @@ from ctk.core.checkout import Marked, Workspace, markdown_table
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.solve import channels
 from ctk.solve.machine import impossible
-from ctk.solve.solve import Catalogue, Scenario
+from ctk.solve.solve import Catalogue, Scenario, older
 from ctk.verify.scenarios import facts, matrix
 
 SUBDIR = "linux-64"
@@ -27,7 +27,8 @@ class Answers:
 
     drivers: tuple[str | None, ...]  # None, then CUDA versions, oldest first
     gpus: tuple[str | None, ...]  # compute capabilities, oldest first, the last for newer GPUs; None: not detected
-    # 13.0, 12.9 compat, - without a solution, or "" if no such driver runs such a GPU
+    # 13.0; 12.9 compat; 13.5 PTX only, or 12.9 no code, if its compiler does not know the GPU; - without a solution; ""
+    # if no such driver runs such a GPU
     cells: Mapping[tuple[str | None, str | None], str]
 
 
@@ -41,6 +42,10 @@ def ask(folders: Sequence[Path | str], locks: Iterable[ReleaseLock], subdir: str
         if impossible(driver, gpu):
             return ""
         pick = catalogue.pick(Scenario((REQUEST,), subdir, driver, gpu))
+        toolkit = catalogue.toolkit(pick.toolkit) if pick and driver and gpu else None
+        if toolkit and gpu and not toolkit.knows(gpu):
+            refused = older(driver or "", toolkit.driver or toolkit.version)
+            return f"{toolkit.version} {'no code' if refused else 'PTX only'}"
         return f"{pick.toolkit} {pick.fit}".removesuffix(" native").strip() if pick else "-"
 
     return Answers(drivers, gpus, {(driver, gpu): cell(driver, gpu) for driver in drivers for gpu in gpus})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) 
     assert page.evaluate("document.activeElement.id") == "search"
     rows, status = page.locator("#package-rows tr:visible"), page.locator("#matches")
     every = rows.count()
-    assert status.inner_text() == f"{every} packages"
+    assert re.fullmatch(rf"{every} packages, and \d+ parts of them in their rows", status.inner_text())
     page.keyboard.type("NVRTC files")
     assert rows.locator("a:visible").all_inner_texts() == ["cuda-nvrtc", "cuda-nvrtc-files"], "its part is unfolded"
     assert status.inner_text() == f"1 of {every} match"
@@ -59,6 +60,9 @@ def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) 
     page.keyboard.type("cuda-croe")
     assert status.inner_text().startswith(f"0 of {every} match. Did you mean cuda-core")
     page.keyboard.press("Escape")
+    page.keyboard.type("cudatoolkit")
+    assert ". cudatoolkit is several packages here: " in status.inner_text()
+    page.keyboard.press("Escape")
     assert rows.locator("th > a").all_inner_texts() == sorted(rows.locator("th > a").all_inner_texts()), (
         "and all are in order again"
     )
@@ -69,6 +73,18 @@ def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) 
             break
     page.keyboard.press("Enter")
     page.wait_for_url("**/packages/cuda-nvrtc-files.html")
+    page.go_back()
+    expect(page.locator("#search")).to_have_value("cuda-nvrtc-files")
+    expect(status).to_have_text(f"1 of {every} match")
+
+
+def test_the_docs_have_the_header_and_the_fonts_of_the_site(window: Open, width: str) -> None:
+    looks = []
+    for path in ("packages.html", "docs/index.html"):
+        page = window(path, width=WIDTHS[width] + 160).page
+        fonts = "[document.body, document.querySelector('h1')].map((of) => getComputedStyle(of).fontFamily)"
+        looks.append((page.locator(".bar .brand").bounding_box(), page.evaluate(fonts)))
+    assert looks[0] == looks[1]
 
 
 def test_the_command_of_a_package_is_copied(window: Open) -> None:

@@ -451,9 +451,25 @@ def test_a_gpu_is_known_by_name_or_number_and_another_gets_a_sentence(front: Wat
     """A name that another GPU's begins with is not taken for it."""
     take(front.page, "machine", "choose")
     front.page.fill("#gpu", typed)
+    front.page.locator("#gpu").blur()
     expect(front.page.locator("#gpu-note")).to_contain_text(said)
     if said.startswith("The list"):
         expect(front.page.locator("#title")).to_have_text(NO_ANSWER)
+
+
+def test_a_gpu_that_is_being_typed_is_no_gpu_yet(front: Watched) -> None:
+    choose(front.page, Chosen("cuda-core", "linux-64", "13.0", "", "", ""))
+    before = shown(front.page)["title"]
+    for key in "RTX 50":
+        front.page.locator("#gpu").press_sequentially(key)
+        assert shown(front.page)["title"] == before
+        expect(front.page.locator("#gpu-note")).to_be_hidden()
+    front.page.locator("#gpu").press_sequentially("90")
+    expect(front.page.locator("#summary")).to_contain_text("GPU 12.0")
+    front.page.fill("#gpu", "50")
+    expect(front.page.locator("#summary")).to_contain_text("GPU 12.0")
+    front.page.locator("#gpu").press("Enter")
+    expect(front.page.locator("#summary")).to_contain_text("GPU 5.0")
 
 
 @pytest.mark.parametrize(
@@ -471,13 +487,25 @@ def test_an_unknown_package_gets_the_nearest_names(front: Watched, typed: str, s
     assert seen["title"] == f"There is no {typed} for linux-64 in this channel"
     assert len(seen["why"]) == 1 and seen["why"][0].startswith(step) and seen["why"][0].count(", or ") < 3
     expect(front.page.locator("#install")).to_be_hidden()
+    front.page.fill("#package", "cudatoolkit")
+    assert shown(front.page)["title"].startswith("cudatoolkit is several packages here")
+    assert shown(front.page)["why"][0].startswith("Did you mean cuda-nvrtc")
     front.page.fill("#package", "")
     assert shown(front.page)["title"] == "Name a package"
 
 
-def test_a_package_of_another_channel_is_asked_for_behind_the_one_that_asks_for_cuda(front: Watched) -> None:
-    front.page.fill("#package", "pytorch")
-    assert shown(front.page)["title"] == "There is no pytorch for linux-64 in this channel"
+@pytest.mark.parametrize(
+    ("typed", "title"),
+    [
+        ("pytorch", "There is no pytorch for linux-64 in this channel"),
+        ("torch", "torch is called pytorch here"),
+    ],
+)
+def test_a_package_of_another_channel_is_asked_for_behind_the_one_that_asks_for_cuda(
+    front: Watched, typed: str, title: str
+) -> None:
+    front.page.fill("#package", typed)
+    assert shown(front.page)["title"] == title
     for client, end in (("conda", " cuda-gpu pytorch"), ("pixi", "\npixi add cuda-gpu pytorch")):
         take(front.page, "client", client)
         assert shown(front.page)["command"].endswith(end)
@@ -529,6 +557,20 @@ def test_what_is_chosen_is_in_the_address(front: Watched, running: Browser) -> N
         assert other.page.locator("input[name=client]:checked").input_value() == "mamba"
     front.page.fill("#gpu", "3.7")
     expect(front.page.locator("#summary")).to_contain_text("that GPU is too old")
+    take(front.page, "machine", "none")
+    take(front.page, "machine", "choose")
+    front.page.select_option("#driver", "")
+    front.page.fill("#gpu", "")
+    front.page.reload()
+    assert machine(front.page) == ("choose", "", "")
+
+
+def test_a_link_for_a_platform_that_is_not_there_says_so(front: Watched) -> None:
+    front.page.goto(f"{front.page.url.partition('#')[0]}#platform=osx-64")
+    note = front.page.locator("#platform-note")
+    expect(note).to_have_text("There is nothing for osx-64 here, so Linux is chosen.")
+    front.page.goto(f"{front.page.url.partition('#')[0]}#platform=linux-64")
+    expect(note).to_be_hidden()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -554,6 +596,10 @@ def test_the_front_page_is_accessible(
         if state == "solved":
             seen.page.click("#pick-title")
             take(seen.page, "client", "pixi")
+            wider = "(box => box.scrollWidth - box.clientWidth)(document.querySelector('#pick .scroll'))"
+            assert seen.page.evaluate(wider) == 0 or width == "narrow", "the size is in sight"
+        colour = "(...of) => getComputedStyle(document.querySelector(of[0][0]), of[0][1]).color"
+        assert seen.page.evaluate(colour, ["#package", "::placeholder"]) == seen.page.evaluate(colour, [".note", ""])
         assert axe(seen.page) == []
         assert seen.overflow() == 0
         name = request.node.callspec.id.split("-")[0].replace(" ", "-")

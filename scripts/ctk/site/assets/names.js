@@ -1,4 +1,5 @@
-// Names that are similar to a typed name.
+// Names that are similar to a typed name. OTHER_NAMES, at the end, has names of pip and of older CUDA: a sentence, and the
+// names here. `ctk solve` has the same.
 "use strict";
 
 /** How well a name fits a typed text: 0 if equal, 1 if it begins with it, 2 if it contains it, else 3. */
@@ -22,9 +23,10 @@ function distance(one, other) {
   return row.at(-1);
 }
 
-/** At most three similar names, the most similar first. */
+/** At most three similar names, the most similar first; or those of what is called otherwise here. */
 function nearest(typed, names) {
   const wanted = typed.toLowerCase();
+  if (OTHER_NAMES.has(wanted)) return OTHER_NAMES.get(wanted)[1].filter((name) => names.includes(name));
   const far = (name) => (misfit(name, wanted) < 3 ? misfit(name, wanted) - 3 : distance(name, wanted));
   const near = names.map((name) => [far(name), name]).filter(([by]) => by <= Math.max(2, wanted.length / 3));
   return near.sort(([one], [other]) => one - other).slice(0, 3).map(([, name]) => name);

@@ -1,4 +1,4 @@
-// Filters a table to the rows that have every typed word, the best names first.
+// Filters a table to the rows that have every typed word, the best names first. The address keeps what is typed.
 "use strict";
 for (const box of document.querySelectorAll("[data-search]")) {
   const body = document.getElementById(box.dataset.search);
@@ -20,9 +20,15 @@ for (const box of document.querySelectorAll("[data-search]")) {
     }
     const matches = rows.filter(({ row }) => !row.hidden).length;
     const near = matches ? [] : nearest(typed, rows.map(({ name }) => name));
+    const other = matches ? "" : OTHER_NAMES.get(typed)?.[0];
     status.textContent = typed
-      ? `${matches} of ${rows.length} match` + (near.length ? `. Did you mean ${near.join(", ")}?` : matches ? "" : ". Not in this channel: the page Install says where it may be.")
-      : `${rows.length} packages`;
+      ? `${matches} of ${rows.length} match` + (other ? `. ${other}` : "") + (near.length ? `. Did you mean ${near.join(", ")}?` : matches ? "" : ". Not in this channel: the page Install says where it may be.")
+      : `${rows.length} packages, and ${body.querySelectorAll(".parts li").length} parts of them in their rows`;
+    try {
+      history.replaceState(null, "", typed ? `#${new URLSearchParams({ search: typed })}` : location.pathname);
+    } catch {
+      // some browsers refuse it for a page in a folder
+    }
   };
   input.addEventListener("input", narrow);
   input.addEventListener("keydown", (event) => {
@@ -32,5 +38,6 @@ for (const box of document.querySelectorAll("[data-search]")) {
     }
   });
   box.hidden = false;
-  narrow(); // a browser may have kept what was typed before
+  input.value = new URLSearchParams(location.hash.slice(1)).get("search") ?? input.value;
+  narrow();
 }

@@ -180,7 +180,8 @@
     at("packages-picked").replaceChildren(...packages.map(([name, version, build, bytes, channel]) => {
       const row = document.createElement("tr");
       [name, version, build, channel, bytes ? size(bytes) : ""].forEach((text, place) => {
-        const cell = Object.assign(document.createElement(place ? "td" : "th"), { textContent: text });
+        const cell = document.createElement(place ? "td" : "th");
+        cell.append(...text.split(/(?<=_)/).flatMap((part) => [part, document.createElement("wbr")]));
         if (!place) cell.scope = "row";
         if (place === 4) cell.className = "number";
         row.append(cell);
@@ -205,8 +206,9 @@
   function showForeign(now) {
     const [, next] = offered.channels;
     const builds = now.driver === null ? "it" : "its CUDA build, with a toolkit that the driver runs";
-    show("detected", noPackage(now), `Nothing was solved for it. If ${next} has it, this asks for ${builds}:`);
-    showCommand(now, older(now)[0]);
+    const name = OTHER_NAMES.get(now.package)?.[1][0] ?? now.package;
+    show("detected", noPackage(now), `This channel does not have it, so nothing was solved. If ${next} has it, this asks for ${builds}:`);
+    showCommand({ ...now, package: name }, older(now)[0]);
   }
 
   function showDetected(now) {
@@ -279,7 +281,7 @@
     at("answer").dataset.of = asked;
   }
 
-  const noPackage = (now) => `There is no ${now.package} for ${now.platform} in this channel`;
+  const noPackage = (now) => OTHER_NAMES.get(now.package.toLowerCase())?.[0] ?? `There is no ${now.package} for ${now.platform} in this channel`;
 
   /** Whether a package is not of this channel, and its name is like none of this channel's. */
   function isForeign(now) {
@@ -358,12 +360,16 @@
 
   function change(name) {
     if (name === "first") at("package").value = "";
-    if (name === "platform") fill(picked("platform"));
+    if (name === "platform") {
+      at("platform-note").textContent = "";
+      fill(picked("platform"));
+    }
     update();
   }
 
   const pinWords = (pin) => (!pin ? "the best toolkit" : pin.includes(".") ? `CUDA ${pin}` : `the best of CUDA ${pin}`);
   const SYSTEMS = { "linux-64": "Linux", "linux-aarch64": "Linux Arm", "win-64": "Windows", "win-arm64": "Windows Arm" };
+  const system = (platform) => SYSTEMS[platform] ?? platform;
 
   function fill(platform) {
     const axes = offered.platforms[platform];
@@ -431,7 +437,7 @@
   // The URL has the choices, so that it can be sent to somebody.
 
   function remember(now) {
-    const driver = now.driver === null ? "none" : now.driver;
+    const driver = now.driver === null ? "none" : now.driver ?? (now.machine === "choose" ? "choose" : "");
     const values = { client: now.client === usualClient ? "" : now.client, package: now.package, platform: now.platform, driver, gpu: now.machine === "choose" ? at("gpu").value.trim() : "", python: now.python, pin: now.pin };
     const kept = Object.entries(values).filter(([, value]) => value);
     try {
@@ -449,13 +455,15 @@
     const here = /Windows/.test(navigator.userAgent) ? "win-" : "linux-";
     const asked = wanted.get("platform");
     keep("platform", platforms.includes(asked) ? asked : platforms.find((name) => name.startsWith(here)) ?? platforms[0]);
+    const isThere = !asked || platforms.includes(asked);
+    at("platform-note").textContent = isThere ? "" : `There is nothing for ${asked} here, so ${system(picked("platform"))} is chosen.`;
     fill(picked("platform"));
     const name = wanted.get("package") ?? offered.first[0];
     at("package").value = offered.first.includes(name) ? "" : name;
     if (offered.first.includes(name)) keep("first", name);
     at("gpu").value = wanted.get("gpu") ?? "";
     const driver = wanted.get("driver") ?? "";
-    if (driver && driver !== "none") chooseDriver(driver);
+    if (!["", "none", "choose"].includes(driver)) chooseDriver(driver);
     keep("machine", driver === "none" ? "none" : driver || at("gpu").value ? "choose" : "detect");
     for (const [id, form] of [["python", /^\d+\.\d+t?$/], ["pin", /^\d+(\.\d+)?$/]]) {
       const value = wanted.get(id) ?? "";
@@ -464,12 +472,18 @@
   }
 
   at("first").replaceChildren(...offered.first.map((name) => button("first", name, name)));
-  at("platform").replaceChildren(...Object.keys(offered.platforms).map((name) => button("platform", name, SYSTEMS[name] ?? name)));
+  at("platform").replaceChildren(...Object.keys(offered.platforms).map((name) => button("platform", name, system(name))));
   at("gpus").replaceChildren(...Object.keys(offered.gpus).map((name) => new Option(`compute capability ${offered.gpus[name]}`, name)));
   recall();
   at("questions").addEventListener("submit", (event) => event.preventDefault());
   at("paste").addEventListener("input", paste);
-  for (const id of ["driver", "gpu", "package"]) at(id).addEventListener("input", update);
+  for (const [id, kind] of [["driver", "input"], ["package", "input"], ["gpu", "change"]]) at(id).addEventListener(kind, update);
+  // While a name is typed it is no name yet: "50" may become "5090". What is whole counts at once, else at the end.
+  at("gpu").addEventListener("input", () => {
+    const text = at("gpu").value.trim();
+    if (!text || (!/^\d{1,3}$/.test(text) && gpuOfText(text, offered.gpus))) update();
+    else at("gpu-note").textContent = "";
+  });
   for (const radio of document.querySelectorAll("#client input, #machine input")) radio.addEventListener("change", update);
   // The link to the content changes the URL too, without a choice.
   window.addEventListener("hashchange", () => { if (location.hash.includes("=")) { recall(); update(); } });
