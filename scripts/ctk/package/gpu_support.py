@@ -24,7 +24,7 @@ ORDER: tuple[How, ...] = ("none", "part", "jit", "native")
 """From worst to best: no code for a GPU, little code, PTX that the driver compiles, machine code."""
 
 RENAMED = "10.1"
-"""CUDA 12's number of 11.0: no driver for CUDA 13 reports it, and no package for CUDA 13 can be on such a machine."""
+"""CUDA 12's number of 11.0: no toolkit of CUDA 13 compiles for it, and what such a toolkit made says 11.0."""
 
 SOCS = ("5.3", "6.2", "7.2", "8.7", RENAMED, "11.0")
 """GPUs of Jetson and similar boards (https://developer.nvidia.com/cuda-gpus), which have ARM processors only."""
