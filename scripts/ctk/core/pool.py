@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -53,10 +54,18 @@ def _ctrl_c_blocked() -> Iterator[None]:
     """Processes that are started inside leave Ctrl-C to this one, which ends them.
 
     A terminal sends the signal to each of them, and one that still imports its modules would print a traceback.
-    Blocked, unlike ignored, the signal is not lost for this process.
+    Blocked, unlike ignored, the signal is not lost for this process. Another thread may get it all the same, and then
+    Python interrupts the main thread, whose half-started process would print a traceback too: so it is kept until the end.
     """
+    kept: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda number, _: kept.append(number)) if is_main else None
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+        for number in kept[:1]:
+            signal.raise_signal(number)
