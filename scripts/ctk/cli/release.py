@@ -363,8 +363,8 @@ def diff_command(
     JSON:
     - `old`, `new`, `within_major`; `gpu_architectures` and `ptx_isa`, each with `old` and `new`; `gpu_code`:
       `component`, `platform`, `old`, `new`: the GPUs that its code runs on, where that changed
-    - `components`: `components`, `platform`, `same`; `old` and `new`: `versions`, `size`, `glibc`, `sonames` (null if
-      not all artefacts are measured)
+    - `components`: `components`, `platform`, `same`; `old` and `new`: `versions`, `size`, `glibc` and `sonames` (null
+      if not measured)
     - `gone`: `kind`, `platform`, `place`, `text`
     - `licences`, one for each kind of change: `components`; `old` and `new`, as declared; `diff`: the lines that
       changed in the texts
