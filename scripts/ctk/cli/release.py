@@ -13,7 +13,7 @@ from ctk.cli import options
 from ctk.cli.options import Platforms
 from ctk.core.checkout import Workspace, checkout, settings
 from ctk.core.console import Reporter, Task, count, listing
-from ctk.core.errors import BadValue, ChannelMissing, IndexUnavailable, check_names, printable
+from ctk.core.errors import BadValue, check_names, printable
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.diff import FORMS
@@ -253,7 +253,8 @@ def check_command(
     if not named and not report.verbose:
         whole = sum(state.is_whole for state in states)
         calm = sum(not row.is_newer and not row.held_back for row in shown)
-        rest = f"nothing to do for {count(calm, 'version')}, and {count(whole, 'toolkit release')} complete (-v: each)"
+        rest = f"nothing to do for {count(calm, 'version')}; complete on the index: {count(whole, 'toolkit release')}"
+        rest += " (-v: each)"
         shown, states = shown[: len(shown) - calm], states[: len(states) - whole]
     columns = ("release", "what", "locked", "would lock", "newest", "verdict")
     if shown:
@@ -274,11 +275,7 @@ def check_command(
         report.line(f"to lock them: {command}")
     if base:
         known = settings(here.root).conda_forge.minors
-        try:
-            compiled = review.compiled_with(options.base_channel(base, here))
-        except (ChannelMissing, IndexUnavailable) as error:  # the rest of the output is still right
-            report.line(f"what {base} compiles with is not known: {error.cause}")
-            return
+        compiled = review.compiled_with(options.base_channel(base, here))
         report.result(compiled_with=compiled)
         if compiled != known:
             there = f"[tool.ctk.conda_forge] of pyproject.toml has {listing(known)}"
