@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -151,7 +151,7 @@ def measure_command(
     read = read_licences(index, locks.values(), redistribution.load(here))
     beside.append(FileChange.of(redistribution.path_of(here), redistribution.dump(read)))
     _settle(measured, here, report, write_, beside)
-    _show_facts(measured, report)
+    _show_facts(measured, report, locks.values())
     report.result(
         facts={lock.name: asdict(lock.facts) for lock in measured if lock.facts},
         gpu_code={lock.name: lock.gpu_code for lock in measured},
@@ -301,11 +301,11 @@ def list_command() -> None:
     _show_facts(locks, report)
 
 
-def _show_facts(locks: Sequence[ReleaseLock], report: Reporter) -> None:
-    """Shows the table of facts, if there is a CTK release."""
+def _show_facts(locks: Sequence[ReleaseLock], report: Reporter, others: Collection[ReleaseLock] = ()) -> None:
+    """Shows the table of facts, if there is a CTK release; the GPUs of other locks are gaps in it."""
     from ctk.release import FACTS, facts_rows
 
-    if rows := facts_rows(locks):
+    if rows := facts_rows(locks, others):
         report.table("measured of the CUDA Toolkit releases", FACTS, rows)
 
 
@@ -370,6 +370,7 @@ def diff_command(
     from ctk.diff.licences import licence_changes
     from ctk.diff.render import as_json, markdown
     from ctk.index.index import Index
+    from ctk.lock.model import release_locks
 
     here, report = checkout(), Reporter()
     subdirs = tuple(dict.fromkeys(platforms or [this_platform()]))
@@ -377,7 +378,7 @@ def diff_command(
     first, second = find(old, here), find(new, here)
     same_kind(first.lock, second.lock)
     licences = licence_changes(first.lock, second.lock, Index)
-    difference = replace(compare(first, second, subdirs), licences=licences)
+    difference = replace(compare(first, second, subdirs, release_locks(here).values()), licences=licences)
     found = breaks(difference)
     report.result(**as_json(difference, found))
     report.line(markdown(difference, found).rstrip())

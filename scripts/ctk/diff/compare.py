@@ -15,7 +15,7 @@ from ctk.diff import FORMS
 from ctk.diff.licences import LicenceChange
 from ctk.lock import contents
 from ctk.lock.contents import Contents
-from ctk.lock.facts import needs_measuring
+from ctk.lock.facts import known_gpus, needs_measuring
 from ctk.lock.model import Artefact, ReleaseLock, find_release, load, parse_lock, release_locks
 from ctk.package.binaries import version_key
 
@@ -109,6 +109,7 @@ class ReleaseDifference:
     old: ReleaseLock
     new: ReleaseLock
     components: tuple[ComponentChange, ...]  # every group on every platform asked for
+    known: tuple[str, ...]  # every GPU architecture that some release has
     unmeasured: tuple[str, ...] = ()  # the names of releases that are not measured, or not wholly
     licences: tuple[LicenceChange, ...] = ()
 
@@ -144,12 +145,18 @@ class ReleaseDifference:
         return tuple(dict.fromkeys(c.platform for c in self.components))
 
 
-def compare(old: Release, new: Release, platforms: Sequence[str]) -> ReleaseDifference:
-    """Compares two releases on some platforms; an artefact for all platforms counts for each."""
+def compare(
+    old: Release, new: Release, platforms: Sequence[str], others: Iterable[ReleaseLock] = ()
+) -> ReleaseDifference:
+    """Compares two releases on some platforms; an artefact for all platforms counts for each.
+
+    Other releases say which GPU architectures there are.
+    """
     groups = _groups(old.lock, new.lock)
     components = [_component(group, platform, old, new) for platform in platforms for group in groups]
     unmeasured = tuple(release.name for release in (old, new) if needs_measuring(release.lock, release.contents))
-    return ReleaseDifference(old.lock, new.lock, tuple(c for c in components if c), unmeasured)
+    known = known_gpus([old.lock, new.lock, *others])
+    return ReleaseDifference(old.lock, new.lock, tuple(c for c in components if c), known, unmeasured)
 
 
 def _groups(old: ReleaseLock, new: ReleaseLock) -> list[tuple[str, ...]]:

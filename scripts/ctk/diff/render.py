@@ -12,6 +12,7 @@ from ctk.core.checkout import markdown_table
 from ctk.core.console import count, listing, megabytes
 from ctk.diff.compare import Break, ComponentChange, ReleaseDifference
 from ctk.package.binaries import version_key
+from ctk.package.gpu_support import spans
 
 COLUMNS = ("component", "version", "MB", "glibc", "SONAMEs")
 LIMIT = 60_000
@@ -64,7 +65,7 @@ def _facts(difference: ReleaseDifference) -> Iterator[str]:
         yield "GPU architectures and PTX ISA: not measured"
         return
     changes = [f"+{a}" for a in new if a not in old] + [f"-{a}" for a in old if a not in new]
-    yield f"GPU architectures: {' '.join(changes) or f'the same, {new[0]} to {new[-1]}'}"
+    yield f"GPU architectures: {' '.join(changes) or f'the same, {spans(new, difference.known)}'}"
     first, second = difference.ptx_isa
     yield f"PTX ISA: {first} -> {second}" if first != second else f"PTX ISA: the same, {second}"
 
