@@ -81,6 +81,7 @@ def test_a_recipe_that_is_a_folder_is_said_to_be_one(tmp_path: Path) -> None:
         ("a:\n  - [1\n", 3, "expected ','"),
         ("a: b: c\n", 1, "mapping values"),
         ("a: {b: 1}\n", 1, "expected a sequence"),
+        ("a: [1]\nc: [1, 2]\nb:\n  - 1\nzip_keys: [[a, d], [c, b]]\n", 3, "zip_keys has c with 2 values and b with 1"),
     ],
 )
 def test_the_line_of_a_variant_file_is_named(tmp_path: Path, text: str, line: int, message: str) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -61,6 +62,19 @@ def said_of(file: Path, error: Exception, check: Callable[[Path], object]) -> st
     if re.search(r"\btabs?\b", said) and (tab := next(tabs, 0)):  # a line of text may go on over the next ones
         number, said = tab, "a tab indents this line, and YAML takes only spaces there"
     return said_at(file, number, text[number - 1] if number <= len(text) else "", said)
+
+
+def uneven_zip(files: Sequence[Path], zips: Iterable[Sequence[str]], counts: Callable[[str], int]) -> str:
+    """``FILE:LINE: text`` of the first key of a zip that has more or fewer values than the key before it."""
+    one, other = next(pair for zip_ in zips for pair in pairwise(filter(counts, zip_)) if len({*map(counts, pair)}) > 1)
+    places = (
+        f"{shown(file)}:{number}"
+        for file in reversed(files)  # the last one that has a key is taken
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        if re.match(rf"[\"']?{other}[\"']? *:", line)
+    )
+    said = f"zip_keys has {one} with {counts(one)} values and {other} with {counts(other)}"
+    return f"{next(places, shown(files[-1]))}: {said}"
 
 
 def said_at(file: Path, number: int, line: str, said: str = "") -> str:

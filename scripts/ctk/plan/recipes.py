@@ -21,7 +21,7 @@ from ctk.core.errors import RecipeError
 from ctk.core.files import file_sha256
 from ctk.core.memo import Memo, memo
 from ctk.core.platforms import NOARCH, this_platform
-from ctk.plan.messages import said_of, shown
+from ctk.plan.messages import said_of, shown, uneven_zip
 
 _SHARED = re.compile(r"\bfile:\s*(\.\./[^\s,}]+)")
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
@@ -215,6 +215,9 @@ def render_variants(recipe: Recipe, variant_files: Sequence[Path], subdir: str) 
     try:
         return list(parsed.render(variants, config))
     except Exception as error:
+        if "InvalidZipKeyLength" in str(error):
+            said = uneven_zip(variant_files, variants.zip_keys or (), lambda key: len(variants.get_values(key) or ()))
+            raise RecipeError(said, "give each key of a zip as many values") from error
         said = said_of(recipe.file, error, lambda file: _parse(file).render(variants, config))
         used = listing([shown(file) for file in variant_files])
         raise RecipeError(
