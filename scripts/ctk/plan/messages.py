@@ -24,6 +24,7 @@ _PREFIXES = re.compile(
     r"|Template rendering failed|\d+:\d+): "
 )
 _SPEC = re.compile(r"(?:Invalid match spec '(.*?)'|invalid value for 'item'): (.*(?:spec|build string|name|version).*)")
+MISSING_OUTPUT = re.compile(r'MissingOutput \{ package: "(.*)" \}')
 SELECTOR = (
     r"# *\[(not )?(linux|win|osx|unix|x86|aarch64|arm64|ppc64le|py|cuda_compiler|build_platform|target_platform)\b.*\]"
 )
@@ -90,6 +91,7 @@ def _plain(message: str) -> str:
     while prefix := _PREFIXES.match(message):
         message = message[prefix.end() :]
     message = re.sub(r" \(in (<expression>|template):\d+\)$", "", message)
+    message = MISSING_OUTPUT.sub(r"no output is named \1 in this variant", message)
     if spec := _SPEC.fullmatch(message):
         what = f"`{spec[1]}`" if spec[1] else "this"
         right = "write it as `cuda-version 12.6.*` or `cuda-version >=12.6,<13`"
