@@ -206,6 +206,9 @@ def test_a_minor_brings_the_python_set_of_its_major() -> None:
     names = ["cuda-12.9", "cuda-13.0", "cuda-13.4", "python-12", "python-13"]
     assert names_of(["13.4", "12.9", "cuda-13.0", "13.4"]) == names
     assert names_of(["base", "python-13"]) == ["python-13", "base"]
+    with pytest.raises(UnknownName) as error:
+        names_of(["13.5.0"])
+    assert error.value.step.endswith(": 13.5")
 
 
 # ---- check and list
