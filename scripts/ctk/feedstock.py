@@ -19,7 +19,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
 from ctk.core.checkout import Workspace, git
-from ctk.core.console import listing
+from ctk.core.console import count, listing
 from ctk.core.errors import BadValue, NotPublished, RecipeError, UnknownName, problems, without_credentials
 from ctk.core.files import disk_errors
 from ctk.core.platforms import PLATFORMS
@@ -31,7 +31,7 @@ _README = """# {name}-feedstock
 
 A feedstock for your own CI and your own channel: conda-forge cannot take it. It is exported from {revision}.
 
-It makes {packages}, {version}, for CUDA {cuda} on {platforms}.
+It makes {count} of version {version} for CUDA {cuda} on {platforms}: {packages}.
 
 conda-forge cannot take it, because:
 
@@ -113,7 +113,7 @@ def check_place(folder: Path, workspace: Workspace, *, force: bool) -> None:
         step = f"name one outside, or one below {workspace.output}"
         raise BadValue(f"{folder} is in this checkout, where addresses of an index have no place", step)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not force:
-        raise BadValue(f"there is something in {folder}", "name another folder, or overwrite with --force")
+        raise BadValue(f"there is something in {folder}", "name another folder, or overwrite our files with --force")
 
 
 def feedstock(
@@ -155,6 +155,7 @@ def feedstock(
     subdirs = [subdir for subdir in PLATFORMS if any(b.subdir == subdir for b in planned.builds)]
     skips = _skips(planned, recipe, locks, tags, subdirs)
     outputs = [o for b in planned.builds for o in b.outputs]
+    names = list(dict.fromkeys(o.name for o in outputs))
     offers = _offers(planned, locate)
     files = {
         "recipe/recipe.yaml": _standalone(recipe, outputs[0].version, offers, skips, maintainers),
@@ -165,8 +166,9 @@ def feedstock(
             name=name,
             revision=_revision(workspace.root),
             reasons="\n".join(f"- {reason}" for reason in _reasons(recipe, has_wheels=bool(offers))),
-            packages=", ".join(dict.fromkeys(o.name for o in outputs)),
-            version=", ".join(dict.fromkeys(o.version for o in outputs)),
+            count=count(len(names), "package"),
+            packages=", ".join(names),
+            version=listing(list(dict.fromkeys(o.version for o in outputs))),
             platforms=", ".join(subdirs),
             cuda=listing([lock.minor or lock.major for lock in locks]),
         ),
@@ -291,11 +293,9 @@ def _variants(workspace: Workspace, recipe: Recipe, locks: Sequence[ReleaseLock]
     """The matrix and the versions that the recipe reads, in one file."""
     shared: dict[str, Any] = YAML(typ="safe").load(workspace.build_config)
     zips = [group for group in shared.pop("zip_keys", []) if recipe.names_used & set(group)]
-    used = recipe.names_used | {key for group in zips for key in group}
-    if "python" in used:
-        shared[_PYTHON_ZIP] = ["false"] * len(shared["python"])
-        zips = [["python", _PYTHON_ZIP] if "python" in group else group for group in zips]
-        used = (used | {_PYTHON_ZIP}) - _FROM_PYTHON.keys()
+    shared[_PYTHON_ZIP] = ["false"] * len(shared["python"])
+    zips = [["python", _PYTHON_ZIP] if "python" in group else group for group in zips]
+    used = recipe.names_used.union(*zips) - _FROM_PYTHON.keys()
     # The first of a project's versions is the newest, and each GPU is a variant of its own.
     columns = [
         {k: v if k == "cuda_arch" else v[:1] for k, v in variant_keys(lock).items() if k in used} for lock in locks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -66,13 +67,14 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "publish {folder} --to {folder}/www": (PublishFailed, "error: there is no channel with packages in"),
     "release add": (BadValue, "error: nothing says what to lock"),
     "release add python-14": (UnknownName, "error: unknown CUDA major '14'"),
-    "release add no-release": (UnknownName, "error: 'no-release' names no release"),
+    "release add no-release": (UnknownName, "error: 'no-release' is no name of a release here"),
     "release add 99.9": (UnknownName, "error: the package index has no CUDA Toolkit 99.9"),
     "release add 13.4 --newer": (BadValue, "error: --newer chooses what to lock"),
     "release check 99.9": (UnknownName, "error: the package index has no CUDA Toolkit 99.9"),
-    "release diff 13.4 99.9": (UnknownName, "error: unknown release '99.9'"),
+    "release diff 13.4 99.9": (UnknownName, "error: 99.9 is not locked"),
+    "release diff 13.4 python-99": (UnknownName, "error: unknown release 'python-99'"),
     "release list --write-table": (BadValue, "error: no such option: --write-table"),
-    "release measure 99.9": (UnknownName, "error: unknown release '99.9'"),
+    "release measure 99.9": (UnknownName, "error: 99.9 is not locked"),
     "rollback /no/place": (ChannelMissing, CHANNEL),
     "rollback /no/place --to no-number": (BadValue, "error: invalid value for '--to'"),
     "site /proc/site": (NoSpace, "error: cannot write /proc/site"),
@@ -142,7 +144,7 @@ def test_bad_input_ends_with_the_documented_exit_code_and_says_each_thing_once(
     assert (done.returncode, told[0][: len(said)]) == (error.exit_code, said), done.stderr
     assert told[-1].startswith("next: ") and len(told[-1]) > len("next: ")
     assert "Traceback" not in done.stderr
-    said_once = "\n".join(told).partition("in your client: ")[0]  # a command to type has the name again
+    said_once = re.split("in your client: |; then ctk ", "\n".join(told))[0]  # a command to type has the name again
     assert max(said_once.count(word) for word in ("no-package", "/no/place", "cuda-crt==", "99.9")) <= 1
     steps = {step for step in commands_in(told[-1].removeprefix("next: ")) if not step.startswith(ELSEWHERE)}
     for step in sorted(steps - seen):

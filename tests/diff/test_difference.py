@@ -68,10 +68,19 @@ def test_removed_parts_that_programs_use_are_flagged_within_a_major(
 
 
 def test_what_is_not_measured_is_named_and_not_flagged() -> None:
-    found = difference(made("13.3.1", {"a": ["liba.so.13"]}), made("13.4.0", {"a": []})._replace(contents=Contents()))
+    old = made("13.3.1", {"a": ["liba.so.13"]}, Facts(("7.5",), "9.3", {"linux-64": {"a": "2.17"}}))
+    new = made("13.4.0", {"a": []})._replace(contents=Contents())
+    found = difference(old, new)
     assert breaks(found) == ()
-    assert "SONAMEs not known, see `ctk release measure`: a" in summary(found, ())
-    assert "GPU architectures and PTX ISA: not measured, see `ctk release measure`" in summary(found, ())
+    first, *lines = summary(found, ())
+    assert first == "13.4 is not measured; next: `ctk release measure 13.4 --write`"
+    assert lines[1:] == [
+        "GPU architectures and PTX ISA: not measured",
+        "SONAMEs not measured: a",
+        "gone within the major: no component",
+    ]
+    assert "| a | 13.3.1.1 -> 13.4.0.1 | 1.0 | 2.17 -> not measured |  |" in markdown(found, ())
+    assert "HEAD:13.4 is not measured" in summary(difference(old, new._replace(revision="HEAD:")), ())
 
 
 def test_a_gpu_architecture_that_is_gone_is_flagged() -> None:

@@ -50,7 +50,8 @@ def lock_of(here: Workspace, minor: str) -> ReleaseLock:
 
 def test_two_locked_minors_are_compared(run: Run) -> None:
     shown = run("13.3", "13.4")
-    assert shown.startswith("### CUDA Toolkit 13.3.1 -> 13.4.0\n\n- linux-64: 1 of 1 component changed")
+    assert shown.startswith("### CUDA Toolkit 13.3.1 -> 13.4.0\n\n- 13.3 is not measured; next:")
+    assert "\n- linux-64: 1 of 1 component changed" in shown
     assert "+liba.so.2 -liba.so.1" in shown and "- linux-64: a: liba.so.1 is gone" in shown
 
 
@@ -65,6 +66,7 @@ def test_a_lock_of_a_git_revision_is_compared_with_its_own_contents(run: Run, he
     contents.path_of(here).unlink()
     measured(here, "13.4", "liba.so.3")
     shown = run("HEAD:13.4", "13.4")
+    assert "\n\n- HEAD:13.4 is not measured\n- 13.4 is not measured; next: `ctk" in shown  # no facts, only contents
     assert "CUDA Toolkit 13.4.0 -> 13.4.7" in shown and "+liba.so.3 -liba.so.2" in shown
     with pytest.raises(BadValue, match=r"HEAD:variants/cuda-13\.9\.lock cannot be read"):
         run("HEAD:13.9", "13.4")

@@ -15,10 +15,10 @@ from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock import contents, facts, redistribution
 from ctk.lock.contents import Content, Contents
 from ctk.lock.facts import compiler_facts, measure, needed_glibc, needs_measuring, to_fetch, with_known
-from ctk.lock.model import Artefact, load, release_locks, variant_keys
+from ctk.lock.model import Artefact, Facts, load, release_locks, variant_keys
 from ctk.package.binaries import Binary
 from kit.binaries import code, elf, fatbin
-from kit.ctk_release import Have, Run, release
+from kit.ctk_release import Have, Run, cells, release, write
 from kit.fake_index import FakeIndex
 from kit.packages import wheel
 
@@ -117,13 +117,18 @@ def test_the_command_fetches_measures_and_writes(
     run: Run, here: Workspace, index: FakeIndex, have: Have, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(facts, "compiler_facts", lambda path: (("7.5", "12.1"), "9.4"))
-    have("13.4")
-    run("measure", "13.4")
+    have("12.9", "13.4")
+    older = load(here.variants / "cuda-12.9.lock")
+    write(here.variants, replace(older, facts=Facts(("5.0", "10.1"), "8.8", {})))
+    shown = "7.5, 12.1"  # 12.9 knows a GPU between them
+    assert ("13.4.3", shown, "9.4") in cells(run("measure", "13.4"))
     assert load(here.variants / "cuda-13.4.lock").facts is None
     run("measure", "--write")
     lock = load(here.variants / "cuda-13.4.lock")
     assert lock.facts is not None
     assert (lock.facts.gpu_architectures, lock.facts.ptx_isa) == (("7.5", "12.1"), "9.4")
+    assert ("13.4.3", shown, "9.4") in cells(run("list"))
+    assert f"GPU architectures: the same, {shown}" in run("diff", "13.4", "13.4")
     # Files that were not in the cache before are removed; notes of their contents stay.
     left = [p for p in here.cache.rglob("*") if p.is_file() and p.parent != here.cache]
     assert {p.parent.name for p in left} == {"contents"}
@@ -134,4 +139,4 @@ def test_the_command_fetches_measures_and_writes(
     index.requests.clear()
     assert "nothing changes" in run("measure")
     assert index.requests == []
-    assert "nothing changes" in run("measure", "--again")
+    assert "nothing changes" in run("measure", "13.4", "--again")

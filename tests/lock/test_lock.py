@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import LockError
+from ctk.core.errors import LockError, UnknownName
 from ctk.lock.model import (
     Facts,
     ReleaseLock,
@@ -48,6 +48,9 @@ def test_releases_come_by_version_and_are_found_by_any_name(tmp_path: Path) -> N
     found = release_locks(workspace)
     assert list(found) == ["cuda-12.9", "cuda-13.4", "cuda-13.10", "python-13"]
     assert {find_release(found, n).name for n in ("13.4", "13.4.3", "cuda-13.4")} == {"cuda-13.4"}
+    with pytest.raises(UnknownName, match=r"13\.7 is not locked") as error:
+        find_release(found, "cuda-13.7")
+    assert error.value.step.endswith("; then ctk release add 13.7 --write")
 
 
 def broken(tmp_path: Path, *edits: tuple[str, str], half: str = ".lock") -> str:

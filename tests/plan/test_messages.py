@@ -8,7 +8,7 @@ import pytest
 
 from conftest import ROOT
 from ctk.core.errors import RecipeError
-from ctk.plan.recipes import Recipe, render_variants
+from ctk.plan.recipes import Recipe, render_variants, rendered_outputs
 
 GOOD = """package:
   name: one
@@ -47,6 +47,7 @@ BROKEN = {
     "conda-build's Jinja": ("name: one", "name: {{ one }}", 2, "write `${{ ... }}`\n    name: {{ one }}"),
     "conda-build's set": ("package:", "{% set a = 1 %}\npackage:", 1, "below `context:`"),
     "selector": ("- python", "- sel(linux): python", 10, "write `- if: linux`"),
+    "no such output": ("- python", '- ${{ pin_subpackage("ona", exact=True) }}', 10, "no output is named ona in"),
     "bad licence": ("MIT", "MITT", 12, "unknown term"),
     "empty": (GOOD, "", 1, "missing required field 'package'"),
     "not UTF-8": ("name: one", "name: on\udce9", 2, "this is not UTF-8"),
@@ -67,7 +68,16 @@ def test_the_line_at_fault_is_named_with_what_is_wrong(tmp_path: Path, broken: s
     error = refused(tmp_path)
     assert error.cause.startswith(f"{tmp_path}/recipe.yaml:{line}: ")
     assert message in error.cause and error.step
+    assert ("did you mean one?" in error.step) is (broken == "no such output")
     assert "Marker" not in error.cause and "PyR" not in error.cause  # of Rust
+
+
+def test_a_pin_with_bounds_on_no_output_names_the_nearest_one(tmp_path: Path) -> None:
+    pin = '${{ pin_subpackage("ona", upper_bound="x") }}'
+    (tmp_path / "recipe.yaml").write_text(GOOD.replace("- python", f"- {pin}"))
+    with pytest.raises(RecipeError, match="no output is named ona in this variant") as error:
+        rendered_outputs(render_variants(Recipe("one", tmp_path), [], "linux-64"), "linux-64")
+    assert error.value.step.endswith("did you mean one?")
 
 
 def test_a_recipe_that_is_a_folder_is_said_to_be_one(tmp_path: Path) -> None:
@@ -81,6 +91,7 @@ def test_a_recipe_that_is_a_folder_is_said_to_be_one(tmp_path: Path) -> None:
         ("a:\n  - [1\n", 3, "expected ','"),
         ("a: b: c\n", 1, "mapping values"),
         ("a: {b: 1}\n", 1, "expected a sequence"),
+        ("a: [1]\nc: [1, 2]\nb:\n  - 1\nzip_keys: [[a, d], [c, b]]\n", 3, "zip_keys has c with 2 values and b with 1"),
     ],
 )
 def test_the_line_of_a_variant_file_is_named(tmp_path: Path, text: str, line: int, message: str) -> None:

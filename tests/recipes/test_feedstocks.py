@@ -92,6 +92,8 @@ def test_a_feedstock_renders_the_packages_of_the_plan_from_its_artefacts(name: s
     assert set(re.findall(r"url: (\S+)\n\s+sha256: (\S+)", text)) == sources
     assert ".cache" not in text and "../common" not in text
     write(files, folder)
+    keys = {*read(variants)} - {"zip_keys", "is_python_min"}
+    assert keys <= {*Recipe(name, folder / "recipe").names_used, *("fit_number", "fit_priority", "cuda_fit")}
     settings = read(files["conda-forge.yml"])
     subdirs = ["linux-64", *(p.replace("_", "-") for p in settings.get("build_platform", ()))]
     planned = {(o.subdir, same(o.file_name)): o for b in plan.builds for o in b.outputs}
@@ -116,6 +118,9 @@ def test_the_readme_says_for_whom_an_export_is_and_why_conda_forge_cannot_take_i
     readme = exported(name)["README.md"]
     first = readme.partition("\n\n")[2]
     assert first.startswith("A feedstock for your own CI and your own channel: conda-forge cannot take it. ")
+    assert re.search(
+        r"^It makes \d+ packages? of version [\d., and]+ for CUDA [\d., and]+ on [\w, -]+: \w", readme, re.M
+    )
     assert "in the packages rattler-build and conda-smithy of conda-forge" in readme
     listed = [line for line in readme.splitlines() if line.startswith("- ")]
     assert len(listed) == reasons

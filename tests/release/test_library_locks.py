@@ -17,7 +17,7 @@ from ctk.lock import components, contents
 from ctk.lock.model import ReleaseLock, load, release_locks
 from ctk.plan.plan import Request, plan, published_set
 from ctk.release.choose import choose
-from kit.ctk_release import Have, Run
+from kit.ctk_release import Have, Run, cells
 from kit.fake_ctk import WHEELS_12, WHEELS_13, add_component
 from kit.fake_index import FakeIndex
 
@@ -73,12 +73,14 @@ def test_a_version_that_needs_another_toolkit_is_held_back(
     have("13.4")
     add(index, "nvidia-nccl-cu13", "2.3", "nvidia-cuda-nvrtc==13.*", "cuda-toolkit[nvrtc]<14", "numpy>=99")
     add(index, "nvidia-nccl-cu13", "2.4", "nvidia-cuda-nvrtc>=13.9")
-    add(index, "nvidia-nccl-cu13", "2.5", "cuda-toolkit[nvrtc]==14.*", "nvidia-cuda-nvrtc>=13.9; extra == 'more'")
+    pins = [f"cuda-toolkit[nvrtc]==14.*; platform_system == '{system}'" for system in ("Linux", "Windows")]
+    add(index, "nvidia-nccl-cu13", "2.5", *pins, "nvidia-cuda-nvrtc>=13.9; extra == 'more'")
     run("add", "libraries-13", "--write")
     assert load(here.variants / "libraries-13.lock").components["nccl-cu13"].version == "2.3"
     said = run("check", "libraries-13")
-    assert "2.5: it requires cuda-toolkit[nvrtc]==14.*, which no locked toolkit has" in said
-    assert "up to date" in said
+    reason = "libraries-13: nccl-cu13 2.5 is held back: it requires cuda-toolkit==14.*"
+    assert f"{reason}, which no locked toolkit of CUDA 13 has" in " ".join(said.split())
+    assert ("libraries-13", "nccl-cu13", "2.3", "2.3", "2.5", "held back") in cells(said)
 
 
 def test_a_library_without_a_compatible_toolkit_is_held_back(
@@ -97,8 +99,7 @@ def test_a_library_without_a_compatible_toolkit_is_held_back(
         lock = load(here.variants / f"libraries-{major}.lock")
         assert list(lock.components) == locked
     said = " ".join(run("check", "libraries-12").split())
-    assert "tile 1.7 is held back; 1.7: it requires cuda-toolkit<13.5,>=13.2; extra == " in said
-    assert "which no locked toolkit has" in said
+    assert "tile 1.7 is held back: it requires cuda-toolkit<13.5,>=13.2, which no locked toolkit of CUDA 12 has" in said
     assert "held back" not in run("check", "libraries-13")
 
 
@@ -113,7 +114,9 @@ def test_a_library_without_a_wheel_for_the_major_is_not_locked_and_for_a_platfor
 ) -> None:
     have("13.4")
     add(index, "nvidia-nccl-cu13", "2.3", tags=WHEELS_13[:1])
+    add(index, "nvidia-nccl-cu13", "2.4", tags=("macosx_11_0_arm64",))
     run("add", "libraries-13", "--write")
+    assert "nccl-cu13 2.4 is held back: it has no wheel for this matrix" in run("check", "libraries-13")
     lock = load(here.variants / "libraries-13.lock")
     assert list(lock.components) == ["nccl-cu13"]
     folder = here.recipes / "nccl"
@@ -155,7 +158,7 @@ def test_an_older_python_keeps_the_last_versions_that_run_on_it(
     assert [t for t, a in lock.components["plugin-cu13-0.10"].artefacts.items() if a] == ["linux-64-cp311"]
     assert "linux-64-cp311" not in lock.components["plugin-cu13"].artefacts
     said = " ".join(run("check", "libraries-13").split())
-    assert "pjrt-cu13 0.13 is held back; 0.13: jax-cuda13-plugin 0.10 requires jax-cuda13-pjrt==0.10" in said
+    assert "pjrt-cu13 0.13 is held back: jax-cuda13-plugin 0.10 requires jax-cuda13-pjrt==0.10" in said
     assert "jax-cuda13-plugin 0.12 requires jax-cuda13-pjrt==0.12" in said
     assert "jax 0.10 is there beside 0.12: it is the newest for Python cp311" in said
 

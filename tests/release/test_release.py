@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import NotPublished, UnknownName
+from ctk.core.errors import ChannelMissing, NotPublished, UnknownName
 from ctk.core.platforms import PLATFORMS
 from ctk.index.index import IndexFile
 from ctk.lock import wheels
@@ -206,6 +206,9 @@ def test_a_minor_brings_the_python_set_of_its_major() -> None:
     names = ["cuda-12.9", "cuda-13.0", "cuda-13.4", "python-12", "python-13"]
     assert names_of(["13.4", "12.9", "cuda-13.0", "13.4"]) == names
     assert names_of(["base", "python-13"]) == ["python-13", "base"]
+    with pytest.raises(UnknownName) as error:
+        names_of(["13.5.0"])
+    assert error.value.step.endswith(": 13.5")
 
 
 # ---- check and list
@@ -217,7 +220,7 @@ def test_check_shows_newer_versions(run: Run, index: FakeIndex, have: Have) -> N
     assert ("cuda-13.4", "cuda-toolkit", "13.4.3", "13.4.3", "13.4.3", "up to date") in rows
     assert ("cuda-12.9", "cuda-toolkit", "-", "12.9.2.0", "12.9.2.0", "not locked") in rows
     assert ("python-13", "cuda-bindings", "13.5.0", "13.5.0", "13.5.0", "up to date") in rows
-    held = ("python-13", "numba-cuda", "0.30.4", "0.30.4", "0.32.0", "up to date; the newest is held back")
+    held = ("python-13", "numba-cuda", "0.30.4", "0.30.4", "0.32.0", "held back")
     assert held in rows
 
     add_manifest(index, "13.4.4")
@@ -229,7 +232,7 @@ def test_check_shows_newer_versions(run: Run, index: FakeIndex, have: Have) -> N
     assert ("cuda-13.5", "cuda-toolkit", "-", "13.5.0", "13.5.0", "newer minor") in rows
     assert "ctk release add 13.4 13.5 python-13 --write" in shown
     assert not [row for row in rows if row[-1] in ("up to date", "not locked")], "what needs nothing is left out"
-    assert "nothing to do for 6 versions, and 2 toolkit releases complete (-v: each)" in shown
+    assert "nothing to do for 6 versions; complete on the index: 2 toolkit releases (-v: each)" in shown
     needs = [(row["is_newer"], bool(row["held_back"])) for row in json.loads(run("check", "--json"))["rows"]]
     assert needs == sorted(needs, reverse=True), "what needs a look comes first"
 
@@ -243,12 +246,11 @@ def test_check_says_why_the_newest_is_held_back_and_why_an_older_version_is_lock
     rows = {row["what"]: row for row in json.loads(run("check", "python-13", "--json"))["rows"]}
     reasons = {what: (row["newest"], row["held_back"]) for what, row in rows.items() if row["held_back"]}
     assert reasons == {
-        "numba-cuda": ("0.32.0", "0.32.0: it has no wheel for Python cp311, cp314t on " + ", ".join(PLATFORMS)),
-        "cuda-pathfinder": ("1.11.0", "1.11.0: it requires Python >=3.12, and is to run on cp311 too"),
+        "numba-cuda": ("0.32.0", "it has no wheel for Python cp311, cp314t on " + ", ".join(PLATFORMS)),
+        "cuda-pathfinder": ("1.11.0", "it requires Python >=3.12, and is to run on cp311 too"),
         "cuda-core": (
             "1.4.0",
-            "1.4.0: the package index has no cuda-pathfinder>=2 for Python cp311, cp314t"
-            " that goes with cuda-core 1.4.0",
+            "the package index has no cuda-pathfinder>=2 for Python cp311, cp314t that goes with cuda-core 1.4.0",
         ),
     }
     assert {what: row["older"] for what, row in rows.items() if row["older"]} == {
@@ -264,7 +266,7 @@ def test_check_says_why_the_newest_is_held_back_and_why_an_older_version_is_lock
         },
     }
     shown = " ".join(run("check", "python-13").split())
-    assert "python-13: cuda-core 1.4.0 is held back; 1.4.0: the package index has no cuda-pathfinder>=2" in shown
+    assert "python-13: cuda-core 1.4.0 is held back: the package index has no cuda-pathfinder>=2" in shown
     assert "13.4.4 is there beside 13.5.0: cuda-python 13.4.4 requires cuda-bindings~=13.4.4" in shown
 
 
@@ -317,9 +319,10 @@ def test_list_counts_components_and_shows_facts(run: Run, here: Workspace, have:
     assert ("13.4.3", "7.5 to 12.1", "9.4") in rows
 
 
-def test_a_channel_that_cannot_be_read_is_a_line_of_the_check_and_hides_nothing_of_the_index(
-    run: Run, index: FakeIndex
+def test_a_channel_that_cannot_be_read_ends_the_check_with_an_error_after_all_of_the_index(
+    run: Run, index: FakeIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shown = run("check", "13.4", "--base", "/no/place")
-    assert "to lock them: ctk release add" in shown
-    assert "what /no/place compiles with is not known: there is no channel" in shown
+    with pytest.raises(ChannelMissing, match="there is no channel in /no/place") as error:
+        run("check", "13.4", "--base", "/no/place")
+    assert error.value.step
+    assert "to lock them: ctk release add" in capsys.readouterr().out

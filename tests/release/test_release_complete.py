@@ -48,7 +48,7 @@ def test_an_incomplete_release_is_refused_and_every_missing_artefact_named(
 
 def test_check_says_how_complete_each_release_is(run: Run, index: FakeIndex, have: Have) -> None:
     have("12.9", "13.4")
-    assert "2 toolkit releases complete (-v: each)" in run("check")
+    assert "complete on the index: 2 toolkit releases (-v: each)" in run("check")
     rows = cells(run("check", "-v"))
     assert ("cuda-12.9", "12.9.2.0", "11 of 11", "complete") in rows  # cudart, nvcc, nvrtc, crt, nvvm twice; cufile
     assert ("cuda-13.4", "13.4.3", "25 of 25", "complete") in rows  # six components four times; cufile

@@ -332,7 +332,7 @@ def export_command(
         list[str] | None,
         typer.Option("--maintainer", help="GitHub name or org/team; may be repeated. [tool.ctk.feedstock] by default."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite what is in DIR.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite our files in DIR; others stay.")] = False,
 ) -> None:
     """Write a recipe as a feedstock that conda-smithy and stock rattler-build take without this repository.
 
@@ -340,7 +340,7 @@ def export_command(
     the commit that it was exported from.
 
     Its sources are named by the addresses of the index that pip is configured for. A recipe of the toolkit is written
-    for one release, the newest unless --release names another. DIR is outside the checkout, or below its output/.
+    for the newest release, or for those that --release names. DIR is outside the checkout, or below its output/.
 
     Example: ctk feedstock cuda-core ../cuda-core --maintainer your-name
 

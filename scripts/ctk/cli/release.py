@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,7 @@ from ctk.cli import options
 from ctk.cli.options import Platforms
 from ctk.core.checkout import Workspace, checkout, settings
 from ctk.core.console import Reporter, Task, count, listing
-from ctk.core.errors import BadValue, ChannelMissing, IndexUnavailable, check_names, printable
+from ctk.core.errors import BadValue, check_names, printable
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.diff import FORMS
@@ -151,7 +151,7 @@ def measure_command(
     read = read_licences(index, locks.values(), redistribution.load(here))
     beside.append(FileChange.of(redistribution.path_of(here), redistribution.dump(read)))
     _settle(measured, here, report, write_, beside)
-    _show_facts(measured, report)
+    _show_facts(measured, report, locks.values())
     report.result(
         facts={lock.name: asdict(lock.facts) for lock in measured if lock.facts},
         gpu_code={lock.name: lock.gpu_code for lock in measured},
@@ -253,7 +253,8 @@ def check_command(
     if not named and not report.verbose:
         whole = sum(state.is_whole for state in states)
         calm = sum(not row.is_newer and not row.held_back for row in shown)
-        rest = f"nothing to do for {count(calm, 'version')}, and {count(whole, 'toolkit release')} complete (-v: each)"
+        rest = f"nothing to do for {count(calm, 'version')}; complete on the index: {count(whole, 'toolkit release')}"
+        rest += " (-v: each)"
         shown, states = shown[: len(shown) - calm], states[: len(states) - whole]
     columns = ("release", "what", "locked", "would lock", "newest", "verdict")
     if shown:
@@ -274,11 +275,7 @@ def check_command(
         report.line(f"to lock them: {command}")
     if base:
         known = settings(here.root).conda_forge.minors
-        try:
-            compiled = review.compiled_with(options.base_channel(base, here))
-        except (ChannelMissing, IndexUnavailable) as error:  # the rest of the output is still right
-            report.line(f"what {base} compiles with is not known: {error.cause}")
-            return
+        compiled = review.compiled_with(options.base_channel(base, here))
         report.result(compiled_with=compiled)
         if compiled != known:
             there = f"[tool.ctk.conda_forge] of pyproject.toml has {listing(known)}"
@@ -304,11 +301,11 @@ def list_command() -> None:
     _show_facts(locks, report)
 
 
-def _show_facts(locks: Sequence[ReleaseLock], report: Reporter) -> None:
-    """Shows the table of facts, if there is a CTK release."""
+def _show_facts(locks: Sequence[ReleaseLock], report: Reporter, others: Collection[ReleaseLock] = ()) -> None:
+    """Shows the table of facts, if there is a CTK release; the GPUs of other locks are gaps in it."""
     from ctk.release import FACTS, facts_rows
 
-    if rows := facts_rows(locks):
+    if rows := facts_rows(locks, others):
         report.table("measured of the CUDA Toolkit releases", FACTS, rows)
 
 
@@ -363,8 +360,8 @@ def diff_command(
     JSON:
     - `old`, `new`, `within_major`; `gpu_architectures` and `ptx_isa`, each with `old` and `new`; `gpu_code`:
       `component`, `platform`, `old`, `new`: the GPUs that its code runs on, where that changed
-    - `components`: `components`, `platform`, `same`; `old` and `new`: `versions`, `size`, `glibc`, `sonames` (null if
-      not all artefacts are measured)
+    - `components`: `components`, `platform`, `same`; `old` and `new`: `versions`, `size`, `glibc` and `sonames` (null
+      if not measured)
     - `gone`: `kind`, `platform`, `place`, `text`
     - `licences`, one for each kind of change: `components`; `old` and `new`, as declared; `diff`: the lines that
       changed in the texts
@@ -373,6 +370,7 @@ def diff_command(
     from ctk.diff.licences import licence_changes
     from ctk.diff.render import as_json, markdown
     from ctk.index.index import Index
+    from ctk.lock.model import release_locks
 
     here, report = checkout(), Reporter()
     subdirs = tuple(dict.fromkeys(platforms or [this_platform()]))
@@ -380,7 +378,7 @@ def diff_command(
     first, second = find(old, here), find(new, here)
     same_kind(first.lock, second.lock)
     licences = licence_changes(first.lock, second.lock, Index)
-    difference = replace(compare(first, second, subdirs), licences=licences)
+    difference = replace(compare(first, second, subdirs, release_locks(here).values()), licences=licences)
     found = breaks(difference)
     report.result(**as_json(difference, found))
     report.line(markdown(difference, found).rstrip())

@@ -15,6 +15,7 @@ from ctk.diff import FORMS
 from ctk.diff.licences import LicenceChange
 from ctk.lock import contents
 from ctk.lock.contents import Contents
+from ctk.lock.facts import known_gpus, needs_measuring
 from ctk.lock.model import Artefact, ReleaseLock, find_release, load, parse_lock, release_locks
 from ctk.package.binaries import version_key
 
@@ -24,6 +25,12 @@ class Release(NamedTuple):
 
     lock: ReleaseLock
     contents: Contents
+    revision: str = ""  # such as ``HEAD:``; "" for the lock in place
+
+    @property
+    def name(self) -> str:
+        """As the command line names it."""
+        return self.revision + (self.lock.minor or self.lock.name)
 
 
 def find(name: str, workspace: Workspace) -> Release:
@@ -38,7 +45,7 @@ def find(name: str, workspace: Workspace) -> Release:
     found, wrong = parse_lock(_git_show(revision, file, workspace))
     if found is None:
         raise problems(LockError, f"{revision}:{file}", wrong, f"name another one: {FORMS}")
-    return Release(found, contents.parse(_git_show(revision, f"{folder}/{contents.FILE}", workspace)))
+    return Release(found, contents.parse(_git_show(revision, f"{folder}/{contents.FILE}", workspace)), revision + colon)
 
 
 def _git_show(revision: str, file: str, workspace: Workspace) -> str:
@@ -62,7 +69,7 @@ class ReleaseSide:
 
     versions: tuple[str, ...]  # each once; empty if the release does not have the components
     size: int  # bytes of the artefacts
-    glibc: str  # newest symbol version needed; "" if none is, or if it is not known
+    glibc: str | None  # newest symbol version needed; "" if none is; None if it is not measured
     sonames: tuple[str, ...] | None  # of its libraries, for DLLs their file names; None if not all are measured
 
 
@@ -102,6 +109,8 @@ class ReleaseDifference:
     old: ReleaseLock
     new: ReleaseLock
     components: tuple[ComponentChange, ...]  # every group on every platform asked for
+    known: tuple[str, ...]  # every GPU architecture that some release has
+    unmeasured: tuple[str, ...] = ()  # the names of releases that are not measured, or not wholly
     licences: tuple[LicenceChange, ...] = ()
 
     @property
@@ -136,11 +145,18 @@ class ReleaseDifference:
         return tuple(dict.fromkeys(c.platform for c in self.components))
 
 
-def compare(old: Release, new: Release, platforms: Sequence[str]) -> ReleaseDifference:
-    """Compares two releases on some platforms; an artefact for all platforms counts for each."""
+def compare(
+    old: Release, new: Release, platforms: Sequence[str], others: Iterable[ReleaseLock] = ()
+) -> ReleaseDifference:
+    """Compares two releases on some platforms; an artefact for all platforms counts for each.
+
+    Other releases say which GPU architectures there are.
+    """
     groups = _groups(old.lock, new.lock)
     components = [_component(group, platform, old, new) for platform in platforms for group in groups]
-    return ReleaseDifference(old.lock, new.lock, tuple(c for c in components if c))
+    unmeasured = tuple(release.name for release in (old, new) if needs_measuring(release.lock, release.contents))
+    known = known_gpus([old.lock, new.lock, *others])
+    return ReleaseDifference(old.lock, new.lock, tuple(c for c in components if c), known, unmeasured)
 
 
 def _groups(old: ReleaseLock, new: ReleaseLock) -> list[tuple[str, ...]]:
@@ -171,7 +187,7 @@ def _side(release: Release, group: Sequence[str], platform: str) -> tuple[set[st
     glibc = [lock.facts.glibc.get(platform, {}).get(name, "") for name in group] if lock.facts else []
     versions = tuple(dict.fromkeys(a.version for a in artefacts.values()))
     size = sum(a.size for a in artefacts.values())
-    newest = max(glibc, key=version_key, default="")
+    newest = None if lock.is_ctk and artefacts and not lock.facts else max(glibc, key=version_key, default="")
     return set(artefacts), ReleaseSide(versions, size, newest, _sonames(release.contents, read))
 
 

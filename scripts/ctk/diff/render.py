@@ -9,9 +9,10 @@ from dataclasses import asdict
 from typing import Any
 
 from ctk.core.checkout import markdown_table
-from ctk.core.console import count, megabytes
+from ctk.core.console import count, listing, megabytes
 from ctk.diff.compare import Break, ComponentChange, ReleaseDifference
 from ctk.package.binaries import version_key
+from ctk.package.gpu_support import spans
 
 COLUMNS = ("component", "version", "MB", "glibc", "SONAMEs")
 LIMIT = 60_000
@@ -29,7 +30,10 @@ def title(difference: ReleaseDifference) -> str:
 
 
 def summary(difference: ReleaseDifference, broken: Sequence[Break]) -> Iterator[str]:
-    """The most important changes, a line each."""
+    """The most important changes, a line each; first what is not known."""
+    for name in difference.unmeasured:
+        step = "" if ":" in name else f"; next: `ctk release measure {name} --write`"  # a lock in git stays as it is
+        yield f"{name} is not measured{step}"
     for platform in difference.platforms:
         here = [c for c in difference.components if c.platform == platform]
         changed = sum(not c.same for c in here)
@@ -45,7 +49,12 @@ def summary(difference: ReleaseDifference, broken: Sequence[Break]) -> Iterator[
     elif broken:
         yield f"gone within the major: flagged in {count(len(broken), 'place')}"
     else:
-        yield "gone within the major: no SONAME, component or GPU architecture"
+        known = {
+            "SONAME": all(change.is_measured for change in difference.components),
+            "component": True,
+            "GPU architecture": None not in difference.architectures,
+        }
+        yield f"gone within the major: no {listing([kind for kind in known if known[kind]], 'or')}"
 
 
 def _facts(difference: ReleaseDifference) -> Iterator[str]:
@@ -53,10 +62,10 @@ def _facts(difference: ReleaseDifference) -> Iterator[str]:
         return
     old, new = difference.architectures
     if old is None or new is None:
-        yield "GPU architectures and PTX ISA: not measured, see `ctk release measure`"
+        yield "GPU architectures and PTX ISA: not measured"
         return
     changes = [f"+{a}" for a in new if a not in old] + [f"-{a}" for a in old if a not in new]
-    yield f"GPU architectures: {' '.join(changes) or f'the same, {new[0]} to {new[-1]}'}"
+    yield f"GPU architectures: {' '.join(changes) or f'the same, {spans(new, difference.known)}'}"
     first, second = difference.ptx_isa
     yield f"PTX ISA: {first} -> {second}" if first != second else f"PTX ISA: the same, {second}"
 
@@ -66,12 +75,12 @@ def _notices(difference: ReleaseDifference) -> Iterator[str]:
     notices: dict[str, list[str]] = {}
     for change in difference.components:
         old, new = change.old, change.new
-        newer = old.glibc and version_key(new.glibc) > version_key(old.glibc)
+        newer = old.glibc and new.glibc and version_key(new.glibc) > version_key(old.glibc)
         for notice, applies, text in (
             ("new components", new.versions and not old.versions, ""),
             ("components that are gone", old.versions and not new.versions, ""),
             ("newer glibc needed", newer, f" {_arrow(old.glibc, new.glibc)}"),
-            ("SONAMEs not known, see `ctk release measure`", not change.is_measured, ""),
+            ("SONAMEs not measured", not change.is_measured, ""),
         ):
             names = notices.setdefault(notice, [])
             if applies:
@@ -94,9 +103,11 @@ def _versions(change: ComponentChange) -> str:
     return _arrow(", ".join(change.old.versions), ", ".join(change.new.versions))
 
 
-def _arrow(old: str, new: str) -> str:
-    """``2.17 -> 2.27``; ``2.17`` if both are the same."""
-    return new if old == new else f"{old or 'none'} -> {new or 'none'}"
+def _arrow(old: str | None, new: str | None) -> str:
+    """``2.17 -> 2.27``; ``2.17`` if both are the same; None is not measured."""
+    if old == new or not (old or new):
+        return new or ""
+    return " -> ".join("not measured" if version is None else version or "none" for version in (old, new))
 
 
 def _sizes(old: int, new: int) -> str:

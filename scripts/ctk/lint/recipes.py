@@ -101,6 +101,7 @@ def PinsSpanTheMajor(tree: Tree) -> Iterator[Finding]:
     """A dependency of a package for a CUDA major, and each run export, allows every later minor of that major.
 
     A run export also has a lower bound, since older libraries lack symbols. A comment above the line allows exceptions.
+    Each bound is a number.
     """
     toolkit = {o.name for build in tree.builds if build.lock.startswith("cuda-") for o in build.outputs}
     seen: set[tuple[str, str, str]] = set()
@@ -111,15 +112,19 @@ def PinsSpanTheMajor(tree: Tree) -> Iterator[Finding]:
             for spec in (*exports, *(output.depends if "cuda_major" in build.recipe.names_used else ())):
                 name = spec.split()[0]
                 key = (recipe.name, output.name, spec)
-                if name not in toolkit or key in seen:
+                no_number = re.search(r"[<>](?!=?\d)=?([^, ]+)", spec)
+                if not (name in toolkit or no_number) or key in seen:
                     continue
                 seen.add(key)
                 # A noarch package that exports itself has no library, and so no SONAME.
                 is_open = spec in exports and not (output.noarch and name == output.name) and not _is_bounded(spec)
-                if is_open or not _spans(spec):
-                    lines = [n for n, line in recipe.code() if re.search(rf"(- |[\"'\[]){re.escape(name)}[ \"']", line)]
+                if no_number or is_open or not _spans(spec):
+                    pattern = re.compile(rf"(- |[\"'\[]){re.escape(name)}[ \"']")
+                    bound = no_number[1] if no_number else ""
+                    lines = [n for n, line in recipe.code() if pattern.search(line) and bound in line]
                     if not any(map(recipe.commented, lines)):
                         problem = "without bounds on both sides" if is_open else "and no later minor of that major"
+                        problem = f"and the bound {bound} is no number" if bound else problem
                         yield recipe.at(next(iter(lines), 1), f"{output.name} takes {spec}, {problem}")
 
 

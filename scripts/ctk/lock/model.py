@@ -374,6 +374,9 @@ def find_release(locks: Mapping[str, ReleaseLock], name: str) -> ReleaseLock:
     for lock in locks.values():
         if name in (lock.name, lock.minor, lock.release):
             return lock
+    if minor := re.fullmatch(r"(?:cuda-)?(\d+\.\d+)", name):
+        step = f"see in `ctk release check` whether the index has it; then ctk release add {minor[1]} --write"
+        raise UnknownName(f"{minor[1]} is not locked", step)
     raise UnknownName.of("release", name, [lock.minor or lock.name for lock in locks.values()])
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,6 +24,7 @@ _PREFIXES = re.compile(
     r"|Template rendering failed|\d+:\d+): "
 )
 _SPEC = re.compile(r"(?:Invalid match spec '(.*?)'|invalid value for 'item'): (.*(?:spec|build string|name|version).*)")
+MISSING_OUTPUT = re.compile(r'MissingOutput \{ package: "(.*)" \}')
 SELECTOR = (
     r"# *\[(not )?(linux|win|osx|unix|x86|aarch64|arm64|ppc64le|py|cuda_compiler|build_platform|target_platform)\b.*\]"
 )
@@ -63,6 +65,19 @@ def said_of(file: Path, error: Exception, check: Callable[[Path], object]) -> st
     return said_at(file, number, text[number - 1] if number <= len(text) else "", said)
 
 
+def uneven_zip(files: Sequence[Path], zips: Iterable[Sequence[str]], counts: Callable[[str], int]) -> str:
+    """``FILE:LINE: text`` of the first key of a zip that has more or fewer values than the key before it."""
+    one, other = next(pair for zip_ in zips for pair in pairwise(filter(counts, zip_)) if len({*map(counts, pair)}) > 1)
+    places = (
+        f"{shown(file)}:{number}"
+        for file in reversed(files)  # the last one that has a key is taken
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        if re.match(rf"[\"']?{other}[\"']? *:", line)
+    )
+    said = f"zip_keys has {one} with {counts(one)} values and {other} with {counts(other)}"
+    return f"{next(places, shown(files[-1]))}: {said}"
+
+
 def said_at(file: Path, number: int, line: str, said: str = "") -> str:
     """``FILE:LINE: text`` and the line below it; a line in conda-build's format has another text."""
     said = next((other for pattern, other in _OF_CONDA_BUILD.items() if re.search(pattern, line)), said)
@@ -76,6 +91,7 @@ def _plain(message: str) -> str:
     while prefix := _PREFIXES.match(message):
         message = message[prefix.end() :]
     message = re.sub(r" \(in (<expression>|template):\d+\)$", "", message)
+    message = MISSING_OUTPUT.sub(r"no output is named \1 in this variant", message)
     if spec := _SPEC.fullmatch(message):
         what = f"`{spec[1]}`" if spec[1] else "this"
         right = "write it as `cuda-version 12.6.*` or `cuda-version >=12.6,<13`"

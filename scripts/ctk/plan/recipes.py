@@ -17,11 +17,11 @@ from pydantic import TypeAdapter
 
 from ctk.core.checkout import git, workspace
 from ctk.core.console import listing
-from ctk.core.errors import RecipeError
+from ctk.core.errors import RecipeError, nearest
 from ctk.core.files import file_sha256
 from ctk.core.memo import Memo, memo
 from ctk.core.platforms import NOARCH, this_platform
-from ctk.plan.messages import said_of, shown
+from ctk.plan.messages import MISSING_OUTPUT, said_of, shown, uneven_zip
 
 _SHARED = re.compile(r"\bfile:\s*(\.\./[^\s,}]+)")
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
@@ -215,12 +215,16 @@ def render_variants(recipe: Recipe, variant_files: Sequence[Path], subdir: str) 
     try:
         return list(parsed.render(variants, config))
     except Exception as error:
+        if "InvalidZipKeyLength" in str(error):
+            said = uneven_zip(variant_files, variants.zip_keys or (), lambda key: len(variants.get_values(key) or ()))
+            raise RecipeError(said, "give each key of a zip as many values") from error
         said = said_of(recipe.file, error, lambda file: _parse(file).render(variants, config))
         used = listing([shown(file) for file in variant_files])
-        raise RecipeError(
-            f"{said}\n  (recipe {recipe.name} for {subdir}, with the variants of {used})",
-            "correct that line; a name in it is a key of these variant files, or of the recipe's context",
-        ) from error
+        step = "correct that line; a name in it is a key of these variant files, or of the recipe's context"
+        if pin := MISSING_OUTPUT.search(str(error)):
+            step = _other_output(pin[1], recipe.output_names)
+        said += f"\n  (recipe {recipe.name} for {subdir}, with the variants of {used})"
+        raise RecipeError(said, step) from error
 
 
 def variant_values(
@@ -400,12 +404,19 @@ def _resolved_pin(
 ) -> str:
     ((kind, pin),) = requirement.items()
     known = exact if pin.get("exact") else versions
-    if kind == "pin_compatible" or pin["name"] not in known:
-        raise RecipeError(
-            f"output {output} has a {kind} on {pin['name']}, which only a build could resolve",
-            "pin to another output of the recipe that exists in the same variant",
-        )
+    if kind == "pin_compatible":
+        cause = f"output {output} has a {kind} on {pin['name']}, which only a build could resolve"
+        raise RecipeError(cause, _other_output("", known))
+    if pin["name"] not in known:
+        cause = f"output {output} has a {kind}, and no output is named {pin['name']} in this variant"
+        raise RecipeError(cause, _other_output(pin["name"], known))
     return f"{pin['name']} =={known[pin['name']]}" if pin.get("exact") else pinned(pin, known[pin["name"]])
+
+
+def _other_output(name: str, outputs: Iterable[str]) -> str:
+    """The step after a pin to an output that there is not."""
+    near = nearest(name, {*outputs} - {name}, cutoff=0.5)
+    return "pin to an output that exists in the same variant" + (f"; did you mean {near[0]}?" if near else "")
 
 
 def _agree(one: Mapping[str, str], other: Mapping[str, str]) -> bool:

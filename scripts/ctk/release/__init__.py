@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
-from packaging.version import Version
+from collections.abc import Collection
 
 from ctk.core.checkout import Marked, markdown_table
+from ctk.lock.facts import known_gpus
 from ctk.lock.model import ReleaseLock
+from ctk.package.gpu_support import spans
 
 FACTS = ("release", "GPUs its compiler knows", "PTX ISA it writes")
 TABLE = Marked(
@@ -17,23 +17,16 @@ TABLE = Marked(
 )
 
 
-def facts_rows(locks: Iterable[ReleaseLock]) -> list[tuple[str, ...]]:
-    """The facts of each CTK release; ``?`` where they are not measured."""
-    releases = [lock for lock in locks if lock.is_ctk]
-    known = sorted({gpu for lock in releases if lock.facts for gpu in lock.facts.gpu_architectures}, key=Version)
-    return [(lock.release, *_facts(lock, known)) for lock in releases]
+def facts_rows(locks: Collection[ReleaseLock], others: Collection[ReleaseLock] = ()) -> list[tuple[str, ...]]:
+    """The facts of each CTK release; ``?`` where they are not measured. Other locks may know more GPUs."""
+    known = known_gpus([*locks, *others])
+    return [
+        (k.release, *((spans(k.facts.gpu_architectures, known), k.facts.ptx_isa) if k.facts else ("?", "?")))
+        for k in locks
+        if k.is_ctk
+    ]
 
 
-def _facts(lock: ReleaseLock, known: Sequence[str]) -> tuple[str, str]:
-    """The oldest and the newest GPU, the GPUs between them that only other releases know, and the PTX ISA."""
-    if lock.facts is None:
-        return "?", "?"
-    gpus = lock.facts.gpu_architectures
-    between = known[known.index(gpus[0]) : known.index(gpus[-1])]
-    missing = ", ".join(gpu for gpu in between if gpu not in gpus)
-    return f"{gpus[0]} to {gpus[-1]}{f', not {missing}' if missing else ''}", lock.facts.ptx_isa
-
-
-def markdown_of(locks: Iterable[ReleaseLock]) -> str:
+def markdown_of(locks: Collection[ReleaseLock]) -> str:
     """The table of the docs."""
     return markdown_table(FACTS, facts_rows(locks))

@@ -133,8 +133,9 @@ class _VersionChoice:
             reason = self._unusable(name, version)
             if not reason:
                 return self.together([name], {name: version}), held_back
-            held_back = held_back or f"{version}: {reason}"
-        raise NotPublished(f"the package index has no {name} that can be used; {held_back}", _STEP)
+            held_back = held_back or reason
+        newest = self._versions(name)[0]
+        raise NotPublished(f"the package index has no {name} that can be used; {newest}: {held_back}", _STEP)
 
     def together(self, names: Collection[str], chosen: Mapping[str, Version] | None = None) -> dict[str, Version]:
         """The newest versions of projects and their requirements that all accept each other; else NotPublished."""
@@ -318,6 +319,7 @@ class _LibraryChoice:
         for version in versions:
             offered = wheels.files_of(listed, version)
             if not (runs := _served(offered, open_)):
+                held_back = held_back or ("" if files else "it has no wheel for this matrix")
                 continue
             needs = [r for _, r in stated_requirements(self._index.metadata(offered[0])) if r]
             places = _platforms(needs, without_toolkit)
@@ -334,11 +336,9 @@ class _LibraryChoice:
                 # An older version does not run on a newer Python either.
                 open_ = open_[: open_.index(served[0])]
             elif not files and not held_back:
-                held_back = f"{version}: {'; '.join(against or dict.fromkeys(refused.values()))}"
+                held_back = "; ".join(against or dict.fromkeys(refused.values()))
             if not open_:
                 break
-        if not files:
-            held_back = held_back or "it has no wheel for this matrix"
         return ChosenProject(files, targets, older, versions[0], held_back) if versions else None
 
     def required(self, distribution: str) -> Iterator[tuple[Version, list[IndexFile], str]]:
@@ -356,8 +356,9 @@ class _LibraryChoice:
             if not any(_holds(r, extra) and not _holds(r, "") for r in needs):
                 yield f"it says nothing of what it needs for {extra}"
         asked = [r for r in needs if _holds(r, "", *extras)]
-        if unmet := [str(r) for r in asked if not any(_meets(lock, r) for lock in self._toolkits)]:
-            yield f"it requires {', '.join(unmet)}, which no locked toolkit has"
+        unmet = [f"{r.name}{r.specifier}" for r in asked if not any(_meets(lock, r) for lock in self._toolkits)]
+        if unmet:
+            yield f"it requires {', '.join(dict.fromkeys(unmet))}, which no locked toolkit of CUDA {self._major} has"
 
     def _refusal(self, distribution: str, version: Version, tag: str) -> str:
         """The requirement that excludes a version for a Python, as a sentence; empty if none does."""

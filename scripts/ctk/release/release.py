@@ -262,7 +262,9 @@ def names_of(arguments: Sequence[str]) -> list[str]:
             libraries.add(int(stated[1]))
         elif argument != BASE:
             step = "write a minor like 13.4, or python-13, libraries-13 or base"
-            raise UnknownName(f"{argument!r} names no release", step)
+            if patch := re.match(r"(?:cuda-)?(\d+\.\d+)\.\d", argument):
+                step = f"write the minor, whose newest patch is locked: {patch[1]}"
+            raise UnknownName(f"{argument!r} is no name of a release here", step)
     sets = [f"python-{m}" for m in sorted(majors)] + [f"{LIBRARY_LOCK}{m}" for m in sorted(libraries)]
     last = [BASE] if BASE in arguments else []
     return [f"cuda-{_minor_of(v)}" for v in sorted(minors)] + sets + last

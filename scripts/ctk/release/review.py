@@ -78,17 +78,17 @@ class LockedVersion:
     def cells(self) -> tuple[str, ...]:
         if self.is_newer:
             verdict = "newer" if self.locked else "newer minor"
+        elif self.held_back:
+            verdict = "held back"
         else:
             verdict = "up to date" if self.locked else "not locked"
-        if self.held_back:
-            verdict += "; the newest is held back"
         return self.release, self.what, self.locked or "-", self.lockable, self.newest, verdict
 
     @property
     def reasons(self) -> Iterator[str]:
         """Why the newest version is held back, and why each older version is locked, a sentence each."""
         if self.held_back:
-            yield f"{self.release}: {self.what} {self.newest} is held back; {self.held_back}"
+            yield f"{self.release}: {self.what} {self.newest} is held back: {self.held_back}"
         for version, sentences in self.older.items():
             yield f"{self.release}: {self.what} {version} is there beside {self.lockable}: {'; '.join(sentences)}"
 
