@@ -315,8 +315,8 @@ def _summary(result: Result, planned: Plan, named: Sequence[str], asked: Collect
         more = " ".join([*named, *(f"--release {minor}" for minor in lacks)])
         more += f" --channel {shlex.quote(str(channel))}" if channel != workspace().channel else ""
         report.line(
-            f"it lacks toolkit {listing(lacks)}, with which conda-forge compiles: beside conda-forge, pytorch and others "
-            f"are CPU builds then; `ctk build {more}` adds it"
+            f"it lacks toolkit {listing(lacks)}, with which conda-forge compiles: beside conda-forge, pytorch and "
+            f"others are CPU builds then; `ctk build {more}` adds it"
         )
     _show_left_out(planned, asked, report)
     if result.staged.changed:

@@ -55,7 +55,7 @@ def _ctrl_c_blocked() -> Iterator[None]:
 
     A terminal sends the signal to each of them, and one that still imports its modules would print a traceback.
     Blocked, unlike ignored, the signal is not lost for this process. Another thread may get it all the same, and then
-    Python interrupts the main thread, whose half-started process would print a traceback too: so it is kept until the end.
+    Python interrupts the main thread, whose half-started process would print a traceback too: it is kept until the end.
     """
     kept: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()
