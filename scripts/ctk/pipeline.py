@@ -32,7 +32,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter, listing, megabytes
 from ctk.core.errors import AuditFailed, BuildFailed, Unsolvable
 from ctk.core.files import HashNotes, disk_errors, full_disk, publishing, read_json
-from ctk.core.platforms import NOARCH, this_platform
+from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index
 from ctk.lock.model import Artefact
@@ -181,7 +181,9 @@ class Pipeline:
         known = find_recipes(self.workspace.recipes)
         while True:
             found = self._candidates(made, channel, dropped)
-            dropped |= dict.fromkeys(found.gone)
+            if gone := [build_id for build_id in found.gone if build_id not in dropped]:
+                self.report.line(f"lost from {channel} and the cache: {listing(gone)}; next: {_again(gone, known)}")
+                dropped |= dict.fromkeys(gone)
             if left := {i: name for name, i in found.earlier.items() if not maker_of(package_name(name), known)}:
                 self.report.say(f"no recipe makes {listing([*left.values()], most=3)} of an earlier run now")
                 dropped |= dict.fromkeys(left)
@@ -208,7 +210,8 @@ class Pipeline:
         return found, audited, [*dropped]
 
     def _candidates(self, made: build.BuildReport, channel: Path, without: Collection[str] = ()) -> local.Candidates:
-        return local.candidates(made.built, channel, HashNotes.of(self.workspace).holds, without=without)
+        notes, cache = HashNotes.of(self.workspace), self.workspace.builds
+        return local.candidates(made.built, channel, notes.holds, without=without, cache=cache)
 
     def _test(self, made: build.BuildReport, channels: Sequence[Path | str]) -> Sequence[Outcome]:
         def say(outcome: Outcome) -> None:
@@ -241,6 +244,15 @@ class Pipeline:
         self.stages.append({"name": name, "seconds": now - self._start, "note": note})
         self.report.say(f"{name}: {note} ({now - self._start:.1f} s)")
         self._start = now
+
+
+def _again(lost: Sequence[str], known: Collection[str]) -> str:
+    """The command that makes lost builds again, from their ids, such as ``cuda-nvrtc-cuda12.4-linux-64``."""
+    recipes = [max((name for name in known if i.startswith(f"{name}-")), key=len, default="") for i in lost]
+    minors = [match[1] for i in lost if (match := re.search(r"-cuda(\d+\.\d+)-", i))]
+    platforms = [name for i in lost for name in PLATFORMS if i.endswith(f"-{name}") and name != this_platform()]
+    words = [*recipes, *(f"--release {m}" for m in minors), *(f"--platform {p}" for p in platforms)]
+    return f"ctk build {' '.join(dict.fromkeys(words))}"
 
 
 # The tests in packages. rattler-build checked their contents during the build. Here are the imports and commands, in

@@ -119,6 +119,20 @@ def test_what_other_builds_made_stays_when_the_cache_is_deleted(made: tuple[buil
     assert not local.stage(local.candidates([hello], place)).changed
 
 
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: (file.unlink(), file.write_bytes(b"other"))])
+def test_a_package_that_the_channel_lost_comes_back_from_the_cache(
+    made: tuple[build.Built, ...], tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    place = tmp_path / "channel"
+    local.commit(local.stage(local.candidates(made, place)))
+    (package,) = (place / "noarch").glob("*.conda")
+    damage(package)
+    found = local.candidates(made[:1], place, cache=made[1].home.parent)
+    assert found.is_new and not found.gone
+    local.commit(local.stage(found))
+    assert (place / "noarch" / package.name).read_bytes() == made[1].packages[0].read_bytes()
+
+
 def test_a_reader_of_a_state_sees_it_whole_until_enough_newer_ones_were_made(tmp_path: Path) -> None:
     seen = small_channels.build(tmp_path / "channel", digit(1), digit(2))
     for number in range(3, 2 + local.KEPT):

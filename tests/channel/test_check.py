@@ -44,8 +44,8 @@ def www(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "www"))
 
 
-def found(channel: Path) -> set[tuple[str, str, str]]:
-    return {(p.where, p.check, p.message) for p in check_channel(channel).findings}
+def found(channel: Path, is_copy: bool = False) -> set[tuple[str, str, str]]:
+    return {(p.where, p.check, p.message) for p in check_channel(channel, is_copy=is_copy).findings}
 
 
 def test_a_sound_channel_has_no_problem(original: Path, url: str, tmp_path: Path) -> None:
@@ -53,9 +53,17 @@ def test_a_sound_channel_has_no_problem(original: Path, url: str, tmp_path: Path
     assert report.findings == ()
     with mirrored(f"{url}/{original.name}", tmp_path, Reporter()) as seen:
         assert (seen / HISTORY).is_dir()
-        assert found(seen) == set()
+        assert found(seen, is_copy=True) == set()
     assert (report.subjects, report.sboms) == (2, 2)
     assert report.size == sum(p.stat().st_size for p in original.glob("*/*.conda"))
+
+
+def test_what_was_withdrawn_is_no_problem_for_a_reader(original: Path, url: str, tmp_path: Path) -> None:
+    www = Path(shutil.copytree(original, original.parent / "withdrawn"))
+    Folder(www, www).publish(build(tmp_path / "channel", sound(digit(1))), exact=True)
+    assert found(www) == set()
+    with mirrored(f"{url}/{www.name}", tmp_path, Reporter()) as seen:
+        assert found(seen, is_copy=True) == set()
 
 
 def test_a_built_channel_is_checked_as_well(tmp_path: Path) -> None:
@@ -74,7 +82,9 @@ def test_an_attack_is_a_problem_on_the_disk_and_from_outside(
     assert not any(name == ONE for name, _, _ in lines)
     with mirrored(f"{url}/{www.name}", tmp_path, Reporter()) as seen:
         # Files that no index names are not fetched, so the orphans differ.
-        here, there = ({line[:2] for line in each if line[1] != "orphan"} for each in (lines, found(seen)))
+        here, there = (
+            {line[:2] for line in each if line[1] != "orphan"} for each in (lines, found(seen, is_copy=True))
+        )
         assert here == there
 
 

@@ -140,6 +140,28 @@ def test_a_damaged_package_is_named_by_a_rollback_and_replaced_by_the_next_publi
     assert folder.rollback(1).packages == 2
 
 
+def test_a_package_that_nobody_has_is_named_by_publish(
+    two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path
+) -> None:
+    www = tmp_path / "www"
+    run_ctk("publish", "--to", str(www))
+    (www / TWO).unlink()
+    build(two_states.channel, digit(1))  # without the other one
+    refused = run_ctk("publish", "--to", str(www)).exception
+    assert isinstance(refused, ChannelBroken) and f"has lost {TWO}" in refused.cause
+    assert run_ctk("publish", "--to", str(www), "--exact").exception is None
+
+
+@pytest.mark.parametrize("lost", ["1", NAMES])
+def test_check_names_what_the_next_run_would_stop_at(published: Folder, coming: Path, lost: str) -> None:
+    published.rollback(2)
+    place = published.notes / lost
+    shutil.rmtree(place) if place.is_dir() else place.write_text("{")
+    assert any(lost in f.message for f in check_channel(published.path).findings)
+    with pytest.raises(ChannelBroken):
+        published.publish(coming)
+
+
 @pytest.mark.parametrize("name", [TWO, "linux-64/repodata.json"])
 def test_the_command_says_what_was_damaged_and_is_written_again(
     two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path, name: str

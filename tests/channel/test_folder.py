@@ -343,6 +343,9 @@ def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp
     (file := tmp_path / "file").touch()
     for place in (two_states.root, two_states.channel, file, file / "www"):
         assert isinstance(run_ctk("publish", "--to", str(place)).exception, BadValue)
+    for place in (www, tmp_path / "www" / "linux-64", tmp_path / "www" / ".history", tmp_path):
+        refused = run_ctk("publish", "--to", str(place)).exception
+        assert refused is None if place == www else isinstance(refused, BadValue), place
     next(two_states.channel.glob("*/digit1*.conda")).unlink()
     lost = run_ctk("publish", "--to", www)
     assert isinstance(lost.exception, ChannelBroken) and "lacks noarch/digit1" in lost.exception.cause

@@ -123,17 +123,18 @@ def test_what_fails_keeps_the_channel_as_it_was(
     assert checkout.channel.resolve() == state
 
 
-def test_a_build_that_lost_a_package_leaves_the_channel_and_is_named(checkout: Workspace) -> None:
+def test_a_build_that_lost_a_package_is_put_back_from_the_cache_or_named(checkout: Workspace) -> None:
     assert build(checkout).returncode == 0
-    next(checkout.channel.resolve().glob("*/hello-*.conda")).unlink()
     follower = checkout.recipes / "follower" / "recipe.yaml"
     follower.write_text(follower.read_text().replace("requirements: {run: [hello]}\n", ""))  # which would bring hello
-    done = build(checkout, "follower")
-    assert done.returncode == 0, done.stderr
-    assert (
-        "left the channel, as no recipe makes it, a package of it is lost or the audit refuses it: hello-"
-        in done.stdout
-    )
+    for is_cached in (True, False):
+        next(checkout.channel.resolve().glob("*/hello-*.conda")).unlink()
+        if not is_cached:
+            shutil.rmtree(checkout.builds)
+        done = build(checkout, "follower")
+        assert done.returncode == 0, done.stderr
+        assert ("next: ctk build hello --release 13.4\n" in done.stdout) != is_cached
+    assert "or the audit refuses it: hello-" in done.stdout
 
 
 def test_what_an_earlier_run_built_and_the_audit_refuses_now_leaves_the_channel(

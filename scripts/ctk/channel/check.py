@@ -74,11 +74,13 @@ def check_channel(
     *,
     policy: Policy | None = None,
     jobs: int = 2,
+    is_copy: bool = False,
     progress: Callable[[int], None] = lambda size: None,
 ) -> ChannelReport:
     """Checks the index of a channel folder, its packages, and that the index explains all other files.
 
-    `progress` is called in a thread after each package, with its size in bytes.
+    `is_copy` is for a folder from `mirrored`. `progress` is called in a thread after each package, with its size in
+    bytes.
 
     Raises:
         ChannelMissing: The folder does not exist.
@@ -86,7 +88,7 @@ def check_channel(
     start = time.monotonic()
     if not channel.is_dir():
         raise channel_missing(channel)
-    index = IndexFiles(channel)
+    index = IndexFiles(channel, is_copy)
     packages = [ChannelPackage(channel, n, record, index.run_exports.get(n)) for n, record in index.records.items()]
     of_index = (IndexIsConsistent, Orphans)
     of_package = (PackageFile, Check("attestation", ChannelPackage, Verifier(policy or Policy()).check))
@@ -117,6 +119,7 @@ class IndexFiles:
     """The index of a channel as far as it can be read: entries by ``subdir/file``, and the faults of its files."""
 
     channel: Path
+    is_copy: bool = False  # of a channel on a server: it has only the files that the index names
     folder: Folder = field(init=False)  # the channel as a published folder, for its history
     subdirs: list[Path] = field(init=False)
     records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -209,8 +212,13 @@ def _history(index: IndexFiles) -> Iterator[Finding]:
         yield Finding(file, "is not there; publish again")
         return
     try:
-        state = index.folder.history().shown
+        history = index.folder.history()
+        state = history.shown
         wanted = index.folder.state_index(state).undated() if state else {}
+        if not index.is_copy:  # what the next run reads
+            for other in history.states:
+                index.folder.state_index(other)
+            index.folder.names()
     except ChannelBroken as error:
         yield Finding(file, f"{error.cause}; {error.step}")
         return
@@ -227,7 +235,7 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
     """The index explains each file, and each entry of run_exports.json has a package."""
     channel, leftovers = index.channel, {*index.folder.leftovers()}
     for name in sorted(index.run_exports.keys() - index.records.keys()):
-        if name.partition("/")[0] not in index.unread and not (channel / name).is_file():
+        if not index.is_copy and name.partition("/")[0] not in index.unread and not (channel / name).is_file():
             yield Finding(name, f"{RUN_EXPORTS} names it, and there is no such package")
     for path in sorted(channel.iterdir()):
         if not path.is_dir() or (path.name.startswith(".") and path.name != HISTORY):

@@ -65,6 +65,7 @@ def candidates(
     holds: Callable[[Path, str], bool] = holds,
     *,
     without: Collection[str] = (),
+    cache: Path | None = None,
 ) -> Candidates:
     """The packages of the next state of a channel: those of `built`, and those of other builds that it has now.
 
@@ -73,29 +74,37 @@ def candidates(
         channel: The channel; it may not exist yet.
         holds: Whether a package file has a sha256.
         without: Ids of builds whose packages leave the channel.
+        cache: The folder that has each build under its key: packages that the channel has lost are taken from there.
 
     Raises:
-        ChannelBroken: A package of another build was changed in the channel.
+        ChannelBroken: A package of another build was changed in the channel, and is not in the cache.
     """
     built, current = tuple(built), channel.resolve()
     before, indexed = _builds(current), _indexed(current)
     made = {b.id: {"key": b.key, "packages": dict(b.sha256)} for b in built}
     kept = {i: note for i, note in before.items() if i not in without}
-    wanted = {i: note for i, note in kept.items() if all((current / n).exists() for n in note["packages"])} | made
-    stated = {n: sha256 for note in (*wanted.values(), *made.values()) for n, sha256 in note["packages"].items()}
     fresh = {name: b.home / name for b in built for name in b.records}
     # Packages of other builds come from the channel itself, since the cache may have been deleted.
-    files = {n: fresh.get(n, current / n) for n in stated}
+    restored = {
+        n: cache / note["key"] / n
+        for note in kept.values()
+        for n, sha256 in note["packages"].items()
+        if cache and note["key"] and not holds(current / n, sha256) and holds(cache / note["key"] / n, sha256)
+    }
+    there = {n for note in kept.values() for n in note["packages"] if n in restored or (current / n).exists()}
+    wanted = {i: note for i, note in kept.items() if there.issuperset(note["packages"])} | made
+    stated = {n: sha256 for note in (*wanted.values(), *made.values()) for n, sha256 in note["packages"].items()}
+    files = {n: fresh.get(n) or restored.get(n, current / n) for n in stated}
     records = {**indexed, **{n: record for b in built for n, record in b.records.items()}}
     for name in stated.keys() - records.keys():  # a damaged index: the packages themselves have its records
         with suppress(AuditFailed):
-            records[name] = record_of(current / name)
+            records[name] = record_of(files[name])
     damaged = {
         n
         for n, sha256 in stated.items()
         if n not in records or (sha256 and not (records[n]["sha256"] == sha256 and holds(current / n, sha256)))
     }
-    if lost := sorted(damaged - fresh.keys()):
+    if lost := sorted(damaged - fresh.keys() - restored.keys()):
         raise ChannelBroken(
             f"{channel} has other content than was built under {listing(lost, most=3)}",
             "build these packages again, with the options of the earlier build",

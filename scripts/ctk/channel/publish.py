@@ -83,6 +83,7 @@ class Published:
     deleted: tuple[str, ...]  # unused for longer than `Keep.unused`
     left_out: tuple[str, ...]  # not published: their names have other content
     repaired: tuple[str, ...] = ()  # damaged in the folder, and written again: packages, and repodata.json of a subdir
+    lost: tuple[str, ...] = ()  # in the index, neither in the folder nor in what was published now
 
 
 @dataclass(frozen=True)
@@ -162,11 +163,16 @@ class Folder:
             raise BadValue(f"{self.path} is a site of ctk", "name another folder, such as --to /srv/www/cuda")
         if place == self.recipes.parent.resolve():
             raise BadValue(f"{self.path} is this checkout", "name another folder, such as --to /srv/www/cuda")
+        if outer := next((p for p in place.parents if (p / HISTORY / NAMES).is_file()), None):
+            raise BadValue(f"{self.path} is in the published folder {outer}", f"ctk publish --to {outer}")
         if is_built(place) or place == Path(os.path.realpath(channel)):
             raise BadValue(
                 f"{self.path} is a built channel, or in one; nothing can be published into it",
                 "name another folder, which is for readers only, such as --to /srv/www/cuda",
             )
+        inner = [c.name for c in place.iterdir() if (c / HISTORY).is_dir() or is_built(c)] if place.is_dir() else []
+        if inner and not self.notes.is_dir():
+            raise BadValue(f"{self.path} has another channel in it, {inner[0]}", "name a folder for this channel alone")
 
     def publish(
         self,
@@ -236,7 +242,8 @@ class Folder:
             incoming = {n: t for n, t in incoming.items() if n not in times and (self.path / n).exists()}
             write_notes(self.notes / INCOMING, incoming)
             left = tuple(sorted(before.names().keys() - wanted.names().keys()))
-            done = history.current or 0, len(wanted), tuple(added), left, deleted, skipped, tuple(repaired)
+            lost = tuple(name for name in wanted.records if not (self.path / name).is_file())
+            done = history.current or 0, len(wanted), tuple(added), left, deleted, skipped, tuple(repaired), lost
             return Published(*done)
 
     def rollback(self, number: int | None = None) -> State:
@@ -329,6 +336,8 @@ class Folder:
         if holds(target, sha256):
             return False
         make_folder(target.parent)
+        if target.is_dir():
+            raise ChannelBroken(f"{target} is a folder, in place of a package", f"rmdir {target}")
         if not source.is_file() or not copy_file(source, target, sha256):
             step = "run `ctk build` again, then publish again"
             raise PublishFailed(f"{source} is not the package that its index names", step)

@@ -83,7 +83,8 @@ def publish_command(
 
     JSON:
     - into a folder: `folder`, `state`, `packages` (how many), and the names of packages: `added`, `repaired` (damaged,
-      and written again), `left` (no longer in the index), `left_out` (the name is taken), `deleted`
+      and written again), `lost` (in the index, and nowhere), `left` (no longer in the index), `left_out` (the name is
+      taken), `deleted`
     - to a server: `server`, `channel`, `packages` (names), `left_out`
     - `not_named`: package that is new there -> its files that its licence text does not name for distribution
     """
@@ -108,7 +109,7 @@ def publish_command(
     built = Path(os.path.realpath(folder or where.channel))
     names = in_order(built)
     if lost := [name for name in names if not (built / name).is_file()]:
-        step = "build these packages again, then publish again; nothing was published"
+        step = "run `ctk build` again, which puts them back, or names the command that does; nothing was published"
         raise ChannelBroken(f"{folder or where.channel} lacks {listing(lost, most=3)}, which its index names", step)
     if to is not None:
         if attest and not url:
@@ -133,6 +134,12 @@ def publish_command(
         changes += [f"{len(done.deleted)} deleted after {keep_days} days without use"] if done.deleted else []
         report.result(folder=str(to), **vars(done))
         report.line(f"state {done.state} of {to}: {count(done.packages, 'package')}, {', '.join(changes)}")
+        if done.lost:
+            step = (
+                f"build it again (ctk build NAME --release MINOR), then ctk publish --to {to}; or withdraw it: --exact"
+            )
+            cause = f"{to} has lost {listing(done.lost, most=3)}, and {folder or where.channel} lacks it, too"
+            raise ChannelBroken(cause, step)
         for what, listed in (("damaged, and written again", done.repaired), ("no longer in the index", done.left)):
             if listed:
                 report.line(f"{what}: {listing(listed, most=0 if report.verbose else 3)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -177,7 +178,8 @@ def _check_channel(
             refuse(clashes(read_index(place).names(), taken), without_credentials(published), where.recipes)
         packages = _packages([place], empty_ok=True)
         with report.reading("check", packages) as task:
-            found = check_channel(place, policy=policy, jobs=jobs or os.cpu_count() or 1, progress=task.advance)
+            workers, is_copy = jobs or os.cpu_count() or 1, "://" in name
+            found = check_channel(place, policy=policy, jobs=workers, is_copy=is_copy, progress=task.advance)
         files = read(packages)
     report.result(**found.as_json())
     shown = without_credentials(name)
@@ -187,6 +189,9 @@ def _check_channel(
         return []
     if "://" in name:
         step = "its keeper publishes it again, or returns to a sound state"
+    elif {finding.check for finding in found.findings} == {"orphan"}:
+        step = f"no reader needs these files: cd {shlex.quote(name)} && rm -r "
+        step += " ".join(shlex.quote(finding.where) for finding in found.findings[:20])
     elif is_built(Path(os.path.realpath(name))):
         step = "build these packages again with `ctk build`, which also makes the index again"
     elif (Path(name) / HISTORY).is_dir():

@@ -26,7 +26,7 @@ def entries(file: Path) -> dict[str, Any]:
         return {f"{file.parent.name}/{name}": entry for name, entry in found.items()}
     except FileNotFoundError:
         return {}
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError, IsADirectoryError) as error:
         raise ChannelBroken(f"{file} is no index of a channel: {type(error).__name__}: {error}", REMAKE) from None
 
 

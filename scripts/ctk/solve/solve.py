@@ -174,6 +174,8 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
         first, *rest = str(error).splitlines()
         why = f" ({rest[-1].removeprefix('Caused by: ')})" if rest else ""
         step = "check the channel's address, and whether it can be reached from here"
+        if re.search("zstd|parse|EOF", str(error)):
+            step = "its index is damaged: ask its keeper to publish it again"
         raise ChannelMissing(f"a channel could not be read: {first}{why}", step) from None
 
 
