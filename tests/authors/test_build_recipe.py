@@ -21,6 +21,7 @@ from ruamel.yaml import YAML
 
 from conftest import MINORS, ROOT, ctk
 from ctk.authors.build_recipe import Order, order, recipe_in, variant_files
+from ctk.channel.repodata import read_index
 from ctk.core import errors
 from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError, UnknownName
@@ -357,6 +358,27 @@ def test_packages_of_an_earlier_run_are_named(built: Workspace, recipe: Recipes,
     shutil.rmtree(built.output / "recipes" / "one", ignore_errors=True)
 
 
+def test_a_run_for_one_cuda_major_keeps_the_packages_of_the_other(built: Workspace, recipe: Recipes) -> None:
+    """It removed them, and the channel of other recipes shrank without a word."""
+    tie = ["cuda-version ${{ cuda_version }}.*"]
+    place = built.output / "recipes" / "one"
+
+    def build(*versions: str, number: int, words: tuple[str, ...] = ()) -> tuple[str, list[str]]:
+        folder = recipe(host=tie, run=[*tie])
+        text = (folder / "recipe.yaml").read_text()
+        (folder / "recipe.yaml").write_text(text.replace("noarch: generic", f"noarch: generic\n  number: {number}"))
+        (folder / "variants.yaml").write_text(f"cuda_version: {json.dumps(versions)}\n")
+        said = ctk(built, "build-recipe", str(folder), "-q", *words, check=True).stdout
+        return said, sorted(name.rpartition("_")[2] for name in read_index(place).names())
+
+    assert build("12.9", "13.0", number=0)[1] == ["0.conda", "0.conda"]
+    said, there = build("12.9", "13.0", number=1, words=("--cuda", "13"))
+    assert there == ["0.conda", "1.conda"] and len(list(place.glob("*/*.conda"))) == 2
+    assert "removed: one-1-" in said and "packages of earlier runs there, which stay: one-1-" in said
+    assert build("13.0", number=2)[1] == ["2.conda"]
+    shutil.rmtree(place)
+
+
 # --- which builds
 
 
@@ -421,4 +443,4 @@ def test_what_no_build_is_for_is_named_with_what_there_is(
     with pytest.raises(UnknownName) as error:
         ordered(CPP, channels, tmp_path, *cuda, pythons=pythons)
     assert (cuda or pythons)[0] in error.value.cause
-    assert ("12.6 and 13.0" in error.value.cause) if cuda else ("3.14, 3.14t" in error.value.step)
+    assert ("the newest is 13." in error.value.cause) if cuda else ("3.14, 3.14t" in error.value.step)

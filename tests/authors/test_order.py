@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from conftest import ROOT
 from ctk.authors.build_recipe import Order, drivers, order, recipe_in, variant_files
-from ctk.core.errors import RecipeError
+from ctk.core.errors import RecipeError, UnknownName
 from ctk.solve.solve import Catalogue
 from kit import small_channel
 
@@ -54,6 +54,13 @@ def host(found: Order) -> list[str]:
 def test_python_min_is_the_oldest_python_of_the_matrix() -> None:
     config = YAML(typ="safe").load(ROOT / "conda_build_config.yaml")
     assert [python.partition(".*")[0] for python in config["python"]][:1] == config["python_min"]
+
+
+def test_a_cuda_major_that_the_channels_do_not_have_is_named(tmp_path: Path, channels: Catalogue) -> None:
+    for value in ("14", "14.0"):
+        with pytest.raises(UnknownName, match=f"no toolkit of CUDA {value}; the newest is 13") as error:
+            ordered(tmp_path, channels, ONE + SCRIPT, value)
+        assert error.value.step.endswith("such as --cuda 13")
 
 
 def test_a_noarch_package_is_one_build_with_python_min(tmp_path: Path, channels: Catalogue) -> None:
@@ -104,7 +111,7 @@ def test_stdlib_is_that_glibc_also_with_a_toolkit_that_no_variant_file_has(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("cuda", "sysroots"), [([], ["2.36", "2.40"]), (["13"], ["2.40"]), (["12.9"], ["2.36"]), (["14.0"], ["2.40"])]
+    ("cuda", "sysroots"), [([], ["2.36", "2.40"]), (["13"], ["2.40"]), (["12.9"], ["2.36"]), (["13.4"], ["2.40"])]
 )
 def test_the_glibc_that_is_zipped_with_a_toolkit_is_that_of_the_chosen_one(
     tmp_path: Path, channels: Catalogue, cuda: list[str], sysroots: list[str]
@@ -186,6 +193,7 @@ def test_two_outputs_with_one_file_name_are_refused_at_the_second(
         (f"{ONE}{SCRIPT}source:\n  path: nosuch\n", 7, "nosuch"),
         (f"{ONE}source:\n  - path: recipe.yaml\n    patches:\n      - nosuch.patch\n{SCRIPT}", 7, "nosuch.patch"),
         (f"{ONE}build:\n  script:\n    file: nosuch.sh\n", 6, "nosuch.sh"),
+        (f"{ONE}source:\n  path: scr\n{SCRIPT}", 5, "scr"),  # script has it too
     ],
 )
 def test_a_file_that_is_not_there_is_named_with_its_line(

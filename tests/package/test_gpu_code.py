@@ -344,8 +344,9 @@ def test_loose_cubins_of_a_folder_count_together(project: Workspace, tmp_path: P
 
 def test_a_file_of_ptx_counts_unlike_ptx_as_text_in_a_library(project: Workspace, tmp_path: Path) -> None:
     (file := tmp_path / "kernel.ptx").write_text("// from nvcc\n.version 8.4\n.target sm_80\n.address_size 64\n")
-    (only,) = gpu_code(project, file)["subjects"]
-    assert only["gpus"]["8.0"] == {"runs": "jit", "driver": "12.4"} and only["gpus"]["7.5"]["runs"] == "none"
+    for place in (file, tmp_path):
+        (only,) = gpu_code(project, place)["subjects"]
+        assert only["gpus"]["8.0"] == {"runs": "jit", "driver": "12.4"} and only["gpus"]["7.5"]["runs"] == "none"
 
 
 def test_without_a_visible_runtime_the_toolkit_of_the_ptx_says_the_driver_s_major() -> None:

@@ -30,7 +30,7 @@ from ctk.base.base import BUILD_TOOLS
 from ctk.clean import forget_older
 from ctk.core.console import listing
 from ctk.core.document import load_yaml
-from ctk.core.errors import BadValue, BuildFailed, RecipeError, UnknownName, Unsolvable, without_credentials
+from ctk.core.errors import BadValue, BuildFailed, RecipeError, UnknownName, Unsolvable, nearest, without_credentials
 from ctk.core.files import disk_errors, full_disk
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.core.pool import ProcessPool
@@ -176,6 +176,11 @@ def order(
         RecipeError: It does not render, makes nothing here, or names a file that is not there.
         UnknownName: It has no build for a CUDA major, or for a Python, of these.
     """
+    majors = {_major(toolkit.version) for toolkit in channels.toolkits}
+    if other := [value for value in cuda if majors and _major(value) not in majors]:
+        newest = channels.toolkits[0].version
+        step = f"leave --cuda out, or build for another one, such as --cuda {_major(newest)}"
+        raise UnknownName(f"the channels have no toolkit of CUDA {listing(other, 'or')}; the newest is {newest}", step)
     files, wanted = _with_toolkits(recipe, files, channels.subdir, scratch, cuda)
     files, notes = _possible(recipe, files, channels, scratch, wanted, pythons)
     variants = _rendered(recipe, files, channels.subdir, wanted)
@@ -311,9 +316,10 @@ def _check_files(variants: Iterable[Variant], recipe: Recipe) -> None:
     names += [script["file"] for script in scripts if "file" in script]
     for name in names:
         if not any((recipe.folder / f"{name}{suffix}").exists() for suffix in ("", ".sh", ".bat")):
-            raise RecipeError(
-                f"{_line(recipe, re.escape(Path(name).name))}: there is no {name}", f"add it in {recipe.folder}"
-            )
+            word = rf"(?<![\w-]){re.escape(Path(name).name)}(?![\w-])"
+            near = nearest(name, (file.name for file in recipe.folder.iterdir()), cutoff=0.6)
+            step = f"did you mean {listing(near, 'or')}?" if near else f"add it in {recipe.folder}"
+            raise RecipeError(f"{_line(recipe, f'(path|file): .*{word}', word)}: there is no {name}", step)
 
 
 def _check_specs(variants: Iterable[Variant], recipe: Recipe) -> None:

@@ -274,10 +274,7 @@ def subjects(path: Path, known: Known) -> Iterator[Subject]:
         kind = "no library, program, wheel, .conda package or folder" if path.stat().st_size else "empty"
         raise BadValue(f"{path} is {kind}", "name one of these, such as the folder to which an archive was unpacked")
     else:
-        code, size = read_file(path), path.stat().st_size
-        if path.suffix == ".ptx":  # a library may only compare the PTX in it; this is loaded
-            code = replace(code, code=tuple(replace(each, size=size) for each in code.code))
-        yield Subject(path.name, "files", {path.name: code}, known=known)
+        yield Subject(path.name, "files", {path.name: _loaded(path)}, known=known)
 
 
 def _folder(path: Path, known: Known) -> Iterator[Subject]:
@@ -298,7 +295,14 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
         yield _package(archive, known)
     if not records and not channel:
         names = [file.relative_to(path).as_posix() for file in sorted(path.rglob("*"))]
-        yield Subject(path.name, "files", read_tree(path, names), known=known)
+        texts = {name: _loaded(path / name) for name in names if name.endswith(".ptx") and (path / name).is_file()}
+        yield Subject(path.name, "files", {**read_tree(path, names), **texts}, known=known)
+
+
+def _loaded(path: Path) -> FileCode:
+    """The code in a file that is loaded itself: so its PTX counts, which a library may only compare with something."""
+    code, size = read_file(path), path.stat().st_size
+    return replace(code, code=tuple(replace(e, size=size) for e in code.code)) if path.suffix == ".ptx" else code
 
 
 def _package(path: Path, known: Known) -> Subject:

@@ -600,6 +600,18 @@ def _driver_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Cata
     return f"{needs}; this one supports {scenario.driver}", step
 
 
+def _lacks_code(asked: Spec, arch: str, catalogue: Catalogue) -> str:
+    """The cuda-arch that every build of a package needs, and a GPU is not; "" if a build is for it."""
+    needs = ""
+    for record in catalogue.records(asked.name):
+        if asked.match.matches(record):
+            needs = next((spec for spec in record.depends if spec_name(spec) == "cuda-arch"), "")
+            version = parse_spec(needs).version if needs else ""
+            if not version or VersionSpec(version).matches(Version(arch)):
+                return ""
+    return needs
+
+
 def _gpu_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> Reason:
     """The reason for a request that has a solution with another GPU."""
     arch = scenario.arch or ""
@@ -615,6 +627,9 @@ def _gpu_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalog
     if not catalogue.solves(scenario, specs=("cuda-version",)):
         cause = f"no toolkit in the channel compiles for compute capability {arch}; the {bound} that any does is {need}"
         return cause, step
+    for asked in at_fault:
+        if need_arch := _lacks_code(asked, arch, catalogue):
+            return f"{asked.name} needs {need_arch}: it has no code for a GPU {arch}", step
     subject, plural = _subject(at_fault, scenario, catalogue)
     if subject.endswith("which") or [a.name for a in at_fault] == ["cuda-version"]:
         knows = f"{'they know' if plural else 'it knows'} {below} and {above}"
