@@ -246,6 +246,15 @@ def test_a_channel_of_build_recipe_alone_names_the_other_channels(tmp_path: Path
     assert problem(here, "cuda-core below")[1] == every
 
 
+def test_a_package_that_has_no_code_for_a_gpu_is_the_reason_and_not_its_toolkits(tmp_path: Path) -> None:
+    mine = record("mine", "1", "h_0", "linux-64", depends=["cuda-arch 9.0.*", "cuda-version"])
+    ours = write(tmp_path / "channel", iter([*channel(), mine]))
+    here = Catalogue([ours, write(tmp_path / "base", base())], "linux-64")
+    cause, step = problem(here, "mine", "13.0", "8.0")
+    assert cause == "mine needs cuda-arch 9.0.*: it has no code for a GPU 8.0"
+    assert step == "use a GPU of compute capability 9.0 or newer"
+
+
 def test_a_base_channel_that_has_nothing_for_the_platform(catalogue: Catalogue, tmp_path: Path) -> None:
     ours, _ = catalogue.channels
     linux_base = write(tmp_path / "base", (r for r in base() if r["subdir"] in ("linux-64", "noarch")))
