@@ -139,6 +139,8 @@ def test_a_header_that_was_not_found_is_said_to_be_where_it_is(fails: Fails, rec
     [
         ("echo 'x.cpp:1:10: fatal error: nvrtc.h: No such file'; false", "write cuda-nvrtc-dev in host"),
         ("echo 'x.cpp:1:10: fatal error: cuda_runtime.h: No such file'; false", "write cuda-cudart-dev in host"),
+        ("echo '/usr/bin/ld: cannot find -lnvrtc: No such file'; false", "write cuda-nvrtc-dev in host"),
+        ("echo '/usr/bin/ld: cannot find -lcudart_static'; false", "write cuda-cudart-static in host"),
         ("$NO_SUCH_CXX -shared one.cpp", 'write ${{ compiler("cxx") }} in build'),
     ],
 )
@@ -210,25 +212,35 @@ def test_a_library_that_no_package_of_the_environment_has_is_an_error_that_names
     """Its tests pass: nothing loads it here, as nothing notices where the machine has the library."""
     folder = recipe('mkdir -p "$PREFIX/share"; touch "$PREFIX/share/one"; cp libone.so "$PREFIX/share"')
     (folder / "recipe.yaml").write_text((folder / "recipe.yaml").read_text() + "source:\n  path: libone.so\n")
-    (folder / "libone.so").write_bytes(elf(["libc.so.6", "libcuda.so.1", "libcudart.so.13"]))
+    (folder / "libone.so").write_bytes(elf(["libc.so.6", "libcuda.so.1", "libcudart.so.13", "libnvrtc.so.13"]))
     words = ("--output", str(tmp_path / "made"), "--json", "-q")
     done = ctk(built, "build-recipe", str(folder), *words, "--driver", "13.0")
     document = json.loads(done.stdout)
     assert done.returncode == errors.AuditFailed.exit_code
-    lack = "share/libone.so needs libcudart.so.13 of cuda-cudart"
-    assert [test["lacks"] for test in document["packages"][0]["tests"]] == [[lack]]
-    assert lack in document["error"]["cause"] and "cuda-cudart-dev" in document["error"]["next"]
+    lacks = [f"share/libone.so needs {of}" for of in ("libcudart.so.13 of cuda-cudart", "libnvrtc.so.13 of cuda-nvrtc")]
+    assert [test["lacks"] for test in document["packages"][0]["tests"]] == [lacks]
+    assert lacks[0] in document["error"]["cause"] and "write cuda-cudart-dev in host" in document["error"]["next"]
+    assert "write cuda-nvrtc-dev in host, and take cuda-nvrtc out of ignore_" in document["error"]["next"]
     text = (folder / "recipe.yaml").read_text()
-    (folder / "recipe.yaml").write_text(text.replace("requirements: {}", "requirements: {run: [cuda-cudart]}"))
+    (folder / "recipe.yaml").write_text(
+        text.replace("requirements: {}", "requirements: {run: [cuda-cudart, cuda-nvrtc]}")
+    )
     ctk(built, "build-recipe", str(folder), *words, "--driver", "13.0", check=True)
     assert ctk(built, "build-recipe", str(folder), *words, "--driver", "12.9").returncode  # which gets libcudart.so.12
+    (folder / "recipe.yaml").write_text(text.replace("requirements: {}", "requirements: {run: [cuda-nvrtc-files]}"))
+    done = ctk(built, "build-recipe", str(folder), *words, "--driver", "13.0")
+    assert "it requires cuda-nvrtc-files, which has no native" in done.stdout
+    text = text.replace("test -f $PREFIX", "test -d $PREFIX")  # whose tests fail
+    (folder / "recipe.yaml").write_text(text)
+    error = json.loads(ctk(built, "build-recipe", str(folder), *words, "--driver", "13.0").stdout)["error"]
+    assert error["cause"].startswith("the tests of one-") and "write cuda-cudart-dev in host" in error["next"]
 
 
 @pytest.mark.parametrize(
-    ("build", "said"), [("cuda-nvcc", "nvcc in its build environment"), ("make", "this machine's")]
+    ("build", "line", "said"), [("cuda-nvcc", 10, "nvcc in its build environment"), ("make", 9, "this machine's")]
 )
 def test_nvcc_of_another_toolkit_than_the_variant_s_is_wrong(
-    built: Workspace, recipe: Recipes, tmp_path: Path, build: str, said: str
+    built: Workspace, recipe: Recipes, tmp_path: Path, build: str, line: int, said: str
 ) -> None:
     (nvcc := tmp_path / "bin" / "nvcc").parent.mkdir()
     nvcc.write_text("#!/bin/sh\n")
@@ -238,7 +250,8 @@ def test_nvcc_of_another_toolkit_than_the_variant_s_is_wrong(
     words = ("build-recipe", str(folder), "-q", "--cuda", "12.6", "--output", str(tmp_path / "made"))
     done = ctk(built, *words, PATH=f"{nvcc.parent}:{os.environ['PATH']}")
     assert done.returncode == errors.AuditFailed.exit_code and said in done.stderr
-    assert 'next: write ${{ compiler("cuda") }} in ' in done.stderr
+    step = "next: write cuda-nvcc_${{ target_platform }} ${{ cuda_version }}.* in requirements: build"
+    assert f"{step} ({folder}/recipe.yaml:{line})\n" in done.stderr
 
 
 def test_a_variant_may_name_the_major_alone(built: Workspace, recipe: Recipes, tmp_path: Path) -> None:
@@ -251,14 +264,21 @@ def test_without_a_line_of_cuda_version_that_of_host_is_named(fails: Fails, buil
     """Before, it was line 1."""
     folder = recipe("mkdir $PREFIX/share && echo ${{ cuda_version }} >$PREFIX/share/one", host=["cuda-cudart-dev"])
     assert f"in {folder}/recipe.yaml:9\n" in fails(folder, "--cuda", "12.6")[1]
+    (folder / "recipe.yaml").write_text((folder / "recipe.yaml").read_text().replace("mkdir", "false; mkdir"))
+    assert f"in {folder}/recipe.yaml:9; the whole log" in fails(folder, "--cuda", "12.6")[1]
 
 
 def test_code_for_some_gpus_is_wrong_until_cuda_arch_is_in_host(
     built: Workspace, recipe: Recipes, tmp_path: Path
 ) -> None:
     done = []
-    for host in (["cuda-version 12.9.*"], ["cuda-version 12.9.*", "cuda-arch 8.0.*"]):
-        folder = recipe("mkdir $PREFIX/share; touch $PREFIX/share/one; cp one.so $PREFIX/share", host=host)
+    (header := tmp_path / "opt" / "include" / "cuda_runtime_api.h").parent.mkdir(parents=True)
+    header.touch()
+    first = ["cuda-version 12.9.*"]
+    for host, of in ((first, "lib"), ([*first, "cuda-arch 8.0.*"], "lib"), (first, header.parent)):
+        folder = recipe(
+            f"mkdir $PREFIX/share; touch $PREFIX/share/one; cp one.so $PREFIX/share; echo -I{of}", host=host
+        )
         text = (folder / "recipe.yaml").read_text().replace("  noarch: generic\n", "")  # which takes no such run-export
         (folder / "recipe.yaml").write_text(text + "source:\n  path: one.so\n")
         (folder / "one.so").write_bytes(elf(["libc.so.6"], payload=fatbin(code("cubin", "80"), code("ptx", "80"))))
@@ -266,6 +286,7 @@ def test_code_for_some_gpus_is_wrong_until_cuda_arch_is_in_host(
     assert "built, and 1 package is wrong" in done[0].stdout and "WRONG: its metadata" in done[0].stdout
     assert done[0].returncode == errors.AuditFailed.exit_code
     assert "or write cuda-arch 8.0.* in host" in done[0].stderr
+    assert "CUDA_PATH=$PREFIX" in done[2].stderr and "cuda-arch" not in done[2].stderr  # which may be right with ours
     assert done[1].returncode == 0 and "built and tested" in done[1].stdout and "WRONG" not in done[1].stdout
 
 

@@ -71,6 +71,12 @@ def missing_headers(lines: Sequence[str]) -> list[str]:
     return [*dict.fromkeys(re.findall(r"fatal error: (\S+): No such file", "\n".join(lines)))]
 
 
+def missing_libraries(lines: Sequence[str]) -> list[str]:
+    """The files of the libraries that a log says the linker did not find."""
+    names = dict.fromkeys(re.findall(r"cannot find -l(\w+)", "\n".join(lines)))
+    return [f"lib{name}.{'a' if name.endswith('_static') else 'so'}" for name in names]
+
+
 def other_toolkits(lines: Sequence[str]) -> Iterator[Reason]:
     """For each toolkit of this machine that a log names: that it does, and the remedy."""
     for toolkit in _machine_toolkits("\n".join(lines)):
