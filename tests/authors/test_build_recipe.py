@@ -140,6 +140,7 @@ def test_a_header_that_was_not_found_is_said_to_be_where_it_is(fails: Fails, rec
         ("echo 'x.cpp:1:10: fatal error: nvrtc.h: No such file'; false", "write cuda-nvrtc-dev in host"),
         ("echo 'x.cpp:1:10: fatal error: cuda_runtime.h: No such file'; false", "write cuda-cudart-dev in host"),
         ("echo '/usr/bin/ld: cannot find -lnvrtc: No such file'; false", "write cuda-nvrtc-dev in host"),
+        ("echo '/usr/bin/ld: cannot find -lnpp'; false", "write libnpp-dev in host"),
         ("echo '/usr/bin/ld: cannot find -lcudart_static'; false", "write cuda-cudart-static in host"),
         ("$NO_SUCH_CXX -shared one.cpp", 'write ${{ compiler("cxx") }} in build'),
     ],
@@ -308,6 +309,12 @@ def test_tests_that_fail_are_an_error_and_the_package_is_there(
     [
         ("host", "cuda-version 12.7.*", "no cuda-version 12.7 in the channels", "ask for one of those"),
         ("host", "libnpp-dev", "made by the recipe libnpp", "ctk build libnpp"),
+        (
+            "host",
+            "libnpp-dev, cuda-nvtx, libnpp",
+            "are made by the recipes libnpp and cuda-nvtx",
+            "build libnpp cuda-nvtx`",
+        ),
         ("build", "nonesuch", "no package nonesuch", "--base"),
         ("build", "gxx", "no package gxx", 'write ${{ compiler("cxx") }} in build'),
     ],
@@ -315,7 +322,7 @@ def test_tests_that_fail_are_an_error_and_the_package_is_there(
 def test_an_environment_without_a_solution_is_said_in_a_sentence(
     fails: Fails, recipe: Recipes, section: str, spec: str, sentence: str, step: str
 ) -> None:
-    code, said = fails(recipe(**{section: [spec]}))
+    code, said = fails(recipe(**{section: spec.split(", ")}))
     assert code == errors.Unsolvable.exit_code
     cause, _, next_step = said.partition("next: ")
     assert f"in its {section} environment" in cause and sentence in cause

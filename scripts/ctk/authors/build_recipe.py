@@ -511,7 +511,8 @@ class Workshop:
             elif owner := self._owner(*(f"{end}{header}" for end in _HEADERS)):
                 yield f"{header} is in {owner}: write {owner} in host"
         for library in missing_libraries(lines):
-            if owner := self._owner(f"/lib/{library}"):
+            guess = f"{library.removesuffix('.so').lower()}-dev"  # not built yet, such as libcublas-dev
+            if owner := self._owner(f"/lib/{library}") or (guess if self.channels.maker(guess) else ""):
                 there = any(self.folder.glob(f"bld/*/host_env*/lib/{library}"))
                 step = "give the linker $LDFLAGS" if there else f"write {owner} in host"
                 yield f"{library} is in {owner}: {step}"
