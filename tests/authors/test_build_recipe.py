@@ -373,6 +373,7 @@ def test_a_channel_that_is_missing_is_named_and_one_of_ctk_build_is_not_written(
     assert "needs three, which the channels do not have" in fails(recipe(run=["three"]))[1]
     assert "next: add --channel " in fails(folder, "--channel", str(two))[1]
     assert "is a channel that `ctk build` writes" in fails(folder, "--output", str(built.channel))[1]
+    assert "recipe.yaml is a file" in fails(folder, "--output", str(folder / "recipe.yaml"))[1]
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["own", "named"])

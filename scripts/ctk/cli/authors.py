@@ -118,6 +118,8 @@ def build_recipe_command(
     output = (output or where.output / "recipes" / found.name).absolute()
     if output.resolve() in (where.channel.resolve(), where.base_channel.resolve()):
         raise BadValue(f"{shown(output)} is a channel that `ctk build` writes", "name another folder")
+    if output.is_file():
+        raise BadValue(f"{shown(output)} is a file", "name a folder, such as --output ./packages")
     check_place(output)
     check_path(found.folder, "move the recipe")  # scripts name it
     check_machine(where)
