@@ -566,9 +566,9 @@ class Workshop:
         return tuple(found)
 
     def _without_fit(self, file: Path) -> Iterator[Reason]:
-        """For each package with the large files of another that a package requires: that it does, and the remedy."""
+        """For each package of ours with the large files of another that a package requires: that, and the remedy."""
         for name in map(spec_name, read_info(file).index.depends):
-            if name.endswith(_FILES) and any(other.startswith(f"{name}-") for other in self._files):
+            if name.endswith(_FILES) and self.channels.maker(name):  # not an output of somebody's recipe
                 step = f"take {name} out of requirements: {self._how_to_require(name.removesuffix(_FILES))}"
                 yield f"it requires {name}, which has no native and compat builds to choose by", step
 
