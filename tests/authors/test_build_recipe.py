@@ -126,12 +126,14 @@ def test_a_licence_file_that_is_not_there_is_named(fails: Fails, recipe: Recipes
 
 
 def test_a_header_that_was_not_found_is_said_to_be_where_it_is(fails: Fails, recipe: Recipes) -> None:
-    script = "echo 'x.cpp:1:10: fatal error: cuda_runtime.h: No such file or directory'; false"
+    script = (
+        "echo 'x.cpp:1:10: fatal error: cuda_runtime.h: No such file or directory'; echo cannot find -lcudart; false"
+    )
     code, said = fails(recipe(script, host=["cuda-cudart-dev", "cuda-version 13.0.*"]))
     assert code == errors.BuildFailed.exit_code
     targets = "sbsa-linux" if this_platform() == "linux-aarch64" else "x86_64-linux"
     assert f"next: cuda_runtime.h is in $PREFIX/targets/{targets}/include: " in said
-    assert "-DCUDAToolkit_BIN_DIR" in said
+    assert "-DCUDAToolkit_BIN_DIR" in said and "libcudart.so is in cuda-cudart-dev: give the linker $LDFLAGS" in said
 
 
 @pytest.mark.parametrize(
