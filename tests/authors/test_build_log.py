@@ -54,6 +54,7 @@ def test_the_first_error_is_shown_with_a_few_lines_around_it(tool: str) -> None:
 def test_a_log_without_an_error_is_shown_from_its_end() -> None:
     log = [*map(str, range(100)), "", "the last words", "Script execution failed.", "To run the script manually"]
     assert what_failed(log) == [*map(str, range(76, 100)), "the last words"]
+    assert what_failed(["│ a table", BEFORE[0], "Testing commands:", "+ false"]) == ["Testing commands:", "+ false"]
 
 
 NVCC = "    nvcc fatal   : Unsupported gpu architecture '70'"

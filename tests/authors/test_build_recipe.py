@@ -127,12 +127,14 @@ def test_a_licence_file_that_is_not_there_is_named(fails: Fails, recipe: Recipes
 
 
 def test_a_header_that_was_not_found_is_said_to_be_where_it_is(fails: Fails, recipe: Recipes) -> None:
-    script = "echo 'x.cpp:1:10: fatal error: cuda_runtime.h: No such file or directory'; false"
+    script = (
+        "echo 'x.cpp:1:10: fatal error: cuda_runtime.h: No such file or directory'; echo cannot find -lcudart; false"
+    )
     code, said = fails(recipe(script, host=["cuda-cudart-dev", "cuda-version 13.0.*"]))
     assert code == errors.BuildFailed.exit_code
     targets = "sbsa-linux" if this_platform() == "linux-aarch64" else "x86_64-linux"
     assert f"next: cuda_runtime.h is in $PREFIX/targets/{targets}/include: " in said
-    assert "-DCUDAToolkit_BIN_DIR" in said
+    assert "-DCUDAToolkit_BIN_DIR" in said and "libcudart.so is in cuda-cudart-dev: give the linker $LDFLAGS" in said
 
 
 @pytest.mark.parametrize(
@@ -140,6 +142,9 @@ def test_a_header_that_was_not_found_is_said_to_be_where_it_is(fails: Fails, rec
     [
         ("echo 'x.cpp:1:10: fatal error: nvrtc.h: No such file'; false", "write cuda-nvrtc-dev in host"),
         ("echo 'x.cpp:1:10: fatal error: cuda_runtime.h: No such file'; false", "write cuda-cudart-dev in host"),
+        ("echo '/usr/bin/ld: cannot find -lnvrtc: No such file'; false", "write cuda-nvrtc-dev in host"),
+        ("echo '/usr/bin/ld: cannot find -lnpp'; false", "write libnpp-dev in host"),
+        ("echo '/usr/bin/ld: cannot find -lcudart_static'; false", "write cuda-cudart-static in host"),
         ("$NO_SUCH_CXX -shared one.cpp", 'write ${{ compiler("cxx") }} in build'),
     ],
 )
@@ -211,25 +216,35 @@ def test_a_library_that_no_package_of_the_environment_has_is_an_error_that_names
     """Its tests pass: nothing loads it here, as nothing notices where the machine has the library."""
     folder = recipe('mkdir -p "$PREFIX/share"; touch "$PREFIX/share/one"; cp libone.so "$PREFIX/share"')
     (folder / "recipe.yaml").write_text((folder / "recipe.yaml").read_text() + "source:\n  path: libone.so\n")
-    (folder / "libone.so").write_bytes(elf(["libc.so.6", "libcuda.so.1", "libcudart.so.13"]))
+    (folder / "libone.so").write_bytes(elf(["libc.so.6", "libcuda.so.1", "libcudart.so.13", "libnvrtc.so.13"]))
     words = ("--output", str(tmp_path / "made"), "--json", "-q")
     done = ctk(built, "build-recipe", str(folder), *words, "--driver", "13.0")
     document = json.loads(done.stdout)
     assert done.returncode == errors.AuditFailed.exit_code
-    lack = "share/libone.so needs libcudart.so.13 of cuda-cudart"
-    assert [test["lacks"] for test in document["packages"][0]["tests"]] == [[lack]]
-    assert lack in document["error"]["cause"] and "cuda-cudart-dev" in document["error"]["next"]
+    lacks = [f"share/libone.so needs {of}" for of in ("libcudart.so.13 of cuda-cudart", "libnvrtc.so.13 of cuda-nvrtc")]
+    assert [test["lacks"] for test in document["packages"][0]["tests"]] == [lacks]
+    assert lacks[0] in document["error"]["cause"] and "write cuda-cudart-dev in host" in document["error"]["next"]
+    assert "write cuda-nvrtc-dev in host, and take cuda-nvrtc out of ignore_" in document["error"]["next"]
     text = (folder / "recipe.yaml").read_text()
-    (folder / "recipe.yaml").write_text(text.replace("requirements: {}", "requirements: {run: [cuda-cudart]}"))
+    (folder / "recipe.yaml").write_text(
+        text.replace("requirements: {}", "requirements: {run: [cuda-cudart, cuda-nvrtc]}")
+    )
     ctk(built, "build-recipe", str(folder), *words, "--driver", "13.0", check=True)
     assert ctk(built, "build-recipe", str(folder), *words, "--driver", "12.9").returncode  # which gets libcudart.so.12
+    (folder / "recipe.yaml").write_text(text.replace("requirements: {}", "requirements: {run: [cuda-nvrtc-files]}"))
+    done = ctk(built, "build-recipe", str(folder), *words, "--driver", "13.0")
+    assert "it requires cuda-nvrtc-files, which has no native" in done.stdout
+    text = text.replace("test -f $PREFIX", "test -d $PREFIX")  # whose tests fail
+    (folder / "recipe.yaml").write_text(text)
+    error = json.loads(ctk(built, "build-recipe", str(folder), *words, "--driver", "13.0").stdout)["error"]
+    assert error["cause"].startswith("the tests of one-") and "write cuda-cudart-dev in host" in error["next"]
 
 
 @pytest.mark.parametrize(
-    ("build", "said"), [("cuda-nvcc", "nvcc in its build environment"), ("make", "this machine's")]
+    ("build", "line", "said"), [("cuda-nvcc", 10, "nvcc in its build environment"), ("make", 9, "this machine's")]
 )
 def test_nvcc_of_another_toolkit_than_the_variant_s_is_wrong(
-    built: Workspace, recipe: Recipes, tmp_path: Path, build: str, said: str
+    built: Workspace, recipe: Recipes, tmp_path: Path, build: str, line: int, said: str
 ) -> None:
     (nvcc := tmp_path / "bin" / "nvcc").parent.mkdir()
     nvcc.write_text("#!/bin/sh\n")
@@ -239,7 +254,8 @@ def test_nvcc_of_another_toolkit_than_the_variant_s_is_wrong(
     words = ("build-recipe", str(folder), "-q", "--cuda", "12.6", "--output", str(tmp_path / "made"))
     done = ctk(built, *words, PATH=f"{nvcc.parent}:{os.environ['PATH']}")
     assert done.returncode == errors.AuditFailed.exit_code and said in done.stderr
-    assert 'next: write ${{ compiler("cuda") }} in ' in done.stderr
+    step = "next: write cuda-nvcc_${{ target_platform }} ${{ cuda_version }}.* in requirements: build"
+    assert f"{step} ({folder}/recipe.yaml:{line})\n" in done.stderr
 
 
 def test_a_variant_may_name_the_major_alone(built: Workspace, recipe: Recipes, tmp_path: Path) -> None:
@@ -252,14 +268,21 @@ def test_without_a_line_of_cuda_version_that_of_host_is_named(fails: Fails, buil
     """Before, it was line 1."""
     folder = recipe("mkdir $PREFIX/share && echo ${{ cuda_version }} >$PREFIX/share/one", host=["cuda-cudart-dev"])
     assert f"in {folder}/recipe.yaml:9\n" in fails(folder, "--cuda", "12.6")[1]
+    (folder / "recipe.yaml").write_text((folder / "recipe.yaml").read_text().replace("mkdir", "false; mkdir"))
+    assert f"in {folder}/recipe.yaml:9; the whole log" in fails(folder, "--cuda", "12.6")[1]
 
 
 def test_code_for_some_gpus_is_wrong_until_cuda_arch_is_in_host(
     built: Workspace, recipe: Recipes, tmp_path: Path
 ) -> None:
     done = []
-    for host in (["cuda-version 12.9.*"], ["cuda-version 12.9.*", "cuda-arch 8.0.*"]):
-        folder = recipe("mkdir $PREFIX/share; touch $PREFIX/share/one; cp one.so $PREFIX/share", host=host)
+    (header := tmp_path / "opt" / "include" / "cuda_runtime_api.h").parent.mkdir(parents=True)
+    header.touch()
+    first = ["cuda-version 12.9.*"]
+    for host, of in ((first, "lib"), ([*first, "cuda-arch 8.0.*"], "lib"), (first, header.parent)):
+        folder = recipe(
+            f"mkdir $PREFIX/share; touch $PREFIX/share/one; cp one.so $PREFIX/share; echo -I{of}", host=host
+        )
         text = (folder / "recipe.yaml").read_text().replace("  noarch: generic\n", "")  # which takes no such run-export
         (folder / "recipe.yaml").write_text(text + "source:\n  path: one.so\n")
         (folder / "one.so").write_bytes(elf(["libc.so.6"], payload=fatbin(code("cubin", "80"), code("ptx", "80"))))
@@ -267,6 +290,7 @@ def test_code_for_some_gpus_is_wrong_until_cuda_arch_is_in_host(
     assert "built, and 1 package is wrong" in done[0].stdout and "WRONG: its metadata" in done[0].stdout
     assert done[0].returncode == errors.AuditFailed.exit_code
     assert "or write cuda-arch 8.0.* in host" in done[0].stderr
+    assert "CUDA_PATH=$PREFIX" in done[2].stderr and "cuda-arch" not in done[2].stderr  # which may be right with ours
     assert done[1].returncode == 0 and "built and tested" in done[1].stdout and "WRONG" not in done[1].stdout
 
 
@@ -288,6 +312,12 @@ def test_tests_that_fail_are_an_error_and_the_package_is_there(
     [
         ("host", "cuda-version 12.7.*", "no cuda-version 12.7 in the channels", "ask for one of those"),
         ("host", "libnpp-dev", "made by the recipe libnpp", "ctk build libnpp"),
+        (
+            "host",
+            "libnpp-dev, cuda-nvtx, libnpp",
+            "are made by the recipes libnpp and cuda-nvtx",
+            "build libnpp cuda-nvtx`",
+        ),
         ("build", "nonesuch", "no package nonesuch", "--base"),
         ("build", "gxx", "no package gxx", 'write ${{ compiler("cxx") }} in build'),
     ],
@@ -295,7 +325,7 @@ def test_tests_that_fail_are_an_error_and_the_package_is_there(
 def test_an_environment_without_a_solution_is_said_in_a_sentence(
     fails: Fails, recipe: Recipes, section: str, spec: str, sentence: str, step: str
 ) -> None:
-    code, said = fails(recipe(**{section: [spec]}))
+    code, said = fails(recipe(**{section: spec.split(", ")}))
     assert code == errors.Unsolvable.exit_code
     cause, _, next_step = said.partition("next: ")
     assert f"in its {section} environment" in cause and sentence in cause
@@ -346,6 +376,7 @@ def test_a_channel_that_is_missing_is_named_and_one_of_ctk_build_is_not_written(
     assert "needs three, which the channels do not have" in fails(recipe(run=["three"]))[1]
     assert "next: add --channel " in fails(folder, "--channel", str(two))[1]
     assert "is a channel that `ctk build` writes" in fails(folder, "--output", str(built.channel))[1]
+    assert "recipe.yaml is a file" in fails(folder, "--output", str(folder / "recipe.yaml"))[1]
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["own", "named"])

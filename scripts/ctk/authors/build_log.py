@@ -30,6 +30,7 @@ _TAIL = 25  # lines of a log without such a line
 _COLOUR = re.compile(r"\x1b\[[\d;]*[mK]")
 _MARGIN = " \t|│"
 _TRACEBACK = "Traceback (most recent call last):"
+_ENVIRONMENT = "✔ Successfully updated the "
 _OURS = "PyRattlerBuildError: "
 _FROM_ROOT = re.compile(r"""(?:^|[\s'"`=:,;(]|-[IL])(/[\w.+/-]+)""", re.M)
 _SHARED = (Path("/"), Path("/usr"), Path("/usr/local"))
@@ -44,8 +45,9 @@ def what_failed(lines: Sequence[str]) -> list[str]:
     last = next((n for n, line in enumerate(lines) if line.startswith("Script execution failed")), len(lines))
     said = [_COLOUR.sub("", line) for line in lines[:last] if line.strip()]
     first = next((n for n, line in enumerate(said) if _ERROR.match(line) or _TRACEBACK in line), None)
-    if first is None:
-        return said[-_TAIL:]
+    if first is None:  # above the script are the tables of its environments
+        script = next((n for n in range(len(said), 0, -1) if _ENVIRONMENT in said[n - 1]), 0)
+        return (said[script:] or said)[-_TAIL:]
     top = []
     if "CMake Error" in said[first]:  # what a compiler said is below, after all that CMake says of it
         top = [line.lstrip(_MARGIN) for line in _block(said, first) if _ERROR.match(line)][:1]
@@ -69,6 +71,12 @@ def _depth(line: str) -> int:
 def missing_headers(lines: Sequence[str]) -> list[str]:
     """The headers that a log says were not found."""
     return [*dict.fromkeys(re.findall(r"fatal error: (\S+): No such file", "\n".join(lines)))]
+
+
+def missing_libraries(lines: Sequence[str]) -> list[str]:
+    """The files of the libraries that a log says the linker did not find."""
+    names = dict.fromkeys(re.findall(r"cannot find -l(\w+)", "\n".join(lines)))
+    return [f"lib{name}.{'a' if name.endswith('_static') else 'so'}" for name in names]
 
 
 def other_toolkits(lines: Sequence[str]) -> Iterator[Reason]:

@@ -25,7 +25,7 @@ from typing import Any
 import rattler_build
 
 from ctk.audit.packages import COMPILER_RUNTIME, PackageSet, needs
-from ctk.authors.build_log import missing_headers, other_toolkits, what_failed
+from ctk.authors.build_log import missing_headers, missing_libraries, other_toolkits, what_failed
 from ctk.base.base import BUILD_TOOLS
 from ctk.clean import forget_older
 from ctk.core.console import listing
@@ -35,6 +35,7 @@ from ctk.core.files import disk_errors, full_disk
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.core.pool import ProcessPool
 from ctk.package.reader import IndexJson, read_info
+from ctk.package.records import spec_name
 from ctk.package.scan import PackageScan, Scanner
 from ctk.plan.messages import SELECTOR, said_at, shown
 from ctk.plan.recipes import Recipe, read_variants, render_variants
@@ -45,6 +46,7 @@ CUDA_KEYS = ("cuda_version", "cuda_compiler_version")
 """The variant keys with the toolkit of a build; on conda-forge, the second is ``None`` for a CPU build."""
 _COMPILERS = {"gcc": "c", "gxx": "cxx"}
 _HEADERS = ("/include/", "/include/cccl/")
+_FILES = "-files"  # the end of the name of a package with the large files of another
 _VARIANT_FILES = ("conda_build_config.yaml", "variants.yaml")
 
 
@@ -118,11 +120,11 @@ class Tested:
     fit: str = ""
     state: str = "refused"  # or passed, failed, none (it has no tests)
     detail: str = ""  # the reason of a refusal, or the end of the log
-    lacks: tuple[str, ...] = ()  # a sentence for each library that no package of the environment has
+    lacks: tuple[Reason, ...] = ()  # each library that no package of the environment has, and what to write
 
     def as_json(self) -> dict[str, Any]:
         words = {"toolkit": self.toolkit or None, "fit": self.fit or None, "detail": self.detail or None}
-        return {"driver": self.driver, "state": self.state, "lacks": self.lacks, **words}
+        return {"driver": self.driver, "state": self.state, "lacks": [s for s, _ in self.lacks], **words}
 
 
 # --- the builds
@@ -475,8 +477,8 @@ class Workshop:
                     )
                 progress(variant, f"built in {seconds:.1f} s")
                 host, _ = self._toolkit(variant, "host")
-                notes = [*other_toolkits(lines), *self._other_toolkit(variant, host, lines)]
-                yield Made(variant, file, seconds, host or variant.toolkit, tuple(notes))
+                notes = (*other_toolkits(lines), *self._other_toolkit(variant, lines), *self._without_fit(file))
+                yield Made(variant, file, seconds, host or variant.toolkit, notes)
 
     def _toolkit(self, variant: Variant, section: str) -> tuple[str, bool]:
         """The toolkit in the build or host environment of a build, "" for none; and whether it has an nvcc."""
@@ -485,20 +487,22 @@ class Workshop:
         has_nvcc = pick and any(record.name.normalized.startswith("cuda-nvcc") for record in pick.records)
         return (pick.toolkit, bool(has_nvcc)) if pick else ("", False)
 
-    def _other_toolkit(self, variant: Variant, host: str, lines: Sequence[str]) -> Iterator[Reason]:
+    def _other_toolkit(self, variant: Variant, lines: Sequence[str]) -> Iterator[Reason]:
         """The reason and the remedy if the toolkit in the host environment, or nvcc's, is not that of the variant."""
-        compiler, has_nvcc = self._toolkit(variant, "build")
+        (compiler, has_nvcc), (host, _) = (self._toolkit(variant, section) for section in ("build", "host"))
         wanted = variant.toolkit or host
         own = shutil.which("nvcc")
-        step = (
-            f'write ${{{{ compiler("cuda") }}}} in {_line(self.order.recipe, "- (cuda-nvcc|nvcc$)", "requirements:")}'
-        )
+        key = next((key for key in CUDA_KEYS if key in variant.values), "")
+        nvcc = '${{ compiler("cuda") }}'
+        if key == "cuda_version":  # compiler("cuda") takes its version from the other key
+            nvcc = "cuda-nvcc_${{ target_platform }} ${{ cuda_version }}.*"
+        place = _line(self.order.recipe, "- (cuda-nvcc|nvcc$)", r"^\s+build:", "requirements:")
+        step = f"write {nvcc} in requirements: build ({place})"
         if has_nvcc and wanted and not _alike(compiler, wanted):
             yield f"it is for toolkit {wanted}, and nvcc in its build environment is that of {compiler}", step
         elif own and not has_nvcc and any(re.match(r"\W*nvcc\s", line) for line in lines):
             yield f"it is compiled by {own}, which is this machine's, since its build environment has no nvcc", step
         if variant.toolkit and host and not _alike(host, variant.toolkit):
-            key = next(key for key in CUDA_KEYS if key in variant.values)
             yield (
                 f"it is the build for {key} {variant.toolkit}, and its host environment has toolkit {host}",
                 f"write cuda-version ${{{{ {key} }}}}.* in {_line(self.order.recipe, '- cuda-version', 'host:')}",
@@ -510,9 +514,15 @@ class Workshop:
             if found := next(places, None):
                 include = "/".join(("$PREFIX", *found.relative_to(self.folder).parts[3:])).removesuffix(f"/{header}")
                 yield f'{header} is in {include}: give the compiler -I"{include}", or CMake -DCUDAToolkit_BIN_DIR'
-            elif owner := self._owner(header):
+            elif owner := self._owner(*(f"{end}{header}" for end in _HEADERS)):
                 yield f"{header} is in {owner}: write {owner} in host"
-        yield from map(": ".join, other_toolkits(lines))
+        for library in missing_libraries(lines):
+            guess = f"{library.removesuffix('.so').lower()}-dev"  # not built yet, such as libcublas-dev
+            if owner := self._owner(f"/lib/{library}") or (guess if self.channels.maker(guess) else ""):
+                there = any(self.folder.glob(f"bld/*/host_env*/lib/{library}"))
+                step = "give the linker $LDFLAGS" if there else f"write {owner} in host"
+                yield f"{library} is in {owner}: {step}"
+        yield from map(": ".join, (*other_toolkits(lines), *self._other_toolkit(variant, lines)))
         if any(re.search(r"\d: -\S+: (command )?not found$", line) for line in lines):
             yield 'the name of a compiler is empty, such as $CXX: write ${{ compiler("cxx") }} in build'
         if any("No license files were copied" in line for line in lines):
@@ -543,8 +553,8 @@ class Workshop:
                     lacks = self._lacks(package, pick)
                     yield Tested(package, driver, pick.toolkit, pick.fit, state, detail, lacks)
 
-    def _lacks(self, package: Made, pick: Pick) -> tuple[str, ...]:
-        """A sentence for each library that a package needs, its environment lacks, and a folder of the channels has.
+    def _lacks(self, package: Made, pick: Pick) -> tuple[Reason, ...]:
+        """The reason and the remedy for each library that a package needs, its environment lacks, and a folder has.
 
         Libraries of packages elsewhere, such as those of conda-forge, are not known.
         """
@@ -557,12 +567,28 @@ class Workshop:
             if library not in have and not COMPILER_RUNTIME.fullmatch(library):
                 owners = {other.name.rsplit("-", 2)[0] for other in files.values() if library in _libraries(other)}
                 if owners and not owners & elsewhere:
-                    found.append(f"{file.path} needs {library} of {min(owners, key=len)}")
+                    owner = min(owners, key=len).removesuffix(_FILES)
+                    found.append((f"{file.path} needs {library} of {owner}", self._how_to_require(owner)))
         return tuple(found)
 
-    def _owner(self, header: str) -> str:
-        """The package of a folder of the channels that has a header; "" if none has."""
-        ends = tuple(f"{end}{header}" for end in _HEADERS)
+    def _without_fit(self, file: Path) -> Iterator[Reason]:
+        """For each package of ours with the large files of another that a package requires: that, and the remedy."""
+        for name in map(spec_name, read_info(file).index.depends):
+            if name.endswith(_FILES) and self.channels.maker(name):  # not an output of somebody's recipe
+                step = f"take {name} out of requirements: {self._how_to_require(name.removesuffix(_FILES))}"
+                yield f"it requires {name}, which has no native and compat builds to choose by", step
+
+    def _how_to_require(self, name: str) -> str:
+        """What to write to require a package of the channels: if one has it as run-export, that one in host."""
+        bringing = (
+            f for f in self._files.values() if name in map(spec_name, sum(read_info(f).run_exports.values(), ()))
+        )
+        if owner := min((file.name.rsplit("-", 2)[0] for file in bringing), key=len, default=""):
+            return f"write {owner} in host, and take {name} out of ignore_run_exports if it is there"
+        return f"write {name} in requirements: run"
+
+    def _owner(self, *ends: str) -> str:
+        """The package of a folder of the channels that has a file with one of these ends; "" if none has."""
         having = (f for f in self._files.values() if any(entry.path.endswith(ends) for entry in read_info(f).paths))
         found = min((file.name.rsplit("-", 2)[0] for file in having), key=len, default="")
         subdirs = [self.channels.subdir, NOARCH]

@@ -118,6 +118,8 @@ def build_recipe_command(
     output = (output or where.output / "recipes" / found.name).absolute()
     if output.resolve() in (where.channel.resolve(), where.base_channel.resolve()):
         raise BadValue(f"{shown(output)} is a channel that `ctk build` writes", "name another folder")
+    if output.is_file():
+        raise BadValue(f"{shown(output)} is a file", "name a folder, such as --output ./packages")
     check_place(output)
     check_path(found.folder, "move the recipe")  # scripts name it
     check_machine(where)
@@ -164,7 +166,7 @@ def build_recipe_command(
         wrong = [
             (one.file.stem, faults)
             for one, code in zip(made, codes, strict=True)
-            if (faults := [*_wrong(one, tests), *code.wrong])
+            if (faults := [*_wrong(one, tests), *(() if one.notes else code.wrong)])  # another compiler has other GPUs
         ]
         _show_tests(made, tests, len(wrong), report)
         report.result(
@@ -252,13 +254,9 @@ def _never_picked(made: list[Made], picked: set[str]) -> list[str]:
 
 def _wrong(package: Made, tests: list[Tested]) -> list[Reason]:
     """What is wrong with a package apart from its GPUs, each with what to write."""
-    lacks = {sentence: tested.driver for tested in tests if tested.package is package for sentence in tested.lacks}
-    found = [*package.notes]
-    for sentence, driver in lacks.items():
-        owner = sentence.rpartition(" ")[2]
-        step = f"write {owner} in requirements: run, or in host the package whose run-export it is, such as {owner}-dev"
-        found.append((f"{sentence}, which its environment lacks ({_machine(driver)})", step))
-    return found
+    lacks = {reason: tested.driver for tested in tests if tested.package is package for reason in tested.lacks}
+    found = [(f"{text}, which its environment lacks ({_machine(on)})", step) for (text, step), on in lacks.items()]
+    return [*package.notes, *found]
 
 
 def _show_install(names: list[str], output: Path, channels: Catalogue, base: str, report: Reporter) -> None:
@@ -278,12 +276,13 @@ def _show_install(names: list[str], output: Path, channels: Catalogue, base: str
 
 def _judge(tests: list[Tested], wrong: list[tuple[str, list[Reason]]], asked: list[str | None], log: Path) -> None:
     """Ends the run with an error if tests failed, a package is wrong, or no build is for a driver of --driver."""
+    steps = dict.fromkeys(step for _, found in wrong for _, step in found)
     if failed := [tested for tested in tests if tested.state == "failed"]:
         lines = [f"the tests of {one.package.file.stem} failed with {_machine(one.driver)}:" for one in failed]
         text = "\n".join(f"    {line}" for line in failed[0].detail.splitlines())
-        raise BuildFailed("\n".join([lines[0], text, *lines[1:]]), f"the packages are there; the whole log is {log}")
+        last = f"the packages are there; the whole log is {log}"
+        raise BuildFailed("\n".join([lines[0], text, *lines[1:]]), "; ".join([*steps, last]))
     if lines := [f"{name}: {sentence}" for name, found in wrong for sentence, _ in found]:
-        steps = dict.fromkeys(step for _, found in wrong for _, step in found)
         raise AuditFailed("\n".join(lines), "; ".join(steps))
     for driver in asked:
         mine = [tested for tested in tests if tested.driver == driver]

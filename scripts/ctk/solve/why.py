@@ -386,9 +386,12 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
         places = [lasting(str(channel)) for channel in catalogue.channels]
         return f"{name} is not in {listing(places, 'or')}", "name a --channel or --base that has it"
     if maker:
-        cause = f"{name} is not built here: it is made by the recipe {maker.recipe}"
-        left_out = "" if maker.is_default else ", which the default build leaves out"
-        return f"{cause}{left_out}", f"run `ctk build {maker.recipe}`"
+        makers = {other: made for other in dict.fromkeys(others) if (made := catalogue.maker(other))}
+        recipes = list(dict.fromkeys(made.recipe for made in makers.values()))
+        them, s = ("are not built here: they are", "s") if len(makers) > 1 else ("is not built here: it is", "")
+        cause = f"{listing(list(makers))} {them} made by the recipe{s * (len(recipes) > 1)} {listing(recipes)}"
+        left_out = "" if any(made.is_default for made in makers.values()) else ", which the default build leaves out"
+        return f"{cause}{left_out}", f"run `ctk build {' '.join(recipes)}`"
     if name in OTHER_NAMES:
         return _other_name(name, scenario, catalogue)
     # Nobody who asks for pytorch means python.
