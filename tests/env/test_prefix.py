@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -128,9 +130,37 @@ def test_a_run_that_was_stopped_is_said_and_continued(where: Workspace, prefix: 
     Note(note.packages, note.asked).write(prefix)
     (prefix / "conda-meta" / "pure-1.0-0.json").write_text("{")
     found = problems(where, prefix)
-    assert found.keys() == {"records", "files"}
+    assert found.keys() == {"files"}  # the others would say to remove what the next run needs
     assert ctk(where, *shlex.split(found["files"]["step"])[1:]).returncode == 0
     assert problems(where, prefix) == {}
+
+
+def test_files_that_a_stopped_run_left_without_a_record_go_with_the_next(where: Workspace, prefix: Path) -> None:
+    """A dist-info of numba that stayed made Python find a package that was not there."""
+    note = Note.read(prefix)
+    assert note
+    for _ in range(2):  # and after another one that was stopped
+        Note(note.packages, note.asked).write(prefix)
+        (prefix / "conda-meta" / "other-1.0-0.json").unlink(missing_ok=True)
+        (prefix / "share" / "mine").write_text("of the user")
+    assert ctk(where, *words(where, prefix, "application=1.0")).returncode == 0
+    assert not (prefix / FILE).exists() and (prefix / "share" / "mine").exists()
+    assert problems(where, prefix) == {}
+
+
+@pytest.mark.parametrize("how", [shutil.copytree, shutil.move])
+def test_an_environment_that_was_moved_or_copied_is_made_right(
+    where: Workspace, prefix: Path, tmp_path: Path, how: Callable[..., object]
+) -> None:
+    """Its pip wrote into the environment that is at the old place."""
+    (prefix / "bin" / "python").symlink_to(sys.executable)
+    assert problems(where, prefix) == {}
+    how(prefix, moved := tmp_path / "moved", **({"symlinks": True} if how is shutil.copytree else {}))
+    found = problems(where, moved)["files"]
+    assert f"it was moved or copied: programs in it start the Python of {prefix}: bin/pure" in found["found"]
+    assert "installed again: pure" in ctk(where, *shlex.split(found["step"])[1:], check=True).stdout
+    assert (moved / "bin" / "pure").read_text().startswith(f"#!{moved}/bin/python")
+    assert problems(where, moved) == {}
 
 
 def test_two_runs_at_one_prefix_take_turns(where: Workspace, tmp_path: Path) -> None:

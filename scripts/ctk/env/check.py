@@ -190,6 +190,12 @@ class Examined:
         note = Note.read(self.prefix)
         return note if note and note.asked and set(self.has.packages) <= set(note.packages) else None
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the run that made it did not finish: then little else is true of it."""
+        note = Note.read(self.prefix)
+        return bool(note and note.asked and not note.stamp)
+
     def install(self, *specs: str) -> str:
         """The command that gives the environment specs: `ctk env create` again if that made it, else the client's."""
         if self.note and self._repeatable:
@@ -339,13 +345,14 @@ def _records(on: Examined) -> Finding:
 def _files(on: Examined) -> Finding:
     """Programs fail later if files are missing or changed, or if `ctk env create` was stopped."""
     has, note = on.has, Note.read(on.prefix)
-    if note and note.asked and not note.stamp:
+    if note and on.is_stopped:
         return problem("the run that made this environment was stopped, or is at work now", note.again(on.prefix))
-    if dead := dict(_dead_scripts(on.prefix)):
-        old = next(iter(dead.values())).parents[1]
-        cause = f"it was moved: programs in it ask for {old}, which is not there: {listing([*dead], most=_SHOWN)}"
-        step = f"mv {shlex.quote(str(on.prefix))} {shlex.quote(str(old))}, or make it again"
-        return problem(cause, step)
+    if scripts := has.scripts_of_others:
+        old = next(iter(scripts.values())).parents[1]
+        cause = f"it was moved or copied: programs in it start the Python of {old}: {listing([*scripts], most=_SHOWN)}"
+        back = f"mv {shlex.quote(str(on.prefix))} {shlex.quote(str(old))}"
+        again = on.note.again(on.prefix) if on.note else "" if old.exists() else back
+        return problem(cause, again or "make it again in a new folder")
     if note and note.stamp and note.stamp == has.stamp:
         return ok(f"of {count(len(has.records), 'package')}, as they were installed")
     altered = has.altered()
@@ -359,16 +366,6 @@ def _files(on: Examined) -> Finding:
         names = listing(by_pip, most=_SHOWN)
         return missing(f"pip replaced those of {names}", on.install("--force-reinstall", *by_pip))
     return ok(f"of {count(len(has.records), 'package')}, as they were installed")
-
-
-def _dead_scripts(prefix: Path) -> Iterator[tuple[str, Path]]:
-    """The scripts of an environment that was moved, each with its interpreter, which is not there."""
-    for file in sorted(prefix.glob("bin/*")):
-        if file.is_file():
-            with file.open("rb") as content:
-                line = re.match(rb"#!(/[^\s\x00]*/bin/python[\d.]*)\s", content.read(_LONGEST))
-            if line and not (python := Path(os.fsdecode(line[1]))).exists():
-                yield f"bin/{file.name}", python
 
 
 def beside(on: Examined) -> str:

@@ -26,7 +26,7 @@ from ctk.core.address import client
 from ctk.core.checkout import Workspace, takes_files
 from ctk.core.console import count, listing
 from ctk.core.errors import BadValue, ProofFailed
-from ctk.core.files import alone, check_path, disk_errors, make_folder
+from ctk.core.files import alone, check_path, disk_errors, make_folder, read_json
 from ctk.core.memo import Memo, memo
 from ctk.core.process import run
 from ctk.env.prefix import LOCK, NOTE, Installed, Note, package_key, rewrite
@@ -129,19 +129,21 @@ def create(
     """
     wanted = {package_key(r.file_name, r.sha256 and r.sha256.hex()): str(r.name.normalized) for r in pick.records}
     note, has = Note.read(prefix), Installed.read(prefix)
-    if note and _is_whole(note, has, wanted) and has.stamp == note.stamp:  # no file was touched since
+    if note and _is_whole(note, has, wanted) and has.stamp == note.stamp and not has.scripts_of_others:
         return Environment(prefix, pick, False)
     _check_owner(note, has, wanted, force)
     _check_cache(cache)  # before anything is written
     with disk_errors(prefix.parent), alone(prefix / LOCK, f"at {prefix}", say):
         note, has = Note.read(prefix), Installed.read(prefix)  # again: another run may just have ended
         _check_owner(note, has, wanted, force)
-        altered = has.altered()
+        altered = {**has.altered(), **(has.with_prefix if has.scripts_of_others else {})}
         if note and _is_whole(note, has, wanted) and not altered:
             replace(note, stamp=has.stamp).write(prefix)
             return Environment(prefix, pick, False)
-        # Before any change: if this run is stopped, the note says that the environment is ours.
-        Note(tuple(sorted({*wanted, *has.packages})), tuple(asked)).write(prefix)
+        # Before any change: if this run is stopped, the note says that the environment is ours, and what is in parts there.
+        half = () if note is None or note.stamp else note.packages
+        Note(tuple(sorted({*wanted, *has.packages, *half})), tuple(asked)).write(prefix)
+        leftovers = _paths_of(half, prefix, cache)
         _remove_bytecode(has)
         for file in (*has.broken, *filter(_is_foreign, has.records)):
             file.unlink()
@@ -150,6 +152,7 @@ def create(
             if path.is_symlink() or path.is_file():
                 path.unlink()
         install(pick, prefix, cache, altered, show_progress)
+        _remove_leftovers(leftovers, prefix)
         if why := compile_modules(prefix):
             say(f"without bytecode, so that Python starts slower: {why}")
         _write_activation(pick, prefix)
@@ -157,6 +160,30 @@ def create(
         Note(tuple(sorted(wanted)), tuple(asked), Installed.read(prefix).stamp).write(prefix)
     again = {*altered, *(name for key, name in wanted.items() if key not in has.packages)}
     return Environment(prefix, pick, True, _changes(has, pick, again) if has.records else {})
+
+
+def _paths_of(packages: Iterable[str], prefix: Path, cache: Path) -> set[str]:
+    """Where files of packages, by their keys in a note, may be in a prefix; what is no longer unpacked is not known."""
+    pythons = [path.relative_to(prefix).as_posix() for path in prefix.glob("lib/python3*/site-packages")]
+    found = set()
+    for file in (key.partition("#")[0] for key in packages):
+        paths = read_json(cache / re.sub(r"(\.conda|\.tar\.bz2)$", "", file) / "info" / "paths.json")
+        for path in (str(entry["_path"]) for entry in (paths or {}).get("paths", ())):
+            top, _, rest = path.partition("/")
+            found |= {f"{python}/{rest}" for python in pythons} if top == "site-packages" else {path}
+    return found
+
+
+def _remove_leftovers(paths: Iterable[str], prefix: Path) -> None:
+    """Removes files of a stopped run that no package has now: Python would find what a dist-info that stays names."""
+    own = {str(path) for record in Installed.read(prefix).records.values() for path in record.get("files") or ()}
+    for place in (prefix / path for path in paths if path not in own):
+        if place.is_symlink() or place.is_file():
+            place.unlink()
+        for folder in place.parents:
+            if folder == prefix or not folder.is_dir() or any(folder.iterdir()):
+                break
+            folder.rmdir()
 
 
 def _changes(has: Installed, pick: Pick, again: Collection[str]) -> dict[str, list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import stat
 from collections import defaultdict
@@ -108,6 +109,31 @@ class Installed:
             except OSError:
                 return ""
         return digest.hexdigest()
+
+    @cached_property
+    def scripts_of_others(self) -> dict[str, Path]:
+        """The scripts that start a Python of another place, as those of an environment that was moved or copied do."""
+        found = {}
+        for file in sorted(self.prefix.glob("bin/*")):
+            if file.is_file():
+                with file.open("rb") as content:
+                    line = re.match(rb"#!(/[^\s\x00]*/bin/python[\d.]*)\s", content.read(1000))
+                python = Path(os.fsdecode(line[1])) if line else self.prefix / "bin/python"
+                there = python.parents[1]
+                if there.resolve() != self.prefix.resolve() and (not there.exists() or (there / "conda-meta").is_dir()):
+                    found[f"bin/{file.name}"] = python
+        return found
+
+    @property
+    def with_prefix(self) -> dict[str, list[str]]:
+        """Package -> its files that have the prefix in them, and its scripts."""
+        found = {}
+        for record in self.records.values():
+            entries = (record.get("paths_data") or {}).get("paths") or ()
+            paths = [str(entry["_path"]) for entry in entries if entry.get("prefix_placeholder")]
+            if paths := [*paths, *self.scripts_of_others.keys() & {*record.get("files", ())}]:
+                found[str(record["name"])] = paths
+        return found
 
     def altered(self) -> dict[str, list[str]]:
         """Package -> its files that are missing, or that differ from the installed files. Reads all files.
