@@ -140,7 +140,7 @@ def create(
         if note and _is_whole(note, has, wanted) and not altered:
             replace(note, stamp=has.stamp).write(prefix)
             return Environment(prefix, pick, False)
-        # Before any change: if this run is stopped, the note says that the environment is ours, and what is in parts there.
+        # Before any change: if this run is stopped, the note says whose the environment is, and what may be half there.
         half = () if note is None or note.stamp else note.packages
         Note(tuple(sorted({*wanted, *has.packages, *half})), tuple(asked)).write(prefix)
         leftovers = _paths_of(half, prefix, cache)
