@@ -107,6 +107,11 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
             "no such option: -platform. Did you mean --platform?",
             "see ctk solve --help",
         ),
+        (
+            "solve 'cuda-core numba-cuda'",
+            "'cuda-core numba-cuda' is several packages in one",
+            "write them without: cuda",
+        ),
         ("env add cupy", "no such command 'add'", "change an environment with `ctk env create "),
         ("env creat", "no such command 'creat'. Did you mean 'create'?", "see ctk env --help"),
         ("env run ./my-env python -V", "no such option: -V", "write -- before the command and its options, as in "),
@@ -115,7 +120,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
 def test_a_command_line_that_lacks_something_is_answered_with_one_that_has_it(
     typed: Typed, words: str, said: str, step: str
 ) -> None:
-    done = typed(*words.split())
+    done = typed(*shlex.split(words))
     assert done.returncode == BadValue.exit_code
     assert f"error: {said}" in done.stderr and f"next: {step}" in done.stderr
 

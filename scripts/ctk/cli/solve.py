@@ -165,6 +165,8 @@ def _wanted(specs: list[str], python: str | None) -> tuple[str, ...]:
     for spec in wanted:
         if "::" not in spec and _PATH.match(spec):  # a spec has a slash in its channel only
             raise BadValue(f"{spec} is a path, and a spec is wanted", f"for a recipe: ctk build-recipe {spec}")
+        if re.fullmatch(r"[a-z][\w.-]*(\s+[a-z][\w.-]*)+", spec):
+            raise BadValue(f"{spec!r} is several packages in one pair of quotes", f"write them without: {spec}")
         parse_spec(spec)
     return wanted
 
@@ -222,7 +224,9 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, re
         packages=packages,
         size=size,
     )
-    notes = [f"{said}; {STATE_DRIVER}"] if (said := overstated(on, where)) else []
+    step = "name the oldest driver of the machines that will run it, as in --driver 13.0"
+    step = step if on.stated == "--driver" else STATE_DRIVER
+    notes = [f"{said}; {step}"] if (said := overstated(on, where)) else []
     report.result(support=notes)
     length = count(len(packages), "package") + (f", {megabytes(size)} MB" if size is not None else "")
     report.line(f"{toolkit_in_words(pick, channels)} ({on.subdir}, {on.words}; {length})")

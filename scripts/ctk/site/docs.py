@@ -37,7 +37,10 @@ _EDITS = {  # pages of Sphinx and furo -> what axe-core asks for
     b'<aside class="sidebar-drawer">': b'<aside class="sidebar-drawer" aria-label="Pages">',
     b'<aside class="toc-drawer">': b'<aside class="toc-drawer" aria-label="On this page">',
     b'<div id="search-results">': b'<script defer src="texts.js"></script>'
-    b'<script defer src="../assets/excerpts.js"></script><h1>Search</h1><div id="search-results">',
+    b'<script defer src="../assets/excerpts.js"></script><h1>Search</h1>'
+    b'<form class="page-search" action="search.html"><input name="q" aria-label="Search the docs">'
+    b"<button>Search</button></form>"
+    b'<div id="search-results">',
 }
 _EDITS |= {  # the site's icon, wrapped commands, and its button to copy them
     b"</head>": b'<link rel="icon" href="../assets/mark.svg"><link rel="stylesheet" href="../assets/shared.css">'

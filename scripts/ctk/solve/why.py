@@ -62,6 +62,8 @@ OTHER_NAMES = {
 }
 """Names of pip, and of conda before CUDA 12 -> a sentence, and requests that take their place, for the site too."""
 
+_WHEEL = re.compile(r"nvidia-(.+?)(?:-cu\d\d)?")
+
 Reason = tuple[str, str]
 """A sentence with the cause of a missing solution, and the next step for the user."""
 
@@ -394,6 +396,10 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
         return f"{cause}{left_out}", f"run `ctk build {' '.join(recipes)}`"
     if name in OTHER_NAMES:
         return _other_name(name, scenario, catalogue)
+    if match := _WHEEL.fullmatch(name):  # of NVIDIA, which must not be in an environment with ours
+        own_names = (match[1], f"lib{match[1]}", match[1].replace("cuda-runtime", "cuda-cudart"))
+        if own := next((n for n in own_names if n in names or catalogue.maker(n)), ""):
+            return f"{name} is a wheel of NVIDIA, for pip; its package for conda is {own}", f"ask for {own}"
     # Nobody who asks for pytorch means python.
     near = nearest(name, names, cutoff=0.75)
     step = f"did you mean {listing(near, 'or')}?" if near else _elsewhere(name, scenario, catalogue)

@@ -22,8 +22,14 @@ for (const box of document.querySelectorAll("[data-search]")) {
     const near = matches ? [] : nearest(typed, rows.map(({ name }) => name));
     const other = matches ? "" : OTHER_NAMES.get(typed)?.[0];
     status.textContent = typed
-      ? `${matches} of ${rows.length} match` + (other ? `. ${other}` : "") + (near.length ? `. Did you mean ${near.join(", ")}?` : matches ? "" : ". Not in this channel: the page Install says where it may be.")
+      ? `${matches} of ${rows.length} match` + (other ? `. ${other}` : "") + (near.length ? `. Did you mean ${near.join(", ")}?` : matches ? "" : ". Not in this channel.")
       : `${rows.length} packages, and ${body.querySelectorAll(".parts li").length} parts of them in their rows`;
+    if (typed && !matches && !near.length) {
+      const link = document.createElement("a");
+      link.href = `index.html#${new URLSearchParams({ package: typed })}`;
+      link.textContent = `A command for ${typed} from another channel`;
+      status.append(" ", link);
+    }
     try {
       history.replaceState(null, "", typed ? `#${new URLSearchParams({ search: typed })}` : location.pathname);
     } catch {

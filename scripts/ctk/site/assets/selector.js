@@ -303,7 +303,7 @@
       return [noPackage(now), "", [step]];
     }
     if (now.gpu === undefined) {
-      return [NOT_SOLVED, "The GPU is not known by that name.", ["Type its compute capability, such as 9.0. This command prints it: nvidia-smi --query-gpu=compute_cap --format=csv", "Or leave the field empty."]];
+      return [NOT_SOLVED, "The GPU is not known by that name.", ["Type its compute capability, such as 9.0. This command prints it: nvidia-smi --query-gpu=compute_cap --format=csv", "Or leave the field empty, unless the GPU is older than compute capability 5.0 (Kepler and before): no toolkit here is for it."]];
     }
     if (now.gpu && axes.gpus.filter(Boolean).every((gpu) => isLess(now.gpu, gpu))) {
       return [NOT_SOLVED, `No toolkit of this channel is for compute capability ${now.gpu}: that GPU is too old.`];
@@ -448,7 +448,7 @@
   }
 
   function recall() {
-    const wanted = new URLSearchParams(location.hash.slice(1));
+    const wanted = new URLSearchParams(location.hash.slice(1) || location.search);
     const client = [...document.querySelectorAll("input[name=client]")].find(({ value }) => value === wanted.get("client"));
     if (client) client.checked = true;
     const platforms = Object.keys(offered.platforms);
