@@ -123,6 +123,7 @@ def test_a_file_that_is_not_as_it_was_installed_is_found(made: Made, damage: str
 def test_an_environment_that_was_moved_is_found_by_its_programs(made: Made) -> None:
     (made.toolkit().prefix / "bin").mkdir(exist_ok=True)
     (script := made.prefix / "bin" / "pip").write_text(f"#!{sys.executable}\n")
+    made.package("pip", files=["bin/pip"])
     assert states(check(made)) == {}
     old = made.prefix.with_name("old")
     script.write_text(f"#!{old}/bin/python3.11\n")

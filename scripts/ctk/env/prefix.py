@@ -11,6 +11,7 @@ import stat
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain, pairwise
@@ -112,16 +113,17 @@ class Installed:
 
     @cached_property
     def scripts_of_others(self) -> dict[str, Path]:
-        """The scripts that start a Python of another place, as those of an environment that was moved or copied do."""
+        """The scripts of packages that start a Python of another place, as after it was moved or copied."""
         found = {}
-        for file in sorted(self.prefix.glob("bin/*")):
-            if file.is_file():
-                with file.open("rb") as content:
-                    line = re.match(rb"#!(/[^\s\x00]*/bin/python[\d.]*)\s", content.read(1000))
-                python = Path(os.fsdecode(line[1])) if line else self.prefix / "bin/python"
-                there = python.parents[1]
-                if there.resolve() != self.prefix.resolve() and (not there.exists() or (there / "conda-meta").is_dir()):
-                    found[f"bin/{file.name}"] = python
+        named = (str(path) for record in self.records.values() for path in record.get("files") or ())
+        for path in sorted(path for path in named if path.startswith("bin/")):
+            with suppress(OSError), (self.prefix / path).open("rb") as content:
+                if line := re.match(rb"#!(/[^\s\x00]*/bin/python[\d.]*)\s", content.read(1000)):
+                    python = Path(os.fsdecode(line[1]))
+                    there = python.parents[1]
+                    is_other = not there.exists() or (there / "conda-meta").is_dir()
+                    if is_other and there.resolve() != self.prefix.resolve():
+                        found[path] = python
         return found
 
     @property

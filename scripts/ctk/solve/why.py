@@ -458,6 +458,8 @@ def _elsewhere(name: str, scenario: Scenario, catalogue: Catalogue) -> str:
         return step
     channels = [word for place in (*(places[:-1] or places), "conda-forge") for word in ("-c", place)]
     client = shlex.join(["conda", "create", "-n", "gpu", *channels, *scenario.specs])
+    if scenario.driver:  # it may be another machine's
+        client = f"CONDA_OVERRIDE_CUDA={scenario.driver} {client}"
     pip = f"ctk env run PREFIX -- pip install {name}"
     return f"{step}, or in your client: {client}; or with pip in the environment: {pip}"
 
