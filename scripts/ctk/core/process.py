@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -58,6 +59,17 @@ def end_children() -> None:
         for process in found:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
+    for _ in range(100):  # a second: a killed one may be about to write into a folder that is removed next
+        if not any(map(_is_alive, killed)):
+            break
+        time.sleep(0.01)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        return bool(Path(f"/proc/{process}/cmdline").read_bytes())  # empty for a dead one
+    except OSError:
+        return False
 
 
 def _descendants(parent: int) -> Iterator[int]:
