@@ -134,15 +134,15 @@ def publish_command(
         changes += [f"{len(done.deleted)} deleted after {keep_days} days without use"] if done.deleted else []
         report.result(folder=str(to), **vars(done))
         report.line(f"state {done.state} of {to}: {count(done.packages, 'package')}, {', '.join(changes)}")
+        for what, listed in (("damaged, and written again", done.repaired), ("no longer in the index", done.left)):
+            if listed:
+                report.line(f"{what}: {listing(listed, most=0 if report.verbose else 3)}")
         if done.lost:
             step = (
                 f"build it again (ctk build NAME --release MINOR), then ctk publish --to {to}; or withdraw it: --exact"
             )
             cause = f"{to} has lost {listing(done.lost, most=3)}, and {folder or where.channel} lacks it, too"
             raise ChannelBroken(cause, step)
-        for what, listed in (("damaged, and written again", done.repaired), ("no longer in the index", done.left)):
-            if listed:
-                report.line(f"{what}: {listing(listed, most=0 if report.verbose else 3)}")
         return
     assert server and channel
     address = url or f"{server.rstrip('/')}/{channel}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -190,8 +189,7 @@ def _check_channel(
     if "://" in name:
         step = "its keeper publishes it again, or returns to a sound state"
     elif {finding.check for finding in found.findings} == {"orphan"}:
-        step = f"no reader needs these files: cd {shlex.quote(name)} && rm -r "
-        step += " ".join(shlex.quote(finding.where) for finding in found.findings[:20])
+        step = "no reader of the channel needs these files: remove those that nobody else needs"
     elif is_built(Path(os.path.realpath(name))):
         step = "build these packages again with `ctk build`, which also makes the index again"
     elif (Path(name) / HISTORY).is_dir():

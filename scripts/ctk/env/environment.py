@@ -174,9 +174,14 @@ def _paths_of(packages: Iterable[str], prefix: Path, cache: Path) -> set[str]:
     return found
 
 
-def _remove_leftovers(paths: Iterable[str], prefix: Path) -> None:
+def _remove_leftovers(paths: Collection[str], prefix: Path) -> None:
     """Removes files of a stopped run that no package has now: Python would find what a dist-info that stays names."""
     own = {str(path) for record in Installed.read(prefix).records.values() for path in record.get("files") or ()}
+    for record in prefix.glob("lib/python3*/site-packages/*.dist-info/RECORD"):
+        if record.relative_to(prefix).as_posix() not in paths:  # of what pip installed, perhaps over a package of ours
+            site = record.parents[1].relative_to(prefix)
+            lines = record.read_text(encoding="utf-8", errors="replace").splitlines()
+            own |= {os.path.normpath(site / line.partition(",")[0]) for line in lines}
     for place in (prefix / path for path in paths if path not in own):
         if place.is_symlink() or place.is_file():
             place.unlink()

@@ -618,9 +618,8 @@ def _lacks_code(asked: Spec, arch: str, catalogue: Catalogue) -> str:
         if asked.match.matches(record):
             needs = next((spec for spec in record.depends if spec_name(spec) == "cuda-arch"), "")
             version = parse_spec(needs).version if needs else ""
-            known = [
-                Version(v) for v in catalogue.versions("cuda-arch") if not older(arch, v)
-            ]  # each is for newer, too
+            # A build of cuda-arch is for newer GPUs, too.
+            known = [Version(v) for v in catalogue.versions("cuda-arch") if not older(arch, v)]
             if not version or any(map(VersionSpec(version).matches, known)):
                 return ""
     return needs
