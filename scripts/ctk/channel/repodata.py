@@ -165,16 +165,6 @@ def add(source: Path, channel: Path) -> None:
         put_in_place(old, new | old, channel)
 
 
-def remove(channel: Path, packages: Iterable[Path]) -> None:
-    """Removes packages from a channel folder, first from its index."""
-    gone = {f"{file.parent.name}/{file.name}": file for file in packages}
-    index = read_index(channel).without(gone)
-    for subdir in index.subdirs:
-        write_index(index, channel, subdir, FILES)
-    for file in gone.values():
-        file.unlink()
-
-
 def in_order(channel: Path) -> list[str]:
     """The packages of a channel folder, each after its dependencies; packages in a cycle are sorted by name.
 

@@ -97,7 +97,7 @@ def build_recipe_command(
     from ctk.authors.build_recipe import Workshop, order, recipe_in, variant_files
     from ctk.authors.installable import take_survey
     from ctk.build.runner import check_machine
-    from ctk.channel.repodata import add, remove
+    from ctk.channel.repodata import add
     from ctk.lock.facts import known as known_gpu_code
     from ctk.lock.model import release_locks
     from ctk.package.gpu_subject import subjects
@@ -145,17 +145,11 @@ def build_recipe_command(
         shop = Workshop(ordered, channels, work, where.rattler, log)
         made = list(shop.build(lambda variant, outcome: report.say(f"{variant.id} {outcome}")))
         fresh = {one.file.name for one in made}
-        old = {file: _major_of(file) for file in sorted(output.glob("*/*.conda")) if file.name not in fresh}
-        majors = {one.toolkit.partition(".")[0] for one in made} if cuda else set(old.values())
-        gone = [file for file in old if own and old[file] in majors]
-        if own and len(gone) == len(old):  # of this run alone
+        old = [file.name for file in sorted(output.glob("*/*.conda")) if file.name not in fresh]
+        if goes := own and not (cuda or python):  # a part of the builds leaves the others there
             shutil.rmtree(output, ignore_errors=True)
-        elif gone:
-            remove(output, gone)
-        stay = [file for file in old if file not in gone]
-        for what, kept in (("removed", gone), ("packages of earlier runs there, which stay", stay)):
-            if kept:
-                report.line(f"{what}: {', '.join(file.name for file in kept)}")
+        if old:
+            report.line(f"{'removed' if goes else 'packages of earlier runs there, which stay'}: {', '.join(old)}")
         add(work, output)
         tests = []
         for tested in shop.test(made, asked):
@@ -194,14 +188,6 @@ def build_recipe_command(
         _judge(tests, wrong, asked, log)
         _check_installable(tests, surveys, recipe, work)
     _show_install([*names], output, channels, base_beside(base, channel, where), report)
-
-
-def _major_of(package: Path) -> str:
-    """The CUDA major that a package is for; "" for all."""
-    from ctk.package.reader import read_info
-
-    spec = next((spec for spec in read_info(package).index.depends if spec.split()[0] == "cuda-version"), "")
-    return next(iter(re.findall(r"\d+", spec)), "")
 
 
 def _machine(driver: str | None) -> str:

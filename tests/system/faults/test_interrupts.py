@@ -15,30 +15,27 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from command_list import RECIPE, line
 
+from conftest import ROOT
 from ctk.core.errors import Stopped
-from kit.job import group_of
+from kit.job import Job, group_of
 from kit.whole import problems
-from kit.world import NEW, Fault, World, ctk
-from kit.world import command as command_line
+from kit.world import NEW, OLD, Fault, World, command, ctk
 
-pytest_plugins = ["command_fixtures"]
+pytest_plugins = ["fault_fixtures"]
 
 SEED = 7
 PATIENCE = 300.0
 """Seconds after which something hangs. How fast a command ends is not judged here: a machine may be busy."""
-LONG = {
-    # Who gets the signal -> the command: with processes and the index, with threads, and with a solver.
-    "build": ("group", "build --base {base} {both}"),
-    "build-recipe": ("main", f"build-recipe {RECIPE} --base {{base}} --output {{folder}}/packages"),
-    "env create": ("main", "env create cuda-crt python --prefix {folder}/env --base {base}"),
-}
+RECIPE = ROOT / "tests" / "cli" / "recipe"
+LONG = {"build": "group", "build-recipe": "main", "env create": "main"}
+"""Command -> who gets the signal: with processes and the index, with threads, and with a solver."""
 
 
 @pytest.fixture
-def slow(world: World) -> Iterator[World]:
+def slow(job: Job) -> Iterator[World]:
     """An index that takes a moment for each file and page; nothing that was fetched or built is there."""
+    world = job.world
     world.index.faults.append(Fault(match="", pause=0.1))
     for name in ("sha256", "artefacts", "builds", "notes"):
         subprocess.run(["rm", "-rf", str(world.workspace.cache / name)], check=True)
@@ -46,9 +43,18 @@ def slow(world: World) -> Iterator[World]:
     world.index.faults.clear()
 
 
+def words_of(name: str, world: World, folder: Path) -> list[str]:
+    """The words of a command of `LONG`."""
+    if name == "build":
+        return world.build(OLD, NEW)
+    if name == "build-recipe":
+        return [name, str(RECIPE), "--base", str(world.base), "--output", str(folder / "packages")]
+    return ["env", "create", "cuda-crt", "python", "--prefix", str(folder / "env"), "--base", str(world.base)]
+
+
 def start(world: World, words: Sequence[str], **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        command_line(words),
+        command(words),
         env=world.environment(**environment),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -73,11 +79,10 @@ def living(run: subprocess.Popen[str]) -> dict[int, str]:
 
 @pytest.mark.parametrize("name", LONG)
 def test_a_command_ends_and_leaves_nothing_behind(name: str, slow: World, tmp_path: Path) -> None:
-    whom, text = LONG[name]
     chance = random.Random(f"{SEED} {name}")
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    words = line(slow, text, tmp_path)
+    words = words_of(name, slow, tmp_path)
     stopped = 0
     for most in (2.0, 0.5, *[0.0] * 20):  # at once, and again while a busy machine lets the command end before
         if most == 0 and stopped:
@@ -88,7 +93,7 @@ def test_a_command_ends_and_leaves_nothing_behind(name: str, slow: World, tmp_pa
                 time.sleep(0.001)
             time.sleep(chance.uniform(0, most))
             if run.poll() is None:
-                interrupt(run, whom)
+                interrupt(run, LONG[name])
             err = run.communicate(timeout=PATIENCE)[1]  # a process that lives on would hold the pipes open
         finally:
             left = living(run)
