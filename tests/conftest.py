@@ -59,7 +59,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByWorld:
     return _ByWorld(config, log)
 
 
-_LONGEST = ("system/environments", "system/faults", "system/docs", "recipes", "verify", "authors", "solve", "cli")
+_LONGEST = (
+    "system/environments",
+    "system/faults",
+    "system/docs",
+    "system/walks",
+    "recipes",
+    "verify",
+    "authors",
+    "solve",
+    "cli",
+)
 
 
 def pytest_collection_finish() -> None:

@@ -1,6 +1,6 @@
 """`ctk build-recipe` with recipes that cannot be built: the sentence, the next step, the exit code, the log.
 
-tests/system/docs/test_example.py tests recipes that can be built.
+tests/system/walks/test_examples.py tests recipes that can be built.
 """
 
 from __future__ import annotations

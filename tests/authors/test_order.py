@@ -1,6 +1,6 @@
 """The builds that `ctk build-recipe` makes of recipes as conda-forge has them, and the drivers that it tests for.
 
-With the hand-made channel: tests/system/docs/test_example.py builds recipes.
+With the hand-made channel: tests/system/walks/test_examples.py builds recipes.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from doc_clients import PageSolve, Solve
-from doc_pages import Block
 from rattler import Gateway
 
 from conftest import ROOT
@@ -19,6 +17,8 @@ from ctk.core.checkout import Workspace
 from ctk.plan.plan import Request, small
 from ctk.solve import channels
 from ctk.solve.solve import solve
+from kit.doc_clients import PageSolve, Solve
+from kit.doc_pages import Block
 
 _COPIED = (
     "README.md",

@@ -9,9 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from doc_clients import Solve
-from doc_commands import commands
-from doc_pages import EXAMPLES, Block, blocks, follows
 from ruamel.yaml import YAML
 
 from conftest import NEWEST, ROOT, ctk
@@ -23,6 +20,9 @@ from ctk.env.environment import create
 from ctk.lock.components import load_exclusions
 from ctk.plan.recipes import Recipe, render
 from ctk.solve.solve import Scenario, solve
+from kit.doc_clients import Solve
+from kit.doc_commands import commands
+from kit.doc_pages import EXAMPLES, Block, blocks, follows
 
 pytest_plugins = ["docs_fixtures"]
 
@@ -36,7 +36,7 @@ KINDS = {
     "yaml": "here, and test_client_lines.py for workflows",
     "python": "here: run in an environment of the channel",
     "nginx": "here: its pattern is compared with the names of files",
-    "text": "here, and test_example.py: compared with what the command prints that a comment above it names",
+    "text": "here, and test_examples.py: compared with what the command prints that a comment above it names",
     "json": "here: the same",
 }
 YAMLS = {
@@ -70,7 +70,7 @@ def test_every_block_is_of_a_kind_that_is_tried() -> None:
 
 
 def test_the_recipes_of_the_examples_are_on_the_page_as_they_are() -> None:
-    """With their variant files, verbatim: test_example.py builds them."""
+    """With their variant files, verbatim: test_examples.py builds them."""
     assert {b.text for b in ALL if b.text in FILES} == set(FILES)
 
 
@@ -133,7 +133,7 @@ def test_a_host_of_conda_forge_s_names_solves_for_both_majors(block: Block, plan
 
 
 def test_what_the_page_adds_for_two_builds_of_each_major_renders(tmp_path: Path) -> None:
-    """To the first example, which test_example.py builds and installs."""
+    """To the first example, which test_examples.py builds and installs."""
     example, yaml = ROOT / "examples" / "cpp-extension", YAML()
     texts = {name: yaml.load(example / name) for name in ("recipe.yaml", "conda_build_config.yaml")}
     for block in of("yaml", "fragment"):

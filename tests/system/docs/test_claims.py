@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from doc_clients import Solve, scenario
 from packaging.version import Version
 from rattler.package_streaming import extract
 
@@ -28,6 +27,7 @@ from ctk.package.reader import read_info
 from ctk.solve import channels
 from ctk.solve.machine import detected_driver
 from ctk.solve.solve import Scenario, solve
+from kit.doc_clients import Solve, scenario
 
 pytest_plugins = ["docs_fixtures"]
 

@@ -13,15 +13,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from doc_clients import CLIENTS, PageSolve, Solve, problem, promise, read, scenario
-from doc_commands import Command, commands, of_script
-from doc_pages import Block, blocks
 from ruamel.yaml import YAML
 
 from conftest import NEWEST, ROOT
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.plan.plan import Request, small
+from kit.doc_clients import CLIENTS, PageSolve, Solve, problem, promise, read, scenario
+from kit.doc_commands import Command, commands, of_script
+from kit.doc_pages import Block, blocks
 
 pytest_plugins = ["docs_fixtures"]
 

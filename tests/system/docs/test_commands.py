@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import typer
-from doc_commands import Command, commands, parse_ctk
-from doc_pages import CURRENT, blocks
 
 from conftest import ctk
 from ctk.cli.main import app
 from ctk.core.checkout import Workspace
+from kit.doc_commands import Command, commands, parse_ctk
+from kit.doc_pages import CURRENT, blocks
 
 pytest_plugins = ["docs_fixtures"]
 
@@ -29,7 +29,7 @@ NOT_RUN = (
     ("verify",),
     ("gpu-code",),
     ("site",),
-    ("env", "create", "scale"),  # what build-recipe made: tests/system/docs/test_example.py
+    ("env", "create", "scale"),  # what build-recipe made: tests/system/walks/test_examples.py
     ("env", "pack"),
     ("env", "run"),
     ("doctor", "./my-env"),

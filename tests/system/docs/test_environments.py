@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from doc_clients import Solve, scenario
-from doc_pages import Block, blocks
 from ruamel.yaml import YAML
 
 from conftest import NEWEST, ROOT, ctk, program_of
@@ -25,6 +23,8 @@ from ctk.core.errors import Unsolvable
 from ctk.core.platforms import this_platform
 from ctk.solve.solve import channel_url
 from ctk.verify import clients
+from kit.doc_clients import Solve, scenario
+from kit.doc_pages import Block, blocks
 
 pytest_plugins = ["docs_fixtures"]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import pytest
-from doc_pages import CURRENT, PAGES, headings, links, named_files
 
 from conftest import ROOT
+from kit.doc_pages import CURRENT, PAGES, headings, links, named_files
 
 READ_AS = {page: page for page in PAGES} | dict.fromkeys((ROOT / "news").glob("*.md"), ROOT / "CHANGELOG.md")
 """Each file with links -> the page that readers follow them from: news goes into the changelog."""

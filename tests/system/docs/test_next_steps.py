@@ -17,9 +17,6 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from doc_clients import Line, read
-from doc_commands import Command, parse_ctk
-from doc_pages import Block
 
 from conftest import ROOT
 from ctk.cli.main import OLD
@@ -30,6 +27,9 @@ from ctk.env.doctor import look
 from ctk.lock.model import release_locks
 from ctk.solve.channels import Channels
 from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url
+from kit.doc_clients import Line, read
+from kit.doc_commands import Command, parse_ctk
+from kit.doc_pages import Block
 from kit.next_steps import commands_in
 
 pytest_plugins = ["docs_fixtures"]

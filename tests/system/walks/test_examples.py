@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doc_pages import EXAMPLES as ON_PAGES
-from doc_pages import Block, blocks, follows
 
 from conftest import MINORS, NEWEST, ctk
 from ctk.base import base
@@ -26,6 +24,8 @@ from ctk.env.environment import create
 from ctk.package.reader import read_info
 from ctk.solve.machine import detected_driver
 from ctk.solve.solve import Scenario, solve
+from kit.doc_pages import EXAMPLES as ON_PAGES
+from kit.doc_pages import Block, blocks, follows
 
 EXAMPLES = {
     "cpp-extension": "scale",

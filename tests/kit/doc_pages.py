@@ -23,7 +23,7 @@ PAGES = sorted(
 CURRENT = [path for path in PAGES if path.stem != "CHANGELOG"]
 """Those that name what there is now, and not what there was."""
 EXAMPLES = "ctk build-recipe ./examples/"
-"""The beginning of what test_example.py runs."""
+"""The beginning of what test_examples.py runs."""
 _PRINTED_BY = re.compile(r"<!-- printed by: (.+?) -->")
 
 

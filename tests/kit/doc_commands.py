@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import click
 import typer
-from doc_pages import Block
 
 from ctk.cli.main import app
+from kit.doc_pages import Block
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _OPERATORS = {"|", "||", "&&", ";", "&"}

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 import walk_world
-from doc_commands import Command, commands
-from doc_pages import blocks
 
 from conftest import ROOT
 from ctk.core.platforms import this_platform
 from ctk.lock.model import load
 from kit import world
+from kit.doc_commands import Command, commands
+from kit.doc_pages import blocks
 from kit.fake_index import serve
 from kit.world import World
 

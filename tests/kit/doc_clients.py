@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from doc_commands import Command
-from doc_pages import Block
-
 from ctk.core.platforms import this_platform
 from ctk.solve.solve import Pick, Scenario
+from kit.doc_commands import Command
+from kit.doc_pages import Block
 
 Solve = Callable[[Scenario], Pick]
 PageSolve = Callable[[Block], Solve]
