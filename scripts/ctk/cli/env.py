@@ -54,9 +54,11 @@ def create_command(
     Those of `ctk solve`, and
 
     - `prefix`, `changed`; `removed`: names of packages that were there before
+    - `problems`: what is wrong with what pip installed in it: some of the `checks` of `ctk doctor`
     """
+    from ctk.cli.doctor import as_json
     from ctk.cli.solve import show_pick, solve_request
-    from ctk.env.check import beside, examined
+    from ctk.env.check import examined, wrong_with_pip
     from ctk.env.environment import check as check_prefix
     from ctk.env.environment import create
     from ctk.env.prefix import Note
@@ -85,10 +87,13 @@ def create_command(
             report.line(f"{kind}: {listing(packages, most=20)}")
     show_pick(pick, on, channels, report)
     removed = [package.split()[0] for package in made.changes.get("removed", ())]
-    report.result(prefix=str(made.prefix), changed=made.changed, removed=removed)
+    wrong = wrong_with_pip(examined(where, made.prefix, driver, arch))
+    problems = [as_json(finding) for finding in wrong]
+    report.result(prefix=str(made.prefix), changed=made.changed, removed=removed, problems=problems)
+    for finding in wrong:
+        report.line(f"{finding.check}: {finding.message}")
+        report.line(f"to do: {finding.fix}")
     place = shlex.quote(str(made.prefix))
-    if said := beside(examined(where, made.prefix, driver, arch)):
-        report.say(f"its Python takes other modules: {said}")
     # A terminal folds long lines, so each command has its own.
     ending = ".fish" if os.environ.get("SHELL", "").endswith("/fish") else ""
     report.line(f"to use it: . {place}/bin/activate{ending}")
