@@ -460,8 +460,8 @@ def _elsewhere(name: str, scenario: Scenario, catalogue: Catalogue) -> str:
     client = shlex.join(["conda", "create", "-n", "gpu", *channels, *scenario.specs])
     if scenario.driver:  # it may be another machine's
         client = f"CONDA_OVERRIDE_CUDA={scenario.driver} {client}"
-    pip = f"ctk env run PREFIX -- pip install {name}"
-    return f"{step}, or in your client: {client}; or with pip in the environment: {pip}"
+    pip = f"ctk env run ./my-env -- pip install {name}"
+    return f"{step}\nin your client: {client}\nwith pip in an environment: {pip}"
 
 
 def _other_base(name: str, catalogue: Catalogue) -> str:
