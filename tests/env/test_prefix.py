@@ -39,7 +39,7 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         tiny("needed", version, files={f"{SITE}/needed-{version}.dist-info/INSTALLER": b"conda\n"})
         for version in ("1.0", "2.0")
     ]
-    return checkout(tmp_path_factory.mktemp("c"), application(), pure(), other, *libs, *needed)
+    return checkout(tmp_path_factory.mktemp("c"), application(), pure(), other, tiny("second"), *libs, *needed)
 
 
 @pytest.fixture
@@ -108,6 +108,18 @@ def test_what_changed_is_said(where: Workspace, prefix: Path) -> None:
     assert changes("other", "lib=1.0") == ["added: lib 1.0"]
     assert changes("lib") == ["removed: other 1.0", "replaced: lib 1.0 by 2.0"]
     assert changes("lib=2.0=0") == ["replaced: lib 2.0 1 by 0"]
+    five = "added: application 1.0, needed 2.0, other 1.0, pure 1.0"
+    assert changes("lib=1.0", "application", "other", "needed", "second") == [
+        f"{five}, {python} and 1 more",
+        "replaced: lib 2.0 by 1.0",
+    ]
+    title, _, columns, _, first, *_, end = changes("lib=1.0")
+    assert (title, columns.split()[1:4:2], first.split()[1:4:2]) == (
+        "removed",
+        ["package", "version"],
+        ["application", "1.0"],
+    )
+    assert end.startswith("└")
     document = json.loads(ctk(where, *words(where, prefix, "other"), "--json", check=True).stdout)
     assert (document["changed"], document["removed"]) == (True, ["lib"])
     assert json.loads(ctk(where, *words(where, prefix, "other"), "--json").stdout)["removed"] == []

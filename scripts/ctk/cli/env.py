@@ -28,6 +28,7 @@ from ctk.core.checkout import given_environment, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.files import release_folders
 
+_LINE = 5  # changed packages in one line
 Prefix = Annotated[Path, typer.Argument(help="Folder of the environment.")]
 
 
@@ -83,8 +84,10 @@ def create_command(
     state = "changed" if made.changes else "created" if made.changed else "unchanged"
     report.line(f"{state}: {made.prefix}")
     for kind, packages in made.changes.items():
-        if packages:
-            report.line(f"{kind}: {listing(packages, most=20)}")
+        if kind in ("removed", "replaced") and len(packages) > _LINE:
+            report.table(kind, ["package", "version"], [package.split(" ", 1) for package in packages])
+        elif packages:  # all others are in the table of packages
+            report.line(f"{kind}: {listing(packages, most=_LINE)}")
     show_pick(pick, on, channels, report)
     removed = [package.split()[0] for package in made.changes.get("removed", ())]
     wrong = wrong_with_pip(examined(where, made.prefix, driver, arch))
