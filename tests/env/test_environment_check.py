@@ -166,6 +166,38 @@ def test_an_environment_of_ctk_is_fixed_by_ctk(made: Made, asked: list[str], ste
     assert check(made, "13.0", "9.0")["native toolkit"]["step"].startswith(step)
 
 
+@pytest.mark.parametrize(
+    ("driver", "arch", "said", "step"),
+    [
+        (
+            "none",
+            None,
+            "no driver, and cuda-version 12.6 needs __cuda >=12.6; made for driver 13.0, GPU 9.0",
+            "for that",
+        ),
+        (
+            "12.4",
+            "7.0",
+            "it supports CUDA 12.4, and cuda-version 12.6 needs __cuda >=12.6; made for driver 13.0",
+            "ctk",
+        ),
+        ("12.6", "9.0", "it supports CUDA 12.6; made for driver 13.0, GPU 9.0", ""),
+        ("13.0", "9.0", "it supports CUDA 13.0", ""),
+    ],
+)
+def test_the_machine_that_it_was_made_for_is_said_beside_this_one(
+    made: Made, driver: str, arch: str | None, said: str, step: str
+) -> None:
+    asked = ["cuda-core", "--driver", "13.0", "--arch", "9.0"]
+    note = {"packages": list(Installed.read(made.toolkit().prefix).packages), "asked": asked, "stamp": "1"}
+    (made.prefix / "conda-meta" / "ctk").write_text(json.dumps(note))
+    found = check(made, driver, arch)["driver"]
+    assert found["found"].startswith(said) and ("made for" in found["found"]) is ("made for" in said)
+    assert found["step"].startswith(step)
+    if driver == "none":
+        assert found["step"] == f"for that machine: `ctk doctor '{made.prefix}' --driver 13.0 --arch 9.0`"
+
+
 CREATE = "ctk env create cuda-nvrtc --python 3.13 --driver 12.4 --arch 7.0 --prefix"
 
 

@@ -70,10 +70,12 @@ def create_command(
     prefix = Path(os.path.realpath(prefix))  # Path.resolve is a traceback for a link that leads to itself
     check_prefix(prefix)
     before = note.machine if (note := Note.read(prefix)) else {}
+    was = machine(None, before.get("--driver"), before.get("--arch")) if before else on
     if before and not on.driver and not on.stated and arch is None:
-        driver, arch = before.get("--driver"), before.get("--arch")
-        on = machine(None, driver, arch)
-        report.line(f"for the same machine as before: {on.words}")
+        report.line(f"for the same machine as before: {was.words}; here: {on.words}")
+        driver, arch, on = before.get("--driver"), before.get("--arch"), was
+    elif (was.driver, was.arch) != (on.driver, on.arch):
+        report.line(f"for another machine than before: {on.words}; before: {was.words}")
     channels = built_catalogue(where, base_beside(base, channel, where), on.subdir, channel or ())
     pick = solve_request(specs, python, on, channels)
     options = [("--driver", driver), ("--arch", arch), ("--python", python)]

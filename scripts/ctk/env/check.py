@@ -219,6 +219,15 @@ class Examined:
         return note if note and note.asked and set(self.has.packages) <= set(note.packages) else None
 
     @property
+    def made_for(self) -> str:
+        """The machine that was stated when it was made, in words after others; "" for none, and for this one."""
+        if not (stated := self.note.machine if self.note else {}):
+            return ""
+        was = machine(self.machine.subdir, stated.get("--driver"), stated.get("--arch"))
+        is_this = (was.driver, was.arch) == (self.machine.driver, self.machine.arch)
+        return "" if is_this else f"; made for {was.words}"
+
+    @property
     def is_stopped(self) -> bool:
         """Whether the run that made it did not finish: then little else is true of it."""
         note = Note.read(self.prefix)
@@ -530,17 +539,18 @@ def _driver_fits(on: Examined) -> Finding:
     specs = [(p, s) for p in on.packages for s in (*p.depends, *p.constrains) if spec_name(s) == "__cuda"]
     if not driver:
         if wanted := [f"{p.name} {p.version} needs {s}" for p, s in specs if s in p.depends]:
-            other = shlex.join(["ctk", "doctor", str(on.prefix), "--driver", "13.0"])
-            step = f"`ctk doctor`, or for another machine: `{other}`"
-            return missing(f"{on.machine.words}, and {listing(wanted, most=_SHOWN)}", step)
-        return ok(on.machine.words)
+            stated = chain(*on.note.machine.items()) if on.note and on.made_for else ("--driver", "13.0")
+            other = shlex.join(["ctk", "doctor", str(on.prefix), *stated])
+            step = f"for that machine: `{other}`" if on.made_for else f"`ctk doctor`, or for another machine: `{other}`"
+            return missing(f"{on.machine.words}, and {listing(wanted, most=_SHOWN)}{on.made_for}", step)
+        return ok(f"{on.machine.words}{on.made_for}")
     there = _record("__cuda", driver)
     unmet = [f"{p.name} {p.version} needs {s}" for p, s in specs if not _matches(s, there)]
     if unmet:
-        return problem(f"it supports CUDA {driver}, and {listing(unmet, most=_SHOWN)}", on.fix())
+        return problem(f"it supports CUDA {driver}, and {listing(unmet, most=_SHOWN)}{on.made_for}", on.fix())
     if on.overstated:
         return missing(on.overstated, STATE_DRIVER)
-    return ok(f"it supports CUDA {driver}")
+    return ok(f"it supports CUDA {driver}{on.made_for}")
 
 
 @look_at(Examined, "native toolkit")
