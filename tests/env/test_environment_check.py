@@ -311,7 +311,7 @@ def test_the_users_wheels_are_not_read_where_python_does_not(
         (('old; python_version < "3.12"', 'windows; sys_platform == "win32"', 'pypy; os_name == "java"'), "ok"),
         (('new; python_full_version >= "3.12.4" and platform_machine == "x86_64"',), "tool 1.0 needs new, which"),
         (("a-b @ https://user:secret@host/a.whl",), "tool 1.0 needs a-b, which is not there"),
-        (("one", "two", "three", "four", "five", "six"), "needs four, which is not there; and 2 more"),
+        (("one", "one", "two", "three", "four", "five", "six"), "needs four, which is not there; and 2 more"),
         # It is somebody's file.
         (("[[", "", "x y z", f"x{'x' * 2000}", "x===\x1b[31m", "x; no_such == '1'", f"x; {'(' * 9999}"), "ok"),
     ],

@@ -471,13 +471,13 @@ def needs_of_wheels(on: Examined) -> Finding:
     for lack in lacks:
         name, wanted = canonicalize_name(lack.need.name), lack.need.specifier
         versions = on.folders.versions(name) if on.folders and name != "python" else ()
-        is_gone = name == "python" and not lack.version  # another Python was asked for
+        is_gone = name == "python" and not lack.version  # where there is another one, it was asked for
         if is_gone or any(wanted.contains(version, prereleases=True) for version in versions):
             specs.append(f"{name}{wanted}".replace("===", "=="))
         else:  # a newer wheel may take what is there
             others.append(lack.wheel.name if lack.version else str(lack.need))
     words = ["install", "--upgrade", *dict.fromkeys(others)] if others else []
-    return problem(_first([*map(str, lacks)]), " && ".join(on.pip(*words, specs=specs)))
+    return problem(_first([*dict.fromkeys(map(str, lacks))]), " && ".join(on.pip(*words, specs=specs)))
 
 
 def _in_place_of(wheel: Wheel, on: Examined) -> str:
