@@ -112,7 +112,16 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
             "'cuda-core numba-cuda' is several packages in one",
             "write them without: cuda",
         ),
-        ("env add cupy", "no such command 'add'", "change an environment with `ctk env create "),
+        ("env add cupy", "no such command 'add'", "name all that it shall have: `ctk env create cuda-core"),
+        ("env activate ./e", "there is no `ctk env activate`, because an", "`. ./my-env/bin/activate`"),
+        ("env remove cupy", "there is no `ctk env remove`, because an", "`rm -r ./my-env`; for one package, "),
+        ("env list", "there is no `ctk env list`, because an", "`ls -d ./*/conda-meta` shows those in this folder"),
+        ("doctor --arch 9.0", "--driver and --arch are for", "name its folder: ctk doctor ./my-env --arch 9.0"),
+        (
+            "doctor './no env'",
+            "no env is no environment: it",
+            "name one, or make one: `ctk env create cuda-core --prefix 'no",
+        ),
         ("env creat", "no such command 'creat'. Did you mean 'create'?", "see ctk env --help"),
         ("env run ./my-env python -V", "no such option: -V", "write -- before the command and its options, as in "),
     ],
@@ -147,11 +156,12 @@ def test_bad_input_ends_with_the_documented_exit_code_and_says_each_thing_once(
     done = typed(*line(world, case, tmp_path))
     told = done.stderr[done.stderr.find("error: ") :].splitlines()
     assert (done.returncode, told[0][: len(said)]) == (error.exit_code, said), done.stderr
-    assert told[-1].startswith("next: ") and len(told[-1]) > len("next: ")
+    cause, _, step = "\n".join(told).partition("\nnext: ")
+    assert step
     assert "Traceback" not in done.stderr
-    said_once = re.split("in your client: |; then ctk ", "\n".join(told))[0]  # a command to type has the name again
+    said_once = cause + re.split("in your client: |; then ctk |`", step)[0]  # a command to type has the name again
     assert max(said_once.count(word) for word in ("no-package", "/no/place", "cuda-crt==", "99.9")) <= 1
-    steps = {step for step in commands_in(told[-1].removeprefix("next: ")) if not step.startswith(ELSEWHERE)}
+    steps = {command for command in commands_in(step) if not command.startswith(ELSEWHERE)}
     for step in sorted(steps - seen):
         program, *words = shlex.split(step)
         if program == "ctk":

@@ -105,7 +105,10 @@ def test_the_machine_that_was_stated_is_kept_where_there_is_no_driver(
         console.begin()
         done = CliRunner().invoke(app, ["env", "create", *words, "--base", base, "--prefix", str(tmp_path / "env")])
         assert done.exit_code == 0, done.output
-        assert ("for the same machine as before: driver 13.0, GPU 9.0" in done.stdout) == (words == ("application",))
+        same = "for the same machine as before: driver 13.0, GPU 9.0; here: no driver detected\n"
+        assert (same in done.stdout) == (words == ("application",))
+        other = "for another machine than before: no driver; before: driver 13.0, GPU 9.0\n"
+        assert (other in done.stdout) == ("none" in words)
         note = Note.read(tmp_path / "env")
         assert note and note.asked == (*asked, "--base", base)
 

@@ -50,14 +50,21 @@ class Made:
         return self.package("cuda-version", version, build, **(rules or (NATIVE if version == "12.6" else {})))
 
     def wheel(
-        self, name: str, version: str, record: str = "", installer: str = "pip", site: Path | None = None
+        self,
+        name: str,
+        version: str,
+        record: str = "",
+        installer: str = "pip",
+        site: Path | None = None,
+        needs: str = "",
     ) -> Made:
         (self.prefix / SITE).mkdir(parents=True, exist_ok=True)
         info = (site or self.prefix / SITE) / f"{name}-{version}.dist-info"
         info.mkdir(parents=True)
         (info / "INSTALLER").write_text(f"{installer}\n")
         (info / "RECORD").write_text(record)
-        return self
+        (info / "METADATA").write_text(f"Name: {name}\n{needs}\n\nRequires-Dist: what-the-readme-says\n")
+        return self.package("python", "3.12.4")
 
 
 @pytest.fixture
@@ -159,6 +166,38 @@ def test_an_environment_of_ctk_is_fixed_by_ctk(made: Made, asked: list[str], ste
     assert check(made, "13.0", "9.0")["native toolkit"]["step"].startswith(step)
 
 
+@pytest.mark.parametrize(
+    ("driver", "arch", "said", "step"),
+    [
+        (
+            "none",
+            None,
+            "no driver, and cuda-version 12.6 needs __cuda >=12.6; made for driver 13.0, GPU 9.0",
+            "for that",
+        ),
+        (
+            "12.4",
+            "7.0",
+            "it supports CUDA 12.4, and cuda-version 12.6 needs __cuda >=12.6; made for driver 13.0",
+            "ctk",
+        ),
+        ("12.6", "9.0", "it supports CUDA 12.6; made for driver 13.0, GPU 9.0", ""),
+        ("13.0", "9.0", "it supports CUDA 13.0", ""),
+    ],
+)
+def test_the_machine_that_it_was_made_for_is_said_beside_this_one(
+    made: Made, driver: str, arch: str | None, said: str, step: str
+) -> None:
+    asked = ["cuda-core", "--driver", "13.0", "--arch", "9.0"]
+    note = {"packages": list(Installed.read(made.toolkit().prefix).packages), "asked": asked, "stamp": "1"}
+    (made.prefix / "conda-meta" / "ctk").write_text(json.dumps(note))
+    found = check(made, driver, arch)["driver"]
+    assert found["found"].startswith(said) and ("made for" in found["found"]) is ("made for" in said)
+    assert found["step"].startswith(step)
+    if driver == "none":
+        assert found["step"] == f"for that machine: `ctk doctor '{made.prefix}' --driver 13.0 --arch 9.0`"
+
+
 CREATE = "ctk env create cuda-nvrtc --python 3.13 --driver 12.4 --arch 7.0 --prefix"
 
 
@@ -258,6 +297,55 @@ def test_the_users_wheels_are_not_read_where_python_does_not(
     assert states(check(made, "13.0")) == {"wheels of pip": "problem"}
     monkeypatch.setenv("PYTHONNOUSERSITE", "1")
     assert states(check(made, "13.0")) == {}
+
+
+@pytest.mark.parametrize(
+    ("needs", "said"),
+    [
+        (("numpy",), "ok"),
+        (("numpy <2",), "tool 1.0 needs numpy<2, and there is 2.1.0"),
+        (("Num_Py2[fast] >=3",), "tool 1.0 needs Num_Py2[fast]>=3, which is not there"),
+        (("egg>=2",), "tool 1.0 needs egg>=2, and there is 1.5"),
+        (("bare>=2",), "ok"),  # its folder says no version
+        (('extra-one; extra == "more"', "numpy; extra == 'more'"), "ok"),
+        (('old; python_version < "3.12"', 'windows; sys_platform == "win32"', 'pypy; os_name == "java"'), "ok"),
+        (('new; python_full_version >= "3.12.4" and platform_machine == "x86_64"',), "tool 1.0 needs new, which"),
+        (("a-b @ https://user:secret@host/a.whl",), "tool 1.0 needs a-b, which is not there"),
+        (("one", "one", "two", "three", "four", "five", "six"), "needs four, which is not there; and 2 more"),
+        # It is somebody's file.
+        (("[[", "", "x y z", f"x{'x' * 2000}", "x===\x1b[31m", "x; no_such == '1'", f"x; {'(' * 9999}"), "ok"),
+    ],
+)
+def test_what_a_wheel_needs_and_is_not_there_is_found(made: Made, needs: tuple[str, ...], said: str) -> None:
+    made.package("pip").wheel("numpy", "2.1.0").wheel(
+        "tool", "1.0", needs="".join(f"Requires-Dist: {n}\n" for n in needs)
+    )
+    for name in ("egg-1.5-py3.12.egg-info", "bare.egg-info"):
+        (made.prefix / SITE / name).mkdir()
+    found = check(made)
+    assert states(found) == ({} if said == "ok" else {"needs of wheels": "problem"})
+    if said != "ok":
+        assert said in found["needs of wheels"]["found"]
+        assert "secret" not in str(found)
+
+
+def test_what_wheels_need_comes_by_pip_where_no_channel_is_known_to_have_it(made: Made) -> None:
+    needs = "Requires-Dist: numpy<2\nRequires-Dist: tomli>=2; python_version>'3'\n"
+    made.wheel("numpy", "2.1.0").wheel("a_tool", "1.0", needs=needs)
+    pip = f"ctk env run '{made.prefix}' -- python -m pip install --upgrade a-tool 'tomli>=2'"
+    assert check(made)["needs of wheels"]["step"] == f"conda install -p '{made.prefix}' pip && {pip}"
+
+
+def test_wheels_that_a_removed_python_had_are_found(made: Made) -> None:
+    made.package("pip").wheel("tool", "1.0", needs="Requires-Dist: more\n")
+    (made.prefix / "conda-meta" / "python-3.12.4-0.json").unlink()
+    assert check(made)["needs of wheels"]["found"] == "tool 1.0 needs python==3.12.*, which is not there"
+    made.package("python", "3.14.1")
+    found = check(made)["needs of wheels"]
+    assert found["found"] == "tool 1.0 needs python==3.12.*, and there is 3.14.1"
+    assert found["step"].endswith("python -m pip install --upgrade tool")
+    (made.prefix / SITE.replace("12", "14") / "tool-2.0.dist-info").mkdir(parents=True)  # as after that line
+    assert states(check(made)) == {}
 
 
 @pytest.mark.parametrize("name", ["LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -27,13 +28,18 @@ pytestmark = pytest.mark.skipif(
 )
 
 FILE = "share/other"
+SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 
 
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     other = tiny("other", files={FILE: b"right", "share/second": b"x"})
     libs = [Draft("lib", version, build) for version, build in (("1.0", "0"), ("2.0", "0"), ("2.0", "1"))]
-    return checkout(tmp_path_factory.mktemp("c"), application(), pure(), other, *libs)
+    needed = [
+        tiny("needed", version, files={f"{SITE}/needed-{version}.dist-info/INSTALLER": b"conda\n"})
+        for version in ("1.0", "2.0")
+    ]
+    return checkout(tmp_path_factory.mktemp("c"), application(), pure(), other, tiny("second"), *libs, *needed)
 
 
 @pytest.fixture
@@ -102,9 +108,44 @@ def test_what_changed_is_said(where: Workspace, prefix: Path) -> None:
     assert changes("other", "lib=1.0") == ["added: lib 1.0"]
     assert changes("lib") == ["removed: other 1.0", "replaced: lib 1.0 by 2.0"]
     assert changes("lib=2.0=0") == ["replaced: lib 2.0 1 by 0"]
+    five = "added: application 1.0, needed 2.0, other 1.0, pure 1.0"
+    assert changes("lib=1.0", "application", "other", "needed", "second") == [
+        f"{five}, {python} and 1 more",
+        "replaced: lib 2.0 by 1.0",
+    ]
+    title, _, columns, _, first, *_, end = changes("lib=1.0")
+    assert (title, columns.split()[1:4:2], first.split()[1:4:2]) == (
+        "removed",
+        ["package", "version"],
+        ["application", "1.0"],
+    )
+    assert end.startswith("└")
     document = json.loads(ctk(where, *words(where, prefix, "other"), "--json", check=True).stdout)
     assert (document["changed"], document["removed"]) == (True, ["lib"])
     assert json.loads(ctk(where, *words(where, prefix, "other"), "--json").stdout)["removed"] == []
+
+
+def test_what_a_change_takes_from_a_wheel_is_said_with_the_line_that_brings_it_back(
+    where: Workspace, prefix: Path
+) -> None:
+    create(where, prefix, "python", "needed=1.0")
+    (info := prefix / SITE / "tool-1.0.dist-info").mkdir()
+    (info / "METADATA").write_text("Name: tool\nRequires-Dist: needed<2\n")
+    for specs, has in (
+        (("python", "needed"), "needed<2, and there is 2.0"),
+        (("python", "other"), "needed<2, which is not there"),
+        (("needed=1.0",), f"python=={SITE.split('/')[1][6:]}.*, which is not there"),
+    ):
+        done = create(where, prefix, *specs).stdout
+        said = f"tool 1.0 needs {has}"
+        assert f"\nneeds of wheels: {said}\n" in done
+        (step,) = re.findall("^to do: (.*)$", done, re.M)
+        found = problems(where, prefix)["needs of wheels"]
+        assert (found["found"], found["step"]) == (said, step)
+        document = json.loads(ctk(where, *words(where, prefix, *specs), "--json", check=True).stdout)
+        assert [(one["found"], one["step"]) for one in document["problems"]] == [(said, step)]
+        assert "needs of wheels" not in ctk(where, *shlex.split(step)[1:], check=True).stdout
+        assert problems(where, prefix) == {}
 
 
 def test_unchanged_is_what_the_prefix_has(where: Workspace, prefix: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -53,7 +54,10 @@ def doctor_command(
     """
     if prefix is None:
         if driver or arch:
-            raise BadValue("--driver and --arch are for an environment", "name its folder: ctk doctor PREFIX")
+            stated = (("--driver", driver), ("--arch", arch))
+            words = [word for option, value in stated if value for word in (option, value)]
+            step = f"name its folder: {shlex.join(['ctk', 'doctor', './my-env', *words])}"
+            raise BadValue("--driver and --arch are for an environment", step)
         _machine(channel or (), offline)
     else:
         if channel or offline:

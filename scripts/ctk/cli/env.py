@@ -28,6 +28,7 @@ from ctk.core.checkout import given_environment, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.files import release_folders
 
+_LINE = 5  # changed packages in one line
 Prefix = Annotated[Path, typer.Argument(help="Folder of the environment.")]
 
 
@@ -54,9 +55,11 @@ def create_command(
     Those of `ctk solve`, and
 
     - `prefix`, `changed`; `removed`: names of packages that were there before
+    - `problems`: what is wrong with what pip installed in it: some of the `checks` of `ctk doctor`
     """
+    from ctk.cli.doctor import as_json
     from ctk.cli.solve import show_pick, solve_request
-    from ctk.env.check import beside, examined
+    from ctk.env.check import examined, wrong_with_pip
     from ctk.env.environment import check as check_prefix
     from ctk.env.environment import create
     from ctk.env.prefix import Note
@@ -67,10 +70,12 @@ def create_command(
     prefix = Path(os.path.realpath(prefix))  # Path.resolve is a traceback for a link that leads to itself
     check_prefix(prefix)
     before = note.machine if (note := Note.read(prefix)) else {}
+    was = machine(None, before.get("--driver"), before.get("--arch")) if before else on
     if before and not on.driver and not on.stated and arch is None:
-        driver, arch = before.get("--driver"), before.get("--arch")
-        on = machine(None, driver, arch)
-        report.line(f"for the same machine as before: {on.words}")
+        report.line(f"for the same machine as before: {was.words}; here: {on.words}")
+        driver, arch, on = before.get("--driver"), before.get("--arch"), was
+    elif (was.driver, was.arch) != (on.driver, on.arch):
+        report.line(f"for another machine than before: {on.words}; before: {was.words}")
     channels = built_catalogue(where, base_beside(base, channel, where), on.subdir, channel or ())
     pick = solve_request(specs, python, on, channels)
     options = [("--driver", driver), ("--arch", arch), ("--python", python)]
@@ -81,14 +86,19 @@ def create_command(
     state = "changed" if made.changes else "created" if made.changed else "unchanged"
     report.line(f"{state}: {made.prefix}")
     for kind, packages in made.changes.items():
-        if packages:
-            report.line(f"{kind}: {listing(packages, most=20)}")
+        if kind in ("removed", "replaced") and len(packages) > _LINE:
+            report.table(kind, ["package", "version"], [package.split(" ", 1) for package in packages])
+        elif packages:  # all others are in the table of packages
+            report.line(f"{kind}: {listing(packages, most=_LINE)}")
     show_pick(pick, on, channels, report)
     removed = [package.split()[0] for package in made.changes.get("removed", ())]
-    report.result(prefix=str(made.prefix), changed=made.changed, removed=removed)
+    wrong = wrong_with_pip(examined(where, made.prefix, driver, arch))
+    problems = [as_json(finding) for finding in wrong]
+    report.result(prefix=str(made.prefix), changed=made.changed, removed=removed, problems=problems)
+    for finding in wrong:
+        report.line(f"{finding.check}: {finding.message}")
+        report.line(f"to do: {finding.fix}")
     place = shlex.quote(str(made.prefix))
-    if said := beside(examined(where, made.prefix, driver, arch)):
-        report.say(f"its Python takes other modules: {said}")
     # A terminal folds long lines, so each command has its own.
     ending = ".fish" if os.environ.get("SHELL", "").endswith("/fish") else ""
     report.line(f"to use it: . {place}/bin/activate{ending}")

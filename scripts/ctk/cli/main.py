@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import signal
 import sys
 import traceback
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -91,6 +93,10 @@ class Group(TyperGroup):
         for old in (" ".join(words[:2]), words[0]):
             if old in OLD and not ctx.resilient_parsing:
                 raise BadValue(f"`ctk {old}` is now `{OLD[old]}`", f"see {' '.join(OLD[old].split()[:2])} --help")
+            if old in BY_SHELL and not ctx.resilient_parsing:
+                prefix = next((word for word in args[1:] if Path(word, "conda-meta").is_dir()), "./my-env")
+                step = BY_SHELL[old].replace("PREFIX", shlex.quote(prefix))
+                raise BadValue(f"there is no `ctk {old}`, because an environment is a folder", step)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -232,6 +238,12 @@ OLD = {
     "feedstock export": "ctk feedstock",
 }
 """Name of a command in an earlier version -> the command line that does the same now."""
+BY_SHELL = {
+    "env activate": "`. PREFIX/bin/activate`",
+    "env list": "`ls -d ./*/conda-meta` shows those in this folder",
+    "env remove": "`rm -r PREFIX`; for one package, name all others in ctk env create",
+}
+"""Name of a command that conda has -> how the shell does the same."""
 
 
 def _app(help_: str, commands: dict[str, Any], **settings: Any) -> typer.Typer:
@@ -344,8 +356,8 @@ def usage_error(error: typer.TyperException) -> CtkError:
     program = context.command_path if context else "ctk"
     text, step = text[:1].lower() + text[1:].rstrip("."), f"see {program} --help"
     command, missing = getattr(context, "command", None), getattr(error, "param", None)
-    if program == "ctk env" and re.fullmatch("no such command '[^']*'", text):  # such as add or remove
-        step = "change an environment with `ctk env create PACKAGES --prefix PREFIX`: name all that it shall have"
+    if program == "ctk env" and re.fullmatch("no such command '[^']*'", text):  # such as add
+        step = "name all that it shall have: `ctk env create cuda-core numpy --prefix ./my-env`"
     if not isinstance(command, Command):
         return BadValue(text, step)
     if missing and text.startswith("missing "):

@@ -8,24 +8,30 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from email.parser import HeaderParser
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from rattler import MatchSpec, PackageRecord
 from rattler.package.build_string import BuildString
 
 from ctk.core.address import public
 from ctk.core.checkout import Workspace
 from ctk.core.console import count, listing
+from ctk.core.errors import LockError
 from ctk.core.files import LARGEST
 from ctk.core.platforms import PLATFORMS
 from ctk.env.doctor import look_at, missing, ok, problem
 from ctk.env.prefix import Installed, Note
+from ctk.index.inside import applies, stated_requirements
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.records import spec_name
 from ctk.rules import Finding, checks_of
@@ -35,8 +41,10 @@ from ctk.solve.why import newer_nvjitlink
 
 _IDENTITY = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,127} [\w.!+-]{1,64} [\w.+-]{0,127}")
 _WHEEL = re.compile(r"([A-Za-z0-9_.]{1,127})-([\w.!+]{1,64})\.dist-info")
+_DISTRIBUTION = re.compile(r"([A-Za-z0-9_.]+?)(?:-([\w.!+]*?))?(?:-py[\d.]+)?\.(?:dist|egg)-info")
 _LIBRARY = re.compile(r"^nvidia/(?:[^\n]*/)?([^/\n]+(?:\.so(?:\.\d+)*|\.dll)),", re.M)
 _LONGEST = 1000  # characters of a spec or a channel
+_HEADERS = 1 << 18  # characters of a METADATA, which begins with its headers
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,12 @@ class ModuleFolder:
     path: Path
     by: str = ""  # the variable or program that adds it: ``PYTHONPATH`` or ``user site``; "" for its own
 
+    @property
+    def python(self) -> str:
+        """The minor version of the Python that reads it; "" if every Python does."""
+        found = re.fullmatch(r"python(3\.\d+)t?", self.path.parent.name)
+        return found[1] if found else ""
+
 
 @dataclass(frozen=True)
 class Wheel:
@@ -74,9 +88,22 @@ class Wheel:
     version: str
     libraries: tuple[str, ...]  # file names of NVIDIA's libraries in it
     folder: ModuleFolder
+    info: Path  # its dist-info
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}{f' in {self.folder.path}' if self.folder.by else ''}"
+
+
+class Lack(NamedTuple):
+    """What a wheel needs, and which version is there; "" for none."""
+
+    wheel: Wheel
+    need: Requirement
+    version: str
+
+    def __str__(self) -> str:
+        has = f"and there is {self.version}" if self.version else "which is not there"
+        return f"{self.wheel} needs {self.need}, {has}"
 
 
 @dataclass(frozen=True)
@@ -108,14 +135,15 @@ class Examined:
         return kind if kind in ("native", "compat") else ""
 
     @cached_property
-    def nvidia_wheels(self) -> tuple[Wheel, ...]:
-        """Wheels with content that conda's CUDA packages have too: NVIDIA's libraries or Python projects.
+    def wheels(self) -> tuple[Wheel, ...]:
+        """What conda did not install in the environment, or in a folder that its Python searches first."""
+        return tuple(chain(*(_pip_wheels(folder, self) for folder in module_folders(self.prefix))))
 
-        They are in the environment, or in a folder that its Python searches first.
-        """
+    @cached_property
+    def nvidia_wheels(self) -> tuple[Wheel, ...]:
+        """Wheels with content that conda's CUDA packages have too: NVIDIA's libraries or Python projects."""
         known = {c.distribution for lock in self.locks.values() for c in lock.components.values()}
-        wheels = chain(*(_pip_wheels(folder, self) for folder in module_folders(self.prefix)))
-        return tuple(wheel for wheel in wheels if wheel.libraries or wheel.name in known)
+        return tuple(wheel for wheel in self.wheels if wheel.libraries or wheel.name in known)
 
     @cached_property
     def files(self) -> dict[str, str]:
@@ -150,15 +178,15 @@ class Examined:
             return ""
         build = " native_*" if self.fit else ""  # another channel has only one build of a cuda-version
         spec = f"cuda-version >={fit[0]},<={fit[-1]}{build}"
-        if self._folders is None:
+        if self.folders is None:
             return spec
         keeps = [p.name for p in self.packages if any(spec_name(s) == "cuda-version" for s in p.depends)]
         specs = self._repeatable or (spec, *keeps)
-        pick = self._folders.pick(Scenario(specs, self.machine.subdir, driver, self.machine.arch))
+        pick = self.folders.pick(Scenario(specs, self.machine.subdir, driver, self.machine.arch))
         return spec if pick and pick.fit != "compat" else ""
 
     @cached_property
-    def _folders(self) -> Catalogue | None:
+    def folders(self) -> Catalogue | None:
         """Its channels, if all are folders."""
         places = [Path(unquote(urlsplit(source).path)) for source in self.channels if source.startswith("file:")]
         if not places or len(places) < len(self.channels) or not all(place.is_dir() for place in places):
@@ -191,6 +219,15 @@ class Examined:
         return note if note and note.asked and set(self.has.packages) <= set(note.packages) else None
 
     @property
+    def made_for(self) -> str:
+        """The machine that was stated when it was made, in words after others; "" for none, and for this one."""
+        if not (stated := self.note.machine if self.note else {}):
+            return ""
+        was = machine(self.machine.subdir, stated.get("--driver"), stated.get("--arch"))
+        is_this = (was.driver, was.arch) == (self.machine.driver, self.machine.arch)
+        return "" if is_this else f"; made for {was.words}"
+
+    @property
     def is_stopped(self) -> bool:
         """Whether the run that made it did not finish: then little else is true of it."""
         note = Note.read(self.prefix)
@@ -199,10 +236,17 @@ class Examined:
     def install(self, *specs: str) -> str:
         """The command that gives the environment specs: `ctk env create` again if that made it, else the client's."""
         if self.note and self._repeatable:
-            more = [spec for spec in specs if spec == "pip"]
-            return self.note.again(self.prefix, *more, driver=self.machine.driver, arch=self.machine.arch)
+            return self.note.again(self.prefix, driver=self.machine.driver, arch=self.machine.arch)
         channels = [word for source in self.channels for word in ("-c", source)]
         return shlex.join(["conda", "install", "-p", str(self.prefix), *channels, *specs])
+
+    def pip(self, *words: str, specs: Iterable[str] = ()) -> list[str]:
+        """The commands that give the environment more packages of conda, and run its pip."""
+        more = dict.fromkeys([*specs, *(["pip"] if words and "pip" not in self.by_name else [])])
+        steps = [self.note.again(self.prefix, *more) if self.note else self.install(*more)] if more else []
+        if words:
+            steps.append(shlex.join(["ctk", "env", "run", str(self.prefix), "--", "python", "-m", "pip", *words]))
+        return steps
 
     def uninstall(self, wheels: Sequence[Wheel]) -> list[str]:
         """The commands after which its Python does not find these wheels."""
@@ -211,10 +255,7 @@ class Examined:
         # Nothing is removed there: the user's other programs may need it.
         steps += ["export PYTHONNOUSERSITE=1"] if "user site" in by else []
         if names := [wheel.name for wheel in wheels if not wheel.folder.by]:
-            if "pip" not in self.by_name:
-                steps.append(self.install("pip"))
-            pip = ["python", "-m", "pip", "uninstall", "--yes", *dict.fromkeys(names)]
-            steps.append(shlex.join(["ctk", "env", "run", str(self.prefix), "--", *pip]))
+            steps += self.pip("uninstall", "--yes", *dict.fromkeys(names))
         return steps
 
     def fix(self) -> str:
@@ -302,7 +343,35 @@ def _pip_wheels(folder: ModuleFolder, on: Examined) -> Iterator[Wheel]:
         is_replaced = text and sha256 and hashlib.sha256(text.encode()).hexdigest() != sha256
         if match and (place not in folders or is_replaced):
             name = re.sub(r"[-_.]+", "-", match[1]).lower()
-            yield Wheel(name, match[2], tuple(_LIBRARY.findall(_text(info / "RECORD"))), folder)
+            yield Wheel(name, match[2], tuple(_LIBRARY.findall(_text(info / "RECORD"))), folder, info)
+
+
+def _lacks(on: Examined) -> Iterator[Lack]:
+    """What the environment's own wheels need, without extras, and its Python does not find.
+
+    What cannot be read is left out.
+    """
+    python = on.by_name["python"].version if "python" in on.by_name else ""
+    minor = ".".join(python.split(".")[:2])
+    names = ("python_version", "python_full_version", "implementation_version", "extra")
+    markers = dict(zip(names, (minor, python, python, ""), strict=True))
+    markers |= PLATFORMS[on.machine.subdir].marker_environment
+    folders = [folder for folder in module_folders(on.prefix) if folder.python in ("", minor)]
+    files = (file.name for folder in reversed(folders) for file in sorted(folder.path.glob("*-info")))
+    there = {str(canonicalize_name(match[1])): match[2] for match in map(_DISTRIBUTION.fullmatch, files) if match}
+    there |= {"python": python} if python else {}
+    for wheel in (wheel for wheel in on.wheels if not wheel.folder.by):
+        text = _text(wheel.info / "METADATA")[:_HEADERS]
+        if wheel.folder not in folders:  # of the Python that was there
+            text = "" if wheel.name in there else f"Requires-Dist: python=={wheel.folder.python}.*"
+        for line, need in stated_requirements(HeaderParser().parsestr(text)):
+            with suppress(LockError):
+                if need and len(line) < _LONGEST and line.isprintable() and applies(need, [markers]):
+                    name = canonicalize_name(need.name)
+                    version = there.get(name) or ""  # a folder can be without one
+                    if name not in there or (version and not need.specifier.contains(version, prereleases=True)):
+                        need.marker = need.url = None
+                        yield Lack(wheel, need, version)
 
 
 def _text(file: Path) -> str:
@@ -319,6 +388,12 @@ def _text(file: Path) -> str:
 
 
 _SHOWN = 4  # entries of a longer list that a finding shows
+
+
+def _first(sentences: Sequence[str]) -> str:
+    """The first of what is wrong, and how many more there are."""
+    more = [f"and {len(sentences) - _SHOWN} more"] if len(sentences) > _SHOWN else []
+    return "; ".join([*sentences[:_SHOWN], *more])
 
 
 def _matches(spec: str, record: PackageRecord) -> bool:
@@ -356,8 +431,7 @@ def _files(on: Examined) -> Finding:
     if note and note.stamp and note.stamp == has.stamp:
         return ok(f"of {count(len(has.records), 'package')}, as they were installed")
     altered = has.altered()
-    own = (wheel for folder in module_folders(on.prefix) if not folder.by for wheel in _pip_wheels(folder, on))
-    by_pip = [wheel.name for wheel in own if altered.pop(wheel.name, None)]
+    by_pip = [wheel.name for wheel in on.wheels if not wheel.folder.by and altered.pop(wheel.name, [])]
     if altered:
         found = [f"{name}: {listing(files, most=_SHOWN)}" for name, files in altered.items()]
         step = on.note.again(on.prefix) if on.note else on.install("--force-reinstall", *altered)
@@ -368,10 +442,9 @@ def _files(on: Examined) -> Finding:
     return ok(f"of {count(len(has.records), 'package')}, as they were installed")
 
 
-def beside(on: Examined) -> str:
-    """The wheels that its Python finds before the environment's own packages, and the fix; "" without such wheels."""
-    found = next(iter(wheels_of_pip(on)))
-    return f"{found.message}; {found.fix}" if found.fix else ""
+def wrong_with_pip(on: Examined) -> list[Finding]:
+    """What is wrong with the wheels in an environment."""
+    return [finding for check in (wheels_of_pip, needs_of_wheels) for finding in check(on) if finding.fix]
 
 
 @look_at(Examined, "wheels of pip")
@@ -387,6 +460,24 @@ def wheels_of_pip(on: Examined) -> Finding:
         steps.append(on.install("--force-reinstall", *both))
     text = f"beside conda's CUDA: {listing([_in_place_of(wheel, on) for wheel in wheels], most=_SHOWN)}"
     return problem(text, " && ".join(steps))
+
+
+@look_at(Examined, "needs of wheels")
+def needs_of_wheels(on: Examined) -> Finding:
+    """What pip installed fails without what it needs, which a change of the environment may have taken away."""
+    if not (lacks := list(_lacks(on))):
+        return ok("what pip installed has what it needs" if on.wheels else "pip installed nothing")
+    specs, others = [], []
+    for lack in lacks:
+        name, wanted = canonicalize_name(lack.need.name), lack.need.specifier
+        versions = on.folders.versions(name) if on.folders and name != "python" else ()
+        is_gone = name == "python" and not lack.version  # where there is another one, it was asked for
+        if is_gone or any(wanted.contains(version, prereleases=True) for version in versions):
+            specs.append(f"{name}{wanted}".replace("===", "=="))
+        else:  # a newer wheel may take what is there
+            others.append(lack.wheel.name if lack.version else str(lack.need))
+    words = ["install", "--upgrade", *dict.fromkeys(others)] if others else []
+    return problem(_first([*dict.fromkeys(map(str, lacks))]), " && ".join(on.pip(*words, specs=specs)))
 
 
 def _in_place_of(wheel: Wheel, on: Examined) -> str:
@@ -437,8 +528,7 @@ def _agreement(on: Examined) -> Finding:
                 continue
             names |= {package.name, name}
     if unmet:
-        more = [f"and {len(unmet) - _SHOWN} more"] if len(unmet) > _SHOWN else []
-        return problem("; ".join([*unmet[:_SHOWN], *more]), on.install(*sorted(names)[:12]))
+        return problem(_first(unmet), on.install(*sorted(names)[:12]))
     return ok(f"what {count(len(on.packages), 'package')} ask for is there")
 
 
@@ -449,17 +539,18 @@ def _driver_fits(on: Examined) -> Finding:
     specs = [(p, s) for p in on.packages for s in (*p.depends, *p.constrains) if spec_name(s) == "__cuda"]
     if not driver:
         if wanted := [f"{p.name} {p.version} needs {s}" for p, s in specs if s in p.depends]:
-            other = shlex.join(["ctk", "doctor", str(on.prefix), "--driver", "13.0"])
-            step = f"`ctk doctor`, or for another machine: `{other}`"
-            return missing(f"{on.machine.words}, and {listing(wanted, most=_SHOWN)}", step)
-        return ok(on.machine.words)
+            stated = chain(*on.note.machine.items()) if on.note and on.made_for else ("--driver", "13.0")
+            other = shlex.join(["ctk", "doctor", str(on.prefix), *stated])
+            step = f"for that machine: `{other}`" if on.made_for else f"`ctk doctor`, or for another machine: `{other}`"
+            return missing(f"{on.machine.words}, and {listing(wanted, most=_SHOWN)}{on.made_for}", step)
+        return ok(f"{on.machine.words}{on.made_for}")
     there = _record("__cuda", driver)
     unmet = [f"{p.name} {p.version} needs {s}" for p, s in specs if not _matches(s, there)]
     if unmet:
-        return problem(f"it supports CUDA {driver}, and {listing(unmet, most=_SHOWN)}", on.fix())
+        return problem(f"it supports CUDA {driver}, and {listing(unmet, most=_SHOWN)}{on.made_for}", on.fix())
     if on.overstated:
         return missing(on.overstated, STATE_DRIVER)
-    return ok(f"it supports CUDA {driver}")
+    return ok(f"it supports CUDA {driver}{on.made_for}")
 
 
 @look_at(Examined, "native toolkit")

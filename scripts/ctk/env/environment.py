@@ -83,7 +83,8 @@ def check_is_there(prefix: Path) -> None:
     check_path(prefix, _RENAME)
     if not (prefix / "conda-meta").is_dir():
         what = "has no conda-meta" if prefix.is_dir() else "is no folder" if prefix.exists() else "is not there"
-        step = "name one, or make one: `ctk env create cuda-core --prefix ./my-env`"
+        place = "./my-env" if prefix.exists() else shlex.quote(str(prefix))
+        step = f"name one, or make one: `ctk env create cuda-core --prefix {place}`"
         raise BadValue(f"{prefix} is no environment: it {what}", step)
 
 

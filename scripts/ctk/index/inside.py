@@ -158,7 +158,7 @@ def applies(requirement: Requirement, environments: Iterable[Mapping[str, str]])
 def _requirement(line: str) -> Requirement | None:
     try:
         return Requirement(line)
-    except InvalidRequirement:
+    except (InvalidRequirement, RecursionError):  # of a thousand brackets
         return None
 
 

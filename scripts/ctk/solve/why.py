@@ -449,7 +449,7 @@ def _in_unnamed_channel(catalogue: Catalogue, name: str, *others: str) -> Reason
 
 
 def _elsewhere(name: str, scenario: Scenario, catalogue: Catalogue) -> str:
-    """The advice to ask conda-forge for a package, in the user's client too; another one if it was asked."""
+    """The advice to ask conda-forge for a package, in the user's client too, or pip; another one if it was asked."""
     places = [lasting(channel_url(channel)) for channel in catalogue.channels]
     if any("conda-forge" in place for place in places):
         return "see how its name is written, or name a base channel that has it with --base"
@@ -460,7 +460,8 @@ def _elsewhere(name: str, scenario: Scenario, catalogue: Catalogue) -> str:
     client = shlex.join(["conda", "create", "-n", "gpu", *channels, *scenario.specs])
     if scenario.driver:  # it may be another machine's
         client = f"CONDA_OVERRIDE_CUDA={scenario.driver} {client}"
-    return f"{step}, or in your client: {client}"
+    pip = f"ctk env run ./my-env -- pip install {name}"
+    return f"{step}\nin your client: {client}\nwith pip in an environment: {pip}"
 
 
 def _other_base(name: str, catalogue: Catalogue) -> str:
