@@ -39,6 +39,7 @@ def test_the_release_for_a_machine_is_the_one_that_the_oracle_expects(project: W
         ("--driver 12.4 --driver 13.0", {"12.4", "13.0"}),
         ("--driver 12.4 --driver 13.0 --arch 7.0", {"12.4", "12.9"}),
         ("--driver 13.0 --arch sm_70 --arch 9.0", {"12.9", "13.0"}),
+        ("--driver 12.4:9.0 --driver 13.0:7.0", {"12.4", "12.9"}),
         ("--driver 12.1 -p linux-64 -p linux-aarch64", {"12.1", "12.9"}),  # for ARM there is none before 12.3
     ],
 )
@@ -53,13 +54,13 @@ def test_a_build_for_machines_has_the_releases_that_they_get(
 def test_a_machine_that_no_release_runs_on_is_an_error(project: Workspace) -> None:
     done = ctk(project, "build", "--dry-run", "--driver", "12.4", "--platform", "win-arm64")
     assert done.returncode == BadValue.exit_code
-    assert "error: no locked release runs on win-arm64 with driver 12.4\n" in done.stderr
+    assert "error: no locked release runs on win-arm64 with driver 12.4, GPU not given\n" in done.stderr
 
 
 def test_a_package_that_does_not_run_on_the_machine_is_an_error(project: Workspace) -> None:
     done = ctk(project, "build", "--dry-run", "pytorch", "--driver", "12.9", "--arch", "6.1", "-p", "linux-64")
     assert done.returncode == BadValue.exit_code
-    assert "error: no locked release with pytorch runs on linux-64 with driver 12.9 and GPU 6.1\n" in done.stderr
+    assert "error: no locked release with pytorch runs on linux-64 with driver 12.9, GPU 6.1\n" in done.stderr
 
 
 def test_a_compute_capability_that_no_gpu_has_is_an_error(project: Workspace) -> None:

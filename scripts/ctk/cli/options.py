@@ -106,7 +106,7 @@ class Selection:
         typer.Option(
             "--driver",
             help="The releases that machines will get whose drivers support this CUDA version, such as 12.4, or none; "
-            "may be repeated.",
+            "12.4:7.0 with this GPU only; may be repeated.",
         ),
     ] = None
     gpus: Annotated[
