@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ctk.cli.machines import stated_machines
-from ctk.cli.options import Base, Jobs, Releases, Selection, base_channel, not_both, selecting
+from ctk.cli.options import Base, Jobs, Releases, Selection, base_channel, not_both, refuse_versions, selecting
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # these take half a second to be imported, and commands that 
 def _request(chosen: Selection, what: Set, tags: Sequence[str], where: Workspace) -> Request:
     from ctk.plan.plan import Request, small, with_needs
 
+    refuse_versions(chosen.packages or (), "--driver 12.4 --driver ")
     named = "names of packages"
     not_both("--release", "--all-releases", chosen.releases and chosen.all_releases)
     not_both("--driver", "--release", chosen.drivers and chosen.releases)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ctk.cli.machines import of_each_platform, show_everywhere, show_fleet, stated_machines
-from ctk.cli.options import Arch, Base, Driver, OtherChannels, Python, Specs, base_beside, not_both
+from ctk.cli.options import Arch, Base, Driver, OtherChannels, Python, Specs, base_beside, not_both, refuse_versions
 from ctk.core.checkout import base_channel, checkout, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue
@@ -166,6 +166,7 @@ def _wanted(specs: list[str], python: str | None) -> tuple[str, ...]:
     from ctk.solve.machine import python_specs
     from ctk.solve.solve import parse_spec
 
+    refuse_versions(specs, "--drivers 12.4,")
     wanted = (*specs, *(python_specs(python) if python else ()))
     for spec in wanted:
         if "::" not in spec and _PATH.match(spec):  # a spec has a slash in its channel only
