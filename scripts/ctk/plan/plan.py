@@ -36,7 +36,7 @@ from ctk.lock.components import (
 from ctk.lock.facts import require_measured
 from ctk.lock.model import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
 from ctk.package.records import REPODATA, records
-from ctk.plan.recipes import Recipe, Rendered, find_recipes, makers_of, render
+from ctk.plan.recipes import Recipe, Rendered, called_here, find_recipes, makers_of, render
 
 Named = TypeVar("Named")
 
@@ -228,6 +228,8 @@ def recipes_of(what: Set, names: Iterable[str]) -> set[str]:
     for name in names:
         found = {*makers_of(name, what.recipes), *({name} & what.recipes.keys())}
         if not found:
+            if other := called_here(name, lambda own: makers_of(own, what.recipes)):
+                raise UnknownName(other[0], f"run {' or '.join(f'`ctk build {words}`' for words in other[1])}")
             outputs = (output for recipe in what.recipes.values() for output in recipe.output_names)
             raise UnknownName.of("package", name, [*what.recipes, *(o for o in outputs if "{" not in o)])
         recipes |= found
