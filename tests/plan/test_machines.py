@@ -108,12 +108,24 @@ def test_a_library_is_built_with_the_toolkit_and_in_the_versions_that_run_with_i
 def test_what_is_left_out_has_its_version_and_no_other_python(project: Workspace) -> None:
     command = "build pytorch jax --driver 13.0 --python 3.11 -p linux-64 --dry-run"
     lines = ctk(project, *command.split(), check=True).stdout.partition("left out, by reason")[2].splitlines()
-    assert "- libtorch 2.15.0, pytorch 2.15.0: needs cuda-version >=13.2,<14.0a0, and there is 13.0" in lines
-    (published,) = [line for line in lines if "not published" in line]
+    assert "- libtorch 2.15.0, pytorch 2.15.0: needs cuda-version >=13.2,<14.0a0, and this build has only 13.0" in lines
+    (published,) = [line for line in lines if "no wheel" in line]
     assert re.fullmatch(
-        r"- jax-cuda-plugin ([\d.]+), jaxlib \1, pytorch-cpu [\d.]+: not published for Python 3.11 on linux-64",
+        r"- jax-cuda-plugin ([\d.]+), jaxlib \1, pytorch-cpu [\d.]+: there is no wheel for linux-64 and Python 3.11",
         published,
     )
     assert any(re.match(r"- jax ([\d.]+): needs jaxlib >=", line) for line in lines)
     assert not any("nothing that is built needs it" in line for line in lines), "it was not named"
     assert "left out, by" not in ctk(project, "build", "cuda-nvrtc", "--dry-run", check=True).stdout
+
+
+def test_what_is_for_other_gpus_or_lacks_several_pythons_is_one_line(project: Workspace) -> None:
+    command = "build cuda-arch pytorch --driver 13.0:9.0 -p linux-64 --dry-run"
+    lines = ctk(project, *command.split(), check=True).stdout.partition("left out, by reason")[2].splitlines()
+    assert "- cuda-arch: for other GPUs than 9.0" in lines
+    assert [
+        line for line in lines if "pytorch 2.14.1" in line and "no wheel for linux-64 and Python 3.15 or 3.15t" in line
+    ]
+    assert not any("__cuda_arch" in line for line in lines)
+    table = " ".join(ctk(project, *command.split(), "-v", check=True).stdout.replace("│", " ").split())
+    assert "for GPUs >=10.0, and you named 9.0" in table

@@ -21,10 +21,11 @@ from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, check_names
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.core.versions import python_name
 
 if TYPE_CHECKING:  # these take half a second to be imported, and commands that build nothing do without
     from ctk.pipeline import Result
-    from ctk.plan.plan import Plan, Request, Set
+    from ctk.plan.plan import LeftOut, Plan, Request, Set
     from ctk.solve.machine import Machine
 
 
@@ -145,10 +146,16 @@ def _show_left_out(planned: Plan, asked: Collection[str], report: Reporter) -> N
     if planned.left_out and report.verbose:
         report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
     elif planned.left_out:
-        names: dict[str, set[str]] = defaultdict(set)
+        alike: dict[tuple[str, str], list[LeftOut]] = defaultdict(list)
         for left in planned.left_out:
-            names[left.kind].add(left.name)
-        said = dict.fromkeys(left.kind for left in planned.left_out if not asked or left.recipe in asked)
+            alike[left.kind, left.name].append(left)
+        names, said = defaultdict[str, set[str]](set), dict[str, None]()
+        for (kind, name), some in alike.items():
+            pythons = dict.fromkeys(python_name(left.python) for left in some if left.python)
+            why = f"{kind} and Python {listing([*pythons], 'or')}" if pythons else kind
+            names[why].add(name)
+            if not asked or any(left.recipe in asked for left in some):
+                said[why] = None
         nothing = "nothing that you named is left out (-v: what else is)"
         report.line("left out, by reason (-v: each)" if said else nothing, "bold")
         for why in said:

@@ -80,7 +80,7 @@ class LeftOut:
     Attributes:
         name: The package, recipe or component; of a project with its version.
         kind: The reason in words that are the same for all releases and platforms.
-        python: Python tag, or "" without Python.
+        python: Python tag, or "" if the reason is the same for each Python.
         recipe: The recipe that would make it; "" for a component that no recipe packages.
     """
 
@@ -372,8 +372,7 @@ def _groups(
         parts = [recipe.name, *old, label, python.replace("cp", "py", 1), build.place]
         build_id = "-".join(p for p in parts if p)
         if missing:
-            where = f"Python {python_name(python)} on {subdir}" if python else subdir
-            yield LeftOut(build_id, missing, build.title, f"not published for {where}", python, recipe.name)
+            yield LeftOut(build_id, missing, build.title, f"there is no wheel for {subdir}", python, recipe.name)
         else:
             yield replace(build, id=build_id)
 
