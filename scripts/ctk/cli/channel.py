@@ -84,7 +84,7 @@ def publish_command(
     JSON:
     - into a folder: `folder`, `state`, `packages` (how many), and the names of packages: `added`, `repaired` (damaged,
       and written again), `lost` (in the index, and nowhere), `left` (no longer in the index), `left_out` (the name is
-      taken), `deleted`
+      taken), `deleted`; `forgotten` (numbers of older states that had lost index files)
     - to a server: `server`, `channel`, `packages` (names), `left_out`
     - `not_named`: package that is new there -> its files that its licence text does not name for distribution
     """
@@ -134,6 +134,8 @@ def publish_command(
         changes += [f"{len(done.deleted)} deleted after {keep_days} days without use"] if done.deleted else []
         report.result(folder=str(to), **vars(done))
         report.line(f"state {done.state} of {to}: {count(done.packages, 'package')}, {', '.join(changes)}")
+        if done.forgotten:
+            report.line(f"forgotten, having lost index files: state {listing(list(map(str, done.forgotten)))}")
         for what, listed in (("damaged, and written again", done.repaired), ("no longer in the index", done.left)):
             if listed:
                 report.line(f"{what}: {listing(listed, most=0 if report.verbose else 3)}")
