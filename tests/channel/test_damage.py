@@ -16,7 +16,7 @@ from typer.testing import Result
 
 from ctk.channel.check import check_channel
 from ctk.channel.history import STATES
-from ctk.channel.publish import NAMES, TIMES, UNUSED, Folder, Keep
+from ctk.channel.publish import NAMES, SITE, TIMES, UNUSED, Folder, Keep
 from ctk.channel.repodata import read_index
 from ctk.core.checkout import HISTORY, Workspace
 from ctk.core.errors import ChannelBroken, NotReady
@@ -138,6 +138,19 @@ def test_a_damaged_package_is_named_by_a_rollback_and_replaced_by_the_next_publi
     assert TWO in (*done.repaired, *done.added)
     assert check_channel(folder.path).findings == ()
     assert folder.rollback(1).packages == 2
+
+
+def test_publish_and_rollback_name_a_site_beside_the_folder_that_does_not_show_the_change(
+    two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path
+) -> None:
+    www, said = tmp_path / "www", f"{tmp_path / 'www-site'}: pages from before this; the same `ctk site` makes them"
+    assert "ctk site" not in run_ctk("publish", "--to", str(www)).stdout, "there is none"
+    (tmp_path / "www-site").mkdir()
+    (tmp_path / "www-site" / SITE).touch()
+    assert "ctk site" not in run_ctk("publish", "--to", str(www)).stdout, "nothing changed"
+    build(two_states.channel, digit(8))
+    assert said in run_ctk("publish", "--to", str(www)).stdout
+    assert said in run_ctk("rollback", str(www), "--to", "1").stdout
 
 
 def test_a_package_that_nobody_has_is_named_by_publish(

@@ -139,6 +139,8 @@ def publish_command(
         for what, listed in (("damaged, and written again", done.repaired), ("no longer in the index", done.left)):
             if listed:
                 report.line(f"{what}: {listing(listed, most=0 if report.verbose else 3)}")
+        if done.added or done.left:
+            _say_site(to, report)
         if done.lost:
             step = (
                 f"build it again (ctk build NAME --release MINOR), then ctk publish --to {to}; or withdraw it: --exact"
@@ -210,6 +212,7 @@ def rollback_command(
         state = target.rollback(to)
         report.result(channel=str(folder), state=vars(state))
         report.line(f"{folder} shows state {state.number} of {state.made}: {count(state.packages, 'package')}")
+        _say_site(folder, report)
         return
     known = target.history()
     if not known.states:
@@ -231,6 +234,15 @@ def rollback_command(
     numbers = ["state", "packages", "followed"]
     report.table(f"states of {folder}", ["state", "made", "packages", "followed", "change", ""], rows, numbers)
     report.line("--to N returns to a state")
+
+
+def _say_site(folder: Path, report: Reporter) -> None:
+    """Says that a site in a published folder, or beside it, does not show what has changed."""
+    from ctk.channel.publish import SITE
+
+    place = folder.absolute()
+    if sites := sorted(str(file.parent) for of in (place, place.parent) for file in of.glob(f"*/{SITE}")):
+        report.line(f"{listing(sites)}: pages from before this; the same `ctk site` makes them again")
 
 
 def _check_folder(folder: Path) -> None:
