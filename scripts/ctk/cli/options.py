@@ -29,7 +29,7 @@ def not_both(one: str, other: str, given: object, step: str = "give one of them"
 def refuse_versions(names: Sequence[str], several: str) -> None:
     """Refuses a number in the place of a package: the second value of an option, behind a space."""
     for name in names:
-        if re.fullmatch(r"[\d.,:]+", name):
+        if re.fullmatch(r"\d[\d.,:]*", name):
             step = f"write several values as in {several}{name}, and a package of this version as NAME={name}"
             raise BadValue(f"{name} is a version, and the name of a package is wanted", step)
 
