@@ -16,7 +16,7 @@ from typer.testing import Result
 
 from ctk.channel.check import check_channel
 from ctk.channel.history import STATES
-from ctk.channel.publish import NAMES, TIMES, UNUSED, Folder, Keep
+from ctk.channel.publish import NAMES, SITE, TIMES, UNUSED, Folder, Keep
 from ctk.channel.repodata import read_index
 from ctk.core.checkout import HISTORY, Workspace
 from ctk.core.errors import ChannelBroken, NotReady
@@ -140,6 +140,19 @@ def test_a_damaged_package_is_named_by_a_rollback_and_replaced_by_the_next_publi
     assert folder.rollback(1).packages == 2
 
 
+def test_publish_and_rollback_name_a_site_beside_the_folder_that_does_not_show_the_change(
+    two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path
+) -> None:
+    www, said = tmp_path / "www", f"{tmp_path / 'www-site'}: pages from before this; the same `ctk site` makes them"
+    assert "ctk site" not in run_ctk("publish", "--to", str(www)).stdout, "there is none"
+    (tmp_path / "www-site").mkdir()
+    (tmp_path / "www-site" / SITE).touch()
+    assert "ctk site" not in run_ctk("publish", "--to", str(www)).stdout, "nothing changed"
+    build(two_states.channel, digit(8))
+    assert said in run_ctk("publish", "--to", str(www)).stdout
+    assert said in run_ctk("rollback", str(www), "--to", "1").stdout
+
+
 def test_a_package_that_nobody_has_is_named_by_publish(
     two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path
 ) -> None:
@@ -152,7 +165,7 @@ def test_a_package_that_nobody_has_is_named_by_publish(
     assert run_ctk("publish", "--to", str(www), "--exact").exception is None
 
 
-@pytest.mark.parametrize("lost", ["1", NAMES])
+@pytest.mark.parametrize("lost", ["2", NAMES])
 def test_check_names_what_the_next_run_would_stop_at(published: Folder, coming: Path, lost: str) -> None:
     published.rollback(2)
     place = published.notes / lost
@@ -228,15 +241,15 @@ def test_a_damaged_history_stops_a_run_and_its_next_step_works(published: Folder
 
 
 @pytest.mark.parametrize("damage", ["lost", "damaged"])
-def test_a_state_that_is_not_whole_is_named_and_the_next_step_works(
+def test_a_shown_state_that_is_not_whole_is_named_and_the_next_step_works(
     published: Folder, coming: Path, damage: str
 ) -> None:
-    place = published.notes / "2"
+    place = published.notes / "1"
     if damage == "lost":
         shutil.rmtree(place)
     else:
         (place / "linux-64" / "repodata.json").write_bytes(b"no JSON")
-    with pytest.raises(ChannelBroken, match=r"state 2 of .* has lost index files") as error:
+    with pytest.raises(ChannelBroken, match=r"state 1 of .* has lost index files") as error:
         published.publish(coming)
     assert [*published.changes(published.history())] == [(None, None), (None, None)]
     assert shown(published.path) == {"digit1", "digit2"}, "readers see no change"
@@ -244,6 +257,23 @@ def test_a_state_that_is_not_whole_is_named_and_the_next_step_works(
     (published.notes / STATES).unlink()
     published.publish(coming)
     assert check_channel(published.path).findings == ()
+
+
+def test_of_the_states_only_one_that_lost_files_is_forgotten(
+    two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path
+) -> None:
+    www = Folder(tmp_path / "www", tmp_path)
+    for number in (4, 1, 2):
+        build(two_states.channel, sound(digit(number)))
+        run_ctk("publish", "--to", str(www.path))
+    (www.notes / "2" / "linux-64" / "repodata.json").unlink()
+    refused = run_ctk("rollback", str(www.path), "--to", "2").exception
+    assert isinstance(refused, ChannelBroken) and "return to another state" in refused.step
+    build(two_states.channel, sound(digit(8)))
+    assert "forgotten, having lost index files: state 2\n" in run_ctk("publish", "--to", str(www.path)).stdout
+    assert [(state.number, state.before) for state in www.history().states] == [(1, None), (3, None), (4, 3)]
+    assert check_channel(www.path).findings == ()
+    assert run_ctk("rollback", str(www.path), "--to", "1").exception is None and shown(www.path) == {"digit4"}
 
 
 @pytest.mark.parametrize("content", DAMAGED, ids=range(len(DAMAGED)))

@@ -86,6 +86,16 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "solve cuda-crt --platform linux-46": (UnknownName, "error: unknown platform 'linux-46'"),
     "solve cuda-crt --python 3.x": (BadValue, "error: '3.x' is not a version of Python"),
     "solve cuda-crt --drivers , --base {base}": (BadValue, "error: there are no machines"),
+    "solve cuda-crt --drivers 12.4 13.0 --base {base}": (
+        BadValue,
+        "error: 13.0 is a version, and the name of a package",
+    ),
+    "build torch": (UnknownName, "error: torch is called pytorch here"),
+    "build nvidia-cuda-crt-cu12": (
+        UnknownName,
+        "error: nvidia-cuda-crt-cu12 is a wheel of NVIDIA, for pip; its package ",
+    ),
+    "build cuda-crt --driver 12.4 13.0": (BadValue, "error: 13.0 is a version, and the name of a package"),
     "solve cuda-crt --archs 9.0 --base {base}": (BadValue, "error: --archs says nothing without --drivers"),
     "verify --channel /no/place": (ChannelMissing, "error: there is no channel with packages for a platform in /no"),
     "verify --request no-request": (UnknownName, "error: unknown request 'no-request'"),

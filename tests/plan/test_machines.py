@@ -39,6 +39,7 @@ def test_the_release_for_a_machine_is_the_one_that_the_oracle_expects(project: W
         ("--driver 12.4 --driver 13.0", {"12.4", "13.0"}),
         ("--driver 12.4 --driver 13.0 --arch 7.0", {"12.4", "12.9"}),
         ("--driver 13.0 --arch sm_70 --arch 9.0", {"12.9", "13.0"}),
+        ("--driver 12.4:9.0 --driver 13.0:7.0", {"12.4", "12.9"}),
         ("--driver 12.1 -p linux-64 -p linux-aarch64", {"12.1", "12.9"}),  # for ARM there is none before 12.3
     ],
 )
@@ -53,13 +54,13 @@ def test_a_build_for_machines_has_the_releases_that_they_get(
 def test_a_machine_that_no_release_runs_on_is_an_error(project: Workspace) -> None:
     done = ctk(project, "build", "--dry-run", "--driver", "12.4", "--platform", "win-arm64")
     assert done.returncode == BadValue.exit_code
-    assert "error: no locked release runs on win-arm64 with driver 12.4\n" in done.stderr
+    assert "error: no locked release runs on win-arm64 with driver 12.4, GPU not given\n" in done.stderr
 
 
 def test_a_package_that_does_not_run_on_the_machine_is_an_error(project: Workspace) -> None:
     done = ctk(project, "build", "--dry-run", "pytorch", "--driver", "12.9", "--arch", "6.1", "-p", "linux-64")
     assert done.returncode == BadValue.exit_code
-    assert "error: no locked release with pytorch runs on linux-64 with driver 12.9 and GPU 6.1\n" in done.stderr
+    assert "error: no locked release with pytorch runs on linux-64 with driver 12.9, GPU 6.1\n" in done.stderr
 
 
 def test_a_compute_capability_that_no_gpu_has_is_an_error(project: Workspace) -> None:
@@ -107,12 +108,24 @@ def test_a_library_is_built_with_the_toolkit_and_in_the_versions_that_run_with_i
 def test_what_is_left_out_has_its_version_and_no_other_python(project: Workspace) -> None:
     command = "build pytorch jax --driver 13.0 --python 3.11 -p linux-64 --dry-run"
     lines = ctk(project, *command.split(), check=True).stdout.partition("left out, by reason")[2].splitlines()
-    assert "- libtorch 2.15.0, pytorch 2.15.0: needs cuda-version >=13.2,<14.0a0, and there is 13.0" in lines
-    (published,) = [line for line in lines if "not published" in line]
+    assert "- libtorch 2.15.0, pytorch 2.15.0: needs cuda-version >=13.2,<14.0a0, and this build has only 13.0" in lines
+    (published,) = [line for line in lines if "no wheel" in line]
     assert re.fullmatch(
-        r"- jax-cuda-plugin ([\d.]+), jaxlib \1, pytorch-cpu [\d.]+: not published for Python 3.11 on linux-64",
+        r"- jax-cuda-plugin ([\d.]+), jaxlib \1, pytorch-cpu [\d.]+: there is no wheel for linux-64 and Python 3.11",
         published,
     )
     assert any(re.match(r"- jax ([\d.]+): needs jaxlib >=", line) for line in lines)
     assert not any("nothing that is built needs it" in line for line in lines), "it was not named"
     assert "left out, by" not in ctk(project, "build", "cuda-nvrtc", "--dry-run", check=True).stdout
+
+
+def test_what_is_for_other_gpus_or_lacks_several_pythons_is_one_line(project: Workspace) -> None:
+    command = "build cuda-arch pytorch --driver 13.0 --arch 9.0 -p linux-64 --dry-run"
+    lines = ctk(project, *command.split(), check=True).stdout.partition("left out, by reason")[2].splitlines()
+    assert "- cuda-arch: for other GPUs than 9.0" in lines
+    assert [
+        line for line in lines if "pytorch 2.14.1" in line and "no wheel for linux-64 and Python 3.15 or 3.15t" in line
+    ]
+    assert not any("__cuda_arch" in line for line in lines)
+    table = " ".join(ctk(project, *command.split(), "-v", check=True).stdout.replace("│", " ").split())
+    assert "for GPUs >=10.0, and you named 9.0" in table

@@ -182,14 +182,14 @@ UNNEEDED = "nothing that is built needs it"
             [],
             [],
             {
-                "binding": "needs toolkit-version >=13, and there is 12.6",
-                "using": "needs toolkit-version >=13.4,<14, and there is 12.6",
+                "binding": "needs toolkit-version >=13, and this build has only 12.6",
+                "using": "needs toolkit-version >=13.4,<14, and this build has only 12.6",
             },
         ),
         (["python-13"], [], [], {}),  # no toolkit is planned: it comes from elsewhere
         (["13.4"], ["using"], ["7.5", "9.0"], {}),
         (["13.4"], ["binding"], [], {"using": UNNEEDED}),
-        (["13.4"], ["using"], ["7.5"], {"using": "needs __cuda_arch >=8.0, and there is 7.5"}),
+        (["13.4"], ["using"], ["7.5"], {"using": "for GPUs >=8.0, and you named 7.5"}),
         (["13.4"], ["runtime"], [], dict.fromkeys(("binding", "using", "toolkit-version"), UNNEEDED)),
     ],
 )

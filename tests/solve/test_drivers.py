@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ctk.core.checkout import Workspace
+from ctk.core.errors import BadValue
 from ctk.lock.model import release_locks
-from ctk.solve.machine import FIRST_DRIVER, impossible
+from ctk.solve.machine import FIRST_DRIVER, check_possible, impossible
 from ctk.verify.oracle import OracleFacts, version
 from ctk.verify.scenarios import matrix
 
@@ -38,6 +39,16 @@ def test_a_driver_before_the_first_or_after_the_last_one_for_a_gpu_is_impossible
     driver: str | None, gpu: str | None, why: str
 ) -> None:
     assert impossible(driver, gpu) == why
+
+
+def test_a_driver_and_a_gpu_that_are_swapped_are_said_to_be() -> None:
+    for driver, gpu, step in (
+        ("9.0", "13.0", "are the two swapped? write --driver 13.0 --arch 9.0"),
+        ("13.1", "7.0", "state a driver that runs this GPU, or another GPU"),
+    ):
+        with pytest.raises(BadValue) as raised:
+            check_possible((driver, gpu))
+        assert raised.value.step == step
 
 
 def test_drivers_after_13_0_run_no_gpu_older_than_turing(project: Workspace) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import ctk
 from ctk.core.checkout import Workspace
-from ctk.core.errors import SolverMissing
+from ctk.core.errors import BadValue, SolverMissing
 from ctk.core.platforms import this_platform
 from ctk.solve.fleet import Fleet, find_fleet, installs, pairs
 from ctk.solve.machine import Machine, machine
@@ -132,6 +132,10 @@ def test_specs_are_lines_of_a_pixi_toml() -> None:
 def test_machines_are_every_driver_with_every_gpu() -> None:
     stated = [(on.driver, on.arch) for on in pairs("12.4, 13,none", "sm_70,9.0", "linux-64")]
     assert stated == [("12.4", "7.0"), ("12.4", "9.0"), ("13.0", "7.0"), ("13.0", "9.0"), (None, None)]
+    stated = [(on.driver, on.arch) for on in pairs("12.4:sm_70,13", "9.0,10.0", "linux-64")]
+    assert stated == [("12.4", "7.0"), ("13.0", "9.0"), ("13.0", "10.0")], "a driver with a GPU has no other"
+    with pytest.raises(BadValue, match=r"each driver has a GPU already, and none is left for 9\.0"):
+        pairs("12.4:7.0", "9.0", "linux-64")
 
 
 # --- the command
@@ -147,6 +151,7 @@ def test_the_answer_comes_first_then_each_machine_and_what_to_type(where: Worksp
     assert re.search(r"│ 13\.0 +│ 7\.0 +│ cuda-12\.0 +│ 12\.0 +│ native +│ 12\.9 native +│", printed)
     typed = "  CONDA_OVERRIDE_CUDA=13.0 CONDA_OVERRIDE_CUDA_ARCH=9.0 conda create -n cuda-13.0 -c file://"
     assert [line for line in rest if line.startswith(typed) and line.endswith("cuda-core __cuda")]
+    assert "  ctk env create cuda-core --driver 13.0 --arch 9.0 --prefix ./cuda-13.0" in rest
     assert "driver 13.0, GPU 13.0: toolkit 13.4, compat: the driver does not load its PTX" in printed
     assert "no such driver runs the GPU: driver 12.0, GPU 10.0; driver 12.0, GPU 13.0; driver 13.4, GPU 7.0" in printed
 
@@ -164,6 +169,15 @@ def test_machines_that_cannot_exist_or_get_nothing_are_said(
     done = ctk(made, "solve", "cuda-core", "--drivers", "11.8,12.9")
     assert (done.returncode, "1 environment serves 1 kind of machine" in done.stdout) == (10, True)
     assert "error: 1 of 2 kinds of machines get nothing; driver 11.8, GPU not given: the driver supp" in done.stderr
+
+
+@PRINTED
+def test_ctk_is_told_the_machine_that_gives_it_the_same_packages(where: Workspace) -> None:
+    fleet = ("solve", "cuda-core", "--drivers", "12.0:7.0,13.4:10.0,none", *("--channel", where.channel.as_uri()))
+    typed = re.findall(r"  ctk env create (.*) --prefix ", ctk(where, *fleet, check=True).stdout)
+    environments = json.loads(ctk(where, *fleet, "--json", check=True).stdout)["environments"]
+    alone = [json.loads(ctk(where, "solve", *words.split(), "--json", check=True).stdout) for words in typed]
+    assert [sorted(p["file"] for p in one["packages"]) for one in alone] == [one["files"] for one in environments]
 
 
 @PRINTED

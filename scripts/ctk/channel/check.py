@@ -258,8 +258,7 @@ def _retained(folder: Folder) -> set[str]:
     """Packages of a published folder that left its index, and that its history keeps for a while."""
     retained = set(moments(folder.notes / UNUSED))
     with suppress(ChannelBroken):
-        for state in folder.history().states:
-            retained |= folder.state_index(state).names().keys()
+        retained.update(*(index.records for index in folder.whole(folder.history()).values()))
     return retained
 
 

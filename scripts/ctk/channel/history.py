@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Set
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ STATES = "history.json"
 class State:
     """A state that readers saw."""
 
-    number: int  # counts up; a number is never reused
+    number: int  # counts up; that of a kept state is never reused
     before: int | None  # the number of the state that readers saw before; None for the first state
     made: str  # ISO 8601 in UTC, for display
     packages: int  # the number of packages in the index
@@ -56,10 +57,14 @@ class History:
         return replace(self, states=tuple(states))
 
     def kept(self, count: int) -> History:
-        """The history with only the newest states and the current state; a dropped state is no longer a `before`."""
+        """The history with only the newest states and the current state."""
         newest = {s.number for s in self.states[-count:]} | {self.current}
-        states = [replace(s, before=s.before if s.before in newest else None) for s in self.states]
-        return replace(self, states=tuple(s for s in states if s.number in newest))
+        return self.without({s.number for s in self.states} - newest)
+
+    def without(self, numbers: Set[int]) -> History:
+        """The history without some states, which are no longer a `before` either."""
+        states = (s for s in self.states if s.number not in numbers)
+        return replace(self, states=tuple(replace(s, before=None if s.before in numbers else s.before) for s in states))
 
     def target(self, number: int | None, channel: Path) -> State:
         """The state to return to: by default the state before the current one.

@@ -84,6 +84,7 @@ class Published:
     left_out: tuple[str, ...]  # not published: their names have other content
     repaired: tuple[str, ...] = ()  # damaged in the folder, and written again: packages, and repodata.json of a subdir
     lost: tuple[str, ...] = ()  # in the index, neither in the folder nor in what was published now
+    forgotten: tuple[int, ...] = ()  # the numbers of older states that had lost index files
 
 
 @dataclass(frozen=True)
@@ -119,22 +120,28 @@ class Folder:
         except ChannelBroken:
             index = ChannelIndex()
         if len(index) != state.packages:
-            raise ChannelBroken(
-                f"state {state.number} of {self.path} has lost index files",
-                f"put {place} back, or delete {self.notes / STATES}: then its states are forgotten, and what readers "
-                "see is kept",
-            )
+            step = f"put {place} back, or return to another state: the next `ctk publish` forgets this one"
+            if state.number == self.history().current:
+                step = f"put {place} back, or delete {self.notes / STATES}: then its states are forgotten, and what "
+                step += "readers see is kept"
+            raise ChannelBroken(f"state {state.number} of {self.path} has lost index files", step)
         return index
+
+    def whole(self, history: History) -> dict[int | None, ChannelIndex]:
+        """The numbers of the states that have their index files, and their indexes."""
+        found: dict[int | None, ChannelIndex] = {}
+        for state in history.states:
+            with suppress(ChannelBroken):
+                found[state.number] = self.state_index(state)
+        return found
 
     def changes(self, history: History) -> Iterator[tuple[int, int] | tuple[None, None]]:
         """For each state how many packages it has that the state before it has not, and the reverse.
 
         None where no state before it is kept, or where one of the two has lost index files.
         """
-        names: dict[int | None, Set[str]] = {}
+        names = {number: index.records.keys() for number, index in self.whole(history).items()}
         for state in history.states:
-            with suppress(ChannelBroken):
-                names[state.number] = self.state_index(state).records.keys()
             ours, before = names.get(state.number), names.get(state.before)
             yield (None, None) if ours is None or before is None else (len(ours - before), len(before - ours))
 
@@ -210,8 +217,7 @@ class Folder:
             taken = clashes(ours.names(), names)
             if not skip_taken:
                 refuse(taken, str(self.path), self.recipes)
-            for state in history.states:  # before readers see a change: a state that is not whole stops the run
-                self.state_index(state)
+            forgotten = {state.number for state in history.states} - self.whole(history).keys()
             skipped = tuple(taken)
             fresh = ours.without(skipped)
             sha256, times = fresh.names(), self.times()
@@ -236,6 +242,7 @@ class Folder:
             write_notes(self.notes / NAMES, {**names, **sha256})
             if (wanted.undated(), wanted.subdirs) != (before.undated(), before.subdirs):
                 history = self._new_state(history, self._present(wanted))
+            history = history.without(forgotten)
             self._show(wanted, history)
             write_notes(self.notes / TIMES, times)
             deleted = self._clean(history, wanted, times)
@@ -244,7 +251,7 @@ class Folder:
             left = tuple(sorted(before.names().keys() - wanted.names().keys()))
             lost = tuple(name for name in wanted.records if not (self.path / name).is_file())
             done = history.current or 0, len(wanted), tuple(added), left, deleted, skipped, tuple(repaired), lost
-            return Published(*done)
+            return Published(*done, tuple(sorted(forgotten)))
 
     def rollback(self, number: int | None = None) -> State:
         """Shows readers an older state, by default the state before; newer states stay, to be returned to as well.

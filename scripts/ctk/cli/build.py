@@ -8,28 +8,31 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ctk.cli.options import Base, Jobs, Releases, Selection, base_channel, not_both, selecting
+from ctk.cli.machines import stated_machines
+from ctk.cli.options import Base, Jobs, Releases, Selection, base_channel, not_both, refuse_versions, selecting
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, check_names
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.core.versions import python_name
 
 if TYPE_CHECKING:  # these take half a second to be imported, and commands that build nothing do without
     from ctk.pipeline import Result
-    from ctk.plan.plan import Plan, Request, Set
+    from ctk.plan.plan import LeftOut, Plan, Request, Set
+    from ctk.solve.machine import Machine
 
 
 def _request(chosen: Selection, what: Set, tags: Sequence[str], where: Workspace) -> Request:
     from ctk.plan.plan import Request, small, with_needs
 
+    refuse_versions(chosen.packages or (), "--driver 12.4 --driver ")
     named = "names of packages"
     not_both("--release", "--all-releases", chosen.releases and chosen.all_releases)
     not_both("--driver", "--release", chosen.drivers and chosen.releases)
@@ -55,42 +58,34 @@ def _releases(chosen: Selection, what: Set, platforms: Sequence[str], where: Wor
     from packaging.version import Version
 
     from ctk.plan.plan import release_for
-    from ctk.solve.machine import check_possible, driver_version, impossible
 
-    locks = [lock for lock, _ in what.locks.values()]
+    locks, machines = [lock for lock, _ in what.locks.values()], _machines(chosen)
     known = sorted({gpu for lock in locks if lock.facts for gpu in lock.facts.gpu_architectures}, key=Version)
-    gpus: list[str | None] = [*_gpus(chosen)]
     # One that is newer than all may come to be.
-    if strange := [gpu for gpu in _gpus(chosen) if gpu not in known and known and Version(gpu) < Version(known[-1])]:
+    gpus = dict.fromkeys(on.arch for on in machines if on.arch)
+    if strange := [gpu for gpu in gpus if gpu not in known and known and Version(gpu) < Version(known[-1])]:
         cause = f"no locked release knows a GPU of compute capability {listing(strange, 'or')}"
         raise BadValue(cause, f"choose one of {listing(known, 'or')}")
     toolkits = _toolkits(chosen, what, platforms, where) if chosen.packages else None
     found: list[str] = []
-    drivers = [None if text.lower() == "none" else driver_version(text) for text in chosen.drivers or ()]
-    machines = [*product(drivers, gpus or [None])]
-    check_possible(*machines)
-    for driver, gpu in machines:
-        if impossible(driver, gpu):
-            continue
+    for on in machines:
         minors: list[str] = []
         for platform in platforms:
-            if own := release_for(locks, platform, driver, gpu):
-                minors += [minor or own for minor in toolkits(platform, driver, gpu)] if toolkits else [own]
+            if own := release_for(locks, platform, on.driver, on.arch):
+                minors += [minor or own for minor in toolkits(platform, on.driver, on.arch)] if toolkits else [own]
         if not minors:
             runs = f"release with {listing(chosen.packages)}" if chosen.packages else "release"
-            machine = f"driver {driver or 'none'}{f' and GPU {gpu}' if gpu else ''}"
             raise BadValue(
-                f"no locked {runs} runs on {listing(platforms, 'or')} with {machine}",
+                f"no locked {runs} runs on {listing(platforms, 'or')} with {on.words}",
                 "see docs/how-the-right-build-is-picked.md for the drivers and GPUs of each release",
             )
         found += minors
     return list(dict.fromkeys(found))
 
 
-def _gpus(chosen: Selection) -> list[str]:
-    from ctk.solve.machine import compute_capability
-
-    return [compute_capability(gpu) for gpu in chosen.gpus or ()]
+def _machines(chosen: Selection) -> list[Machine]:
+    gpus = ",".join(chosen.gpus) if chosen.gpus else None
+    return stated_machines(",".join(chosen.drivers), gpus, None)[0] if chosen.drivers else []
 
 
 def _toolkits(
@@ -151,10 +146,16 @@ def _show_left_out(planned: Plan, asked: Collection[str], report: Reporter) -> N
     if planned.left_out and report.verbose:
         report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
     elif planned.left_out:
-        names: dict[str, set[str]] = defaultdict(set)
+        alike: dict[tuple[str, str], list[LeftOut]] = defaultdict(list)
         for left in planned.left_out:
-            names[left.kind].add(left.name)
-        said = dict.fromkeys(left.kind for left in planned.left_out if not asked or left.recipe in asked)
+            alike[left.kind, left.name].append(left)
+        names, said = defaultdict[str, set[str]](set), dict[str, None]()
+        for (kind, name), some in alike.items():
+            pythons = dict.fromkeys(python_name(left.python) for left in some if left.python)
+            why = f"{kind} and Python {listing([*pythons], 'or')}" if pythons else kind
+            names[why].add(name)
+            if not asked or any(left.recipe in asked for left in some):
+                said[why] = None
         nothing = "nothing that you named is left out (-v: what else is)"
         report.line("left out, by reason (-v: each)" if said else nothing, "bold")
         for why in said:
@@ -280,7 +281,8 @@ def build_command(
         with report.task("plan", len(what.locks)) as task:
             planned = plan(what, request, tags, lambda: task.advance(1))
         if chosen.packages or chosen.drivers:
-            planned = usable(planned, asked, _gpus(chosen))
+            gpus = {on.arch or "" for on in _machines(chosen) if on.driver}
+            planned = usable(planned, asked, () if "" in gpus else gpus)
         if dry_run:
             _show(planned, asked, where, report)
             return

@@ -84,7 +84,7 @@ def publish_command(
     JSON:
     - into a folder: `folder`, `state`, `packages` (how many), and the names of packages: `added`, `repaired` (damaged,
       and written again), `lost` (in the index, and nowhere), `left` (no longer in the index), `left_out` (the name is
-      taken), `deleted`
+      taken), `deleted`; `forgotten` (numbers of older states that had lost index files)
     - to a server: `server`, `channel`, `packages` (names), `left_out`
     - `not_named`: package that is new there -> its files that its licence text does not name for distribution
     """
@@ -134,9 +134,13 @@ def publish_command(
         changes += [f"{len(done.deleted)} deleted after {keep_days} days without use"] if done.deleted else []
         report.result(folder=str(to), **vars(done))
         report.line(f"state {done.state} of {to}: {count(done.packages, 'package')}, {', '.join(changes)}")
+        if done.forgotten:
+            report.line(f"forgotten, having lost index files: state {listing(list(map(str, done.forgotten)))}")
         for what, listed in (("damaged, and written again", done.repaired), ("no longer in the index", done.left)):
             if listed:
                 report.line(f"{what}: {listing(listed, most=0 if report.verbose else 3)}")
+        if done.added or done.left:
+            _say_site(to, report)
         if done.lost:
             step = (
                 f"build it again (ctk build NAME --release MINOR), then ctk publish --to {to}; or withdraw it: --exact"
@@ -208,6 +212,7 @@ def rollback_command(
         state = target.rollback(to)
         report.result(channel=str(folder), state=vars(state))
         report.line(f"{folder} shows state {state.number} of {state.made}: {count(state.packages, 'package')}")
+        _say_site(folder, report)
         return
     known = target.history()
     if not known.states:
@@ -229,6 +234,15 @@ def rollback_command(
     numbers = ["state", "packages", "followed"]
     report.table(f"states of {folder}", ["state", "made", "packages", "followed", "change", ""], rows, numbers)
     report.line("--to N returns to a state")
+
+
+def _say_site(folder: Path, report: Reporter) -> None:
+    """Says that a site in a published folder, or beside it, does not show what has changed."""
+    from ctk.channel.publish import SITE
+
+    place = folder.absolute()
+    if sites := sorted(str(file.parent) for of in (place, place.parent) for file in of.glob(f"*/{SITE}")):
+        report.line(f"{listing(sites)}: pages from before this; the same `ctk site` makes them again")
 
 
 def _check_folder(folder: Path) -> None:

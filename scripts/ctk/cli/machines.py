@@ -34,8 +34,10 @@ def stated_machines(drivers: str, archs: str | None, platform: str | None) -> tu
     return [on for on in stated if on not in excluded], notes
 
 
-def show_fleet(fleet: Fleet, notes: Sequence[str], addresses: Sequence[str], report: Reporter) -> None:
-    """Prints the environments of a fleet.
+def show_fleet(
+    fleet: Fleet, notes: Sequence[str], addresses: Sequence[str], named: Sequence[str], report: Reporter
+) -> None:
+    """Prints the environments of a fleet; `named` are the options that name the channels at these addresses.
 
     Raises:
         Unsolvable: Some machines get nothing; the environments of the others were shown.
@@ -50,7 +52,7 @@ def show_fleet(fleet: Fleet, notes: Sequence[str], addresses: Sequence[str], rep
         report.line(f"{count(number, 'environment')} serve{'s' if number == 1 else ''} {machines}", "bold")
         _show_machines(fleet, report)
     for environment in fleet.environments:
-        _show_environment(environment, addresses, report)
+        _show_environment(environment, addresses, named, report)
     notes = [*notes, *_notes(fleet)]
     for line in notes:
         report.line(line)
@@ -103,8 +105,10 @@ def _show_machines(fleet: Fleet, report: Reporter) -> None:
     report.table("what each machine gets", columns, rows)
 
 
-def _show_environment(environment: Environment, addresses: Sequence[str], report: Reporter) -> None:
-    """Prints an environment, and the command that creates it on any machine."""
+def _show_environment(
+    environment: Environment, addresses: Sequence[str], named: Sequence[str], report: Reporter
+) -> None:
+    """Prints an environment, and the commands that create it on any machine."""
     pick = environment.pick
     size = f", {megabytes(pick.size)} MB" if pick.size else ""
     packages = count(len(pick.records), "package")
@@ -112,6 +116,11 @@ def _show_environment(environment: Environment, addresses: Sequence[str], report
     channels = [word for address in addresses for word in ("-c", address)]
     words = ["conda", "create", "-n", environment.name, *channels, "--strict-channel-priority", *environment.specs]
     report.line(f"  {environment.typed(shlex.join(words))}")
+    on = pick.scenario
+    if on.subdir == this_platform():
+        stated = ["--driver", on.driver or "none", *(["--arch", on.arch] if on.arch else []), *named]
+        words = ["ctk", "env", "create", *on.specs, *stated, "--prefix", f"./{environment.name}"]
+        report.line(f"or, without conda:\n  {shlex.join(words)}")
     if not environment.every_client:
         report.line("  only a client that knows the GPU picks this: pixi, and conda with its plugin; mamba does not")
 

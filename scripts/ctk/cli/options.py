@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,14 @@ def not_both(one: str, other: str, given: object, step: str = "give one of them"
     """Refuses two options that exclude each other."""
     if given:
         raise BadValue(f"{one} and {other} exclude each other", step)
+
+
+def refuse_versions(names: Sequence[str], several: str) -> None:
+    """Refuses a number in the place of a package: the second value of an option, behind a space."""
+    for name in names:
+        if re.fullmatch(r"\d[\d.,:]*", name):
+            step = f"write several values as in {several}{name}, and a package of this version as NAME={name}"
+            raise BadValue(f"{name} is a version, and the name of a package is wanted", step)
 
 
 Releases = Annotated[
@@ -106,7 +115,7 @@ class Selection:
         typer.Option(
             "--driver",
             help="The releases that machines will get whose drivers support this CUDA version, such as 12.4, or none; "
-            "may be repeated.",
+            "12.4:7.0 with this GPU only; may be repeated.",
         ),
     ] = None
     gpus: Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ctk.cli.machines import of_each_platform, show_everywhere, show_fleet, stated_machines
-from ctk.cli.options import Arch, Base, Driver, OtherChannels, Python, Specs, base_beside, not_both
+from ctk.cli.options import Arch, Base, Driver, OtherChannels, Python, Specs, base_beside, not_both, refuse_versions
 from ctk.core.checkout import base_channel, checkout, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue
@@ -52,7 +52,10 @@ def solve_command(
     ] = None,
     drivers: Annotated[
         str | None,
-        typer.Option(help="The drivers of a fleet, such as 12.4,13.0, each with each of --archs: how few serve all?"),
+        typer.Option(
+            help="The drivers of a fleet, such as 12.4,13.0, each with each of --archs, or with its own GPU as in "
+            "12.4:7.0,13.0:9.0: how few environments serve all?"
+        ),
     ] = None,
     archs: Annotated[str | None, typer.Option(help="The GPUs of a fleet, such as 7.0,9.0.")] = None,
     as_planned: Annotated[
@@ -68,7 +71,7 @@ def solve_command(
 
     Examples: ctk solve cuda-version=12.6 numba-cuda --driver 12.9 --arch 7.0 --explain
     ctk solve cupy --everywhere --planned --pin "cuda-version >=13.4"  # an error
-    ctk solve cuda-core --drivers 12.4,13.0 --archs 7.0,9.0
+    ctk solve cuda-core --drivers 12.4:7.0,13.0:9.0
 
     JSON:
     - `request`; `machine`: `platform`, `driver`, `gpu`
@@ -133,7 +136,9 @@ def solve_command(
         # Of what is planned, the address that it will have; packages are not there yet.
         places = [base_channel(name, where) for name in channel or ()] or [where.channel]
         addresses = [lasting(channel_url(place)) for place in (*places, base_channel(base, where))]
-        show_fleet(find_fleet(wanted, kinds, channels), notes, addresses, report)
+        named = [word for name in channel or () for word in ("--channel", name)]
+        named += ["--base", base] if base != "local" else []
+        show_fleet(find_fleet(wanted, kinds, channels), notes, addresses, named, report)
         return
     on = machine(platform, driver, arch)
     channels = catalogue(on.subdir, report)
@@ -161,6 +166,7 @@ def _wanted(specs: list[str], python: str | None) -> tuple[str, ...]:
     from ctk.solve.machine import python_specs
     from ctk.solve.solve import parse_spec
 
+    refuse_versions(specs, "--drivers 12.4,")
     wanted = (*specs, *(python_specs(python) if python else ()))
     for spec in wanted:
         if "::" not in spec and _PATH.match(spec):  # a spec has a slash in its channel only

@@ -36,7 +36,7 @@ from ctk.lock.components import (
 from ctk.lock.facts import require_measured
 from ctk.lock.model import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
 from ctk.package.records import REPODATA, records
-from ctk.plan.recipes import Recipe, Rendered, find_recipes, makers_of, render
+from ctk.plan.recipes import Recipe, Rendered, called_here, find_recipes, makers_of, render
 
 Named = TypeVar("Named")
 
@@ -80,7 +80,7 @@ class LeftOut:
     Attributes:
         name: The package, recipe or component; of a project with its version.
         kind: The reason in words that are the same for all releases and platforms.
-        python: Python tag, or "" without Python.
+        python: Python tag, or "" if the reason is the same for each Python.
         recipe: The recipe that would make it; "" for a component that no recipe packages.
     """
 
@@ -228,6 +228,8 @@ def recipes_of(what: Set, names: Iterable[str]) -> set[str]:
     for name in names:
         found = {*makers_of(name, what.recipes), *({name} & what.recipes.keys())}
         if not found:
+            if other := called_here(name, lambda own: makers_of(own, what.recipes)):
+                raise UnknownName(other[0], f"run {' or '.join(f'`ctk build {words}`' for words in other[1])}")
             outputs = (output for recipe in what.recipes.values() for output in recipe.output_names)
             raise UnknownName.of("package", name, [*what.recipes, *(o for o in outputs if "{" not in o)])
         recipes |= found
@@ -370,8 +372,7 @@ def _groups(
         parts = [recipe.name, *old, label, python.replace("cp", "py", 1), build.place]
         build_id = "-".join(p for p in parts if p)
         if missing:
-            where = f"Python {python_name(python)} on {subdir}" if python else subdir
-            yield LeftOut(build_id, missing, build.title, f"not published for {where}", python, recipe.name)
+            yield LeftOut(build_id, missing, build.title, f"there is no wheel for {subdir}", python, recipe.name)
         else:
             yield replace(build, id=build_id)
 

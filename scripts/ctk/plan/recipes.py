@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
@@ -119,6 +119,29 @@ def makers_of(package: str, recipes: Mapping[str, Recipe]) -> list[str]:
 def maker_of(package: str, recipes: Mapping[str, Recipe]) -> str | None:
     """The first of `makers_of`, or None."""
     return next(iter(makers_of(package, recipes)), None)
+
+
+OTHER_NAMES = {
+    "cudatoolkit": (
+        "cudatoolkit is several packages here: cuda-version chooses the toolkit, and each library is one",
+        ["cuda-version cuda-nvrtc", "cuda-toolkit"],
+    ),
+    **{
+        name: (f"{name} is called {here} here", [here])
+        for name, here in {"torch": "pytorch", "cupy-cuda12x": "cupy", "cupy-cuda13x": "cupy"}.items()
+    },
+}
+"""Names of pip, and of conda before CUDA 12 -> a sentence, and requests that take their place, for the site too."""
+
+
+def called_here(name: str, is_ours: Callable[[str], object]) -> tuple[str, list[str]] | None:
+    """What `OTHER_NAMES` says of a name, or the same of a wheel of NVIDIA, if `is_ours` its package; else None."""
+    match = re.fullmatch(r"nvidia-(.+?)(?:-cu\d\d)?", name)
+    if name in OTHER_NAMES or not match:
+        return OTHER_NAMES.get(name)
+    own_names = (match[1], f"lib{match[1]}", match[1].replace("cuda-runtime", "cuda-cudart"))
+    own = next(filter(is_ours, own_names), "")
+    return (f"{name} is a wheel of NVIDIA, for pip; its package for conda is {own}", [own]) if own else None
 
 
 # --- rendering

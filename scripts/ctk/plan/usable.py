@@ -101,9 +101,11 @@ def _needed(kept: Iterable[Build], made: Mapping[str, list[Package]], recipes: C
 
 
 def _left_out(build: Build, spec: str, whole: Mapping[str, list[PackageRecord]]) -> LeftOut:
-    kind = "nothing that is built needs it"
+    reason, name = "nothing that is built needs it", spec.partition(" ")[0]
+    there = listing(sorted({str(record.version) for record in whole[name]}, key=Version)) if spec else ""
     if spec:
-        name, *versions = spec.split()[:2]
-        there = sorted({str(record.version) for record in whole[name]}, key=Version)
-        kind = f"needs {' '.join([name, *versions])}, and there is {listing(there)}"
-    return LeftOut(build.id, kind, build.title, kind, build.python, build.recipe.name)
+        reason = f"needs {' '.join(spec.split()[:2])}, and this build has only {there}"
+    kind = reason
+    if name == _GPU:
+        reason, kind = f"for GPUs {spec.split()[1]}, and you named {there}", f"for other GPUs than {there}"
+    return LeftOut(build.id, reason, build.title, kind, "", build.recipe.name)

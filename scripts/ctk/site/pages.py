@@ -27,11 +27,11 @@ from ctk.core.platforms import PLATFORMS
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.reader import IndexJson, index_of
 from ctk.package.records import records
+from ctk.plan.recipes import OTHER_NAMES
 from ctk.site.answers import Axes, pin_specs
 from ctk.solve.machine import gpu_names, python_specs
 from ctk.solve.pixi import pixi_lines
 from ctk.solve.solve import ASKS
-from ctk.solve.why import OTHER_NAMES
 
 _TEXT = b"Made by ctk site. The folder is replaced as a whole: keep nothing of yours in it.\n"
 _HERE = Path(__file__).parent

@@ -28,15 +28,23 @@ Group = frozenset[Machine]
 
 
 def pairs(drivers: str, archs: str | None, platform: str | None) -> list[Machine]:
-    """Every driver with every GPU, from lists such as ``12.4,13.0``; the driver ``none`` has no GPU.
+    """Every driver with every GPU, from lists such as ``12.4,13.0``; ``12.4:7.0`` is a driver with this GPU only.
+
+    The driver ``none`` has no GPU.
 
     Raises:
-        BadValue: A driver or a GPU cannot be read, or a list is empty.
+        BadValue: A driver or a GPU cannot be read, a list is empty, or all drivers have a GPU and others are listed.
     """
-    listed = [re.findall(r"[^\s,]+", text) for text in (drivers, archs or "")]
-    if not listed[0] or (archs is not None and not listed[1]):
+    listed, gpus = (re.findall(r"[^\s,]+", text) for text in (drivers, archs or ""))
+    if not listed or (archs is not None and not gpus):
         raise BadValue("there are no machines", "list them, such as --drivers 12.4,13.0 --archs 7.0,9.0")
-    found = product(listed[0], listed[1] or [None])
+    if gpus and all(":" in text for text in listed):
+        raise BadValue(f"each driver has a GPU already, and none is left for {archs}", "leave out the one or the other")
+    found = [
+        (driver, gpu)
+        for driver, colon, own in (text.partition(":") for text in listed)
+        for gpu in ([own] if colon else gpus or [None])
+    ]
     return list(dict.fromkeys(machine(platform, d, None if d.lower() == "none" else a) for d, a in found))
 
 

@@ -267,7 +267,10 @@ def check_possible(*machines: tuple[str | None, str | None]) -> None:
     reasons = [impossible(driver, gpu) for driver, gpu in machines]
     if reasons and all(reasons):
         gpu = "one of these GPUs" if len(reasons) > 1 else "this GPU"
-        raise BadValue(reasons[0], f"state a driver that runs {gpu}, or another GPU")
+        step = f"state a driver that runs {gpu}, or another GPU"
+        if not any(impossible(gpu, driver) for driver, gpu in machines):
+            step = "are the two swapped? write --driver {1} --arch {0}".format(*machines[0])
+        raise BadValue(reasons[0], step)
 
 
 def impossible(driver: str | None, gpu: str | None) -> str:

@@ -26,6 +26,7 @@ from ctk.package.records import records as read_records
 from ctk.package.records import spec_name
 from ctk.plan.messages import shown
 from ctk.plan.plan import release_for
+from ctk.plan.recipes import called_here
 from ctk.solve.machine import GLIBC, python_specs
 from ctk.solve.solve import (
     ANY_DRIVER,
@@ -49,20 +50,6 @@ _READ_SOLVER = "read what the solver says"
 NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
 _NVCC = re.compile(r"cuda-nvcc|cuda-nvcc-impl|cuda-nvcc_.*|cuda-crt-tools")
 _OF_CUDA_12 = re.compile(r"(?<![\d.])12(?!\d)|<13")
-
-OTHER_NAMES = {
-    "cudatoolkit": (
-        "cudatoolkit is several packages here: cuda-version chooses the toolkit, and each library is one",
-        ["cuda-version cuda-nvrtc", "cuda-toolkit"],
-    ),
-    **{
-        name: (f"{name} is called {here} here", [here])
-        for name, here in {"torch": "pytorch", "cupy-cuda12x": "cupy", "cupy-cuda13x": "cupy"}.items()
-    },
-}
-"""Names of pip, and of conda before CUDA 12 -> a sentence, and requests that take their place, for the site too."""
-
-_WHEEL = re.compile(r"nvidia-(.+?)(?:-cu\d\d)?")
 
 Reason = tuple[str, str]
 """A sentence with the cause of a missing solution, and the next step for the user."""
@@ -394,21 +381,16 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
         cause = f"{listing(list(makers))} {them} made by the recipe{s * (len(recipes) > 1)} {listing(recipes)}"
         left_out = "" if any(made.is_default for made in makers.values()) else ", which the default build leaves out"
         return f"{cause}{left_out}", f"run `ctk build {' '.join(recipes)}`"
-    if name in OTHER_NAMES:
-        return _other_name(name, scenario, catalogue)
-    if match := _WHEEL.fullmatch(name):  # of NVIDIA, which must not be in an environment with ours
-        own_names = (match[1], f"lib{match[1]}", match[1].replace("cuda-runtime", "cuda-cudart"))
-        if own := next((n for n in own_names if n in names or catalogue.maker(n)), ""):
-            return f"{name} is a wheel of NVIDIA, for pip; its package for conda is {own}", f"ask for {own}"
+    if other := called_here(name, lambda own: own in names or catalogue.maker(own)):
+        return _other_name(name, *other, scenario, catalogue)
     # Nobody who asks for pytorch means python.
     near = nearest(name, names, cutoff=0.75)
     step = f"did you mean {listing(near, 'or')}?" if near else _elsewhere(name, scenario, catalogue)
     return f"there is no package {name} in the channels", step
 
 
-def _other_name(name: str, scenario: Scenario, catalogue: Catalogue) -> Reason:
-    """The reason for one of `OTHER_NAMES`, with the requests in its place, in its version, that have a solution."""
-    sentence, requests = OTHER_NAMES[name]
+def _other_name(name: str, sentence: str, requests: Sequence[str], scenario: Scenario, catalogue: Catalogue) -> Reason:
+    """The reason for a name of `called_here`, with the requests in its place, in its version, that have a solution."""
     instead: dict[str, Scenario] = {}
     for first, *rest in map(str.split, requests):
         named = [a.text for a in map(parse_spec, scenario.specs) if a.name == name]

@@ -477,6 +477,8 @@ def test_a_gpu_that_is_being_typed_is_no_gpu_yet(front: Watched) -> None:
     [
         ("cuda-cor", "Did you mean cuda-core"),
         ("numbacuda", "Did you mean numba-cuda?"),
+        ("nvidia-nvjitlink-cu12", "Did you mean libnvjitlink"),
+        ("nvidia-npp-cu12", 'The page "Packages" has them all.'),
         ("CUDA-Core", "Did you mean cuda-core"),
         ("<img src=x onerror=alert(1)>", 'The page "Packages" has them all.'),
     ],
@@ -506,6 +508,7 @@ def test_a_package_of_another_channel_is_asked_for_behind_the_one_that_asks_for_
 ) -> None:
     front.page.fill("#package", typed)
     assert shown(front.page)["title"] == title
+    assert "so nothing was solved. The command takes its CUDA build from " in shown(front.page)["summary"]
     for client, end in (("conda", " cuda-gpu pytorch"), ("pixi", "\npixi add cuda-gpu pytorch")):
         take(front.page, "client", client)
         assert shown(front.page)["command"].endswith(end)

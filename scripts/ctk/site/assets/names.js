@@ -25,7 +25,7 @@ function distance(one, other) {
 
 /** At most three similar names, the most similar first; or those of what is called otherwise here. */
 function nearest(typed, names) {
-  const wanted = typed.toLowerCase();
+  const wanted = typed.toLowerCase().replace(/^nvidia-(.+)-cu\d\d$/, "$1");
   if (OTHER_NAMES.has(wanted)) return OTHER_NAMES.get(wanted)[1].filter((name) => names.includes(name));
   const far = (name) => (misfit(name, wanted) < 3 ? misfit(name, wanted) - 3 : distance(name, wanted));
   const near = names.map((name) => [far(name), name]).filter(([by]) => by <= Math.max(2, wanted.length / 3));

@@ -205,9 +205,9 @@
   /** A package that the channel does not have, and the next one perhaps does. */
   function showForeign(now) {
     const [, next] = offered.channels;
-    const builds = now.driver === null ? "it" : "its CUDA build, with a toolkit that the driver runs";
+    const [what, how] = now.driver === null ? ["it", ""] : ["its CUDA build", ", with a toolkit that the driver runs"];
     const name = OTHER_NAMES.get(now.package)?.[1][0] ?? now.package;
-    show("detected", noPackage(now), `This channel does not have it, so nothing was solved. If ${next} has it, this asks for ${builds}:`);
+    show("detected", noPackage(now), `This channel does not have it, so nothing was solved. The command takes ${what} from ${next}, if it is there${how}:`);
     showCommand({ ...now, package: name }, older(now)[0]);
   }
 
@@ -283,10 +283,10 @@
 
   const noPackage = (now) => OTHER_NAMES.get(now.package.toLowerCase())?.[0] ?? `There is no ${now.package} for ${now.platform} in this channel`;
 
-  /** Whether a package is not of this channel, and its name is like none of this channel's. */
+  /** Whether a package is not of this channel, its name is like none of this channel's, and no wheel of NVIDIA. */
   function isForeign(now) {
     const { packages } = offered.platforms[now.platform];
-    return /^[a-z0-9_][a-z0-9_.-]*$/.test(now.package) && !packages.includes(now.package) && !nearest(now.package, packages).length &&
+    return /^(?!nvidia-.+-cu\d\d$)[a-z0-9_][a-z0-9_.-]*$/.test(now.package) && !packages.includes(now.package) && !nearest(now.package, packages).length &&
       now.gpu !== undefined && offered.channels.length > 1;
   }
 
