@@ -205,6 +205,7 @@ def test_a_channel_that_is_missing_is_named_and_one_of_ctk_build_is_not_written(
     assert code == errors.Unsolvable.exit_code and "one can be installed on no machine: one needs two" in said
     assert f"next: ctk build-recipe {folder} --channel {two} --channel {ours}\n" in said
     assert "needs three, which the channels do not have" in fails(recipe(run=["three"]))[1]
+    assert "next: run `ctk build libcublas`" in fails(recipe(run=["libcublas"]))[1]
     assert "next: add --channel " in fails(folder, "--channel", str(two))[1]
     assert "is a channel that `ctk build` writes" in fails(folder, "--output", str(built.channel))[1]
     assert "recipe.yaml is a file" in fails(folder, "--output", str(folder / "recipe.yaml"))[1]

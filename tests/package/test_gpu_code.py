@@ -414,6 +414,18 @@ def test_a_package_a_wheel_a_folder_and_an_environment(project: Workspace, tmp_p
     assert natives(folder / "lib/liba.so.1") == ["7.5", "8.0", "8.6", "8.7", "8.8", "8.9"]
 
 
+def test_wheels_and_packages_are_found_at_any_depth_of_a_folder_beside_loose_files(
+    project: Workspace, tmp_path: Path
+) -> None:
+    """Before, a folder of wheels had no code, and neither had the folder of all recipes' channels."""
+    content = library(code("cubin", "75"))
+    conda_package(tmp_path / "recipes" / "one")
+    wheel(tmp_path / "a-1-py3-none-manylinux_2_17_x86_64.whl", {"a/lib/liba.so.1": content})
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "libb.so").write_bytes(content)
+    assert [s["kind"] for s in gpu_code(project, tmp_path)["subjects"]] == ["wheel", "package", "files"]
+
+
 def test_check_fails_for_a_wrong_bound_and_not_for_a_right_one(project: Workspace, tmp_path: Path) -> None:
     """Metadata as conda-forge's packages have it: of a CUDA major, without a word about GPUs."""
     depends = ("cuda-version >=12,<13.0a0",)

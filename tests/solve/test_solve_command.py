@@ -29,7 +29,7 @@ from ctk.solve.machine import (
 )
 from ctk.solve.solve import Scenario
 from kit import foreign_channel
-from kit.small_channel import base, channel, write
+from kit.small_channel import base, channel, record, write
 
 FOREIGN = "linux-aarch64" if this_platform() != "linux-aarch64" else "linux-64"
 NO_DRIVER = {"CONDA_OVERRIDE_CUDA": ""}
@@ -352,3 +352,16 @@ def test_a_platform_that_is_not_built_here_is_solved_as_planned_and_says_so(unbu
     )
     assert second.startswith("toolkit 13.0, native")
     assert re.search(rf"\({FOREIGN}, driver 13.0.*; \d+ packages\)", second)
+
+
+def test_named_channels_of_a_platform_that_is_not_built_here_are_all_asked(built: Workspace, tmp_path: Path) -> None:
+    """Before, the stand-in for conda-forge took the place of the second one."""
+    one, two, lacks = (tmp_path / name for name in ("one", "two", "lacks"))
+    write(one, iter([record("one", "1", "h_0", FOREIGN, depends=["two"])]))
+    write(two, iter([record("two", "1", "h_0", FOREIGN)]))
+    write(lacks, iter([record("three", "1", "h_0", FOREIGN, depends=["libcublas"])]))
+    words = ("--platform", FOREIGN, "--channel", str(one), "--channel", str(two))
+    assert " 2 packages" in ctk(built, "solve", "one", *words, check=True).stdout
+    said = ctk(built, "solve", "three", *words, "--channel", str(lacks)).stderr
+    assert "three needs libcublas, which the channels do not have\n" in said
+    assert f"next: run `ctk build libcublas --platform {FOREIGN}`\n" in said

@@ -204,7 +204,8 @@ def _show_tests(made: list[Made], tests: list[Tested], wrong: int, report: Repor
             first = ("", "")
     failed = any(tested.state == "failed" for tested in tests)
     faulty = f"built, and {count(wrong, 'package')} {'is' if wrong == 1 else 'are'} wrong"
-    done = "built, and not tested" if all(tested.state == "refused" for tested in tests) else "built and tested"
+    is_tested = any(tested.state == "passed" for tested in tests)
+    done = "built and tested" if is_tested else "built, and not tested"
     title = "built, and tests failed" if failed else faulty if wrong else done
     report.table(title, ["package", "built with", "driver", "gets toolkit", "its tests"], rows)
 
@@ -292,6 +293,7 @@ def _check_installable(tests: list[Tested], surveys: list[Survey], recipe: Path,
                 f" --channel {shown(work)}", ""
             )
             other = "correct requirements: run, or name a --channel or --base that has what is missing"
+            other = step if step.startswith("run `ctk build") else other
             raise Unsolvable(f"{survey.asked} can be installed on no machine: {sentence}", line if unnamed else other)
 
 

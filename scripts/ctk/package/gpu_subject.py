@@ -283,7 +283,6 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
     check_readable(path, path / "conda-meta", *records)
     if not records:
         check_readable(*(place for place in path.rglob("*") if place.is_dir() and not place.is_symlink()))
-    channel = sorted((*path.glob("*.conda"), *path.glob("*/*.conda")))
     for record in records:
         content = read_json(record)
         try:
@@ -291,12 +290,17 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
         except (TypeError, KeyError, ValueError, AttributeError):
             raise AuditFailed(f"{record} is no record of a package", "make the environment again") from None
         yield Subject(index.identity, "package", read_tree(path, names), index, index.subdir, known=known)
-    for archive in channel if not records else ():
-        yield _package(archive, known)
-    if not records and not channel:
-        names = [file.relative_to(path).as_posix() for file in sorted(path.rglob("*"))]
-        texts = {name: _loaded(path / name) for name in names if name.endswith(".ptx") and (path / name).is_file()}
-        yield Subject(path.name, "files", {**read_tree(path, names), **texts}, known=known)
+    if records:
+        return
+    below = [file for file in sorted(path.rglob("*")) if file.is_file()]
+    archives = [file for file in below if file.suffix in (".conda", ".whl")]
+    for archive in archives:
+        yield from subjects(archive, known)
+    names = [file.relative_to(path).as_posix() for file in below if file not in archives]
+    texts = {name: _loaded(path / name) for name in names if name.endswith(".ptx")}
+    loose = {**read_tree(path, names), **texts}
+    if loose or not archives:
+        yield Subject(path.name, "files", loose, known=known)
 
 
 def _loaded(path: Path) -> FileCode:

@@ -81,7 +81,7 @@ def catalogue(
         # The same as `ctk verify` has, so that a scenario which it prints is solved here as it was there.
         channels[0] = write_repodata(planned(where), where.notes / "planned" / "channel")
     if base == "local" and (as_planned or (foreign and not records(where.base_channel, subdir))):
-        channels[1] = write_repodata(universe(), where.notes / "planned" / "base")
+        channels[-1] = write_repodata(universe(), where.notes / "planned" / "base")
     if report and not others and where.channel not in channels:
         why = "" if as_planned else f"nothing is built for {subdir} here: "
         stand_in = ", with a stand-in for conda-forge" if base == "local" and where.base_channel not in channels else ""
