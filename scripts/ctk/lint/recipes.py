@@ -125,7 +125,7 @@ def PinsSpanTheMajor(tree: Tree) -> Iterator[Finding]:
                     if not any(map(recipe.commented, lines)):
                         problem = "without bounds on both sides" if is_open else "and no later minor of that major"
                         problem = f"and the bound {bound} is no number" if bound else problem
-                        yield recipe.at(next(iter(lines), 1), f"{output.name} takes {spec}, {problem}")
+                        yield recipe.at(recipe.first(lines, output.name), f"{output.name} takes {spec}, {problem}")
 
 
 @check(Tree, fix="write cuda-version ${{ cuda_range }} ${{ cuda_fit }}_* in run, or the reason in a comment")
@@ -140,7 +140,7 @@ def TieHasAFit(tree: Tree) -> Iterator[Finding]:
             lines = [number for number, line in recipe.code() if "cuda-version " in line]
             if not any(map(recipe.commented, lines)):
                 message = f"{output.name} takes {ties[0]}, so it has one build for all drivers"
-                yield recipe.at(next(iter(lines), 1), message)
+                yield recipe.at(recipe.first(lines, output.name), message)
 
 
 @check(Tree, fix="correct the name; or write the package, of conda-forge, into scripts/ctk/solve/universe.yaml")
@@ -150,10 +150,10 @@ def DependenciesExist(tree: Tree) -> Iterator[Finding]:
     for _, recipe, output in () if tree.unplanned else _outputs(tree):  # what does not render makes packages, too
         for name in {spec.split()[0] for spec in output.depends} - known:
             if not name.startswith("__"):
-                line = next((number for number, line in recipe.code() if re.search(rf"- {re.escape(name)}\b", line)), 1)
+                lines = [n for n, line in recipe.code() if re.search(rf"- {re.escape(name)}\b", line)]
                 meant = listing(nearest(name, known, cutoff=0.75), "or")
                 what = f"; did you mean {meant}?" if meant != "none" else ", which nobody makes that is known here"
-                yield recipe.at(line, f"{output.name} takes {name}{what}")
+                yield recipe.at(recipe.first(lines, output.name), f"{output.name} takes {name}{what}")
 
 
 def _is_bounded(spec: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +44,11 @@ class RecipeFile:
                 pattern = re.compile(rf"\bname: [\"']?{re.escape(written)}(?![\w-])")
                 return next((n for n, line in self.code() if pattern.search(line)), 1)
         return 1
+
+    def first(self, lines: Sequence[int], output: str) -> int:
+        """The first of some lines that is in an output, or else in the recipe."""
+        start = self.output_line(output)
+        return next((n for n in lines if n >= start), next(iter(lines), 1))
 
     def commented(self, line: int) -> bool:
         """Whether a line has a comment: on it, right above it, or above its condition."""
