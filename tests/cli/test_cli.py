@@ -85,6 +85,14 @@ def test_a_build_publishes_a_channel_and_the_next_one_changes_nothing(checkout: 
     assert "2 of them were built before, and would be unchanged" in planned and "hello-cuda" not in planned
 
 
+def test_a_recipe_that_is_not_committed_is_named_in_a_git_checkout(checkout: Workspace) -> None:
+    """`ctk check` refuses its package once it is published, where it cannot be replaced."""
+    own = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
+    for words in (["init", "-q"], ["add", "recipes/follower"], [*own, "commit", "-q", "-m", "One recipe"]):
+        subprocess.run(["git", *words], cwd=checkout.root, check=True)
+    assert "not committed: hello; before you publish, commit and build again" in build(checkout).stdout
+
+
 @pytest.mark.parametrize(
     ("missing", "ends"),
     [

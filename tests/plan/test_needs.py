@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from conftest import NEWEST, ctk
+from conftest import MINORS, NEWEST, ctk
 from ctk.audit import audit_planned
 from ctk.core.checkout import Workspace
 from ctk.lock import contents
@@ -27,6 +27,17 @@ def test_every_recipe_brings_the_makers_of_all_that_its_packages_require(project
         request = with_needs(what, small(Request(recipes=[name], platforms=HERE), project), tags)
         needed = {s.split()[0] for b in plan(what, request, tags).builds for o in b.outputs for s in o.depends}
         assert {name}.union(*(makers[need] for need in needed & makers.keys())) <= set(request.recipes)
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_a_channel_of_one_toolkit_has_all_that_its_packages_require(minor: str, project: Workspace) -> None:
+    """Toolkits before 12.6 have no libcufile, so a channel for driver 12.4 alone could not give anybody cuda-core."""
+    what, tags = published_set(project), python_tags(project.build_config)
+    request = Request([minor, f"python-{minor.partition('.')[0]}"], ("cuda-core", "numba-cuda"), HERE, ["3.13"])
+    outputs = [o for build in plan(what, with_needs(what, request, tags), tags).builds for o in build.outputs]
+    ours = {name for recipe in what.recipes.values() for name in recipe.output_names}
+    needed = {spec.split()[0] for output in outputs for spec in output.depends}
+    assert needed & ours <= {output.name for output in outputs}
 
 
 @pytest.mark.parametrize("names", [("cupy", "jax"), ("cuda-toolkit",), ("nvmath-python",)])

@@ -300,6 +300,7 @@ def build_command(
 def _summary(result: Result, planned: Plan, named: Sequence[str], asked: Collection[str], report: Reporter) -> None:
     from ctk.pipeline import verdict
     from ctk.plan.plan import lacking
+    from ctk.plan.recipes import recipe_commit
 
     report.result(**result.as_json(planned))
     channel = result.staged.channel
@@ -321,6 +322,10 @@ def _summary(result: Result, planned: Plan, named: Sequence[str], asked: Collect
             f"others are CPU builds then; `ctk build {more}` adds it"
         )
     _show_left_out(planned, asked, report)
+    recipes = {build.recipe.name: recipe_commit(build.recipe) for build in planned.builds}
+    if result.staged.changed and any(recipes.values()) and not all(recipes.values()):  # else it is no git checkout
+        changed = listing([name for name, commit in recipes.items() if not commit])
+        report.line(f"not committed: {changed}; before you publish, commit and build again: packages name the commit")
     if result.staged.changed:
         source = "" if channel == workspace().channel else f" {shlex.quote(str(channel))}"
         report.line(f"readers of a published channel see this after: ctk publish{source} --to FOLDER")

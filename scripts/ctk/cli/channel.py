@@ -237,12 +237,12 @@ def rollback_command(
 
 
 def _say_site(folder: Path, report: Reporter) -> None:
-    """Says that a site in a published folder, or beside it, does not show what has changed."""
+    """Says that a site in a published folder, or beside it with a longer name, does not show what has changed."""
     from ctk.channel.publish import SITE
 
     place = folder.absolute()
-    if sites := sorted(str(file.parent) for of in (place, place.parent) for file in of.glob(f"*/{SITE}")):
-        report.line(f"{listing(sites)}: pages from before this; the same `ctk site` makes them again")
+    if sites := sorted({*place.glob(f"*/{SITE}"), *place.parent.glob(f"{place.name}*/{SITE}")}):
+        report.line(f"{listing([str(file.parent) for file in sites])}: pages from before this; the same `ctk site` makes them again")
 
 
 def _check_folder(folder: Path) -> None:
