@@ -241,8 +241,9 @@ def _say_site(folder: Path, report: Reporter) -> None:
     from ctk.channel.publish import SITE
 
     place = folder.absolute()
-    if sites := sorted({*place.glob(f"*/{SITE}"), *place.parent.glob(f"{place.name}*/{SITE}")}):
-        report.line(f"{listing([str(file.parent) for file in sites])}: pages from before this; the same `ctk site` makes them again")
+    files = {*place.glob(f"*/{SITE}"), *place.parent.glob(f"{place.name}*/{SITE}")}
+    if sites := sorted(str(file.parent) for file in files):
+        report.line(f"{listing(sites)}: pages from before this; the same `ctk site` makes them again")
 
 
 def _check_folder(folder: Path) -> None:
