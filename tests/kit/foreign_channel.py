@@ -36,8 +36,11 @@ MINORS = FORGE["known"]["minors"]
 COMPONENTS = {tied["name"]: tied["component"] for tied in FORGE["toolkit"]}
 
 
-def records(variants: Path) -> Iterator[Record]:
-    """The channel, for three platforms, with the versions that the release locks name."""
+def records(variants: Path, assume: bool = True) -> Iterator[Record]:
+    """The channel, for three platforms, with the versions that the release locks name.
+
+    Without `assume`, its CUDA builds are for the toolkits that the recipes had when they were read.
+    """
     versions = {minor: _versions(variants / f"cuda-{minor}.yaml") for minor in MINORS}
     for minor in MINORS:
         also = [f"__cuda >={minor.split('.')[0]}", f"cudatoolkit {minor}|{minor}.*"]
@@ -47,15 +50,18 @@ def records(variants: Path) -> Iterator[Record]:
     for feedstock in FORGE["feedstocks"]:
         for name, output in feedstock["outputs"].items():
             for subdir in ("linux-64",) if output.get("noarch") else SUBDIRS:
-                for kind in _kinds(feedstock, subdir, output):
+                for kind in _kinds(feedstock, subdir, output, {} if assume else feedstock.get("assumed", {})):
                     yield from _builds(feedstock, name, output, kind, subdir, versions)
 
 
-def _kinds(feedstock: Facts, subdir: str, output: Facts) -> list[str]:
-    """Toolkits, and `CPU`."""
+def _kinds(feedstock: Facts, subdir: str, output: Facts, stated: Mapping[str, str]) -> list[str]:
+    """Toolkits, of which some stand for `stated` ones, and `CPU`."""
     of = output.get("of", "both")
     cuda = feedstock.get("cuda", {}).get(subdir, ()) if of != "cpu" else ()
-    return [*cuda, *([CPU] if subdir in feedstock.get("cpu", ()) and of != "cuda" else [])]
+    return [
+        *(stated.get(minor, minor) for minor in cuda),
+        *([CPU] if subdir in feedstock.get("cpu", ()) and of != "cuda" else []),
+    ]
 
 
 def _versions(path: Path) -> dict[str, str]:

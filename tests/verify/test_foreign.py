@@ -2,7 +2,8 @@
 
 ``foreign_picks.txt`` has the answers for nine machines. docs/how-the-right-build-is-picked.md explains them, and why no
 metadata of ours can improve them; the tests below check that. Run as a program, this file writes the answers of the
-solvers anew. To add a request, write a line into ``foreign_picks.txt`` with nothing below it.
+solvers anew, or prints those to the requests that it is given. To add a request, write a line with nothing below it
+into ``foreign_picks.txt``.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ RELEASES = ("12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.2", "13.3", "13.
 DRIVERS = (None, "12.0", "12.2", "12.6", "12.8", "12.9", "13.0", "13.3", "13.5")
 PICKS = Path(__file__).with_name("foreign_picks.txt")
 SOLVERS = ("rattler", "libsolv", "libsolv-2.8.1")
-# Order of the channels -> the order that it is compared with. rattler has no flexible priority.
-ORDERS = {"alone": "", "second": "alone", "ours": "", "flexible": "ours"}
+# Order of the channels -> the order that it is compared with. rattler has no flexible priority. `-read`: without what
+# conda_forge.yaml assumes of conda-forge's toolkits.
+ORDERS = {"alone": "", "alone-read": "alone", "second": "alone", "ours": "", "ours-read": "ours", "flexible": "ours"}
 ASKED = [(order, solver) for order in ORDERS for solver in SOLVERS if (order, solver) != ("flexible", "rattler")]
 # The metapackage that asks for CUDA builds.
 GPU = "cuda-gpu"
@@ -110,15 +112,14 @@ class Orders:
 
     def __init__(self, project: Workspace, folder: Path) -> None:
         self._project, self._folder = project, folder
-        self._foreign = write(folder / "conda-forge", foreign_channel.records(project.variants))
+        made = {read: foreign_channel.records(project.variants, assume=not read) for read in ("", "-read")}
+        self._foreign, self._read = (write(folder / f"conda-forge{name}", made[name]) for name in made)
         self._base = write_repodata(universe(), folder / "base")
 
     def __getitem__(self, order: str) -> list[Path]:
-        if order == "alone":
-            return [self._foreign, self._base]
-        if order == "second":
-            return [self._foreign, self.first("ours")[0], self._base]
-        return self.first("ours")
+        ours, foreign = self.first("ours")[0], self._read if order.endswith("-read") else self._foreign
+        first = {"alone": [foreign], "second": [foreign, ours]}.get(order.removesuffix("-read"), [ours, foreign])
+        return [*first, self._base]
 
     def first(
         self,
@@ -201,18 +202,22 @@ def test_the_picks_are_those_that_are_written_down(solver: str, order: str, ask:
     assert found == {name: asked.right(order, solver) for name, asked in MATRIX.items()}
 
 
-def main() -> None:
-    """Writes ``foreign_picks.txt``, which needs libsolv."""
+def main(*names: str) -> None:
+    """Writes ``foreign_picks.txt``, or prints the blocks of some requests. Needs libsolv."""
     project = workspace()
     head = [line for line in PICKS.read_text().splitlines() if line.startswith("#")]
     with tempfile.TemporaryDirectory() as folder:
         orders, ask = Orders(project, Path(folder)), {solver: asking(solver, project) for solver in SOLVERS}
         blocks = [
             written(asked, {(order, by): words(asked, order, ask[by], orders) for order, by in ASKED})
-            for asked in MATRIX.values()
+            for asked in (MATRIX[name] for name in names or MATRIX)
         ]
-        lines = [*head, *(line for block in blocks for line in block)]
-    PICKS.write_text("\n".join(lines) + "\n")
+        lines = [line for block in blocks for line in block]
+    if names:
+        print(f"{'driver':<19}", " ".join(f"{driver or 'none':<9}" for driver in DRIVERS).rstrip())
+        print(*lines, sep="\n")
+    else:
+        PICKS.write_text("\n".join([*head, *lines]) + "\n")
 
 
 # --- the data
@@ -257,7 +262,7 @@ def test_who_asks_for_cuda_builds_gets_them_in_every_solver_with_the_best_toolki
     assert picks(f"linux-64 {GPU} cuda-core", "ours", "rattler")["13.0"] == "cuda13.0n"
 
 
-@pytest.mark.parametrize(("order", "solver"), [asked for asked in ASKED if asked[0] != "alone"])
+@pytest.mark.parametrize(("order", "solver"), [asked for asked in ASKED if "alone" not in asked[0]])
 def test_what_is_worse_than_conda_forge_alone_has_one_reason_and_one_line_to_type(order: str, solver: str) -> None:
     worse = [
         (asked, driver, alone, here)
@@ -335,7 +340,7 @@ def test_behind_this_channels_pytorch_nobody_gets_conda_forges(
 # --- the page
 
 
-TABLE = re.compile(r"<!-- beside, (\w+): .*? -->\n(.*?)<!-- end of beside -->", re.S)
+TABLE = re.compile(r"<!-- beside, ([\w-]+): .*? -->\n(.*?)<!-- end of beside -->", re.S)
 TABLES = [
     (page, *found.groups())
     for page in sorted((workspace().root / "docs").rglob("*.md"))
@@ -343,18 +348,36 @@ TABLES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("order", "table"), [pytest.param(*rest, id=f"{page.stem}-{rest[0]}") for page, *rest in TABLES]
-)
-def test_the_pages_say_what_the_picks_are(order: str, table: str) -> None:
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "`" in line[:4]]
-    assert len(lines) > 3
-    for request, driver, libsolv, rattler in lines:
+@pytest.mark.parametrize(("page", "order", "table"), [pytest.param(*of, id=f"{of[0].stem}-{of[1]}") for of in TABLES])
+def test_the_pages_say_what_the_picks_are_as_read_and_as_assumed(page: Path, order: str, table: str) -> None:
+    """A line whose picks differ between the two is in a table of each."""
+    other = order.removesuffix("-read") if order.endswith("-read") else f"{order}-read"
+    beside = "".join(text for where, of, text in TABLES if (where, of) == (page, other))
+    rows = [line for line in table.splitlines() if "`" in line[:4]]
+    assert len(rows) > 1
+    for row in rows:
+        request, driver, *cells = (cell.strip() for cell in row.strip("|").split("|"))
         name = f"linux-64 {request.strip('`')}"
-        for solver, said in (("libsolv", libsolv), ("rattler", rattler)):
+        for solver, said in zip(("libsolv", "rattler"), cells, strict=True):
             kind, _, toolkit = said.replace("*", "").rpartition(", ")
             version, _, fit = toolkit.partition(" ")
-            assert picks(name, order, solver)[driver] == f"{kind.lower()}{version}{fit[:1]}", name
+            pick = picks(name, order, solver)[driver]
+            assert pick == f"{kind.lower()}{version}{fit[:1]}", name
+            assert pick == picks(name, other, solver)[driver] or f"| {request} | {driver} |" in beside, name
+
+
+def test_the_page_for_upstream_names_what_is_assumed() -> None:
+    text = " ".join((workspace().root / "docs/upstream/cpu-builds.md").read_text().split())
+    said = re.search(r"As we read them, (.+?) have CUDA 13 builds made with ([\d.]+), and (.+?) with ([\d.]+)\.", text)
+    assert said
+    assumed = {
+        re.sub("conda-forge/|(-cpu|-split)?-feedstock", "", feedstock["source"]["repository"]): [
+            *feedstock["assumed"].values()
+        ]
+        for feedstock in foreign_channel.FORGE["feedstocks"]
+        if "assumed" in feedstock
+    }
+    assert assumed == {name: [said[2]] for name in re.split(", | and ", said[1])} | {said[3]: [said[4]]}
 
 
 # --- the clients themselves
@@ -382,4 +405,4 @@ def test_the_clients_that_are_here_pick_what_the_page_says(name: str, project: W
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(*sys.argv[1:])
