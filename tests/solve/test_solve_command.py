@@ -365,3 +365,18 @@ def test_named_channels_of_a_platform_that_is_not_built_here_are_all_asked(built
     said = ctk(built, "solve", "three", *words, "--channel", str(lacks)).stderr
     assert "three needs libcublas, which the channels do not have\n" in said
     assert f"next: run `ctk build libcublas --platform {FOREIGN}`\n" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("cuda-toolkit --driver 12.4 --arch 7.5", "which need a driver for CUDA 13.0 or newer"),
+        ("torch torchvision", "there is no package torchvision in the channels"),
+        ("cupy cuda-version=11.8", "there is no cuda-version 11.8 in the channels"),
+        ("cupy --driver 13.0 --arch 9.0", "next: run `ctk build cupy --driver 13.0 --arch 9.0`"),
+    ],
+)
+def test_a_build_is_proposed_only_where_it_gives_what_is_asked(built: Workspace, words: str, said: str) -> None:
+    """Before, `ctk build cuda-toolkit` of 9 GB, after which there was none for that driver either."""
+    stderr = ctk(built, "solve", *words.split()).stderr
+    assert said in stderr and ("next: run `ctk build" in stderr) is ("ctk build" in said)

@@ -375,12 +375,14 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
         places = [lasting(str(channel)) for channel in catalogue.channels]
         return f"{name} is not in {listing(places, 'or')}", "name a --channel or --base that has it"
     if maker:
+        if catalogue.planned and not (planned := catalogue.planned()).pick(scenario):  # not if it were built either
+            return find_reason(scenario, planned)
         makers = {other: made for other in dict.fromkeys(others) if (made := catalogue.maker(other))}
         recipes = list(dict.fromkeys(made.recipe for made in makers.values()))
         them, s = ("are not built here: they are", "s") if len(makers) > 1 else ("is not built here: it is", "")
         cause = f"{listing(list(makers))} {them} made by the recipe{s * (len(recipes) > 1)} {listing(recipes)}"
         left_out = "" if any(made.is_default for made in makers.values()) else ", which the default build leaves out"
-        return f"{cause}{left_out}", f"run `ctk build {' '.join(recipes)}`"
+        return f"{cause}{left_out}", f"run {how_to_build(recipes, scenario)}"
     if other := called_here(name, lambda own: own in names or catalogue.maker(own)):
         return _other_name(name, *other, scenario, catalogue)
     # Nobody who asks for pytorch means python.
