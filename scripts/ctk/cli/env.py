@@ -34,7 +34,7 @@ Prefix = Annotated[Path, typer.Argument(help="Folder of the environment.")]
 
 def create_command(
     specs: Specs,
-    prefix: Annotated[Path, typer.Option(help="Folder of the environment.")],
+    prefix: Annotated[Path, typer.Option("--prefix", "-p", help="Folder of the environment.")],
     driver: Driver = None,
     arch: Arch = None,
     python: Python = None,

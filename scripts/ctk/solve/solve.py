@@ -87,7 +87,10 @@ def parse_spec(text: str) -> Spec:
         match = MatchSpec(text)
     except InvalidMatchSpecError as error:
         why = str(error).splitlines()[0]
-        raise BadValue(f"{text!r} is no spec: {why}", "write it as for conda: name, name=1.2 or 'name >=1.2'") from None
+        step = "write it as for conda: name, name=1.2 or 'name >=1.2'"
+        if extra := re.search(r"\[[\w,-]+\]", text):
+            step = f"leave {extra[0]} out: for pip it chooses a CUDA version, and here the driver does"
+        raise BadValue(f"{text!r} is no spec: {why}", step) from None
     return Spec(text, str(match.name.normalized), str(match.version or ""), str(match.build or ""), match)
 
 
