@@ -96,7 +96,7 @@ def watched(browser: Browser, width: int, scheme: str, *, scripts: bool = True) 
         seen.page.on("console", lambda message: _console(seen.trouble, message))
         seen.page.on("pageerror", lambda error: seen.trouble.append(f"script error: {error}"))
         seen.page.on("request", lambda request: _request(seen.trouble, request))
-        seen.page.on("requestfailed", lambda request: seen.trouble.append(f"not found: {request.url}"))
+        seen.page.on("requestfailed", lambda request: _failed(seen.trouble, request))
         yield seen
     finally:
         context.close()
@@ -105,6 +105,11 @@ def watched(browser: Browser, width: int, scheme: str, *, scripts: bool = True) 
 def _console(trouble: list[str], message: ConsoleMessage) -> None:
     if message.type in ("error", "warning"):
         trouble.append(f"console {message.type}: {message.text}")
+
+
+def _failed(trouble: list[str], request: Request) -> None:
+    if request.failure != "net::ERR_ABORTED":  # as a page that is left does with what it still loads
+        trouble.append(f"not found: {request.url}")
 
 
 def _request(trouble: list[str], request: Request) -> None:

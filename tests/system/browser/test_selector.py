@@ -339,6 +339,38 @@ def test_an_answer_for_any_gpu_says_where_an_old_one_gets_another(front: Watched
     assert front.page.locator("#unseen").is_visible() is older
 
 
+def test_an_answer_for_any_gpu_says_where_a_new_one_gets_another(front: Watched) -> None:
+    """A driver for 12.8 runs Blackwell, which no toolkit of the channel before 12.9 knows."""
+    choose(front.page, Chosen("cuda-core", "linux-64", "12.8", "", "", ""))
+    assert shown(front.page)["title"].endswith(", if its GPU has compute capability 9.0 or older")
+    expect(front.page.locator("#unseen")).to_have_text("For a newer GPU, say above which one it is.")
+
+
+def test_nobody_is_told_a_pin_with_which_there_is_no_such_package(front: Watched) -> None:
+    """There is no nvcc of CUDA 12 for conda."""
+    note, only = front.page.locator("#unseen"), "It is for GPUs of compute capability 7.5 and newer."
+    front.page.fill("#package", "cuda-nvcc")
+    expect(note).to_have_text(only)
+    choose(front.page, Chosen("cuda-nvcc", "linux-64", "13.0", "", "", ""))
+    expect(note).to_have_text(only)
+    assert shown(front.page)["title"].endswith(", if its GPU has compute capability 7.5 or newer")
+    front.page.select_option("#driver", "")
+    front.page.fill("#gpu", "V100")
+    front.page.locator("#gpu").blur()
+    assert shown(front.page)["title"] == "No cuda-nvcc of this channel is for GPU 7.0"
+
+
+def test_a_package_of_another_channel_is_for_machines_that_get_cuda(front: Watched) -> None:
+    choose(front.page, Chosen("cuda-core", "linux-64", "11.8", "", "", ""))
+    refused = shown(front.page)["title"]
+    front.page.fill("#package", "pytorch")
+    assert shown(front.page)["title"] == refused
+    front.page.select_option("#driver", "12.8")
+    front.page.fill("#gpu", "12.0")
+    front.page.locator("#gpu").blur()
+    assert shown(front.page)["command"].endswith(" cuda-gpu pytorch cuda-version=12.9")
+
+
 def test_the_words_for_a_login_node_are_copied(front: Watched) -> None:
     choose(front.page, Chosen("cuda-core", "linux-64", "13.0", "9.0", "", ""))
     shown(front.page)
@@ -435,7 +467,7 @@ def test_a_driver_beyond_the_ends_is_answered_by_the_end(
     assert shown(front.page)["state"] == state
 
 
-NO_GPU = ("GeForce 9999", "99.9.9", "h", "x" * 300, "NVIDIA RTX 3000 Ada Generation Laptop GPU")
+NO_GPU = ("Blackwell", "GeForce 9999", "99.9.9", "h", "x" * 300, "NVIDIA RTX 3000 Ada Generation Laptop GPU")
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,9 @@ function gpuOfText(text, listed) {
   const number = text.trim().toLowerCase().replace(",", ".").match(/^(?:(\d{1,2})\.(\d)|(?:sm_?|compute_?)?([3-9]|\d\d)(\d))[af]?$/);
   if (number) return `${Number(number[1] ?? number[3])}.${number[2] ?? number[4]}`;
   const [plain, wanted] = [(name) => name.toLowerCase().replace(/[^a-z0-9]/g, ""), text.toLowerCase().replace(/[^a-z0-9]|geforce|nvidia/g, "")];
-  const parts = Object.keys(listed).filter((name) => wanted.length > 2 && plain(name).replace("geforce", "").includes(wanted));
+  // The name of an architecture is in few names of its GPUs.
+  const isName = wanted.length > 2 && !/^(ada|blackwell)$/.test(wanted);
+  const parts = Object.keys(listed).filter((name) => isName && plain(name).replace("geforce", "").includes(wanted));
   const found = new Set(parts.map((name) => listed[name]));
   return gpuOfName(text, listed) ?? (found.size === 1 ? [...found][0] : null);
 }

@@ -132,9 +132,41 @@
     return ["", `${which}, add cuda-version=${floor[1]}: ${blind(now)}.`];
   }
 
-  /** Whether the driver runs an old GPU for which the answer is another toolkit. */
-  const hasOlder = (now, answers, axes, toolkit) => axes.floor && axes.gpus.some((gpu) =>
-    gpu && isLess(gpu, axes.floor[0]) && ![undefined, "", toolkit].includes(lookUp(answers, axes, { ...now, gpu })?.toolkit));
+  const named = new Set(Object.values(offered.gpus));
+
+  /** The oldest and the newest GPU with the toolkit of an answer for any GPU; undefined if the driver runs none beyond. */
+  function ends(now, answers, axes, toolkit) {
+    const of = (gpu) => lookUp(answers, axes, { ...now, gpu });
+    const there = axes.gpus.filter((gpu) => named.has(gpu) && (of(gpu)?.packages || of(gpu)?.reasons.length));
+    const same = there.filter((gpu) => of(gpu).packages && ["", toolkit].includes(of(gpu).toolkit));
+    return [same[0] === there[0] ? undefined : same[0], same.at(-1) === there.at(-1) ? undefined : same.at(-1)];
+  }
+
+  /** Whether a GPU for which `older` has words gets the package with any driver. */
+  async function hasOld(now) {
+    const axes = offered.platforms[now.platform];
+    try {
+      const answers = await load(shardOf(now));
+      const old = axes.gpus.filter((gpu) => gpu && isLess(gpu, axes.floor[0]));
+      return axes.drivers.some((driver) => old.some((gpu) => lookUp(answers, axes, { ...now, driver, gpu })?.packages));
+    } catch {
+      return true;
+    }
+  }
+
+  /** Says, in place of the words of `older`, that no old GPU gets the package. */
+  function showNoOld(now) {
+    const [first] = offered.platforms[now.platform].floor;
+    if (now.gpu) show("refused", `No ${now.package} of this channel is for GPU ${now.gpu}`, "", [`Use a GPU of compute capability ${first} or newer.`]);
+    else notice(`It is for GPUs of compute capability ${first} and newer.`);
+  }
+
+  /** The pin for a client that ignores the GPU, which gets the answer for a GPU that is not detected; and a sentence. */
+  function unseenPin(now, { toolkit }, unseen) {
+    if (now.client === "pixi" || !now.gpu || unseen?.toolkit === toolkit) return [];
+    const instead = unseen?.toolkit ? `would take CUDA ${unseen.toolkit}` : "would find nothing";
+    return [toolkit, `cuda-version=${toolkit} is for GPU ${now.gpu}: ${blind(now)}, and ${instead}.`];
+  }
 
   // The answer
 
@@ -165,7 +197,8 @@
     at("unseen").hidden = true;
   }
 
-  function showPick(now, { packages, toolkit, title, reasons }, unseen, alsoOlder) {
+  function showPick(now, answer, unseen, [oldest, newest]) {
+    const { packages, title, reasons } = answer;
     const known = packages.every(([, , , bytes]) => bytes > 0);
     const total = packages.reduce((sum, [, , , bytes]) => sum + bytes, 0);
     const download = known ? `${size(total)} to download` : "their size is not known before they are built";
@@ -174,7 +207,8 @@
     const machine = now.driver
       ? `driver for CUDA ${driverWords(now.driver, axes)}, ${now.gpu ? `GPU ${now.gpu}` : "any GPU that it runs"}`
       : "no driver";
-    const limit = alsoOlder ? `, if its GPU has compute capability ${axes.floor[0]} or newer` : "";
+    const range = oldest && newest ? `${oldest} to ${newest}` : oldest ? `${oldest} or newer` : `${newest} or older`;
+    const limit = oldest || newest ? `, if its GPU has compute capability ${range}` : "";
     show("solved", sentence(title) + limit, `${now.package} on ${now.platform}, ${machine}: ${number}, ${download}.`);
     at("pick-title").textContent = `What is installed: ${number}`;
     at("packages-picked").replaceChildren(...packages.map(([name, version, build, bytes, channel]) => {
@@ -189,12 +223,9 @@
       return row;
     }));
     fillList(at("why"), reasons);
-    // A client that ignores the GPU gives the answer for a GPU that is not detected.
-    const differs = now.client !== "pixi" && now.gpu && unseen?.toolkit !== toolkit;
-    const instead = unseen?.toolkit ? `would take CUDA ${unseen.toolkit}` : "would find nothing";
-    if (differs) notice(`cuda-version=${toolkit} is for GPU ${now.gpu}: ${blind(now)}, and ${instead}.`);
-    else if (alsoOlder) notice(older(now)[1]);
-    showCommand(now, differs ? toolkit : "");
+    const [pin, why] = unseenPin(now, answer, unseen);
+    notice([why, oldest && older(now)[1], newest && "For a newer GPU, say above which one it is."].filter(Boolean).join(" "));
+    showCommand(now, pin);
   }
 
   function notice(text) {
@@ -203,12 +234,15 @@
   }
 
   /** A package that the channel does not have, and the next one perhaps does. */
-  function showForeign(now) {
+  function showForeign(now, { answer, unseen }) {
     const [, next] = offered.channels;
     const [what, how] = now.driver === null ? ["it", ""] : ["its CUDA build", ", with a toolkit that the driver runs"];
     const name = OTHER_NAMES.get(now.package)?.[1][0] ?? now.package;
     show("detected", noPackage(now), `This channel does not have it, so nothing was solved. The command takes ${what} from ${next}, if it is there${how}:`);
-    showCommand({ ...now, package: name }, older(now)[0]);
+    const [pin, why] = (answer && unseenPin(now, answer, unseen)) ?? [];
+    const [old, whyOld] = older(now);
+    notice(why ?? (now.driver && !now.gpu ? "" : whyOld));
+    showCommand({ ...now, package: name }, pin ?? old);
   }
 
   function showDetected(now) {
@@ -263,22 +297,36 @@
     notes(now);
     remember(now);
     const problem = unknown(now);
-    if (isForeign(now)) showForeign(now);
-    else if (problem) show("unsolved", ...problem);
-    else if (now.driver === undefined) showDetected(now);
-    else {
+    if (isForeign(now)) {
+      // The package that asks for CUDA has an answer.
+      const found = now.driver ? await find({ ...now, package: offered.asks }) : {};
+      if (turn !== latest) return;
+      if (found.answer && !found.answer.packages) showRefused(found.answer);
+      else showForeign(now, found);
+    } else if (problem) show("unsolved", ...problem);
+    else if (now.driver === undefined) {
+      showDetected(now);
+      if (older(now)[1] && !(await hasOld(now))) {
+        if (turn !== latest) return;
+        showNoOld(now);
+      }
+    } else {
       if (!ready.has(shardOf(now))) show("waiting", "Looking up the answer");
-      const { problem: missing, answer, unseen, alsoOlder } = await find(now);
+      const { problem: missing, answer, unseen, limits } = await find(now);
       if (turn !== latest) return; // something else was chosen meanwhile
       if (missing) show("unsolved", ...missing);
-      else if (answer.packages) showPick(now, answer, unseen, alsoOlder);
-      else {
-        // Without a next step, such a machine cannot exist.
-        const why = answer.reasons.length ? "" : "There is no such machine, so nothing was solved for it.";
-        show("refused", sentence(answer.title), why, answer.reasons.length ? answer.reasons.map(sentence) : ["Choose another driver or GPU."]);
-      }
+      else if (answer.packages) {
+        showPick(now, answer, unseen, limits);
+        if (limits[0] && !(await hasOld(now)) && turn === latest) showNoOld(now);
+      } else showRefused(answer);
     }
     at("answer").dataset.of = asked;
+  }
+
+  function showRefused({ title, reasons }) {
+    // Without a next step, such a machine cannot exist.
+    const why = reasons.length ? "" : "There is no such machine, so nothing was solved for it.";
+    show("refused", sentence(title), why, reasons.length ? reasons.map(sentence) : ["Choose another driver or GPU."]);
   }
 
   const noPackage = (now) => OTHER_NAMES.get(now.package.toLowerCase())?.[0] ?? `There is no ${now.package} for ${now.platform} in this channel`;
@@ -327,7 +375,7 @@
       const answer = lookUp(answers, axes, now);
       if (!answer) return { problem: [NOT_SOLVED, "It was not asked when this page was made."] };
       const unseen = now.gpu ? lookUp(answers, axes, { ...now, gpu: null }) : answer;
-      return { answer, unseen, alsoOlder: now.driver && !now.gpu && hasOlder(now, answers, axes, answer.toolkit) };
+      return { answer, unseen, limits: now.driver && !now.gpu ? ends(now, answers, axes, answer.toolkit) : [] };
     } catch {
       const step = "Load the page again. If that does not help, the site is not whole and must be made again.";
       return { problem: [NOT_SOLVED, "The file with the answers is not there, or cannot be read.", [step]] };
