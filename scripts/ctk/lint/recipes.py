@@ -18,7 +18,7 @@ from ctk.solve.channels import universe_names
 
 # Specs of packages that are built from components of a lock, with a version in them.
 _TYPED = re.compile(
-    r"\b(?:lib(?:nv|cu)|cuda-(?:version|cudart|nvrtc|nvvm|nvcc|crt|cccl))\S* (?=[<>=!~*\d])[^\"'\]}#]*\d"
+    r"\b(?:lib(?:nv|cu)|cuda-(?!arch|core|bindings|pathfinder|python))\S* (?=[<>=!~*\d])[^\"'\]}#]*\d"
 )
 _EXPORTS = ("weak", "strong", "noarch")
 _PROPRIETARY = re.compile(r"nvidia|propriet", re.I)
