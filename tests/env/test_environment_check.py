@@ -269,6 +269,22 @@ def test_a_project_that_pip_put_in_condas_place_is_found(made: Made, version: st
     assert steps == [["ctk", "env", "create", *asked, "--prefix", str(made.prefix)]] * 2
 
 
+@pytest.mark.parametrize("start", ["#!{}\n", '#!/bin/sh\n\'\'\'exec\' "{}" "$0" "$@"\n'])
+def test_what_pip_installed_before_a_move_is_found_by_its_programs(made: Made, start: str) -> None:
+    """Its programs failed, and nothing was wrong."""
+    record = "../../../bin/tool,sha256=x,1\ntool-1.0.dist-info/METADATA,,\n"
+    made.package("pip").wheel("tool", "1.0", record).noted("python", "pip")
+    (made.prefix / "bin").mkdir()
+    (script := made.prefix / "bin" / "tool").write_text(start.format(made.prefix / "bin" / "python"))
+    assert states(check(made)) == {}
+    script.write_text(start.format("/old/bin/python3"))
+    found = check(made)
+    assert states(found) == {"scripts of pip": "problem"}
+    assert found["scripts of pip"]["found"] == "they start the Python of /old: bin/tool"
+    step = f"ctk env run '{made.prefix}' -- python -m pip install --force-reinstall --no-deps tool==1.0"
+    assert found["scripts of pip"]["step"] == step
+
+
 WHEEL = ("nvidia_cuda_nvrtc", "13.5.37", "nvidia/cu13/lib/libnvrtc.so.13,sha256=x,1\n")
 
 

@@ -427,7 +427,9 @@ def _files(on: Examined) -> Finding:
 
 def wrong_with_pip(on: Examined) -> list[Finding]:
     """What is wrong with the wheels in an environment."""
-    return [finding for check in (wheels_of_pip, needs_of_wheels) for finding in check(on) if finding.fix]
+    return [
+        finding for check in (wheels_of_pip, scripts_of_pip, needs_of_wheels) for finding in check(on) if finding.fix
+    ]
 
 
 @look_at(Examined, "wheels of pip")
@@ -444,6 +446,19 @@ def wheels_of_pip(on: Examined) -> Finding:
     steps += [on.again(*(wheel.name for wheel in both))] if both else []
     text = f"beside conda's CUDA: {listing([_in_place_of(wheel, on) for wheel in wheels], most=_SHOWN)}"
     return problem(text, " && ".join(steps))
+
+
+@look_at(Examined, "scripts of pip")
+def scripts_of_pip(on: Examined) -> Finding:
+    """What pip installed starts Python by its path, which is another one after the environment was moved or copied."""
+    wheels = [wheel for wheel in on.wheels if wheel.name not in on.has.distributions]  # `files` is about the others
+    found = {wheel: on.has.scripts_elsewhere(on.has.of_pip.get(wheel.info, ())) for wheel in wheels}
+    scripts = {path: python for each in found.values() for path, python in each.items()}
+    if not scripts or (on.has.scripts_of_others and not on.note):  # that has to go back, or to be made again
+        return ok("none that starts another Python")
+    cause = f"they start the Python of {next(iter(scripts.values())).parents[1]}: {listing([*scripts], most=_SHOWN)}"
+    again = [f"{wheel.name}=={wheel.version}" for wheel, scripts in found.items() if scripts]
+    return problem(cause, " && ".join(on.pip("install", "--force-reinstall", "--no-deps", *again)))
 
 
 @look_at(Examined, "needs of wheels")

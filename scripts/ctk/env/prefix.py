@@ -9,7 +9,7 @@ import re
 import shlex
 import stat
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -28,6 +28,10 @@ NOTE = Path("conda-meta", "ctk")
 LOCK = Path("conda-meta", "ctk.lock")
 
 _DISTRIBUTION = re.compile(r"^(?:lib/python3[^/\n]*|Lib)/site-packages/([\w.]+)-[^/\n]*\.(?:dist|egg)-info/", re.M)
+_STARTS = re.compile(
+    rb"#!(?:(/[^\s\x00]*/bin/python[\d.]*)\s|/bin/sh\n'''exec' \"?(/[^\"\n\x00]*/bin/python[\d.]*)\"? )"
+)
+"""The beginning of a script of Python; pip writes the second for a path that is long or has a space."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +122,17 @@ class Installed:
     @cached_property
     def scripts_of_others(self) -> dict[str, Path]:
         """The scripts of packages that start a Python of another place, as after it was moved or copied."""
+        return self.scripts_elsewhere(
+            str(path) for record in self.records.values() for path in record.get("files") or ()
+        )
+
+    def scripts_elsewhere(self, paths: Iterable[str]) -> dict[str, Path]:
+        """The scripts among files that start a Python of another place -> that Python."""
         found = {}
-        named = (str(path) for record in self.records.values() for path in record.get("files") or ())
-        for path in sorted(path for path in named if path.startswith("bin/")):
+        for path in sorted(path for path in paths if path.startswith("bin/")):
             with suppress(OSError), (self.prefix / path).open("rb") as content:
-                if line := re.match(rb"#!(/[^\s\x00]*/bin/python[\d.]*)\s", content.read(1000)):
-                    python = Path(os.fsdecode(line[1]))
+                if line := _STARTS.match(content.read(1000)):
+                    python = Path(os.fsdecode(line[1] or line[2]))
                     there = python.parents[1]
                     is_other = not there.exists() or (there / "conda-meta").is_dir()
                     if is_other and there.resolve() != self.prefix.resolve():
