@@ -244,21 +244,25 @@ def test_a_command_that_is_not_there_is_said(where: Workspace, environment: Path
     assert done.stderr.startswith("error: there is no command no-such-command in ") and "\nnext: " in done.stderr
 
 
-def test_another_pip_on_path_installs_nothing(
-    where: Workspace, environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["pip3", "python", "python3.11"])
+def test_another_python_on_path_does_nothing(
+    where: Workspace, environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Before, `pip install` was that of the next Python on PATH, such as ctk's own, with exit code 0."""
-    moved, other = tmp_path / "moved", tmp_path / "bin" / "pip"
+    moved, other = tmp_path / "moved", tmp_path / "bin" / name
     other.parent.mkdir()
     other.write_text("#!/bin/sh\necho another\n")
     other.chmod(0o755)
     monkeypatch.setenv("PATH", f"{other.parent}:{os.environ['PATH']}")
     shutil.copytree(environment, moved, symlinks=True)
-    for script, said in (("", f"error: there is no pip in {moved}\nnext: "), ("#!/no/python\n", "not found")):
+    (moved / "bin" / name).unlink(missing_ok=True)
+    (moved / "bin" / name).symlink_to("gone")
+    for script, said in (("", f"error: there is no {name} in {moved}\nnext: "), ("#!/no/python\n", "not found")):
         if script:  # of an environment that was moved
-            (moved / "bin" / "pip").write_text(script)
-            (moved / "bin" / "pip").chmod(0o755)
-        done = ctk(where, "env", "run", str(moved), "--", "pip", "install", "it")
+            (moved / "bin" / name).unlink()
+            (moved / "bin" / name).write_text(script)
+            (moved / "bin" / name).chmod(0o755)
+        done = ctk(where, "env", "run", str(moved), "--", name, "install", "it")
         assert (done.returncode, done.stdout) == (127, "") and said in done.stderr
 
 

@@ -20,7 +20,7 @@ from ctk.core.checkout import Workspace
 from ctk.env import check as environment
 from ctk.env.check import ENVIRONMENT_CHECKS, examined
 from ctk.env.doctor import look
-from ctk.env.prefix import Installed
+from ctk.env.prefix import Installed, Note
 from ctk.lock.model import release_locks
 from ctk.solve.solve import Catalogue, Scenario
 from kit.small_channel import base, channel, pair, write
@@ -48,6 +48,11 @@ class Made:
 
     def toolkit(self, version: str = "12.6", build: str = "native_100", **rules: Any) -> Made:
         return self.package("cuda-version", version, build, **(rules or (NATIVE if version == "12.6" else {})))
+
+    def noted(self, *asked: str) -> Made:
+        """As if `ctk env create` had made it."""
+        Note(tuple(Installed.read(self.prefix).packages), asked, "1").write(self.prefix)
+        return self
 
     def wheel(
         self,
@@ -161,8 +166,7 @@ def test_a_run_that_was_stopped_is_found_with_the_command_to_type_again(made: Ma
 )
 def test_an_environment_of_ctk_is_fixed_by_ctk(made: Made, asked: list[str], step: str) -> None:
     made.toolkit("13.4", "compat_0")
-    note = {"packages": list(Installed.read(made.prefix).packages), "asked": asked, "stamp": "1"}
-    (made.prefix / "conda-meta" / "ctk").write_text(json.dumps(note))
+    made.noted(*asked)
     assert check(made, "13.0", "9.0")["native toolkit"]["step"].startswith(step)
 
 
@@ -258,6 +262,27 @@ def test_a_project_that_pip_put_in_condas_place_is_found(made: Made, version: st
     assert states(found) == {"wheels of pip": "problem", "files": "missing"}
     assert found["files"]["found"] == "pip replaced those of cuda-bindings"
     assert found["wheels of pip"]["step"].endswith("--force-reinstall cuda-bindings")
+    asked = ["cuda-core", "cuda-version=12.6"]  # `ctk env create` alone repairs what it made, whatever was asked for
+    made.noted(*asked)
+    found = check(made)
+    steps = [shlex.split(found[name]["step"]) for name in ("files", "wheels of pip")]
+    assert steps == [["ctk", "env", "create", *asked, "--prefix", str(made.prefix)]] * 2
+
+
+@pytest.mark.parametrize("start", ["#!{}\n", '#!/bin/sh\n\'\'\'exec\' "{}" "$0" "$@"\n'])
+def test_what_pip_installed_before_a_move_is_found_by_its_programs(made: Made, start: str) -> None:
+    """Its programs failed, and nothing was wrong."""
+    record = "../../../bin/tool,sha256=x,1\ntool-1.0.dist-info/METADATA,,\n"
+    made.package("pip").wheel("tool", "1.0", record).noted("python", "pip")
+    (made.prefix / "bin").mkdir()
+    (script := made.prefix / "bin" / "tool").write_text(start.format(made.prefix / "bin" / "python"))
+    assert states(check(made)) == {}
+    script.write_text(start.format("/old/bin/python3"))
+    found = check(made)
+    assert states(found) == {"scripts of pip": "problem"}
+    assert found["scripts of pip"]["found"] == "they start the Python of /old: bin/tool"
+    step = f"ctk env run '{made.prefix}' -- python -m pip install --force-reinstall --no-deps tool==1.0"
+    assert found["scripts of pip"]["step"] == step
 
 
 WHEEL = ("nvidia_cuda_nvrtc", "13.5.37", "nvidia/cu13/lib/libnvrtc.so.13,sha256=x,1\n")

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.skipif(
 
 FILE = "share/other"
 SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+VENDORED = f"{SITE}/vendor/tool-1.0.dist-info/INSTALLER"
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,11 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     other = tiny("other", files={FILE: b"right", "share/second": b"x"})
     libs = [Draft("lib", version, build) for version, build in (("1.0", "0"), ("2.0", "0"), ("2.0", "1"))]
     needed = [
-        tiny("needed", version, files={f"{SITE}/needed-{version}.dist-info/INSTALLER": b"conda\n"})
+        tiny(
+            "needed",
+            version,
+            files=dict.fromkeys([f"{SITE}/needed-{version}.dist-info/INSTALLER", VENDORED], b"conda\n"),
+        )
         for version in ("1.0", "2.0")
     ]
     return checkout(tmp_path_factory.mktemp("c"), application(), pure(), other, tiny("second"), *libs, *needed)
@@ -146,6 +151,35 @@ def test_what_a_change_takes_from_a_wheel_is_said_with_the_line_that_brings_it_b
         assert [(one["found"], one["step"]) for one in document["problems"]] == [(said, step)]
         assert "needs of wheels" not in ctk(where, *shlex.split(step)[1:], check=True).stdout
         assert problems(where, prefix) == {}
+
+
+@pytest.mark.parametrize("version", ["1.5", "2.0"])
+def test_what_pip_put_in_place_of_a_package_goes_when_the_package_is_back(
+    where: Workspace, prefix: Path, version: str
+) -> None:
+    """importlib.metadata said the version of pip's numpy, with conda's there."""
+    site, mine = prefix / SITE, prefix.parent / "mine"
+    create(where, prefix, "python", "needed=2.0", "other")
+    shutil.rmtree(site / "needed-2.0.dist-info")
+    for info, files in (
+        (f"needed-{version}.dist-info", ("of_both.py", "needed/more.py", f"../../../{FILE}", "../../../../mine")),
+        ("tool-1.0.dist-info", ("of_both.py", "tool.py")),
+    ):
+        files = (*files, f"{info}/INSTALLER", f"{info}/RECORD")
+        for file in files:
+            (site / file).parent.mkdir(exist_ok=True)
+            (site / file).write_text("right" if file.endswith(FILE) else "pip\n")
+        (site / info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+    assert problems(where, prefix) == {}
+    (site / "needed" / "more.py").unlink()  # as pip does, but for a file that it cannot remove
+    assert problems(where, prefix)["files"]["found"].startswith("missing, or not as they were installed: needed: ")
+    done = create(where, prefix, "python", "needed", "other").stdout
+    assert f"\ninstalled again: needed\nreplaced, of pip: needed {version}\n" in done
+    assert {path.name for path in site.iterdir()} >= {"needed-2.0.dist-info", "of_both.py", "tool-1.0.dist-info"}
+    assert not (site / "needed").exists() and not (site / "needed-1.5.dist-info").exists()
+    assert [path.name for path in (site / "needed-2.0.dist-info").iterdir()] == ["INSTALLER"]
+    assert (prefix / FILE).exists() and mine.exists()
+    assert problems(where, prefix) == {} and "unchanged" in create(where, prefix, "python", "needed", "other").stdout
 
 
 def test_unchanged_is_what_the_prefix_has(where: Workspace, prefix: Path) -> None:

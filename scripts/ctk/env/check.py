@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shlex
@@ -27,10 +26,9 @@ from ctk.core.address import public
 from ctk.core.checkout import Workspace
 from ctk.core.console import count, listing
 from ctk.core.errors import LockError
-from ctk.core.files import LARGEST
 from ctk.core.platforms import PLATFORMS
 from ctk.env.doctor import look_at, missing, ok, problem
-from ctk.env.prefix import Installed, Note
+from ctk.env.prefix import Installed, Note, sites, text_of
 from ctk.index.inside import applies, stated_requirements
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.records import spec_name
@@ -240,6 +238,10 @@ class Examined:
         channels = [word for source in self.channels for word in ("-c", source)]
         return shlex.join(["conda", "install", "-p", str(self.prefix), *channels, *specs])
 
+    def again(self, *names: str) -> str:
+        """The command that gives packages their own files again: `ctk env create` again if that made it."""
+        return self.note.again(self.prefix) if self.note else self.install("--force-reinstall", *names)
+
     def pip(self, *words: str, specs: Iterable[str] = ()) -> list[str]:
         """The commands that give the environment more packages of conda, and run its pip."""
         more = dict.fromkeys([*specs, *(["pip"] if words and "pip" not in self.by_name else [])])
@@ -322,28 +324,22 @@ def module_folders(prefix: Path) -> list[ModuleFolder]:
     Source: https://docs.python.org/3/library/site.html. cuda.pathfinder has the same order, except for PYTHONPATH.
     Folders that a process adds while it runs are not known.
     """
-    own = [place for place in prefix.glob("lib/python3*/site-packages") if not place.parent.is_symlink()]
+    own = sites(prefix)
     found = [
         ModuleFolder(Path(text), "PYTHONPATH") for text in os.environ.get("PYTHONPATH", "").split(os.pathsep) if text
     ]
     if not os.environ.get("PYTHONNOUSERSITE"):
         base = Path(os.environ.get("PYTHONUSERBASE") or Path.home() / ".local")
         found += [ModuleFolder(base / place.relative_to(prefix), "user site") for place in own]
-    return [*found, *map(ModuleFolder, (*own, *prefix.glob("Lib/site-packages")))]
+    return [*found, *map(ModuleFolder, own)]
 
 
 def _pip_wheels(folder: ModuleFolder, on: Examined) -> Iterator[Wheel]:
-    own = {} if folder.by else on.files
-    folders = {path.rpartition("/")[0] for path in own}
     for info in sorted(folder.path.glob("*.dist-info")):
         match = _WHEEL.fullmatch(info.name)
-        place = os.path.relpath(info, on.prefix)
-        # pip may have replaced conda's distribution by the same version: the file differs from the installed file.
-        text, sha256 = _text(info / "INSTALLER"), own.get(f"{place}/INSTALLER", "")
-        is_replaced = text and sha256 and hashlib.sha256(text.encode()).hexdigest() != sha256
-        if match and (place not in folders or is_replaced):
-            name = re.sub(r"[-_.]+", "-", match[1]).lower()
-            yield Wheel(name, match[2], tuple(_LIBRARY.findall(_text(info / "RECORD"))), folder, info)
+        if match and (folder.by or info in on.has.of_pip):
+            libraries = tuple(_LIBRARY.findall(text_of(info / "RECORD")))
+            yield Wheel(canonicalize_name(match[1]), match[2], libraries, folder, info)
 
 
 def _lacks(on: Examined) -> Iterator[Lack]:
@@ -361,10 +357,10 @@ def _lacks(on: Examined) -> Iterator[Lack]:
     there = {str(canonicalize_name(match[1])): match[2] for match in map(_DISTRIBUTION.fullmatch, files) if match}
     there |= {"python": python} if python else {}
     for wheel in (wheel for wheel in on.wheels if not wheel.folder.by):
-        text = _text(wheel.info / "METADATA")[:_HEADERS]
+        metadata = text_of(wheel.info / "METADATA")[:_HEADERS]
         if wheel.folder not in folders:  # of the Python that was there
-            text = "" if wheel.name in there else f"Requires-Dist: python=={wheel.folder.python}.*"
-        for line, need in stated_requirements(HeaderParser().parsestr(text)):
+            metadata = "" if wheel.name in there else f"Requires-Dist: python=={wheel.folder.python}.*"
+        for line, need in stated_requirements(HeaderParser().parsestr(metadata)):
             with suppress(LockError):
                 if need and len(line) < _LONGEST and line.isprintable() and applies(need, [markers]):
                     name = canonicalize_name(need.name)
@@ -372,19 +368,6 @@ def _lacks(on: Examined) -> Iterator[Lack]:
                     if name not in there or (version and not need.specifier.contains(version, prereleases=True)):
                         need.marker = need.url = None
                         yield Lack(wheel, need, version)
-
-
-def _text(file: Path) -> str:
-    """The text of a file; "" if it cannot be read as text."""
-    try:
-        if not file.is_file():
-            return ""
-        with file.open(encoding="utf-8", newline="") as content:
-            return content.read(LARGEST)
-    except PermissionError:
-        raise
-    except (OSError, ValueError):
-        return ""
 
 
 _SHOWN = 4  # entries of a longer list that a finding shows
@@ -410,7 +393,7 @@ def _records(on: Examined) -> Finding:
     if names := [file.name for file in on.has.broken]:
         files = [shlex.quote(str(file)) for file in on.has.broken]
         lost = [name.rsplit("-", 2)[0] for name in names if name.count("-") > 1]
-        step = f"rm {' '.join(files)}" + (f" && {on.install('--force-reinstall', *lost)}" if lost else "")
+        step = f"rm {' '.join(files)}" + (f" && {on.again(*lost)}" if lost else "")
         return problem(f"no records: {listing([ascii(name)[1:-1] for name in names], most=_SHOWN)}", step)
     channels = sorted({package.channel or "an unknown channel" for package in on.packages})
     return ok(f"{count(len(on.packages), 'package')}{f', of {listing(channels)}' if channels else ''}")
@@ -431,20 +414,22 @@ def _files(on: Examined) -> Finding:
     if note and note.stamp and note.stamp == has.stamp:
         return ok(f"of {count(len(has.records), 'package')}, as they were installed")
     altered = has.altered()
-    by_pip = [wheel.name for wheel in on.wheels if not wheel.folder.by and altered.pop(wheel.name, [])]
+    # What pip uninstalled since then may leave a dist-info.
+    whole = [info for info, files in has.of_pip.items() if all(map(os.path.lexists, map(on.prefix.joinpath, files)))]
+    by_pip = [wheel.name for wheel in on.wheels if wheel.info in whole and altered.pop(wheel.name, [])]
     if altered:
         found = [f"{name}: {listing(files, most=_SHOWN)}" for name, files in altered.items()]
-        step = on.note.again(on.prefix) if on.note else on.install("--force-reinstall", *altered)
-        return problem(f"missing, or not as they were installed: {listing(found, most=_SHOWN)}", step)
+        return problem(f"missing, or not as they were installed: {listing(found, most=_SHOWN)}", on.again(*altered))
     if by_pip:
-        names = listing(by_pip, most=_SHOWN)
-        return missing(f"pip replaced those of {names}", on.install("--force-reinstall", *by_pip))
+        return missing(f"pip replaced those of {listing(by_pip, most=_SHOWN)}", on.again(*by_pip))
     return ok(f"of {count(len(has.records), 'package')}, as they were installed")
 
 
 def wrong_with_pip(on: Examined) -> list[Finding]:
     """What is wrong with the wheels in an environment."""
-    return [finding for check in (wheels_of_pip, needs_of_wheels) for finding in check(on) if finding.fix]
+    return [
+        finding for check in (wheels_of_pip, scripts_of_pip, needs_of_wheels) for finding in check(on) if finding.fix
+    ]
 
 
 @look_at(Examined, "wheels of pip")
@@ -455,11 +440,25 @@ def wheels_of_pip(on: Examined) -> Finding:
         return ok("none of NVIDIA's")
     if not any(name == "cuda-version" or name.startswith("cuda") for name in on.by_name):
         return ok(f"{count(len(wheels), 'wheel')} of NVIDIA's, and no CUDA of conda's beside them")
-    steps = on.uninstall(wheels)
-    if both := [wheel.name for wheel in wheels if wheel.name in on.by_name and not wheel.folder.by]:
-        steps.append(on.install("--force-reinstall", *both))
+    both = [wheel for wheel in wheels if wheel.name in on.has.distributions and not wheel.folder.by]
+    # `ctk env create` also removes what pip put in the place of a package.
+    steps = on.uninstall([wheel for wheel in wheels if not (on.note and wheel in both)])
+    steps += [on.again(*(wheel.name for wheel in both))] if both else []
     text = f"beside conda's CUDA: {listing([_in_place_of(wheel, on) for wheel in wheels], most=_SHOWN)}"
     return problem(text, " && ".join(steps))
+
+
+@look_at(Examined, "scripts of pip")
+def scripts_of_pip(on: Examined) -> Finding:
+    """What pip installed starts Python by its path, which is another one after the environment was moved or copied."""
+    wheels = [wheel for wheel in on.wheels if wheel.name not in on.has.distributions]  # `files` is about the others
+    found = {wheel: on.has.scripts_elsewhere(on.has.of_pip.get(wheel.info, ())) for wheel in wheels}
+    scripts = {path: python for each in found.values() for path, python in each.items()}
+    if not scripts or (on.has.scripts_of_others and not on.note):  # that has to go back, or to be made again
+        return ok("none that starts another Python")
+    cause = f"they start the Python of {next(iter(scripts.values())).parents[1]}: {listing([*scripts], most=_SHOWN)}"
+    again = [f"{wheel.name}=={wheel.version}" for wheel, scripts in found.items() if scripts]
+    return problem(cause, " && ".join(on.pip("install", "--force-reinstall", "--no-deps", *again)))
 
 
 @look_at(Examined, "needs of wheels")
@@ -528,7 +527,8 @@ def _agreement(on: Examined) -> Finding:
                 continue
             names |= {package.name, name}
     if unmet:
-        return problem(_first(unmet), on.install(*sorted(names)[:12]))
+        step = on.note.again(on.prefix) if on.note else on.install(*sorted(names)[:12])
+        return problem(_first(unmet), step)
     return ok(f"what {count(len(on.packages), 'package')} ask for is there")
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import rattler
+from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter
 from rattler import Subdir
 
@@ -144,7 +145,7 @@ def create(
         # Before any change: if this run is stopped, the note says whose the environment is, and what may be half there.
         half = () if note is None or note.stamp else note.packages
         Note(tuple(sorted({*wanted, *has.packages, *half})), tuple(asked)).write(prefix)
-        leftovers = _paths_of(half, prefix, cache)
+        leftovers, of_pip = _paths_of(half, prefix, cache), has.of_pip
         _remove_bytecode(has)
         for file in (*has.broken, *filter(_is_foreign, has.records)):
             file.unlink()
@@ -153,14 +154,16 @@ def create(
             if path.is_symlink() or path.is_file():
                 path.unlink()
         install(pick, prefix, cache, altered, show_progress)
-        _remove_leftovers(leftovers, prefix)
+        replaced = _replaced(of_pip, Installed.read(prefix))
+        _remove_leftovers(leftovers.union(*replaced.values()), prefix)
         if why := compile_modules(prefix):
             say(f"without bytecode, so that Python starts slower: {why}")
         _write_activation(pick, prefix)
         write_history(pick, prefix, time.localtime())
         Note(tuple(sorted(wanted)), tuple(asked), Installed.read(prefix).stamp).write(prefix)
     again = {*altered, *(name for key, name in wanted.items() if key not in has.packages)}
-    return Environment(prefix, pick, True, _changes(has, pick, again) if has.records else {})
+    changes = {**_changes(has, pick, again), "replaced, of pip": [*replaced]} if has.records else {}
+    return Environment(prefix, pick, True, changes)
 
 
 def _paths_of(packages: Iterable[str], prefix: Path, cache: Path) -> set[str]:
@@ -175,15 +178,26 @@ def _paths_of(packages: Iterable[str], prefix: Path, cache: Path) -> set[str]:
     return found
 
 
+def _replaced(of_pip: Mapping[Path, frozenset[str]], by: Installed) -> dict[str, frozenset[str]]:
+    """What pip had installed and packages bring now: distribution in words -> its files."""
+    found = {}
+    for info, files in of_pip.items():
+        name, _, version = info.name.removesuffix(".dist-info").partition("-")
+        if canonicalize_name(name) in by.distributions:
+            found[f"{canonicalize_name(name)} {version}"] = files
+    return found
+
+
 def _remove_leftovers(paths: Collection[str], prefix: Path) -> None:
-    """Removes files of a stopped run that no package has now: Python would find what a dist-info that stays names."""
-    own = {str(path) for record in Installed.read(prefix).records.values() for path in record.get("files") or ()}
-    for record in prefix.glob("lib/python3*/site-packages/*.dist-info/RECORD"):
-        if record.relative_to(prefix).as_posix() not in paths:  # of what pip installed, perhaps over a package of ours
-            site = record.parents[1].relative_to(prefix)
-            lines = record.read_text(encoding="utf-8", errors="replace").splitlines()
-            own |= {os.path.normpath(site / line.partition(",")[0]) for line in lines}
+    """Removes files of a stopped run or of pip that no package has now: Python would find what a dist-info names."""
+    has = Installed.read(prefix)
+    own = {str(path) for record in has.records.values() for path in record.get("files") or ()}
+    for info, files in has.of_pip.items():
+        if f"{info.relative_to(prefix)}/RECORD" not in paths:  # pip installed it, perhaps over a package of ours
+            own |= files
     for place in (prefix / path for path in paths if path not in own):
+        if not place.parent.resolve().is_relative_to(prefix.resolve()):  # behind a link
+            continue
         if place.is_symlink() or place.is_file():
             place.unlink()
         for folder in place.parents:

@@ -9,7 +9,7 @@ import re
 import shlex
 import stat
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -18,12 +18,20 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ctk.core.files import check_readable, read_json
+from packaging.utils import canonicalize_name
+
+from ctk.core.files import LARGEST, check_readable, read_json
 from ctk.solve.machine import python_specs
 
 NOTE = Path("conda-meta", "ctk")
 """Without the ending .json, or conda would read it as a package's record."""
 LOCK = Path("conda-meta", "ctk.lock")
+
+_DISTRIBUTION = re.compile(r"^(?:lib/python3[^/\n]*|Lib)/site-packages/([\w.]+)-[^/\n]*\.(?:dist|egg)-info/", re.M)
+_STARTS = re.compile(
+    rb"#!(?:(/[^\s\x00]*/bin/python[\d.]*)\s|/bin/sh\n'''exec' \"?(/[^\"\n\x00]*/bin/python[\d.]*)\"? )"
+)
+"""The beginning of a script of Python; pip writes the second for a path that is long or has a space."""
 
 
 @dataclass(frozen=True)
@@ -114,12 +122,17 @@ class Installed:
     @cached_property
     def scripts_of_others(self) -> dict[str, Path]:
         """The scripts of packages that start a Python of another place, as after it was moved or copied."""
+        return self.scripts_elsewhere(
+            str(path) for record in self.records.values() for path in record.get("files") or ()
+        )
+
+    def scripts_elsewhere(self, paths: Iterable[str]) -> dict[str, Path]:
+        """The scripts among files that start a Python of another place -> that Python."""
         found = {}
-        named = (str(path) for record in self.records.values() for path in record.get("files") or ())
-        for path in sorted(path for path in named if path.startswith("bin/")):
+        for path in sorted(path for path in paths if path.startswith("bin/")):
             with suppress(OSError), (self.prefix / path).open("rb") as content:
-                if line := re.match(rb"#!(/[^\s\x00]*/bin/python[\d.]*)\s", content.read(1000)):
-                    python = Path(os.fsdecode(line[1]))
+                if line := _STARTS.match(content.read(1000)):
+                    python = Path(os.fsdecode(line[1] or line[2]))
                     there = python.parents[1]
                     is_other = not there.exists() or (there / "conda-meta").is_dir()
                     if is_other and there.resolve() != self.prefix.resolve():
@@ -137,6 +150,27 @@ class Installed:
                 found[str(record["name"])] = paths
         return found
 
+    @cached_property
+    def distributions(self) -> frozenset[str]:
+        """The Python distributions in its packages, by their canonical names; those inside of others are none."""
+        paths = "\n".join(file.path for record in self.records.values() for file in _files(record))
+        return frozenset(map(canonicalize_name, _DISTRIBUTION.findall(paths)))
+
+    @cached_property
+    def of_pip(self) -> dict[Path, frozenset[str]]:
+        """The dist-info of each Python distribution that conda did not install -> its files below the prefix."""
+        own = {file.path: file for record in self.records.values() for file in _files(record)}
+        folders, found = {os.path.dirname(path) for path in own}, {}
+        for info in sorted(info for site in sites(self.prefix) for info in site.glob("*.dist-info")):
+            place = info.relative_to(self.prefix).as_posix()
+            # pip may have replaced conda's distribution by the same version: the file differs from the installed file.
+            installer = own.get(f"{place}/INSTALLER") if text_of(info / "INSTALLER") else None
+            if place not in folders or (installer and not _is_as_installed(self.prefix, installer)):
+                named = (line.rsplit(",", 2)[0].strip('"') for line in text_of(info / "RECORD").splitlines())
+                paths = (os.path.normpath(os.path.join(os.path.dirname(place), path)) for path in named)
+                found[info] = frozenset(path for path in paths if not path.startswith(("/", "../")))
+        return found
+
     def altered(self) -> dict[str, list[str]]:
         """Package -> its files that are missing, or that differ from the installed files. Reads all files.
 
@@ -145,11 +179,30 @@ class Installed:
         files = [(str(record["name"]), file) for record in self.records.values() for file in _files(record)]
         found: dict[str, list[str]] = defaultdict(list)
         with ThreadPoolExecutor() as pool:
-            states = pool.map(lambda each: _is_as_installed(self.prefix / each[1].path, each[1]), files)
+            states = pool.map(lambda each: _is_as_installed(self.prefix, each[1]), files)
             for (name, file), is_right in zip(files, states, strict=True):
                 if not is_right:
                     found[name].append(file.path)
         return dict(found)
+
+
+def sites(prefix: Path) -> list[Path]:
+    """The folders of modules of an environment's own Python."""
+    own = [place for place in prefix.glob("lib/python3*/site-packages") if not place.parent.is_symlink()]
+    return [*own, *prefix.glob("Lib/site-packages")]
+
+
+def text_of(file: Path) -> str:
+    """The text of a file; "" if it cannot be read as text."""
+    try:
+        if not file.is_file():
+            return ""
+        with file.open(encoding="utf-8", newline="") as content:
+            return content.read(LARGEST)
+    except PermissionError:
+        raise
+    except (OSError, ValueError):
+        return ""
 
 
 def rewrite(file: Path, content: bytes) -> None:
@@ -185,7 +238,8 @@ def _files(record: Mapping[str, Any]) -> Iterator[_File]:
         yield _File(path, str(sha256 or ""), None if changes else entry.get("size_in_bytes"))
 
 
-def _is_as_installed(place: Path, file: _File) -> bool:
+def _is_as_installed(prefix: Path, file: _File) -> bool:
+    place = prefix / file.path
     try:
         if not file.sha256:
             return os.path.lexists(place)
