@@ -17,9 +17,7 @@ from ctk.rules import Finding, check
 from ctk.solve.channels import universe_names
 
 # Specs of packages that are built from components of a lock, with a version in them.
-_TYPED = re.compile(
-    r"\b(?:lib(?:nv|cu)|cuda-(?!arch|core|bindings|pathfinder|python))\S* (?=[<>=!~*\d])[^\"'\]}#]*\d"
-)
+_TYPED = re.compile(r"\b(?:lib(?:nv|cu)|cuda-(?!arch|core|bindings|pathfinder|python))\S* (?=[<>=!~*\d])[^\"'\]}#]*\d")
 _EXPORTS = ("weak", "strong", "noarch")
 _PROPRIETARY = re.compile(r"nvidia|propriet", re.I)
 # sha256 of open licence texts in wheels that declare LicenseRef-NVIDIA-Proprietary.
