@@ -110,7 +110,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     [
         ("solve", "an argument is missing: what conda would be given", "as in `ctk solve "),
         ("solve cuda-core --driver", "option '--driver' requires an argument", "see ctk solve --help"),
-        ("env create cuda-core", "missing option '--prefix' / '-p': folder of the environment", "as in `ctk env create "),
+        ("env create cuda-core", "missing option '--prefix' / '-p': folder of the", "as in `ctk env create "),
         ("solve cuda-core -driver 13.0", "no such option: -driver. Did you mean --driver?", "see ctk solve --help"),
         (
             "solve cuda-core -platform=linux-64",
