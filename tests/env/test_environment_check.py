@@ -439,9 +439,9 @@ def test_what_is_to_be_installed_names_the_channel_of_the_toolkit_first(
 ) -> None:
     made.toolkit("13.4", "compat_0", constrains=["__cuda >=12"], **record)
     for name in ("numpy", "python"):
-        made.package(name, channel="https://conda.anaconda.org/conda-forge/noarch")
+        made.package(name, channel="https://conda.example.org/conda-forge/noarch")
     step = check(made, "13.0")["native toolkit"]["step"]
-    channels = list(dict.fromkeys((channel, "https://conda.anaconda.org/conda-forge")))
+    channels = list(dict.fromkeys((channel, "https://conda.example.org/conda-forge")))
     words = shlex.split(step.partition(", or ")[0])
     assert words[:4] == ["conda", "install", "-p", str(made.prefix)]
     assert words[4:-1] == [word for name in channels for word in ("-c", name)]
