@@ -293,7 +293,8 @@ def _check_installable(tests: list[Tested], surveys: list[Survey], recipe: Path,
                 f" --channel {shown(work)}", ""
             )
             other = "correct requirements: run, or name a --channel or --base that has what is missing"
-            other = step if step.startswith("run `ctk build") else other
+            if step.startswith("run `ctk build"):
+                other = step
             raise Unsolvable(f"{survey.asked} can be installed on no machine: {sentence}", line if unnamed else other)
 
 

@@ -241,7 +241,7 @@ OLD = {
 BY_SHELL = {
     "env activate": "`. PREFIX/bin/activate`",
     "env list": "`ls -d ./*/conda-meta` shows those in this folder",
-    "env remove": "`rm -r PREFIX`; for one package, name all others in ctk env create",
+    "env remove": "delete its folder; to take out a package, name all others in ctk env create",
 }
 """Name of a command that conda has -> how the shell does the same."""
 

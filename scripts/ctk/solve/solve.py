@@ -89,7 +89,7 @@ def parse_spec(text: str) -> Spec:
         why = str(error).splitlines()[0]
         step = "write it as for conda: name, name=1.2 or 'name >=1.2'"
         if extra := re.search(r"\[[\w,-]+\]", text):
-            step = f"leave {extra[0]} out: for pip it chooses a CUDA version, and here the driver does"
+            step = f"leave {extra[0]} out: extras are of pip, and here the driver chooses the CUDA version"
         raise BadValue(f"{text!r} is no spec: {why}", step) from None
     return Spec(text, str(match.name.normalized), str(match.version or ""), str(match.build or ""), match)
 

@@ -529,8 +529,7 @@ def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) ->
         lacks = f"needs {need.name} from the base channel, which has nothing for {ideal.subdir}"
         return f"{package.text} {lacks}", _OTHER_BASE
     if made := catalogue.maker(need.name):
-        place = f" --platform {ideal.subdir}" if ideal.subdir != this_platform() else ""
-        step = f"run `ctk build {made.recipe}{place}`"
+        step = f"run {how_to_build([made.recipe], replace(ideal, driver=None))}"
     return f"{package.text} needs {need.text}, which the channels do not have", step
 
 
