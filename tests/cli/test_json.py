@@ -14,6 +14,7 @@ from command_list import ALL, RECIPE, Typed, line
 
 from conftest import ROOT
 from ctk.core import errors
+from kit import tiny_packages
 from kit.world import NEW, OLD, World, ctk
 
 pytest_plugins = ["command_fixtures"]
@@ -149,3 +150,15 @@ def test_what_nobody_expected_is_a_document_with_the_traceback_beside_it(world: 
     error = json.loads(done.stdout)["error"]
     assert error["kind"] == "CtkError" and "FileNotFoundError" in error["cause"]
     assert "Traceback" in done.stderr
+
+
+def test_a_build_for_machines_says_what_each_of_them_gets(world: World, tmp_path: Path) -> None:
+    """cuda-pathfinder needs a Python, which this base channel does not have."""
+    tiny_packages.write_channel(tmp_path / "base", [])
+    words = ("--driver", "13.4:9.0,13.5", "--base", str(tmp_path / "base"), "--channel", str(tmp_path / "channel"))
+    done = ctk(world, "build", "cuda-version", "cuda-pathfinder", *words, "--json")
+    got = {"platform": "linux-64", "refused": ["cuda-pathfinder"]}
+    assert one_document(done)["machines"] == [
+        {**got, "driver": "13.4", "gpu": "9.0", "toolkits": ["13.4 native"]},
+        {**got, "driver": "13.5", "gpu": None, "toolkits": ["13.5 native"]},
+    ], done.stderr

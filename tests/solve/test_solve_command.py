@@ -375,6 +375,7 @@ def test_named_channels_of_a_platform_that_is_not_built_here_are_all_asked(built
         ("cupy cuda-version=11.8", "there is no cuda-version 11.8 in the channels"),
         ("numba-cuda[cu13]", "next: leave [cu13] out"),
         ("cupy --driver 13.0 --arch 9.0", "next: run `ctk build cupy --driver 13.0 --arch 9.0`"),
+        ("cuda-nvcc_linux-aarch64 --driver 13.0", "next: run `ctk build cuda-nvcc --platform linux-aarch64`"),
     ],
 )
 def test_a_build_is_proposed_only_where_it_gives_what_is_asked(built: Workspace, words: str, said: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -248,6 +248,8 @@ def build_command(
       audit refuses it
     - `tests`: `package`, `state`, `detail`, `missing` (what it needs, if it was not run); `audit`, as in `ctk check`;
       `stages`: `name`, `seconds`, `note`
+    - `machines`: those of `--driver` and `--arch`: `platform`, `driver`, `gpu`, `toolkits` that the packages get there,
+      `refused` (packages that cannot be installed there)
 
     With `--dry-run`, instead:
 
@@ -295,6 +297,40 @@ def build_command(
             run = Pipeline(where, report, jobs=jobs, cluster=cluster)
             result = run.run(planned, base_channel(base, where), channel and channel.absolute())
     _summary(result, planned, chosen.packages or (), asked, report)
+    _show_machines(chosen, planned, asked, result.staged.channel, base, where, report)
+
+
+def _show_machines(
+    chosen: Selection,
+    planned: Plan,
+    asked: Collection[str],
+    channel: Path,
+    base: str,
+    where: Workspace,
+    report: Reporter,
+) -> None:
+    """Solves each package that was asked for on each machine that --driver states, and says what it gets."""
+    from ctk.site.answers import is_half
+    from ctk.solve.channels import catalogue
+    from ctk.solve.solve import Scenario
+
+    machines, answers, others = _machines(chosen), list[dict[str, Any]](), [str(channel)]
+    for subdir in dict.fromkeys(build.subdir for build in planned.builds) if machines else ():
+        builds = [b for b in planned.builds if b.subdir == subdir and (not asked or b.recipe.name in asked)]
+        names = sorted({o.name for build in builds for o in build.outputs if not is_half(o.name)})
+        channels = catalogue(where, base, subdir, others=others if channel != where.channel else ()).grouped(names)
+        channels.ask(Scenario((name,), subdir, on.driver, on.arch) for on in machines for name in names)
+        for on in machines:
+            picks = {name: channels.pick(Scenario((name,), subdir, on.driver, on.arch)) for name in names}
+            toolkits = sorted(
+                {f"{pick.toolkit} {pick.fit}".strip() for pick in picks.values() if pick and pick.toolkit}
+            )
+            refused = [name for name, pick in picks.items() if not pick]
+            machine = {"platform": subdir, "driver": on.driver, "gpu": on.arch}
+            answers.append({**machine, "toolkits": toolkits, "refused": refused})
+            lacks = f"; it gets no {listing(refused, 'or', most=5)}" if refused else ""
+            report.line(f"{on.words} ({subdir}): toolkit {listing(toolkits or ['none'])}{lacks}")
+    report.result(machines=answers)
 
 
 def _summary(result: Result, planned: Plan, named: Sequence[str], asked: Collection[str], report: Reporter) -> None:

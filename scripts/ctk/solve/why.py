@@ -529,7 +529,8 @@ def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) ->
         lacks = f"needs {need.name} from the base channel, which has nothing for {ideal.subdir}"
         return f"{package.text} {lacks}", _OTHER_BASE
     if made := catalogue.maker(need.name):
-        step = f"run {how_to_build([made.recipe], replace(ideal, driver=None))}"
+        target = next((p for p in PLATFORMS if need.name.endswith(f"_{p}")), ideal.subdir)  # a cross-compiler's half
+        step = f"run {how_to_build([made.recipe], replace(ideal, driver=None, subdir=target))}"
     return f"{package.text} needs {need.text}, which the channels do not have", step
 
 
