@@ -356,7 +356,9 @@ def test_an_archive_says_the_same_as_the_folder_to_which_it_was_unpacked(project
     files = libraries | {"s/b/kernel.ptx": text, "s/tests/a.ptx": text, "s/a.txt": text}
     package = Draft("p", files=files, depends=("cuda-version >=12,<13.0a0",))
     metadata = {"info/index.json": json.dumps(package.index_json()).encode(), "info/recipe/b.ptx": text}
-    for folder, content in (("wheel", files), ("package", files | metadata)):
+    tag = "py3-none-manylinux_2_17_x86_64"  # so no Jetson has it
+    of_wheel = files | {"s-1.dist-info/WHEEL": f"Wheel-Version: 1.0\nTag: {tag}\n".encode()}
+    for folder, content in (("wheel", of_wheel), ("package", files | metadata)):
         for name, inside in content.items():
             (file := tmp_path / folder / name).parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(inside)
@@ -366,7 +368,7 @@ def test_an_archive_says_the_same_as_the_folder_to_which_it_was_unpacked(project
         lines = ctk(project, "gpu-code", str(path), check=True).stdout.splitlines()[1:]
         return {**only, "name": "", "kind": ""}, [line for line in lines if "a wheel's metadata" not in line]
 
-    in_wheel, in_package = said(wheel(tmp_path / "p.whl", files)), said(package.write(tmp_path / "channel"))
+    in_wheel, in_package = said(wheel(tmp_path / f"s-1-{tag}.whl", of_wheel)), said(package.write(tmp_path / "channel"))
     assert (said(tmp_path / "wheel"), said(tmp_path / "package")) == (in_wheel, in_package)
     assert [*in_wheel[0]["files"]] == ["s/b/kernel.ptx", "s/lib/liba.so"]
     assert [in_wheel[0]["gpus"][gpu]["runs"] for gpu in ("8.6", "9.0")] == ["none", "jit"]

@@ -268,8 +268,7 @@ def subjects(path: Path, known: Known) -> Iterator[Subject]:
     elif path.suffix == ".conda":
         yield _package(path, known)
     elif path.suffix in (".whl", ".zip"):
-        subdir = next((s for s, platform in PLATFORMS.items() if re.search(platform.wheel_tag, path.name)), "")
-        yield Subject(path.name, "wheel", read_wheel(path), subdir=subdir, known=known)
+        yield Subject(path.name, "wheel", read_wheel(path), subdir=_subdir(path.name), known=known)
     elif not may_have_code(path):
         kind = "no library, program, wheel, .conda package or folder" if path.stat().st_size else "empty"
         raise BadValue(f"{path} is {kind}", "name one of these, such as the folder to which an archive was unpacked")
@@ -301,7 +300,13 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
         yield from subjects(archive, known)
     names = [file.relative_to(path).as_posix() for file in below if file not in archives]
     if (loose := read_tree(path, names)) or not archives:
-        yield Subject(path.name, "files", loose, known=known)
+        of_wheels = "".join(file.read_text(errors="replace") for file in path.glob("*.dist-info/WHEEL"))
+        yield Subject(path.name, "files", loose, subdir=_subdir(of_wheels), known=known)
+
+
+def _subdir(tags: str) -> str:
+    """The platform that a wheel's name or its ``WHEEL`` file states; "" for any."""
+    return next((subdir for subdir, platform in PLATFORMS.items() if re.search(platform.wheel_tag, tags)), "")
 
 
 def _package(path: Path, known: Known) -> Subject:
