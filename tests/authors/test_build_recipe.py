@@ -102,6 +102,16 @@ def test_a_header_that_was_not_found_is_said_to_be_where_it_is(fails: Fails, rec
     assert "-DCUDAToolkit_BIN_DIR" in said and "libcudart.so is in cuda-cudart-dev: give the linker $LDFLAGS" in said
 
 
+def test_a_library_that_was_not_named_to_the_linker_is_named(fails: Fails, recipe: Recipes) -> None:
+    says = "; ".join(
+        f"""echo "a.o: undefined reference to '{name}'\"""" for name in ("nvrtcVersion", "cudaMalloc", "x")
+    )
+    code, said = fails(recipe(f"{says}; false", host=["cuda-cudart-dev", "cuda-nvrtc-dev", "cuda-version 13.0.*"]))
+    assert code == errors.BuildFailed.exit_code
+    steps = "nvrtcVersion is in libnvrtc.so: give the linker -lnvrtc; cudaMalloc is in libcudart.so: give the linker "
+    assert f"next: {steps}-lcudart; the whole log is " in said
+
+
 @pytest.mark.parametrize(
     ("script", "step"),
     [

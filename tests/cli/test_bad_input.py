@@ -136,6 +136,11 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
             "no env is no environment: it",
             "name one, or make one: `ctk env create cuda-core --prefix 'no",
         ),
+        (
+            "lint recipes/cuda-crt",
+            "got unexpected extra argument(s) (recipes/cuda-crt)",
+            "`ctk lint` reads all recipes",
+        ),
         ("env creat", "no such command 'creat'. Did you mean 'create'?", "see ctk env --help"),
         ("env run ./my-env python -V", "no such option: -V", "write -- before the command and its options, as in "),
     ],

@@ -61,6 +61,8 @@ def test_each_error_has_an_exit_code_of_its_own() -> None:
         codes.setdefault(error.exit_code, []).append(error.__name__)
     assert len(real) > 20 and [names for names in codes.values() if len(names) > 1] == []
     assert [error.__name__ for error in real if "__doc__" not in vars(error) or not error.__doc__] == []
+    sources = Path(errors.__file__).parents[1].rglob("*.py")
+    assert [path.name for path in sources if re.search(r"Exit\((code=)?\d", path.read_text())] == []
 
 
 def test_a_dry_run_prints_what_is_left_out_and_why_and_builds_nothing(checkout: Workspace) -> None:

@@ -349,6 +349,32 @@ def test_a_file_of_ptx_counts_unlike_ptx_as_text_in_a_library(project: Workspace
         assert only["gpus"]["8.0"] == {"runs": "jit", "driver": "12.4"} and only["gpus"]["7.5"]["runs"] == "none"
 
 
+def test_an_archive_says_the_same_as_the_folder_to_which_it_was_unpacked(project: Workspace, tmp_path: Path) -> None:
+    """Before, files of PTX counted in folders only, and an unpacked package had no metadata."""
+    text = b".version 8.4\n.target sm_90\n.address_size 64\n"
+    libraries = {"s/lib/liba.so": library(code("cubin", "80"), code("ptx", "80", "8.8"))}
+    files = libraries | {"s/b/kernel.ptx": text, "s/tests/a.ptx": text, "s/a.txt": text}
+    package = Draft("p", files=files, depends=("cuda-version >=12,<13.0a0",))
+    metadata = {"info/index.json": json.dumps(package.index_json()).encode(), "info/recipe/b.ptx": text}
+    tag = "py3-none-manylinux_2_17_x86_64"  # so no Jetson has it
+    of_wheel = files | {"s-1.dist-info/WHEEL": f"Wheel-Version: 1.0\nTag: {tag}\n".encode()}
+    for folder, content in (("wheel", of_wheel), ("package", files | metadata)):
+        for name, inside in content.items():
+            (file := tmp_path / folder / name).parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(inside)
+
+    def said(path: Path) -> tuple[Any, list[str]]:
+        (only,) = gpu_code(project, path)["subjects"]
+        lines = ctk(project, "gpu-code", str(path), check=True).stdout.splitlines()[1:]
+        return {**only, "name": "", "kind": ""}, [line for line in lines if "a wheel's metadata" not in line]
+
+    in_wheel, in_package = said(wheel(tmp_path / f"s-1-{tag}.whl", of_wheel)), said(package.write(tmp_path / "channel"))
+    assert (said(tmp_path / "wheel"), said(tmp_path / "package")) == (in_wheel, in_package)
+    assert [*in_wheel[0]["files"]] == ["s/b/kernel.ptx", "s/lib/liba.so"]
+    assert [in_wheel[0]["gpus"][gpu]["runs"] for gpu in ("8.6", "9.0")] == ["none", "jit"]
+    assert "8.6" in in_package[0]["promised_in_vain"]
+
+
 def test_without_a_visible_runtime_the_toolkit_of_the_ptx_says_the_driver_s_major() -> None:
     """As in the wheels of XGBoost, JAX and CatBoost: the last one's PTX is of ISA 7.8, so of CUDA 11.8."""
 

@@ -79,6 +79,11 @@ def missing_libraries(lines: Sequence[str]) -> list[str]:
     return [f"lib{name}.{'a' if name.endswith('_static') else 'so'}" for name in names]
 
 
+def undefined_symbols(lines: Sequence[str]) -> set[str]:
+    """The functions of C that a log says the linker did not find."""
+    return {*re.findall(r"undefined reference to [`'](\w+)'", "\n".join(lines))}
+
+
 def other_toolkits(lines: Sequence[str]) -> Iterator[Reason]:
     """For each toolkit of this machine that a log names: that it does, and the remedy."""
     for toolkit in _machine_toolkits("\n".join(lines)):

@@ -25,7 +25,13 @@ from typing import Any
 import rattler_build
 
 from ctk.audit.packages import COMPILER_RUNTIME, PackageSet, needs
-from ctk.authors.build_log import missing_headers, missing_libraries, other_toolkits, what_failed
+from ctk.authors.build_log import (
+    missing_headers,
+    missing_libraries,
+    other_toolkits,
+    undefined_symbols,
+    what_failed,
+)
 from ctk.base.base import BUILD_TOOLS
 from ctk.clean import forget_older
 from ctk.core.console import listing
@@ -34,6 +40,7 @@ from ctk.core.errors import BadValue, BuildFailed, RecipeError, UnknownName, Uns
 from ctk.core.files import disk_errors, full_disk
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.core.pool import ProcessPool
+from ctk.package.binaries import exported
 from ctk.package.reader import IndexJson, read_info
 from ctk.package.records import spec_name
 from ctk.package.scan import PackageScan, Scanner
@@ -522,6 +529,12 @@ class Workshop:
                 there = any(self.folder.glob(f"bld/*/host_env*/lib/{library}"))
                 step = "give the linker $LDFLAGS" if there else f"write {owner} in host"
                 yield f"{library} is in {owner}: {step}"
+        undefined = undefined_symbols(lines)
+        libraries = self.folder.glob("bld/*/host_env*/targets/*/lib/lib*.so") if undefined else ()
+        for file in sorted(libraries, key=lambda file: (len(file.name), file)):  # libnvrtc.alt.so after libnvrtc.so
+            if defined := undefined & exported(file):
+                undefined -= defined
+                yield f"{min(defined)} is in {file.name}: give the linker -l{file.stem.removeprefix('lib')}"
         yield from map(": ".join, (*other_toolkits(lines), *self._other_toolkit(variant, lines)))
         if any(re.search(r"\d: -\S+: (command )?not found$", line) for line in lines):
             yield 'the name of a compiler is empty, such as $CXX: write ${{ compiler("cxx") }} in build'

@@ -307,7 +307,7 @@ def stop(*_: object) -> NoReturn:
     Readers never see half of anything, even when a run is killed.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    error = Stopped("stopped; what was finished is kept", "run the same command again: it continues")
+    error = Stopped("stopped", "run the same command again; downloads, and what `ctk build` finished, are kept")
     try:
         end_children()
         with contextlib.suppress(Exception):  # it may have interrupted a print
@@ -360,6 +360,8 @@ def usage_error(error: typer.TyperException) -> CtkError:
         step = "name all that it shall have: `ctk env create cuda-core numpy --prefix ./my-env`"
     if not isinstance(command, Command):
         return BadValue(text, step)
+    if program == "ctk lint" and "extra argument" in text:
+        step = "`ctk lint` reads all recipes, and its lines name the file; for one of your own: ctk build-recipe FOLDER"
     if missing and text.startswith("missing "):
         text = re.sub("^missing argument '.*'", "an argument is missing", text)
         text = f"{text}: {missing.help[:1].lower()}{missing.help[1:].rstrip('.')}"

@@ -19,9 +19,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSection, DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
+from elftools.elf.sections import SymbolTableSection
 
 from ctk.core.errors import BuildFailed
 
@@ -226,6 +228,15 @@ def _unversioned(elf: ELFFile) -> Iterator[str]:
         known = number < len(numbers) and numbers[number] & 0x7FFF > _VER_NDX_GLOBAL
         if section == _SHN_UNDEF and info >> 4 == _STB_GLOBAL and not known:
             yield names[name : names.find(b"\0", name)].decode(errors="replace")
+
+
+def exported(path: Path) -> set[str]:
+    """The symbols that an ELF library defines; none of another file."""
+    with path.open("rb") as stream, suppress(ELFError):
+        tables = ELFFile(stream).iter_sections("SHT_DYNSYM")
+        symbols = (s for table in tables if isinstance(table, SymbolTableSection) for s in table.iter_symbols())
+        return {symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF"}
+    return set()
 
 
 def oldest_glibc(binary: Binary, named: Callable[[str], Iterable[Binary]]) -> str:

@@ -34,7 +34,6 @@ Key = tuple[Kind, str, str, str]
 FATBIN_MAGIC = b"\x50\xed\x55\xba"
 _ARCHIVE_MAGIC = b"!<arch>\n"
 _MAGICS = (ELF_MAGIC, PE_MAGIC, FATBIN_MAGIC, _ARCHIVE_MAGIC)
-_SMALLEST_BINARY = 512  # bytes; no binary with code is smaller
 _FATBIN = struct.Struct("<4sHHQ")  # magic, version, bytes of this header, bytes of the entries
 _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _KINDS: dict[int, Kind] = {1: "ptx", 2: "cubin", 8: "lto"}
@@ -122,19 +121,29 @@ class FileCode:
         return bool(self.code or self.damaged or self.cudart)
 
 
-def is_binary(path: Path) -> bool:
-    """Whether a file begins as a library, a program, an object, an archive of objects, or a fat binary does."""
+def may_have_code(path: Path, name: str = "") -> bool:
+    """Whether a file begins as a library, a program, an object, an archive of them, or a fat binary does, or is PTX."""
     with path.open("rb") as file:
-        return file.read(len(_ARCHIVE_MAGIC)).startswith(_MAGICS)
+        return _is_ptx(name or path.name) or file.read(len(_ARCHIVE_MAGIC)).startswith(_MAGICS)
+
+
+def _is_ptx(name: str) -> bool:
+    """Whether a program loads a file as PTX, by its path in a package; numba-cuda has PTX for its tests alone."""
+    return name.endswith(".ptx") and not {"test", "tests"} & {*name.split("/")}
 
 
 def read_file(path: Path, uses: bool = True) -> FileCode:
-    """The code in a file, as `read`; the file is mapped into memory, not copied."""
+    """The code in a file, as `read`; the file is mapped into memory, not copied.
+
+    A ``.ptx`` file is loaded itself. So its PTX gets a size and counts, unlike the text of PTX in a library.
+    """
     with path.open("rb") as file:
         if not path.stat().st_size:
             return FileCode()
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             code = read(content, uses)
+            if path.suffix == ".ptx":
+                code = replace(code, code=tuple(replace(each, size=len(content)) for each in code.code))
     if len(code.runtimes) > 1:
         with suppress(UnreadableBinary):
             needed = binary.needed if (binary := read_binary(path)) else ()
@@ -143,40 +152,42 @@ def read_file(path: Path, uses: bool = True) -> FileCode:
 
 
 def read_tree(folder: Path, names: Iterable[str]) -> dict[str, FileCode]:
-    """File -> its code, for those files of a folder that are binaries with code; links are left out."""
+    """File -> its code, for those files of a folder that are PTX, or binaries with code; links are left out."""
     found = {}
     for name in names:
         file = folder / name
-        if file.is_symlink() or not file.is_file() or file.stat().st_size < _SMALLEST_BINARY:
+        if file.is_symlink() or not file.is_file():
             continue
-        if is_binary(file) and (code := read_file(file)).says_something:
+        if may_have_code(file, name) and (code := read_file(file)).says_something:
             found[name] = code
     return together(found)
 
 
 def together(files: Mapping[str, FileCode]) -> dict[str, FileCode]:
-    """The same files, with the loose cubins of a folder as one, ``*.cubin``: a program loads those for its GPU."""
+    """The same files, sorted, with the cubins of a folder as one, ``*.cubin``: a program loads those for its GPU."""
     cubins: dict[str, Counter[GpuCode]] = {}
     for name, file in files.items():
         if name.endswith(".cubin"):
             counts = cubins.setdefault(f"{name[: name.rfind('/') + 1]}*.cubin", Counter())
             counts.update({replace(code, count=0): code.count for code in file.code})
     others = {name: file for name, file in files.items() if not name.endswith(".cubin")}
-    return others | {
+    others |= {
         name: FileCode(tuple(sorted(replace(code, count=count) for code, count in counts.items())))
         for name, counts in cubins.items()
     }
+    return dict(sorted(others.items()))
 
 
-def read_members(entries: Iterable[tuple[str, int, IO[bytes] | None]]) -> Iterator[tuple[str, FileCode]]:
-    """The same for the members of an archive (path, size, content); each is unpacked to disk while it is read."""
-    for name, size, content in entries:
-        if content is None or size < _SMALLEST_BINARY:
+def read_members(entries: Iterable[tuple[str, IO[bytes] | None]]) -> Iterator[tuple[str, FileCode]]:
+    """The same for the members of an archive (path, content); each is unpacked to disk while it is read."""
+    for name, content in entries:
+        if content is None:
             continue
+        suffix = ".ptx" if _is_ptx(name) else ""
         start = content.read(len(_ARCHIVE_MAGIC))
-        if not start.startswith(_MAGICS):
+        if not suffix and not start.startswith(_MAGICS):
             continue
-        with tempfile.NamedTemporaryFile(prefix="ctk-gpu-code-") as file:
+        with tempfile.NamedTemporaryFile(prefix="ctk-gpu-code-", suffix=suffix) as file:
             file.write(start)
             shutil.copyfileobj(content, file, 1 << 20)
             file.flush()
@@ -191,7 +202,7 @@ def read_wheel(path: Path) -> dict[str, FileCode]:
         with path.open("rb") as file, open_zip(file) as archive:
             for item in archive.infolist():
                 with archive.open(item) as content:
-                    found |= read_members([(item.filename, item.file_size, content)])
+                    found |= read_members([(item.filename, content)])
     except Refused as error:
         raise AuditFailed(f"{path.name} cannot be read: {error}", "fetch it again") from error
     return together(found)

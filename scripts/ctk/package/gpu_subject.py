@@ -21,7 +21,7 @@ from ctk.core.files import check_readable, read_json
 from ctk.core.platforms import PLATFORMS
 from ctk.package import reader
 from ctk.package.binaries import version_key
-from ctk.package.gpu_fatbin import FileCode, is_binary, read_file, read_members, read_tree, read_wheel, together
+from ctk.package.gpu_fatbin import FileCode, may_have_code, read_file, read_members, read_tree, read_wheel, together
 from ctk.package.gpu_support import (
     RENAMED,
     How,
@@ -268,49 +268,49 @@ def subjects(path: Path, known: Known) -> Iterator[Subject]:
     elif path.suffix == ".conda":
         yield _package(path, known)
     elif path.suffix in (".whl", ".zip"):
-        subdir = next((s for s, platform in PLATFORMS.items() if re.search(platform.wheel_tag, path.name)), "")
-        yield Subject(path.name, "wheel", read_wheel(path), subdir=subdir, known=known)
-    elif path.suffix != ".ptx" and not is_binary(path):
+        yield Subject(path.name, "wheel", read_wheel(path), subdir=_subdir(path.name), known=known)
+    elif not may_have_code(path):
         kind = "no library, program, wheel, .conda package or folder" if path.stat().st_size else "empty"
         raise BadValue(f"{path} is {kind}", "name one of these, such as the folder to which an archive was unpacked")
     else:
-        yield Subject(path.name, "files", {path.name: _loaded(path)}, known=known)
+        yield Subject(path.name, "files", {path.name: read_file(path)}, known=known)
 
 
 def _folder(path: Path, known: Known) -> Iterator[Subject]:
     records = sorted(path.glob("conda-meta/*.json"))
     # glob skips files that may not be read.
     check_readable(path, path / "conda-meta", *records)
+    below = []
     if not records:
         check_readable(*(place for place in path.rglob("*") if place.is_dir() and not place.is_symlink()))
+        below = [file for file in sorted(path.rglob("*")) if file.is_file()]
+        records = [*path.glob("info/index.json")]  # of a package that is unpacked
+    inside = [name for file in below if not (name := file.relative_to(path).as_posix()).startswith("info/")]
     for record in records:
         content = read_json(record)
         try:
-            index, names = index_of(content), [str(file) for file in content["files"]]
+            index, names = index_of(content), inside if below else [str(file) for file in content["files"]]
         except (TypeError, KeyError, ValueError, AttributeError):
-            raise AuditFailed(f"{record} is no record of a package", "make the environment again") from None
+            raise AuditFailed(f"{record} is no record of a package", "make it again") from None
         yield Subject(index.identity, "package", read_tree(path, names), index, index.subdir, known=known)
     if records:
         return
-    below = [file for file in sorted(path.rglob("*")) if file.is_file()]
     archives = [file for file in below if file.suffix in (".conda", ".whl")]
     for archive in archives:
         yield from subjects(archive, known)
     names = [file.relative_to(path).as_posix() for file in below if file not in archives]
-    texts = {name: _loaded(path / name) for name in names if name.endswith(".ptx")}
-    loose = {**read_tree(path, names), **texts}
-    if loose or not archives:
-        yield Subject(path.name, "files", loose, known=known)
+    if (loose := read_tree(path, names)) or not archives:
+        of_wheels = "".join(file.read_text(errors="replace") for file in path.glob("*.dist-info/WHEEL"))
+        yield Subject(path.name, "files", loose, subdir=_subdir(of_wheels), known=known)
 
 
-def _loaded(path: Path) -> FileCode:
-    """The code in a file that is loaded itself: so its PTX counts, which a library may only compare with something."""
-    code, size = read_file(path), path.stat().st_size
-    return replace(code, code=tuple(replace(e, size=size) for e in code.code)) if path.suffix == ".ptx" else code
+def _subdir(tags: str) -> str:
+    """The platform that a wheel's name or its ``WHEEL`` file states; "" for any."""
+    return next((subdir for subdir, platform in PLATFORMS.items() if re.search(platform.wheel_tag, tags)), "")
 
 
 def _package(path: Path, known: Known) -> Subject:
     index = reader.read_info(path).index
     with reader.readable(path):
-        files = together(dict(read_members((m.path, m.size, s) for m, s in reader.members(path, "pkg"))))
+        files = together(dict(read_members((m.path, s) for m, s in reader.members(path, "pkg"))))
     return Subject(path.name, "package", files, index, index.subdir, known=known)

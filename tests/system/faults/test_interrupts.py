@@ -104,7 +104,7 @@ def test_a_command_ends_and_leaves_nothing_behind(name: str, slow: World, tmp_pa
         assert "Traceback" not in err
         if run.returncode:  # it may have been faster
             assert run.returncode == Stopped.exit_code, err
-            said = "stopped; what was finished is kept\nnext: run the same command again: it continues\n"
+            said = "stopped\nnext: run the same command again; downloads, and what `ctk build` finished, are kept\n"
             assert err.count(said) == 1 and "Warning" not in err
             stopped += 1
         assert list(temporary.iterdir()) == []
