@@ -72,6 +72,12 @@ def test_a_clone_that_was_set_up_is_ready(checkout: Workspace, full: list[str]) 
     assert found["channel"]["state"] == "missing" and "build" in found["channel"]["step"]
 
 
+def test_a_gpu_that_no_toolkit_compiles_for_gets_no_advice_about_the_driver(see: See) -> None:
+    old = see(CONDA_OVERRIDE_CUDA="11.4", CONDA_OVERRIDE_CUDA_ARCH="3.7")["driver"]
+    assert old["state"] == "missing" and old["step"].startswith("use a GPU of compute capability 5.0 or newer")
+    assert see(CONDA_OVERRIDE_CUDA_ARCH="5.0")["driver"]["state"] == "ok"
+
+
 def test_what_is_not_ok_says_what_to_do_or_that_it_is_just_not_there(see: See) -> None:
     for check in see(PATH="/nowhere").values():
         assert check["state"] == "ok" or check["step"] or check["found"].startswith(("not on PATH", "none"))

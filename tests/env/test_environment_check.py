@@ -498,7 +498,7 @@ DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
             "'cuda-version >=13.0,<=13.0 native_*'",
         ),  # in a hole of its list
         ("12.6", "native_100", "12.6", "12.1", GPU, "missing", "update the driver to one for CUDA 12.9 or newer"),
-        ("12.6", "native_100", "13.5", "3.5", GPU, "missing", "make another environment"),  # no toolkit knows it
+        ("12.6", "native_100", "13.5", "3.5", GPU, "missing", "a newer driver does not help"),  # no toolkit knows it
         ("11.8", "native_100", "12.6", "12.1", GPU, "ok", ""),  # of which nothing is known
     ],
 )

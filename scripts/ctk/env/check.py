@@ -33,7 +33,7 @@ from ctk.index.inside import applies, stated_requirements
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.records import spec_name
 from ctk.rules import Finding, checks_of
-from ctk.solve.machine import STATE_DRIVER, Machine, machine, overstated
+from ctk.solve.machine import STATE_DRIVER, Machine, machine, overstated, too_old
 from ctk.solve.solve import Catalogue, Scenario, channel_name, lasting, older
 from ctk.solve.why import newer_nvjitlink
 
@@ -266,7 +266,7 @@ class Examined:
         if self.newer_driver:
             steps.append(f"update the driver to one for CUDA {self.newer_driver} or newer")
         none = "make another environment: its channel has no toolkit for this driver, this GPU and its packages"
-        return ", or ".join(steps) or none
+        return ", or ".join(steps) or too_old(self.machine.arch, self.locks.values()) or none
 
     def toolkit_finding(self, text: str) -> Finding:
         """A problem if another toolkit fixes it; else a hint, as only another driver would."""

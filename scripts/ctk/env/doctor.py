@@ -196,7 +196,8 @@ def _named(where: Where) -> Finding:
 @look_at(Where, "driver")
 def _driver(where: Where) -> Finding:
     """The newest CUDA version that the driver supports decides the pick, and the GPU if the client detects it."""
-    from ctk.solve.machine import STATE_DRIVER, machine, overstated
+    from ctk.lock.model import release_locks
+    from ctk.solve.machine import STATE_DRIVER, machine, overstated, too_old
 
     on = machine()
     # The first GPU's line.
@@ -204,7 +205,9 @@ def _driver(where: Where) -> Finding:
     if said := overstated(on, where.workspace):
         return missing(said, STATE_DRIVER)
     if on.driver:
-        return ok(f"{on.words}{f'; nvidia-smi: {own}' if own else ''}")
+        words = f"{on.words}{f'; nvidia-smi: {own}' if own else ''}"
+        step = too_old(on.arch, release_locks(where.workspace).values())
+        return missing(words, step) if step else ok(words)
     if own:
         return missing(f"nvidia-smi says {own}, and libcuda cannot be loaded", "repair the driver's installation")
     return missing("none: kernels are compiled here and not run; --driver and --arch describe another machine")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform as host
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, check_names
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.core.versions import PythonTag
+from ctk.lock.model import ReleaseLock
 
 # The virtual packages of a machine of another platform. glibc is AlmaLinux 8's, the oldest for manylinux_2_28 wheels
 # (cuda-bindings, cuda-core, numba-cuda).
@@ -92,6 +93,14 @@ def overstated(on: Machine, where: Workspace) -> str:
         f"{on.stated} states a driver for CUDA {on.driver}, and the newest toolkit known here is {newest}: "
         "a real driver may refuse the PTX that it compiles (error 222)"
     )
+
+
+def too_old(gpu: str | None, locks: Iterable[ReleaseLock]) -> str:
+    """What to do about a GPU that is older than all that the locked toolkits compile for; "" for other GPUs."""
+    known = [known for lock in locks if lock.facts for known in lock.facts.gpu_architectures]
+    if not gpu or not known or Version(gpu) >= Version(oldest := min(known, key=Version)):
+        return ""
+    return f"use a GPU of compute capability {oldest} or newer, as every toolkit wants: a newer driver does not help"
 
 
 def _stated(option: str | None, read: Callable[[str], str], otherwise: str | None) -> str | None:

@@ -573,8 +573,10 @@ def _machine_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
     if catalogue.solves(scenario, arch=None):
         cause, step = _gpu_reason(scenario, at_fault, catalogue)
         return cause, pins or step
-    driver, driver_step = _driver_reason(replace(scenario, arch=None), at_fault, catalogue)
     gpu, gpu_step = _gpu_reason(replace(scenario, driver=ANY_DRIVER), at_fault, catalogue)
+    if not catalogue.solves(scenario, specs=("cuda-version",), driver=ANY_DRIVER):
+        return gpu, gpu_step
+    driver, driver_step = _driver_reason(replace(scenario, arch=None), at_fault, catalogue)
     return f"{driver}; besides, {gpu}", pins or f"{driver_step}, and {gpu_step}"
 
 
@@ -594,6 +596,9 @@ def _driver_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Cata
     step = f"update the driver to one for CUDA {need} or newer"
     if not catalogue.solves(scenario, specs=("cuda-version",)):
         oldest = f"the oldest toolkit in the channel needs {least('cuda-version')}"
+        gpus = [gpu for toolkit in catalogue.toolkits for gpu in toolkit.gpus]
+        if gpus and not scenario.arch:  # such as Kepler, which has no newer driver
+            step += f"; that does not help a GPU older than compute capability {min(gpus, key=Version)}"
         return f"the driver supports CUDA {scenario.driver}; {oldest}", step
     return f"{needs}; this one supports {scenario.driver}", step
 
@@ -626,7 +631,7 @@ def _gpu_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalog
     step = f"use a GPU of {wanted}"
     if not catalogue.solves(scenario, specs=("cuda-version",)):
         cause = f"no toolkit in the channel compiles for compute capability {arch}; the {bound} that any does is {need}"
-        return cause, step
+        return cause, f"{step}; a newer driver does not help"
     for asked in at_fault:
         if need_arch := _lacks_code(asked, arch, catalogue):
             return f"{asked.name} needs {need_arch}: it has no code for a GPU {arch}", step

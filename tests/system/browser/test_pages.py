@@ -57,6 +57,10 @@ def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) 
     found = ["nvrtc" in name for name in rows.locator("th > a").all_inner_texts()]
     assert found == sorted(found, reverse=True) and found[0] and not found[-1], "names come before summaries"
     page.keyboard.press("Escape")
+    for typed in ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"):
+        page.keyboard.type(typed)
+        assert rows.locator("th > a").first.inner_text() == "libnvjitlink", "as pip calls it"
+        page.keyboard.press("Escape")
     page.keyboard.type("cuda-croe")
     assert status.inner_text().startswith(f"0 of {every} match. Did you mean cuda-core")
     page.keyboard.press("Escape")

@@ -60,6 +60,11 @@ WINDOWS = """\
 |    0   N/A  N/A      1840    C+G   C:\\Windows\\explorer.exe                     N/A      |
 """
 
+KEPLER = """\
+| NVIDIA-SMI 470.256.02   Driver Version: 470.256.02   CUDA Version: 11.4     |
+|   0  Tesla K80           Off  | 00000000:00:1E.0 Off |                    0 |
+"""
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -403,6 +408,14 @@ FORMS = (
         (SMI_580, "13.0", "7.0", "the oldest one counts"),
         (SMI_610, "13.3", "12.0", "supports CUDA 13.3"),
         (WINDOWS, "12.4", "8.9", "compute capability 8.9"),
+        (WINDOWS, "12.4", "8.9", "That is Windows, and this channel has builds for linux-64 only."),
+        (
+            SMI_610.replace("GeForce RTX 5070 ...   ", "A10G    "),
+            "13.3",
+            "",
+            "have NVIDIA A10G: type the compute capability",
+        ),
+        (SMI_610.replace("GeForce RTX 5070 ...   ", "A10G    "), "13.3", "", "--query-gpu=compute_cap"),
         *((printed(name), "13.0", "9.0", "compute capability 9.0") for name in ("plain", "query")),
         # As a chat or an issue shows it.
         *((form(printed("plain")), "13.0", "9.0", "compute capability 9.0") for form in FORMS),
@@ -449,6 +462,33 @@ def test_a_driver_that_was_not_solved_is_said_to_be(front: Watched) -> None:
     expect(front.page.locator("#install")).to_be_hidden()
 
 
+def test_a_gpu_that_is_older_than_every_toolkit_is_not_helped_by_a_driver(front: Watched) -> None:
+    take(front.page, "machine", "choose")
+    front.page.fill("#paste", KEPLER)
+    assert machine(front.page) == ("choose", "11.8", "3.7")
+    seen = shown(front.page)
+    assert seen["state"] == "unsolved" and seen["title"].startswith("This GPU is older than every toolkit")
+    front.page.fill("#paste", KEPLER.replace("Tesla K80", "Quadro 42"))
+    seen = shown(front.page)
+    assert seen["state"] == "refused" and "does not help a GPU older than compute capability 5.0" in seen["why"][0]
+
+
+def test_windows_is_chosen_where_the_channel_has_it(running: Browser, site_folder: Path, tmp_path: Path) -> None:
+    """The channel here has no Windows: its platform is added to the page."""
+    shutil.copytree(site_folder / "assets", tmp_path / "assets")
+    axes = {"gpus": [None, "8.9"], "drivers": [None, "12.4"], "pythons": [""], "pins": [""], "packages": ["cuda-core"]}
+    page = (
+        (site_folder / "index.html").read_text().replace('{"linux-64":', f'{{"win-64":{json.dumps(axes)},"linux-64":')
+    )
+    (tmp_path / "index.html").write_text(page)
+    with watched(running, WIDTHS["wide"], "light") as seen:
+        seen.open(tmp_path / "index.html")
+        take(seen.page, "machine", "choose")
+        seen.page.fill("#paste", WINDOWS)
+        expect(seen.page.locator("input[name=platform]:checked")).to_have_value("win-64")
+        assert machine(seen.page) == ("choose", "12.4", "8.9")
+
+
 @pytest.mark.parametrize(
     ("driver", "end", "words", "state"),
     [("19.4", "13.6", "13.6 or newer", "solved"), ("11.4", "11.8", "11.8 or older", "refused")],
@@ -477,6 +517,7 @@ NO_GPU = ("Blackwell", "GeForce 9999", "99.9.9", "h", "x" * 300, "NVIDIA RTX 300
         *((typed, "Compute capability 9.0") for typed in ("H200", "nvidia h200", "sm_90a", "90", "9,0", "h 100")),
         *((typed, "Compute capability 8.9") for typed in ("4090", "RTX 4090", "NVIDIA RTX 6000 Ada Generation")),
         ("T4", "Compute capability 7.5"),
+        *((typed, "Compute capability 3.5") for typed in ("Tesla K40", "K40m", "Tesla K20Xm")),
     ],
 )
 def test_a_gpu_is_known_by_name_or_number_and_another_gets_a_sentence(front: Watched, typed: str, said: str) -> None:
@@ -510,6 +551,7 @@ def test_a_gpu_that_is_being_typed_is_no_gpu_yet(front: Watched) -> None:
         ("cuda-cor", "Did you mean cuda-core"),
         ("numbacuda", "Did you mean numba-cuda?"),
         ("nvidia-nvjitlink-cu12", "Did you mean libnvjitlink"),
+        ("nvidia-nvjitlink", "Did you mean libnvjitlink"),
         ("nvidia-npp-cu12", 'The page "Packages" has them all.'),
         ("CUDA-Core", "Did you mean cuda-core"),
         ("<img src=x onerror=alert(1)>", 'The page "Packages" has them all.'),
@@ -591,7 +633,9 @@ def test_what_is_chosen_is_in_the_address(front: Watched, running: Browser) -> N
         assert other.page.locator("input[name=pin]:checked").input_value() == "12"
         assert other.page.locator("input[name=client]:checked").input_value() == "mamba"
     front.page.fill("#gpu", "3.7")
-    expect(front.page.locator("#summary")).to_contain_text("that GPU is too old")
+    expect(front.page.locator("#summary")).to_contain_text("None is for compute capability 3.7.")
+    front.page.fill("#package", "pytorch")  # no command for what another channel has either
+    expect(front.page.locator("#summary")).to_contain_text("None is for compute capability 3.7.")
     take(front.page, "machine", "none")
     take(front.page, "machine", "choose")
     front.page.select_option("#driver", "")

@@ -23,9 +23,12 @@ function distance(one, other) {
   return row.at(-1);
 }
 
+/** What a wheel of NVIDIA has in its name, else the name: "nvjitlink" for "nvidia-nvjitlink-cu12". */
+const ofWheel = (name) => name.toLowerCase().replace(/^nvidia-(.+?)(-cu\d\d)?$/, "$1").replace("cuda-runtime", "cuda-cudart");
+
 /** At most three similar names, the most similar first; or those of what is called otherwise here. */
 function nearest(typed, names) {
-  const wanted = typed.toLowerCase().replace(/^nvidia-(.+)-cu\d\d$/, "$1");
+  const wanted = ofWheel(typed);
   if (OTHER_NAMES.has(wanted)) return OTHER_NAMES.get(wanted)[1].filter((name) => names.includes(name));
   const far = (name) => (misfit(name, wanted) < 3 ? misfit(name, wanted) - 3 : distance(name, wanted));
   const near = names.map((name) => [far(name), name]).filter(([by]) => by <= Math.max(2, wanted.length / 3));

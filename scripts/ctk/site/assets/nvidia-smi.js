@@ -7,7 +7,7 @@
  * A name that nvidia-smi cut short ("GeForce RTX 5070 ...") counts where all that it may be have the same one.
  */
 function gpuOfName(text, listed) {
-  const bare = (name) => name.trim().toLowerCase().replace(/^nvidia\s+/, "").replace(/^tesla\s+/, "");
+  const bare = (name) => name.trim().toLowerCase().replace(/^nvidia\s+/, "").replace(/^(tesla\s+)?(?:(k\d0)x?[a-z]?$)?/, "$2"); // K40m
   let wanted = bare(text);
   if (!wanted) return null;
   const names = Object.keys(listed).map((name) => [bare(name), listed[name]]);
@@ -58,7 +58,8 @@ function capabilities(text) {
 /** The machine that the output of nvidia-smi describes.
  *
  * Returns {driver, gpus, unknown, note}: the CUDA version (null: no driver; undefined: it does not say), the compute
- * capabilities, the names that the list does not have, and a sentence for the reader. `wrong` where it is no such output.
+ * capabilities, the names that the list does not have, and a sentence for the reader. `wrong` where it is no such output,
+ * `windows` where the driver is one of Windows.
  */
 function readNvidiaSmi(text, listed) {
   if (/nvidia-smi has failed|couldn't communicate with the nvidia driver/i.test(text)) {
@@ -98,5 +99,5 @@ function readNvidiaSmi(text, listed) {
       : "This is not what nvidia-smi prints: there is no CUDA version and no GPU in it. Choose below instead.";
     return { driver, gpus, unknown, note, wrong: true };
   }
-  return { driver, gpus, unknown, note: "" };
+  return { driver, gpus, unknown, note: "", windows: /\b(WDDM|TCC|MCDM)\b/.test(text) };
 }

@@ -11,8 +11,9 @@ for (const box of document.querySelectorAll("[data-search]")) {
   const status = box.querySelector("[role=status]");
   const narrow = () => {
     const typed = input.value.toLowerCase().trim();
-    const words = typed.split(/\s+/).filter(Boolean);
-    const ordered = [...rows].sort((one, other) => misfit(one.name, typed) - misfit(other.name, typed));
+    const wanted = ofWheel(typed);
+    const words = wanted.split(/\s+/).filter(Boolean);
+    const ordered = [...rows].sort((one, other) => misfit(one.name, wanted) - misfit(other.name, wanted));
     body.append(...(typed ? ordered : rows).map(({ row }) => row));
     for (const { row, parts, text, own } of rows) {
       row.hidden = !words.every((word) => text.includes(word));

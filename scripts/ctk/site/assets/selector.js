@@ -335,15 +335,20 @@
   function isForeign(now) {
     const { packages } = offered.platforms[now.platform];
     return /^(?!nvidia-.+-cu\d\d$)[a-z0-9_][a-z0-9_.-]*$/.test(now.package) && !packages.includes(now.package) && !nearest(now.package, packages).length &&
-      now.gpu !== undefined && offered.channels.length > 1;
+      now.gpu !== undefined && !isTooOld(now) && offered.channels.length > 1;
   }
 
   const NOT_SOLVED = "There is no answer for this choice";
+  const PRINTS = "This command prints it: nvidia-smi --query-gpu=compute_cap --format=csv";
+
+  /** Whether a GPU is older than all that the toolkits compile for. */
+  const isTooOld = (now) => now.gpu && offered.platforms[now.platform].gpus.every((gpu) => !gpu || isLess(now.gpu, gpu));
 
   /** Why there is no answer, with the values that were solved instead; null if there may be an answer. */
   function unknown(now) {
     const axes = offered.platforms[now.platform];
     const wrong = (sentence, values) => [NOT_SOLVED, sentence, [`Choose one of ${values.filter(Boolean).join(", ")}.`]];
+    if (isTooOld(now)) return ["This GPU is older than every toolkit of this channel", `None is for compute capability ${now.gpu}. A newer driver does not help.`];
     if (!now.package) return ["Name a package", ""];
     if (!axes.packages.includes(now.package)) {
       const near = nearest(now.package, axes.packages);
@@ -351,10 +356,7 @@
       return [noPackage(now), "", [step]];
     }
     if (now.gpu === undefined) {
-      return [NOT_SOLVED, "The GPU is not known by that name.", ["Type its compute capability, such as 9.0. This command prints it: nvidia-smi --query-gpu=compute_cap --format=csv", "Or leave the field empty, unless the GPU is older than compute capability 5.0 (Kepler and before): no toolkit here is for it."]];
-    }
-    if (now.gpu && axes.gpus.filter(Boolean).every((gpu) => isLess(now.gpu, gpu))) {
-      return [NOT_SOLVED, `No toolkit of this channel is for compute capability ${now.gpu}: that GPU is too old.`];
+      return [NOT_SOLVED, "The GPU is not known by that name.", [`Type its compute capability, such as 9.0. ${PRINTS}`, "Or leave the field empty, unless the GPU is older than compute capability 5.0 (Kepler and before): no toolkit here is for it."]];
     }
     if (!axes.gpus.includes(now.gpu)) return wrong(`No answer was made for compute capability ${now.gpu}.`, axes.gpus);
     if (!axes.pythons.includes(now.python)) return wrong(`No answer was made for Python ${now.python}.`, axes.pythons);
@@ -465,6 +467,14 @@
     const found = text.trim() ? readNvidiaSmi(text, offered.gpus) : { gpus: [], unknown: [], note: "It stays in this page: nothing is sent." };
     const ordered = [...new Set(found.gpus)].sort((one, other) => (isLess(one, other) ? -1 : 1));
     const said = found.note ? [found.note] : [];
+    if (found.windows && !onWindows({ platform: picked("platform") })) {
+      const platforms = Object.keys(offered.platforms);
+      const windows = platforms.find((name) => onWindows({ platform: name }));
+      if (windows) {
+        keep("platform", windows);
+        fill(windows);
+      } else said.push(`That is Windows, and this channel has builds for ${platforms.join(" and ")} only.`);
+    }
     at("driver").value = "";
     at("gpu").value = found.unknown.length ? "" : ordered[0] ?? "";
     if (found.driver) {
@@ -473,7 +483,7 @@
       said.push(`The driver supports CUDA ${found.driver}${same}.`);
     } else if (ordered.length || found.unknown.length) said.push("The driver's CUDA version is not in it: choose it below.");
     if (found.driver && !ordered.length && !found.unknown.length) said.push("It names no GPU: type it below.");
-    if (found.unknown.length) said.push(`The list does not have ${found.unknown.join(", ")}: type the compute capability below.`);
+    if (found.unknown.length) said.push(`The list does not have ${found.unknown.join(", ")}: type the compute capability below. ${PRINTS}`);
     else if (ordered.length > 1) said.push(`The GPUs have compute capability ${ordered.join(" and ")}; the oldest one counts.`);
     else if (ordered.length) said.push(`The GPU has compute capability ${ordered[0]}.`);
     note.classList.toggle("wrong", Boolean(found.wrong));
