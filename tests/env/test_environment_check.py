@@ -269,6 +269,26 @@ def test_a_project_that_pip_put_in_condas_place_is_found(made: Made, version: st
     assert steps == [["ctk", "env", "create", *asked, "--prefix", str(made.prefix)]] * 2
 
 
+def test_a_distribution_that_is_there_twice_is_found(made: Made) -> None:
+    """An older `ctk` gave a package its files back beside pip's: Python read either version."""
+    (made.prefix / SITE / "numpy-2.1.dist-info").mkdir(parents=True)
+    made.package("pip").wheel("tool", "1.0").package("numpy", "2.1", files=[f"{SITE}/numpy-2.1.dist-info/METADATA"])
+    (made.prefix / SITE / "numpy-2.1.dist-info" / "METADATA").touch()
+    assert states(check(made)) == {}
+    made.wheel("Numpy", "2.4").wheel("tool", "0.9")  # the second is pip's own matter
+    found = check(made)
+    assert states(found) == {"wheels of pip": "problem"}
+    assert found["wheels of pip"]["found"] == "a second dist-info beside that of a conda package: numpy 2.4"
+    pip = f"ctk env run '{made.prefix}' -- python -m pip uninstall --yes numpy"  # takes any of the two
+    back = f"conda install -p '{made.prefix}' --force-reinstall numpy"
+    assert found["wheels of pip"]["step"] == f"{pip} && {pip} && {back}"
+    made.noted("numpy")
+    assert check(made)["wheels of pip"]["step"] == f"ctk env create numpy --prefix '{made.prefix}'"
+    (made.prefix / SITE / "numpy-2.1.dist-info" / "METADATA").unlink()
+    (made.prefix / SITE / "numpy-2.1.dist-info").rmdir()  # as pip does: the check of files says it
+    assert states(check(made)) == {"files": "missing"}
+
+
 @pytest.mark.parametrize("start", ["#!{}\n", '#!/bin/sh\n\'\'\'exec\' "{}" "$0" "$@"\n'])
 def test_what_pip_installed_before_a_move_is_found_by_its_programs(made: Made, start: str) -> None:
     """Its programs failed, and nothing was wrong."""

@@ -144,9 +144,16 @@ class Examined:
         return tuple(wheel for wheel in self.wheels if wheel.libraries or wheel.name in known)
 
     @cached_property
-    def files(self) -> dict[str, str]:
-        """The files of all packages -> their sha256 when they were installed."""
-        return {path: sha256 for package in self.packages for path, sha256 in package.files.items()}
+    def twice(self) -> tuple[Wheel, ...]:
+        """Wheels whose distribution is there a second time, of a package of conda."""
+        names: Counter[tuple[Path, str]] = Counter(
+            (folder, canonicalize_name(match[1]))
+            for folder in sites(self.prefix)
+            for file in folder.glob("*-info")
+            if (match := _DISTRIBUTION.fullmatch(file.name))
+        )
+        ours = [wheel for wheel in self.wheels if wheel.name in self.has.distributions]
+        return tuple(wheel for wheel in ours if names[wheel.folder.path, wheel.name] > 1)
 
     @cached_property
     def channels(self) -> list[str]:
@@ -434,18 +441,23 @@ def wrong_with_pip(on: Examined) -> list[Finding]:
 
 @look_at(Examined, "wheels of pip")
 def wheels_of_pip(on: Examined) -> Finding:
-    """cuda.pathfinder searches pip's wheels first, and loads their libraries in place of conda's."""
-    wheels = on.nvidia_wheels
-    if not wheels:
-        return ok("none of NVIDIA's")
-    if not any(name == "cuda-version" or name.startswith("cuda") for name in on.by_name):
-        return ok(f"{count(len(wheels), 'wheel')} of NVIDIA's, and no CUDA of conda's beside them")
+    """cuda.pathfinder loads pip's libraries in place of conda's, and of two dist-infos any may be read."""
+    has_cuda = any(name == "cuda-version" or name.startswith("cuda") for name in on.by_name)
+    beside, twice, found = on.nvidia_wheels if has_cuda else (), on.twice, []
+    if beside:
+        found.append(f"beside conda's CUDA: {listing([_in_place_of(wheel, on) for wheel in beside], most=_SHOWN)}")
+    if twice:
+        found.append(f"a second dist-info beside that of a conda package: {listing([*map(str, twice)], most=_SHOWN)}")
+    if not found:
+        number = count(len(on.nvidia_wheels), "wheel")
+        return ok(f"{number} of NVIDIA's, no CUDA of conda's beside them" if on.nvidia_wheels else "none of NVIDIA's")
+    wheels = dict.fromkeys((*beside, *twice))
     both = [wheel for wheel in wheels if wheel.name in on.has.distributions and not wheel.folder.by]
-    # `ctk env create` also removes what pip put in the place of a package.
+    # `ctk env create` also removes what pip put in the place of a package. Of two, pip uninstalls any.
     steps = on.uninstall([wheel for wheel in wheels if not (on.note and wheel in both)])
-    steps += [on.again(*(wheel.name for wheel in both))] if both else []
-    text = f"beside conda's CUDA: {listing([_in_place_of(wheel, on) for wheel in wheels], most=_SHOWN)}"
-    return problem(text, " && ".join(steps))
+    steps += on.uninstall([] if on.note else twice)
+    steps += [on.again(*dict.fromkeys(wheel.name for wheel in both))] if both else []
+    return problem("; ".join(found), " && ".join(steps))
 
 
 @look_at(Examined, "scripts of pip")
