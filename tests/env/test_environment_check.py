@@ -17,9 +17,10 @@ from conftest import ROOT, ctk
 from ctk.cli.doctor import as_json
 from ctk.core import errors
 from ctk.core.checkout import Workspace
-from ctk.env import check as environment
-from ctk.env.check import ENVIRONMENT_CHECKS, examined
+from ctk.env import examine as environment
+from ctk.env.check import ENVIRONMENT_CHECKS
 from ctk.env.doctor import look
+from ctk.env.examine import examined
 from ctk.env.prefix import Installed, Note
 from ctk.lock.model import release_locks
 from ctk.solve.solve import Catalogue, Scenario

@@ -59,9 +59,10 @@ def create_command(
     """
     from ctk.cli.doctor import as_json
     from ctk.cli.solve import show_pick, solve_request
-    from ctk.env.check import examined, wrong_with_pip
+    from ctk.env.check import wrong_with_pip
     from ctk.env.environment import check as check_prefix
     from ctk.env.environment import create
+    from ctk.env.examine import examined
     from ctk.env.prefix import Note
     from ctk.solve.channels import built_catalogue
     from ctk.solve.machine import machine
