@@ -153,7 +153,8 @@ def pack_command(
     """Pack an environment into a program that unpacks it on an air-gapped machine.
 
     There, `sh FILE DIR` unpacks and `sh FILE DIR COMMAND` also runs something in it. FILE.lock lists the packages and
-    FILE.sha256 the hashes. State the driver and the GPU of that machine: this one's are taken otherwise.
+    FILE.sha256 the hashes. State the driver and the GPU of that machine: this one's are taken otherwise. What pip
+    installed in an environment is in no pack.
 
     Example: ctk env pack cuda-core --driver 13.0 --arch 9.0 -o cuda-core.run
 
