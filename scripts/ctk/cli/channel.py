@@ -120,6 +120,7 @@ def publish_command(
         if attester:
             attester.signer()  # without an identity it is an error before gigabytes are copied
         _ask(built, names, target.known(), accept_redistribution, where, report)
+        is_lost = not target.history().states and bool(target.visible().records)
         with report.reading("publish", [built / name for name in names]) as task:
             done = target.publish(
                 built,
@@ -134,6 +135,8 @@ def publish_command(
         changes += [f"{len(done.deleted)} deleted after {keep_days} days without use"] if done.deleted else []
         report.result(folder=str(to), **vars(done))
         report.line(f"state {done.state} of {to}: {count(done.packages, 'package')}, {', '.join(changes)}")
+        if is_lost:
+            report.line(f"{to} had no history: what readers saw before is now its first state")
         if done.forgotten:
             report.line(f"forgotten, having lost index files: state {listing(list(map(str, done.forgotten)))}")
         for what, listed in (("damaged, and written again", done.repaired), ("no longer in the index", done.left)):
@@ -218,9 +221,10 @@ def rollback_command(
     if not known.states:
         cause = f"{folder} has no states: a `ctk publish` into it was stopped, or its history.json is gone"
         raise UnknownName(cause, f"ctk publish --to {folder}; what readers see becomes its first state")
+    whole = target.changes(known)
     states = [
         {**vars(state), "current": state.number == known.current, "added": added, "left": left}
-        for state, (added, left) in zip(known.states, target.changes(known), strict=True)
+        for state, (added, left) in whole.items()
     ]
     report.result(channel=str(folder), states=states)
     rows = [
@@ -233,7 +237,10 @@ def rollback_command(
     ]
     numbers = ["state", "packages", "followed"]
     report.table(f"states of {folder}", ["state", "made", "packages", "followed", "change", ""], rows, numbers)
-    report.line("--to N returns to a state")
+    if lost := [str(state.number) for state in known.states if state not in whole]:
+        report.line(f"not to be returned to, having lost index files: state {listing(lost)}")
+    if states:
+        report.line("--to N returns to a state")
 
 
 def _say_site(folder: Path, report: Reporter) -> None:
