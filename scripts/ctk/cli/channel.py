@@ -310,6 +310,7 @@ def site_command(
     """
     from ctk import site
     from ctk.channel.check import mirrored
+    from ctk.channel.local import is_built
     from ctk.lock.model import release_locks
     from ctk.plan.plan import python_tags
     from ctk.site import docs
@@ -355,6 +356,8 @@ def site_command(
     report.line(f"{folder}: {count(files, 'file')}, {megabytes(size)} MB; {count(questions, 'question')} answered")
     if any(address.startswith("file:") for address in addresses):
         report.line("its commands name folders of this machine; for others, make it with --url and --base")
+    elif isinstance(own, Path) and is_built(own.resolve()):
+        report.line(f"it shows {own}, as built here; to show what readers have, name their folder with --channel")
     report.line(f"open {(folder / 'index.html').absolute().as_uri()}")
 
 
