@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack, nullcontext
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from packaging.version import Version
 
 from ctk.cli.options import Base, Jobs, Platforms, Pythons, base_beside, base_channel, not_both
 from ctk.core import console
@@ -142,6 +145,12 @@ def publish_command(
         for what, listed in (("damaged, and written again", done.repaired), ("no longer in the index", done.left)):
             if listed:
                 report.line(f"{what}: {listing(listed, most=0 if report.verbose else 3)}")
+        stay = _toolkits(target.visible().names())
+        if gone := sorted(_toolkits(done.left) - stay):
+            best = [max((m for m in stay if m < minor), default="no native one") for minor in gone]
+            ends = [f"{minor} (a driver for it now gets {other})" for minor, other in zip(gone, best, strict=True)]
+            report.line(f"toolkits that are gone: {listing(ends)}")
+            report.line(f"every machine: ctk solve cuda-version --everywhere --channel {shlex.quote(str(to))}")
         if done.added or done.left:
             _say_site(to, report)
         if done.lost:
@@ -167,6 +176,11 @@ def publish_command(
     left = f"; {len(taken)} were left out, their names being taken" if taken else ""
     report.result(server=without_credentials(server), channel=channel, packages=names, left_out=sorted(taken))
     report.line(f"{count(len(names), 'package')} are in the channel {channel}, listed with their sha256{left}")
+
+
+def _toolkits(names: Collection[str]) -> set[Version]:
+    """The toolkits that are native for drivers, by the names of packages."""
+    return {Version(match[1]) for name in names if (match := re.search(r"/cuda-version-([\d.]+)-native", name))}
 
 
 def _ask(
