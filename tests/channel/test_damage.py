@@ -251,7 +251,7 @@ def test_a_shown_state_that_is_not_whole_is_named_and_the_next_step_works(
         (place / "linux-64" / "repodata.json").write_bytes(b"no JSON")
     with pytest.raises(ChannelBroken, match=r"state 1 of .* has lost index files") as error:
         published.publish(coming)
-    assert [*published.changes(published.history())] == [(None, None), (None, None)]
+    assert [*published.changes(published.history()).values()] == [(None, None)]
     assert shown(published.path) == {"digit1", "digit2"}, "readers see no change"
     assert f"delete {published.notes / STATES}" in error.value.step
     (published.notes / STATES).unlink()
@@ -269,11 +269,25 @@ def test_of_the_states_only_one_that_lost_files_is_forgotten(
     (www.notes / "2" / "linux-64" / "repodata.json").unlink()
     refused = run_ctk("rollback", str(www.path), "--to", "2").exception
     assert isinstance(refused, ChannelBroken) and "return to another state" in refused.step
+    offered = run_ctk("rollback", str(www.path)).stdout
+    assert "not to be returned to, having lost index files: state 2\n" in offered
+    assert re.findall(r"^\W*(\d) ", offered, re.M) == ["1", "3"]
     build(two_states.channel, sound(digit(8)))
     assert "forgotten, having lost index files: state 2\n" in run_ctk("publish", "--to", str(www.path)).stdout
     assert [(state.number, state.before) for state in www.history().states] == [(1, None), (3, None), (4, 3)]
     assert check_channel(www.path).findings == ()
     assert run_ctk("rollback", str(www.path), "--to", "1").exception is None and shown(www.path) == {"digit4"}
+
+
+def test_a_history_that_is_gone_is_said(two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path) -> None:
+    www, words = Folder(tmp_path / "www", tmp_path), ("publish", "--to", str(tmp_path / "www"))
+    for number in (4, 1):
+        build(two_states.channel, sound(digit(number)))
+        assert "no history" not in run_ctk(*words).stdout
+    shutil.rmtree(www.notes)
+    said = "had no history: what readers saw before is now its first state"
+    assert said in " ".join(run_ctk(*words).stdout.split())
+    assert [state.number for state in www.history().states] == [1]
 
 
 @pytest.mark.parametrize("content", DAMAGED, ids=range(len(DAMAGED)))

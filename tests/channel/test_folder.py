@@ -23,6 +23,7 @@ from ctk.channel.publish import SITE, Folder, Keep, Published
 from ctk.channel.repodata import FILES, read_index
 from ctk.core.checkout import HISTORY, Workspace
 from ctk.core.errors import BadValue, Busy, ChannelBroken, ChannelMissing, PublishFailed, UnknownName
+from kit.packages import Draft
 from kit.small_channels import build, digit
 
 pytest_plugins = ["kit.channel_fixtures"]
@@ -346,6 +347,16 @@ def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp
     for place in (www, tmp_path / "www" / "linux-64", tmp_path / "www" / ".history", tmp_path):
         refused = run_ctk("publish", "--to", str(place)).exception
         assert refused is None if place == www else isinstance(refused, BadValue), place
+    toolkits = [Draft("cuda-version", minor, "native_100", "noarch") for minor in ("12.6", "12.10", "13.0")]
+    build(two_states.channel, digit(1), *toolkits)
+    run_ctk("publish", "--to", www)
+    build(two_states.channel, digit(1), toolkits[1], replace(toolkits[2], build="native_101"))
+    assert "gone" not in run_ctk("publish", "--to", www).stdout
+    said = run_ctk("publish", "--to", www, "--exact").stdout
+    assert "toolkits that are gone: 12.6 (a driver for it now gets no native one)\n" in said
+    assert f"every machine: ctk solve cuda-version --everywhere --channel {www}\n" in said
+    build(two_states.channel, digit(1), toolkits[1])
+    assert "gone: 13.0 (a driver for it now gets 12.10)\n" in run_ctk("publish", "--to", www, "--exact").stdout
     next(two_states.channel.glob("*/digit1*.conda")).unlink()
     lost = run_ctk("publish", "--to", www)
     assert isinstance(lost.exception, ChannelBroken) and "lacks noarch/digit1" in lost.exception.cause

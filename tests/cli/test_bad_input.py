@@ -19,6 +19,7 @@ from ctk.core.errors import (
     UnknownName,
     Unsolvable,
 )
+from ctk.env.prefix import Note
 from kit.next_steps import commands_in
 from kit.world import World
 
@@ -111,6 +112,12 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
         ("solve", "an argument is missing: what conda would be given", "as in `ctk solve "),
         ("solve cuda-core --driver", "option '--driver' requires an argument", "see ctk solve --help"),
         ("env create cuda-core", "missing option '--prefix' / '-p': folder of the", "as in `ctk env create "),
+        (
+            "env pack numba-cuda cuda-version=12.6 --arch 7.0",
+            "missing option '--output' / '-o': file",
+            "as in `ctk env pack numba-cuda cuda-version=12.6 --arch 7.0 -o cuda-core.run`; see",
+        ),
+        ("env pack --arch 7.0", "an argument is missing: what", "as in `ctk env pack cuda-core --driver 13.0"),
         ("solve cuda-core -driver 13.0", "no such option: -driver. Did you mean --driver?", "see ctk solve --help"),
         (
             "solve cuda-core -platform=linux-64",
@@ -151,6 +158,28 @@ def test_a_command_line_that_lacks_something_is_answered_with_one_that_has_it(
     done = typed(*shlex.split(words))
     assert done.returncode == BadValue.exit_code
     assert f"error: {said}" in done.stderr and f"next: {step}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "lost", "more", "step"),
+    [
+        ("env pack", "; what pip installed there is in no pack: tool==1.0", " -o e.run", "; and carry the wheels"),
+        ("env create", "", " --prefix {}", ""),
+        ("solve", "", "", ""),
+    ],
+)
+def test_an_environment_in_place_of_a_spec_is_answered_with_its_request(
+    typed: Typed, tmp_path: Path, command: str, lost: str, more: str, step: str
+) -> None:
+    """Of what pip installed, nothing was said, and no pack has it."""
+    (prefix := tmp_path / "e" / "conda-meta").mkdir(parents=True)
+    Note((), ("numba-cuda", "--driver", "12.6"), "1").write(prefix := prefix.parent)
+    (prefix / "lib/python3.12/site-packages/tool-1.0.dist-info").mkdir(parents=True)
+    said = typed(*command.split(), str(prefix)).stderr
+    assert f"error: {prefix} is an environment, and a spec is wanted{lost}\n" in said
+    line = f"as in `ctk {command} numba-cuda --driver 12.6{more.format(prefix)}`{step}"
+    assert f"next: name what it shall have, {line}" in said
+    assert ("pip download --no-deps -d wheels tool==1.0`" in said) is bool(step)
 
 
 def test_every_command_is_given_something_that_it_cannot_take() -> None:

@@ -17,9 +17,10 @@ from conftest import ROOT, ctk
 from ctk.cli.doctor import as_json
 from ctk.core import errors
 from ctk.core.checkout import Workspace
-from ctk.env import check as environment
-from ctk.env.check import ENVIRONMENT_CHECKS, examined
+from ctk.env import examine as environment
+from ctk.env.check import ENVIRONMENT_CHECKS
 from ctk.env.doctor import look
+from ctk.env.examine import examined
 from ctk.env.prefix import Installed, Note
 from ctk.lock.model import release_locks
 from ctk.solve.solve import Catalogue, Scenario
@@ -267,6 +268,26 @@ def test_a_project_that_pip_put_in_condas_place_is_found(made: Made, version: st
     found = check(made)
     steps = [shlex.split(found[name]["step"]) for name in ("files", "wheels of pip")]
     assert steps == [["ctk", "env", "create", *asked, "--prefix", str(made.prefix)]] * 2
+
+
+def test_a_distribution_that_is_there_twice_is_found(made: Made) -> None:
+    """An older `ctk` gave a package its files back beside pip's: Python read either version."""
+    (made.prefix / SITE / "numpy-2.1.dist-info").mkdir(parents=True)
+    made.package("pip").wheel("tool", "1.0").package("numpy", "2.1", files=[f"{SITE}/numpy-2.1.dist-info/METADATA"])
+    (made.prefix / SITE / "numpy-2.1.dist-info" / "METADATA").touch()
+    assert states(check(made)) == {}
+    made.wheel("Numpy", "2.4").wheel("tool", "0.9")  # the second is pip's own matter
+    found = check(made)
+    assert states(found) == {"wheels of pip": "problem"}
+    assert found["wheels of pip"]["found"] == "a second dist-info beside that of a conda package: numpy 2.4"
+    pip = f"ctk env run '{made.prefix}' -- python -m pip uninstall --yes numpy"  # takes any of the two
+    back = f"conda install -p '{made.prefix}' --force-reinstall numpy"
+    assert found["wheels of pip"]["step"] == f"{pip} && {pip} && {back}"
+    made.noted("numpy")
+    assert check(made)["wheels of pip"]["step"] == f"ctk env create numpy --prefix '{made.prefix}'"
+    (made.prefix / SITE / "numpy-2.1.dist-info" / "METADATA").unlink()
+    (made.prefix / SITE / "numpy-2.1.dist-info").rmdir()  # as pip does: the check of files says it
+    assert states(check(made)) == {"files": "missing"}
 
 
 @pytest.mark.parametrize("start", ["#!{}\n", '#!/bin/sh\n\'\'\'exec\' "{}" "$0" "$@"\n'])

@@ -182,6 +182,22 @@ def test_what_pip_put_in_place_of_a_package_goes_when_the_package_is_back(
     assert problems(where, prefix) == {} and "unchanged" in create(where, prefix, "python", "needed", "other").stdout
 
 
+@pytest.mark.parametrize("record", ["of_pip.py,,\nneeded-1.5.dist-info/RECORD,,\n", ""])
+def test_a_second_dist_info_that_an_older_ctk_left_goes(where: Workspace, prefix: Path, record: str) -> None:
+    create(where, prefix, "python", "needed=2.0", "other")
+    site = prefix / SITE
+    (info := site / "needed-1.5.dist-info").mkdir()
+    for file in (site / "of_pip.py", info / "METADATA"):
+        file.touch()
+    if record:
+        (info / "RECORD").write_text(record)
+    found = problems(where, prefix)["wheels of pip"]
+    assert found["found"].endswith("needed 1.5")
+    assert "\nreplaced, of pip: needed 1.5\n" in ctk(where, *shlex.split(found["step"])[1:], check=True).stdout
+    assert not info.exists() and (site / "of_pip.py").exists() is (not record)
+    assert problems(where, prefix) == {}
+
+
 def test_unchanged_is_what_the_prefix_has(where: Workspace, prefix: Path) -> None:
     specs = ("application=1.0", "other")
     assert "unchanged" in create(where, prefix, *specs).stdout

@@ -59,6 +59,17 @@ def test_a_lock_that_is_not_measured_is_one_finding(tmp_path: Path, monkeypatch:
     assert found[0].fix == "ctk release measure 13.4 --write"
 
 
+def test_what_cannot_be_planned_does_not_stop_the_other_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that was typed stopped the lint, without the line where it is."""
+    monkeypatch.setenv("CTK_ROOT", str(tmp_path))
+    text = "schema_version: 1\npackage:\n  name: thing\n  version: 13.4.2\nsource:\n  path: "
+    text += "../../.cache/artefacts/nvrtc/13.4.2/${{ target_platform }}.zip\n"
+    state = {"files": {"recipes/thing/recipe.yaml": text}, "locks": {"13.4.3": {"nvrtc": "13.4.3", "cudart": "13.4.2"}}}
+    write(Case(Path("case"), state, {}), tmp_path)
+    found = {(f.check, f.line) for f in lint(Tree(Workspace(tmp_path))).findings}
+    assert found >= {("RecipesRender", 4), ("NoVersionIsTyped", 4)}
+
+
 def test_this_checkout_is_clean(project: Workspace) -> None:
     tree = Tree(project)
     assert [str(f) for f in lint(tree).findings] == []

@@ -82,7 +82,9 @@ def test_pages_for_others_name_no_folder_of_this_machine(
     assert not (tmp_path / "site").exists(), "refused before anything is solved"
     with small_channels.serve(base) as served:
         site = build("--url", url, "--base", served, *few)
-    assert "folders of this machine" not in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert "folders of this machine" not in said
+    assert "output/channel, as built here; to show what readers have, name their folder with --channel" in said
     for page in site.rglob("*.html"):
         assert "file:" not in page.read_text() and str(tmp_path) not in page.read_text(), page.name
     page = (site / "packages" / "cuda-version.html").read_text()
@@ -137,6 +139,10 @@ def test_a_site_does_not_replace_a_channel_that_was_published_into_it(tmp_path: 
     with pytest.raises(BadValue, match="has a channel in it"):
         write([Page("index.html", b"2")], folder)
     assert contents(folder) == before
+    (tmp_path / "channel").symlink_to(folder)  # as output/channel is one
+    with pytest.raises(BadValue, match="has a channel in it") as caught:
+        write([Page("index.html", b"2")], tmp_path / "channel")
+    assert f"--channel {tmp_path}/channel " in caught.value.step
 
 
 def test_a_page_that_cannot_be_made_leaves_the_old_site_whole(tmp_path: Path) -> None:

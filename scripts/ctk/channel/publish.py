@@ -135,15 +135,17 @@ class Folder:
                 found[state.number] = self.state_index(state)
         return found
 
-    def changes(self, history: History) -> Iterator[tuple[int, int] | tuple[None, None]]:
-        """For each state how many packages it has that the state before it has not, and the reverse.
+    def changes(self, history: History) -> Mapping[State, tuple[int, int] | tuple[None, None]]:
+        """For each state with its index files how many packages it has that the state before has not, and the reverse.
 
-        None where no state before it is kept, or where one of the two has lost index files.
+        None where no state before it is kept, or where that has lost index files.
         """
         names = {number: index.records.keys() for number, index in self.whole(history).items()}
-        for state in history.states:
-            ours, before = names.get(state.number), names.get(state.before)
-            yield (None, None) if ours is None or before is None else (len(ours - before), len(before - ours))
+        found: dict[State, tuple[int, int] | tuple[None, None]] = {}
+        for state in (state for state in history.states if state.number in names):
+            ours, before = names[state.number], names.get(state.before)
+            found[state] = (None, None) if before is None else (len(ours - before), len(before - ours))
+        return found
 
     def names(self) -> dict[str, str]:
         """Every name that was ever used -> sha256; files of killed runs and of other people are hashed.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack, nullcontext
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from packaging.version import Version
 
 from ctk.cli.options import Base, Jobs, Platforms, Pythons, base_beside, base_channel, not_both
 from ctk.core import console
@@ -120,6 +123,7 @@ def publish_command(
         if attester:
             attester.signer()  # without an identity it is an error before gigabytes are copied
         _ask(built, names, target.known(), accept_redistribution, where, report)
+        is_lost = not target.history().states and bool(target.visible().records)
         with report.reading("publish", [built / name for name in names]) as task:
             done = target.publish(
                 built,
@@ -134,11 +138,19 @@ def publish_command(
         changes += [f"{len(done.deleted)} deleted after {keep_days} days without use"] if done.deleted else []
         report.result(folder=str(to), **vars(done))
         report.line(f"state {done.state} of {to}: {count(done.packages, 'package')}, {', '.join(changes)}")
+        if is_lost:
+            report.line(f"{to} had no history: what readers saw before is now its first state")
         if done.forgotten:
             report.line(f"forgotten, having lost index files: state {listing(list(map(str, done.forgotten)))}")
         for what, listed in (("damaged, and written again", done.repaired), ("no longer in the index", done.left)):
             if listed:
                 report.line(f"{what}: {listing(listed, most=0 if report.verbose else 3)}")
+        stay = _toolkits(target.visible().names())
+        if gone := sorted(_toolkits(done.left) - stay):
+            best = [max((m for m in stay if m < minor), default="no native one") for minor in gone]
+            ends = [f"{minor} (a driver for it now gets {other})" for minor, other in zip(gone, best, strict=True)]
+            report.line(f"toolkits that are gone: {listing(ends)}")
+            report.line(f"every machine: ctk solve cuda-version --everywhere --channel {shlex.quote(str(to))}")
         if done.added or done.left:
             _say_site(to, report)
         if done.lost:
@@ -164,6 +176,11 @@ def publish_command(
     left = f"; {len(taken)} were left out, their names being taken" if taken else ""
     report.result(server=without_credentials(server), channel=channel, packages=names, left_out=sorted(taken))
     report.line(f"{count(len(names), 'package')} are in the channel {channel}, listed with their sha256{left}")
+
+
+def _toolkits(names: Collection[str]) -> set[Version]:
+    """The toolkits that are native for drivers, by the names of packages."""
+    return {Version(match[1]) for name in names if (match := re.search(r"/cuda-version-([\d.]+)-native", name))}
 
 
 def _ask(
@@ -218,9 +235,10 @@ def rollback_command(
     if not known.states:
         cause = f"{folder} has no states: a `ctk publish` into it was stopped, or its history.json is gone"
         raise UnknownName(cause, f"ctk publish --to {folder}; what readers see becomes its first state")
+    whole = target.changes(known)
     states = [
         {**vars(state), "current": state.number == known.current, "added": added, "left": left}
-        for state, (added, left) in zip(known.states, target.changes(known), strict=True)
+        for state, (added, left) in whole.items()
     ]
     report.result(channel=str(folder), states=states)
     rows = [
@@ -233,7 +251,10 @@ def rollback_command(
     ]
     numbers = ["state", "packages", "followed"]
     report.table(f"states of {folder}", ["state", "made", "packages", "followed", "change", ""], rows, numbers)
-    report.line("--to N returns to a state")
+    if lost := [str(state.number) for state in known.states if state not in whole]:
+        report.line(f"not to be returned to, having lost index files: state {listing(lost)}")
+    if states:
+        report.line("--to N returns to a state")
 
 
 def _say_site(folder: Path, report: Reporter) -> None:
@@ -303,6 +324,7 @@ def site_command(
     """
     from ctk import site
     from ctk.channel.check import mirrored
+    from ctk.channel.local import is_built
     from ctk.lock.model import release_locks
     from ctk.plan.plan import python_tags
     from ctk.site import docs
@@ -348,6 +370,8 @@ def site_command(
     report.line(f"{folder}: {count(files, 'file')}, {megabytes(size)} MB; {count(questions, 'question')} answered")
     if any(address.startswith("file:") for address in addresses):
         report.line("its commands name folders of this machine; for others, make it with --url and --base")
+    elif isinstance(own, Path) and is_built(own.resolve()):
+        report.line(f"it shows {own}, as built here; to show what readers have, name their folder with --channel")
     report.line(f"open {(folder / 'index.html').absolute().as_uri()}")
 
 

@@ -84,9 +84,10 @@ def _machine(channels: Sequence[str], offline: bool) -> None:
 
 
 def _environment(prefix: Path, driver: str | None, arch: str | None) -> None:
-    from ctk.env.check import ENVIRONMENT_CHECKS, examined
+    from ctk.env.check import ENVIRONMENT_CHECKS
     from ctk.env.doctor import look
     from ctk.env.environment import check_is_there
+    from ctk.env.examine import examined
 
     report = Reporter()
     check_is_there(prefix)

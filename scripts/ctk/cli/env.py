@@ -59,9 +59,10 @@ def create_command(
     """
     from ctk.cli.doctor import as_json
     from ctk.cli.solve import show_pick, solve_request
-    from ctk.env.check import examined, wrong_with_pip
+    from ctk.env.check import wrong_with_pip
     from ctk.env.environment import check as check_prefix
     from ctk.env.environment import create
+    from ctk.env.examine import examined
     from ctk.env.prefix import Note
     from ctk.solve.channels import built_catalogue
     from ctk.solve.machine import machine
@@ -152,7 +153,8 @@ def pack_command(
     """Pack an environment into a program that unpacks it on an air-gapped machine.
 
     There, `sh FILE DIR` unpacks and `sh FILE DIR COMMAND` also runs something in it. FILE.lock lists the packages and
-    FILE.sha256 the hashes. State the driver and the GPU of that machine: this one's are taken otherwise.
+    FILE.sha256 the hashes. State the driver and the GPU of that machine: this one's are taken otherwise. What pip
+    installed in an environment is in no pack.
 
     Example: ctk env pack cuda-core --driver 13.0 --arch 9.0 -o cuda-core.run
 

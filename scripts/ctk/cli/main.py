@@ -40,7 +40,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuses addresses with secrets, and an empty value: of it, `Path` would make the current folder."""
-        own = args[: args.index("--")] if "--" in args else args
+        own = args[: args.index("--")] if "--" in args else [*args]  # the parser takes words out of args
         if not ctx.resilient_parsing and any(
             not word or (word.startswith("--") and word.endswith("=")) for word in own
         ):
@@ -53,7 +53,7 @@ class Command(TyperCommand):
         try:
             rest = super().parse_args(ctx, args)
         except typer.TyperException as error:
-            vars(error).update(ctx=ctx)  # an option without its value does not know whose it is
+            vars(error).update(ctx=ctx, given=own)  # an option without its value does not know whose it is
             raise
         for word in _words([value for name, value in ctx.params.items() if name not in verbatim]):
             refuse_secrets(word)
@@ -365,7 +365,11 @@ def usage_error(error: typer.TyperException) -> CtkError:
     if missing and text.startswith("missing "):
         text = re.sub("^missing argument '.*'", "an argument is missing", text)
         text = f"{text}: {missing.help[:1].lower()}{missing.help[1:].rstrip('.')}"
-        step = f"as in `{command.examples[0].partition('  #')[0]}`; {step}"
+        example = command.examples[0].partition("  #")[0]
+        words = example.split()
+        if option := next((words[at : at + 2] for at, word in enumerate(words) if word in missing.opts), []):
+            example = without_credentials(shlex.join([*program.split(), *vars(error).get("given", ()), *option]))
+        step = f"as in `{example}`; {step}"
     elif text.startswith("no such option") and any(param.metavar == VERBATIM for param in command.params):
         step = f"write -- before the command and its options, as in `{command.examples[0]}`"
     return BadValue(text, step)

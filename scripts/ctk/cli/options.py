@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ import typer
 
 from ctk.core.checkout import Workspace
 from ctk.core.checkout import base_channel as base_channel
+from ctk.core.console import listing
 from ctk.core.errors import BadValue
 
 VERBATIM = "-- COMMAND [ARG]..."
@@ -32,6 +34,29 @@ def refuse_versions(names: Sequence[str], several: str) -> None:
         if re.fullmatch(r"\d[\d.,:]*", name):
             step = f"write several values as in {several}{name}, and a package of this version as NAME={name}"
             raise BadValue(f"{name} is a version, and the name of a package is wanted", step)
+
+
+def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
+    """Refuses a path in the place of a spec, before an option that lacks is said."""
+    from ctk.env.prefix import Installed, Note
+
+    # A spec has a slash in its channel only.
+    path = next((s for s in specs if "::" not in s and re.match(r"[./~]|[^\[]*/|recipe\.yaml$", s)), "")
+    if not path:
+        return specs
+    if not Path(path, "conda-meta").is_dir():
+        raise BadValue(f"{path} is a path, and a spec is wanted", f"for a recipe: ctk build-recipe {path}")
+    note, name = Note.read(Path(path)), context.info_name or ""
+    more = {"pack": ["-o", f"{Path(path).resolve().name}.run"], "create": ["--prefix", path]}.get(name, [])
+    asked = note.asked if note and note.asked else ("cuda-core",)
+    cause = f"{path} is an environment, and a spec is wanted"
+    step = f"name what it shall have, as in `{shlex.join([*context.command_path.split(), *asked, *more])}`"
+    infos = Installed.read(Path(path)).of_pip if name == "pack" else ()
+    if wheels := [info.name.removesuffix(".dist-info").replace("-", "==") for info in infos]:
+        get = f"ctk env run {shlex.quote(path)} -- python -m pip download --no-deps -d wheels {shlex.join(wheels)}"
+        cause += f"; what pip installed there is in no pack: {listing(wheels, most=4)}"
+        step += f"; and carry the wheels beside it: `{get}`"
+    raise BadValue(cause, step)
 
 
 Releases = Annotated[
@@ -72,7 +97,7 @@ Jobs = Annotated[
 ]
 Specs = Annotated[
     list[str],
-    typer.Argument(help="What conda would be given, such as cuda-version=12.6 numba-cuda."),
+    typer.Argument(help="What conda would be given, such as cuda-version=12.6 numba-cuda.", callback=_no_paths),
 ]
 Platform = Annotated[
     str | None,

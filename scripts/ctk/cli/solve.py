@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ctk.solve.solve import Catalogue, Pick
 
 _REASON_LINES = 12  # of a solver's text that are shown below a cause; the rest says the same of every build
-_PATH = re.compile(r"[./~]|[^\[]*/|recipe\.yaml$")
 
 
 def solve_command(
@@ -169,8 +168,6 @@ def _wanted(specs: list[str], python: str | None) -> tuple[str, ...]:
     refuse_versions(specs, "--drivers 12.4,")
     wanted = (*specs, *(python_specs(python) if python else ()))
     for spec in wanted:
-        if "::" not in spec and _PATH.match(spec):  # a spec has a slash in its channel only
-            raise BadValue(f"{spec} is a path, and a spec is wanted", f"for a recipe: ctk build-recipe {spec}")
         if re.fullmatch(r"[a-z][\w.-]*(\s+[a-z][\w.-]*)+", spec):
             raise BadValue(f"{spec!r} is several packages in one pair of quotes", f"write them without: {spec}")
         parse_spec(spec)

@@ -222,8 +222,9 @@ def _changes(has: Installed, pick: Pick, again: Collection[str]) -> dict[str, li
 
 
 def _is_whole(note: Note, has: Installed, wanted: Iterable[str]) -> bool:
-    """Whether `create` finished with these packages, and there are no others."""
-    return bool(note.stamp) and not has.broken and set(wanted) == set(note.packages) == has.packages.keys()
+    """Whether `create` finished with these packages, and there are no others, nor wheels in their place."""
+    is_all = set(wanted) == set(note.packages) == has.packages.keys()
+    return bool(note.stamp) and not has.broken and is_all and not _replaced(has.of_pip, has)
 
 
 def _is_foreign(record: Path) -> bool:

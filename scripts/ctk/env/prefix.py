@@ -166,7 +166,8 @@ class Installed:
             # pip may have replaced conda's distribution by the same version: the file differs from the installed file.
             installer = own.get(f"{place}/INSTALLER") if text_of(info / "INSTALLER") else None
             if place not in folders or (installer and not _is_as_installed(self.prefix, installer)):
-                named = (line.rsplit(",", 2)[0].strip('"') for line in text_of(info / "RECORD").splitlines())
+                named = [line.rsplit(",", 2)[0].strip('"') for line in text_of(info / "RECORD").splitlines()]
+                named += [f"{info.name}/{path}" for path in ("RECORD", *os.listdir(info))]  # also of one without it
                 paths = (os.path.normpath(os.path.join(os.path.dirname(place), path)) for path in named)
                 found[info] = frozenset(path for path in paths if not path.startswith(("/", "../")))
         return found

@@ -29,7 +29,9 @@ def RecipesRender(tree: Tree) -> Iterator[Finding]:
     """Every recipe renders for each of its releases and platforms, and its artefacts are in a lock."""
     _ = tree.builds
     for name, cause in tree.unplanned.items():
-        yield tree.recipes[name].at(1, " ".join(cause.split())[:300])
+        recipe, place = tree.recipes[name], re.search(r"recipe\.yaml:(\d+)| reads \S+ (\S+),", cause)
+        lines = [n for n, line in recipe.code() if place and (place[1] == str(n) or (place[2] and place[2] in line))]
+        yield recipe.at(next(iter(lines), 1), " ".join(cause.split())[:300])
 
 
 def _outputs(tree: Tree) -> Iterator[tuple[Build, RecipeFile, Rendered]]:

@@ -131,5 +131,9 @@ class Tree:
 
     @cached_property
     def classes(self) -> dict[str, Classes]:
-        """Measured CTK release -> its components that are packaged, excluded, or neither."""
-        return classified(self.workspace, self.measured)
+        """Measured CTK release -> its components that are packaged, excluded, or neither.
+
+        Empty while a recipe cannot be planned: what that packages is not known.
+        """
+        _ = self.builds
+        return {} if self.unplanned else classified(self.workspace, self.measured)

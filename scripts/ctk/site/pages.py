@@ -213,10 +213,11 @@ def check(folder: Path) -> None:
     if not folder.exists() and not folder.is_symlink():
         return
     step = "name a folder that is a site, is empty, or does not exist yet"
+    if (folder / HISTORY).exists() or any(folder.glob("*/repodata.json")):
+        step = f"name another folder for the site, with --channel {folder} if it is the site of that channel"
+        raise BadValue(f"{folder} has a channel in it, and would be replaced", step)
     if not folder.is_dir() or folder.is_symlink():
         raise BadValue(f"{folder} is no folder", step)
-    if (folder / HISTORY).exists() or any(folder.glob("*/repodata.json")):
-        raise BadValue(f"{folder} has a channel in it, and would be replaced", step)
     if any(folder.iterdir()) and not (folder / SITE).is_file():
         raise BadValue(f"{folder} is not a site of ctk, and would be replaced", step)
 

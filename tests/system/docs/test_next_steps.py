@@ -21,9 +21,10 @@ import pytest
 from conftest import ROOT
 from ctk.cli.main import OLD
 from ctk.core.checkout import Workspace
-from ctk.env import check as environment
-from ctk.env.check import ENVIRONMENT_CHECKS, examined
+from ctk.env import examine as environment
+from ctk.env.check import ENVIRONMENT_CHECKS
 from ctk.env.doctor import look
+from ctk.env.examine import examined
 from ctk.lock.model import release_locks
 from ctk.solve.channels import Channels
 from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url
