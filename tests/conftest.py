@@ -127,6 +127,27 @@ def built(project: Workspace) -> Workspace:
     return project
 
 
+def same_recipes(project: Workspace, root: Path) -> Workspace:
+    """A checkout with the recipes and release locks of this one, and nothing built."""
+    where = Workspace(root)
+    for place in (project.recipes, project.variants, project.build_config):
+        (where.root / place.name).symlink_to(place)
+    where.notes.mkdir(parents=True)
+    (where.notes / "rendered").symlink_to(project.notes / "rendered")
+    return where
+
+
+@pytest.fixture(scope="session")
+def default_only(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A checkout that built the default set alone, whatever else is in the channel of this one."""
+    where = same_recipes(built, tmp_path_factory.mktemp("default"))
+    (where.root / "pyproject.toml").symlink_to(built.root / "pyproject.toml")
+    where.output.mkdir()
+    where.base_channel.symlink_to(built.base_channel)
+    ctk(built, "build", "--channel", str(where.channel), check=True)
+    return where
+
+
 @pytest.fixture(scope="session")
 def all_platforms(built: Workspace) -> Path:
     """A channel of its own with the newest release for all four platforms, built from this machine."""

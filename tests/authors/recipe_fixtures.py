@@ -36,11 +36,11 @@ def recipe(tmp_path: Path) -> Recipes:
 
 
 @pytest.fixture
-def fails(built: Workspace, tmp_path: Path) -> Fails:
+def fails(default_only: Workspace, tmp_path: Path) -> Fails:
     """Runs the command, which must fail; returns its exit code and its stderr."""
 
     def run(folder: Path, *options: str) -> tuple[int, str]:
-        done = ctk(built, "build-recipe", str(folder), "-q", "--output", str(tmp_path / "made"), *options)
+        done = ctk(default_only, "build-recipe", str(folder), "-q", "--output", str(tmp_path / "made"), *options)
         assert done.returncode
         assert "Traceback" not in done.stderr
         assert "next: " in done.stderr

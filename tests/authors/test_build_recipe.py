@@ -205,10 +205,10 @@ def test_a_driver_that_no_build_is_for_is_an_error_with_the_reason(fails: Fails,
 
 
 def test_a_channel_that_is_missing_is_named_and_one_of_ctk_build_is_not_written(
-    fails: Fails, built: Workspace, recipe: Recipes, tmp_path: Path
+    fails: Fails, default_only: Workspace, recipe: Recipes, tmp_path: Path
 ) -> None:
     ours, two = tmp_path / "channel", tmp_path / "recipes" / "two"
-    shutil.copytree(built.channel, ours, copy_function=os.symlink)
+    shutil.copytree(default_only.channel, ours, copy_function=os.symlink)
     write(two, iter([record("two", "1", "h_0", this_platform())]))
     folder = recipe(run=["two"])
     code, said = fails(folder, "--channel", str(ours))
@@ -217,7 +217,7 @@ def test_a_channel_that_is_missing_is_named_and_one_of_ctk_build_is_not_written(
     assert "needs three, which the channels do not have" in fails(recipe(run=["three"]))[1]
     assert "next: run `ctk build libcublas`" in fails(recipe(run=["libcublas"]))[1]
     assert "next: add --channel " in fails(folder, "--channel", str(two))[1]
-    assert "is a channel that `ctk build` writes" in fails(folder, "--output", str(built.channel))[1]
+    assert "is a channel that `ctk build` writes" in fails(folder, "--output", str(default_only.channel))[1]
     assert "recipe.yaml is a file" in fails(folder, "--output", str(folder / "recipe.yaml"))[1]
 
 

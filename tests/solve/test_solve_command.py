@@ -9,10 +9,12 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from conftest import ROOT, ctk
+from conftest import ROOT, ctk, same_recipes
 from ctk.cli.main import app
+from ctk.cli.options import _no_paths
 from ctk.cli.solve import _wanted
 from ctk.core import console
 from ctk.core.checkout import Workspace, base_channel
@@ -105,10 +107,10 @@ def test_the_compute_capability_of_a_gpu_that_is_named_is_said(name: str, gpu: s
 def test_a_path_is_no_spec_and_of_a_recipe_there_is_another_command() -> None:
     for path in ("./mine", "/mine", "recipe.yaml", "mine/recipe.yaml", "mine/", ".."):
         with pytest.raises(BadValue, match="is a path") as error:
-            _wanted([path], None)
+            _no_paths(typer.Context(typer.main.get_command(app)), [path])
         assert f"ctk build-recipe {path}" in error.value.step
     specs = ["ruamel.yaml", "conda-forge/linux-64::pip", "pip[channel=file:///mine]", "cuda-version=13.0=native*"]
-    assert _wanted(specs, None) == tuple(specs)
+    assert _no_paths(typer.Context(typer.main.get_command(app)), specs) == [*_wanted(specs, None)] == specs
 
 
 # --- the machine
@@ -332,30 +334,9 @@ def test_a_package_with_cuda_and_cpu_builds_is_said_below_the_toolkit_and_to_oth
 # --- what was not built
 
 
-def same_recipes(project: Workspace, root: Path) -> Workspace:
-    """A checkout with the recipes and release locks of this one, and nothing built."""
-    where = Workspace(root)
-    for place in (project.recipes, project.variants, project.build_config):
-        (where.root / place.name).symlink_to(place)
-    where.notes.mkdir(parents=True)
-    (where.notes / "rendered").symlink_to(project.notes / "rendered")
-    return where
-
-
 @pytest.fixture(scope="module")
 def unbuilt(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return same_recipes(project, tmp_path_factory.mktemp("unbuilt"))
-
-
-@pytest.fixture(scope="module")
-def default_only(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """A checkout that built the default set alone, whatever else is in the channel of this one."""
-    where = same_recipes(built, tmp_path_factory.mktemp("default"))
-    (where.root / "pyproject.toml").symlink_to(built.root / "pyproject.toml")
-    where.output.mkdir()
-    where.base_channel.symlink_to(built.base_channel)
-    ctk(built, "build", "--channel", str(where.channel), check=True)
-    return where
 
 
 def test_a_platform_that_is_not_built_here_is_solved_as_planned_and_says_so(unbuilt: Workspace) -> None:
