@@ -311,25 +311,30 @@ def _show_machines(
 ) -> None:
     """Solves each package that was asked for on each machine that --driver states, and says what it gets."""
     from ctk.site.answers import is_half
-    from ctk.solve.channels import catalogue
+    from ctk.solve.channels import catalogue, maker
     from ctk.solve.solve import Scenario
 
     machines, answers, others = _machines(chosen), list[dict[str, Any]](), [str(channel)]
     for subdir in dict.fromkeys(build.subdir for build in planned.builds) if machines else ():
-        builds = [b for b in planned.builds if b.subdir == subdir and (not asked or b.recipe.name in asked)]
-        names = sorted({o.name for build in builds for o in build.outputs if not is_half(o.name)})
-        channels = catalogue(where, base, subdir, others=others if channel != where.channel else ()).grouped(names)
+        channels = catalogue(where, base, subdir, others=others if channel != where.channel else ())
+        # Also what an earlier run built, of which a machine of this run may get nothing: cuda-nvcc for a V100.
+        makers = {name: maker(where, name) for name in sorted(channels.own_names) if not is_half(name)}
+        names = [name for name, by in makers.items() if by and (by.recipe in asked if asked else by.is_default)]
+        channels = channels.grouped(names)
         channels.ask(Scenario((name,), subdir, on.driver, on.arch) for on in machines for name in names)
         for on in machines:
             picks = {name: channels.pick(Scenario((name,), subdir, on.driver, on.arch)) for name in names}
-            toolkits = sorted(
-                {f"{pick.toolkit} {pick.fit}".strip() for pick in picks.values() if pick and pick.toolkit}
-            )
-            refused = [name for name, pick in picks.items() if not pick]
+            gets: dict[str, list[str]] = defaultdict(list)
+            for name, pick in picks.items():
+                if not pick or pick.toolkit:
+                    gets[f"toolkit {pick.toolkit} {pick.fit}".strip() if pick else "nothing"].append(name)
+            refused = gets.pop("nothing", [])
+            most, *rest = sorted(gets, key=lambda toolkit: -len(gets[toolkit])) or ["no toolkit"]
+            words = [most, *(f"{other} for {listing(gets[other], most=5)}" for other in rest)]
+            words += [f"it gets no {listing(refused, 'or', most=5)}"] if refused else []
             machine = {"platform": subdir, "driver": on.driver, "gpu": on.arch}
-            answers.append({**machine, "toolkits": toolkits, "refused": refused})
-            lacks = f"; it gets no {listing(refused, 'or', most=5)}" if refused else ""
-            report.line(f"{on.words} ({subdir}): toolkit {listing(toolkits or ['none'])}{lacks}")
+            answers.append({**machine, "toolkits": [t.removeprefix("toolkit ") for t in gets], "refused": refused})
+            report.line(f"{on.words} ({subdir}): {'; '.join(words)}")
     report.result(machines=answers)
 
 

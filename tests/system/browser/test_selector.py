@@ -60,6 +60,8 @@ WINDOWS = """\
 |    0   N/A  N/A      1840    C+G   C:\\Windows\\explorer.exe                     N/A      |
 """
 
+A10G = SMI_610.replace("GeForce RTX 5070 ...   ", "A10G                   ")
+
 KEPLER = """\
 | NVIDIA-SMI 470.256.02   Driver Version: 470.256.02   CUDA Version: 11.4     |
 |   0  Tesla K80           Off  | 00000000:00:1E.0 Off |                    0 |
@@ -407,15 +409,11 @@ FORMS = (
     [
         (SMI_580, "13.0", "7.0", "the oldest one counts"),
         (SMI_610, "13.3", "12.0", "supports CUDA 13.3"),
-        (WINDOWS, "12.4", "8.9", "compute capability 8.9"),
-        (WINDOWS, "12.4", "8.9", "That is Windows, and this channel has builds for linux-64 only."),
-        (
-            SMI_610.replace("GeForce RTX 5070 ...   ", "A10G    "),
-            "13.3",
-            "",
-            "have NVIDIA A10G: type the compute capability",
-        ),
-        (SMI_610.replace("GeForce RTX 5070 ...   ", "A10G    "), "13.3", "", "--query-gpu=compute_cap"),
+        (A10G, "13.3", "", "have NVIDIA A10G: type the compute capability"),
+        (A10G, "13.3", "", "--query-gpu=compute_cap"),
+        (A10G + "compute_cap\n8.6\n", "13.3", "8.6", "compute capability 8.6"),
+        # An old GPU counts whatever the others are.
+        (A10G + A10G.replace("A10G", "V100"), "13.3", "7.0", "A10G: GPU 7.0 counts, unless that is older."),
         *((printed(name), "13.0", "9.0", "compute capability 9.0") for name in ("plain", "query")),
         # As a chat or an issue shows it.
         *((form(printed("plain")), "13.0", "9.0", "compute capability 9.0") for form in FORMS),
@@ -473,20 +471,48 @@ def test_a_gpu_that_is_older_than_every_toolkit_is_not_helped_by_a_driver(front:
     assert seen["state"] == "refused" and "does not help a GPU older than compute capability 5.0" in seen["why"][0]
 
 
-def test_windows_is_chosen_where_the_channel_has_it(running: Browser, site_folder: Path, tmp_path: Path) -> None:
-    """The channel here has no Windows: its platform is added to the page."""
+def test_a_capability_that_is_pasted_later_keeps_the_driver(front: Watched) -> None:
+    take(front.page, "machine", "choose")
+    front.page.fill("#paste", A10G)
+    front.page.fill("#paste", "compute_cap\n8.6\n")
+    assert machine(front.page) == ("choose", "13.3", "8.6") and shown(front.page)["state"] == "solved"
+
+
+SPARK = A10G.replace("A10G", "GB10")
+SYSTEMS = [(WINDOWS, "win-64", "That is Windows"), (SPARK, "linux-aarch64", "That machine is ARM")]
+
+
+@pytest.mark.parametrize(("pasted", "system"), [(pasted, words) for pasted, _, words in SYSTEMS])
+def test_a_machine_of_a_system_that_the_channel_lacks_gets_no_command(front: Watched, pasted: str, system: str) -> None:
+    take(front.page, "machine", "choose")
+    front.page.fill("#paste", pasted)
+    for package in ("pytorch", "cuda-core"):
+        front.page.fill("#package", package)
+        expect(front.page.locator("#title")).to_have_text(f"{system}, and this channel is for linux-64 only")
+        expect(front.page.locator("#install")).to_be_hidden()
+    front.page.fill("#paste", A10G)
+    assert shown(front.page)["state"] == "solved"
+    front.page.fill("#gpu", "Jetson AGX Orin")
+    expect(front.page.locator("#title")).to_contain_text("That machine is ARM")
+    take(front.page, "machine", "detect")
+    expect(front.page.locator("#install")).to_be_visible()
+
+
+@pytest.mark.parametrize(("pasted", "platform"), [(pasted, platform) for pasted, platform, _ in SYSTEMS])
+def test_the_system_of_a_paste_is_chosen_where_the_channel_has_it(
+    running: Browser, site_folder: Path, tmp_path: Path, pasted: str, platform: str
+) -> None:
+    """The channel here has Linux only: the other platform is added to the page."""
     shutil.copytree(site_folder / "assets", tmp_path / "assets")
     axes = {"gpus": [None, "8.9"], "drivers": [None, "12.4"], "pythons": [""], "pins": [""], "packages": ["cuda-core"]}
-    page = (
-        (site_folder / "index.html").read_text().replace('{"linux-64":', f'{{"win-64":{json.dumps(axes)},"linux-64":')
-    )
-    (tmp_path / "index.html").write_text(page)
+    page = (site_folder / "index.html").read_text()
+    (tmp_path / "index.html").write_text(page.replace('{"linux-64":', f'{{"{platform}":{json.dumps(axes)},"linux-64":'))
     with watched(running, WIDTHS["wide"], "light") as seen:
         seen.open(tmp_path / "index.html")
         take(seen.page, "machine", "choose")
-        seen.page.fill("#paste", WINDOWS)
-        expect(seen.page.locator("input[name=platform]:checked")).to_have_value("win-64")
-        assert machine(seen.page) == ("choose", "12.4", "8.9")
+        seen.page.fill("#paste", pasted)
+        expect(seen.page.locator("input[name=platform]:checked")).to_have_value(platform)
+        expect(seen.page.locator("#title")).not_to_contain_text("That ")
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,15 @@ function gpuOfText(text, listed) {
   return gpuOfName(text, listed) ?? (found.size === 1 ? [...found][0] : null);
 }
 
+/** Whether a GPU is in ARM machines only: those of Jetson, and with a Grace CPU, as in GH200, GB200, GB300
+ * (https://docs.nvidia.com/nim/bionemo/msa-search/get-started/support-matrix) and GB10
+ * (https://docs.nvidia.com/clara/parabricks/get-started/nvidia-arm-cpu-platforms.md).
+ */
+const isArm = (name) => /\b(jetson|orin|thor|gh\d+|gb\d+)\b/i.test(name);
+
+/** Whether a text is of a driver of Windows. */
+const isOfWindows = (text) => /\b(WDDM|TCC|MCDM)\b/.test(text);
+
 /** The column compute_cap in the output of --query-gpu; the last column without a heading. */
 function capabilities(text) {
   const lines = text.split(/\r?\n/);
@@ -59,7 +68,7 @@ function capabilities(text) {
  *
  * Returns {driver, gpus, unknown, note}: the CUDA version (null: no driver; undefined: it does not say), the compute
  * capabilities, the names that the list does not have, and a sentence for the reader. `wrong` where it is no such output,
- * `windows` where the driver is one of Windows.
+ * and `arm`, the name of a GPU that only ARM machines have.
  */
 function readNvidiaSmi(text, listed) {
   if (/nvidia-smi has failed|couldn't communicate with the nvidia driver/i.test(text)) {
@@ -87,7 +96,7 @@ function readNvidiaSmi(text, listed) {
   const gpus = [];
   const unknown = [];
   gpus.push(...capabilities(text));
-  for (const name of new Set(names)) {
+  for (const name of gpus.length ? [] : new Set(names)) {
     const gpu = gpuOfName(name, listed);
     if (gpu) gpus.push(gpu);
     else unknown.push(name);
@@ -99,5 +108,5 @@ function readNvidiaSmi(text, listed) {
       : "This is not what nvidia-smi prints: there is no CUDA version and no GPU in it. Choose below instead.";
     return { driver, gpus, unknown, note, wrong: true };
   }
-  return { driver, gpus, unknown, note: "", windows: /\b(WDDM|TCC|MCDM)\b/.test(text) };
+  return { driver, gpus, unknown, note: "", arm: names.find(isArm) };
 }

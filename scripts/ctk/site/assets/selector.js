@@ -77,6 +77,7 @@
   const request = (now) => [now.package, ...offered.pins[now.pin].specs, ...offered.pythons[now.python].specs];
   const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `"${word}"`);
   const onWindows = (now) => now.platform.startsWith("win-");
+  const onArm = (now) => /-a/.test(now.platform);
 
   function createCommand(now, pin) {
     // The driver is requested as well: conda and mamba could ignore it otherwise, and install a toolkit that it cannot
@@ -296,8 +297,9 @@
     const asked = at("questions").dataset.of = JSON.stringify(now);
     notes(now);
     remember(now);
-    const problem = unknown(now);
-    if (isForeign(now)) {
+    const other = otherSystem(now);
+    const problem = other ?? unknown(now);
+    if (!other && isForeign(now)) {
       // The package that asks for CUDA has an answer.
       const found = now.driver ? await find({ ...now, package: offered.asks }) : {};
       if (turn !== latest) return;
@@ -343,6 +345,16 @@
 
   /** Whether a GPU is older than all that the toolkits compile for. */
   const isTooOld = (now) => now.gpu && offered.platforms[now.platform].gpus.every((gpu) => !gpu || isLess(now.gpu, gpu));
+
+  /** Why a machine, by its paste or its GPU's name, is none of the chosen system; null if it may be one. */
+  function otherSystem(now) {
+    const platforms = Object.keys(offered.platforms);
+    const only = `and this channel is for ${platforms.join(" and ")} only`;
+    if (now.machine !== "choose" || onArm(now)) return null;
+    if (isArm(at("gpu").value)) return [`That machine is ARM, ${platforms.some((platform) => onArm({ platform })) ? "and the chosen system is not" : only}`];
+    if (!isOfWindows(at("paste").value) || platforms.some((platform) => onWindows({ platform }))) return null;
+    return [`That is Windows, ${only}`, "", ["In WSL it is Linux: paste what nvidia-smi prints there."]];
+  }
 
   /** Why there is no answer, with the values that were solved instead; null if there may be an answer. */
   function unknown(now) {
@@ -467,23 +479,23 @@
     const found = text.trim() ? readNvidiaSmi(text, offered.gpus) : { gpus: [], unknown: [], note: "It stays in this page: nothing is sent." };
     const ordered = [...new Set(found.gpus)].sort((one, other) => (isLess(one, other) ? -1 : 1));
     const said = found.note ? [found.note] : [];
-    if (found.windows && !onWindows({ platform: picked("platform") })) {
-      const platforms = Object.keys(offered.platforms);
-      const windows = platforms.find((name) => onWindows({ platform: name }));
-      if (windows) {
-        keep("platform", windows);
-        fill(windows);
-      } else said.push(`That is Windows, and this channel has builds for ${platforms.join(" and ")} only.`);
+    const is = found.arm ? onArm : isOfWindows(text) && onWindows;
+    const platform = is && Object.keys(offered.platforms).find((name) => is({ platform: name }));
+    if (platform && !is({ platform: picked("platform") })) {
+      keep("platform", platform);
+      fill(platform);
     }
-    at("driver").value = "";
-    at("gpu").value = found.unknown.length ? "" : ordered[0] ?? "";
+    const floor = offered.platforms[picked("platform")].floor;
+    const old = floor && ordered[0] && isLess(ordered[0], floor[0]); // then the others do not matter
+    if (found.driver !== undefined || !text.includes("compute_cap")) at("driver").value = ""; // which tells nothing of it
+    at("gpu").value = found.arm ?? (found.unknown.length && !old ? "" : ordered[0] ?? "");
     if (found.driver) {
       const taken = chooseDriver(found.driver);
       const same = taken === found.driver ? "" : `; for every package here that is the same as ${taken}`;
       said.push(`The driver supports CUDA ${found.driver}${same}.`);
-    } else if (ordered.length || found.unknown.length) said.push("The driver's CUDA version is not in it: choose it below.");
+    } else if (!at("driver").value && (ordered.length || found.unknown.length)) said.push("The driver's CUDA version is not in it: choose it below.");
     if (found.driver && !ordered.length && !found.unknown.length) said.push("It names no GPU: type it below.");
-    if (found.unknown.length) said.push(`The list does not have ${found.unknown.join(", ")}: type the compute capability below. ${PRINTS}`);
+    if (found.unknown.length) said.push(`The list does not have ${found.unknown.join(", ")}: ${old ? `GPU ${ordered[0]} counts, unless that is older.` : `type the compute capability below. ${PRINTS}`}`);
     else if (ordered.length > 1) said.push(`The GPUs have compute capability ${ordered.join(" and ")}; the oldest one counts.`);
     else if (ordered.length) said.push(`The GPU has compute capability ${ordered[0]}.`);
     note.classList.toggle("wrong", Boolean(found.wrong));
