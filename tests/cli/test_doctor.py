@@ -197,3 +197,26 @@ def test_a_variable_of_a_driver_that_cannot_be_or_be_read_is_named(see: See) -> 
     assert doubted["step"].startswith("`export CONDA_OVERRIDE_CUDA=13.0`")
     unread = see(CONDA_OVERRIDE_CUDA="no driver")["driver"]
     assert unread["found"].startswith("CONDA_OVERRIDE_CUDA: ") and "CONDA_OVERRIDE_CUDA" in unread["step"]
+
+
+@pytest.mark.parametrize(
+    ("installed", "stays"), [("", True), ("0 {here}", True), ("0 /elsewhere", False), ("0", False)]
+)
+def test_setup_makes_a_venv_again_that_was_copied_or_moved(tmp_path: Path, installed: str, stays: bool) -> None:
+    """Its programs name its folder: in a copy, `ctk` was that of the other checkout."""
+    (tmp_path / "scripts").mkdir()
+    for file in ("scripts/setup", "requirements.lock", "pyproject.toml"):
+        shutil.copy(ROOT / file, tmp_path / file)
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / ".installed").write_text(installed.format(here=tmp_path))
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\n[ "$2" != venv ]\n')  # all well, but that it can make no environment
+    python.chmod(0o755)
+    done = subprocess.run(
+        ["bash", tmp_path / "scripts" / "setup"],
+        env={**os.environ, "PYTHON": str(python)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2 and "cannot make a virtual environment" in done.stderr
+    assert (tmp_path / ".venv").exists() is stays
