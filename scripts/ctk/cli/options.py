@@ -45,7 +45,7 @@ def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
     if not path:
         return specs
     if not Path(path, "conda-meta").is_dir():
-        raise BadValue(f"{path} is a path, and a spec is wanted", f"for a recipe: ctk build-recipe {path}")
+        raise BadValue(f"{path} is a path, and a spec is wanted", f"for a recipe: ctk build-recipe {shlex.quote(path)}")
     note, name = Note.read(Path(path)), context.info_name or ""
     more = {"pack": ["-o", f"{Path(path).resolve().name}.run"], "create": ["--prefix", path]}.get(name, [])
     asked = note.asked if note and note.asked else ("cuda-core",)
