@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from ctk.channel.history import STATES
 from ctk.channel.publish import NAMES, SITE, TIMES, UNUSED, Folder, Keep
 from ctk.channel.repodata import read_index
 from ctk.core.checkout import HISTORY, Workspace
-from ctk.core.errors import ChannelBroken, NotReady
+from ctk.core.errors import ChannelBroken, NotReady, UnknownName
 from kit.small_channels import build, digit, sound
 
 pytest_plugins = ["kit.channel_fixtures"]
@@ -151,6 +152,30 @@ def test_publish_and_rollback_name_a_site_beside_the_folder_that_does_not_show_t
     build(two_states.channel, digit(8))
     assert said in run_ctk("publish", "--to", str(www)).stdout
     assert said in run_ctk("rollback", str(www), "--to", "1").stdout
+
+
+def test_a_site_in_the_folder_is_no_platform_of_the_channel(published: Folder) -> None:
+    (published.path / "site").mkdir()
+    for name in (SITE, "index.html"):
+        (published.path / "site" / name).touch()
+    assert check_channel(published.path).findings == ()
+
+
+def test_the_step_for_a_folder_without_its_history_repairs_it(
+    two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path
+) -> None:
+    """It is typed as it is printed: the folder has a space."""
+    www = str(tmp_path / "my cuda")
+    run_ctk("publish", "--to", www)
+    for lost in (HISTORY, f"{HISTORY}/{STATES}"):
+        place = Path(www, lost)
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+        refused = run_ctk("rollback", www).exception
+        assert isinstance(refused, UnknownName) and "is gone" in refused.cause
+        program, *words = shlex.split(refused.step.partition("; ")[0])
+        assert (program, words) == ("ctk", ["publish", "--to", www])
+        assert run_ctk(*words).exception is None
+        assert run_ctk("rollback", www).exception is None
 
 
 def test_a_package_that_nobody_has_is_named_by_publish(

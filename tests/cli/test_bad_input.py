@@ -130,6 +130,17 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
             "write them without: cuda",
         ),
         ("env add cupy", "no such command 'add'", "name all that it shall have: `ctk env create cuda-core"),
+        (
+            "env create numba-cuda ./my-env",
+            "./my-env is no environment, and a spec",
+            "name what it shall have, as in `ctk env create numba-cuda --prefix ./my-env`",
+        ),
+        (
+            "env pack ./nosuch -o x.run",
+            "./nosuch is no environment, and a spec",
+            "name what it shall have, as in `ctk env pack cuda-core -o nosuch.run`",
+        ),
+        ("env create ./recipe.yaml --prefix ./e", "./recipe.yaml is a path", "for a recipe: ctk build-recipe ./recipe"),
         ("env activate ./e", "there is no `ctk env activate`, because an", "`. ./my-env/bin/activate`"),
         (
             "env remove cupy",

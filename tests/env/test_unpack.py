@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from conftest import ctk
 from ctk.core.platforms import this_platform
-from kit.packs import CLEAN, Made, left_in, pretend, refused, unpack
+from kit.packs import CLEAN, Made, create, left_in, pack, pretend, refused, unpack
 from kit.tiny_packages import NOISE, PLACEHOLDER
 
 pytest_plugins = ["kit.pack_fixtures"]
@@ -45,6 +46,17 @@ def test_it_unpacks_anywhere_and_runs_a_command(made: Made, tmp_path: Path, shel
     binary = (prefix / "lib/application.bin").read_bytes()
     assert binary == b"\x7f\x00before " + f"{prefix}/lib".encode().ljust(len(PLACEHOLDER) + 4, b"\0") + b"\0after"
     assert (prefix / "lib/noise").read_bytes() == NOISE
+
+
+def test_what_was_unpacked_is_an_environment_of_its_request(made: Made, tmp_path: Path) -> None:
+    prefix = tmp_path / "e"
+    assert unpack(made.whole, prefix).returncode == 0
+    said = pack(made.workspace, str(prefix), "-o", str(tmp_path / "again.run")).stderr
+    assert "as in `ctk env pack application --driver 13.0 --arch 9.0 -o e.run`" in said
+    assert "nothing is wrong with" in ctk(made.workspace, "doctor", str(prefix), check=True).stdout
+    request = ("application", "--driver", "13.0", "--arch", "9.0")
+    assert create(made.workspace, prefix, *request).stdout.startswith(f"unchanged: {prefix}\n")
+    assert f"changed: {prefix}\n" in create(made.workspace, prefix, "pure").stdout, "it is no other tool's"
 
 
 def test_links_stay_links_and_modes_and_owners_are_the_users(made: Made, tmp_path: Path) -> None:

@@ -93,7 +93,14 @@ def test_what_cannot_be_read_is_refused_with_the_form_that_is_wanted(
         ("H100", "9.0"),
         ("nvidia h100", "9.0"),
         ("Tesla V100", "7.0"),
-        ("RTX 4090", "8.9"),
+        ("RTX4090", "8.9"),
+        ("NVIDIA H100 80GB HBM3", "9.0"),
+        ("Tesla V100-SXM2-16GB", "7.0"),
+        ("NVIDIA A100-SXM4-40GB", "8.0"),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", "8.9"),
+        ("NVIDIA RTX 6000 Ada Generation", "8.9"),
+        ("Quadro RTX 6000", "7.5"),
+        ("H1000", ""),
         ("RTX 3000 Ada", ""),
         ("", ""),
     ],
@@ -104,11 +111,17 @@ def test_the_compute_capability_of_a_gpu_that_is_named_is_said(name: str, gpu: s
     assert error.value.step == f"write it as {gpu}" if gpu else "cuda-gpus" in error.value.step
 
 
-def test_a_path_is_no_spec_and_of_a_recipe_there_is_another_command() -> None:
+def test_a_path_is_no_spec_and_of_a_recipe_there_is_another_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for path in ("./mine", "/mine", "recipe.yaml", "mine/recipe.yaml", "mine/", ".."):
         with pytest.raises(BadValue, match="is a path") as error:
             _no_paths(typer.Context(typer.main.get_command(app)), [path])
         assert f"ctk build-recipe {path}" in error.value.step
+    (tmp_path / "env a" / "conda-meta").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadValue, match="env a is an environment"):
+        _no_paths(typer.Context(typer.main.get_command(app)), ["env a"])
     specs = ["ruamel.yaml", "conda-forge/linux-64::pip", "pip[channel=file:///mine]", "cuda-version=13.0=native*"]
     assert _no_paths(typer.Context(typer.main.get_command(app)), specs) == [*_wanted(specs, None)] == specs
 

@@ -23,7 +23,7 @@ import zstandard
 from ctk.channel.attestations import Policy, Verifier
 from ctk.channel.check_package import ChannelPackage, PackageFile, differences
 from ctk.channel.history import STATES
-from ctk.channel.publish import FIELD, SIDECAR, TIMES, UNUSED, Folder, moments
+from ctk.channel.publish import FIELD, SIDECAR, SITE, TIMES, UNUSED, Folder, moments
 from ctk.channel.repodata import (
     COMPRESSED,
     FILES,
@@ -129,7 +129,8 @@ class IndexFiles:
 
     def __post_init__(self) -> None:
         self.folder = Folder(self.channel, self.channel)
-        self.subdirs = [p for p in sorted(self.channel.iterdir()) if p.is_dir() and not p.name.startswith(".")]
+        places = (p for p in sorted(self.channel.iterdir()) if p.is_dir() and not p.name.startswith("."))
+        self.subdirs = [p for p in places if not (p / SITE).is_file()]
         for folder in self.subdirs:
             empty = {"packages": {}, "repodata_version": 1, "removed": [], "v3": {}}
             self._read(folder / REPODATA, {}, empty, self.records)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Set
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -79,7 +80,7 @@ class History:
             if number is None:
                 raise UnknownName(f"{channel} has no state before the one it shows; {kept}", "name one with --to")
         if number not in by_number:
-            step = f"see `ctk rollback {channel}`"
+            step = f"see `ctk rollback {shlex.quote(str(channel))}`"
             raise UnknownName(f"{channel} has no state {number}; {kept}", step)
         return by_number[number]
 
@@ -105,7 +106,7 @@ def read_note(file: Path, kind: type[Note], lost: str) -> Note | None:
     except ValidationError as error:
         raise ChannelBroken(
             f"{file} cannot be read: {error.errors()[0]['msg']}",
-            f"put it back from a copy, or delete it (rm {file}): then {lost}",
+            f"put it back from a copy, or delete it (rm {shlex.quote(str(file))}): then {lost}",
         ) from None
 
 

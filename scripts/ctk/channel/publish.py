@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
@@ -173,7 +174,8 @@ class Folder:
         if place == self.recipes.parent.resolve():
             raise BadValue(f"{self.path} is this checkout", "name another folder, such as --to /srv/www/cuda")
         if outer := next((p for p in place.parents if (p / HISTORY / NAMES).is_file()), None):
-            raise BadValue(f"{self.path} is in the published folder {outer}", f"ctk publish --to {outer}")
+            step = f"ctk publish --to {shlex.quote(str(outer))}"
+            raise BadValue(f"{self.path} is in the published folder {outer}", step)
         if is_built(place) or place == Path(os.path.realpath(channel)):
             raise BadValue(
                 f"{self.path} is a built channel, or in one; nothing can be published into it",
@@ -272,7 +274,7 @@ class Folder:
                 named = ", ".join(f"{name} (damaged)" if (self.path / name).exists() else name for name in gone)
                 raise ChannelBroken(
                     f"state {state.number} of {self.path} lacks {named}",
-                    f"return to another state, or add them again with `ctk publish --to {self.path}`",
+                    f"return to another state, or add them again with `ctk publish --to {shlex.quote(str(self.path))}`",
                 )
             self._show(index, replace(history, current=state.number))
             return state
@@ -316,7 +318,7 @@ class Folder:
         if now < newest:
             raise NotReady(f"{says}, before a package was made ({newest:%Y-%m-%d %H:%M})", step)
         if now - built > _STALE:
-            step += f"; if it is right, `touch {file}`"
+            step += f"; if it is right, `touch {shlex.quote(str(file))}`"
             raise NotReady(f"{says}, more than a year after the channel was built ({built:%Y-%m-%d %H:%M})", step)
 
     def _dated(self, state: State) -> ChannelIndex:
@@ -346,7 +348,7 @@ class Folder:
             return False
         make_folder(target.parent)
         if target.is_dir():
-            raise ChannelBroken(f"{target} is a folder, in place of a package", f"rmdir {target}")
+            raise ChannelBroken(f"{target} is a folder, in place of a package", f"rmdir {shlex.quote(str(target))}")
         if not source.is_file() or not copy_file(source, target, sha256):
             step = "run `ctk build` again, then publish again"
             raise PublishFailed(f"{source} is not the package that its index names", step)

@@ -290,7 +290,7 @@ def _check_installable(tests: list[Tested], surveys: list[Survey], recipe: Path,
             sentence, step = survey.today.reason((survey.every.drivers[-1], None))
             _, unnamed, channels = step.partition("name the channels: --channel ")
             line = f"ctk build-recipe {shlex.quote(str(recipe))} --channel {channels}".replace(
-                f" --channel {shown(work)}", ""
+                f" --channel {shlex.quote(shown(work))}", ""
             )
             other = "correct requirements: run, or name a --channel or --base that has what is missing"
             if step.startswith("run `ctk build"):

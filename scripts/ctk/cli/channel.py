@@ -107,7 +107,8 @@ def publish_command(
         _check_folder(folder)
     if to is None and not (server and channel):
         step = "name a folder with --to, or --server and --channel"
-        step += f"; {folder} is then what is published: `ctk publish --to {folder}` publishes into it" if folder else ""
+        into = f"`ctk publish --to {shlex.quote(str(folder))}` publishes into it"
+        step += f"; {folder} is then what is published: {into}" if folder else ""
         raise BadValue("there is no place to publish to", step)
     built = Path(os.path.realpath(folder or where.channel))
     names = in_order(built)
@@ -154,9 +155,8 @@ def publish_command(
         if done.added or done.left:
             _say_site(to, report)
         if done.lost:
-            step = (
-                f"build it again (ctk build NAME --release MINOR), then ctk publish --to {to}; or withdraw it: --exact"
-            )
+            step = "build it again (ctk build NAME --release MINOR), then "
+            step += f"ctk publish --to {shlex.quote(str(to))}; or withdraw it: --exact"
             cause = f"{to} has lost {listing(done.lost, most=3)}, and {folder or where.channel} lacks it, too"
             raise ChannelBroken(cause, step)
         return
@@ -233,8 +233,8 @@ def rollback_command(
         return
     known = target.history()
     if not known.states:
-        cause = f"{folder} has no states: a `ctk publish` into it was stopped, or its history.json is gone"
-        raise UnknownName(cause, f"ctk publish --to {folder}; what readers see becomes its first state")
+        cause = f"{folder} has no states: a `ctk publish` into it was stopped, or is at work now"
+        raise UnknownName(f"{cause}, or its history.json is gone", _first_state(folder))
     whole = target.changes(known)
     states = [
         {**vars(state), "current": state.number == known.current, "added": added, "left": left}
@@ -257,6 +257,10 @@ def rollback_command(
         report.line("--to N returns to a state")
 
 
+def _first_state(folder: Path) -> str:
+    return f"ctk publish --to {shlex.quote(str(folder))}; what readers see becomes its first state"
+
+
 def _say_site(folder: Path, report: Reporter) -> None:
     """Says that a site in a published folder, or beside it with a longer name, does not show what has changed."""
     from ctk.channel.publish import SITE
@@ -273,6 +277,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _published(folder: Path) -> Folder:
+    from ctk.channel.local import is_built
     from ctk.channel.publish import Folder
 
     _check_folder(folder)
@@ -280,9 +285,10 @@ def _published(folder: Path) -> Folder:
         raise channel_missing(folder)
     found = Folder(folder, workspace().recipes)
     if not found.notes.is_dir():
-        raise UnknownName(
-            f"nothing was published into {folder}, so it has no states", "name a folder that was published to"
-        )
+        is_shown = bool(found.visible().records) and not is_built(Path(os.path.realpath(folder)))
+        cause = f"nothing was published into {folder}{', or its .history is gone' if is_shown else ''}"
+        step = _first_state(folder) if is_shown else "name a folder that was published to"
+        raise UnknownName(f"{cause}, so it has no states", step)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -193,8 +194,8 @@ def _check_channel(
     elif is_built(Path(os.path.realpath(name))):
         step = "build these packages again with `ctk build`, which also makes the index again"
     elif (Path(name) / HISTORY).is_dir():
-        step = f"publish the same packages again (ctk publish --to {name}), or return to a sound state: "
-        step += f"ctk rollback {name}"
+        step = f"publish the same packages again (ctk publish --to {shlex.quote(name)}), or return to a sound state: "
+        step += f"ctk rollback {shlex.quote(name)}"
     else:
         step = "get it again from where you have it"
     return [ChannelBroken(f"{count(len(found.findings), 'problem')} in {shown}", step)]

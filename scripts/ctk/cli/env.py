@@ -79,10 +79,9 @@ def create_command(
         report.line(f"for another machine than before: {on.words}; before: {was.words}")
     channels = built_catalogue(where, base_beside(base, channel, where), on.subdir, channel or ())
     pick = solve_request(specs, python, on, channels)
-    options = [("--driver", driver), ("--arch", arch), ("--python", python)]
-    options += [("--channel", name) for name in channel or ()]
-    options += [("--base", base)] if base != "local" else []
-    asked = [*specs, *(word for option, value in options if value is not None for word in (option, value))]
+    asked = _asked(specs, driver, arch, python)
+    asked += [word for name in channel or () for word in ("--channel", name)]
+    asked += ["--base", base] if base != "local" else []
     made = create(pick, prefix, where.packages, report.say, asked, force, report.live)
     state = "changed" if made.changes else "created" if made.changed else "unchanged"
     report.line(f"{state}: {made.prefix}")
@@ -106,6 +105,12 @@ def create_command(
     report.line(f"or: ctk env run {place} -- COMMAND")
     if os.environ.get("VIRTUAL_ENV") == sys.prefix:  # it was activated, and the environment's script leaves it
         report.line(f"after the first, ctk is {shlex.quote(f'{sys.prefix}/bin/ctk')}")
+
+
+def _asked(specs: list[str], driver: str | None, arch: str | None, python: str | None) -> list[str]:
+    """The words of a request that say what is asked for, and for which machine."""
+    options = {"--driver": driver, "--arch": arch, "--python": python}
+    return [*specs, *(word for option, value in options.items() if value is not None for word in (option, value))]
 
 
 def run_command(
@@ -180,7 +185,9 @@ def pack_command(
         f"toolkit: {pick.toolkit or 'none'}{' ' if pick.fit else ''}{pick.fit}",
         f"python: {pick.version('python')}",
     ]
-    contents, paths = pack(pick, about, order, where, report.say)
+    # Channels are left out: their addresses may be folders of this machine.
+    asked = _asked(specs, driver, arch, python)
+    contents, paths = pack(pick, about, order, where, report.say, asked)
     files = [(path, path.stat().st_size) for path in paths]
     total, unpacked = sum(size for _, size in files), contents.kibibytes * 1024
     report.result(

@@ -41,15 +41,19 @@ def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
     from ctk.env.prefix import Installed, Note
 
     # A spec has a slash in its channel only.
-    path = next((s for s in specs if "::" not in s and re.match(r"[./~]|[^\[]*/|recipe\.yaml$", s)), "")
-    if not path:
+    # A name with a space is no spec either, and without one, the spec `cuda-core` may have a folder of that name here.
+    paths = [s for s in specs if "::" not in s and re.match(r"[./~]|[^\[]*/|recipe\.yaml$", s)]
+    paths += [s for s in specs if " " in s and Path(s, "conda-meta").is_dir()]
+    if not paths:
         return specs
-    if not Path(path, "conda-meta").is_dir():
-        raise BadValue(f"{path} is a path, and a spec is wanted", f"for a recipe: ctk build-recipe {path}")
-    note, name = Note.read(Path(path)), context.info_name or ""
+    path, name = paths[0], context.info_name or ""
+    is_there = Path(path, "conda-meta").is_dir()
     more = {"pack": ["-o", f"{Path(path).resolve().name}.run"], "create": ["--prefix", path]}.get(name, [])
-    asked = note.asked if note and note.asked else ("cuda-core",)
-    cause = f"{path} is an environment, and a spec is wanted"
+    if not is_there and (not more or path.endswith("recipe.yaml") or Path(path, "recipe.yaml").is_file()):
+        raise BadValue(f"{path} is a path, and a spec is wanted", f"for a recipe: ctk build-recipe {shlex.quote(path)}")
+    note = Note.read(Path(path))
+    asked = note.asked if note and note.asked else [s for s in specs if s not in paths] or ["cuda-core"]
+    cause = f"{path} is {'an' if is_there else 'no'} environment, and a spec is wanted"
     step = f"name what it shall have, as in `{shlex.join([*context.command_path.split(), *asked, *more])}`"
     infos = Installed.read(Path(path)).of_pip if name == "pack" else ()
     if wheels := [info.name.removesuffix(".dist-info").replace("-", "==") for info in infos]:

@@ -125,9 +125,10 @@ HISTORY = ".history"
 
 
 def check_was_shown(folder: Path) -> None:
-    """Raises ChannelBroken for a folder whose first publish was stopped, so that readers see no index."""
+    """Raises ChannelBroken for a folder whose first publish has not ended, so that readers see no index."""
     if (folder / HISTORY).is_dir() and not any(folder.glob("*/repodata.json")):
-        raise ChannelBroken(f"{folder} has no index: a `ctk publish` into it was stopped", "run that command again")
+        cause = f"{folder} has no index: a `ctk publish` into it was stopped, or is at work now"
+        raise ChannelBroken(cause, "wait for that run, or run that command again")
 
 
 def channel_missing(*places: object) -> ChannelMissing:

@@ -436,5 +436,5 @@ def prove(
     raise ProofFailed(
         f"{request.name}: {file} ended with {done.returncode} in {environment.prefix}:\n"
         + "\n".join(f"    {line}" for line in (done.stdout + done.stderr).splitlines()[-25:]),
-        f"run it by hand: {' '.join(words)}",
+        f"run it by hand: {shlex.join(words)}",
     )

@@ -31,7 +31,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, PackFailed, UnknownName
 from ctk.core.files import BREAKING, disk_errors, file_sha256, held
 from ctk.env.environment import ACTIVATION, PROGRAMS, RUNNER, install, write_history, write_startup
-from ctk.env.prefix import rewrite
+from ctk.env.prefix import PACKED, Installed, Note, rewrite
 from ctk.package.binaries import UnreadableBinary, read_binary, version_key
 from ctk.solve.solve import Pick, channel_name
 
@@ -91,12 +91,17 @@ def check(order: PackOrder, subdir: str) -> None:
 
 
 def pack(
-    pick: Pick, about: Sequence[str], order: PackOrder, workspace: Workspace, say: Callable[[str], None]
+    pick: Pick,
+    about: Sequence[str],
+    order: PackOrder,
+    workspace: Workspace,
+    say: Callable[[str], None],
+    asked: Sequence[str] = (),
 ) -> tuple[Contents, tuple[Path, ...]]:
     """Installs a pick in a scratch folder and packs it; returns the content and the files, the program first.
 
-    `about` are lines for people about the request and the machine. Equal packages give equal files. The files get their
-    names when all of them are complete.
+    `about` are lines for people about the request and the machine, and `asked` is the request as the user typed it, for
+    the note. Equal packages and requests give equal files. The files get their names when all of them are complete.
     """
     if pick.record("python") is None:
         why = "the environment has no Python, which writes its path into it where it is unpacked"
@@ -109,6 +114,7 @@ def pack(
         write_startup(prefix)
         newest = max((int(r.timestamp.timestamp()) for r in pick.records if r.timestamp), default=0)
         write_history(pick, prefix, time.gmtime(newest))
+        Note(tuple(sorted(Installed.read(prefix).packages)), tuple(asked), PACKED).write(prefix)
         glibc = _needed_glibc(pick.records, prefix)
         say("packing")
         with disk_errors(order.file.parent):

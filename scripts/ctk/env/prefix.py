@@ -26,6 +26,8 @@ from ctk.solve.machine import python_specs
 NOTE = Path("conda-meta", "ctk")
 """Without the ending .json, or conda would read it as a package's record."""
 LOCK = Path("conda-meta", "ctk.lock")
+PACKED = "packed"
+"""The stamp in a pack: no environment has it where it is unpacked, so that its files are looked at."""
 
 _DISTRIBUTION = re.compile(r"^(?:lib/python3[^/\n]*|Lib)/site-packages/([\w.]+)-[^/\n]*\.(?:dist|egg)-info/", re.M)
 _STARTS = re.compile(

@@ -186,7 +186,7 @@ def compute_capability(text: str) -> str:
     match = re.fullmatch(r"(\d{1,2})\.(\d)[af]?|(?:sm_?|compute_?)?([3-9]|\d\d)(\d)[af]?", text.strip().lower())
     if match is None:
         cause = f"{text!r} is not a compute capability"
-        named = next((gpu for name, gpu in gpu_names().items() if _bare_name(name) == _bare_name(text)), "")
+        named = _gpu_of_name(text)
         raise BadValue(
             f"{cause}; that GPU has {named}" if named else cause, f"write it as {named}" if named else _ARCH_STEP
         )
@@ -201,9 +201,16 @@ def gpu_names() -> dict[str, str]:
     return {name: gpu for gpu, names in listed.items() for name in names}
 
 
-def _bare_name(text: str) -> str:
-    """``v100`` for ``NVIDIA Tesla V100`` and ``V100``."""
-    return re.sub(r"nvidia|tesla|geforce|quadro|\s", "", text.lower())
+def _gpu_of_name(text: str) -> str:
+    """``7.0`` for ``V100``, and ``Tesla V100-SXM2-16GB`` as nvidia-smi prints it; "" for a GPU that is not listed."""
+
+    def words(name: str) -> str:
+        return re.sub(r"^(nvidia\s+)?((tesla|geforce|quadro)\s+)?", "", name.strip().lower())
+
+    ends = r"(?=$|[\s,(-])(?!\s+(ada|blackwell)\b)"  # "RTX 3000 Ada" is not a Quadro RTX 3000
+    listed = {r"\s*".join(map(re.escape, words(name).split())): gpu for name, gpu in gpu_names().items()}
+    found = [(len(name), gpu) for name, gpu in listed.items() if re.match(name + ends, words(text))]
+    return max(found, default=(0, ""))[1]
 
 
 def python_specs(text: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -159,7 +160,7 @@ def call(command: Sequence[str], variables: Mapping[str, str], folder: Path, tim
         )
     except subprocess.TimeoutExpired:
         cause = f"{Path(command[0]).name} did not answer within {timeout:.0f} s"
-        raise SolverFailed(cause, f"try it by hand: {' '.join(command)}") from None
+        raise SolverFailed(cause, f"try it by hand: {shlex.join(command)}") from None
 
 
 def _end(ran: Ran) -> str:
@@ -171,7 +172,7 @@ def failure(ran: Ran, problem: str) -> SolverFailed:
     """The error for a client with an unexpected problem, with the last lines of its output."""
     lines = (ran.stderr.strip() or ran.stdout.strip() or "it wrote nothing").splitlines()[-5:]
     cause = "\n".join([f"{Path(ran.args[0]).name} {problem}:", *(f"  {line}" for line in lines)])
-    return SolverFailed(cause, f"try it by hand: {' '.join(ran.args)}")
+    return SolverFailed(cause, f"try it by hand: {shlex.join(ran.args)}")
 
 
 class Client:

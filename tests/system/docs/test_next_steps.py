@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -74,6 +75,55 @@ def test_every_command_of_ctk_in_a_text_is_one_that_it_takes() -> None:
                 if type(error).__name__ != "Exit":  # as --help ends
                     wrong.append(f"{file.name}: `{command}`: {error}")
     assert wrong == []
+
+
+RELEASES = {
+    "lock.minor or lock.name",
+    "lock.minor",
+    "lock.removeprefix('cuda-')",
+    "minor[1]",
+    "self.minor",
+    "state.minor",
+    "stem.removeprefix('cuda-')",
+    "' '.join((name.removeprefix('cuda-') for name in newer))",
+    "' '.join(unmeasured)",
+}
+WITHOUT_SPACES = RELEASES | {
+    "' '.join(dict.fromkeys(words))",  # of `ctk build`: recipes, releases and platforms
+    "channels",  # quoted in the step that it is cut from
+    "missing[0]",  # a platform
+    "more",  # of `ctk build`, and a quoted channel
+    "name",  # of a package or a release
+    "subdir",
+    "words",  # of `ctk build`
+}
+IN_COMMAND = re.compile(
+    r"(?:^|[`(]|: |&& |\b(?:run|see|type|then|or) )(?:ctk [a-z]|(?:conda|mamba|rm|rmdir|mv|touch) )[^`;,)\n]*$|hand: $"
+)
+
+
+def unquoted(file: Path) -> Iterator[str]:
+    """The values in commands of a module that shlex has not quoted, there or where the function names them."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        named = [node for node in ast.walk(function) if isinstance(node, ast.Assign)]
+        safe = [ast.unparse(node.targets[0]) for node in named if "shlex." in ast.unparse(node.value)]
+        is_quoted = re.compile("|".join([r"shlex\.", *(rf"\b{re.escape(name)}\b" for name in safe)]))
+        for string in (node for node in ast.walk(function) if isinstance(node, ast.JoinedStr)):
+            text = ""
+            for part in string.values:
+                if isinstance(part, ast.FormattedValue):
+                    value = ast.unparse(part.value)
+                    if IN_COMMAND.search(text) and not is_quoted.search(value):
+                        yield value
+                text += str(part.value) if isinstance(part, ast.Constant) else VALUE
+
+
+def test_a_value_in_a_command_is_quoted() -> None:
+    """A folder may have a space: `ctk publish --to /srv/my cuda` publishes another channel."""
+    found = {value: file.name for file in SOURCES for value in unquoted(file)}
+    assert {value: name for value, name in found.items() if value not in WITHOUT_SPACES} == {}
+    assert found.keys() >= WITHOUT_SPACES, "WITHOUT_SPACES has one that no command has"
 
 
 # --- `ctk doctor PREFIX`
