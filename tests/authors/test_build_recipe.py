@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -120,6 +121,10 @@ def test_a_library_that_was_not_named_to_the_linker_is_named(fails: Fails, recip
         ("echo '/usr/bin/ld: cannot find -lnvrtc: No such file'; false", "write cuda-nvrtc-dev in host"),
         ("echo '/usr/bin/ld: cannot find -lnpp'; false", "write libnpp-dev in host"),
         ("echo '/usr/bin/ld: cannot find -lcudart_static'; false", "write cuda-cudart-static in host"),
+        (
+            "echo 'CMake Error:\n Target \"sum\" links to:\n\n-- Done\n  CUDA::nvrtc\n\n  but the target was'; false",
+            "write cuda-nvrtc-dev in host",
+        ),
         ("$NO_SUCH_CXX -shared one.cpp", 'write ${{ compiler("cxx") }} in build'),
     ],
 )
@@ -146,6 +151,15 @@ def test_tests_that_fail_are_an_error_and_the_package_is_there(
     (package,) = document["packages"]
     assert [test["state"] for test in package["tests"]] == ["failed"]
     assert Path(package["file"]).is_file() and document["log"] in document["error"]["next"]
+
+
+def test_a_library_that_was_not_linked_is_named_where_a_test_loads_what_needs_it(fails: Fails, recipe: Recipes) -> None:
+    test = "echo 'ImportError: one.so: undefined symbol: nvrtcVersion'; false"
+    folder = recipe(run=["cuda-nvrtc", "cuda-version 13.0.*"], test=test)
+    code, said = fails(folder, "--driver", "13.0", "--driver", "13.5")
+    assert code == errors.BuildFailed.exit_code and "failed with driver 13.0:\n" in said
+    step = "next: nvrtcVersion is in libnvrtc.so: give the linker -lnvrtc; the packages are there"
+    assert f"failed with driver 13.5\n{step}" in said, "no colon with nothing below"
 
 
 @pytest.mark.parametrize(
@@ -204,6 +218,14 @@ def test_a_driver_that_no_build_is_for_is_an_error_with_the_reason(fails: Fails,
     assert "no build is for a machine with driver 12.9" in said and "CUDA 13.0" in said
 
 
+def test_a_build_that_no_machine_can_install_is_an_error_also_beside_a_good_one(fails: Fails, recipe: Recipes) -> None:
+    folder = recipe(run=["cuda-nvrtc >=13", "cuda-version ${{ cuda_version }}.*"])
+    code, said = fails(folder, "--cuda", "12.6", "--cuda", "13.0")
+    assert code == errors.Unsolvable.exit_code
+    conflict = r"it needs cuda-nvrtc >=13 and cuda-version 12\.6\.\*, which cannot be had together\n"
+    assert re.search(rf"error: one-1-\w+ can be installed on no machine: {conflict}", said)
+
+
 def test_a_channel_that_is_missing_is_named_and_one_of_ctk_build_is_not_written(
     fails: Fails, default_only: Workspace, recipe: Recipes, tmp_path: Path
 ) -> None:
@@ -212,7 +234,7 @@ def test_a_channel_that_is_missing_is_named_and_one_of_ctk_build_is_not_written(
     write(two, iter([record("two", "1", "h_0", this_platform())]))
     folder = recipe(run=["two"])
     code, said = fails(folder, "--channel", str(ours))
-    assert code == errors.Unsolvable.exit_code and "one can be installed on no machine: one needs two" in said
+    assert code == errors.Unsolvable.exit_code and " can be installed on no machine: it needs two" in said
     assert f"next: ctk build-recipe {folder} --channel {two} --channel {ours}\n" in said
     assert "needs three, which the channels do not have" in fails(recipe(run=["three"]))[1]
     assert "next: run `ctk build libcublas`" in fails(recipe(run=["libcublas"]))[1]

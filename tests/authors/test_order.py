@@ -5,6 +5,7 @@ With the hand-made channel: tests/system/walks/test_examples.py builds recipes.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -137,11 +138,17 @@ def test_a_recipe_without_outputs_skips_what_it_says(tmp_path: Path, channels: C
     assert pythons == (["3.14.*"] if "3.14" in skip else ["3.13.*", "3.14.*"])
 
 
-def test_a_recipe_that_skips_all_builds_makes_nothing(tmp_path: Path, channels: Catalogue) -> None:
+@pytest.mark.parametrize("cuda", [(), ("13",), ("13.0",)])
+def test_a_recipe_that_skips_all_builds_makes_nothing(
+    tmp_path: Path, channels: Catalogue, cuda: tuple[str, ...]
+) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "variants.yaml").write_text('cuda_version: ["12.6", "13.0"]\n')
     with pytest.raises(RecipeError, match="makes nothing for linux-64"):
-        ordered(tmp_path, channels, ONE + SCRIPT.replace("build:", "build:\n  skip: linux"))
+        ordered(tmp_path, channels, CUDA_VERSION.replace("build:", "build:\n  skip: linux"), *cuda)
 
 
+CUDA_VERSION = f"{ONE}{SCRIPT}requirements:\n  host: ['cuda-version ${{{{ cuda_version }}}}.*']\n"
 CUDA = (
     "context:\n  major: ${{ (cuda_compiler_version | split('.'))[0] }}\n"
     + ONE
@@ -203,14 +210,23 @@ def test_a_file_that_is_not_there_is_named_with_its_line(
         ordered(tmp_path, channels, text)
 
 
-@pytest.mark.parametrize("comment", ["# [linux]", "#[not win]", "# [py>=312]"])
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("number: 0  # [linux]", "- if: linux` and below it `then: ..."),
+        ("number: 0  #[not win]", "- if: not win` and below it `then: ..."),
+        ("number: 0  # [py>=312]", '- if: match(python, ">=3.12")` and below it `then: ...'),
+        ("skip: true  # [win]", "skip:` and below it `- win"),
+        ("skip: true  # [linux]", "skip:` and below it `- linux"),
+    ],
+)
 def test_a_selector_of_conda_build_is_refused_and_another_comment_is_not(
-    tmp_path: Path, channels: Catalogue, comment: str
+    tmp_path: Path, channels: Catalogue, line: str, instead: str
 ) -> None:
     text = ONE + SCRIPT.replace("build:", "build:  # [see below]")
     assert ordered(tmp_path, channels, text).variants
-    with pytest.raises(RecipeError, match=r"recipe\.yaml:6: .* write `- if: linux`"):
-        ordered(tmp_path, channels, f"{text}  number: 0  {comment}\n")
+    with pytest.raises(RecipeError, match=rf"recipe\.yaml:6: .* write `{re.escape(instead)}`"):
+        ordered(tmp_path, channels, f"{text}  {line}\n")
 
 
 def test_a_value_of_a_variant_key_that_is_no_version_is_named_with_the_line_that_gets_it(

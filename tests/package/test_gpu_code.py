@@ -437,7 +437,10 @@ def test_a_package_a_wheel_a_folder_and_an_environment(project: Workspace, tmp_p
     on_linux_64 = ["7.5", "8.0", "8.6", "8.8", "8.9"]
     assert natives(package) == natives(package.parent.parent) == natives(own) == on_linux_64
     assert natives(folder) == on_linux_64
-    assert natives(folder / "lib/liba.so.1") == ["7.5", "8.0", "8.6", "8.7", "8.8", "8.9"]
+    assert natives(folder / "lib/liba.so.1") == natives(folder / "lib") == on_linux_64
+    on_arm = elf(machine="aarch64", payload=fatbin(code("cubin", "75"), code("cubin", "80")))
+    (folder / "lib/libarm.so").write_bytes(on_arm)
+    assert natives(folder / "lib/libarm.so") == natives(folder / "lib") == [*on_linux_64[:3], "8.7", *on_linux_64[3:]]
 
 
 def test_wheels_and_packages_are_found_at_any_depth_of_a_folder_beside_loose_files(

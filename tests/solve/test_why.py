@@ -190,6 +190,23 @@ def test_a_package_with_a_recipe_that_was_not_built_says_how_to_get_it(catalogue
     )
 
 
+def test_a_build_is_proposed_only_of_a_version_that_the_recipes_make(catalogue: Catalogue, tmp_path: Path) -> None:
+    more = [record("tools", v, "h_0", "linux-64", depends=[f"cuda-version {v}.*"]) for v in ("12.9", "13.0")]
+    planned = Catalogue([write(tmp_path / "planned", iter([*channel(), *more])), *catalogue.channels[1:]], "linux-64")
+    few = [r for r in channel() if r["version"] != "12.9"]
+    few += [record(f"one{v}", "1", "h_0", "linux-64", depends=[f"tools {v}.*"]) for v in ("12.8", "12.9", "13.0")]
+    few.append(record("two", "1", "h_0", "linux-64", depends=["cuda-version <13", "cuda-version >=13"]))
+    places, makers = [write(tmp_path / "channel", iter(few)), *catalogue.channels[1:]], {"tools": Maker("tools", False)}
+    here = Catalogue(places, "linux-64", maker=makers.get, planned=lambda: planned)
+    platform = "" if this_platform() == "linux-64" else " --platform linux-64"
+    cause, step = problem(here, "one12.8")
+    assert cause == "one12.8 needs tools 12.8.*, of which the recipes here make only 12.9 and 13.0"
+    assert step.startswith("name a base channel that has tools")
+    assert problem(here, "one12.9")[1] == f"run `ctk build tools --release 12.9{platform}`"
+    assert problem(here, "one13.0")[1] == f"run `ctk build tools{platform}`"
+    assert problem(here, "two")[0] == "two needs cuda-version <13 and cuda-version >=13, which cannot be had together"
+
+
 ONLY_13 = "cuda-core is not built here for this machine"
 NOT_AT_ALL = "there is no cuda-bindings 12.10.1 in the channels; there is 13.5.1"
 

@@ -74,14 +74,14 @@ def missing_headers(lines: Sequence[str]) -> list[str]:
 
 
 def missing_libraries(lines: Sequence[str]) -> list[str]:
-    """The files of the libraries that a log says the linker did not find."""
-    names = dict.fromkeys(re.findall(r"cannot find -l(\w+)", "\n".join(lines)))
-    return [f"lib{name}.{'a' if name.endswith('_static') else 'so'}" for name in names]
+    """The files of the libraries that a log says the linker did not find, or CMake as a target ``CUDA::NAME``."""
+    names = dict.fromkeys(re.findall(r"cannot find -l(\w+)|links to:(?:[\s|│]|-- .*)*CUDA::(\w+)", "\n".join(lines)))
+    return [f"lib{name}.{'a' if name.endswith('_static') else 'so'}" for name in map("".join, names)]
 
 
 def undefined_symbols(lines: Sequence[str]) -> set[str]:
-    """The functions of C that a log says the linker did not find."""
-    return {*re.findall(r"undefined reference to [`'](\w+)'", "\n".join(lines))}
+    """The functions of C that a log says the linker, or the loader of a library, did not find."""
+    return {*re.findall(r"undefined (?:reference to [`']|symbol: )(\w+)", "\n".join(lines))}
 
 
 def other_toolkits(lines: Sequence[str]) -> Iterator[Reason]:

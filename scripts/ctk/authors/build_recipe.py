@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import rattler_build
+from rattler.package_streaming import extract
 
 from ctk.audit.packages import COMPILER_RUNTIME, PackageSet, needs
 from ctk.authors.build_log import (
@@ -128,6 +129,7 @@ class Tested:
     state: str = "refused"  # or passed, failed, none (it has no tests)
     detail: str = ""  # the reason of a refusal, or the end of the log
     lacks: tuple[Reason, ...] = ()  # each library that no package of the environment has, and what to write
+    hints: tuple[str, ...] = ()  # of tests that failed
 
     def as_json(self) -> dict[str, Any]:
         words = {"toolkit": self.toolkit or None, "fit": self.fit or None, "detail": self.detail or None}
@@ -193,9 +195,6 @@ def order(
     files, wanted = _with_toolkits(recipe, files, channels.subdir, scratch, cuda)
     files, notes = _possible(recipe, files, channels, scratch, wanted, pythons)
     variants = _rendered(recipe, files, channels.subdir, wanted)
-    for number, line in enumerate(recipe.file.read_text(encoding="utf-8").splitlines(), 1):
-        if re.search(SELECTOR, line):
-            raise RecipeError(said_at(recipe.file, number, line), "correct that line, or delete the comment")
     values = list(dict.fromkeys(v.values["python"] for v in variants if "python" in v.values))
     if values:
         taken = [v for v in values if _fits(v, pythons, channels)]
@@ -207,8 +206,6 @@ def order(
             )
         if (left := [v for v in values if v not in taken]) and not pythons:
             notes.append(f"left out are Pythons that the channels do not have: {listing(list(map(_python, left)))}")
-    if not variants:
-        raise RecipeError(f"{recipe.name} makes nothing for {channels.subdir}", "see what its `skip` says")
     _check_files(variants, recipe)
     _check_specs(variants, recipe)
     return Order(recipe, tuple(files), tuple(_each_once(variants, recipe)), tuple(notes))
@@ -391,7 +388,12 @@ def _rendered(recipe: Recipe, files: Sequence[Path], subdir: str, toolkits: Sequ
             )
             raise RecipeError(error.cause, step) from error
         raise
-    return [variant for variant in rendered if not toolkits or variant.toolkit in toolkits]
+    for number, line in enumerate(recipe.file.read_text(encoding="utf-8").splitlines(), 1):
+        if re.search(SELECTOR, line):
+            raise RecipeError(said_at(recipe.file, number, line), "correct that line, or delete the comment")
+    if found := [variant for variant in rendered if not toolkits or variant.toolkit in toolkits]:
+        return found
+    raise RecipeError(f"{recipe.name} makes nothing for {subdir}", "see what its `skip` says")
 
 
 def _without_skipped(variants: list[Variant], recipe: Recipe, files: Sequence[Path], subdir: str) -> list[Variant]:
@@ -447,7 +449,8 @@ class Workshop:
     def catalogue(self) -> Catalogue:
         """The channels, and before them the packages that were built."""
         known = self.channels
-        return Catalogue([self.folder, *known.channels], known.subdir, known.gateway, known.maker, known.is_named)
+        more = known.gateway, known.maker, known.is_named, known.planned
+        return Catalogue([self.folder, *known.channels], known.subdir, *more)
 
     @contextmanager
     def _pool(self) -> Iterator[ProcessPool]:
@@ -527,14 +530,10 @@ class Workshop:
             guess = f"{library.removesuffix('.so').lower()}-dev"  # not built yet, such as libcublas-dev
             if owner := self._owner(f"/lib/{library}") or (guess if self.channels.maker(guess) else ""):
                 there = any(self.folder.glob(f"bld/*/host_env*/lib/{library}"))
-                step = "give the linker $LDFLAGS" if there else f"write {owner} in host"
+                step = "give the linker $LDFLAGS, or call find_package(CUDAToolkit) in CMake"
+                step = step if there else f"write {owner} in host"
                 yield f"{library} is in {owner}: {step}"
-        undefined = undefined_symbols(lines)
-        libraries = self.folder.glob("bld/*/host_env*/targets/*/lib/lib*.so") if undefined else ()
-        for file in sorted(libraries, key=lambda file: (len(file.name), file)):  # libnvrtc.alt.so after libnvrtc.so
-            if defined := undefined & exported(file):
-                undefined -= defined
-                yield f"{min(defined)} is in {file.name}: give the linker -l{file.stem.removeprefix('lib')}"
+        yield from _not_linked(lines, self.folder.glob("bld/*/host_env*/targets/*/lib/lib*.so"))
         yield from map(": ".join, (*other_toolkits(lines), *self._other_toolkit(variant, lines)))
         if any(re.search(r"\d: -\S+: (command )?not found$", line) for line in lines):
             yield 'the name of a compiler is empty, such as $CXX: write ${{ compiler("cxx") }} in build'
@@ -564,7 +563,18 @@ class Workshop:
                         raise full
                     detail = "\n".join(what_failed(lines)) if state == "failed" else ""
                     lacks = self._lacks(package, pick)
-                    yield Tested(package, driver, pick.toolkit, pick.fit, state, detail, lacks)
+                    hints = tuple(self._loaded_without(lines, pick)) if state == "failed" else ()
+                    yield Tested(package, driver, pick.toolkit, pick.fit, state, detail, lacks, hints)
+
+    def _loaded_without(self, lines: Sequence[str], pick: Pick) -> Iterator[str]:
+        """Hints about symbols that tests did not find, from the packages: the environments of the run are removed."""
+        if undefined_symbols(lines):
+            files = self._files
+            with TemporaryDirectory(dir=self.folder.parent) as folder:
+                for name in (record.file_name for record in pick.records):
+                    if name in files and _libraries(files[name]):
+                        extract(files[name], Path(folder, name))
+                yield from _not_linked(lines, Path(folder).glob("*/targets/*/lib/lib*.so.*"))
 
     def _lacks(self, package: Made, pick: Pick) -> tuple[Reason, ...]:
         """The reason and the remedy for each library that a package needs, its environment lacks, and a folder has.
@@ -633,6 +643,17 @@ class Workshop:
                     step = f'write ${{{{ compiler("{compilers[0]}") }}}} in {section}'
                 return Unsolvable(f"{variant.id} cannot be built: in its {section} environment, {sentence}", step)
         return None
+
+
+def _not_linked(lines: Sequence[str], libraries: Iterable[Path]) -> Iterator[str]:
+    """A hint for each library that defines a symbol which a log says is undefined."""
+    undefined = undefined_symbols(lines)
+    # libnvrtc.alt.so after libnvrtc.so
+    for file in sorted(libraries if undefined else (), key=lambda file: (len(file.name), file)):
+        if defined := undefined & exported(file):
+            undefined -= defined
+            name = file.name.partition(".so")[0]
+            yield f"{min(defined)} is in {name}.so: give the linker -l{name.removeprefix('lib')}"
 
 
 @cache

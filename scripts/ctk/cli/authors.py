@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ctk.rules import Check
     from ctk.solve.solve import Catalogue
     from ctk.solve.why import Reason
+    from ctk.verify.scenarios import Matrix
 
 
 # --- somebody's recipe
@@ -186,7 +187,7 @@ def build_recipe_command(
         report.line(f"packages: {output}")
         report.line(f"log: {log}")
         _judge(tests, wrong, asked, log)
-        _check_installable(tests, surveys, recipe, work)
+        _check_installable(made, tests, shop.catalogue, every, recipe)
     _show_install([*names], output, channels, base_beside(base, channel, where), report)
 
 
@@ -204,8 +205,8 @@ def _show_tests(made: list[Made], tests: list[Tested], wrong: int, report: Repor
             first = ("", "")
     failed = any(tested.state == "failed" for tested in tests)
     faulty = f"built, and {count(wrong, 'package')} {'is' if wrong == 1 else 'are'} wrong"
-    is_tested = any(tested.state == "passed" for tested in tests)
-    done = "built and tested" if is_tested else "built, and not tested"
+    passed = {tested.package.spec for tested in tests if tested.state == "passed"}
+    done = "built, and not tested" if not passed else "built and tested" + " in part" * (len(passed) < len(made))
     title = "built, and tests failed" if failed else faulty if wrong else done
     report.table(title, ["package", "built with", "driver", "gets toolkit", "its tests"], rows)
 
@@ -265,10 +266,11 @@ def _judge(tests: list[Tested], wrong: list[tuple[str, list[Reason]]], asked: li
     """Ends the run with an error if tests failed, a package is wrong, or no build is for a driver of --driver."""
     steps = dict.fromkeys(step for _, found in wrong for _, step in found)
     if failed := [tested for tested in tests if tested.state == "failed"]:
-        lines = [f"the tests of {one.package.file.stem} failed with {_machine(one.driver)}:" for one in failed]
+        lines = [f"the tests of {one.package.file.stem} failed with {_machine(one.driver)}" for one in failed]
         text = "\n".join(f"    {line}" for line in failed[0].detail.splitlines())
         last = f"the packages are there; the whole log is {log}"
-        raise BuildFailed("\n".join([lines[0], text, *lines[1:]]), "; ".join([*steps, last]))
+        hints = dict.fromkeys(hint for one in failed for hint in one.hints)
+        raise BuildFailed("\n".join([f"{lines[0]}:", text, *lines[1:]]), "; ".join([*steps, *hints, last]))
     if lines := [f"{name}: {sentence}" for name, found in wrong for sentence, _ in found]:
         raise AuditFailed("\n".join(lines), "; ".join(steps))
     for driver in asked:
@@ -280,22 +282,27 @@ def _judge(tests: list[Tested], wrong: list[tuple[str, list[Reason]]], asked: li
             )
 
 
-def _check_installable(tests: list[Tested], surveys: list[Survey], recipe: Path, work: Path) -> None:
-    """Ends the run with an error if a package can be installed on no machine, as when it needs an unnamed channel."""
+def _check_installable(made: list[Made], tests: list[Tested], channels: Catalogue, every: Matrix, recipe: Path) -> None:
+    """Ends the run with an error if a build can be installed on no machine, as when it needs an unnamed channel."""
+    from ctk.authors.installable import take_survey
     from ctk.plan.messages import shown
 
-    for survey in surveys:
-        mine = {tested.state for tested in tests if tested.package.index.name == survey.asked}
-        if mine == {"refused"} and not survey.today.installs:
-            sentence, step = survey.today.reason((survey.every.drivers[-1], None))
-            _, unnamed, channels = step.partition("name the channels: --channel ")
-            line = f"ctk build-recipe {shlex.quote(str(recipe))} --channel {channels}".replace(
+    work = Path(channels.channels[0])
+    for one in made:
+        if {tested.state for tested in tests if tested.package is one} != {"refused"}:
+            continue
+        today = take_survey([one.spec], [], channels, every).today
+        if not today.installs:
+            sentence, step = today.reason((every.drivers[-1], None))
+            _, unnamed, named = step.partition("name the channels: --channel ")
+            line = f"ctk build-recipe {shlex.quote(str(recipe))} --channel {named}".replace(
                 f" --channel {shlex.quote(shown(work))}", ""
             )
             other = "correct requirements: run, or name a --channel or --base that has what is missing"
             if step.startswith("run `ctk build"):
                 other = step
-            raise Unsolvable(f"{survey.asked} can be installed on no machine: {sentence}", line if unnamed else other)
+            sentence = sentence.replace(one.spec, "it")
+            raise Unsolvable(f"{one.file.stem} can be installed on no machine: {sentence}", line if unnamed else other)
 
 
 # --- the lint

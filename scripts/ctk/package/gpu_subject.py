@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -20,7 +21,7 @@ from ctk.core.errors import AuditFailed, BadValue, UnknownName
 from ctk.core.files import check_readable, read_json
 from ctk.core.platforms import PLATFORMS
 from ctk.package import reader
-from ctk.package.binaries import version_key
+from ctk.package.binaries import UnreadableBinary, read_binary, version_key
 from ctk.package.gpu_fatbin import FileCode, may_have_code, read_file, read_members, read_tree, read_wheel, together
 from ctk.package.gpu_support import (
     RENAMED,
@@ -273,7 +274,7 @@ def subjects(path: Path, known: Known) -> Iterator[Subject]:
         kind = "no library, program, wheel, .conda package or folder" if path.stat().st_size else "empty"
         raise BadValue(f"{path} is {kind}", "name one of these, such as the folder to which an archive was unpacked")
     else:
-        yield Subject(path.name, "files", {path.name: read_file(path)}, known=known)
+        yield Subject(path.name, "files", {path.name: read_file(path)}, subdir=_subdir_of([path]), known=known)
 
 
 def _folder(path: Path, known: Known) -> Iterator[Subject]:
@@ -301,12 +302,23 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
     names = [file.relative_to(path).as_posix() for file in below if file not in archives]
     if (loose := read_tree(path, names)) or not archives:
         of_wheels = "".join(file.read_text(errors="replace") for file in path.glob("*.dist-info/WHEEL"))
-        yield Subject(path.name, "files", loose, subdir=_subdir(of_wheels), known=known)
+        binaries = (path / name for name in loose if not name.endswith("*.cubin"))
+        subdir = _subdir(of_wheels) or _subdir_of(binaries)
+        yield Subject(path.name, "files", loose, subdir=subdir, known=known)
 
 
 def _subdir(tags: str) -> str:
     """The platform that a wheel's name or its ``WHEEL`` file states; "" for any."""
     return next((subdir for subdir, platform in PLATFORMS.items() if re.search(platform.wheel_tag, tags)), "")
+
+
+def _subdir_of(files: Iterable[Path]) -> str:
+    """A platform of the libraries and programs of loose files, if all of them are for x86-64; "" for any."""
+    machines = set()
+    for file in files:
+        with suppress(UnreadableBinary):
+            machines |= {binary.machine} if (binary := read_binary(file)) else set()
+    return "linux-64" if machines - {"cuda"} == {"x86_64"} else ""
 
 
 def _package(path: Path, known: Known) -> Subject:

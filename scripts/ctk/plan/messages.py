@@ -26,15 +26,18 @@ _PREFIXES = re.compile(
 _SPEC = re.compile(r"(?:Invalid match spec '(.*?)'|invalid value for 'item'): (.*(?:spec|build string|name|version).*)")
 MISSING_OUTPUT = re.compile(r'MissingOutput \{ package: "(.*)" \}')
 SELECTOR = (
-    r"# *\[(not )?(linux|win|osx|unix|x86|aarch64|arm64|ppc64le|py|cuda_compiler|build_platform|target_platform)\b.*\]"
+    r"# *\[((?:not )?(?:linux|win|osx|unix|x86|aarch64|arm64|ppc64le|py|cuda_compiler|build_platform|target_platform)"
+    r"\b.*)\]"
 )
+_COMMENT = "`# [...]` is conda-build's, and only a comment here: write"
 _OF_CONDA_BUILD = {
     r"(?<!\$)\{\{": "`{{ ... }}` is conda-build's: write `${{ ... }}`",
     r"\{%": "`{% set ... %}` is conda-build's: write its names below `context:`",
     r"\bsel\(": "`sel(...)` is of an older format: write `- if: linux` and below it `then: ...`",
-    SELECTOR: "`# [...]` is conda-build's, and only a comment here: write `- if: linux` and below it `then: ...`",
+    rf"^\s*skip:.*{SELECTOR}": rf"{_COMMENT} `skip:` and below it `- \1`",
+    SELECTOR: rf"{_COMMENT} `- if: \1` and below it `then: ...`",
 }
-"""Part of a line at fault -> what to write instead."""
+"""Part of a line at fault -> what to write instead, with the groups of the part."""
 
 
 def shown(file: Path) -> str:
@@ -80,7 +83,9 @@ def uneven_zip(files: Sequence[Path], zips: Iterable[Sequence[str]], counts: Cal
 
 def said_at(file: Path, number: int, line: str, said: str = "") -> str:
     """``FILE:LINE: text`` and the line below it; a line in conda-build's format has another text."""
-    said = next((other for pattern, other in _OF_CONDA_BUILD.items() if re.search(pattern, line)), said)
+    found = ((re.search(pattern, line), other) for pattern, other in _OF_CONDA_BUILD.items())
+    said = next((match.expand(other) for match, other in found if match), said)
+    said = re.sub(r"\bpy *([<>=!]=?) *(\d)(\d+)", r'match(python, "\1\2.\3")', said)
     return f"{shown(file)}:{number}: {said}" + (f"\n    {line.strip()}" if line.strip() else "")
 
 

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -108,6 +108,7 @@ def built_catalogue(where: Workspace, base: str, subdir: str, others: Sequence[s
 
 
 def _catalogue(channels: Sequence[Path | str], subdir: str, where: Workspace, is_named: bool) -> Catalogue:
+    @cache
     def all_built() -> Catalogue:
         ours = write_repodata(planned(where, [subdir]), where.notes / "planned" / subdir / "channel")
         return Catalogue([ours, *channels[1:]], subdir)

@@ -348,7 +348,7 @@ class Catalogue:
 
     def grouped(self, names: Iterable[str]) -> GroupedCatalogue:
         """These channels, with a solve for each class of machines; `names` are the packages that will be requested."""
-        more = {"gateway": self.gateway, "maker": self.maker, "is_named": self.is_named}
+        more = {"gateway": self.gateway, "maker": self.maker, "is_named": self.is_named, "planned": self.planned}
         return GroupedCatalogue(self.channels, self.subdir, names, **more)
 
     def solves(self, scenario: Scenario, **changes: Any) -> bool:

@@ -511,7 +511,13 @@ def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) ->
     """The reason for a package with a dependency that no channel has."""
     chain = _chain_to_missing(package.text, ideal, catalogue, {})
     if not chain:
-        return f"{package.text} cannot be installed from these channels on any machine", _READ_SOLVER
+        newest = next(filter(package.match.matches, catalogue.records(package.name)), None)
+        needs = replace(ideal, specs=tuple(newest.depends) if newest else ())
+        if catalogue.solves(needs):
+            return f"{package.text} cannot be installed from these channels on any machine", _READ_SOLVER
+        texts = [spec.text for spec in conflict(needs, catalogue)]
+        how = "cannot be had together" if texts[1:] else "can be installed from these channels on no machine"
+        return f"{package.text} needs {listing(texts)}, which {how}", _READ_SOLVER
     need = parse_spec(chain[-1])
     if need.name.startswith("__"):
         have = listing([str(p.version) for p in ideal.virtual_packages if p.name.normalized == need.name])
@@ -530,7 +536,17 @@ def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) ->
         return f"{package.text} {lacks}", _OTHER_BASE
     if made := catalogue.maker(need.name):
         target = next((p for p in PLATFORMS if need.name.endswith(f"_{p}")), ideal.subdir)  # a cross-compiler's half
-        step = f"run {how_to_build([made.recipe], replace(ideal, driver=None, subdir=target))}"
+        what = [made.recipe]
+        if catalogue.planned and target == ideal.subdir:
+            planned = catalogue.planned()
+            if not any(map(need.match.matches, planned.records(need.name))):
+                have = listing(planned.versions(need.name)[:8][::-1])
+                lacks = f"of which the recipes here make only {have}" if have else "which the channels do not have"
+                return f"{package.text} needs {need.text}, {lacks}", step
+            pick = planned.pick(replace(ideal, specs=(need.text,)))
+            if pick and pick.toolkit and not catalogue.toolkit(pick.toolkit):
+                what += ["--release", pick.toolkit]
+        step = f"run {how_to_build(what, replace(ideal, driver=None, subdir=target))}"
     return f"{package.text} needs {need.text}, which the channels do not have", step
 
 
