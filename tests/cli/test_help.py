@@ -86,3 +86,10 @@ def test_a_script_says_what_it_does_and_does_nothing_else(script: str, tmp_path:
         done = subprocess.run([tmp_path / "scripts" / script, option], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout.count("\n") > 0, done.stderr) == (0, True, "")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_word_of_an_option_of_pytest_is_no_folder_of_tests() -> None:
+    """`scripts/test ... -k lint` ran no test: pytest was given `-k tests/lint`."""
+    words = ["-n", "0", "--collect-only", "-q", "tests/lint/test_cases.py", "-k", "lint"]
+    done = subprocess.run([ROOT / "scripts" / "test", *words], capture_output=True, text=True)
+    assert (done.returncode, "tests/lint/test_cases.py" in done.stdout) == (0, True), done.stderr

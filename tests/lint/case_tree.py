@@ -47,7 +47,7 @@ def read(path: Path) -> Case:
         found = re.match(r"# expect (\d+): (.*)", text)
         expect = {"file": name, "line": int(found[1]), "message": found[2]} if found else {}
         return Case(path, {"files": {name: text}}, expect)
-    state = YAML(typ="safe").load(text)
+    state = YAML(typ="safe").load(path)  # an error then names the file
     return Case(path, state, state.get("expect", {}))
 
 

@@ -32,7 +32,7 @@ def test_a_case_gets_what_it_says(case: Case, tmp_path: Path, monkeypatch: pytes
     expect = {"line": 1, **case.expect}
     said = [(f.where, f.line, f.message) for f in found]
     fits = [s for s in said if s[:2] == (expect["file"], expect["line"]) and expect["message"] in s[2]]
-    assert fits, f"{case.path} expects {expect}, and the check finds {said or 'nothing'}"
+    assert fits, f"{case.path} expects {expect}, and the check finds {said or tree.unplanned or 'nothing'}"
 
 
 RECIPE = """

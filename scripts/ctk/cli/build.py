@@ -364,7 +364,7 @@ def _summary(result: Result, planned: Plan, named: Sequence[str], asked: Collect
         )
     _show_left_out(planned, asked, report)
     recipes = {build.recipe.name: recipe_commit(build.recipe) for build in planned.builds}
-    if result.staged.changed and any(recipes.values()) and not all(recipes.values()):  # else it is no git checkout
+    if any(recipes.values()) and not all(recipes.values()):  # else it is no git checkout
         changed = listing([name for name, commit in recipes.items() if not commit])
         report.line(f"not committed: {changed}; before you publish, commit and build again: packages name the commit")
     if result.staged.changed:
