@@ -90,10 +90,10 @@ RELEASES = {
 }
 WITHOUT_SPACES = RELEASES | {
     "' '.join(dict.fromkeys(words))",  # of `ctk build`: recipes, releases and platforms
-    "channels",  # quoted in the step that it is cut from
     "missing[0]",  # a platform
     "more",  # of `ctk build`, and a quoted channel
     "name",  # of a package or a release
+    "named",  # quoted in the step that it is cut from
     "subdir",
     "words",  # of `ctk build`
 }

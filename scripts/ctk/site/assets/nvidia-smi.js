@@ -45,10 +45,7 @@ function gpuOfText(text, listed) {
   return gpuOfName(text, listed) ?? (found.size === 1 ? [...found][0] : null);
 }
 
-/** Whether a GPU is in ARM machines only: those of Jetson, and with a Grace CPU, as in GH200, GB200, GB300
- * (https://docs.nvidia.com/nim/bionemo/msa-search/get-started/support-matrix) and GB10
- * (https://docs.nvidia.com/clara/parabricks/get-started/nvidia-arm-cpu-platforms.md).
- */
+/** Whether a GPU is in ARM machines only; solve/gpus.yaml has the sources. */
 const isArm = (name) => /\b(jetson|orin|thor|gh\d+|gb\d+)\b/i.test(name);
 
 /** Whether a text is of a driver of Windows. */
