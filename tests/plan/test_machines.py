@@ -129,3 +129,11 @@ def test_what_is_for_other_gpus_or_lacks_several_pythons_is_one_line(project: Wo
     assert not any("__cuda_arch" in line for line in lines)
     table = " ".join(ctk(project, *command.split(), "-v", check=True).stdout.replace("│", " ").split())
     assert "for GPUs >=10.0, and you named 9.0" in table
+
+
+def test_what_an_earlier_run_built_is_named_too_where_a_machine_cannot_have_it(built: Workspace) -> None:
+    """A V100 gets CUDA 12.9, of which there is no nvcc; that of CUDA 13 is in the channel."""
+    done = ctk(built, "build", "--driver", "13.0:7.0", "--json", "-q", check=True)
+    (machine,) = json.loads(done.stdout)["machines"]
+    assert (machine["gpu"], machine["toolkits"]) == ("7.0", ["12.9 native"])
+    assert "cuda-nvcc" in machine["refused"] and "cuda-core" not in machine["refused"]

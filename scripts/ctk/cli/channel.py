@@ -146,7 +146,7 @@ def publish_command(
         for what, listed in (("damaged, and written again", done.repaired), ("no longer in the index", done.left)):
             if listed:
                 report.line(f"{what}: {listing(listed, most=0 if report.verbose else 3)}")
-        stay = _toolkits(target.visible().names())
+        stay = _toolkits(target.visible().names()) if done.left else set()
         if gone := sorted(_toolkits(done.left) - stay):
             best = [max((m for m in stay if m < minor), default="no native one") for minor in gone]
             ends = [f"{minor} (a driver for it now gets {other})" for minor, other in zip(gone, best, strict=True)]

@@ -56,7 +56,7 @@ def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
     cause = f"{path} is {'an' if is_there else 'no'} environment, and a spec is wanted"
     step = f"name what it shall have, as in `{shlex.join([*context.command_path.split(), *asked, *more])}`"
     infos = Installed.read(Path(path)).of_pip if name == "pack" else ()
-    if wheels := [info.name.removesuffix(".dist-info").replace("-", "==") for info in infos]:
+    if wheels := [info.name.removesuffix(".dist-info").replace("-", "==", 1) for info in infos]:
         get = f"ctk env run {shlex.quote(path)} -- python -m pip download --no-deps -d wheels {shlex.join(wheels)}"
         cause += f"; what pip installed there is in no pack: {listing(wheels, most=4)}"
         step += f"; and carry the wheels beside it: `{get}`"
