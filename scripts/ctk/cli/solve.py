@@ -16,6 +16,7 @@ from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue
 
 if TYPE_CHECKING:
+    from ctk.solve.driver import DriverState
     from ctk.solve.machine import Machine
     from ctk.solve.solve import Catalogue, Pick
 
@@ -183,6 +184,16 @@ def _names_to_build(pick: Pick, channels: Catalogue) -> list[str]:
     return [] if all(made.is_default for made in makers.values()) else list(makers)
 
 
+def unseen_driver(state: DriverState) -> str:
+    """A line about a driver that is installed here and that clients do not see."""
+    if state.change is None:
+        return "a driver is installed here and does not work: `ctk doctor` says why"
+    return (
+        f"clients may see no driver here, because of {state.change.variable}={state.change.was}: "
+        "`ctk doctor` has the line that mends it"
+    )
+
+
 def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, reasons: Sequence[str] = ()) -> None:
     """Prints the toolkit of a pick, the reasons for it, and its packages; sizes of the document are in bytes."""
     from ctk.lock.model import release_locks
@@ -240,6 +251,8 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, re
     if missing:
         step = how_to_build(_names_to_build(pick, channels), pick.scenario)
         report.line(f"toolkit {missing} would be native, and is not built here: {step}")
+    if on.unseen is not None:
+        report.line(unseen_driver(on.unseen))
     if pick.fit == "compat" and not (on.driver or on.stated):
         report.line("if the machines that will run it have a driver, state it, as in --driver 13.0")
         report.line("a driver older than this toolkit refuses the PTX that it writes")

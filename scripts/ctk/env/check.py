@@ -13,11 +13,12 @@ from packaging.utils import canonicalize_name
 from rattler import MatchSpec, PackageRecord
 
 from ctk.core.console import count, listing
-from ctk.env.doctor import look_at, missing, ok, problem
+from ctk.env.doctor import driver_at_fault, look_at, missing, ok, problem
 from ctk.env.examine import Examined, Wheel, lacking, package_record
 from ctk.env.prefix import Note
 from ctk.package.records import spec_name
 from ctk.rules import Finding, checks_of
+from ctk.solve.driver import NO_DEVICE, Limit
 from ctk.solve.machine import STATE_DRIVER
 from ctk.solve.solve import older
 from ctk.solve.why import newer_nvjitlink
@@ -191,9 +192,13 @@ def _agreement(on: Examined) -> Finding:
 
 @look_at(Examined, "driver")
 def _driver_fits(on: Examined) -> Finding:
-    """A driver that is older than packages require does not load their code: errors 35 and 222."""
+    """Programs need a driver that starts and is not older than their packages require: errors 35, 100, 222."""
     driver = on.machine.driver
     specs = [(p, s) for p in on.packages for s in (*p.depends, *p.constrains) if spec_name(s) == "__cuda"]
+    if on.driver_state and (found := driver_at_fault(on.driver_state)):
+        # Many hide the GPU on purpose, for example from the tests of a program.
+        is_hidden = on.driver_state.limit is Limit.VARIABLE and on.driver_state.seen.error == NO_DEVICE
+        return missing(found.message, found.fix) if is_hidden else found
     if not driver:
         if wanted := [f"{p.name} {p.version} needs {s}" for p, s in specs if s in p.depends]:
             stated = chain(*on.note.machine.items()) if on.note and on.made_for else ("--driver", "13.0")

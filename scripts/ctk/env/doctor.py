@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from ctk.core.console import count, listing
 from ctk.core.errors import CtkError, without_credentials
 from ctk.core.files import STEP_TO_WRITE, disk_errors
 from ctk.rules import Check, Finding, S, Severity, checks_of
+from ctk.solve.driver import NO_DEVICE, Answer, Change, DriverState, Limit, driver_state
 
 
 @dataclass(frozen=True)
@@ -200,17 +202,65 @@ def _driver(where: Where) -> Finding:
     from ctk.solve.machine import STATE_DRIVER, machine, overstated, too_old
 
     on = machine()
-    # The first GPU's line.
-    own = (printed("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader") or "").partition("\n")[0]
     if said := overstated(on, where.workspace):
         return missing(said, STATE_DRIVER)
+    if not on.stated and (found := driver_at_fault(on.unseen or driver_state())):
+        return missing(found.message, found.fix)
+    # The first GPU's line.
+    own = (printed("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader") or "").partition("\n")[0]
     if on.driver:
-        words = f"{on.words}{f'; nvidia-smi: {own}' if own else ''}"
+        name = f"; nvidia-smi: {own}" if own else ""
+        words = f"{on.words}{name}"
         step = too_old(on.arch, release_locks(where.workspace).values())
         return missing(words, step) if step else ok(words)
     if own:
         return missing(f"nvidia-smi says {own}, and libcuda cannot be loaded", "repair the driver's installation")
     return missing("none: kernels are compiled here and not run; --driver and --arch describe another machine")
+
+
+def driver_at_fault(state: DriverState) -> Finding | None:
+    """What is wrong with a driver that is installed and does not work; None if it works, or if there is none."""
+    if state.limit in (Limit.NOTHING, Limit.NO_DRIVER):
+        return None
+    seen = state.seen
+    if state.change is not None:
+        return problem(_at_fault(state.limit, state.change, seen), _as_command(state.change))
+    if state.limit is Limit.SILENT:
+        step = "restart this machine; if that does not help, install the driver again"
+        return problem("the driver is installed, and crashes or does not answer when it is started", step)
+    version = f" for CUDA {seen.version}" if seen.version else ""
+    if state.limit is Limit.NO_DEVICE:
+        cause = f"a driver{version} is installed, and no GPU is here: {_failure(seen)}, and there is no /dev/nvidiactl"
+        return problem(cause, "start the container with a GPU (docker run --gpus all), or load the driver's module")
+    step = "run nvidia-smi; after an update of the driver, restart this machine"
+    return problem(f"the driver{version} does not start: {_failure(seen)}", step)
+
+
+def _at_fault(limit: Limit, change: Change, seen: Answer) -> str:
+    """A driver that works after a change of one variable, in words."""
+    if limit is Limit.NOT_FOUND:
+        return f"the driver is {seen.library}, where programs do not look for it"
+    if change.variable == "LD_LIBRARY_PATH":
+        return f"LD_LIBRARY_PATH leads to {seen.library}, which is not this machine's driver: {_failure(seen)}"
+    if seen.error == NO_DEVICE:
+        return f"{change.variable}={change.was} hides the GPU from programs: {_failure(seen)}; without it they find one"
+    return f"the driver does not start with {change.variable}={change.was}: {_failure(seen)}; without it, it does"
+
+
+def _failure(seen: Answer) -> str:
+    """The call of the driver that failed, and what it returned."""
+    if seen.function == "":
+        return "cuDeviceGetCount gives 0"
+    name = seen.error or f"error {seen.code}"
+    words = f" ({seen.description})" if seen.description else ""
+    return f"{seen.function} gives {name}{words}"
+
+
+def _as_command(change: Change) -> str:
+    """A change of a variable as a command of the shell."""
+    if change.value is None:
+        return f"unset {change.variable}"
+    return f"export {change.variable}={shlex.quote(change.value)}"
 
 
 @look_at(Where, "clients")

@@ -24,11 +24,12 @@ from rattler.package.build_string import BuildString
 from ctk.core.address import public
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError
-from ctk.core.platforms import PLATFORMS
+from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.env.prefix import Installed, Note, sites, text_of
 from ctk.index.inside import applies, stated_requirements
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.records import spec_name
+from ctk.solve.driver import DriverState, driver_state
 from ctk.solve.machine import Machine, machine, overstated, too_old
 from ctk.solve.solve import Catalogue, Scenario, channel_name, lasting, older
 
@@ -116,6 +117,14 @@ class Examined:
     @cached_property
     def by_name(self) -> dict[str, InstalledPackage]:
         return {package.name: package for package in self.packages}
+
+    @cached_property
+    def driver_state(self) -> DriverState | None:
+        """Whether this machine's driver works; None for another machine, and for an environment without CUDA."""
+        is_here = self.machine.subdir == this_platform() and not self.machine.stated
+        if not is_here or self.toolkit is None:
+            return None
+        return self.machine.unseen or driver_state()
 
     @property
     def toolkit(self) -> InstalledPackage | None:

@@ -21,6 +21,7 @@ from ctk.core.errors import BadValue, check_names
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.core.versions import PythonTag
 from ctk.lock.model import ReleaseLock
+from ctk.solve.driver import DriverState, driver_state, is_installed
 
 # The virtual packages of a machine of another platform. glibc is AlmaLinux 8's, the oldest for manylinux_2_28 wheels
 # (cuda-bindings, cuda-core, numba-cuda).
@@ -46,6 +47,7 @@ class Machine:
     arch: str | None  # compute capability of the oldest GPU (9.0); None if it is unknown, or without a driver
     words: str  # driver and GPU for people, and whether they are given or detected
     stated: str = ""  # the option or variable that states the driver; "" for a detected driver
+    unseen: DriverState | None = None  # of a driver that is installed here and that clients do not see
 
 
 def machine(platform: str | None = None, driver: str | None = None, arch: str | None = None) -> Machine:
@@ -60,6 +62,12 @@ def machine(platform: str | None = None, driver: str | None = None, arch: str | 
     subdir = platform or this_platform()
     check_names("platform", [subdir], PLATFORMS)
     found_driver, found_arch = detected(subdir) if driver is None else (None, None)
+    here = subdir == this_platform()
+    stated = "--driver" if driver is not None else _DRIVER if _DRIVER in os.environ else ""
+    unseen = driver_state() if here and not stated and not found_driver and is_installed() else None
+    if unseen and unseen.change:  # it works, and a variable hides it: the machine has this driver all the same
+        found_driver = unseen.after.version
+        found_arch = min(unseen.after.gpus, key=Version)
     known_driver = _stated(driver, driver_version, found_driver)
     known_arch = _stated(arch, compute_capability, found_arch)
     if arch is not None and known_arch and not known_driver:
@@ -67,15 +75,13 @@ def machine(platform: str | None = None, driver: str | None = None, arch: str | 
             f"--arch {arch} describes a GPU on a machine without a driver, and no client sees such a GPU",
             f"add the driver, such as --driver 13.0 --arch {arch}",
         )
-    here = subdir == this_platform()
-    stated = "--driver" if driver is not None else _DRIVER if _DRIVER in os.environ else ""
     how = "" if driver is not None else " given" if stated or not here else " detected"
     if not known_driver:
-        return Machine(subdir, None, None, f"no driver{how}", stated)
+        return Machine(subdir, None, None, f"no driver{how}", stated, unseen)
     gpu = "no GPU" if arch is not None else "GPU not given" if driver is not None or not here else "no GPU detected"
     if known_arch:
         gpu = f"GPU {known_arch}{'' if arch is not None else ' given' if _ARCH in os.environ else ' detected'}"
-    return Machine(subdir, known_driver, known_arch, f"driver {known_driver}{how}, {gpu}", stated)
+    return Machine(subdir, known_driver, known_arch, f"driver {known_driver}{how}, {gpu}", stated, unseen)
 
 
 STATE_DRIVER = "`export CONDA_OVERRIDE_CUDA=13.0`, with the oldest driver of the machines that will run it"

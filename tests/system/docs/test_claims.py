@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,6 +94,14 @@ def test_without_a_driver_programs_say_what_the_page_quotes(numba: Path, program
 def test_numba_cuda_takes_the_place_of_numbas_own_target(numba: Path) -> None:
     """The import stays, and the module is numba-cuda's."""
     assert "/numba_cuda/" in run(numba, "from numba import cuda; print(cuda.jit.__code__.co_filename)")
+
+
+def test_vectorize_repeats_values_of_an_array_with_fewer_dimensions(numba: Path) -> None:
+    """A fault of numba-cuda. If this test fails, it is mended: take it from docs/troubleshooting.md and upstream."""
+    text = page("upstream/numba-cuda")
+    (program,) = re.findall(r"python -c \"\n(.+?)\"\n", text, re.DOTALL)
+    printed = run(numba, textwrap.dedent(program))
+    assert printed.split("\n")[:2] == ["[[0. 0. 0.]", " [0. 0. 0.]]"]
 
 
 def test_the_runtime_of_each_major_is_in_the_package_that_the_page_names(built: Workspace, tmp_path: Path) -> None:

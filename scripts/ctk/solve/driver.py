@@ -1,0 +1,177 @@
+"""Whether this machine's driver works, and what hides it: a child starts the driver as every CUDA program does.
+
+Clients of conda read the driver's version. That says what is installed, not whether a program can use it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+"""The name by which CUDA programs load the driver."""
+FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64/nvidia",
+    "/usr/lib64",
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/wsl/lib",
+)
+"""Where installers put the library on Linux: Debian, RHEL, containers of Kubernetes, WSL."""
+NO_DEVICE = "CUDA_ERROR_NO_DEVICE"
+"""The driver's name for the error of a program from which all GPUs are hidden."""
+_PROBE = Path(__file__).with_name("driver_probe.py")
+_SECONDS = 60.0  # conda waits as long for the same call
+_SEARCH_PATH = "LD_LIBRARY_PATH"
+_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvmap")  # of a GPU on Linux, in WSL, on a Jetson
+
+Ask = Callable[[Mapping[str, str]], "Answer"]
+"""Starts the driver with these variables."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one start of the driver gave."""
+
+    library: str = ""  # its path; "" if none could be loaded
+    is_found: bool = True  # whether the loader found it by name, as programs look for it
+    version: str = ""  # the newest CUDA version that it supports: "13.0"
+    gpus: tuple[str, ...] = ()  # compute capabilities of the GPUs that programs see
+    function: str = ""  # the function that failed; "" if none did
+    code: int = 0  # its result
+    error: str = ""  # the driver's name for the result: "CUDA_ERROR_NO_DEVICE"
+    description: str = ""  # the driver's words for it
+    not_loaded: str = ""  # the loader's words, if no library could be loaded
+    is_silent: bool = False  # it crashed, or did not end in time
+
+    @property
+    def works(self) -> bool:
+        """Whether a program finds the driver, starts it, and sees a GPU."""
+        return bool(self.is_found and self.gpus and not self.function)
+
+
+class Limit(Enum):
+    """What keeps programs from the GPU."""
+
+    NOTHING = "nothing"
+    NO_DRIVER = "no driver"  # no library of a driver is installed
+    NOT_FOUND = "not found"  # the library is where the loader does not look
+    VARIABLE = "variable"  # a variable hides the GPU, or leads to another library
+    NO_DEVICE = "no device"  # the library is there and the GPU's device files are not, as in a container
+    REFUSED = "refused"  # the driver does not start
+    SILENT = "silent"  # the driver crashes or does not answer
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of one variable."""
+
+    variable: str
+    was: str
+    value: str | None  # None: unset
+
+    def apply(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """The variables after the change."""
+        changed = dict(variables)
+        changed.pop(self.variable, None)
+        if self.value is not None:
+            changed[self.variable] = self.value
+        return changed
+
+
+@dataclass(frozen=True)
+class DriverState:
+    """The driver as programs see it, and what would make it work."""
+
+    limit: Limit
+    seen: Answer
+    change: Change | None = None  # tried: with it, the driver works
+    after: Answer = field(default_factory=Answer)  # what the driver gave after the change
+
+
+def ask(variables: Mapping[str, str]) -> Answer:
+    """Starts the driver of this machine in a child with these variables."""
+    folders = [] if sys.platform == "win32" else [f"{folder}/{LIBRARY}" for folder in FOLDERS]
+    command = [sys.executable, "-I", "-S", str(_PROBE), LIBRARY, *folders]
+    try:
+        done = subprocess.run(
+            command, env=dict(variables), capture_output=True, timeout=_SECONDS, stdin=subprocess.DEVNULL, check=False
+        )
+        said = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return Answer(is_silent=True)
+    return Answer(**{**said, "gpus": tuple(said.get("gpus", ()))})
+
+
+def is_installed() -> bool:
+    """Whether a library of a driver can be loaded here, by its name or in a known folder; starts nothing."""
+    try:
+        ctypes.CDLL(LIBRARY)
+    except OSError:
+        return any(Path(folder, LIBRARY).exists() for folder in FOLDERS)
+    return True
+
+
+def driver_state(
+    ask: Ask = ask,
+    variables: Mapping[str, str] = os.environ,
+    has_devices: Callable[[], bool] = lambda: any(map(os.path.exists, _DEVICES)),
+) -> DriverState:
+    """Starts the driver; if it does not work, tries without each variable that can be the cause.
+
+    Args:
+        ask: Starts the driver.
+        variables: The variables of this process.
+        has_devices: Whether there is a device file of a GPU.
+    """
+    seen = ask(variables)
+    if seen.works:
+        return DriverState(Limit.NOTHING, seen)
+    if seen.not_loaded:
+        return DriverState(Limit.NO_DRIVER, seen)
+    for change in _changes(seen, variables):
+        after = ask(change.apply(variables))
+        if after.works:
+            limit = Limit.VARIABLE if seen.is_found else Limit.NOT_FOUND
+            return DriverState(limit, seen, change, after)
+    if seen.is_silent:
+        return DriverState(Limit.SILENT, seen)
+    is_here = sys.platform == "win32" or has_devices()
+    return DriverState(Limit.REFUSED if is_here else Limit.NO_DEVICE, seen)
+
+
+def _changes(seen: Answer, variables: Mapping[str, str]) -> Iterator[Change]:
+    """The changes that may make the driver work, one variable each."""
+    path = variables.get(_SEARCH_PATH, "")
+    folders = [folder for folder in path.split(os.pathsep) if folder]
+    if seen.library and not seen.is_found:
+        own = os.path.dirname(seen.library)
+        yield Change(_SEARCH_PATH, path, os.pathsep.join([*folders, own]))
+        return
+    others = [folder for folder in folders if not os.path.exists(os.path.join(folder, LIBRARY))]
+    if len(others) < len(folders):
+        # First without the folder that the library came from: a later one can have the right library.
+        first = [folder for folder in folders if not _has(folder, seen.library)]
+        for rest in (first, others):
+            yield Change(_SEARCH_PATH, path, os.pathsep.join(rest) or None)
+    if seen.is_silent:  # each further try could take a minute
+        return
+    for name in sorted(variables):
+        if name.startswith(("CUDA_", "NVIDIA_")) or name == "LD_PRELOAD":
+            yield Change(name, variables[name], None)
+
+
+def _has(folder: str, library: str) -> bool:
+    """Whether a library that was loaded is the one in a folder."""
+    try:
+        return os.path.samefile(os.path.join(folder, LIBRARY), library)
+    except OSError:
+        return False
