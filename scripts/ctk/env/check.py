@@ -65,12 +65,12 @@ def _files(on: Examined) -> Finding:
         return problem(cause, again or "make it again in a new folder")
     if note and note.stamp and note.stamp == has.stamp:
         return ok(f"of {count(len(has.records), 'package')}, as they were installed")
-    altered = has.altered()
+    altered = has.damage()
     # What pip uninstalled since then may leave a dist-info.
     whole = [info for info, files in has.of_pip.items() if all(map(os.path.lexists, map(on.prefix.joinpath, files)))]
-    by_pip = [wheel.name for wheel in on.wheels if wheel.info in whole and altered.pop(wheel.name, [])]
+    by_pip = [wheel.name for wheel in on.wheels if wheel.info in whole and altered.pop(wheel.name, {})]
     if altered:
-        found = [f"{name}: {listing(files, most=_SHOWN)}" for name, files in altered.items()]
+        found = [f"{name}: {listing([*files], most=_SHOWN)}" for name, files in altered.items()]
         return problem(f"missing, or not as they were installed: {listing(found, most=_SHOWN)}", on.again(*altered))
     if by_pip:
         return missing(f"pip replaced those of {listing(by_pip, most=_SHOWN)}", on.again(*by_pip))

@@ -138,7 +138,7 @@ def create(
     with disk_errors(prefix.parent), alone(prefix / LOCK, f"at {prefix}", say):
         note, has = Note.read(prefix), Installed.read(prefix)  # again: another run may just have ended
         _check_owner(note, has, wanted, force)
-        altered = {**has.altered(), **(has.with_prefix if has.scripts_of_others else {})}
+        altered = {**has.damage(), **(has.with_prefix if has.scripts_of_others else {})}
         if note and _is_whole(note, has, wanted) and not altered:
             replace(note, stamp=has.stamp).write(prefix)
             return Environment(prefix, pick, False)

@@ -26,6 +26,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError
 from ctk.core.platforms import PLATFORMS
 from ctk.env.prefix import Installed, Note, sites, text_of
+from ctk.env.record_files import files_of
 from ctk.index.inside import applies, stated_requirements
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.records import spec_name
@@ -52,7 +53,7 @@ class InstalledPackage:
     source: str  # the channel's address, without a user's name, password or token; "" if the record has none
     depends: tuple[str, ...]
     constrains: tuple[str, ...]
-    files: Mapping[str, str]  # path -> sha256 when it was installed; "" if the record has none
+    files: tuple[str, ...]  # below the prefix, without bytecode
     record: PackageRecord
 
     def __str__(self) -> str:
@@ -297,9 +298,7 @@ def _package(record: Any) -> InstalledPackage | None:
         readable = _IDENTITY.fullmatch(f"{name} {version} {build}")
         if not readable or max(map(len, (channel, *specs[0], *specs[1]))) > _LONGEST:
             return None
-        entries = (record.get("paths_data") or {}).get("paths") or ()
-        files = dict.fromkeys(map(str, record.get("files") or ()), "")
-        files |= {str(e["_path"]): str(e.get("sha256_in_prefix") or e.get("sha256") or "") for e in entries}
+        files = tuple(file.path for file in files_of(record))
         subdir, known = str(record.get("subdir") or ""), package_record(name, version, build)
         # `url` has the whole address of the channel; conda's `channel` ends with the platform.
         address = str(record.get("url") or "").rsplit("/", 2)[0] or channel
