@@ -16,13 +16,17 @@ from ctk.core.platforms import this_platform
 from ctk.env import examine
 from ctk.env.check import ENVIRONMENT_CHECKS
 from ctk.env.doctor import look
+from ctk.env.environment import ACTIVATION, create
 from ctk.env.prefix import Installed
 from ctk.env.record_files import Damage
 from ctk.rules import Finding
+from ctk.solve.solve import Catalogue, Scenario
 from kit.client_records import MAKERS, SAMPLES, SITE, Place, lacks, lay_out, make, sample
 
 STORED = {file.stem: file for file in sorted(SAMPLES.glob("*.json"))}
 ALWAYS = [name for name in MAKERS if not lacks(name) and "rattler" in name]
+# Files beside packages: rattler's mark for backups, and what conda-pack adds.
+MARKS = {"CACHEDIR.TAG", "bin/conda-unpack", "bin/conda_unpack_progress.py"}
 DIST_INFO = f"{SITE}/pure-1.0.dist-info"
 
 IS_OTHER = this_platform() != "linux-64"
@@ -137,6 +141,34 @@ def test_what_pip_put_in_place_of_a_package_is_found_in_an_environment_of_any_cl
     found = wrong(place.prefix)["files"]
     assert (found.severity, found.message) == ("hint", "pip replaced those of pure")
     assert shlex.split(found.fix)[-2:] == ["--force-reinstall", "pure"]
+
+
+def test_env_create_leaves_no_file_of_a_package_that_it_removes(place: Place) -> None:
+    """rattler leaves the noarch Python packages of conda's records, and Python finds them."""
+    pick = Catalogue([place.channel], "linux-64").pick(Scenario(("library",), "linux-64"))
+    assert pick
+    (place.prefix / "share" / "mine").write_text("of the user")
+    create(pick, place.prefix, place.root / "another cache", force=True)
+    has = Installed.read(place.prefix)
+    assert {str(record["name"]) for record in has.records.values()} == {"library"}
+    own = {file.path for file in has.files["library"]}
+    left = {
+        path.relative_to(place.prefix).as_posix()
+        for path in place.prefix.rglob("*")
+        if path.is_symlink() or path.is_file()
+    }
+    left = {path for path in left - own if not path.startswith("conda-meta/")}
+    assert left - {*ACTIVATION} - MARKS == {"share/mine"}
+
+
+def test_env_create_gives_a_package_its_files_back(place: Place) -> None:
+    pick = Catalogue([place.channel], "linux-64").pick(Scenario(("library", "pure"), "linux-64"))
+    assert pick
+    (place.prefix / SITE / "pure.py").unlink()
+    create(pick, place.prefix, place.root / "another cache", force=True)
+    assert "main" in (place.prefix / SITE / "pure.py").read_text()
+    assert Installed.read(place.prefix).damage() == {}
+    assert [*(place.prefix / SITE).glob("pure*clobber*")] == []
 
 
 @pytest.mark.parametrize("name", [name for name in MAKERS if "rattler" not in name])

@@ -447,6 +447,34 @@ def test_a_constraint_counts_only_for_an_installed_package(made: Made) -> None:
 
 
 @pytest.mark.parametrize(
+    ("spec", "is_met"),
+    [
+        ("numpy[build_number='>=3']", True),
+        ("numpy[build_number=4]", False),
+        ("numpy[license=BSD-3-Clause]", True),
+        (f"numpy[sha256={'1' * 64}]", True),
+        (f"numpy[md5={'2' * 32}]", True),
+        ("conda-forge/linux-64::numpy", True),
+        ("numpy[track_features=other]", True),  # not known
+        ("absent[when='python >=3.99']", True),  # a need on a condition
+        ("absent", False),
+    ],
+)
+def test_a_spec_may_ask_for_more_than_a_version(made: Made, spec: str, is_met: bool) -> None:
+    more = {"build_number": 3, "license": "BSD-3-Clause", "md5": "2" * 32, "sha256": "1" * 64}
+    made.package("numpy", "2.1", "py311_3", **more).package("tool", depends=[spec])
+    assert states(check(made)) == ({} if is_met else {"packages agree": "problem"})
+
+
+def test_conda_adds_pip_to_the_needs_of_python(made: Made) -> None:
+    """Another client may remove it again: no package needs it."""
+    made.package("python", "3.12.4", depends=["pip", "openssl"]).package("openssl")
+    assert states(check(made)) == {}
+    made.package("tool", depends=["pip"])
+    assert states(check(made)) == {"packages agree": "problem"}
+
+
+@pytest.mark.parametrize(
     ("record", "channel"),
     [
         ({"channel": "https://u:secret@host/t/tk-secret/ch/linux-64"}, "https://host/ch"),

@@ -173,7 +173,7 @@ def packed(make: Callable[[Place], None]) -> Callable[[Place], None]:
         conda_pack.pack(prefix=str(origin.prefix), output=str(archive), format="tar")
         with tarfile.open(archive) as content:
             content.extractall(place.prefix, filter="fully_trusted")
-        place.run(sys.executable, place.prefix / "bin" / "conda-unpack")
+        place.run(sys.executable, "-B", place.prefix / "bin" / "conda-unpack")
 
     return unpack
 

@@ -15,7 +15,7 @@ from rattler import MatchSpec, PackageRecord
 from ctk.core.console import count, listing
 from ctk.env import repair
 from ctk.env.doctor import look_at, missing, ok, problem
-from ctk.env.examine import Examined, Wheel, lacking, package_record
+from ctk.env.examine import Examined, InstalledPackage, Wheel, lacking, package_record
 from ctk.env.prefix import Note
 from ctk.package.records import spec_name
 from ctk.rules import Finding, checks_of
@@ -33,7 +33,9 @@ def _first(sentences: Sequence[str]) -> str:
 
 
 def _matches(spec: str, record: PackageRecord) -> bool:
-    """Whether a package matches a spec; a text that is not a spec matches every package."""
+    """Whether a package matches a spec; a spec of which that is not known matches every package."""
+    if "track_features" in spec:  # a record of rattler is made without them
+        return True
     try:
         return MatchSpec(spec).matches(record)
     except Exception:  # rattler's own, of many kinds
@@ -197,19 +199,24 @@ def _agreement(on: Examined) -> Finding:
     unmet, names = [], set()
     for package in on.packages:
         for spec in (*package.depends, *package.constrains):
-            name = spec_name(spec)
-            other = on.by_name.get(name)
-            if other is not None and not _matches(spec, other.record):
-                unmet.append(f"{package} needs {spec}, and there is {other}")
-            elif other is None and spec in package.depends and not name.startswith("__") and not on.has.broken:
-                unmet.append(f"{package} needs {spec}, which is not there")
-            else:
-                continue
-            names |= {package.name, name}
+            if said := _unmet(package, spec, on):
+                unmet.append(f"{package} needs {spec}, {said}")
+                names |= {package.name, spec_name(spec)}
     if unmet:
         step = on.note.again(on.prefix) if on.note else on.install(*sorted(names)[:12])
         return problem(_first(unmet), step)
     return ok(f"what {count(len(on.packages), 'package')} ask for is there")
+
+
+def _unmet(package: InstalledPackage, spec: str, on: Examined) -> str:
+    """What is there in the place of what a package needs; "" if that is met, or no certain need."""
+    name = spec_name(spec)
+    other = on.by_name.get(name)
+    if other is not None:
+        return "" if _matches(spec, other.record) else f"and there is {other}"
+    is_conditional = "when=" in spec or "; if " in spec
+    is_needed = spec in package.depends and not name.startswith("__") and not is_conditional
+    return "which is not there" if is_needed and not on.has.broken else ""
 
 
 @look_at(Examined, "driver")

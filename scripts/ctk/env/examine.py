@@ -286,7 +286,9 @@ def _package(record: Any) -> InstalledPackage | None:
         if max(map(len, (channel, *specs[0], *specs[1]))) > _LONGEST:
             return None
         files = tuple(file.path for file in files_of(record))
-        subdir, known = str(record.get("subdir") or ""), package_record(name, version, build)
+        subdir, known = str(record.get("subdir") or ""), _known(identity, record)
+        if name == "python":  # conda adds it (add_pip_as_python_dependency): no need of the package
+            specs[0] = tuple(spec for spec in specs[0] if spec != "pip")
         # `url` has the whole address of the channel; conda's `channel` ends with the platform.
         address = str(record.get("url") or "").rsplit("/", 2)[0] or channel
         if max(map(len, (address, channel))) > _LONGEST:
@@ -303,6 +305,22 @@ def readable_identity(record: Mapping[str, Any]) -> tuple[str, str, str] | None:
     name, version, build = (str(record.get(key) or "") for key in ("name", "version", "build"))
     is_readable = _IDENTITY.fullmatch(f"{name} {version} {build}")
     return (name, version, build) if is_readable else None
+
+
+def _known(identity: tuple[str, str, str], record: Mapping[str, Any]) -> PackageRecord:
+    """A record with all that a spec can ask for, but for tracked features."""
+    name, version, build = identity
+    md5, sha256 = (bytes.fromhex(str(record.get(key) or "")) for key in ("md5", "sha256"))
+    return PackageRecord(
+        name,
+        version,
+        BuildString(build),
+        int(record.get("build_number") or 0),
+        str(record.get("subdir") or "noarch"),
+        license=str(record.get("license") or ""),
+        md5=md5 or None,
+        sha256=sha256 or None,
+    )
 
 
 def package_record(name: str, version: str, build: str = "0") -> PackageRecord:
