@@ -29,6 +29,7 @@ from typing import Any
 
 _SITE, _SCRIPTS = "site-packages/", "python-scripts/"
 _SOFTLINK = 2  # `LinkType` of conda/models/enums.py
+_NON_ADMIN = ".nonadmin"  # conda's mark on Windows: no file of a package, and not in packs
 _ENTRY_POINTS = ("unix_python_entry_point", "windows_python_entry_point_script")
 
 
@@ -99,7 +100,7 @@ def files_of(record: Mapping[str, Any]) -> Iterator[RecordFile]:
     named = [str(path) for path in record.get("files") or ()]
     in_prefix = set(named)
     by_path_in_package = {_path_in_package(path): path for path in named}
-    seen = set()
+    seen = {_NON_ADMIN}
     for entry in (record.get("paths_data") or {}).get("paths") or ():
         path, kind = str(entry["_path"]), entry.get("path_type")
         if path not in in_prefix and path.startswith((_SITE, _SCRIPTS)) and _is_noarch(record):
