@@ -68,7 +68,7 @@ class Made:
         info = (site or self.prefix / SITE) / f"{name}-{version}.dist-info"
         info.mkdir(parents=True)
         (info / "INSTALLER").write_text(f"{installer}\n")
-        (info / "RECORD").write_text(record)
+        (info / "RECORD").write_text(record or f"{info.name}/METADATA,,\n")
         (info / "METADATA").write_text(f"Name: {name}\n{needs}\n\nRequires-Dist: what-the-readme-says\n")
         return self.package("python", "3.12.4")
 
@@ -447,6 +447,34 @@ def test_a_constraint_counts_only_for_an_installed_package(made: Made) -> None:
 
 
 @pytest.mark.parametrize(
+    ("spec", "is_met"),
+    [
+        ("numpy[build_number='>=3']", True),
+        ("numpy[build_number=4]", False),
+        ("numpy[license=BSD-3-Clause]", True),
+        (f"numpy[sha256={'1' * 64}]", True),
+        (f"numpy[md5={'2' * 32}]", True),
+        ("conda-forge/linux-64::numpy", True),
+        ("numpy[track_features=other]", True),  # not known
+        ("absent[when='python >=3.99']", True),  # a need on a condition
+        ("absent", False),
+    ],
+)
+def test_a_spec_may_ask_for_more_than_a_version(made: Made, spec: str, is_met: bool) -> None:
+    more = {"build_number": 3, "license": "BSD-3-Clause", "md5": "2" * 32, "sha256": "1" * 64}
+    made.package("numpy", "2.1", "py311_3", **more).package("tool", depends=[spec])
+    assert states(check(made)) == ({} if is_met else {"packages agree": "problem"})
+
+
+def test_conda_adds_pip_to_the_needs_of_python(made: Made) -> None:
+    """Another client may remove it again: no package needs it."""
+    made.package("python", "3.12.4", depends=["pip", "openssl"]).package("openssl")
+    assert states(check(made)) == {}
+    made.package("tool", depends=["pip"])
+    assert states(check(made)) == {"packages agree": "problem"}
+
+
+@pytest.mark.parametrize(
     ("record", "channel"),
     [
         ({"channel": "https://u:secret@host/t/tk-secret/ch/linux-64"}, "https://host/ch"),
@@ -545,8 +573,10 @@ LYING = (
     b'{"name": "../../x", "version": "1", "build": "0"}',
     b'{"name": "x\\u001b[31m", "version": "1", "build": "0"}',
     b'{"name": "x", "version": "not a version", "build": "0"}',
+)
+ODD = (
     b'{"name": "x", "version": "1", "build": "0", "paths_data": {"paths": [1]}}',
-    b'{"name": "x", "version": "1", "build": "0", "files": {"a": 1}, "depends": ["' + b"y" * 10_000 + b'"]}',
+    b'{"name": "x", "version": "1", "build": "0", "depends": ["' + b"y" * 10_000 + b'"]}',
 )
 
 
@@ -556,6 +586,16 @@ def test_a_record_that_lies_is_a_finding_with_its_name(made: Made, text: bytes) 
     assert states(found) == {"records": "problem"}
     assert found["records"]["found"] == "no records: x-1-0.json"
     assert found["records"]["step"].endswith("--force-reinstall x")
+
+
+@pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
+def test_a_record_of_a_package_is_not_removed_because_it_is_odd(made: Made, text: bytes) -> None:
+    """A client may understand it."""
+    found = check(made.toolkit().record("x-1-0.json", text))
+    assert states(found) == {"records": "missing"}
+    assert found["records"]["found"] == "not understood here: x-1-0.json"
+    place = shlex.quote(str(made.prefix))
+    assert found["records"]["step"] == f"see if conda lists them: `conda list -p {place}`"
 
 
 def test_what_is_no_file_and_what_is_no_spec_hold_nothing_up(made: Made) -> None:

@@ -13,8 +13,9 @@ from packaging.utils import canonicalize_name
 from rattler import MatchSpec, PackageRecord
 
 from ctk.core.console import count, listing
+from ctk.env import repair
 from ctk.env.doctor import driver_at_fault, look_at, missing, ok, problem
-from ctk.env.examine import Examined, Wheel, lacking, package_record
+from ctk.env.examine import Examined, InstalledPackage, Wheel, lacking, package_record
 from ctk.env.prefix import Note
 from ctk.package.records import spec_name
 from ctk.rules import Finding, checks_of
@@ -33,7 +34,9 @@ def _first(sentences: Sequence[str]) -> str:
 
 
 def _matches(spec: str, record: PackageRecord) -> bool:
-    """Whether a package matches a spec; a text that is not a spec matches every package."""
+    """Whether a package matches a spec; a spec of which that is not known matches every package."""
+    if "track_features" in spec:  # a record of rattler is made without them
+        return True
     try:
         return MatchSpec(spec).matches(record)
     except Exception:  # rattler's own, of many kinds
@@ -43,39 +46,65 @@ def _matches(spec: str, record: PackageRecord) -> bool:
 @look_at(Examined, "records")
 def _records(on: Examined) -> Finding:
     """No client updates or removes a package whose record is broken."""
-    if names := [file.name for file in on.has.broken]:
-        files = [shlex.quote(str(file)) for file in on.has.broken]
-        lost = [name.rsplit("-", 2)[0] for name in names if name.count("-") > 1]
-        step = f"rm {' '.join(files)}" + (f" && {on.again(*lost)}" if lost else "")
-        return problem(f"no records: {listing([ascii(name)[1:-1] for name in names], most=_SHOWN)}", step)
+    if broken := [file for file in on.has.broken if repair.is_no_record(file)]:
+        return problem(f"no records: {_names(broken)}", repair.remove_records(on, broken))
+    if odd := on.has.broken:
+        step = shlex.join(["conda", "list", "-p", str(on.prefix)])
+        return missing(f"not understood here: {_names(odd)}", f"see if conda lists them: `{step}`")
     channels = sorted({package.channel or "an unknown channel" for package in on.packages})
-    return ok(f"{count(len(on.packages), 'package')}{f', of {listing(channels)}' if channels else ''}")
+    words = f", of {listing(channels)}" if channels else ""
+    return ok(f"{count(len(on.packages), 'package')}{words}")
+
+
+def _names(files: Sequence[Path]) -> str:
+    """The names of files, without control characters."""
+    return listing([ascii(file.name)[1:-1] for file in files], most=_SHOWN)
 
 
 @look_at(Examined, "files")
 def _files(on: Examined) -> Finding:
     """Programs fail later if files are missing or changed, or if `ctk env create` was stopped."""
     has, note = on.has, Note.read(on.prefix)
+    whole = f"of {count(len(has.records), 'package')}, as they were installed"
     if note and on.is_stopped:
-        return problem("the run that made this environment was stopped, or is at work now", note.again(on.prefix))
-    if scripts := has.scripts_of_others:
-        old = next(iter(scripts.values())).parents[1]
-        cause = f"it was moved or copied: programs in it start the Python of {old}: {listing([*scripts], most=_SHOWN)}"
-        back = f"mv {shlex.quote(str(on.prefix))} {shlex.quote(str(old))}"
-        again = on.note.again(on.prefix) if on.note else "" if old.exists() else back
-        return problem(cause, again or "make it again in a new folder")
+        cause = "the run that made this environment was stopped, or is at work now"
+        return problem(cause, note.again(on.prefix))
+    if has.scripts_of_others:
+        return _moved(on)
     if note and note.stamp and note.stamp == has.stamp:
-        return ok(f"of {count(len(has.records), 'package')}, as they were installed")
-    altered = has.altered()
-    # What pip uninstalled since then may leave a dist-info.
-    whole = [info for info, files in has.of_pip.items() if all(map(os.path.lexists, map(on.prefix.joinpath, files)))]
-    by_pip = [wheel.name for wheel in on.wheels if wheel.info in whole and altered.pop(wheel.name, [])]
-    if altered:
-        found = [f"{name}: {listing(files, most=_SHOWN)}" for name, files in altered.items()]
-        return problem(f"missing, or not as they were installed: {listing(found, most=_SHOWN)}", on.again(*altered))
+        return ok(whole)
+    damaged = has.damage()
+    names = [name for name in _replaced_by_pip(on) if name in damaged]
+    by_pip = {name: damaged.pop(name) for name in names}
+    if damaged:
+        found = [f"{name}: {listing([*files], most=_SHOWN)}" for name, files in damaged.items()]
+        cause = f"missing, or not as they were installed: {listing(found, most=_SHOWN)}"
+        return problem(cause, repair.give_back(on, damaged))
     if by_pip:
-        return missing(f"pip replaced those of {listing(by_pip, most=_SHOWN)}", on.again(*by_pip))
-    return ok(f"of {count(len(has.records), 'package')}, as they were installed")
+        cause = f"pip replaced those of {listing([*by_pip], most=_SHOWN)}"
+        return missing(cause, repair.give_back(on, by_pip))
+    return ok(whole)
+
+
+def _moved(on: Examined) -> Finding:
+    scripts = on.has.scripts_of_others
+    old = next(iter(scripts.values())).parents[1]
+    shown = listing([*scripts], most=_SHOWN)
+    cause = f"it was moved or copied: programs in it start the Python of {old}: {shown}"
+    step = on.note.again(on.prefix) if on.note else repair.move_back(on, old)
+    return problem(cause, step or "make it again in a new folder")
+
+
+def _replaced_by_pip(on: Examined) -> list[str]:
+    """The packages whose distribution is there as a wheel, with all of the wheel's files."""
+    found = []
+    for wheel in on.wheels:
+        files = on.has.of_pip.get(wheel.info, ())
+        # What pip uninstalled since then may leave a dist-info.
+        is_whole = bool(files) and all(os.path.lexists(on.prefix / path) for path in files)
+        if is_whole and wheel.name in on.has.distributions:
+            found.append(on.has.distributions[wheel.name])
+    return list(dict.fromkeys(found))
 
 
 def wrong_with_pip(on: Examined) -> list[Finding]:
@@ -97,13 +126,8 @@ def wheels_of_pip(on: Examined) -> Finding:
     if not found:
         number = count(len(on.nvidia_wheels), "wheel")
         return ok(f"{number} of NVIDIA's, no CUDA of conda's beside them" if on.nvidia_wheels else "none of NVIDIA's")
-    wheels = dict.fromkeys((*beside, *twice))
-    both = [wheel for wheel in wheels if wheel.name in on.has.distributions and not wheel.folder.by]
-    # `ctk env create` also removes what pip put in the place of a package. Of two, pip uninstalls any.
-    steps = on.uninstall([wheel for wheel in wheels if not (on.note and wheel in both)])
-    steps += on.uninstall([] if on.note else twice)
-    steps += [on.again(*dict.fromkeys(wheel.name for wheel in both))] if both else []
-    return problem("; ".join(found), " && ".join(steps))
+    steps = repair.uninstall(on, [*dict.fromkeys((*beside, *twice))])
+    return problem("; ".join(found), " && ".join(steps) or "make it again in a new folder")
 
 
 @look_at(Examined, "scripts of pip")
@@ -114,9 +138,10 @@ def scripts_of_pip(on: Examined) -> Finding:
     scripts = {path: python for each in found.values() for path, python in each.items()}
     if not scripts or (on.has.scripts_of_others and not on.note):  # that has to go back, or to be made again
         return ok("none that starts another Python")
-    cause = f"they start the Python of {next(iter(scripts.values())).parents[1]}: {listing([*scripts], most=_SHOWN)}"
-    again = [f"{wheel.name}=={wheel.version}" for wheel, scripts in found.items() if scripts]
-    return problem(cause, " && ".join(on.pip("install", "--force-reinstall", "--no-deps", *again)))
+    old = next(iter(scripts.values())).parents[1]
+    cause = f"they start the Python of {old}: {listing([*scripts], most=_SHOWN)}"
+    step = repair.install_wheels_again(on, found)
+    return problem(cause, step or "install them again from where they came")
 
 
 @look_at(Examined, "needs of wheels")
@@ -175,19 +200,24 @@ def _agreement(on: Examined) -> Finding:
     unmet, names = [], set()
     for package in on.packages:
         for spec in (*package.depends, *package.constrains):
-            name = spec_name(spec)
-            other = on.by_name.get(name)
-            if other is not None and not _matches(spec, other.record):
-                unmet.append(f"{package} needs {spec}, and there is {other}")
-            elif other is None and spec in package.depends and not name.startswith("__") and not on.has.broken:
-                unmet.append(f"{package} needs {spec}, which is not there")
-            else:
-                continue
-            names |= {package.name, name}
+            if said := _unmet(package, spec, on):
+                unmet.append(f"{package} needs {spec}, {said}")
+                names |= {package.name, spec_name(spec)}
     if unmet:
         step = on.note.again(on.prefix) if on.note else on.install(*sorted(names)[:12])
         return problem(_first(unmet), step)
     return ok(f"what {count(len(on.packages), 'package')} ask for is there")
+
+
+def _unmet(package: InstalledPackage, spec: str, on: Examined) -> str:
+    """What is there in the place of what a package needs; "" if that is met, or no certain need."""
+    name = spec_name(spec)
+    other = on.by_name.get(name)
+    if other is not None:
+        return "" if _matches(spec, other.record) else f"and there is {other}"
+    is_conditional = "when=" in spec or "; if " in spec
+    is_needed = spec in package.depends and not name.startswith("__") and not is_conditional
+    return "which is not there" if is_needed and not on.has.broken else ""
 
 
 @look_at(Examined, "driver")

@@ -31,6 +31,7 @@ from ctk.core.files import alone, check_path, disk_errors, make_folder, read_jso
 from ctk.core.memo import Memo, memo
 from ctk.core.process import run
 from ctk.env.prefix import LOCK, NOTE, Installed, Note, package_key, rewrite
+from ctk.env.record_files import path_in_prefix
 from ctk.solve.machine import Machine
 from ctk.solve.solve import Catalogue, Pick, Scenario, lasting
 from ctk.solve.why import solve_or_say_why
@@ -138,14 +139,15 @@ def create(
     with disk_errors(prefix.parent), alone(prefix / LOCK, f"at {prefix}", say):
         note, has = Note.read(prefix), Installed.read(prefix)  # again: another run may just have ended
         _check_owner(note, has, wanted, force)
-        altered = {**has.altered(), **(has.with_prefix if has.scripts_of_others else {})}
+        altered = {**has.damage(), **(has.with_prefix if has.scripts_of_others else {})}
         if note and _is_whole(note, has, wanted) and not altered:
             replace(note, stamp=has.stamp).write(prefix)
             return Environment(prefix, pick, False)
         # Before any change: if this run is stopped, the note says whose the environment is, and what may be half there.
         half = () if note is None or note.stamp else note.packages
         Note(tuple(sorted({*wanted, *has.packages, *half})), tuple(asked)).write(prefix)
-        leftovers, of_pip = _paths_of(half, prefix, cache), has.of_pip
+        of_pip = has.of_pip
+        leftovers = _paths_of(half, prefix, cache) | _named_files(has)
         _remove_bytecode(has)
         for file in (*has.broken, *filter(_is_foreign, has.records)):
             file.unlink()
@@ -166,15 +168,30 @@ def create(
     return Environment(prefix, pick, True, changes)
 
 
+def _named_files(has: Installed) -> set[str]:
+    """All files that records name.
+
+    rattler removes those of `paths_data`, which in conda's records of noarch Python packages are not
+    the paths in the prefix: such a module stayed, and Python found it without its package.
+    """
+    return {str(path) for record in has.records.values() for path in record.get("files") or ()}
+
+
 def _paths_of(packages: Iterable[str], prefix: Path, cache: Path) -> set[str]:
-    """Where files of packages, by their keys in a note, may be in a prefix; what is no longer unpacked is not known."""
-    pythons = [path.relative_to(prefix).as_posix() for path in prefix.glob("lib/python3*/site-packages")]
+    """Where files of packages, by their keys in a note, may be in a prefix.
+
+    The files of a package that is no longer unpacked are not known.
+    """
+    folders = [path.relative_to(prefix) for path in prefix.glob("lib/python3*/site-packages")]
+    sites = [folder.as_posix() for folder in folders] or ["site-packages"]
     found = set()
     for file in (key.partition("#")[0] for key in packages):
-        paths = read_json(cache / re.sub(r"(\.conda|\.tar\.bz2)$", "", file) / "info" / "paths.json")
-        for path in (str(entry["_path"]) for entry in (paths or {}).get("paths", ())):
-            top, _, rest = path.partition("/")
-            found |= {f"{python}/{rest}" for python in pythons} if top == "site-packages" else {path}
+        info = cache / re.sub(r"(\.conda|\.tar\.bz2)$", "", file) / "info"
+        for entry in (read_json(info / "paths.json") or {}).get("paths", ()):
+            found |= {path_in_prefix(str(entry["_path"]), site) for site in sites}
+        noarch = (read_json(info / "link.json") or {}).get("noarch") or {}
+        for line in noarch.get("entry_points") or ():
+            found.add(f"bin/{str(line).partition('=')[0].strip()}")
     return found
 
 

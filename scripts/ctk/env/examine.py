@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from email.parser import HeaderParser
@@ -26,6 +26,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.env.prefix import Installed, Note, sites, text_of
+from ctk.env.record_files import files_of
 from ctk.index.inside import applies, stated_requirements
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.records import spec_name
@@ -53,7 +54,7 @@ class InstalledPackage:
     source: str  # the channel's address, without a user's name, password or token; "" if the record has none
     depends: tuple[str, ...]
     constrains: tuple[str, ...]
-    files: Mapping[str, str]  # path -> sha256 when it was installed; "" if the record has none
+    files: tuple[str, ...]  # below the prefix, without bytecode
     record: PackageRecord
 
     def __str__(self) -> str:
@@ -249,26 +250,12 @@ class Examined:
         channels = [word for source in self.channels for word in ("-c", source)]
         return shlex.join(["conda", "install", "-p", str(self.prefix), *channels, *specs])
 
-    def again(self, *names: str) -> str:
-        """The command that gives packages their own files again: `ctk env create` again if that made it."""
-        return self.note.again(self.prefix) if self.note else self.install("--force-reinstall", *names)
-
     def pip(self, *words: str, specs: Iterable[str] = ()) -> list[str]:
         """The commands that give the environment more packages of conda, and run its pip."""
         more = dict.fromkeys([*specs, *(["pip"] if words and "pip" not in self.by_name else [])])
         steps = [self.note.again(self.prefix, *more) if self.note else self.install(*more)] if more else []
         if words:
             steps.append(shlex.join(["ctk", "env", "run", str(self.prefix), "--", "python", "-m", "pip", *words]))
-        return steps
-
-    def uninstall(self, wheels: Sequence[Wheel]) -> list[str]:
-        """The commands after which its Python does not find these wheels."""
-        by = {wheel.folder.by for wheel in wheels}
-        steps = ["unset PYTHONPATH"] if "PYTHONPATH" in by else []
-        # Nothing is removed there: the user's other programs may need it.
-        steps += ["export PYTHONNOUSERSITE=1"] if "user site" in by else []
-        if names := [wheel.name for wheel in wheels if not wheel.folder.by]:
-            steps += self.pip("uninstall", "--yes", *dict.fromkeys(names))
         return steps
 
     def fix(self) -> str:
@@ -300,16 +287,17 @@ def examined(workspace: Workspace, prefix: Path, driver: str | None = None, arch
 
 def _package(record: Any) -> InstalledPackage | None:
     try:
-        name, version, build = (str(record[key]) for key in ("name", "version", "build"))
+        if not (identity := readable_identity(record)):
+            return None
+        name, version, build = identity
         specs = [tuple(map(str, record.get(key) or ())) for key in ("depends", "constrains")]
         channel = str(record.get("channel") or "")
-        readable = _IDENTITY.fullmatch(f"{name} {version} {build}")
-        if not readable or max(map(len, (channel, *specs[0], *specs[1]))) > _LONGEST:
+        if max(map(len, (channel, *specs[0], *specs[1]))) > _LONGEST:
             return None
-        entries = (record.get("paths_data") or {}).get("paths") or ()
-        files = dict.fromkeys(map(str, record.get("files") or ()), "")
-        files |= {str(e["_path"]): str(e.get("sha256_in_prefix") or e.get("sha256") or "") for e in entries}
-        subdir, known = str(record.get("subdir") or ""), package_record(name, version, build)
+        files = tuple(file.path for file in files_of(record))
+        subdir, known = str(record.get("subdir") or ""), _known(identity, record)
+        if name == "python":  # conda adds it (add_pip_as_python_dependency): no need of the package
+            specs[0] = tuple(spec for spec in specs[0] if spec != "pip")
         # `url` has the whole address of the channel; conda's `channel` ends with the platform.
         address = str(record.get("url") or "").rsplit("/", 2)[0] or channel
         if max(map(len, (address, channel))) > _LONGEST:
@@ -319,6 +307,29 @@ def _package(record: Any) -> InstalledPackage | None:
         return InstalledPackage(name, version, build, subdir, shown, source, specs[0], specs[1], files, known)
     except Exception:  # anything can be in the file, and rattler has errors of its own
         return None
+
+
+def readable_identity(record: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """The name, version and build of a record; None if no package can have them."""
+    name, version, build = (str(record.get(key) or "") for key in ("name", "version", "build"))
+    is_readable = _IDENTITY.fullmatch(f"{name} {version} {build}")
+    return (name, version, build) if is_readable else None
+
+
+def _known(identity: tuple[str, str, str], record: Mapping[str, Any]) -> PackageRecord:
+    """A record with all that a spec can ask for, but for tracked features."""
+    name, version, build = identity
+    md5, sha256 = (bytes.fromhex(str(record.get(key) or "")) for key in ("md5", "sha256"))
+    return PackageRecord(
+        name,
+        version,
+        BuildString(build),
+        int(record.get("build_number") or 0),
+        str(record.get("subdir") or "noarch"),
+        license=str(record.get("license") or ""),
+        md5=md5 or None,
+        sha256=sha256 or None,
+    )
 
 
 def package_record(name: str, version: str, build: str = "0") -> PackageRecord:

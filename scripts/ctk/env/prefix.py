@@ -7,20 +7,20 @@ import json
 import os
 import re
 import shlex
-import stat
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
 from ctk.core.files import LARGEST, check_readable, read_json
+from ctk.env.record_files import Damage, RecordFile, files_of
 from ctk.solve.machine import python_specs
 
 NOTE = Path("conda-meta", "ctk")
@@ -102,6 +102,15 @@ class Installed:
         return cls(prefix, right, tuple(file for file in files if file not in right))
 
     @cached_property
+    def files(self) -> dict[str, tuple[RecordFile, ...]]:
+        """Package -> its files that nothing should change; of all records with its name."""
+        found: dict[str, tuple[RecordFile, ...]] = {}
+        for record in self.records.values():
+            name = str(record["name"])
+            found[name] = (*found.get(name, ()), *files_of(record))
+        return found
+
+    @cached_property
     def packages(self) -> dict[str, str]:
         """File name and sha256 of each package -> its name and version."""
         return {
@@ -113,7 +122,7 @@ class Installed:
     def stamp(self) -> str:
         """A digest of the inodes, sizes and times of all files of packages; "" if a file is missing."""
         digest = hashlib.sha256()
-        for path in sorted(file.path for record in self.records.values() for file in _files(record)):
+        for path in sorted(file.path for files in self.files.values() for file in files):
             try:
                 status = (self.prefix / path).lstat()
                 digest.update(f"{path} {status.st_ino} {status.st_size} {status.st_mtime_ns}\n".encode())
@@ -124,9 +133,7 @@ class Installed:
     @cached_property
     def scripts_of_others(self) -> dict[str, Path]:
         """The scripts of packages that start a Python of another place, as after it was moved or copied."""
-        return self.scripts_elsewhere(
-            str(path) for record in self.records.values() for path in record.get("files") or ()
-        )
+        return self.scripts_elsewhere(file.path for files in self.files.values() for file in files)
 
     def scripts_elsewhere(self, paths: Iterable[str]) -> dict[str, Path]:
         """The scripts among files that start a Python of another place -> that Python."""
@@ -145,47 +152,57 @@ class Installed:
     def with_prefix(self) -> dict[str, list[str]]:
         """Package -> its files that have the prefix in them, and its scripts."""
         found = {}
-        for record in self.records.values():
-            entries = (record.get("paths_data") or {}).get("paths") or ()
-            paths = [str(entry["_path"]) for entry in entries if entry.get("prefix_placeholder")]
-            if paths := [*paths, *self.scripts_of_others.keys() & {*record.get("files", ())}]:
-                found[str(record["name"])] = paths
+        for name, files in self.files.items():
+            paths = [file.path for file in files if file.has_prefix]
+            scripts = self.scripts_of_others.keys() & {file.path for file in files}
+            if paths or scripts:
+                found[name] = list(dict.fromkeys([*paths, *sorted(scripts)]))
         return found
 
     @cached_property
-    def distributions(self) -> frozenset[str]:
-        """The Python distributions in its packages, by their canonical names; those inside of others are none."""
-        paths = "\n".join(file.path for record in self.records.values() for file in _files(record))
-        return frozenset(map(canonicalize_name, _DISTRIBUTION.findall(paths)))
+    def distributions(self) -> dict[str, str]:
+        """The Python distributions in its packages, by their canonical names -> the package.
+
+        Those inside of others are none.
+        """
+        found = {}
+        for name, files in self.files.items():
+            paths = "\n".join(file.path for file in files)
+            for distribution in _DISTRIBUTION.findall(paths):
+                found[str(canonicalize_name(distribution))] = name
+        return found
 
     @cached_property
     def of_pip(self) -> dict[Path, frozenset[str]]:
         """The dist-info of each Python distribution that conda did not install -> its files below the prefix."""
-        own = {file.path: file for record in self.records.values() for file in _files(record)}
+        own = {file.path: file for files in self.files.values() for file in files}
         folders, found = {os.path.dirname(path) for path in own}, {}
         for info in sorted(info for site in sites(self.prefix) for info in site.glob("*.dist-info")):
             place = info.relative_to(self.prefix).as_posix()
             # pip may have replaced conda's distribution by the same version: the file differs from the installed file.
             installer = own.get(f"{place}/INSTALLER") if text_of(info / "INSTALLER") else None
-            if place not in folders or (installer and not _is_as_installed(self.prefix, installer)):
+            if place not in folders or (installer and installer.damage(self.prefix)):
                 named = [line.rsplit(",", 2)[0].strip('"') for line in text_of(info / "RECORD").splitlines()]
                 named += [f"{info.name}/{path}" for path in ("RECORD", *os.listdir(info))]  # also of one without it
                 paths = (os.path.normpath(os.path.join(os.path.dirname(place), path)) for path in named)
                 found[info] = frozenset(path for path in paths if not path.startswith(("/", "../")))
         return found
 
-    def altered(self) -> dict[str, list[str]]:
-        """Package -> its files that are missing, or that differ from the installed files. Reads all files.
+    def damage(self) -> dict[str, dict[str, Damage]]:
+        """Package -> its files that are not as they were installed, and how. Reads all files.
 
-        Bytecode is left out, because Python may write it again.
+        Of packages that bring the same file, the client installs one: the file is right if it is
+        that of any of them.
         """
-        files = [(str(record["name"]), file) for record in self.records.values() for file in _files(record)]
-        found: dict[str, list[str]] = defaultdict(list)
+        files = [(name, file) for name, files in self.files.items() for file in files]
         with ThreadPoolExecutor() as pool:
-            states = pool.map(lambda each: _is_as_installed(self.prefix, each[1]), files)
-            for (name, file), is_right in zip(files, states, strict=True):
-                if not is_right:
-                    found[name].append(file.path)
+            states = list(pool.map(lambda each: each[1].damage(self.prefix), files))
+        seen = list(zip(files, states, strict=True))
+        right = {file.path for (_, file), state in seen if state is None}
+        found: dict[str, dict[str, Damage]] = defaultdict(dict)
+        for (name, file), state in seen:
+            if state and file.path not in right:
+                found[name][file.path] = state
         return dict(found)
 
 
@@ -221,35 +238,3 @@ def rewrite(file: Path, content: bytes) -> None:
 def package_key(file: Any, sha256: Any) -> str:
     """The key of a package in a note: builds with the same file name can have another content."""
     return f"{file or ''}#{sha256 or ''}"
-
-
-class _File(NamedTuple):
-    path: str
-    sha256: str  # when it was installed; "" for a link, and if the record has none
-    size: int | None
-
-
-def _files(record: Mapping[str, Any]) -> Iterator[_File]:
-    """The files of a package that nothing should change."""
-    entries = (record.get("paths_data") or {}).get("paths") or [{"_path": path} for path in record.get("files") or ()]
-    for entry in entries:
-        path, kind = str(entry["_path"]), entry.get("path_type")
-        if path.endswith(".pyc") or kind == "directory":
-            continue
-        changes = entry.get("prefix_placeholder") or kind == "softlink"  # the sha256 of a link is its target's
-        sha256 = "" if kind == "softlink" else entry.get("sha256_in_prefix") or ("" if changes else entry.get("sha256"))
-        yield _File(path, str(sha256 or ""), None if changes else entry.get("size_in_bytes"))
-
-
-def _is_as_installed(prefix: Path, file: _File) -> bool:
-    place = prefix / file.path
-    try:
-        if not file.sha256:
-            return os.path.lexists(place)
-        status = place.stat()  # some clients link where they cannot copy
-        if not stat.S_ISREG(status.st_mode) or file.size not in (None, status.st_size):
-            return False
-        with place.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
-    except OSError:
-        return False
