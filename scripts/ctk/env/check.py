@@ -16,7 +16,7 @@ from ctk.core.console import count, listing
 from ctk.env import repair
 from ctk.env.doctor import look_at, missing, ok, problem
 from ctk.env.examine import Examined, InstalledPackage, Wheel, lacking, package_record
-from ctk.env.prefix import Note
+from ctk.env.prefix import Note, left_to_unpack
 from ctk.package.records import spec_name
 from ctk.rules import Finding, checks_of
 from ctk.solve.machine import STATE_DRIVER
@@ -72,6 +72,9 @@ def _files(on: Examined) -> Finding:
         return _moved(on)
     if note and note.stamp and note.stamp == has.stamp:
         return ok(whole)
+    if left := left_to_unpack(on.prefix):
+        cause = f"conda-unpack has not run: another path is in {listing(left, most=_SHOWN)}"
+        return problem(cause, shlex.join(["ctk", "env", "run", str(on.prefix), "--", "conda-unpack"]))
     damaged = has.damage()
     by_pip = {name: wheel for name, wheel in _replaced_by_pip(on).items() if name in damaged}
     replaced = {name: damaged.pop(name) for name in by_pip}
