@@ -182,9 +182,10 @@ def test_an_environment_of_conda_pack_without_its_own_path_is_found(
     assert "files" not in wrong(place.prefix)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "#!/bin/sh\necho '", "_prefix_records = 1", "_prefix_records = [('/etc/x', 'x', 'text')]"]
-)
+OTHERS = ("", "#!/bin/sh\necho '", "_prefix_records = 1", "_prefix_records = [('/etc/x', 'x', '')]")
+
+
+@pytest.mark.parametrize("text", OTHERS)
 def test_another_program_in_place_of_conda_unpack_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "conda-unpack").write_text(text)

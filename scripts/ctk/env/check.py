@@ -74,7 +74,8 @@ def _files(on: Examined) -> Finding:
         return ok(whole)
     if left := left_to_unpack(on.prefix):
         cause = f"conda-unpack has not run: another path is in {listing(left, most=_SHOWN)}"
-        return problem(cause, shlex.join(["ctk", "env", "run", str(on.prefix), "--", "conda-unpack"]))
+        words = ["ctk", "env", "run", str(on.prefix), "--", "conda-unpack"]
+        return problem(cause, shlex.join(words))
     damaged = has.damage()
     by_pip = {name: wheel for name, wheel in _replaced_by_pip(on).items() if name in damaged}
     replaced = {name: damaged.pop(name) for name in by_pip}

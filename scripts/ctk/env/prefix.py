@@ -218,7 +218,8 @@ def sites(prefix: Path) -> list[Path]:
 def left_to_unpack(prefix: Path) -> list[str]:
     """The files in which conda-pack left another path than the environment's.
 
-    Its program conda-unpack lists them, with the path that it replaces. When it has run, none is left.
+    Its program conda-unpack lists them, with the path that it replaces. When it has run, none is
+    left.
     """
     left = []
     for path, placeholder in _listed_by_conda_unpack(text_of(prefix / "bin" / "conda-unpack")):
