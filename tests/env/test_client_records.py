@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,23 @@ from ctk.env import examine
 from ctk.env.check import ENVIRONMENT_CHECKS
 from ctk.env.doctor import look
 from ctk.env.environment import ACTIVATION, create
-from ctk.env.prefix import Installed
+from ctk.env.prefix import Installed, left_to_unpack
 from ctk.env.record_files import Damage
+from ctk.package.gpu_subject import subjects
 from ctk.rules import Finding
 from ctk.solve.solve import Catalogue, Scenario
-from kit.client_records import MAKERS, SAMPLES, SITE, Place, lacks, lay_out, make, sample
+from kit.client_records import (
+    MAKERS,
+    SAMPLES,
+    SITE,
+    Place,
+    by_rattler,
+    lacks,
+    lay_out,
+    make,
+    packed,
+    sample,
+)
 
 STORED = {file.stem: file for file in sorted(SAMPLES.glob("*.json"))}
 ALWAYS = [name for name in MAKERS if not lacks(name) and "rattler" in name]
@@ -70,6 +83,12 @@ def test_nothing_false_is_said_of_an_environment_of_any_client(place: Place) -> 
         *("bin/pure", "bin/tool", "share/pure", f"{SITE}/pure.py"),
         *(f"{DIST_INFO}/{name}" for name in ("INSTALLER", "METADATA", "RECORD")),
     }
+
+
+def test_the_code_of_an_environment_of_any_client_is_read(place: Place) -> None:
+    """`ctk gpu-code` takes the files of each package from its record."""
+    found = {subject.name for subject in subjects(place.prefix, lambda subdir: ())}
+    assert found == {"library-1.0-0", "pure-1.0-0", "python-3.11.0-0"}
 
 
 def damage_of(place: Place) -> dict[str, dict[str, Damage]]:
@@ -122,8 +141,11 @@ def test_a_link_into_a_cache_that_is_gone_is_a_missing_file(place: Place) -> Non
         if path.is_symlink() and str(place.cache) in str(path.readlink())
     }
     shutil.rmtree(place.cache, ignore_errors=True)
-    missing = {path for paths in damage_of(place).values() for path in paths}
-    assert {path for path in links if not path.endswith(".pyc")} == missing
+    found: dict[str, Damage] = {}
+    for paths in damage_of(place).values():
+        found |= paths
+    gone = [path for path in links if not path.endswith(".pyc")]
+    assert found == dict.fromkeys(gone, Damage.MISSING)
 
 
 def test_what_pip_put_in_place_of_a_package_is_found_in_an_environment_of_any_client(
@@ -140,7 +162,34 @@ def test_what_pip_put_in_place_of_a_package_is_found_in_an_environment_of_any_cl
     (info / "RECORD").write_text("pure.py,,\n")
     found = wrong(place.prefix)["files"]
     assert (found.severity, found.message) == ("hint", "pip replaced those of pure")
-    assert shlex.split(found.fix)[-2:] == ["--force-reinstall", "pure"]
+    *_, pip, back = found.fix.split(" && ")
+    assert pip.endswith("pip uninstall --yes pure"), "its dist-info would stay"
+    assert back.endswith("--force-reinstall pure")
+
+
+def test_an_environment_of_conda_pack_without_its_own_path_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its programs failed, and nothing was wrong."""
+    monkeypatch.setattr(examine, "release_locks", lambda where: {})
+    place = Place(tmp_path)
+    packed(by_rattler, is_half=True)(place)
+    found = wrong(place.prefix)["files"]
+    assert found.message.startswith("conda-unpack has not run: another path is in ")
+    assert "etc/library.conf" in found.message and "lib/library.bin" in found.message
+    assert found.fix == f"ctk env run {place.prefix} -- conda-unpack"
+    place.run(sys.executable, "-B", place.prefix / "bin" / "conda-unpack")
+    assert "files" not in wrong(place.prefix)
+
+
+OTHERS = ("", "#!/bin/sh\necho '", "_prefix_records = 1", "_prefix_records = [('/etc/x', 'x', '')]")
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_another_program_in_place_of_conda_unpack_says_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "conda-unpack").write_text(text)
+    assert left_to_unpack(tmp_path) == []
 
 
 def test_env_create_leaves_no_file_of_a_package_that_it_removes(place: Place) -> None:

@@ -133,6 +133,40 @@ def test_a_file_that_is_not_as_it_was_installed_is_found(made: Made, damage: str
     assert found["files"]["step"].endswith("--force-reinstall other")
 
 
+def test_a_file_of_several_packages_is_right_if_it_is_that_of_one(made: Made) -> None:
+    """conda warns of such files, and installs one of them."""
+    (made.prefix / "share").mkdir()
+    for name in ("one", "two"):
+        entry = {"_path": "share/file", "sha256": hashlib.sha256(name.encode()).hexdigest()}
+        made.package(name, paths_data={"paths": [entry]}, files=["share/file"])
+    file = made.prefix / "share" / "file"
+    for name in ("one", "two"):
+        file.write_text(name)
+        assert states(check(made)) == {}
+    file.write_text("three")
+    found = check(made)["files"]["found"]
+    assert found.endswith("as they were installed: one: share/file and two: share/file")
+
+
+def test_a_record_of_conda_on_windows_is_read(made: Made) -> None:
+    """conda names its mark .nonadmin among the files of a package; conda-pack leaves it out."""
+    site = made.prefix / "Lib" / "site-packages"
+    files = ["Lib/site-packages/tool.py", "Scripts/tool.exe", "Scripts/more.py", ".nonadmin"]
+    for file in files[:3]:
+        (made.prefix / file).parent.mkdir(parents=True, exist_ok=True)
+        (made.prefix / file).write_text("right")
+    sha256 = hashlib.sha256(b"right").hexdigest()
+    entries = [
+        {"_path": "site-packages/tool.py", "path_type": "hardlink", "sha256": sha256},
+        {"_path": "python-scripts/more.py", "path_type": "hardlink", "sha256": sha256},
+        {"_path": "Scripts/tool.exe", "path_type": "windows_python_entry_point_exe"},
+    ]
+    made.package("tool", noarch="python", files=files, paths_data={"paths": entries})
+    assert states(check(made)) == {}
+    (site / "tool.py").write_text("wrong")
+    assert check(made)["files"]["found"].endswith("installed: tool: Lib/site-packages/tool.py")
+
+
 def test_an_environment_that_was_moved_is_found_by_its_programs(made: Made) -> None:
     (made.toolkit().prefix / "bin").mkdir(exist_ok=True)
     (script := made.prefix / "bin" / "pip").write_text(f"#!{sys.executable}\n")

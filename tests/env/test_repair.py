@@ -124,7 +124,7 @@ def test_what_pip_takes_with_a_wheel_comes_back(prefix: Path) -> None:
 
 
 def test_a_distribution_comes_back_by_the_name_of_its_package(prefix: Path) -> None:
-    """`tool` is in `py-tool`: no channel has a package `tool`. pip takes any of the two, so twice."""
+    """`tool` is in `py-tool`: no channel has a `tool`. pip takes any of the two, so twice."""
     wheel(prefix, "tool", "more.py")
     pip = ["--", "python", "-m", "pip", "uninstall", "--yes", "tool"]
     assert steps(prefix) == [pip, pip, ["--force-reinstall", "py-tool"]]

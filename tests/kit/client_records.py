@@ -162,8 +162,11 @@ async def _install(place: Place) -> None:
     )
 
 
-def packed(make: Callable[[Place], None]) -> Callable[[Place], None]:
-    """Makes an environment elsewhere, packs it with conda-pack, and unpacks it."""
+def packed(make: Callable[[Place], None], *, is_half: bool = False) -> Callable[[Place], None]:
+    """Makes an environment elsewhere, packs it with conda-pack, and unpacks it.
+
+    `is_half` leaves out conda-unpack, which writes the new path into its files.
+    """
 
     def unpack(place: Place) -> None:
         origin = Place(place.root / "origin")
@@ -173,7 +176,8 @@ def packed(make: Callable[[Place], None]) -> Callable[[Place], None]:
         conda_pack.pack(prefix=str(origin.prefix), output=str(archive), format="tar")
         with tarfile.open(archive) as content:
             content.extractall(place.prefix, filter="fully_trusted")
-        place.run(sys.executable, "-B", place.prefix / "bin" / "conda-unpack")
+        if not is_half:
+            place.run(sys.executable, "-B", place.prefix / "bin" / "conda-unpack")
 
     return unpack
 

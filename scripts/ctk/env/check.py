@@ -16,7 +16,7 @@ from ctk.core.console import count, listing
 from ctk.env import repair
 from ctk.env.doctor import driver_at_fault, look_at, missing, ok, problem
 from ctk.env.examine import Examined, InstalledPackage, Wheel, lacking, package_record
-from ctk.env.prefix import Note
+from ctk.env.prefix import Note, left_to_unpack
 from ctk.package.records import spec_name
 from ctk.rules import Finding, checks_of
 from ctk.solve.driver import NO_DEVICE, Limit
@@ -73,16 +73,22 @@ def _files(on: Examined) -> Finding:
         return _moved(on)
     if note and note.stamp and note.stamp == has.stamp:
         return ok(whole)
+    if left := left_to_unpack(on.prefix):
+        cause = f"conda-unpack has not run: another path is in {listing(left, most=_SHOWN)}"
+        words = ["ctk", "env", "run", str(on.prefix), "--", "conda-unpack"]
+        return problem(cause, shlex.join(words))
     damaged = has.damage()
-    names = [name for name in _replaced_by_pip(on) if name in damaged]
-    by_pip = {name: damaged.pop(name) for name in names}
+    by_pip = {name: wheel for name, wheel in _replaced_by_pip(on).items() if name in damaged}
+    replaced = {name: damaged.pop(name) for name in by_pip}
     if damaged:
         found = [f"{name}: {listing([*files], most=_SHOWN)}" for name, files in damaged.items()]
         cause = f"missing, or not as they were installed: {listing(found, most=_SHOWN)}"
         return problem(cause, repair.give_back(on, damaged))
     if by_pip:
         cause = f"pip replaced those of {listing([*by_pip], most=_SHOWN)}"
-        return missing(cause, repair.give_back(on, by_pip))
+        # Without the first, its dist-info stays beside that of the package.
+        steps = repair.uninstall(on, [*by_pip.values()])
+        return missing(cause, " && ".join(steps) or repair.give_back(on, replaced))
     return ok(whole)
 
 
@@ -95,16 +101,16 @@ def _moved(on: Examined) -> Finding:
     return problem(cause, step or "make it again in a new folder")
 
 
-def _replaced_by_pip(on: Examined) -> list[str]:
-    """The packages whose distribution is there as a wheel, with all of the wheel's files."""
-    found = []
+def _replaced_by_pip(on: Examined) -> dict[str, Wheel]:
+    """The packages whose distribution is there as a wheel with all of its files -> the wheel."""
+    found = {}
     for wheel in on.wheels:
         files = on.has.of_pip.get(wheel.info, ())
         # What pip uninstalled since then may leave a dist-info.
         is_whole = bool(files) and all(os.path.lexists(on.prefix / path) for path in files)
         if is_whole and wheel.name in on.has.distributions:
-            found.append(on.has.distributions[wheel.name])
-    return list(dict.fromkeys(found))
+            found[on.has.distributions[wheel.name]] = wheel
+    return found
 
 
 def wrong_with_pip(on: Examined) -> list[Finding]:

@@ -171,8 +171,8 @@ def create(
 def _named_files(has: Installed) -> set[str]:
     """All files that records name.
 
-    rattler removes those of `paths_data`, which in conda's records of noarch Python packages are not
-    the paths in the prefix: such a module stayed, and Python found it without its package.
+    rattler removes those of `paths_data`. In conda's records of noarch Python packages they are not
+    the paths in the prefix, so that a module stayed and Python found it without its package.
     """
     return {str(path) for record in has.records.values() for path in record.get("files") or ()}
 

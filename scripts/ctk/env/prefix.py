@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -30,6 +31,8 @@ PACKED = "packed"
 """The stamp in a pack: no environment has it where it is unpacked, so that its files are looked at."""
 
 _DISTRIBUTION = re.compile(r"^(?:lib/python3[^/\n]*|Lib)/site-packages/([\w.]+)-[^/\n]*\.(?:dist|egg)-info/", re.M)
+_UNPACKED = "_prefix_records"
+"""The list of files in conda-unpack: conda_pack/core.py."""
 _STARTS = re.compile(
     rb"#!(?:(/[^\s\x00]*/bin/python[\d.]*)\s|/bin/sh\n'''exec' \"?(/[^\"\n\x00]*/bin/python[\d.]*)\"? )"
 )
@@ -210,6 +213,40 @@ def sites(prefix: Path) -> list[Path]:
     """The folders of modules of an environment's own Python."""
     own = [place for place in prefix.glob("lib/python3*/site-packages") if not place.parent.is_symlink()]
     return [*own, *prefix.glob("Lib/site-packages")]
+
+
+def left_to_unpack(prefix: Path) -> list[str]:
+    """The files in which conda-pack left another path than the environment's.
+
+    Its program conda-unpack lists them, with the path that it replaces. When it has run, none is
+    left.
+    """
+    left = []
+    for path, placeholder in _listed_by_conda_unpack(text_of(prefix / "bin" / "conda-unpack")):
+        is_inside = not path.startswith("/") and ".." not in path.split("/")
+        is_replaced = placeholder in str(prefix)  # it is in the new path, too
+        if is_inside and not is_replaced and _has(prefix / path, placeholder):
+            left.append(path)
+    return left
+
+
+def _listed_by_conda_unpack(program: str) -> list[tuple[str, str]]:
+    """Path and placeholder of each entry of the program's list `_prefix_records`."""
+    try:
+        for node in ast.parse(program).body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            if [target.id for target in targets if isinstance(target, ast.Name)] == [_UNPACKED]:
+                entries = ast.literal_eval(node.value)  # type: ignore[attr-defined]  # an Assign
+                return [(str(path), str(placeholder)) for path, placeholder, _ in entries]
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        pass  # it is another program
+    return []
+
+
+def _has(file: Path, text: str) -> bool:
+    with suppress(OSError):
+        return bool(text) and file.is_file() and os.fsencode(text) in file.read_bytes()
+    return False
 
 
 def text_of(file: Path) -> str:

@@ -18,7 +18,7 @@ from ctk.env.prefix import text_of
 from ctk.env.record_files import Damage
 
 DamagedFiles = Mapping[str, Mapping[str, Damage]]
-"""Package -> its files that were compared with its record and differ, as `Installed.damage` has them."""
+"""Package -> its files that differ from its record, as `Installed.damage` has them."""
 
 
 def give_back(on: Examined, damaged: DamagedFiles) -> str:
@@ -34,13 +34,16 @@ def _install_again(on: Examined, names: Iterable[str]) -> str:
 
 
 def is_no_record(file: Path) -> bool:
-    """Whether a file in conda-meta names no package, so that no client can have written it whole."""
+    """Whether a file in conda-meta names no package: no client wrote it, or not all of it."""
     record = read_json(file) if file.is_file() else None  # a pipe would wait
     return not isinstance(record, dict) or not readable_identity(record)
 
 
 def remove_records(on: Examined, files: Sequence[Path]) -> str:
-    """The command that removes files that are no records, and installs again what they are named after."""
+    """The command that removes files that are no records, and installs their packages again.
+
+    The names of the files have those of the packages.
+    """
     wrong = [file for file in files if is_no_record(file)]
     if not wrong:
         return ""
@@ -50,7 +53,7 @@ def remove_records(on: Examined, files: Sequence[Path]) -> str:
 
 
 def move_back(on: Examined, old: Path) -> str:
-    """The command that moves an environment to where its programs look for it; "" if something is there."""
+    """The command that moves an environment back to `old`; "" if something is there."""
     return "" if os.path.lexists(old) else shlex.join(["mv", str(on.prefix), str(old)])
 
 
