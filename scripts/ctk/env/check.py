@@ -15,6 +15,7 @@ from rattler import MatchSpec, PackageRecord
 from ctk.core.console import count, listing
 from ctk.env.doctor import look_at, missing, ok, problem
 from ctk.env.examine import Examined, Wheel, lacking, package_record
+from ctk.env.outside import NEW_FOLDER, in_words
 from ctk.env.prefix import Note
 from ctk.package.records import spec_name
 from ctk.rules import Finding, checks_of
@@ -41,7 +42,9 @@ def _matches(spec: str, record: PackageRecord) -> bool:
 
 @look_at(Examined, "records")
 def _records(on: Examined) -> Finding:
-    """No client updates or removes a package whose record is broken."""
+    """No client updates a package with a broken record, nor safely one whose files are elsewhere."""
+    if on.reaching_out:
+        return problem(in_words(on.reaching_out), NEW_FOLDER)
     if names := [file.name for file in on.has.broken]:
         files = [shlex.quote(str(file)) for file in on.has.broken]
         lost = [name.rsplit("-", 2)[0] for name in names if name.count("-") > 1]
