@@ -77,7 +77,7 @@ class RecordFile:
                 digest = hashlib.file_digest(content, "sha256").hexdigest()
         except FileNotFoundError:  # a link to the cache, in which the file is no longer
             return Damage.MISSING
-        except OSError:
+        except (OSError, ValueError):
             return Damage.CHANGED
         return None if digest == self.sha256 else Damage.CHANGED
 
