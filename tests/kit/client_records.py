@@ -217,7 +217,7 @@ def sample(place: Place, *, is_packed: bool = False) -> dict[str, Any]:
     The digests in the records of a packed environment are those of another place: they stay.
     """
     words = {str(place.prefix): "@PREFIX@", str(place.cache): "@CACHE@"}
-    words[place.root.as_uri()] = "file://@ROOT@"
+    words |= {place.root.as_uri(): "file://@ROOT@", str(place.root): "@ROOT@"}
     records, named = {}, set()
     for file in sorted(place.prefix.glob(_RECORDS)):
         record = json.loads(_replaced(file.read_text(), words))
@@ -243,9 +243,12 @@ def lay_out(content: Mapping[str, Any], root: Path) -> Place:
     place = Place(root)
     write_channel(place.channel, packages())
     for package in packages():
-        unpacked = place.cache / f"{package.name}-{package.version}-{package.build}"
+        name = f"{package.name}-{package.version}-{package.build}"
+        # mamba has a folder for each channel
+        of_channel = place.cache / f"file/{place.channel}/{package.subdir}" / name
         for path, text in package.files.items():
-            _write(unpacked / path, text)
+            _write(place.cache / name / path, text)
+            _write(of_channel / path, text)
     words = {"@PREFIX@": str(place.prefix), "@CACHE@": str(place.cache), "@ROOT@": str(root)}
     for name, text in content["files"].items():
         file, final = place.prefix / name, _replaced(text, words)
