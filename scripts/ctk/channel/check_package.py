@@ -14,7 +14,7 @@ from ctk.build import sbom
 from ctk.channel.publish import FIELD
 from ctk.channel.repodata import TIME
 from ctk.core.errors import AuditFailed
-from ctk.package.archives import leads_out
+from ctk.core.inside import wrong_with
 from ctk.package.archives import shown as shown_name
 from ctk.package.reader import (
     IndexJson,
@@ -106,7 +106,7 @@ def _open(package: ChannelPackage) -> OpenedPackage:
     faults: list[str] = []
     for part in _PARTS:
         for member, content in members(package.path, part):
-            if leads_out(member.path) or member.kind == "other":
+            if wrong_with(member.path) or member.kind == "other":
                 faults.append(f"{shown_name(member.path)}: it is no file, link or folder inside the package")
             # Both halves are unpacked into one folder.
             if (member.path.partition("/")[0] == "info") != (part == "info"):

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, Self
 
 from ctk.core.files import FULL
+from ctk.core.inside import wrong_with
 
 EXPANDED = 16 << 30
 """Bytes that all members may have together."""
@@ -94,7 +95,7 @@ def open_zip(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
         with zipfile.ZipFile(file) as archive:
             items = archive.infolist()
             for item in items:
-                if leads_out(item.filename) or stat.S_IFMT(item.external_attr >> 16) not in _PLAIN:
+                if wrong_with(item.filename) or stat.S_IFMT(item.external_attr >> 16) not in _PLAIN:
                     raise Refused(item.filename, _OUTSIDE)
                 if item.compress_type not in (
                     zipfile.ZIP_STORED,
@@ -122,14 +123,10 @@ def open_tar(packed: BinaryIO) -> Iterator[tarfile.TarFile]:
             # Links to files of the archive are allowed: nothing is unpacked through them.
             target = posixpath.normpath(posixpath.join(posixpath.dirname(member.name), member.linkname))
             plain = member.isreg() or member.isdir() or (member.issym() and target in files)
-            if leads_out(member.name) or not plain:
+            is_root = member.isdir() and posixpath.normpath(member.name) == "."
+            if not plain or (wrong_with(member.name) and not is_root):
                 raise Refused(member.name, _OUTSIDE)
         yield tar
-
-
-def leads_out(name: str) -> bool:
-    """Whether a member has no name, or a name outside the folder in which it is unpacked."""
-    return not name or name.startswith("/") or ".." in name.split("/")
 
 
 @contextmanager
