@@ -8,7 +8,20 @@ import pytest
 
 from ctk.core.inside import is_file_name, outside, place_in, wrong_with
 
-SOUND = ["a", "lib/a.so", "./lib/a", "lib//a", "lib/..a", "...", "a b/ü", "a\nb", "ab:c", "a/C:", "-rf", "Icon\r"]
+SOUND = [
+    "a",
+    "lib/a.so",
+    "./lib/a",
+    "lib//a",
+    "lib/..a",
+    "...",
+    "a b/ü",
+    "a\nb",
+    "ab:c",
+    "a/C:",
+    "-rf",
+    "Icon\r",
+]
 WRONG = {
     "/etc/passwd": "absolute",
     "//etc/passwd": "absolute",
@@ -65,7 +78,13 @@ def test_what_is_behind_a_link_that_leads_out_is_outside(tmp_path: Path) -> None
     (root / "lib" / "up").symlink_to("../..")
     (root / "loop").symlink_to("loop")
     (root / "gone").symlink_to(tmp_path / "gone")
-    for path in ("lib64/a", "lib64/inner/a", "not/there/a", "out", "lib/up"):  # a link itself is inside
+    for path in (
+        "lib64/a",
+        "lib64/inner/a",
+        "not/there/a",
+        "out",
+        "lib/up",
+    ):  # a link itself is inside
         assert place_in(root, path) == root / path
     for path in ("out/a", "out/deep/a", "lib/up/a", "lib64/up/a", "gone/a"):
         assert place_in(root, path) is None

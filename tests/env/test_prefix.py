@@ -19,7 +19,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.env.prefix import LOCK, NOTE, Installed, Note
 from kit.packages import Draft
-from kit.packs import checkout, create
+from kit.packs import checkout, create, pack, unpack
 from kit.tiny_packages import application, pure, tiny
 
 pytestmark = pytest.mark.skipif(
@@ -213,6 +213,51 @@ def test_unchanged_is_what_the_prefix_has(where: Workspace, prefix: Path) -> Non
     assert (prefix / FILE).read_bytes() == b"right"
     assert problems(where, prefix) == {}
     assert "unchanged" in create(where, prefix, *specs).stdout
+
+
+def edit_in_place(file: Path, content: bytes) -> None:
+    """Writes through the hard links of a file, and gives it its size and its time back."""
+    status = file.stat()
+    assert len(content) == status.st_size and status.st_nlink > 1
+    with file.open("r+b") as stream:
+        stream.write(content)
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_an_edit_that_keeps_size_and_time_reaches_no_later_environment_and_is_seen_in_all_earlier(
+    where: Workspace, tmp_path: Path
+) -> None:
+    one, two, three = (tmp_path / name for name in ("one", "two", "three"))
+    for prefix in (one, two):
+        create(where, prefix, "other")
+    edit_in_place(one / FILE, b"wrong")
+    assert (two / FILE).read_bytes() == b"wrong"
+    for prefix in (one, two):
+        assert FILE in problems(where, prefix)["files"]["found"]
+    create(where, three, "other")
+    assert (three / FILE).read_bytes() == b"right"
+    for prefix in (one, two):
+        assert "\ninstalled again: other\n" in create(where, prefix, "other").stdout
+        assert (prefix / FILE).read_bytes() == b"right" and problems(where, prefix) == {}
+    assert problems(where, three) == {}
+
+
+def test_an_edited_file_is_in_no_pack(where: Workspace, tmp_path: Path) -> None:
+    create(where, tmp_path / "one", "other")
+    edit_in_place(tmp_path / "one" / FILE, b"wrong")
+    done = pack(where, "other", "python", "-o", str(tmp_path / "p.run"))
+    assert done.returncode == 0, done.stderr
+    assert unpack(tmp_path / "p.run", tmp_path / "there").returncode == 0
+    assert (tmp_path / "there" / FILE).read_bytes() == b"right"
+
+
+def test_a_package_without_digests_is_unpacked_anew(tmp_path: Path) -> None:
+    other = tiny("other", files={FILE: b"right"}, listed={FILE: {"sha256": None}})
+    made = checkout(tmp_path / "c", other)
+    create(made, tmp_path / "one", "other")
+    edit_in_place(tmp_path / "one" / FILE, b"wrong")
+    create(made, tmp_path / "two", "other")
+    assert (tmp_path / "two" / FILE).read_bytes() == b"right"
 
 
 def test_a_run_that_was_stopped_is_said_and_continued(where: Workspace, prefix: Path) -> None:

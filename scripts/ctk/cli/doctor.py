@@ -92,7 +92,10 @@ def _environment(prefix: Path, driver: str | None, arch: str | None) -> None:
     report = Reporter()
     check_is_there(prefix)
     found = examined(workspace(), prefix.absolute(), driver, arch)
-    checks = [check for check in ENVIRONMENT_CHECKS if check.name == "files" or not found.is_stopped]
+    only = "files" if found.is_stopped else ""
+    if found.reaching_out:  # the steps of the others change the environment
+        only = "records"
+    checks = [check for check in ENVIRONMENT_CHECKS if only in ("", check.name)]
     seen, on = look(checks, found), found.machine
     problems = [check.name for check, one in seen if one.severity == "error"]
     report.result(

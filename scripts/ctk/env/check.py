@@ -16,6 +16,7 @@ from ctk.core.console import count, listing
 from ctk.env import repair
 from ctk.env.doctor import driver_at_fault, look_at, missing, ok, problem
 from ctk.env.examine import Examined, InstalledPackage, Wheel, lacking, package_record
+from ctk.env.outside import NEW_FOLDER, in_words
 from ctk.env.prefix import Note, left_to_unpack
 from ctk.package.records import spec_name
 from ctk.rules import Finding, checks_of
@@ -45,7 +46,9 @@ def _matches(spec: str, record: PackageRecord) -> bool:
 
 @look_at(Examined, "records")
 def _records(on: Examined) -> Finding:
-    """No client updates or removes a package whose record is broken."""
+    """No client updates a package with a broken record, nor safely one whose files are elsewhere."""
+    if on.reaching_out:
+        return problem(in_words(on.reaching_out), NEW_FOLDER)
     if broken := [file for file in on.has.broken if repair.is_no_record(file)]:
         return problem(f"no records: {_names(broken)}", repair.remove_records(on, broken))
     if odd := on.has.broken:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import shlex
 import shutil
 import stat
@@ -20,7 +19,7 @@ from typing import Any
 import rattler
 from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter
-from rattler import Subdir
+from rattler import PackageCache, Subdir, ValidationMode
 
 from ctk.clean import trim_packages
 from ctk.core.address import client
@@ -28,8 +27,10 @@ from ctk.core.checkout import Workspace, takes_files
 from ctk.core.console import count, listing
 from ctk.core.errors import BadValue, ProofFailed
 from ctk.core.files import alone, check_path, disk_errors, make_folder, read_json
+from ctk.core.inside import is_file_name, place_in
 from ctk.core.memo import Memo, memo
 from ctk.core.process import run
+from ctk.env.outside import refuse_packages, refuse_reaching_out, unpacked
 from ctk.env.prefix import LOCK, NOTE, Installed, Note, package_key, rewrite
 from ctk.env.record_files import path_in_prefix
 from ctk.solve.machine import Machine
@@ -128,16 +129,21 @@ def create(
 
     Raises:
         BadValue: Without `force`, there are packages that `create` did not put there.
+        NotReady: A record or a link in the prefix, and so what would be changed, leads out of it.
+        ChannelBroken: A package would be installed outside of the prefix.
         NoSpace: No files can be written there.
     """
     wanted = {package_key(r.file_name, r.sha256 and r.sha256.hex()): str(r.name.normalized) for r in pick.records}
     note, has = Note.read(prefix), Installed.read(prefix)
+    refuse_reaching_out(prefix, has.records)
     if note and _is_whole(note, has, wanted) and has.stamp == note.stamp and not has.scripts_of_others:
         return Environment(prefix, pick, False)
     _check_owner(note, has, wanted, force)
     _check_cache(cache)  # before anything is written
+    refuse_packages(pick, prefix, cache)  # `install` does it, too, but later
     with disk_errors(prefix.parent), alone(prefix / LOCK, f"at {prefix}", say):
         note, has = Note.read(prefix), Installed.read(prefix)  # again: another run may just have ended
+        refuse_reaching_out(prefix, has.records)
         _check_owner(note, has, wanted, force)
         altered = {**has.damage(), **(has.with_prefix if has.scripts_of_others else {})}
         if note and _is_whole(note, has, wanted) and not altered:
@@ -152,9 +158,8 @@ def create(
         for file in (*has.broken, *filter(_is_foreign, has.records)):
             file.unlink()
         startup = prefix.glob(f"lib/python3*/site-packages/{STARTUP.name}")  # would keep the folder of another Python
-        for path in (*startup, *map(prefix.joinpath, chain(*altered.values()))):
-            if path.is_symlink() or path.is_file():
-                path.unlink()
+        _remove((path.relative_to(prefix) for path in startup), prefix)
+        _remove(chain(*altered.values()), prefix)
         install(pick, prefix, cache, altered, show_progress)
         replaced = _replaced(of_pip, Installed.read(prefix))
         _remove_leftovers(leftovers.union(*replaced.values()), prefix)
@@ -177,6 +182,14 @@ def _named_files(has: Installed) -> set[str]:
     return {str(path) for record in has.records.values() for path in record.get("files") or ()}
 
 
+def _remove(paths: Iterable[Path | str], prefix: Path) -> None:
+    """Removes files and links of a prefix; what is outside, or behind a link that leads out, stays."""
+    for path in paths:
+        place = place_in(prefix, str(path))
+        if place is not None and (place.is_symlink() or place.is_file()):
+            place.unlink()
+
+
 def _paths_of(packages: Iterable[str], prefix: Path, cache: Path) -> set[str]:
     """Where files of packages, by their keys in a note, may be in a prefix.
 
@@ -186,7 +199,9 @@ def _paths_of(packages: Iterable[str], prefix: Path, cache: Path) -> set[str]:
     sites = [folder.as_posix() for folder in folders] or ["site-packages"]
     found = set()
     for file in (key.partition("#")[0] for key in packages):
-        info = cache / re.sub(r"(\.conda|\.tar\.bz2)$", "", file) / "info"
+        if not is_file_name(file):  # anybody may have written the note
+            continue
+        info = unpacked(file, cache) / "info"
         for entry in (read_json(info / "paths.json") or {}).get("paths", ()):
             found |= {path_in_prefix(str(entry["_path"]), site) for site in sites}
         noarch = (read_json(info / "link.json") or {}).get("noarch") or {}
@@ -212,13 +227,15 @@ def _remove_leftovers(paths: Collection[str], prefix: Path) -> None:
     for info, files in has.of_pip.items():
         if f"{info.relative_to(prefix)}/RECORD" not in paths:  # pip installed it, perhaps over a package of ours
             own |= files
-    for place in (prefix / path for path in paths if path not in own):
-        if not place.parent.resolve().is_relative_to(prefix.resolve()):  # behind a link
+    for place in (place_in(prefix, path) for path in paths if path not in own):
+        if place is None or place.parent == prefix / NOTE.parent:
             continue
         if place.is_symlink() or place.is_file():
             place.unlink()
         for folder in place.parents:
-            if folder == prefix or not folder.is_dir() or any(folder.iterdir()):
+            if folder == prefix or folder.is_symlink():
+                break
+            if not folder.is_dir() or any(folder.iterdir()):
                 break
             folder.rmdir()
 
@@ -279,14 +296,18 @@ def install(pick: Pick, prefix: Path, cache: Path, altered: Iterable[str] = (), 
     """Installs the packages of a pick, installs packages with altered files again, and removes other packages.
 
     It runs no programs of packages.
+
+    Raises:
+        ChannelBroken, NotReady: Those of `refuse_packages`.
     """
+    refuse_packages(pick, prefix, cache)
     check_path(prefix, "have the checkout and its cache in other folders")  # for packs, nobody named the folder
     _check_cache(cache)
     # Local rebuilds keep their file name: a package with another content is installed again.
     wanted = {r.file_name: (r.name.normalized, r.sha256.hex()) for r in pick.records if r.sha256}
     with disk_errors(prefix.parent, cache):
         for record in pick.records:
-            _forget_if_altered(cache / re.sub(r"(\.conda|\.tar\.bz2)$", "", record.file_name))
+            _forget_without_digests(unpacked(record.file_name, cache))
         again = {
             wanted[file][0]
             for record in Installed.read(prefix).records.values()
@@ -297,7 +318,7 @@ def install(pick: Pick, prefix: Path, cache: Path, altered: Iterable[str] = (), 
             rattler.install(
                 list(pick.records),
                 target_prefix=prefix,
-                cache_dir=cache,
+                package_cache=whole_packages(cache),
                 platform=Subdir(pick.scenario.subdir),
                 reinstall_packages=again or None,
                 show_progress=show_progress,
@@ -308,15 +329,25 @@ def install(pick: Pick, prefix: Path, cache: Path, altered: Iterable[str] = (), 
     trim_packages(cache)
 
 
-def _forget_if_altered(unpacked: Path) -> None:
-    """Removes a package from the cache if a file was written to, for example through the hard link of an environment.
+def _forget_without_digests(package: Path) -> None:
+    """Removes an unpacked package without digests: nothing tells whether a file was edited."""
+    if not package.is_dir():
+        return
+    listed = read_json(package / "info" / "paths.json")
+    entries = listed.get("paths") if isinstance(listed, dict) else None
+    files = [entry for entry in entries or () if entry.get("path_type") == "hardlink"]
+    if entries is None or not all(entry.get("sha256") for entry in files):
+        shutil.rmtree(package)
 
-    rattler does not look. Files have their times from the archive, which are older than the folder.
+
+def whole_packages(cache: Path) -> PackageCache:
+    """A cache that reads all files of a package before its use, and unpacks an altered one anew.
+
+    The files of environments are hard links into it, so an edit in place changes the package.
+    Times do not show that for sure, since anybody can set them. The digests of a package are in its
+    info/paths.json, which no environment has a link to.
     """
-    if unpacked.is_dir():
-        last = unpacked.stat().st_mtime + 1
-        if any(path.lstat().st_mtime > last for path in unpacked.rglob("*") if not path.is_dir()):
-            shutil.rmtree(unpacked)
+    return PackageCache.new_layered([cache], validation_mode=ValidationMode.full())
 
 
 def _settle_records(prefix: Path) -> None:
@@ -349,6 +380,11 @@ def _remove_bytecode(has: Installed) -> None:
     prefix = has.prefix
     own = {path for record in has.records.values() for path in map(str, record.get("files") or ())}
     for folder in [*prefix.glob("lib/python3*/**/__pycache__")]:
+        if place_in(prefix, folder.relative_to(prefix).as_posix()) is None:
+            continue
+        if folder.is_symlink():  # Python would write through it
+            folder.unlink()
+            continue
         for file in folder.glob("*.pyc"):
             if file.relative_to(prefix).as_posix() not in own:
                 file.unlink()
@@ -374,7 +410,8 @@ def write_startup(prefix: Path) -> None:
     cuda-pathfinder then takes headers and libNVVM from the environment, and not from CUDA_HOME or /usr/local/cuda.
     """
     for folder in prefix.glob("lib/python3*/site-packages"):
-        if not folder.parent.is_symlink():
+        startup = folder.relative_to(prefix) / STARTUP.name
+        if not folder.parent.is_symlink() and place_in(prefix, startup.as_posix()):
             rewrite(folder / STARTUP.name, STARTUP.read_bytes())
 
 
@@ -384,7 +421,10 @@ def write_history(pick: Pick, prefix: Path, now: time.struct_time) -> None:
     Format: conda/history.py. conda adds the installed packages itself when it changes something.
     """
     specs = [spec for spec in pick.scenario.specs if not spec.startswith("__")]
-    with (prefix / "conda-meta" / "history").open("a", encoding="utf-8") as file:
+    history = prefix / "conda-meta" / "history"
+    if history.is_symlink():  # what is behind it is not of this environment
+        history.unlink()
+    with history.open("a", encoding="utf-8") as file:
         file.write(f"==> {time.strftime('%Y-%m-%d %H:%M:%S', now)} <==\n")
         file.write(f"# cmd: ctk env create {shlex.join(specs)}\n# update specs: {specs}\n")
 

@@ -25,6 +25,7 @@ from ctk.core.address import public
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError
 from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.env.outside import reaching_out
 from ctk.env.prefix import Installed, Note, sites, text_of
 from ctk.env.record_files import files_of
 from ctk.index.inside import applies, stated_requirements
@@ -110,6 +111,7 @@ class Examined:
     locks: Mapping[str, ReleaseLock]
     machine: Machine
     overstated: str = ""  # the warning of `solve.machine.overstated`
+    reaching_out: tuple[str, ...] = ()  # what `outside.reaching_out` finds in its records
 
     @property
     def prefix(self) -> Path:
@@ -276,13 +278,15 @@ def examined(workspace: Workspace, prefix: Path, driver: str | None = None, arch
         NoSpace: This user may not read a record.
     """
     has = Installed.read(prefix)
+    outside = tuple(reaching_out(prefix, has.records))
     packages = {file: _package(record) for file, record in has.records.items()}
     found = {file: package for file, package in packages.items() if package}
     # Each *.json is a record for conda and rattler.
     others = [file for file in (prefix / "conda-meta").glob("*.json") if file not in found]
     has = Installed(prefix, {file: has.records[file] for file in found}, tuple(sorted(others)))
     on = machine(next((p.subdir for p in found.values() if p.subdir in PLATFORMS), None), driver, arch)
-    return Examined(has, tuple(found.values()), release_locks(workspace), on, overstated(on, workspace))
+    locks = release_locks(workspace)
+    return Examined(has, tuple(found.values()), locks, on, overstated(on, workspace), outside)
 
 
 def _package(record: Any) -> InstalledPackage | None:

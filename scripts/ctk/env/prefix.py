@@ -16,11 +16,12 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from packaging.utils import canonicalize_name
 
 from ctk.core.files import LARGEST, check_readable, read_json
+from ctk.core.inside import place_in, wrong_with
 from ctk.env.record_files import Damage, RecordFile, files_of
 from ctk.solve.machine import python_specs
 
@@ -101,7 +102,7 @@ class Installed:
         files = sorted((prefix / "conda-meta").glob("*.json"))
         check_readable(prefix / "conda-meta", *files)
         found = {file: read_json(file) if file.is_file() else None for file in files}  # a pipe would wait
-        right = {file: record for file, record in found.items() if isinstance(record, dict) and record.get("name")}
+        right = {file: record for file, record in found.items() if _is_record(record)}
         return cls(prefix, right, tuple(file for file in files if file not in right))
 
     @cached_property
@@ -123,13 +124,18 @@ class Installed:
 
     @cached_property
     def stamp(self) -> str:
-        """A digest of the inodes, sizes and times of all files of packages; "" if a file is missing."""
+        """A digest of inodes, sizes and ctimes of all files of packages; "" if a file is missing.
+
+        Only the kernel sets a ctime. It changes with each write, and also with each hard link that
+        another environment makes or removes: then the files are read.
+        """
         digest = hashlib.sha256()
         for path in sorted(file.path for files in self.files.values() for file in files):
             try:
                 status = (self.prefix / path).lstat()
-                digest.update(f"{path} {status.st_ino} {status.st_size} {status.st_mtime_ns}\n".encode())
-            except OSError:
+                line = f"{path} {status.st_ino} {status.st_size} {status.st_ctime_ns}\n"
+                digest.update(line.encode())
+            except (OSError, ValueError):
                 return ""
         return digest.hexdigest()
 
@@ -141,7 +147,8 @@ class Installed:
     def scripts_elsewhere(self, paths: Iterable[str]) -> dict[str, Path]:
         """The scripts among files that start a Python of another place -> that Python."""
         found = {}
-        for path in sorted(path for path in paths if path.startswith("bin/")):
+        scripts = [path for path in paths if path.startswith("bin/") and not wrong_with(path)]
+        for path in sorted(scripts):
             with suppress(OSError), (self.prefix / path).open("rb") as content:
                 if line := _STARTS.match(content.read(1000)):
                     python = Path(os.fsdecode(line[1] or line[2]))
@@ -188,7 +195,7 @@ class Installed:
                 named = [line.rsplit(",", 2)[0].strip('"') for line in text_of(info / "RECORD").splitlines()]
                 named += [f"{info.name}/{path}" for path in ("RECORD", *os.listdir(info))]  # also of one without it
                 paths = (os.path.normpath(os.path.join(os.path.dirname(place), path)) for path in named)
-                found[info] = frozenset(path for path in paths if not path.startswith(("/", "../")))
+                found[info] = frozenset(path for path in paths if not wrong_with(path))
         return found
 
     def damage(self) -> dict[str, dict[str, Damage]]:
@@ -212,7 +219,21 @@ class Installed:
 def sites(prefix: Path) -> list[Path]:
     """The folders of modules of an environment's own Python."""
     own = [place for place in prefix.glob("lib/python3*/site-packages") if not place.parent.is_symlink()]
-    return [*own, *prefix.glob("Lib/site-packages")]
+    found = [*own, *prefix.glob("Lib/site-packages")]
+    inside = [place_in(prefix, f"{place.relative_to(prefix).as_posix()}/any") for place in found]
+    return [place for place, is_inside in zip(found, inside, strict=True) if is_inside]
+
+
+def _is_record(record: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Whether the name and the files in a record have the types that a client writes."""
+    if not isinstance(record, dict) or not isinstance(record.get("name"), str):
+        return False
+    files, data = record.get("files") or [], record.get("paths_data") or {}
+    entries = data.get("paths") or [] if isinstance(data, dict) else None
+    if not isinstance(files, list) or not isinstance(entries, list):
+        return False
+    named = [entry.get("_path") if isinstance(entry, dict) else None for entry in entries]
+    return bool(record["name"]) and all(isinstance(path, str) for path in (*files, *named))
 
 
 def left_to_unpack(prefix: Path) -> list[str]:
@@ -223,9 +244,9 @@ def left_to_unpack(prefix: Path) -> list[str]:
     """
     left = []
     for path, placeholder in _listed_by_conda_unpack(text_of(prefix / "bin" / "conda-unpack")):
-        is_inside = not path.startswith("/") and ".." not in path.split("/")
+        place = place_in(prefix, path)
         is_replaced = placeholder in str(prefix)  # it is in the new path, too
-        if is_inside and not is_replaced and _has(prefix / path, placeholder):
+        if place and not is_replaced and _has(place, placeholder):
             left.append(path)
     return left
 
@@ -268,6 +289,7 @@ def rewrite(file: Path, content: bytes) -> None:
     Nothing is written into the old file: it may be a hard link into the cache of packages.
     """
     fresh = file.with_name(f"{file.name}.part")
+    fresh.unlink(missing_ok=True)  # of a killed run, or a link to somewhere else
     fresh.write_bytes(content)
     fresh.replace(file)
 
