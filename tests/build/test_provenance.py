@@ -244,3 +244,31 @@ def test_metadata_of_another_shape_is_not_guessed_at(origin: Provenance, line: s
     }
     with pytest.raises(BuildFailed, match=r"rattler-build 0\.73\.0 writes rendered recipes in another way"):
         portable(files, origin, {})
+
+
+@pytest.mark.parametrize("text", ["../../x", "/x", "--output=x", "x\0y", "$(touch x)", "..", "a\nb"])
+def test_no_text_of_an_sbom_leads_out_of_a_rebuild(origin: Provenance, text: str) -> None:
+    """A rebuild makes paths, and words of git and of scripts, of what other people wrote."""
+    (given,) = origin.inputs
+    forms = [replace(origin, **{field: text}) for field in ("recipe", "digest", "commit", "place")]
+    forms += [replace(origin, variant={"cuda_version": (text,)}), replace(origin, variant={text: ("1",)})]
+    for field in ("component", "target", "file", "sha256"):
+        changed = replace(given.artefact, **{field: text})
+        forms.append(replace(origin, inputs=(Input(changed, given.license),)))
+    for form in forms:
+        written = sbom.write(INDEX, origin)
+        for old, new in _texts(origin, form):
+            written = written.replace(json.dumps(old).encode(), json.dumps(new).encode())
+        with pytest.raises(AuditFailed, match="an SBOM of ours cannot be read"):
+            sbom.read(written)
+
+
+def _texts(old: Provenance, new: Provenance) -> list[tuple[str, str]]:
+    """The texts in which two origins differ, as an SBOM has them."""
+    pairs = [(getattr(old, f), getattr(new, f)) for f in ("recipe", "digest", "commit", "place")]
+    before, after = vars(old.inputs[0].artefact), vars(new.inputs[0].artefact)
+    pairs += [(before[field], after[field]) for field in ("component", "target", "file", "sha256")]
+    if old.variant != new.variant:
+        ((key, (value, *_)),) = list(new.variant.items())[:1]
+        pairs += [("cuda-feedstocks:variant:cuda_version", f"cuda-feedstocks:variant:{key}"), ("13.4", value)]
+    return [(one, other) for one, other in pairs if one != other]

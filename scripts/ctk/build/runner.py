@@ -32,6 +32,7 @@ from ctk.build.reproducible import BUILD_ROOT, portable, rewrite
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, NotReady, without_credentials
 from ctk.core.files import HashNotes, check_path, disk_errors, full_disk, read_json
+from ctk.core.inside import wrong_with
 from ctk.fetch.fetch import laid_out
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit, variant_config, variant_values
@@ -78,8 +79,10 @@ _BUILT = TypeAdapter(Built)
 
 
 def read_note(note: Any, build: Build, key: str, workspace: Workspace, *, cached: bool) -> Built | None:
-    """The build that a note describes; None for a note that is damaged, or of an earlier revision."""
+    """The build that a note describes; None for one that is damaged, or of an earlier revision."""
     try:
+        if any(map(wrong_with, note["packages"])):
+            return None
         own = {"id": build.id, "key": key, "home": workspace.builds / key, "cached": cached}
         return _BUILT.validate_python({**note, "records": note["packages"], **own})
     except (ValidationError, TypeError, KeyError):

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType, Property
@@ -26,12 +26,13 @@ from cyclonedx.model.license import LicenseExpression
 from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
+from pydantic import Field, TypeAdapter, ValidationError
 
 from ctk.build import LEVEL
 from ctk.build.originals import NO_FILES, Changed, PackageFiles
 from ctk.core.errors import AuditFailed
 from ctk.index.inside import parse_time, time_text
-from ctk.lock.model import Artefact
+from ctk.lock.model import Artefact, FileName, Name, Sha256, Target, VersionText
 from ctk.lock.redistribution import Word
 from ctk.package.reader import members
 from ctk.plan.plan import Build
@@ -221,11 +222,48 @@ def read(text: bytes) -> Sbom:
             level=int(found["compression-level"][0]),
             tools={tool.name: tool.version for tool in bom.metadata.tools.components},
         )
+        _refuse_unfit(origin)
         files = _read_files(package, found)
         return Sbom(package.name, package.version, found["build"][0], found["subdir"][0], origin, files)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise AuditFailed(f"an SBOM of ours cannot be read: {reason}", "build the package again") from error
+
+
+# A rebuild makes paths, and words of scripts and of git, of the texts in an SBOM, which anybody may
+# have written. Those of locks have the forms of `ctk.lock.model`.
+_Commit = Annotated[str, Field(pattern=r"^([0-9a-f]{40})?$")]
+_Variant = Annotated[str, Field(pattern=r"^([A-Za-z0-9_<>=*][A-Za-z0-9_ .,|<>=*!+-]*)?$")]
+_FORMS: Mapping[str, TypeAdapter[str]] = {
+    "recipe": TypeAdapter(Name),
+    "digest": TypeAdapter(Sha256),
+    "commit": TypeAdapter(_Commit),
+    "place": TypeAdapter(Target),
+    "variant": TypeAdapter(_Variant),
+    "component": TypeAdapter(Name),
+    "distribution": TypeAdapter(Name),
+    "version": TypeAdapter(VersionText),
+    "target": TypeAdapter(Target),
+    "file": TypeAdapter(FileName),
+    "sha256": TypeAdapter(Sha256),
+}
+
+
+def _refuse_unfit(origin: Provenance) -> None:
+    """Raises ValueError for a text that is none of ours."""
+    stated = [(field, getattr(origin, field)) for field in ("recipe", "digest", "commit", "place")]
+    for key, values in origin.variant.items():
+        stated += [("variant", text) for text in (key, *values)]
+    for given in origin.inputs:
+        artefact = vars(given.artefact)
+        stated += [(field, artefact[field]) for field in _FORMS if field in artefact]
+    for field, text in stated:
+        try:
+            _FORMS[field].validate_python(text)
+        except ValidationError:
+            raise ValueError(f"no {field} can be {ascii(text)[:100]}") from None
+        if ".." in text.split("/"):
+            raise ValueError(f"no {field} can be '..'")
 
 
 def _read_files(package: Component, found: Mapping[str, list[str]]) -> PackageFiles:

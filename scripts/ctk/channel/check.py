@@ -38,6 +38,7 @@ from ctk.core.checkout import HISTORY, channel_missing
 from ctk.core.console import Reporter
 from ctk.core.errors import ChannelBroken, PublishFailed, describe, without_credentials
 from ctk.core.files import disk_errors, held
+from ctk.core.inside import is_file_name
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.index import IndexSettings
 from ctk.index.client import connection
@@ -147,7 +148,7 @@ class IndexFiles:
             for key, found, wanted in (*differences(info, {"subdir": subdir, **about}), *differences(content, empty)):
                 faults.append(f"has {found} as {key}, and should have {wanted}")
             for name, value in packages.items():
-                if not isinstance(value, dict) or "/" in name or not name.endswith(".conda"):
+                if not isinstance(value, dict) or not is_file_name(name) or not name.endswith(".conda"):
                     faults.append(f"has an entry for {name!r} that cannot be read")
                 else:
                     entries[f"{subdir}/{name}"] = value

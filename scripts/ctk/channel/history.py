@@ -122,7 +122,8 @@ def load(folder: Path) -> History:
 def numbered(folder: Path) -> list[Path]:
     """The folders of states, complete or not, oldest first."""
     places = [place for place in folder.glob("*/") if re.fullmatch("[1-9][0-9]*", place.name)]
-    return sorted(places, key=lambda place: int(place.name))
+    own = [place for place in places if not place.is_symlink()]  # no run makes a link
+    return sorted(own, key=lambda place: int(place.name))
 
 
 def save(history: History, folder: Path) -> None:

@@ -18,6 +18,7 @@ files that these notes name are deleted, since other people may have files in th
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -49,6 +50,7 @@ from ctk.channel.repodata import (
 from ctk.core.checkout import HISTORY
 from ctk.core.errors import BadValue, Busy, ChannelBroken, NameReused, NotReady, PublishFailed, UnknownName
 from ctk.core.files import copy_file, disk_errors, file_sha256, holds, make_folder, read_json, replace_file, temporaries
+from ctk.core.inside import outside, wrong_with
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.package.records import REPODATA, entries
 from ctk.plan.recipes import find_recipes, maker_of
@@ -279,8 +281,15 @@ class Folder:
             self._show(index, replace(history, current=state.number))
             return state
 
+    def _refuse_links_out(self) -> None:
+        """Raises ChannelBroken for a folder of it that is elsewhere, where a run would remove files."""
+        for why in outside(self.path, [f"{name}/file" for name in (HISTORY, *_SUBDIRS)]).values():
+            step = "put a folder in its place; nothing was changed"
+            raise ChannelBroken(f"{self.path} is not in one place: {why}", step)
+
     @contextmanager
     def _held(self) -> Iterator[None]:
+        self._refuse_links_out()
         with disk_errors(self.path):
             make_folder(self.notes)
             try:
@@ -336,6 +345,8 @@ class Folder:
 
     def _new_state(self, history: History, index: ChannelIndex) -> History:
         folder = self.notes / str(history.next_number)
+        if folder.is_symlink():
+            folder.unlink()
         shutil.rmtree(folder, ignore_errors=True)  # of a killed run
         for subdir in sorted(index.subdirs):
             write_index(index, folder, subdir, STATED)
@@ -434,7 +445,8 @@ class Folder:
             self._show(index, kept, gone=old)
         for package in (self.path / name for name in old):
             # The package is last, so that after a kill the next run knows every file that is left.
-            for file in (*package.parent.glob(f"{package.name}{SIDECAR}*"), package):
+            sidecars = package.parent.glob(f"{glob.escape(package.name)}{SIDECAR}*")
+            for file in (*sidecars, package):
                 file.unlink(missing_ok=True)
         write_notes(self.notes / UNUSED, {name: since for name, since in unused.items() if name not in old})
         return old
@@ -465,9 +477,14 @@ def refuse(found: Clashes, where: str, recipes: Path) -> None:
 
 
 def moments(file: Path) -> dict[str, str]:
-    """Reads a file of ``subdir/file`` -> time in ISO 8601, without invalid times; empty if it cannot be read."""
+    """Reads a file of ``subdir/file`` -> time in ISO 8601; empty if it cannot be read.
+
+    Invalid times are left out, and names that are outside of the folder.
+    """
     notes = read_json(file)
-    return {name: text for name, text in notes.items() if _is_moment(text)} if isinstance(notes, dict) else {}
+    if not isinstance(notes, dict):
+        return {}
+    return {n: text for n, text in notes.items() if _is_moment(text) and not wrong_with(n)}
 
 
 def possible(times: Mapping[str, str], index: ChannelIndex, now: str) -> dict[str, str]:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, CtkError, NoSpace
+from ctk.core.inside import wrong_with
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -187,9 +188,14 @@ def read_json(file: Path) -> Any:
 
 
 def listed_packages(note: Any) -> dict[str, str] | None:
-    """The packages in the note of a build: paths below its folder, and their sha256. None for an invalid note."""
+    """The packages in the note of a build: paths below its folder, and their sha256.
+
+    None for an invalid note, and for one that names what is outside of the folder.
+    """
     listed = note.get("packages") if isinstance(note, Mapping) else None
-    return dict(listed) if isinstance(listed, Mapping) else None
+    if not isinstance(listed, Mapping) or any(map(wrong_with, listed)):
+        return None
+    return dict(listed)
 
 
 # Disks: a full or unwritable disk is one error, whether Python, rattler or a build script wrote to it.

@@ -19,6 +19,7 @@ from rattler.package import BuildString
 
 from ctk.core.errors import AuditFailed, BadValue, UnknownName
 from ctk.core.files import check_readable, read_json
+from ctk.core.inside import outside
 from ctk.core.platforms import PLATFORMS
 from ctk.package import reader
 from ctk.package.binaries import UnreadableBinary, read_binary, version_key
@@ -293,6 +294,9 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
             index, names = index_of(content), inside if below else [str(file) for file in content["files"]]
         except (TypeError, KeyError, ValueError, AttributeError):
             raise AuditFailed(f"{record} is no record of a package", "make it again") from None
+        for name, why in outside(path, names).items():
+            cause = f"{record} names {name!a}: {why}"
+            raise AuditFailed(cause, "make the environment again in a new folder")
         yield Subject(index.identity, "package", read_tree(path, names), index, index.subdir, known=known)
     if records:
         return

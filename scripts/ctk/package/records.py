@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ctk.core.errors import ChannelBroken
+from ctk.core.inside import is_file_name
 
 REPODATA = "repodata.json"
 REMAKE = "run `ctk build` again if this checkout made it, or `ctk publish` if it is a published folder"
@@ -18,11 +19,15 @@ def entries(file: Path) -> dict[str, Any]:
     """``subdir/file`` of a package -> what an index file of a subdir says of it; nothing where there is no such file.
 
     Raises:
-        ChannelBroken: It cannot be read as an index file.
+        ChannelBroken: It cannot be read as an index file, or names what is no file of its folder.
     """
     try:
         content = json.loads(file.read_bytes())
         found = {**content.get("packages", {}), **content.get("packages.conda", {})}
+        wrong = [name for name in found if not is_file_name(name)]
+        if wrong:
+            cause = f"{file} names {wrong[0]!a}, and no package can have that as its file name"
+            raise ChannelBroken(cause, REMAKE)
         return {f"{file.parent.name}/{name}": entry for name, entry in found.items()}
     except FileNotFoundError:
         return {}

@@ -21,8 +21,9 @@ from rattler import Version
 from ctk.channel.publish import SITE
 from ctk.core.checkout import HISTORY, Workspace, channel_missing
 from ctk.core.console import count
-from ctk.core.errors import BadValue
+from ctk.core.errors import BadValue, ChannelBroken
 from ctk.core.files import check_place, disk_errors, held
+from ctk.core.inside import place_in
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.reader import IndexJson, index_of
@@ -191,7 +192,10 @@ def write(pages: Iterable[Page], folder: Path) -> int:
         (fresh / SITE).write_bytes(_TEXT)
         for page in pages:
             written.add(page.path)
-            target = fresh / page.path
+            target = place_in(fresh, page.path)  # a package of other people may have any name
+            if target is None:
+                cause = f"no page can have the name {page.path!a}"
+                raise ChannelBroken(cause, "tell the channel's keeper which package has that name")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(page.content)
         _take_place(fresh, folder)
