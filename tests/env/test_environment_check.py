@@ -618,7 +618,10 @@ ODD = (
 def test_a_record_that_lies_is_a_finding_with_its_name(made: Made, text: bytes) -> None:
     found = check(made.toolkit().record("x-1-0.json", text))
     assert states(found) == {"records": "problem"}
-    assert found["records"]["found"] == "no records: x-1-0.json"
+    if b"../" in text:
+        assert "x-1-0.json names ../../x-1-0: no file" in found["records"]["found"]
+    else:
+        assert found["records"]["found"] == "no records: x-1-0.json"
     assert found["records"]["step"].endswith("--force-reinstall x")
 
 

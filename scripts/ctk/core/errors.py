@@ -182,7 +182,8 @@ class NotReproduced(CtkError, exit_code=28):
 class NotReady(CtkError, exit_code=30):
     """This machine, checkout or environment is not as it must be; each problem is listed with what to do.
 
-    `ctk doctor`: the main job would not work here; with PREFIX, something is wrong with the environment. `ctk build`:
+    `ctk doctor`: the main job would not work here; with PREFIX, something is wrong with the environment. `ctk env
+    create`: a change of the environment could remove or overwrite files outside of it. `ctk build`:
     there is no bash on `PATH`, or the path of the checkout, its `.cache` or `TMPDIR` has a quote, a colon, `$`, a
     backslash or a control character. `ctk publish --to`: the clock is wrong.
     """

@@ -244,9 +244,9 @@ def left_to_unpack(prefix: Path) -> list[str]:
     """
     left = []
     for path, placeholder in _listed_by_conda_unpack(text_of(prefix / "bin" / "conda-unpack")):
-        is_inside = not wrong_with(path)
+        place = place_in(prefix, path)
         is_replaced = placeholder in str(prefix)  # it is in the new path, too
-        if is_inside and not is_replaced and _has(prefix / path, placeholder):
+        if place and not is_replaced and _has(place, placeholder):
             left.append(path)
     return left
 
