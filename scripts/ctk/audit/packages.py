@@ -364,9 +364,8 @@ def _places(packages: PackageSet, package: PackageScan, file: ScannedFile, libra
     reach += packages.constrained(package)
     # A package of the base channel may lack files of the real package that this machine does not
     # have, and one without files, such as its libzlib, stands for the machine's own.
-    for other in reach:
-        if not packages.is_audited(other) or not any(other.installed()):
-            outside.add(other.name)
+    lacking = (p for p in reach if not packages.is_audited(p) or not any(p.installed()))
+    outside |= {other.name for other in lacking}
     places = [path for other in reach for path in packages.named(other, library)]
     known = [name for name in outside if name in EXTERNAL and EXTERNAL[name].fullmatch(library)]
     windows = file.binary is not None and file.binary.format == "pe"

@@ -275,9 +275,7 @@ def virtual_packages(
 
 
 @lru_cache(maxsize=4096)
-def _virtual_packages(
-    subdir: str, driver: str | None, arch: str | None, glibc: str
-) -> list[GenericVirtualPackage]:
+def _virtual_packages(subdir: str, driver: str | None, arch: str | None, glibc: str) -> list[GenericVirtualPackage]:
     system, architecture = subdir.split("-")
     base = list(_SYSTEMS[system])
     if glibc:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -491,20 +491,15 @@ def _glibc_reason(ideal: Scenario, catalogue: Catalogue) -> Reason | None:
     have = glibc_of(ideal.subdir)
     if with_any is None or not have:
         return None
-    floors = sorted(_need_glibc(with_any, have), key=Version)
+    floors = sorted(set(_need_newer_glibc(with_any, have).values()), key=Version)
     least = next((floor for floor in floors if catalogue.solves(ideal, glibc=floor)), "")
     pick = catalogue.pick(replace(ideal, glibc=least)) if least else None
     if pick is None:
         return None
-    said: list[str] = []
-    needing = _need_glibc(pick, have)
-    for floor in sorted(needing, key=Version, reverse=True):
-        packages = [f"{record.name.normalized} {record.version}" for record in needing[floor]]
-        verb = "needs" if len(packages) == 1 else "need"
-        version = floor if said else f"glibc {floor}"
-        said.append(f"{listing(packages, most=3)} {verb} {version}")
-    cause = f"{', '.join(said)}, and {glibc_in_words(ideal.subdir)}"
-    names = {record.name.normalized for records in needing.values() for record in records}
+    needing = _need_newer_glibc(pick, have)
+    labels = {f"{record.name.normalized} {record.version}": v for record, v in needing.items()}
+    cause = f"{glibc_needs(labels)}, and {glibc_in_words(ideal.subdir)}"
+    names = {record.name.normalized for record in needing}
     step = "ask for an older version"
     if isinstance(catalogue.channels[-1], Path) and not names <= catalogue.own_names:
         step = f"make the base channel on the oldest system that will use it, or {_OTHER_BASE}"
@@ -513,14 +508,24 @@ def _glibc_reason(ideal: Scenario, catalogue: Catalogue) -> Reason | None:
     return cause, step
 
 
-def _need_glibc(pick: Pick, have: str) -> dict[str, list[RepoDataRecord]]:
-    """The oldest glibc that packages of a pick name, if it is newer than one -> these packages."""
-    found: dict[str, list[RepoDataRecord]] = {}
-    for record in pick.records:
-        floor = glibc_floor(record.depends)
-        if floor and older(have, floor):
-            found.setdefault(floor, []).append(record)
-    return found
+def _need_newer_glibc(pick: Pick, have: str) -> dict[RepoDataRecord, str]:
+    """The packages of a pick that need a newer glibc than one, with the oldest that they need."""
+    floors = {record: glibc_floor(record.depends) for record in pick.records}
+    return {record: floor for record, floor in floors.items() if floor and older(have, floor)}
+
+
+def glibc_needs(floors: Mapping[str, str]) -> str:
+    """Packages and the oldest glibc that each needs, in words, the newest first.
+
+    Such as ``libstdcxx 12.1.0 needs glibc 2.36, libgcc 12.1.0 and python 3.11.7 need 2.35``.
+    """
+    said: list[str] = []
+    for floor in sorted(set(floors.values()), key=Version, reverse=True):
+        packages = [name for name, needed in floors.items() if needed == floor]
+        verb = "needs" if len(packages) == 1 else "need"
+        version = floor if said else f"glibc {floor}"
+        said.append(f"{listing(packages, most=3)} {verb} {version}")
+    return ", ".join(said)
 
 
 def _missing_python(
