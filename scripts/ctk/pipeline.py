@@ -42,9 +42,7 @@ from ctk.solve.machine import detected
 from ctk.solve.solve import Scenario, channel_url, solve
 
 _FIX = "fix the recipes; the channel in place was not changed"
-_FIX_BASE = (
-    "run the build with another Python, or use `--base conda-forge`; the base channel was not changed"
-)
+_FIX_BASE = "use another Python, or `--base conda-forge`; the base channel was not changed"
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,9 @@ def add(name: str, subdir: str = "linux-64", **fields: object) -> Break:
     return lambda drafts: drafts.update({name: Draft(name, subdir=subdir, **fields)})
 
 
-PAIR = {"libone": ("libtwo.so.1",), "libtwo": ()}
-"""Two libraries, and what they need."""
+def two_libraries(folder: str) -> dict[str, bytes]:
+    """A library that needs another one beside it, without an RPATH."""
+    return {f"{folder}/libone.so.1": elf(("libtwo.so.1",)), f"{folder}/libtwo.so.1": elf()}
 
 
 def module(**fields: object) -> dict[str, bytes]:
@@ -366,8 +367,8 @@ EXEMPT: dict[str, tuple[Break, Break]] = {
         add("numpy", files={f"{SITE}/numpy/core/x.so": elf(rpath="$ORIGIN/../../nvidia/cu13/lib")}),
     ),
     "NeededIsFound": (
-        add("scipy", files={f"{SITE}/scipy.libs/{n}.so.1": elf(needed) for n, needed in PAIR.items()}),
-        add("scipy", files={f"lib/{n}.so.1": elf(needed) for n, needed in PAIR.items()}),
+        add("scipy", files=two_libraries(f"{SITE}/scipy.libs")),
+        add("scipy", files=two_libraries("lib")),
     ),
     "LicenseIsInside": (
         add("cython", "noarch", files={"site-packages/x.py": b""}, licenses={}),

@@ -113,7 +113,10 @@ def test_a_whole_environment_is_in_order(made: Made) -> None:
     )
 
 
-def test_a_glibc_that_is_older_than_packages_need_is_found(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_glibc_older_than_packages_need_is_found(
+    made: Made,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """On a machine to which the environment was carried."""
     made.toolkit().package("python", "3.12.4", depends=["__glibc >=2.17,<3.0.a0"])
     for name, floor in {"libgcc": "2.35", "libstdcxx": "2.36", "libgomp": "2.35"}.items():

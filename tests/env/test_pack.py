@@ -87,9 +87,10 @@ def test_the_glibc_that_is_needed_is_said_before_it_is_packed(
 
 def test_a_binary_whose_package_declares_no_glibc_counts_as_well(tmp_path: Path) -> None:
     binary = elf(("libc.so.6",), versions={"libc.so.6": ["GLIBC_2.34"]})
-    where = checkout(tmp_path, tiny("application", depends=("python",), files={"lib/liba.so.1": binary}))
+    package = tiny("application", depends=("python",), files={"lib/liba.so.1": binary})
+    where = checkout(tmp_path, package)
     done = pack(where, "application", "-o", str(tmp_path / "whole.run"))
-    assert "for machines with glibc 2.34 or newer: lib/liba.so.1 needs it, undeclared" in done.stderr
+    assert "glibc 2.34 or newer: lib/liba.so.1 needs it, undeclared" in done.stderr
     assert "with glibc 2.34 or newer; there:" in done.stdout
 
 

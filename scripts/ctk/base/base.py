@@ -20,7 +20,7 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -189,7 +189,8 @@ class MachinePart:
     glibc: Mapping[str, str]
 
 
-_PARTS = TypeAdapter(list[MachinePart])
+# As plain fields: the model of locks leaves out what the place of an artefact in a lock says.
+_PARTS = TypeAdapter(list[dict[str, Any]])
 
 
 def _machine_parts(workspace: Workspace) -> list[MachinePart]:
@@ -201,8 +202,10 @@ def _machine_parts(workspace: Workspace) -> list[MachinePart]:
     files = [f"{p} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in (*python, *libraries, *openmp)]
     state = [_REVISION, sys.version, sys.base_prefix, *files]
     note = memo(workspace.notes / "base", state, _PARTS)
-    known = note.read() or []
-    if known and all(holds(stored(part.artefact, workspace), part.artefact.sha256) for part in known):
+    fields = note.read() or []
+    known = [MachinePart(Artefact(**part["artefact"]), part["glibc"]) for part in fields]
+    artefacts = [part.artefact for part in known]
+    if known and all(holds(stored(a, workspace), a.sha256) for a in artefacts):
         return known
     version = ".".join(map(str, sys.version_info[:3]))
     gcc = _gcc_version(libraries[1])
@@ -224,7 +227,8 @@ def _machine_parts(workspace: Workspace) -> list[MachinePart]:
         files_of_openmp = _gcc_files([file])
         artefact = _store(workspace, "libgomp", gcc, files_of_openmp)
         made.append(MachinePart(artefact, {"libgomp": needed_glibc(files_of_openmp)}))
-    return note.write(made)
+    note.write([asdict(part) for part in made])
+    return made
 
 
 def needed_glibc(files: _Files) -> str:

@@ -229,7 +229,7 @@ def _unmet(package: InstalledPackage, spec: str, on: Examined) -> str:
 
 @look_at(Examined, "glibc")
 def _glibc_is_new_enough(on: Examined) -> Finding:
-    """Programs that need a newer glibc than the machine has do not start: an environment was carried there."""
+    """Programs that need a newer glibc than the machine's do not start, as where they were carried."""
     subdir = on.machine.subdir
     if subdir != this_platform() and not is_glibc_stated():
         return ok(f"of a {subdir} machine, not of this one")
@@ -238,7 +238,7 @@ def _glibc_is_new_enough(on: Examined) -> Finding:
     newer = {name: floor for name, floor in floors.items() if have and floor and older(have, floor)}
     if newer:
         text = f"{glibc_needs(newer)}, and {glibc_in_words(subdir)}"
-        step = "make it again from packages for older systems: a base channel made here, or conda-forge"
+        step = "make it again from packages for older systems: of conda-forge, or made here"
         return problem(text, step)
     return ok(f"{glibc_in_words(subdir)}, which is new enough" if have else "not of Windows")
 

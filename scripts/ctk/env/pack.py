@@ -260,7 +260,7 @@ def declared_glibc(records: Iterable[RepoDataRecord]) -> tuple[str, str]:
 
 
 def newest_binary(prefix: Path) -> tuple[str, str]:
-    """The newest glibc whose symbols a binary of an environment names, and its path; "" for none."""
+    """The newest glibc that a binary of an environment names, and its path; "" for none."""
     newest, found = "", ""
     for path in sorted(prefix.rglob("*")):
         if path.is_symlink() or not path.is_file():

@@ -236,7 +236,7 @@ def python_specs(text: str) -> tuple[str, ...]:
 
 
 def glibc_of(subdir: str) -> str:
-    """The glibc of a machine: what ``CONDA_OVERRIDE_GLIBC`` states, else this one's; "" for Windows.
+    """The glibc of a machine, as ``CONDA_OVERRIDE_GLIBC`` states it, or this one's; "" for Windows.
 
     Without the variable, a machine of another platform is taken to have AlmaLinux 8's.
 
@@ -270,12 +270,17 @@ def glibc_in_words(subdir: str) -> str:
 def virtual_packages(
     subdir: str, driver: str | None, arch: str | None, glibc: str | None = None
 ) -> list[GenericVirtualPackage]:
-    """The virtual packages that a client detects on a machine; without `glibc`, that of `glibc_of`."""
+    """The virtual packages that a client detects on a machine; by default with its `glibc_of`."""
     return _virtual_packages(subdir, driver, arch, glibc or glibc_of(subdir))
 
 
 @lru_cache(maxsize=4096)
-def _virtual_packages(subdir: str, driver: str | None, arch: str | None, glibc: str) -> list[GenericVirtualPackage]:
+def _virtual_packages(
+    subdir: str,
+    driver: str | None,
+    arch: str | None,
+    glibc: str,
+) -> list[GenericVirtualPackage]:
     system, architecture = subdir.split("-")
     base = list(_SYSTEMS[system])
     if glibc:
