@@ -16,6 +16,21 @@ _@id@_before() { # <variable> <text>: what the user has in it comes last, and wi
   eval "_@id@_set \"\$1\" \"\$2\${$1:+${3- }}\${$1-}\""
 }
 
+# Prints the folder of a compiler's C++ library, if that is newer than the environment's: an
+# environment may come from another machine. What the compiler links needs the newer library, which
+# has all that the older one has. Versions are the ends of names such as libstdc++.so.6.0.33.
+_@id@_newer() { # <environment> <compiler>
+  if ! _@id@_own=$(readlink -f "$1/lib/libstdc++.so.6" 2>/dev/null); then return 0; fi
+  if ! _@id@_file=$("$2" -print-file-name=libstdc++.so.6 2>/dev/null); then return 0; fi
+  case $_@id@_file in /*) ;; *) return 0 ;; esac
+  if ! _@id@_file=$(readlink -f "$_@id@_file" 2>/dev/null); then return 0; fi
+  case $_@id@_own in *.so.6.0.[0-9] | *.so.6.0.[0-9][0-9]) ;; *) return 0 ;; esac
+  case $_@id@_file in *.so.6.0.[0-9] | *.so.6.0.[0-9][0-9]) ;; *) return 0 ;; esac
+  if [ "${_@id@_file##*.}" -gt "${_@id@_own##*.}" ]; then
+    printf '%s' "${_@id@_file%/*}"
+  fi
+}
+
 _@id@_activate() {
   # Environments can be stacked. One that is on top already has all it needs.
   if eval "[ \"\${@ID@_PREFIX_${@ID@_LEVEL:-0}-}\" = \"\$1\" ]"; then return 0; fi
@@ -40,9 +55,16 @@ _@id@_activate() {
   _@id@_include="-isystem $_@id@_prefix/include"
   _@id@_ld="-rpath $_@id@_prefix/lib -rpath-link $_@id@_prefix/lib -L$_@id@_prefix/lib"
   _@id@_link="-Wl,-rpath,$_@id@_prefix/lib -Wl,-rpath-link,$_@id@_prefix/lib -L$_@id@_prefix/lib"
+  _@id@_runtime=''
+  if [ "${CONDA_BUILD:-0}" != 1 ]; then _@id@_runtime=$(_@id@_newer "$1" @native@); fi
+  if [ -n "$_@id@_runtime" ]; then
+    _@id@_ld="-rpath $_@id@_runtime $_@id@_ld"
+    _@id@_link="-Wl,-rpath,$_@id@_runtime $_@id@_link"
+  fi
 @settings@
 }
 
 if [ -n "${CONDA_PREFIX:-}" ]; then _@id@_activate "$CONDA_PREFIX"; fi
-unset -v _@id@_prefix _@id@_map _@id@_cmake _@id@_meson _@id@_include _@id@_ld _@id@_link
-unset -f _@id@_set _@id@_before _@id@_activate
+unset -v _@id@_prefix _@id@_map _@id@_cmake _@id@_meson _@id@_include _@id@_ld _@id@_link \
+  _@id@_runtime
+unset -f _@id@_set _@id@_before _@id@_newer _@id@_activate

@@ -92,10 +92,12 @@ cmake+=-DCMAKE_BUILD_TYPE=Release
 if [[ $cross ]]; then cmake+=" -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=${host%%-*}"; fi
 
 id=${PACKAGE//-/_}
+native=$cxx # programs of a cross compiler have no C++ library here
+if [[ $cross ]]; then native=false; fi
 for change in activate deactivate; do
   mkdir -p "$PREFIX/etc/conda/$change.d"
   text=$(<"$RECIPE_DIR/$change.sh")
   text=${text//@settings@/"${settings%$'\n'}"} text=${text//@names@/"$names"} text=${text//@cmake@/"$cmake"}
-  text=${text//@package@/"$PACKAGE"} text=${text//@ID@/"${id^^}"}
+  text=${text//@package@/"$PACKAGE"} text=${text//@ID@/"${id^^}"} text=${text//@native@/"$native"}
   printf '%s\n' "${text//@id@/"$id"}" >"$PREFIX/etc/conda/$change.d/$change-$PACKAGE.sh"
 done

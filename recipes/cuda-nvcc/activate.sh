@@ -17,6 +17,21 @@ _cuda_nvcc_add() { # <variable> <text> [<separator>]: appends
   eval "_cuda_nvcc_set \"\$1\" \"\${$1-}\${$1:+${3- }}\$2\""
 }
 
+# Prints the folder of a compiler's C++ library, if that is newer than the environment's: an
+# environment may come from another machine. What the compiler links needs the newer library, which
+# has all that the older one has. Versions are the ends of names such as libstdc++.so.6.0.33.
+_cuda_nvcc_newer() { # <environment> <compiler>
+  if ! _cuda_nvcc_own=$(readlink -f "$1/lib/libstdc++.so.6" 2>/dev/null); then return 0; fi
+  if ! _cuda_nvcc_file=$("$2" -print-file-name=libstdc++.so.6 2>/dev/null); then return 0; fi
+  case $_cuda_nvcc_file in /*) ;; *) return 0 ;; esac
+  if ! _cuda_nvcc_file=$(readlink -f "$_cuda_nvcc_file" 2>/dev/null); then return 0; fi
+  case $_cuda_nvcc_own in *.so.6.0.[0-9] | *.so.6.0.[0-9][0-9]) ;; *) return 0 ;; esac
+  case $_cuda_nvcc_file in *.so.6.0.[0-9] | *.so.6.0.[0-9][0-9]) ;; *) return 0 ;; esac
+  if [ "${_cuda_nvcc_file##*.}" -gt "${_cuda_nvcc_own##*.}" ]; then
+    printf '%s' "${_cuda_nvcc_file%/*}"
+  fi
+}
+
 _cuda_nvcc_activate() {
   # Environments can be stacked. One that is on top already has all it needs.
   if eval "[ \"\${CUDA_NVCC_PREFIX_${CUDA_NVCC_LEVEL:-0}-}\" = \"\$1\" ]"; then return 0; fi
@@ -25,6 +40,7 @@ _cuda_nvcc_activate() {
 
   _cuda_nvcc_c="-I$1/@targets@/include -I$1/@targets@/include/cccl"
   _cuda_nvcc_ld="-L$1/@targets@/lib -L$1/@targets@/lib/stubs" _cuda_nvcc_cmake="$1/@targets@" _cuda_nvcc_flags="@flags@"
+  _cuda_nvcc_first='' _cuda_nvcc_compiler=${NVCC_CCBIN:-${CXX:-@cxx@}}
   if [ "${CONDA_BUILD:-0}" = 1 ]; then
     # What is built against is in the host environment, which nvcc is not part of.
     _cuda_nvcc_host_c="-I${PREFIX-}/@targets@/include"
@@ -41,11 +57,26 @@ _cuda_nvcc_activate() {
     # As conda-forge's compilers have it: programs run with this environment's libraries, whatever LD_LIBRARY_PATH says.
     # CMake takes a folder with -L for one where the loader looks by itself, and writes no path of its own.
     _cuda_nvcc_ld="$_cuda_nvcc_ld -Wl,--disable-new-dtags -Wl,-rpath,$1/lib -Wl,-rpath-link,$1/lib"
+    _cuda_nvcc_path=-rpath=$1/lib,-rpath-link=$1/lib
+    # Of a launcher with a compiler (ccache g++), the compiler.
+    if ! command -v "$_cuda_nvcc_compiler" >/dev/null 2>&1; then
+      _cuda_nvcc_compiler=${_cuda_nvcc_compiler##* }
+    fi
+    _cuda_nvcc_runtime=$(_cuda_nvcc_newer "$1" "$_cuda_nvcc_compiler")
+    if [ -n "$_cuda_nvcc_runtime" ]; then
+      # Before the environment's lib, and behind its toolkit: the system may have another toolkit.
+      _cuda_nvcc_first="-Wl,-rpath,$1/@targets@/lib -Wl,-rpath,$_cuda_nvcc_runtime"
+      _cuda_nvcc_path=-rpath=$1/@targets@/lib,-rpath=$_cuda_nvcc_runtime,$_cuda_nvcc_path
+    fi
     # nvcc does not read LDFLAGS, and conda-forge's compilers write such a path by themselves. It splits flags at spaces.
-    case $1 in *" "*) ;; *) _cuda_nvcc_flags="-Xlinker=--disable-new-dtags,-rpath=$1/lib,-rpath-link=$1/lib" ;; esac
+    case $_cuda_nvcc_path in
+      *" "*) ;;
+      *) _cuda_nvcc_flags="-Xlinker=--disable-new-dtags,$_cuda_nvcc_path" ;;
+    esac
   fi
   for _cuda_nvcc_name in CFLAGS CPPFLAGS CXXFLAGS; do _cuda_nvcc_add "$_cuda_nvcc_name" "$_cuda_nvcc_c"; done
-  _cuda_nvcc_add LDFLAGS "$_cuda_nvcc_ld"
+  _cuda_nvcc_ld="${LDFLAGS-}${LDFLAGS:+ }$_cuda_nvcc_ld"
+  _cuda_nvcc_set LDFLAGS "$_cuda_nvcc_first${_cuda_nvcc_first:+ }$_cuda_nvcc_ld"
   # The CMake files of CCCL. After the environment, where conda-forge's cccl has newer ones.
   _cuda_nvcc_add CMAKE_PREFIX_PATH "$_cuda_nvcc_cmake" :
   # What looks for a toolkit by itself would take the one in /usr/local/cuda. Both, as some warn where they differ.
@@ -73,5 +104,6 @@ _cuda_nvcc_activate() {
 
 if [ -n "${CONDA_PREFIX:-}" ]; then _cuda_nvcc_activate "$CONDA_PREFIX"; fi
 unset -v _cuda_nvcc_c _cuda_nvcc_ld _cuda_nvcc_cmake _cuda_nvcc_host_c _cuda_nvcc_host_ld _cuda_nvcc_name \
-  _cuda_nvcc_cxx _cuda_nvcc_flags
-unset -f _cuda_nvcc_set _cuda_nvcc_add _cuda_nvcc_activate
+  _cuda_nvcc_cxx _cuda_nvcc_flags _cuda_nvcc_first _cuda_nvcc_compiler _cuda_nvcc_path \
+  _cuda_nvcc_runtime
+unset -f _cuda_nvcc_set _cuda_nvcc_add _cuda_nvcc_newer _cuda_nvcc_activate

@@ -42,6 +42,7 @@ from ctk.solve.machine import detected
 from ctk.solve.solve import Scenario, channel_url, solve
 
 _FIX = "fix the recipes; the channel in place was not changed"
+_FIX_BASE = "use another Python, or `--base conda-forge`; the base channel was not changed"
 
 
 @dataclass(frozen=True)
@@ -106,9 +107,24 @@ class Pipeline:
         self._start = time.monotonic()
 
     def make_base(self) -> Path:
-        """Builds the base channel for this machine, and returns its folder."""
+        """Builds and audits the base channel for this machine, and returns its folder.
+
+        Packages of earlier builds that the audit refuses now leave it.
+
+        Raises:
+            BuildFailed, AuditFailed, NoSpace: The base channel stays as it was.
+        """
         made = self._fetch_and_build(base.plan_base(self.workspace))
-        staged = local.stage(self._candidates(made, self.workspace.base_channel))
+        dropped: list[str] = []
+        while True:
+            found = self._candidates(made, self.workspace.base_channel, dropped)
+            audited = self._audited(found, ())
+            refused = self._refused_now(found, audited)
+            if not refused:
+                break
+            dropped += refused
+        _refuse_findings(audited, _FIX_BASE)
+        staged = local.stage(found)
         self._commit(staged, made)
         self._lap("channel", f"{sum(staged.packages.values())} packages")
         return self.workspace.base_channel
@@ -188,26 +204,36 @@ class Pipeline:
                 self.report.say(f"no recipe makes {listing([*left.values()], most=3)} of an earlier run now")
                 dropped |= dict.fromkeys(left)
                 continue
-            with self.report.reading(f"{self.prefix}audit", found.files.values()) as task:
-                audited = audit_packages(
-                    [*found.files.values()],
-                    forbidden_paths=machine_paths(self.workspace),
-                    base=local.packages(base_channel) if isinstance(base_channel, Path) else (),
-                    jobs=self.jobs,
-                    cache=self.workspace.notes,
-                    earlier=not found.is_new,
-                    progress=task.advance,
-                )
-            self._lap("audit", audited.summary())
-            refused = [f for f in audited.errors if f.where in found.earlier]
+            beside = local.packages(base_channel) if isinstance(base_channel, Path) else ()
+            audited = self._audited(found, beside)
+            refused = self._refused_now(found, audited)
             if not refused:
                 break
-            for finding in refused:
-                self.report.say(f"an earlier run built what the audit refuses now: {finding}")
-            dropped |= dict.fromkeys(found.earlier[f.where] for f in refused)
-        if not audited.ok:
-            raise AuditFailed("\n".join(["the audit found:", *(f"  {f}" for f in audited.errors)]), _FIX)
+            dropped |= dict.fromkeys(refused)
+        _refuse_findings(audited, _FIX)
         return found, audited, [*dropped]
+
+    def _audited(self, found: local.Candidates, beside: Sequence[Path]) -> AuditReport:
+        """Audits the packages of a channel's next state; they may depend on those in `beside`."""
+        with self.report.reading(f"{self.prefix}audit", found.files.values()) as task:
+            audited = audit_packages(
+                [*found.files.values()],
+                forbidden_paths=machine_paths(self.workspace),
+                base=beside,
+                jobs=self.jobs,
+                cache=self.workspace.notes,
+                earlier=not found.is_new,
+                progress=task.advance,
+            )
+        self._lap("audit", audited.summary())
+        return audited
+
+    def _refused_now(self, found: local.Candidates, audited: AuditReport) -> list[str]:
+        """The ids of builds of earlier runs that the audit refuses now, each said."""
+        refused = [finding for finding in audited.errors if finding.where in found.earlier]
+        for finding in refused:
+            self.report.say(f"an earlier run built what the audit refuses now: {finding}")
+        return [found.earlier[finding.where] for finding in refused]
 
     def _candidates(self, made: build.BuildReport, channel: Path, without: Collection[str] = ()) -> local.Candidates:
         notes, cache = HashNotes.of(self.workspace), self.workspace.builds
@@ -244,6 +270,13 @@ class Pipeline:
         self.stages.append({"name": name, "seconds": now - self._start, "note": note})
         self.report.say(f"{name}: {note} ({now - self._start:.1f} s)")
         self._start = now
+
+
+def _refuse_findings(audited: AuditReport, step: str) -> None:
+    """Raises AuditFailed if there are errors."""
+    if not audited.ok:
+        lines = [f"  {finding}" for finding in audited.errors]
+        raise AuditFailed("\n".join(["the audit found:", *lines]), step)
 
 
 def _again(lost: Sequence[str], known: Collection[str]) -> str:

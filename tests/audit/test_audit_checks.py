@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ctk.audit import CHECKS, AuditReport, audit_packages
+from ctk.audit.exempt import EXEMPTIONS
 from ctk.audit.files import KeepsItsPromises
 from ctk.package.reader import PLACEHOLDER, IndexJson, PackageInfo, Promise, ScannedFile
 from ctk.package.scan import PackageScan
@@ -29,6 +30,11 @@ def change(name: str, **changes: object) -> Break:
 def add(name: str, subdir: str = "linux-64", **fields: object) -> Break:
     """Adds a package to the good set."""
     return lambda drafts: drafts.update({name: Draft(name, subdir=subdir, **fields)})
+
+
+def two_libraries(folder: str) -> dict[str, bytes]:
+    """A library that needs another one beside it, without an RPATH."""
+    return {f"{folder}/libone.so.1": elf(("libtwo.so.1",)), f"{folder}/libtwo.so.1": elf()}
 
 
 def module(**fields: object) -> dict[str, bytes]:
@@ -103,6 +109,15 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         "a module in another Python's folder": (
             binary("cuda-bindings", f"{SITE}/x.cpython-313-x86_64-linux-gnu.so", versions=GLIBC),
             "3.13",
+        ),
+        "a module of another Python in the Python": (
+            add(
+                "python",
+                version="3.12.4",
+                depends=("__glibc >=2.17",),
+                files={"lib/python3.11/lib-dynload/x.cpython-311-x86_64-linux-gnu.so": elf()},
+            ),
+            "3.11",
         ),
         "a free-threaded module for the Python with a lock": (
             change("cuda-core", files={"Lib/site-packages/x.cp312t-win_amd64.pyd": pe()}),
@@ -314,6 +329,19 @@ ALLOWED: dict[str, Break] = {
         {"cuda-bindings": drafts["cuda-bindings"].with_(version="12.9.10", files=module())}
     ),
     "the driver's library": library(("libcuda.so.1",)),
+    "a library of an empty package, which stands for the machine's": lambda drafts: drafts.update(
+        libzlib=Draft("libzlib", subdir="noarch", licenses={}),
+        libcufile=drafts["libcufile"].with_(
+            depends=("__glibc >=2.17", "libstdcxx", "rdma-core", "libzlib"),
+            files={f"{SITE}/x.so": elf(("libz.so.1",), versions=GLIBC)},
+        ),
+    ),
+    "modules of a Python in the Python": add(
+        "python",
+        version="3.12.4",
+        depends=("__glibc >=2.17",),
+        files={"lib/python3.12/lib-dynload/x.cpython-312-x86_64-linux-gnu.so": elf()},
+    ),
 }
 
 
@@ -322,6 +350,46 @@ def test_the_audit_allows(case: str, tmp_path: Path) -> None:
     drafts = good_set()
     ALLOWED[case](drafts)
     assert [str(finding) for finding in audit(drafts, tmp_path).findings] == []
+
+
+# Check -> an exemption of the base channel: a package that has it, and one with another fault.
+EXEMPT: dict[str, tuple[Break, Break]] = {
+    "NeededIsProvided": (
+        add("python", version="3.12.4", files={"lib/x.so": elf(("libssl.so.3",))}),
+        add("pythonic", version="3.12.4", files={"lib/x.so": elf(("libssl.so.3",))}),
+    ),
+    "BinariesFitTheSubdir": (
+        add("pip", "noarch", files={"site-packages/pip/t64.exe": pe()}),
+        add("pip", "noarch", files={"site-packages/pip/t64.dll": pe()}),
+    ),
+    "RpathIsRelative": (
+        add("numpy", files={f"{SITE}/numpy/core/x.so": elf(rpath="$ORIGIN/../../numpy.libs")}),
+        add("numpy", files={f"{SITE}/numpy/core/x.so": elf(rpath="$ORIGIN/../../nvidia/cu13/lib")}),
+    ),
+    "NeededIsFound": (
+        add("scipy", files=two_libraries(f"{SITE}/scipy.libs")),
+        add("scipy", files=two_libraries("lib")),
+    ),
+    "LicenseIsInside": (
+        add("cython", "noarch", files={"site-packages/x.py": b""}, licenses={}),
+        add("cython2", "noarch", files={"site-packages/x.py": b""}, licenses={}),
+    ),
+}
+
+
+def test_each_exemption_of_the_base_channel_is_tried() -> None:
+    assert EXEMPT.keys() == {check for exemption in EXEMPTIONS for check in exemption.checks}
+
+
+@pytest.mark.parametrize("check", EXEMPT)
+def test_an_exemption_of_the_base_channel_covers_nothing_else(check: str, tmp_path: Path) -> None:
+    exempt, broken = EXEMPT[check]
+    for name, change_it in (("exempt", exempt), ("broken", broken)):
+        drafts = good_set()
+        change_it(drafts)
+        report = audit(drafts, tmp_path / name)
+        found = [str(finding) for finding in report.findings if finding.check == check]
+        assert bool(found) is (name == "broken"), found
 
 
 def test_a_compiler_runtime_that_the_system_serves_is_a_hint_only(tmp_path: Path) -> None:

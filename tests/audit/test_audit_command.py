@@ -10,7 +10,9 @@ from typer.testing import CliRunner, Result
 
 from ctk.cli.main import app
 from ctk.core.errors import AuditFailed, ChannelMissing, UnknownName
-from kit.packages import good_set
+from kit.binaries import elf
+from kit.packages import Draft, good_set
+from kit.tiny_packages import write_channel
 
 
 def run(*arguments: str) -> Result:
@@ -38,6 +40,17 @@ def test_a_broken_package_fails_and_is_shown_with_its_fix(tmp_path: Path) -> Non
     assert isinstance(done.exception, AuditFailed)
     assert "LicenseIsInside" in done.output
     assert "license_file" in done.output
+
+
+def test_the_base_channel_is_audited_where_it_is_checked(tmp_path: Path) -> None:
+    base = tmp_path / "checkout" / "output" / "base"
+    binary = elf(("libc.so.6",), versions={"libc.so.6": ["GLIBC_2.36"]})
+    package = Draft("libgcc", files={"lib/libgcc_s.so.1": binary})
+    write_channel(base, [package])
+    assert "GlibcIsDeclared" in run(str(base)).output
+    sound = package.with_(depends=("__glibc >=2.36,<3.0.a0",))
+    write_channel(base, [sound])
+    assert "nothing found" in run(str(base)).output
 
 
 def test_one_check_alone_and_json(tmp_path: Path) -> None:

@@ -113,6 +113,31 @@ def test_a_whole_environment_is_in_order(made: Made) -> None:
     )
 
 
+def test_a_glibc_older_than_packages_need_is_found(
+    made: Made,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a machine to which the environment was carried."""
+    made.toolkit().package("python", "3.12.4", depends=["__glibc >=2.17,<3.0.a0"])
+    for name, floor in {"libgcc": "2.35", "libstdcxx": "2.36", "libgomp": "2.35"}.items():
+        made.package(name, "12.1.0", depends=[f"__glibc >={floor},<3.0.a0"])
+    monkeypatch.setenv("CONDA_OVERRIDE_GLIBC", "2.36")
+    assert states(check(made)) == {}
+    monkeypatch.setenv("CONDA_OVERRIDE_GLIBC", "2.31")
+    found = check(made)
+    assert states(found) == {"glibc": "problem"}
+    assert found["glibc"]["found"] == (
+        "libstdcxx 12.1.0 needs glibc 2.36, libgcc 12.1.0 and libgomp 12.1.0 need 2.35, "
+        "and CONDA_OVERRIDE_GLIBC states 2.31"
+    )
+
+
+@pytest.mark.parametrize("subdir", ["linux-aarch64", "win-64"])
+def test_the_glibc_of_another_machine_is_not_guessed(made: Made, subdir: str) -> None:
+    made.package("app", subdir=subdir, depends=["__glibc >=2.99"])
+    assert states(check(made)) == {}
+
+
 @pytest.mark.parametrize("damage", ["missing", "of another size", "of other bytes", "a folder", "a link to nowhere"])
 def test_a_file_that_is_not_as_it_was_installed_is_found(made: Made, damage: str) -> None:
     (made.prefix / "share").mkdir()

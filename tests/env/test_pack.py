@@ -24,6 +24,7 @@ from ctk.env.pack import (
     public_source,
     write_archive,
 )
+from kit.binaries import elf
 from kit.packs import Made, checkout, left_in, pack, unpack
 from kit.tiny_packages import application, pure, tiny
 
@@ -67,6 +68,30 @@ def test_the_lock_is_an_explicit_list_of_exactly_the_packages(made: Made) -> Non
     channels = (made.workspace.channel, made.workspace.root / "base")
     packages = {p.name: p for channel in channels for p in channel.glob("*/*.conda")}
     assert found == {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in packages.items()}
+
+
+def test_the_glibc_that_is_needed_is_said_before_it_is_packed(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "whole.run"
+    said = pack(made.workspace, "application", "-o", str(target)).stderr
+    python = f"python {sys.version_info.major}.{sys.version_info.minor}.0"
+    first, _, after = said.partition(f"for machines with glibc 2.20 or newer: {python} needs it\n")
+    assert "packing" in after and "packing" not in first
+    monkeypatch.setenv("CONDA_OVERRIDE_GLIBC", "2.19")
+    refusal = pack(made.workspace, "application", "-o", str(tmp_path / "other.run"))
+    assert refusal.returncode == errors.Unsolvable.exit_code
+    assert f"{python} needs glibc 2.20, and CONDA_OVERRIDE_GLIBC states 2.19" in refusal.stderr
+    assert left_in(tmp_path) == {"whole.run", "whole.run.lock", "whole.run.sha256"}
+
+
+def test_a_binary_whose_package_declares_no_glibc_counts_as_well(tmp_path: Path) -> None:
+    binary = elf(("libc.so.6",), versions={"libc.so.6": ["GLIBC_2.34"]})
+    package = tiny("application", depends=("python",), files={"lib/liba.so.1": binary})
+    where = checkout(tmp_path, package)
+    done = pack(where, "application", "-o", str(tmp_path / "whole.run"))
+    assert "glibc 2.34 or newer: lib/liba.so.1 needs it, undeclared" in done.stderr
+    assert "with glibc 2.34 or newer; there:" in done.stdout
 
 
 def test_nothing_of_a_pack_names_the_machine_it_was_made_on(made: Made, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ CLEAN = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere", "LC_ALL": "C"}
 NAMES = [
     f"_{script}_{word}"
     for script in ("cuda_nvcc", "gcc_linux_64", "gxx_linux_64")
-    for word in ("add", "set", "before", "activate", "deactivate")
+    for word in ("add", "set", "before", "newer", "activate", "deactivate")
 ]
 NAMES += ["deactivate", "_ctk_activate"]
 """Functions of the scripts, which none may leave behind; dash does not list its own."""

@@ -101,7 +101,7 @@ def channel() -> Iterator[Record]:
     yield record("needs-gcc", "1.0", "h5_0", "linux-64", depends=["__unix", "gcc_linux-64 >=13"])
     yield record("needs-numpy", "1.0", "h6_0", "linux-64", depends=["only-linux", "numpy >=2"])
     for subdir in ("linux-64", "linux-aarch64"):
-        yield record("needs-glibc", "1.0", "h7_0", subdir, depends=["__glibc >=99"])
+        yield record("needs-glibc", "1.0", "h7_0", subdir, depends=["__glibc >=2.98"])
     for version in ("1.0", "2.0", "3.0"):
         yield record("shared", version, "h10_0", "linux-64")
     # Any two of these go together, and the three do not; the last two never do.

@@ -296,6 +296,87 @@ def test_what_the_batch_file_sets_the_other_one_takes_back(tmp_path: Path, targe
     assert ("CMAKE_PREFIX_PATH", rf"%CMAKE_PREFIX_PATH%;%CUDA_NVCC_ROOT%\lib\{machine}\cmake") in assigned
 
 
+# ---- an environment from another machine, beside a compiler with a newer C++ library
+
+
+def with_library(prefix: Path, version: str) -> Path:
+    """Puts a C++ library under its names into the folder lib of an environment."""
+    library = prefix / "lib" / f"libstdc++.so.{version}"
+    library.parent.mkdir(parents=True, exist_ok=True)
+    library.write_bytes(b"")
+    library.with_name("libstdc++.so.6").symlink_to(library.name)
+    return prefix
+
+
+def compiler_with(folder: Path, version: str) -> Path:
+    """The folder of programs g++ and ccache; the C++ library of this g++ has a version."""
+    library = with_library(folder, version) / "lib" / "libstdc++.so.6"
+    # As GCC prints it: by the way from its own folder.
+    program = f"""#!/bin/sh
+[ "$1" = -print-file-name=libstdc++.so.6 ] || exit 1
+echo {folder}/lib/gcc/../libstdc++.so.6
+"""
+    library.with_name("gcc").mkdir()
+    for name, text in {"g++": program, "ccache": "#!/bin/sh\n"}.items():
+        (compiler(folder / "bin", name) / name).write_text(text)
+    return folder / "bin"
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "is_newer"),
+    [
+        ("6.0.30", "6.0.33", True),
+        ("6.0.9", "6.0.30", True),
+        ("6.0.33", "6.0.33", False),
+        ("6.0.34", "6.0.33", False),
+        ("6.0.30", "6.1.0", False),
+        ("7.0.1", "6.0.33", False),
+    ],
+)
+def test_programs_take_the_newer_c_library_of_the_compiler_and_cuda_of_the_environment(
+    tmp_path: Path, shell: str, own: str, theirs: str, is_newer: bool
+) -> None:
+    made = with_library(with_nvcc(tmp_path / "environment"), own)
+    system = compiler_with(tmp_path / "system", theirs)
+    toolkit, newer = f"{made}/targets/x86_64-linux/lib", f"{tmp_path}/system/lib"
+    wanted = [toolkit, newer, f"{made}/lib"] if is_newer else [f"{made}/lib"]
+    environment = {"CONDA_PREFIX": str(made), "PATH": f"{system}:{CLEAN['PATH']}", "LDFLAGS": "-s"}
+    both = f"{activate(made)}; {deactivate(made)}"
+    assert not difference(shell, "set -eu", both, tmp_path, **environment)
+    for more in ({}, {"CXX": "g++"}, {"CXX": "ccache g++"}, {"NVCC_CCBIN": str(system / "g++")}):
+        code = f'set -eu; {activate(made)}; printf \'%s\n\' "$LDFLAGS" "$NVCC_PREPEND_FLAGS"'
+        of_g, of_nvcc = run(shell, code, **environment, **more).stdout.splitlines()
+        assert re.findall(r"-rpath,(\S+)", of_g) == wanted
+        assert re.findall(r"-rpath=([^\s,]+)", of_nvcc) == wanted
+        assert "-s" in of_g.split()
+
+
+def test_a_package_build_and_a_folder_with_spaces_get_no_path_of_the_system(tmp_path: Path) -> None:
+    made = with_library(with_nvcc(tmp_path / "environment"), "6.0.30")
+    path = f"{compiler_with(tmp_path / 'system', '6.0.33')}:{CLEAN['PATH']}"
+    assert "rpath" not in values(made, **BUILD, PATH=path)["LDFLAGS"]
+    spaced = f"{compiler_with(tmp_path / 'my system', '6.0.33')}:{CLEAN['PATH']}"
+    found = values(made, PATH=spaced)
+    # nvcc would split the flags at the spaces of the path.
+    assert "my system" not in found.get("NVCC_PREPEND_FLAGS", "")
+
+
+def test_the_compilers_of_the_base_channel_take_their_own_newer_c_library_first(
+    tmp_path: Path,
+) -> None:
+    made = with_library(with_gcc(tmp_path / "environment"), "6.0.1")
+    system = compiler_with(tmp_path / "system", "6.0.99")
+    path = f"{system}:{CLEAN['PATH']}"
+    newer = f"{tmp_path}/system/lib"
+    found = values(made, PATH=path)
+    assert re.findall(r"-rpath,(\S+)", found["LDFLAGS"]) == [newer, f"{made}/lib"]
+    assert re.findall(r"-rpath (\S+)", found["LDFLAGS_LD"]) == [newer, f"{made}/lib"]
+    assert newer not in values(made, **BUILD, PATH=path)["LDFLAGS"]
+    with_nvcc(made)
+    first = values(made, PATH=path)["LDFLAGS"].split()[0]
+    assert first == f"-Wl,-rpath,{made}/targets/x86_64-linux/lib"
+
+
 # ---- what the base channel's gcc and gxx set
 
 

@@ -210,9 +210,10 @@ def test_a_driver_that_no_toolkit_is_for_is_doubted_where_it_is_stated(
 def test_the_glibc_of_a_machine_is_what_condas_variable_states(checkout: Workspace, platform: str) -> None:
     words = ("solve", "needs-glibc", "--platform", platform)
     whose = "this machine has" if platform == this_platform() else f"a {platform} machine is taken to have"
-    assert f"needs __glibc >=99, and {whose} " in ctk(checkout, *words).stderr
-    assert ctk(checkout, *words, CONDA_OVERRIDE_GLIBC="99.1").returncode == 0
-    assert "and this machine has 98.0" in ctk(checkout, *words, CONDA_OVERRIDE_GLIBC="98.0").stderr
+    assert f"needs-glibc 1.0 needs glibc 2.98, and {whose} " in ctk(checkout, *words).stderr
+    assert ctk(checkout, *words, CONDA_OVERRIDE_GLIBC="2.98.1").returncode == 0
+    said = ctk(checkout, *words, CONDA_OVERRIDE_GLIBC="2.97.0").stderr
+    assert "needs glibc 2.98, and CONDA_OVERRIDE_GLIBC states 2.97.0" in said
     said = ctk(checkout, *words, CONDA_OVERRIDE_GLIBC="new").stderr
     assert (
         "CONDA_OVERRIDE_GLIBC: 'new' is not a version of glibc" in said and "`export CONDA_OVERRIDE_GLIBC=2.34`" in said

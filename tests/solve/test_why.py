@@ -17,7 +17,7 @@ from ctk.solve.machine import python_specs
 from ctk.solve.solve import Catalogue, Maker, Pick, Scenario
 from ctk.solve.why import choices, explain, fit_in_words, native_instead, newer_nvjitlink, not_built, solve_or_say_why
 from kit import foreign_channel
-from kit.small_channel import base, channel, pair, record, toolkit, write
+from kit.small_channel import Record, base, channel, pair, record, toolkit, write
 
 NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
 PTX_NOT = "cubin and nvJitLink work, PTX JIT does not"
@@ -156,8 +156,47 @@ def test_a_package_that_needs_a_newer_glibc_with_one_toolkit_is_published_for_it
         records += pair("programs", version, "h", "linux-aarch64", on, (f"__glibc >={glibc}",))
     made = Catalogue([write(tmp_path / "channel", iter(records))], "linux-aarch64")
     sentence, step = problem(made, "programs cuda-version=13.4", "13.4")
-    assert sentence == "programs==13.4.9 needs __glibc >=2.34, and a linux-aarch64 machine is taken to have 2.28"
-    assert step.startswith("ask for an older version, or say what it has")
+    taken = "a linux-aarch64 machine is taken to have 2.28"
+    assert sentence == f"programs 13.4.9 needs glibc 2.34, and {taken}"
+    say = "say what it has: `export CONDA_OVERRIDE_GLIBC=2.34`"
+    assert step == f"ask for an older version, or {say}"
+
+
+def test_every_package_that_needs_a_newer_glibc_is_named_with_the_glibc_that_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the base channel too, which is made of a machine's files."""
+
+    def made_of(machine: str, of: str, *more: str) -> Record:
+        return record(of, "1.0", "h_0", "linux-64", depends=[f"__glibc >={machine},<3.0.a0", *more])
+
+    ours = [made_of("2.17", "app", "python", "libstdcxx")]
+    theirs = [made_of("2.35", name) for name in ("python", "libgcc")]
+    theirs.append(made_of("2.36", "libstdcxx", "libgcc"))
+    channels = [write(tmp_path / "channel", iter(ours)), write(tmp_path / "base", iter(theirs))]
+    steps = {}
+    for stated, said in {
+        "2.35": "libstdcxx 1.0 needs glibc 2.36, and CONDA_OVERRIDE_GLIBC states 2.35",
+        "2.28": "libstdcxx 1.0 needs glibc 2.36, libgcc 1.0 and python 1.0 need 2.35, "
+        "and CONDA_OVERRIDE_GLIBC states 2.28",
+    }.items():
+        monkeypatch.setenv("CONDA_OVERRIDE_GLIBC", stated)
+        sentence, steps[stated] = problem(Catalogue(channels, "linux-64"), "app", "13.0")
+        assert sentence == said
+    assert steps["2.28"].startswith("make the base channel on the oldest system that will use it")
+    monkeypatch.setenv("CONDA_OVERRIDE_GLIBC", "2.36")
+    assert Catalogue(channels, "linux-64").solves(Scenario(("app",), "linux-64"))
+    monkeypatch.setenv("CONDA_OVERRIDE_GLIBC", "2.16")
+    assert problem(Catalogue(channels, "linux-64"), "app")[0].endswith(
+        "app 1.0 needs 2.17, and CONDA_OVERRIDE_GLIBC states 2.16"
+    )
+
+
+def test_a_glibc_that_the_request_itself_excludes_is_no_reason(tmp_path: Path) -> None:
+    records = [record("app", "1.0", "h_0", "linux-64")]
+    made = Catalogue([write(tmp_path / "channel", iter(records))], "linux-64")
+    sentence, _ = problem(made, "app __glibc<2")
+    assert "needs glibc" not in sentence
 
 
 @pytest.mark.parametrize(

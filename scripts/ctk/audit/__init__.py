@@ -9,12 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache as remembered
 from importlib.metadata import version
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from ctk.audit import binaries, files, packages
+from ctk.audit.exempt import is_exempt
 from ctk.audit.packages import PackageSet
 from ctk.audit.planned import NEED_BYTES, planned_scans
 from ctk.core.checkout import Workspace
@@ -143,7 +145,7 @@ def _found(scans: Sequence[PackageScan], together: PackageSet, checks: Sequence[
     for check in checks:
         for subject in (*scans, together):
             if isinstance(subject, check.subject):
-                yield from check(subject)
+                yield from filterfalse(is_exempt, check(subject))
 
 
 def _note(cache: Path, paths: Sequence[Path], base: Sequence[Path], asked: list[Any]) -> Memo[AuditReport] | None:

@@ -177,6 +177,8 @@ def BareNameOnlyInDev(package: PackageScan) -> Iterator[Finding]:
 def ExtensionsFitThePython(package: PackageScan) -> Iterator[Finding]:
     """Extension modules are in the folder of their Python, and the package depends on the ABI of that Python."""
     depends = [spec for spec in package.info.index.depends if spec.split()[0] in ("python", "python_abi")]
+    if package.name == "python":
+        depends.append(f"python {package.info.index.version}")
     missing = set()
     for file in package.installed():
         match = _EXTENSION.search(file.path)

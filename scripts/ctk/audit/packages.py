@@ -20,7 +20,7 @@ from ctk.package.binaries import Binary, oldest_glibc, version_key
 from ctk.package.gpu_subject import Known, Subject
 from ctk.package.gpu_support import spans, within
 from ctk.package.reader import IndexJson, ScannedFile
-from ctk.package.records import spec_name
+from ctk.package.records import glibc_floor, spec_name
 from ctk.package.scan import PackageScan
 from ctk.rules import Finding, check
 
@@ -362,8 +362,10 @@ def _places(packages: PackageSet, package: PackageScan, file: ScannedFile, libra
     """
     reach, outside = packages.closure(package)
     reach += packages.constrained(package)
-    # A package of the base channel may lack files of the real package that this machine does not have.
-    outside |= {other.name for other in reach if not packages.is_audited(other)}
+    # A package of the base channel may lack files of the real package that this machine does not
+    # have, and one without files, such as its libzlib, stands for the machine's own.
+    lacking = (p for p in reach if not packages.is_audited(p) or not any(p.installed()))
+    outside |= {other.name for other in lacking}
     places = [path for other in reach for path in packages.named(other, library)]
     known = [name for name in outside if name in EXTERNAL and EXTERNAL[name].fullmatch(library)]
     windows = file.binary is not None and file.binary.format == "pe"
@@ -425,8 +427,8 @@ def _glibc_floor(packages: PackageSet, package: PackageScan) -> str:
 
 
 def _glibc_floors(package: PackageScan) -> list[str]:
-    specs = [spec for spec in package.info.index.depends if spec_name(spec) == "__glibc"]
-    return [match[1] for spec in specs for match in re.finditer(r">=\s*([0-9.]*[0-9])", spec)]
+    floor = glibc_floor(package.info.index.depends)
+    return [floor] if floor else []
 
 
 @check(PackageSet, fix="write run_constraints: __cuda_arch ${{ COMPONENT_gpus }}, a variant key of the release")

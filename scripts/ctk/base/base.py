@@ -18,9 +18,9 @@ import sys
 import sysconfig
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,9 @@ OPENMP = "libgomp.so.1"
 # GLIBCXX_3.4.<n> -> the GCC that brought it (libstdc++ manual, "ABI Policy and Guidelines").
 _GCC_OF_GLIBCXX = {28: "9.3.0", 29: "11.1.0", 30: "12.1.0", 31: "13.1.0", 32: "13.2.0", 33: "14.1.0", 34: "15.1.0"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_REVISION = 2  # raise this when the tool packs the same machine differently
+# The oldest glibc of this channel's platforms: what the packages of a machine without glibc name.
+_OLDEST_GLIBC = "2.17"
+_REVISION = 3  # raise this when the tool packs the same machine differently
 _LEFT_OUT = re.compile(
     r"""(^|.*/)(__pycache__|tests?|idlelib|turtledemo|tkinter|(site|dist)-packages|config-[^/]*)/.*
     |(lib-dynload/)?(_tkinter|_test|_xx|xx|_ctypes_test)[^/]*\.so
@@ -115,12 +117,15 @@ def prepare(workspace: Workspace) -> tuple[ReleaseLock, Path]:
     keys = workspace.notes / "base" / "machine.yaml"
     with disk_errors(workspace.cache):
         make_folder(keys.parent)
-        own = _own_artefacts(workspace)
+        own = _machine_parts(workspace)
         text = _machine_keys(own)
         if not keys.is_file() or keys.read_text() != text:
             replace_file(keys, text.encode())
-    parts = {a.component: Component(a.component, a.distribution, a.version, {a.target: a}) for a in own}
-    return ReleaseLock(lock.release, None, dict(sorted({**lock.components, **parts}.items()))), keys
+    components = dict(lock.components)
+    for artefact in (part.artefact for part in own):
+        name, files = artefact.component, {artefact.target: artefact}
+        components[name] = Component(name, artefact.distribution, artefact.version, files)
+    return ReleaseLock(lock.release, None, dict(sorted(components.items()))), keys
 
 
 # The lock of the wheels.
@@ -167,8 +172,28 @@ def _newest(index: Index, name: str, accepted: SpecifierSet, oldest: str) -> lis
 
 # This machine's part.
 
+_Files = Sequence[tuple[str, bytes, bool]]
+"""Files of the machine: path below the environment, content, whether it is executable."""
 
-def _own_artefacts(workspace: Workspace) -> list[Artefact]:
+
+@dataclass(frozen=True)
+class MachinePart:
+    """A part of this machine in the store.
+
+    Attributes:
+        artefact: Its zip.
+        glibc: Package that is made of it -> the oldest glibc that its binaries run with, ``2.36``.
+    """
+
+    artefact: Artefact
+    glibc: Mapping[str, str]
+
+
+# As plain fields: the model of locks leaves out what the place of an artefact in a lock says.
+_PARTS = TypeAdapter(list[dict[str, Any]])
+
+
+def _machine_parts(workspace: Workspace) -> list[MachinePart]:
     """``cpython``, ``gcc-runtime`` and ``libgomp``, from the note of an earlier run when nothing changed since."""
     libraries = [_loaded(name) for name in _GCC_LIBRARIES]
     openmp = [_loaded(OPENMP)] if is_loadable(OPENMP) else []
@@ -176,21 +201,55 @@ def _own_artefacts(workspace: Workspace) -> list[Artefact]:
     python = (_executable(), stdlib / "os.py", stdlib / "site.py", stdlib / "lib-dynload")
     files = [f"{p} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in (*python, *libraries, *openmp)]
     state = [_REVISION, sys.version, sys.base_prefix, *files]
-    note = memo(workspace.notes / "base", state, TypeAdapter(list[dict[str, Any]]))
-    known = [Artefact(**fields) for fields in note.read() or ()]
-    if known and all(holds(stored(a, workspace), a.sha256) for a in known):
+    note = memo(workspace.notes / "base", state, _PARTS)
+    fields = note.read() or []
+    known = [MachinePart(Artefact(**part["artefact"]), part["glibc"]) for part in fields]
+    artefacts = [part.artefact for part in known]
+    if known and all(holds(stored(a, workspace), a.sha256) for a in artefacts):
         return known
     version = ".".join(map(str, sys.version_info[:3]))
+    gcc = _gcc_version(libraries[1])
+    interpreter = sorted(interpreter_files())
     made = [
-        _store(workspace, "cpython", version, interpreter_files()),
-        _store(workspace, "gcc-runtime", _gcc_version(libraries[1]), _gcc_files(libraries)),
-        *(_store(workspace, "libgomp", _gcc_version(libraries[1]), _gcc_files([file])) for file in openmp),
+        MachinePart(
+            _store(workspace, "cpython", version, interpreter),
+            {"python": needed_glibc(interpreter)},
+        ),
+        MachinePart(
+            _store(workspace, "gcc-runtime", gcc, _gcc_files(libraries)),
+            {
+                "libgcc": needed_glibc(_gcc_files(libraries[:1])),
+                "libstdcxx": needed_glibc(_gcc_files(libraries[1:])),
+            },
+        ),
     ]
-    note.write([asdict(artefact) for artefact in made])
+    for file in openmp:
+        files_of_openmp = _gcc_files([file])
+        artefact = _store(workspace, "libgomp", gcc, files_of_openmp)
+        made.append(MachinePart(artefact, {"libgomp": needed_glibc(files_of_openmp)}))
+    note.write([asdict(part) for part in made])
     return made
 
 
-def _store(workspace: Workspace, component: str, version: str, files: Iterable[tuple[str, bytes, bool]]) -> Artefact:
+def needed_glibc(files: _Files) -> str:
+    """The oldest glibc that all ELF files among some files run with, ``2.36``.
+
+    Raises:
+        BuildFailed: One cannot be read.
+    """
+    found = {}
+    for name, data, _ in files:
+        if data.startswith(binaries.ELF_MAGIC):
+            try:
+                found[name] = binaries.read_bytes(data)
+            except binaries.UnreadableBinary as error:
+                step = "run the build with another Python, or use `--base conda-forge`"
+                raise BuildFailed(f"{name} of this machine: {error}", step) from None
+    needed = binaries.oldest_glibc_of({name: binary for name, binary in found.items() if binary})
+    return max(needed, _OLDEST_GLIBC, key=binaries.version_key)
+
+
+def _store(workspace: Workspace, component: str, version: str, files: _Files) -> Artefact:
     """A zip of some files in the store; the same files give the same bytes."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
@@ -209,11 +268,14 @@ def _store(workspace: Workspace, component: str, version: str, files: Iterable[t
     return artefact
 
 
-def _machine_keys(artefacts: Sequence[Artefact]) -> str:
-    """The variant config of this machine: versions of its artefacts, and its Python in place of the whole matrix."""
+def _machine_keys(parts: Sequence[MachinePart]) -> str:
+    """The variant config of this machine: versions and needs of its parts, and its Python alone."""
     short, tag = this_python().minor, this_python().tag
     abi = "cpython" if int(short.split(".")[1]) < 13 else tag
-    keys: dict[str, list[Any]] = {a.component.replace("-", "_"): [a.version] for a in artefacts}
+    keys: dict[str, list[Any]] = {}
+    for part in parts:
+        keys[part.artefact.component.replace("-", "_")] = [part.artefact.version]
+        keys |= {f"{package}_glibc": [version] for package, version in part.glibc.items()}
     keys |= {"python": [f"{short}.* *_{abi}"], "python_tag": [tag]}
     keys |= {"python_number": ["0"], "is_freethreading": [tag.endswith("t")]}  # the other keys of their zip
     if compilers := installed_compilers():
@@ -281,12 +343,13 @@ def _gcc_version(libstdcxx: Path) -> str:
     return _GCC_OF_GLIBCXX[max((n for n in _GCC_OF_GLIBCXX if n <= newest), default=min(_GCC_OF_GLIBCXX))]
 
 
-def _gcc_files(libraries: Sequence[Path]) -> Iterator[tuple[str, bytes, bool]]:
-    for library in libraries:
-        yield f"lib/{library.name}", library.read_bytes(), True
+def _gcc_files(libraries: Sequence[Path]) -> _Files:
+    """Libraries of the GCC runtime, with their licence."""
     text = b"GPL-3.0-only WITH GCC-exception-3.1. The texts came with this machine's GCC runtime library.\n"
     places = [Path("/usr/share/doc", name, "copyright") for name in ("libgcc-s1", "libstdc++6")]
-    yield "LICENSE.txt", next((p.read_bytes() for p in places if p.is_file()), text), False
+    licence = next((p.read_bytes() for p in places if p.is_file()), text)
+    found = [(f"lib/{library.name}", library.read_bytes(), True) for library in libraries]
+    return [*found, ("LICENSE.txt", licence, False)]
 
 
 # The interpreter of this process, as a relocatable tree. Test suites, Tk, byte code, the static library and installed

@@ -77,8 +77,9 @@ def check_command(
 
     A channel: every file is compared with its index, and the index with the packages: hashes, sizes, metadata,
     payloads, run exports, SBOMs, attestations, and files that nothing names. It needs no network but for URLs.
-    Packages, and those of output/channel: they are opened and compared with the rules of the design, as a set: what a
-    package depends on must be among them, in the base channel, or well known.
+    Packages, and those of output/channel and output/base: they are opened and compared with the rules
+    of the design, as a set: what a package depends on must be among them, in the base channel, or well
+    known.
     With --rebuild, packages are made again from their own metadata, which names the commit of the recipe, the variant
     and the artefacts by sha256; what is missing is fetched.
 
@@ -93,7 +94,7 @@ def check_command(
     - `ok`, `packages` (how many), `size`, `sboms`, `seconds`; `attestations`: signer -> how many
     - `problems`: `package`, `check`, `what`
 
-    Of packages, and besides for the built channel:
+    Of packages, and besides for the built channel and its base channel:
 
     - `ok`, `packages` (how many), `seconds`
     - `checks`: check -> number of its findings; with `--list` a list of `check`, `looks_at` and `rule`
@@ -153,8 +154,12 @@ def _is_channel(name: str) -> bool:
 
 
 def _is_built(name: str, where: Workspace) -> bool:
-    """Whether a channel is the one that `ctk build` makes."""
-    return "://" not in name and os.path.realpath(name) == os.path.realpath(where.channel)
+    """Whether a channel is one that `ctk build` makes: the channel, or its base channel."""
+    return _is_at(name, where.channel) or _is_at(name, where.base_channel)
+
+
+def _is_at(name: str, place: Path) -> bool:
+    return "://" not in name and os.path.realpath(name) == os.path.realpath(place)
 
 
 # --- a channel
@@ -260,11 +265,13 @@ def _audit(
     from ctk.build.one import machine_paths
 
     packages = _packages(map(Path, names), empty_ok=_is_built(names[0], where))
+    if base is None:  # the base channel has all that its packages need
+        base = [] if _is_at(names[0], where.base_channel) else [where.base_channel]
     with report.reading("audit", packages) as task:
         found = audit_packages(
             packages,
             forbidden_paths=machine_paths(where),
-            base=_packages([where.base_channel] if base is None else base, empty_ok=True),
+            base=_packages(base, empty_ok=True),
             jobs=jobs or os.cpu_count() or 1,
             only=only,
             cache=where.notes,

@@ -13,17 +13,18 @@ from packaging.utils import canonicalize_name
 from rattler import MatchSpec, PackageRecord
 
 from ctk.core.console import count, listing
+from ctk.core.platforms import this_platform
 from ctk.env import repair
 from ctk.env.doctor import driver_at_fault, look_at, missing, ok, problem
 from ctk.env.examine import Examined, InstalledPackage, Wheel, lacking, package_record
 from ctk.env.outside import NEW_FOLDER, in_words
 from ctk.env.prefix import Note, left_to_unpack
-from ctk.package.records import spec_name
+from ctk.package.records import glibc_floor, spec_name
 from ctk.rules import Finding, checks_of
 from ctk.solve.driver import NO_DEVICE, Limit
-from ctk.solve.machine import STATE_DRIVER
+from ctk.solve.machine import STATE_DRIVER, glibc_in_words, glibc_of, is_glibc_stated
 from ctk.solve.solve import older
-from ctk.solve.why import newer_nvjitlink
+from ctk.solve.why import glibc_needs, newer_nvjitlink
 
 _SHOWN = 4  # entries of a longer list that a finding shows
 
@@ -227,6 +228,22 @@ def _unmet(package: InstalledPackage, spec: str, on: Examined) -> str:
     is_conditional = "when=" in spec or "; if " in spec
     is_needed = spec in package.depends and not name.startswith("__") and not is_conditional
     return "which is not there" if is_needed and not on.has.broken else ""
+
+
+@look_at(Examined, "glibc")
+def _glibc_is_new_enough(on: Examined) -> Finding:
+    """Programs that need a newer glibc than the machine's do not start, as where they were carried."""
+    subdir = on.machine.subdir
+    if subdir != this_platform() and not is_glibc_stated():
+        return ok(f"of a {subdir} machine, not of this one")
+    have = glibc_of(subdir)
+    floors = {f"{p.name} {p.version}": glibc_floor(p.depends) for p in on.packages}
+    newer = {name: floor for name, floor in floors.items() if have and floor and older(have, floor)}
+    if newer:
+        text = f"{glibc_needs(newer)}, and {glibc_in_words(subdir)}"
+        step = "make it again from packages for older systems: of conda-forge, or made here"
+        return problem(text, step)
+    return ok(f"{glibc_in_words(subdir)}, which is new enough" if have else "not of Windows")
 
 
 @look_at(Examined, "driver")

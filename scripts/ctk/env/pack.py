@@ -33,6 +33,7 @@ from ctk.core.files import BREAKING, disk_errors, file_sha256, held
 from ctk.env.environment import ACTIVATION, PROGRAMS, RUNNER, install, write_history, write_startup
 from ctk.env.prefix import PACKED, Installed, Note, rewrite
 from ctk.package.binaries import UnreadableBinary, read_binary, version_key
+from ctk.package.records import glibc_floor
 from ctk.solve.solve import Pick, channel_name
 
 _BLOCK = 4096
@@ -108,6 +109,9 @@ def pack(
         raise BadValue(why, "ask for python as well")
     # A folder on the disk of the package cache, for hard links, and a folder beside the files, which are only renamed.
     beside = order.file.with_name(f".{order.file.name}.parts")
+    glibc, needs = declared_glibc(pick.records)
+    because = f": {needs} needs it" if needs else ""
+    say(f"for machines with glibc {glibc} or newer{because}")
     with held(workspace.temporary) as folder, held(beside) as done:
         prefix = folder / "env"
         install(pick, prefix, workspace.packages)
@@ -115,7 +119,11 @@ def pack(
         newest = max((int(r.timestamp.timestamp()) for r in pick.records if r.timestamp), default=0)
         write_history(pick, prefix, time.gmtime(newest))
         Note(tuple(sorted(Installed.read(prefix).packages)), tuple(asked), PACKED).write(prefix)
-        glibc = _needed_glibc(pick.records, prefix)
+        # A second look: a package of a channel that nobody audits may declare too little.
+        needed, file = newest_binary(prefix)
+        if version_key(needed) > version_key(glibc):
+            say(f"for machines with glibc {needed} or newer: {file} needs it, undeclared")
+            glibc = needed
         say("packing")
         with disk_errors(order.file.parent):
             # No name and no time: equal input gives equal output. Level 6 takes 1.6 times as long for one percent.
@@ -241,21 +249,32 @@ def public_source(record: Mapping[str, Any]) -> dict[str, str]:
     return {"channel": public(channel), "url": public(address)}
 
 
-def _needed_glibc(records: Iterable[RepoDataRecord], prefix: Path) -> str:
-    """The newest glibc that a package declares or a binary needs: a base channel's Python may declare too little."""
-    needed = {_OLDEST_GLIBC}
+def declared_glibc(records: Iterable[RepoDataRecord]) -> tuple[str, str]:
+    """The oldest glibc that packages declare to run with, and a package that needs it, or ""."""
+    oldest, needs = _OLDEST_GLIBC, ""
     for record in records:
-        needed |= {match[1] for rule in record.depends if (match := re.match(r"__glibc >=(\d+\.\d+)", rule))}
-    for path in prefix.rglob("*"):
+        floor = glibc_floor(record.depends)
+        if floor and version_key(floor) > version_key(oldest):
+            oldest, needs = floor, f"{record.name.normalized} {record.version}"
+    return oldest, needs
+
+
+def newest_binary(prefix: Path) -> tuple[str, str]:
+    """The newest glibc that a binary of an environment names, and its path; "" for none."""
+    newest, found = "", ""
+    for path in sorted(prefix.rglob("*")):
         if path.is_symlink() or not path.is_file():
             continue
         try:
             binary = read_binary(path)
         except UnreadableBinary:  # a loader cannot read it either
             continue
-        if binary is not None and binary.format == "elf":
-            needed.add(".".join(binary.versions.get("GLIBC", _OLDEST_GLIBC).split(".")[:2]))
-    return max(needed, key=version_key)
+        if binary is None or binary.format != "elf":
+            continue
+        version = ".".join(binary.versions.get("GLIBC", "").split(".")[:2])
+        if version_key(version) > version_key(newest):
+            newest, found = version, path.relative_to(prefix).as_posix()
+    return newest, found
 
 
 def _finish(pick: Pick, contents: Contents, order: PackOrder, done: Path) -> tuple[Path, ...]:

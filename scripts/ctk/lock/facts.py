@@ -21,9 +21,9 @@ from ctk.core.errors import LockError, MeasureFailed
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.lock import contents
 from ctk.lock.components import GPU_LIBRARIES
-from ctk.lock.contents import AtHand, Contents, Members
+from ctk.lock.contents import AtHand, Contents
 from ctk.lock.model import Artefact, Facts, ReleaseLock
-from ctk.package.binaries import oldest_glibc, version_key
+from ctk.package.binaries import oldest_glibc_of, version_key
 from ctk.package.gpu_subject import Known
 from ctk.package.gpu_support import common
 
@@ -112,16 +112,13 @@ def needed_glibc(lock: ReleaseLock, held: Contents) -> dict[str, dict[str, str]]
     """Subdir -> component -> the oldest glibc that has what all ELF files of its artefact need, if they need any."""
     needs: dict[str, dict[str, str]] = {}
     for artefact in lock.artefacts:
-        if _has_elf(artefact.target) and (version := _oldest_glibc(held.members(artefact.sha256) or {})):
+        if not _has_elf(artefact.target):
+            continue
+        members = held.members(artefact.sha256) or {}
+        headers = {name: content.binary for name, content in members.items() if content.binary}
+        if version := oldest_glibc_of(headers):
             needs.setdefault(artefact.target, {})[artefact.component] = version
     return needs
-
-
-def _oldest_glibc(members: Members) -> str:
-    binaries = {name: c.binary for name, c in members.items() if c.binary and c.binary.format == "elf"}
-    named = {binary.soname or name: binary for name, binary in binaries.items()}
-    needs = (oldest_glibc(binary, lambda name: filter(None, [named.get(name)])) for binary in named.values())
-    return max(needs, key=version_key, default="")
 
 
 def gpu_code(lock: ReleaseLock, held: Contents) -> dict[str, dict[str, str]]:

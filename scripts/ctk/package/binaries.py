@@ -254,6 +254,21 @@ def oldest_glibc(binary: Binary, named: Callable[[str], Iterable[Binary]]) -> st
     return max(stated, _MOVED_IN, key=version_key) if binary.moved and LIBRT not in reached else stated
 
 
+def oldest_glibc_of(files: Mapping[str, Binary]) -> str:
+    """The oldest glibc that has what all ELF files need, ``2.27``; "" if none needs glibc.
+
+    Keys are names of files, by which files without a SONAME are loaded.
+    """
+    elf = {name: binary for name, binary in files.items() if binary.format == "elf"}
+    named = {binary.soname or name: binary for name, binary in elf.items()}
+
+    def same_name(name: str) -> list[Binary]:
+        return [named[name]] if name in named else []
+
+    needs = (oldest_glibc(binary, same_name) for binary in elf.values())
+    return max(needs, key=version_key, default="")
+
+
 def parse_pe(source: Path | bytes, without: Iterable[str]) -> Any:
     """A PE file (EXE, DLL, extension module), parsed by lief; None if it cannot be parsed."""
     import lief  # takes a third of a second

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,13 @@ def records(channel: Path, subdir: str = "*") -> dict[str, dict[str, Any]]:
     """
     files = sorted(channel.glob(f"{subdir}/{REPODATA}"))
     return {name: record for file in files for name, record in entries(file).items()}
+
+
+def glibc_floor(depends: Iterable[str]) -> str:
+    """The oldest glibc that the dependencies of a package name, ``2.28``; "" if they name none."""
+    specs = [spec for spec in depends if spec_name(spec) == "__glibc"]
+    floors = [match[1] for spec in specs for match in re.finditer(r">=\s*(\d+(?:\.\d+)*)", spec)]
+    return max(floors, key=lambda version: [int(part) for part in version.split(".")], default="")
 
 
 @cache

@@ -23,12 +23,13 @@ from ctk.core.versions import PythonTag
 from ctk.lock.model import ReleaseLock
 from ctk.solve.driver import DriverState, driver_state, is_installed
 
-# The virtual packages of a machine of another platform. glibc is AlmaLinux 8's, the oldest for manylinux_2_28 wheels
-# (cuda-bindings, cuda-core, numba-cuda).
-_FOREIGN = {
-    "linux": [("__unix", "0", "0"), ("__linux", "4.18", "0"), ("__glibc", "2.28", "0")],
+# The virtual packages of every machine, and the glibc of one of another platform: AlmaLinux 8's,
+# the oldest for manylinux_2_28 wheels (cuda-bindings, cuda-core, numba-cuda).
+_SYSTEMS = {
+    "linux": [("__unix", "0", "0"), ("__linux", "4.18", "0")],
     "win": [("__win", "10.0", "0")],
 }
+_GLIBC_ELSEWHERE = "2.28"
 _ARCH_STEP = (
     "write it as 9.0, sm_90 or none; nvidia-smi --query-gpu=compute_cap --format=csv shows it, and so does "
     "https://developer.nvidia.com/cuda-gpus"
@@ -234,20 +235,56 @@ def python_specs(text: str) -> tuple[str, ...]:
     return (*specs, f"python_abi={minor}=*_{PythonTag(minor, True).tag}") if free_threaded else specs
 
 
-def virtual_packages(subdir: str, driver: str | None, arch: str | None) -> list[GenericVirtualPackage]:
-    """The virtual packages that a client detects on a machine."""
-    return _virtual_packages(subdir, driver, arch, os.environ.get(GLIBC))
+def glibc_of(subdir: str) -> str:
+    """The glibc of a machine, as ``CONDA_OVERRIDE_GLIBC`` states it, or this one's; "" for Windows.
+
+    Without the variable, a machine of another platform is taken to have AlmaLinux 8's.
+
+    Raises:
+        BadValue: The variable cannot be read.
+    """
+    if not subdir.startswith("linux"):
+        return ""
+    if stated := _override(GLIBC, _glibc, "2.34"):
+        return stated
+    if subdir == this_platform():
+        return host.libc_ver()[1] or "2.17"
+    return _GLIBC_ELSEWHERE
+
+
+def is_glibc_stated() -> bool:
+    """Whether ``CONDA_OVERRIDE_GLIBC`` states the glibc; an empty value states nothing."""
+    return bool(os.environ.get(GLIBC, "").strip())
+
+
+def glibc_in_words(subdir: str) -> str:
+    """Whose glibc `glibc_of` is, and which: ``this machine has 2.36``."""
+    version = glibc_of(subdir)
+    if is_glibc_stated():
+        return f"{GLIBC} states {version}"
+    if subdir == this_platform():
+        return f"this machine has {version}"
+    return f"a {subdir} machine is taken to have {version}"
+
+
+def virtual_packages(
+    subdir: str, driver: str | None, arch: str | None, glibc: str | None = None
+) -> list[GenericVirtualPackage]:
+    """The virtual packages that a client detects on a machine; by default with its `glibc_of`."""
+    return _virtual_packages(subdir, driver, arch, glibc or glibc_of(subdir))
 
 
 @lru_cache(maxsize=4096)
 def _virtual_packages(
-    subdir: str, driver: str | None, arch: str | None, glibc: str | None
+    subdir: str,
+    driver: str | None,
+    arch: str | None,
+    glibc: str,
 ) -> list[GenericVirtualPackage]:
     system, architecture = subdir.split("-")
-    base = list(_FOREIGN[system])
-    if system == "linux":
-        here = host.libc_ver()[1] or "2.17" if subdir == this_platform() else base[-1][1]
-        base[-1] = ("__glibc", _override(GLIBC, _glibc, "2.34") or here, "0")
+    base = list(_SYSTEMS[system])
+    if glibc:
+        base.append(("__glibc", glibc, "0"))
     base.append(("__archspec", "1", _ARCHSPEC[architecture]))
     if driver:
         base.append(("__cuda", driver, "0"))

@@ -33,6 +33,7 @@ from ctk.solve.machine import driver_version, virtual_packages
 
 _CONCURRENT = 8 * (os.cpu_count() or 1)  # solves at the same time, so that no core waits for Python
 ANY_DRIVER = "99.0"  # newer than every driver: with it, no package is refused for the driver
+ANY_GLIBC = "2.999"  # the same for glibc; packages name <3.0.a0, as conda-forge's do
 PYTHON = ("python", "python_abi")
 ASKS = "cuda-gpu"
 """The package that requires a driver, and CUDA builds of other packages. Named first, it decides before they do."""
@@ -46,10 +47,11 @@ class Scenario:
     subdir: str
     driver: str | None = None  # the newest CUDA version that it supports (13.0); None without a driver
     arch: str | None = None  # compute capability of the GPU (9.0); None where no client detects one
+    glibc: str | None = None  # None for that of `ctk.solve.machine.glibc_of`
 
     @property
     def virtual_packages(self) -> list[GenericVirtualPackage]:
-        return virtual_packages(self.subdir, self.driver, self.arch)
+        return virtual_packages(self.subdir, self.driver, self.arch, self.glibc)
 
     @property
     def ideal(self) -> Scenario:
@@ -226,7 +228,8 @@ class MachineClasses:
         """The class of a scenario: equal for scenarios that get the same pick."""
         of_drivers, of_gpus = self._rules_for(scenario.specs)
         gpu = _fitting(of_gpus, scenario.arch) if scenario.driver else None
-        return scenario.specs, scenario.subdir, _fitting(of_drivers, scenario.driver), gpu
+        driver = _fitting(of_drivers, scenario.driver)
+        return scenario.specs, scenario.subdir, driver, gpu, scenario.glibc
 
     def is_same_driver(self, older: str, newer: str) -> bool:
         """Whether every rule treats all drivers from the older to the newer version the same."""

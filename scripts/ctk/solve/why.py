@@ -7,10 +7,9 @@ the cause; otherwise it is the driver, the GPU or both.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -22,14 +21,15 @@ from ctk.core.console import count, listing
 from ctk.core.errors import Unsolvable, nearest
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.lock.model import ReleaseLock
+from ctk.package.records import glibc_floor, spec_name
 from ctk.package.records import records as read_records
-from ctk.package.records import spec_name
 from ctk.plan.messages import shown
 from ctk.plan.plan import release_for
 from ctk.plan.recipes import called_here
-from ctk.solve.machine import GLIBC, python_specs
+from ctk.solve.machine import GLIBC, glibc_in_words, glibc_of, is_glibc_stated, python_specs
 from ctk.solve.solve import (
     ANY_DRIVER,
+    ANY_GLIBC,
     ASKS,
     PYTHON,
     Catalogue,
@@ -458,6 +458,8 @@ def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
     ideal = scenario.ideal
     if catalogue.solves(ideal):
         return None
+    if reason := _glibc_reason(ideal, catalogue):
+        return reason
     at_fault = conflict(ideal, catalogue)
     texts = [a.text for a in at_fault]
     if len(at_fault) == 1:
@@ -474,8 +476,6 @@ def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
     if toolkit.name == "cuda-version" != other.name and not (
         other.pinned and catalogue.solves(ideal, specs=(toolkit.text, other.name))
     ):
-        if alone := _uninstallable(other, toolkit, ideal, catalogue):
-            return _missing_dependency(alone, ideal, catalogue)
         specs = (toolkit.text, other.text)
         elsewhere = [p for p in PLATFORMS if p != ideal.subdir and catalogue.solves(ideal, subdir=p, specs=specs)]
         place = f" on {ideal.subdir} (it is on {listing(elsewhere)})" if elsewhere else ""
@@ -485,15 +485,47 @@ def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
     return f"{texts[0]} and {texts[1]} {how}", step
 
 
-def _uninstallable(package: Spec, toolkit: Spec, ideal: Scenario, catalogue: Catalogue) -> Spec | None:
-    """The newest version of a package for a toolkit, if such a machine lacks what it needs, such as a newer glibc."""
-    wanted = [record for record in catalogue.records("cuda-version") if toolkit.match.matches(record)]
-    for record in catalogue.records(package.name):
-        needs = [parse_spec(text).match for text in record.depends if text.startswith("cuda-version ")]
-        if package.match.matches(record) and any(need.matches(one) for need in needs for one in wanted):
-            alone = parse_spec(f"{package.name}=={record.version}")
-            return None if catalogue.solves(ideal, specs=(alone.text,)) else alone
-    return None
+def _glibc_reason(ideal: Scenario, catalogue: Catalogue) -> Reason | None:
+    """The packages that need a newer glibc, if the request has a solution with one; else None."""
+    with_any = catalogue.pick(replace(ideal, glibc=ANY_GLIBC))
+    have = glibc_of(ideal.subdir)
+    if with_any is None or not have:
+        return None
+    floors = sorted(set(_need_newer_glibc(with_any, have).values()), key=Version)
+    least = next((floor for floor in floors if catalogue.solves(ideal, glibc=floor)), "")
+    pick = catalogue.pick(replace(ideal, glibc=least)) if least else None
+    if pick is None:
+        return None
+    needing = _need_newer_glibc(pick, have)
+    labels = {f"{record.name.normalized} {record.version}": v for record, v in needing.items()}
+    cause = f"{glibc_needs(labels)}, and {glibc_in_words(ideal.subdir)}"
+    names = {record.name.normalized for record in needing}
+    step = "ask for an older version"
+    if isinstance(catalogue.channels[-1], Path) and not names <= catalogue.own_names:
+        step = f"make the base channel on the oldest system that will use it, or {_OTHER_BASE}"
+    if ideal.subdir != this_platform() and not is_glibc_stated():
+        step = f"{step}, or say what it has: `export {GLIBC}={least}`"
+    return cause, step
+
+
+def _need_newer_glibc(pick: Pick, have: str) -> dict[RepoDataRecord, str]:
+    """The packages of a pick that need a newer glibc than one, with the oldest that they need."""
+    floors = {record: glibc_floor(record.depends) for record in pick.records}
+    return {record: floor for record, floor in floors.items() if floor and older(have, floor)}
+
+
+def glibc_needs(floors: Mapping[str, str]) -> str:
+    """Packages and the oldest glibc that each needs, in words, the newest first.
+
+    Such as ``libstdcxx 12.1.0 needs glibc 2.36, libgcc 12.1.0 and python 3.11.7 need 2.35``.
+    """
+    said: list[str] = []
+    for floor in sorted(set(floors.values()), key=Version, reverse=True):
+        packages = [name for name, needed in floors.items() if needed == floor]
+        verb = "needs" if len(packages) == 1 else "need"
+        version = floor if said else f"glibc {floor}"
+        said.append(f"{listing(packages, most=3)} {verb} {version}")
+    return ", ".join(said)
 
 
 def _missing_python(
@@ -521,9 +553,6 @@ def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) ->
     need = parse_spec(chain[-1])
     if need.name.startswith("__"):
         have = listing([str(p.version) for p in ideal.virtual_packages if p.name.normalized == need.name])
-        if need.name == "__glibc" and ideal.subdir != this_platform() and GLIBC not in os.environ:
-            taken = f"{package.text} needs {need.text}, and a {ideal.subdir} machine is taken to have {have}"
-            return taken, f"ask for an older version, or say what it has: `export {GLIBC}=2.39`"
         return f"{package.text} needs {need.text}, and this machine has {have}", "ask for an older version"
     step = f"name a base channel that has {need.name}, such as --base conda-forge"
     if unnamed := _in_unnamed_channel(catalogue, need.name):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -13,16 +14,32 @@ from pathlib import Path
 
 import pytest
 
+from ctk import audit
+from ctk.audit.binaries import binaries
+from ctk.audit.exempt import EXEMPTIONS, is_exempt
 from ctk.base import base
+from ctk.build.build import BuildReport
+from ctk.build.one import machine_paths
+from ctk.build.runner import Built
+from ctk.channel import local
 from ctk.core.checkout import Workspace
-from ctk.core.errors import NotPublished
+from ctk.core.console import Reporter
+from ctk.core.errors import AuditFailed, NotPublished
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.env import environment
 from ctk.fetch.fetch import fetch, stored
 from ctk.index.index import Index
 from ctk.lock.model import load
+from ctk.package.binaries import oldest_glibc_of, version_key
+from ctk.package.reader import record_of
+from ctk.package.records import glibc_floor
+from ctk.package.scan import Scanner
+from ctk.pipeline import Pipeline
+from ctk.rules import Finding
 from ctk.solve.channels import Repodata
 from ctk.solve.solve import Scenario, solve
+from kit.binaries import elf
+from kit.packages import Draft
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the base channel is made on Linux")
 
@@ -124,6 +141,81 @@ def test_a_python_without_wheels_is_refused_with_the_reason(checkout: Workspace)
     with pytest.raises(NotPublished, match=r"numpy .* is not published for") as refused:
         base.plan_base(checkout)
     assert "conda-forge" in refused.value.step
+
+
+# --- what its packages need of a machine
+
+
+def test_each_package_names_the_glibc_of_its_newest_symbol(built: Workspace) -> None:
+    """So that a solver does not put it on a machine where its binaries cannot be loaded."""
+    scanner, needed = Scanner([], None), {}
+    for package in local.packages(built.base_channel):
+        scan = scanner.scan(package)
+        headers = {file.path: binary for file, binary in binaries(scan) if binary.format == "elf"}
+        if headers:
+            oldest = max(oldest_glibc_of(headers), "2.17", key=version_key)
+            needed[scan.name] = (oldest, glibc_floor(scan.info.index.depends))
+    assert {"python", "libgcc", "libstdcxx", "numpy", "llvmlite"} <= needed.keys()
+    assert {name: declared for name, (_, declared) in needed.items()} == {
+        name: oldest for name, (oldest, _) in needed.items()
+    }
+
+
+def test_a_compiled_wheel_needs_no_newer_glibc_on_any_platform_than_its_recipe_says(
+    checkout: Workspace, project: Workspace
+) -> None:
+    """Its tag has the glibc of its symbols: PEP 600. This machine's wheels are measured above."""
+    outputs = [output for build in base.plan_base(checkout).builds for output in build.outputs]
+    declared = {output.name: glibc_floor(output.depends) for output in outputs}
+    tags = re.compile(r"manylinux_(\d+)_(\d+)_")
+    for name, component in load(project.base_recipes / "base.lock").components.items():
+        for target, artefact in component.artefacts.items():
+            if artefact is None or target == NOARCH:
+                continue
+            found = [f"{major}.{minor}" for major, minor in tags.findall(artefact.file)]
+            recipe = name if name in declared else name.replace("-", "_")
+            assert min(found, key=version_key) == declared[recipe], artefact.file
+
+
+def test_the_audit_finds_nothing_in_the_base_channel_and_each_exemption_is_needed(
+    built: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def noted(finding: Finding) -> bool:
+        asked.append(finding)
+        return is_exempt(finding)
+
+    monkeypatch.setattr(audit, "is_exempt", noted)
+    packages, forbidden = local.packages(built.base_channel), machine_paths(built)
+    found = audit.audit_packages(packages, forbidden_paths=forbidden)
+    assert [str(finding) for finding in found.errors] == []
+    unused = [one.why for one in EXEMPTIONS if not any(map(one.covers, asked))]
+    assert unused == []
+
+
+def test_an_unsound_package_does_not_reach_the_base_channel(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    where = Workspace(tmp_path)
+    binary = elf(("libc.so.6",), versions={"libc.so.6": ["GLIBC_2.36"]})
+    for depends, is_sound in (((), False), (("__glibc >=2.36,<3.0.a0",), True)):
+        home = tmp_path / f"home-{is_sound}"
+        package = Draft("libgcc", depends=depends, files={"lib/libgcc_s.so.1": binary}).write(home)
+        name = f"{package.parent.name}/{package.name}"
+        made = Built("libgcc", home.name, home, {name: record_of(package)}, {}, 0.0, False)
+        report = BuildReport((made,), {})
+        monkeypatch.setattr(Pipeline, "_fetch_and_build", lambda *_, made=report: made)
+        monkeypatch.setattr(base, "plan_base", lambda _: None)
+        run = Pipeline(where, Reporter())
+        if is_sound:
+            assert [path.name for path in local.packages(run.make_base())] == [package.name]
+        else:
+            with pytest.raises(AuditFailed, match=r"needs glibc 2\.36; no __glibc") as refused:
+                run.make_base()
+            assert "--base conda-forge" in refused.value.step
+            assert not where.base_channel.exists()
 
 
 PROOF = """
