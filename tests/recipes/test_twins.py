@@ -159,6 +159,29 @@ def test_only_the_native_cuda_version_depends_on_a_virtual_cuda_package(records:
     assert all(spec.startswith("__cuda_arch >=") for spec in others.values())
 
 
+def test_cuda_gpu_depends_on_a_driver_of_its_toolkit_s_major(records: list[Record]) -> None:
+    """So a client that ignores the constraint of compat cuda-version refuses an old driver too."""
+    found = {}
+    for record in records:
+        if record["name"] == "cuda-gpu":
+            found[record["build"].split("_")[0], fit(record)] = record["depends"]
+    assert found.keys() == {(f"cuda{major}", f) for major in ("12", "13") for f in FITS}
+    for (build, fitting), depends in found.items():
+        major = int(build.removeprefix("cuda"))
+        toolkit = f"cuda-version >={major},<{major + 1}.0a0 {fitting}_*"
+        assert depends == [f"__cuda >={major}", toolkit]
+
+
+def test_cuda_gpu_has_the_time_of_the_first_release_of_its_major(whole: Plan, project: Workspace) -> None:
+    """It has no artefacts; a new version of another package must not change it."""
+    releases = [lock for lock in release_locks(project).values() if lock.is_ctk]
+    first = {}
+    for major in ("12", "13"):
+        first[f"python-{major}"] = min(lock.since for lock in releases if lock.major == major)
+    found = {build.lock: build.timestamp for build in whole.builds if build.recipe.name == "cuda-gpu"}
+    assert found == first
+
+
 def test_cuda_version_says_what_was_measured(records: list[Record], project: Workspace) -> None:
     facts = {lock.minor: lock.facts for lock in release_locks(project).values() if lock.is_ctk}
     found = {(r["version"], fit(r)): r for r in records if r["name"] == "cuda-version"}

@@ -236,6 +236,14 @@ def test_the_python_is_the_one_asked_for_else_the_newest_with_the_gil(question: 
         (ask("cuda-core", "12.2", on=ARM), "13.4 compat", Loss.MAJOR),
         (ask("cuda-core", None, pin="12.3"), Cause.PIN, None),
         (ask("cuda-core", None, python="3.10"), Cause.PYTHON, None),
+        # cuda-gpu asks for a driver by dependencies, which such a client obeys.
+        (ask("cuda-gpu cuda-core", None), Cause.DRIVER, None),
+        (ask("cuda-gpu cuda-core", "11.8"), Cause.DRIVER, None),
+        (ask("cuda-gpu cuda-core", "12.9", pin="13.4"), Cause.DRIVER, None),
+        (ask("cuda-gpu cuda-core", None, pin="12.3"), Cause.PIN, None),
+        (ask("cuda-gpu cuda-core", "13.0", "9.0", pin="13.4"), "13.4 compat", None),
+        (ask("cuda-gpu cuda-core", "13.0", "7.0"), "13.0 native", Loss.GPU),
+        (ask("cuda-gpu cuda-core", "12.2", on=ARM), "12.9 compat", None),
     ],
 )
 def test_what_a_client_gets_and_loses_that_ignores_constraints(

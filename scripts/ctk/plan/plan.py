@@ -380,11 +380,17 @@ def _groups(
 def _appeared(arch: str, label: str, lock: ReleaseLock, locks: Iterable[ReleaseLock]) -> int:
     """The time of packages without artefacts: that of their release, or of the first release that knows their GPU.
 
-    Without a label they are the same in every release, and have the time of the first. The artefacts of other packages
-    do not change them, so they must not change their time either.
+    Packages that are the same in every release of a CUDA major, or in every release, have the time of the first of
+    these. The artefacts of other packages do not change them, so they must not change their time either.
     """
-    known = (o for o in locks if o.is_ctk and (not arch or (o.facts and arch in o.facts.gpu_architectures)))
-    return lock.since if label and not arch else min((other.since for other in known), default=lock.since)
+    if lock.is_ctk and label and not arch:
+        return lock.since
+    releases = [other for other in locks if other.is_ctk]
+    if arch:
+        releases = [other for other in releases if other.facts and arch in other.facts.gpu_architectures]
+    elif label:
+        releases = [other for other in releases if other.major == lock.major]
+    return min((other.since for other in releases), default=lock.since)
 
 
 def _lock_label(lock: ReleaseLock, outputs: Sequence[Rendered]) -> str:

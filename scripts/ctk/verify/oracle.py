@@ -13,6 +13,9 @@ A toolkit is a candidate only if all requested libraries of it have code for the
 A driver refuses PTX that is newer than it, whatever program wrote it. So all packages that write PTX have the minor of
 the picked toolkit. If a toolkit has no such package that Python can use, it has the nearest newer minor that exists. A
 request for a newer nvJitLink gets it beside a native toolkit of its major, or a compatible toolkit that is as new.
+
+A request with cuda-gpu asks for a driver that runs code of the toolkit, also in a client that
+ignores constraints.
 """
 
 from __future__ import annotations
@@ -68,7 +71,9 @@ class OracleFacts:
 class Question:
     """A request on a machine."""
 
-    request: str  # a package such as cuda-core, and optionally the oldest nvJitLink: libnvjitlink>=13.4
+    # A package such as cuda-core; optionally cuda-gpu before it, or after it the oldest nvJitLink:
+    # libnvjitlink>=13.4
+    request: str
     subdir: str
     driver: str | None = None  # the newest CUDA version that it supports; None without a driver
     arch: str | None = None  # compute capability of the GPU; None if no GPU is detected, or without a driver
@@ -91,6 +96,8 @@ class Expected:
         return self.toolkit.split(".")[0]
 
 
+# The package that asks for a driver; it is named first.
+_ASKS_FOR_DRIVER = "cuda-gpu"
 _PTX = ("nvrtc", "nvvm")
 _CORE = ("cuda-bindings", "cuda-core")
 
@@ -112,6 +119,8 @@ _NEEDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     # Packages of RAPIDS require the nvJitLink of the toolkit that they were compiled with, or newer.
     "cuda-core libnvjitlink>=12.9": (_PTX, _CORE),
     "cuda-core libnvjitlink>=13.4": (_PTX, _CORE),
+    "cuda-gpu cuda-nvrtc": (("nvrtc",), ()),
+    "cuda-gpu cuda-core": (_PTX, _CORE),
 }
 REQUESTS = tuple(_NEEDS)
 PYTHON_REQUESTS = tuple(request for request, (_, projects) in _NEEDS.items() if projects)
@@ -157,6 +166,10 @@ def expected_ignoring(facts: OracleFacts, question: Question) -> Expected:
         return Expected(cause=cause)
     native = [t for t in candidates if _driver_loads(t, question)]
     own = [t for t in candidates if not _newer_nvjitlink(facts, question, t)]
+    if _asks_for_driver(question):
+        own = [t for t in own if _driver_has_major(t, question)]
+        if not own:
+            return Expected(cause=Cause.DRIVER)
     return _pick(facts, question, native, own) if native or own else Expected(cause=Cause.PIN)
 
 
@@ -172,7 +185,10 @@ def loss(facts: OracleFacts, question: Question) -> Loss | None:
 
 
 def _candidates(facts: OracleFacts, question: Question) -> tuple[list[Toolkit], Cause | None]:
-    """The toolkits that the request allows, on any driver and GPU; without any, the reason."""
+    """The toolkits that the request allows, on any driver and GPU; without any, the reason.
+
+    A request for a driver allows none without one.
+    """
     pinned = [t for t in facts.toolkits if question.pin in (None, t.minor, t.major)]
     if floor := _floor(question):
         newest = {t.major: version(t.minor) for t in sorted(facts.toolkits, key=lambda t: version(t.minor))}
@@ -185,7 +201,11 @@ def _candidates(facts: OracleFacts, question: Question) -> tuple[list[Toolkit], 
     if not here:
         return [], Cause.PLATFORM
     wanted = [t for t in here if not projects or _python(facts, question, t.major)]
-    return wanted, None if wanted else Cause.PYTHON
+    if not wanted:
+        return [], Cause.PYTHON
+    if _asks_for_driver(question) and question.driver is None:
+        return [], Cause.DRIVER
+    return wanted, None
 
 
 def _pick(facts: OracleFacts, question: Question, native: list[Toolkit], compatible: list[Toolkit]) -> Expected:
@@ -194,6 +214,10 @@ def _pick(facts: OracleFacts, question: Question, native: list[Toolkit], compati
     if question.request in PYTHON_REQUESTS:
         python = _python(facts, question, best.major)
     return Expected(best.minor, "native" if native else "compat", python, _newer_nvjitlink(facts, question, best))
+
+
+def _asks_for_driver(question: Question) -> bool:
+    return question.request.split()[0] == _ASKS_FOR_DRIVER
 
 
 def _floor(question: Question) -> tuple[int, ...]:

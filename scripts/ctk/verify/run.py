@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -94,7 +95,8 @@ def wrong(question: Question, right: Expected, answer: SolverAnswer, twins: Twin
 
 
 def _faults(question: Question, right: Expected, records: Mapping[str, Record], twins: Twins) -> Iterator[str]:
-    for name in ("cuda-version", question.request.split()[0]):
+    requested = [word for word in question.request.split() if ">=" not in word]
+    for name in ("cuda-version", *requested):
         if name not in records:
             yield f"{name} is not there"
             return
@@ -116,7 +118,8 @@ def _faults(question: Question, right: Expected, records: Mapping[str, Record], 
         if name in records and ".".join(records[name].version.split(".")[:2]) not in allowed:
             yield f"{name} {records[name].version} is not of toolkit {' or '.join(allowed)}"
     yield from _python_faults(right, records)
-    yield from (f"{name} is not there" for name in _NEEDED.get(question.request.split()[0], ()) if name not in records)
+    needed = chain.from_iterable(_NEEDED.get(name, ()) for name in requested)
+    yield from (f"{name} is not there" for name in needed if name not in records)
 
 
 def _python_faults(right: Expected, records: Mapping[str, Record]) -> Iterator[str]:
