@@ -449,7 +449,7 @@ class Workshop:
     def catalogue(self) -> Catalogue:
         """The channels, and before them the packages that were built."""
         known = self.channels
-        more = known.gateway, known.maker, known.is_named, known.planned
+        more = known.gateway, known.maker, known.is_named, known.planned, known.known_names
         return Catalogue([self.folder, *known.channels], known.subdir, *more)
 
     @contextmanager

@@ -29,6 +29,7 @@ from ctk.core.errors import BadValue, ChannelMissing, UnknownName, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
 from ctk.package.records import records as read_records
+from ctk.plan.names import Names
 from ctk.solve.machine import driver_version, virtual_packages
 
 _CONCURRENT = 8 * (os.cpu_count() or 1)  # solves at the same time, so that no core waits for Python
@@ -303,7 +304,8 @@ class Catalogue:
 
     `maker` returns the recipe of a package that is in no channel. If `is_named`, the user named channels in place of
     the built one, so no advice may be to build what they lack. `planned` returns these channels with everything built,
-    if the built one is among them.
+    if the built one is among them; in that catalogue, `is_planned`. `known_names` returns what is
+    known of other names.
     """
 
     def __init__(
@@ -314,9 +316,11 @@ class Catalogue:
         maker: Callable[[str], Maker | None] = lambda name: None,
         is_named: bool = False,
         planned: Callable[[], Catalogue] | None = None,
+        known_names: Callable[[], Names] = Names,
+        is_planned: bool = False,
     ) -> None:
         self.channels, self.subdir, self.maker, self.is_named = tuple(channels), subdir, maker, is_named
-        self.planned = planned
+        self.planned, self.known_names, self.is_planned = planned, known_names, is_planned
         self.gateway = gateway or open_gateway()
         self._answers: dict[Hashable, Pick | str] = {}
         self._records: dict[str, list[RepoDataRecord]] = {}
@@ -349,6 +353,7 @@ class Catalogue:
     def grouped(self, names: Iterable[str]) -> GroupedCatalogue:
         """These channels, with a solve for each class of machines; `names` are the packages that will be requested."""
         more = {"gateway": self.gateway, "maker": self.maker, "is_named": self.is_named, "planned": self.planned}
+        more |= {"known_names": self.known_names, "is_planned": self.is_planned}
         return GroupedCatalogue(self.channels, self.subdir, names, **more)
 
     def solves(self, scenario: Scenario, **changes: Any) -> bool:
