@@ -23,7 +23,7 @@ from rattler.exceptions import (
     SolverError,
 )
 
-from ctk.core.address import open_gateway
+from ctk.core.address import LOGIN, open_gateway, refused_login
 from ctk.core.checkout import channel_missing, check_was_shown
 from ctk.core.errors import BadValue, ChannelMissing, UnknownName, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
@@ -178,6 +178,8 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
         first, *rest = str(error).splitlines()
         why = f" ({rest[-1].removeprefix('Caused by: ')})" if rest else ""
         step = "check the channel's address, and whether it can be reached from here"
+        if refused_login(str(error)):
+            step = f"{LOGIN}, of a user who may read the channel"
         if re.search("zstd|parse|EOF", str(error)):
             step = "its index is damaged: ask its keeper to publish it again"
         raise ChannelMissing(f"a channel could not be read: {first}{why}", step) from None
@@ -304,8 +306,8 @@ class Catalogue:
 
     `maker` returns the recipe of a package that is in no channel. If `is_named`, the user named channels in place of
     the built one, so no advice may be to build what they lack. `planned` returns these channels with everything built,
-    if the built one is among them; in that catalogue, `is_planned`. `known_names` returns what is
-    known of other names.
+    if the built one is among them; in that catalogue, `is_planned`. `known_names` returns what is known of names
+    that are no packages here.
     """
 
     def __init__(
