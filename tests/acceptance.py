@@ -39,9 +39,7 @@ CTK = ".venv/bin/ctk"
 # Each test run links against the -dev packages of the default set; here all are in the channel.
 LINKED = [".venv/bin/python", "-m", "pytest", "-q", "tests/system/environments/test_dev_packages.py"]
 # Programs of 13.5 for ARM say that they need a newer glibc than a machine of another platform is taken to have.
-STATED_LIMIT = re.compile(
-    r"^error: (.+ needs glibc 2\.3\d).*, and a .+ machine is taken to have 2\.28$", re.M
-)
+STATED_LIMIT = re.compile(r"^error: (.+ needs glibc 2\.3\d).*, and a .+ machine is taken to have 2\.28$", re.M)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from ctk.channel.publish import Folder
 from ctk.channel.repodata import in_order, read_index
 from ctk.channel.server import on_server, publish
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, ChannelBroken, NameReused, PublishFailed
+from ctk.core.errors import BadValue, ChannelBroken, ChannelMissing, NameReused, PublishFailed
+from ctk.solve.solve import Scenario, solve
 from kit.small_channels import Draft, build, digit, serve
 from kit.upload_server import upload_server
 
@@ -70,7 +71,7 @@ def test_a_refusal_or_no_answer_stops_before_what_needs_the_package_and_the_next
     with upload_server(tmp_path / "server", **{"b-1": status}) as server:
         with pytest.raises(PublishFailed, match=rf"does not take b-1-0\.conda for the channel cuda.*{said}") as error:
             publish(files, server.url, "cuda", patience=120 if status else 15)
-        assert error.value.step == "1 packages were sent before it; run the command again to go on"
+        assert "1 package was sent before it; " in error.value.step
         assert list(dict.fromkeys(server.files)) == ["c-1-0.conda", "b-1-0.conda"]  # rattler asks again at some answers
     with upload_server(tmp_path / "repaired") as repaired:
         publish(files, repaired.url, "cuda")
@@ -78,6 +79,37 @@ def test_a_refusal_or_no_answer_stops_before_what_needs_the_package_and_the_next
         repaired.stop()
         with pytest.raises(PublishFailed, match="does not take c-1-0"):  # a server that is down
             publish(files, repaired.url, "cuda")
+
+
+@pytest.mark.parametrize(
+    ("status", "step"),
+    [
+        (401, "the login in the file that RATTLER_AUTH_FILE names is not that of a user there: correct it"),
+        (403, "that login may not write into the channel: ask whoever runs the server for the right"),
+        (404, "the server has no such channel"),
+        (413, "the package is larger than the server takes"),
+        (422, "the server looked into the package and refuses it: `ctk check` does the same here"),
+        (500, ""),
+    ],
+)
+def test_a_refused_upload_has_the_step_that_can_help_with_its_status(tmp_path: Path, status: int, step: str) -> None:
+    """Only what may be gone the next time is tried again."""
+    files = channel(tmp_path / "channel", {"a": []})
+    with upload_server(tmp_path / "server", **{"a-1": status}) as server, pytest.raises(PublishFailed) as error:
+        publish(files, server.url, "cuda")
+    assert error.value.step.startswith(step or "0 packages were sent before it; ")
+    assert ("run the command again to go on" in error.value.step) is (not step)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_channel_that_wants_a_login_says_where_logins_are(tmp_path: Path, status: int) -> None:
+    with upload_server(tmp_path / "server", index=status) as server:
+        with pytest.raises(PublishFailed) as error:
+            on_server(f"{server.url}/cuda")
+        with pytest.raises(ChannelMissing) as missing:
+            solve(Scenario(("cuda-core",), "linux-64"), [f"{server.url}/cuda"])
+    for step in (error.value.step, missing.value.step):
+        assert step.startswith("write the login into a file that RATTLER_AUTH_FILE names")
 
 
 def test_without_a_key_or_an_identity_nothing_is_sent(tmp_path: Path) -> None:

@@ -91,10 +91,11 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
         BadValue,
         "error: 13.0 is a version, and the name of a package",
     ),
+    "build cuda-gdb": (UnknownName, "error: cuda-gdb is NVIDIA's debugger; NVIDIA publishes no wheel of it"),
     "build torch": (UnknownName, "error: torch is called pytorch here"),
     "build nvidia-cuda-crt-cu12": (
         UnknownName,
-        "error: nvidia-cuda-crt-cu12 is a wheel of NVIDIA, for pip; its package ",
+        "error: nvidia-cuda-crt-cu12 is ",
     ),
     "build cuda-crt --driver 12.4 13.0": (BadValue, "error: 13.0 is a version, and the name of a package"),
     "solve cuda-crt --archs 9.0 --base {base}": (BadValue, "error: --archs says nothing without --drivers"),
@@ -159,6 +160,11 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
             "got unexpected extra argument(s) (recipes/cuda-crt)",
             "`ctk lint` reads all recipes",
         ),
+        ("list", "there is no `ctk list`", "`ctk solve cuda-core` shows a package"),
+        ("search cuda-core", "there is no `ctk search`", "`ctk solve cuda-core` shows a package"),
+        ("install cuda-core", "there is no `ctk install`", "name all that it shall have: `ctk env create cuda-core"),
+        ("activate ./my-env", "there is no `ctk activate`", "`. ./my-env/bin/activate`"),
+        ("lst", "no such command 'lst'", "see ctk --help"),
         ("env creat", "no such command 'creat'. Did you mean 'create'?", "see ctk env --help"),
         ("env run ./my-env python -V", "no such option: -V", "write -- before the command and its options, as in "),
     ],
@@ -186,11 +192,25 @@ def test_an_environment_in_place_of_a_spec_is_answered_with_its_request(
     (prefix := tmp_path / "e" / "conda-meta").mkdir(parents=True)
     Note((), ("numba-cuda", "--driver", "12.6"), "1").write(prefix := prefix.parent)
     (prefix / "lib/python3.12/site-packages/tool-1.0.dist-info").mkdir(parents=True)
+    (prefix / "conda-meta/pip-26.0-0.json").write_text('{"name": "pip", "version": "26.0"}')
     said = typed(*command.split(), str(prefix)).stderr
     assert f"error: {prefix} is an environment, and a spec is wanted{lost}\n" in said
     line = f"as in `ctk {command} numba-cuda --driver 12.6{more.format(prefix)}`{step}"
     assert f"next: name what it shall have, {line}" in said
     assert ("pip download --no-deps -d wheels tool==1.0`" in said) is bool(step)
+
+
+@pytest.mark.parametrize("made", ["without pip", "from a folder"])
+def test_what_pip_cannot_fetch_again_is_said_without_a_command_for_it(typed: Typed, tmp_path: Path, made: str) -> None:
+    """`python -m pip` fails in an environment without pip, and a project from a folder is on no index."""
+    (prefix := tmp_path / "e" / "conda-meta").mkdir(parents=True)
+    (info := (prefix := prefix.parent) / "lib/python3.12/site-packages/tool-1.0.dist-info").mkdir(parents=True)
+    if made == "from a folder":
+        (prefix / "conda-meta/pip-26.0-0.json").write_text('{"name": "pip", "version": "26.0"}')
+        (info / "direct_url.json").write_text("{}")
+    said = typed("env", "pack", str(prefix)).stderr
+    assert "; what pip installed there is in no pack: tool" in said
+    assert "pip download" not in said and "; and carry its wheels beside it" in said
 
 
 def test_every_command_is_given_something_that_it_cannot_take() -> None:

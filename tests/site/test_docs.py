@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from conftest import ROOT
+from ctk.plan.names import Names
 from ctk.site import docs
 from ctk.site.docs import NAMES
 from ctk.site.pages import assets
@@ -25,7 +26,7 @@ FOR_DEVELOPERS = {"architecture"}
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the docs of this checkout."""
     folder = tmp_path_factory.mktemp("site")
-    for page in (*docs.pages(ROOT / "docs", "CUDA here", URL), *assets()):
+    for page in (*docs.pages(ROOT / "docs", "CUDA here", URL), *assets(Names())):
         target = folder / page.path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(page.content)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelMissing, Unsolvable
 from ctk.core.platforms import this_platform
 from ctk.lock.model import release_locks
+from ctk.plan.names import known_names
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import Catalogue, Maker, Pick, Scenario
 from ctk.solve.why import choices, explain, fit_in_words, native_instead, newer_nvjitlink, not_built, solve_or_say_why
@@ -25,9 +27,10 @@ LOADS = "native: the driver loads the PTX that it compiles"
 
 
 @pytest.fixture(scope="module")
-def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
+def catalogue(tmp_path_factory: pytest.TempPathFactory, project: Workspace) -> Catalogue:
     place = tmp_path_factory.mktemp("channels")
-    return Catalogue([write(place / "channel", channel()), write(place / "base", base())], "linux-64")
+    channels = [write(place / "channel", channel()), write(place / "base", base())]
+    return Catalogue(channels, "linux-64", known_names=partial(known_names, project))
 
 
 def read(name: str) -> list[tuple[str, list[str]]]:
@@ -134,7 +137,7 @@ def test_a_request_without_a_solution_has_one_sentence_and_a_step(
     catalogue: Catalogue, question: str, said: list[str]
 ) -> None:
     subdir, _, rest = question.partition(" ")
-    found = problem(Catalogue(catalogue.channels, subdir), *asked(rest))
+    found = problem(Catalogue(catalogue.channels, subdir, known_names=catalogue.known_names), *asked(rest))
     for text, wanted in zip(found, said, strict=True):
         assert fnmatchcase(text, wanted.replace("[", "[[]").replace("*", "[*]").replace("...", "*"))
 
@@ -144,10 +147,46 @@ def test_conda_forge_is_named_for_a_package_unless_it_was_asked_and_a_client_onl
 ) -> None:
     steps = {}
     for ours, theirs in (("planned/channel", "planned/base"), ("channel", "conda-forge")):
-        made = Catalogue([write(tmp_path / ours, channel()), write(tmp_path / theirs, base())], "linux-64")
+        places = [write(tmp_path / ours, channel()), write(tmp_path / theirs, base())]
+        made = Catalogue(places, "linux-64", is_planned=ours.startswith("planned"))
         steps[ours] = problem(made, "cuda-core pytorch")[1]
-    assert steps["planned/channel"] == "conda-forge may have it: add --base conda-forge"
-    assert steps["channel"] == "see how its name is written, or name a base channel that has it with --base"
+    assert steps["planned/channel"] == "conda-forge has pytorch: add --base conda-forge"
+    assert steps["channel"] == "see how its name is written, or name a channel that has it with --channel or --base"
+
+
+NOBODY = ("foobarx", "cub-client", "pytorch-cudax", "scipyy", "requests-oauth", "cpu-only-torch", "nvidia-no-such-cu12")
+
+
+@pytest.mark.parametrize("name", NOBODY)
+def test_a_name_of_no_list_is_never_a_command_that_fetches_it(catalogue: Catalogue, name: str) -> None:
+    """Anybody may register such a name at pip's index, or at a channel."""
+    cause, step = problem(catalogue, f"cuda-core {name}")
+    assert cause == f"there is no package {name} in the channels"
+    assert not re.search("pip|conda-forge|conda create", step)
+
+
+FETCHES = re.compile(r"pip install (\S+)|conda-forge has (\S+):|-c conda-forge (.+)")
+
+
+@pytest.mark.parametrize("name", ["pytorch-cuda", "cpuonly", "thrust", "environment.yml", "cub", "magma", "pytorch"])
+def test_what_is_fetched_is_of_the_list_whatever_was_typed(catalogue: Catalogue, name: str) -> None:
+    _, step = problem(catalogue, name)
+    fetched = {
+        word for found in FETCHES.findall(step) for word in " ".join(found).split() if "cuda-version" not in word
+    }
+    assert fetched <= {"pytorch", "pytorch-cpu", "libmagma"}
+    assert "pip install" not in step, (
+        "the projects of these names on the index are others, or bring a CUDA of their own"
+    )
+
+
+def test_pip_is_named_with_an_environment_that_has_it_and_the_rest_of_the_request(catalogue: Catalogue) -> None:
+    here = Catalogue(catalogue.channels, this_platform(), known_names=catalogue.known_names)
+    *_, with_pip = problem(here, "cuda-core pandas", "13.0", "9.0")[1].splitlines()
+    assert with_pip == (
+        "with pip: ctk env create cuda-core pip --prefix ./my-env --driver 13.0 --arch 9.0 && "
+        "ctk env run ./my-env -- python -m pip install pandas"
+    )
 
 
 def test_a_package_that_needs_a_newer_glibc_with_one_toolkit_is_published_for_it_all_the_same(tmp_path: Path) -> None:
@@ -259,7 +298,18 @@ NOT_AT_ALL = "there is no cuda-bindings 12.10.1 in the channels; there is 13.5.1
         ("12.4 7.0 cuda-core cuda-nvrtc", ONLY_13, "run `ctk build cuda-core cuda-nvrtc --driver 12.4 --arch 7.0`"),
         ("12.9 7.0 cuda-bindings==12.10.1", NOT_AT_ALL, "run `ctk build cuda-bindings --driver 12.9 --arch 7.0`"),
         # `ctk build` makes 12.9 for this machine.
-        ("12.9 9.0 cuda-core cuda-version=12.0", "there is no cuda-version 12.0 *", "ask for one of those"),
+        ("12.9 9.0 cuda-core cuda-version=12.0", "there is no cuda-version 12.0 *", "run `ctk build --release 12.0`"),
+        ("none none cuda-version==12.0", "there is no cuda-version 12.0 *", "run `ctk build --release 12.0`"),
+        (
+            "none none cuda-version=12.0.1",
+            "*has three; there is no cuda-version 12.0 *",
+            "run `ctk build --release 12.0`",
+        ),
+        (
+            "11.8 none cuda-version=12.0",
+            "the driver supports CUDA 11.8; *",
+            "update the driver to one *",
+        ),
         ("11.8 9.0 cuda-core", "the driver supports CUDA 11.8; *", "update the driver to one for CUDA 13.0 or newer"),
     ],
 )
@@ -273,7 +323,7 @@ def test_what_is_built_for_other_machines_only_is_built_for_this_one(
     platform = "" if this_platform() == "linux-64" else " --platform linux-64"
     found = problem(here, *asked(question))
     assert fnmatchcase(found[0], cause)
-    assert found[1] == (f"{step[:-1]}{platform}`" if step.startswith("run") else step)
+    assert fnmatchcase(found[1], f"{step[:-1]}{platform}`" if step.startswith("run") else step)
 
 
 def test_a_package_of_build_recipe_names_its_channel(tmp_path: Path) -> None:
@@ -314,8 +364,9 @@ def test_a_package_that_has_no_code_for_a_gpu_is_the_reason_and_not_its_toolkits
 def test_a_base_channel_that_has_nothing_for_the_platform(catalogue: Catalogue, tmp_path: Path) -> None:
     ours, _ = catalogue.channels
     linux_base = write(tmp_path / "base", (r for r in base() if r["subdir"] in ("linux-64", "noarch")))
-    windows = Catalogue([ours, linux_base], "win-64")
-    lacks, step = "the base channel, which has nothing for win-64", "name another one, such as --base conda-forge"
+    windows = Catalogue([ours, linux_base], "win-64", known_names=catalogue.known_names)
+    lacks = "the base channel, which has nothing for win-64"
+    step = "name a base channel that has python, such as --base conda-forge"
     assert problem(windows, "cuda-core", "13.0") == (f"cuda-core needs python from {lacks}", step)
     assert problem(windows, "cuda-core python:3.13", "13.0")[0] == f"python would come from {lacks}"
 

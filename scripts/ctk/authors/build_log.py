@@ -75,8 +75,9 @@ def missing_headers(lines: Sequence[str]) -> list[str]:
 
 def missing_libraries(lines: Sequence[str]) -> list[str]:
     """The files of the libraries that a log says the linker did not find, or CMake as a target ``CUDA::NAME``."""
-    names = dict.fromkeys(re.findall(r"cannot find -l(\w+)|links to:(?:[\s|│]|-- .*)*CUDA::(\w+)", "\n".join(lines)))
-    return [f"lib{name}.{'a' if name.endswith('_static') else 'so'}" for name in map("".join, names)]
+    pattern = r"(?:cannot|unable to) find (?:library )?-l([\w-]+)|links to:(?:[\s|│]|-- .*)*CUDA::(\w+)"
+    names = dict.fromkeys(map("".join, re.findall(pattern, "\n".join(lines))))
+    return [f"lib{name}.{'a' if name.endswith('_static') else 'so'}" for name in names]
 
 
 def undefined_symbols(lines: Sequence[str]) -> set[str]:

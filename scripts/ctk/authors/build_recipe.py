@@ -46,6 +46,7 @@ from ctk.package.reader import IndexJson, read_info
 from ctk.package.records import spec_name
 from ctk.package.scan import PackageScan, Scanner
 from ctk.plan.messages import SELECTOR, said_at, shown
+from ctk.plan.names import driver_library
 from ctk.plan.recipes import Recipe, read_variants, render_variants
 from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url, older, parse_spec
 from ctk.solve.why import Reason, find_reason
@@ -449,7 +450,7 @@ class Workshop:
     def catalogue(self) -> Catalogue:
         """The channels, and before them the packages that were built."""
         known = self.channels
-        more = known.gateway, known.maker, known.is_named, known.planned
+        more = known.gateway, known.maker, known.is_named, known.planned, known.known_names
         return Catalogue([self.folder, *known.channels], known.subdir, *more)
 
     @contextmanager
@@ -527,8 +528,13 @@ class Workshop:
             elif owner := self._owner(*(f"{end}{header}" for end in _HEADERS)):
                 yield f"{header} is in {owner}: write {owner} in host"
         for library in missing_libraries(lines):
-            guess = f"{library.removesuffix('.so').lower()}-dev"  # not built yet, such as libcublas-dev
-            if owner := self._owner(f"/lib/{library}") or (guess if self.channels.maker(guess) else ""):
+            name = library.removeprefix("lib").partition(".")[0]
+            if driver := driver_library(name):
+                yield f"{library} is {driver.what}: {driver.do}"
+                continue
+            package = self.channels.known_names().package_of_library(name.removesuffix("_static"))
+            not_built = f"{package}-dev"  # such as libcublas-dev
+            if owner := self._owner(f"/lib/{library}") or (not_built if self.channels.maker(not_built) else ""):
                 there = any(self.folder.glob(f"bld/*/host_env*/lib/{library}"))
                 step = "give the linker $LDFLAGS, or call find_package(CUDAToolkit) in CMake"
                 step = step if there else f"write {owner} in host"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import BrokenExecutor
@@ -20,7 +21,8 @@ from rattler.exceptions import GatewayError, InvalidChannelError
 
 from ctk.channel.attestations import no_identity
 from ctk.channel.publish import clashes, refuse
-from ctk.core.address import LOGIN, open_gateway
+from ctk.core.address import LOGIN, open_gateway, refused_login
+from ctk.core.console import count
 from ctk.core.errors import PublishFailed, without_credentials
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.pool import ProcessPool
@@ -28,6 +30,24 @@ from ctk.core.process import run
 
 # GitHub Actions sets it for a job that may request an identity token, which signs the attestation.
 _IDENTITY = "ACTIONS_ID_TOKEN_REQUEST_URL"
+_STATUS = re.compile(r"HTTP (\d{3})")  # in an error of rattler-build
+_AGAIN = "run the command again to go on"
+_KEEPER = "ask whoever runs the server"
+_STEPS = {
+    400: f"{_KEEPER} what it does not take of the package; its answer is above",
+    401: "the login in the file that RATTLER_AUTH_FILE names is not that of a user there: correct it",
+    403: f"that login may not write into the channel: {_KEEPER} for the right, or name another --channel",
+    404: "the server has no such channel, or takes no packages at this address: check --server and --channel",
+    405: "the server takes no packages at this address: check --server",
+    407: "the proxy wants a login: put it into HTTPS_PROXY",
+    411: f"{_KEEPER} or the proxy before it: uploads state no size there",
+    413: f"the package is larger than the server takes: {_KEEPER} to raise the limit, also of a proxy before it",
+    415: f"the server does not take this format: {_KEEPER} whether it takes .conda",
+    422: f"the server looked into the package and refuses it: `ctk check` does the same here; else {_KEEPER}",
+    451: f"the server may not have this package: {_KEEPER}",
+    507: f"the disk of the server is full: {_KEEPER}",
+}
+"""Status of an upload -> what can help. Any other one may be gone the next time."""
 MIN_SPEED = 50_000  # bytes per second; a slower server counts as stopped
 
 
@@ -51,9 +71,11 @@ def on_server(url: str, patience: float = 120.0) -> dict[str, str]:
         return run(asyncio.wait_for(ask(), patience))
     except (GatewayError, InvalidChannelError, TimeoutError) as error:
         why = without_credentials(str(error)) or f"no answer in {patience:.0f} s"
+        step = "check the URL of the channel; a channel without an index needs `ctk publish --new`"
+        if refused_login(why):
+            step = f"{LOGIN}, of a user who may read the channel"
         raise PublishFailed(
-            f"{without_credentials(url)} does not say which names it has: {why}",
-            "check the URL of the channel; a channel without an index needs `ctk publish --new`; nothing was sent",
+            f"{without_credentials(url)} does not say which names it has: {why}", f"{step}; nothing was sent"
         ) from None
 
 
@@ -126,14 +148,25 @@ def publish(
             except BrokenExecutor:
                 problem = "the process that sent it was killed"
             if problem:
-                step = f"{number} packages were sent before it; run the command again to go on"
-                if "API key" in problem:
-                    step = f'{LOGIN}: {{"{urlsplit(server).hostname}": {{"BearerToken": "KEY"}}}}; nothing was sent'
+                step = _step_after(problem, number, server)
                 cause = f"{server} does not take {file.name} for the channel {channel}: {problem}"
                 raise PublishFailed(cause, step)
             progress(file)
     finally:
         pool.end()
+
+
+def _step_after(problem: str, sent: int, server: str) -> str:
+    """What to do about a refused upload: what can help with its status; the same command again only if it can."""
+    before = f"{count(sent, 'package')} {'was' if sent == 1 else 'were'} sent before it"
+    status = _STATUS.search(problem)
+    if "API key" in problem:
+        login = f'{{"{urlsplit(server).hostname}": {{"BearerToken": "KEY"}}}}'
+        return f"{LOGIN}: {login}; nothing was sent"
+    step = _STEPS.get(int(status[1])) if status else None
+    if step:
+        return f"{step}. {before}; the same command goes on there"
+    return f"{before}; {_AGAIN}"
 
 
 def _upload(file: str, server: str, channel: str, attest: bool) -> str:

@@ -97,6 +97,8 @@ class Group(TyperGroup):
                 prefix = next((word for word in args[1:] if Path(word, "conda-meta").is_dir()), "./my-env")
                 step = BY_SHELL[old].replace("PREFIX", shlex.quote(prefix))
                 raise BadValue(f"there is no `ctk {old}`, because an environment is a folder", step)
+        if len(words) == len(args) and words[0] in OF_OTHERS and not ctx.resilient_parsing:
+            raise BadValue(f"there is no `ctk {words[0]}`", OF_OTHERS[words[0]])
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -244,6 +246,22 @@ BY_SHELL = {
     "env remove": "delete its folder; to take out a package, name all others in ctk env create",
 }
 """Name of a command that conda has -> how the shell does the same."""
+_CHANGE = "name all that it shall have: `ctk env create cuda-core numpy --prefix ./my-env`"
+_LOOK = "`ctk solve cuda-core` shows a package and what comes with it, `ctk release list` the toolkits that are locked"
+OF_OTHERS = {
+    **dict.fromkeys(("add", "create", "init", "install", "uninstall", "remove", "update", "upgrade", "sync"), _CHANGE),
+    **dict.fromkeys(("list", "search", "show", "ls", "repoquery", "freeze", "tree"), _LOOK),
+    **dict.fromkeys(("activate", "shell"), "`. ./my-env/bin/activate`, or `ctk env run ./my-env -- python`"),
+    "deactivate": "`deactivate` or a new shell",
+    "run": "`ctk env run ./my-env -- python`",
+    "pack": "`ctk env pack cuda-core --driver 13.0 -o cuda-core.run`",
+    "info": "`ctk doctor` shows the driver, the channel and the clients",
+    "test": "`ctk build` and `ctk build-recipe FOLDER` run the tests of packages",
+    "index": "`ctk build` writes the index of its channel",
+    "upload": "`ctk publish --help` says how to publish a channel",
+    "rerender": "`ctk feedstock cuda-core ../cuda-core-feedstock` writes a folder for conda-smithy",
+}
+"""Name of a command that conda, pip, pixi or conda-smithy has -> what does it here."""
 
 
 def _app(help_: str, commands: dict[str, Any], **settings: Any) -> typer.Typer:
@@ -357,7 +375,7 @@ def usage_error(error: typer.TyperException) -> CtkError:
     text, step = text[:1].lower() + text[1:].rstrip("."), f"see {program} --help"
     command, missing = getattr(context, "command", None), getattr(error, "param", None)
     if program == "ctk env" and re.fullmatch("no such command '[^']*'", text):  # such as add
-        step = "name all that it shall have: `ctk env create cuda-core numpy --prefix ./my-env`"
+        step = _CHANGE
     if not isinstance(command, Command):
         return BadValue(text, step)
     if program == "ctk lint" and "extra argument" in text:

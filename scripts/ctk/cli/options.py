@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,9 @@ from ctk.core.checkout import Workspace
 from ctk.core.checkout import base_channel as base_channel
 from ctk.core.console import listing
 from ctk.core.errors import BadValue
+
+if TYPE_CHECKING:
+    from ctk.env.prefix import Installed
 
 VERBATIM = "-- COMMAND [ARG]..."
 """The metavar of an argument that is the command line of another program."""
@@ -55,12 +58,24 @@ def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
     asked = note.asked if note and note.asked else [s for s in specs if s not in paths] or ["cuda-core"]
     cause = f"{path} is {'an' if is_there else 'no'} environment, and a spec is wanted"
     step = f"name what it shall have, as in `{shlex.join([*context.command_path.split(), *asked, *more])}`"
-    infos = Installed.read(Path(path)).of_pip if name == "pack" else ()
-    if wheels := [info.name.removesuffix(".dist-info").replace("-", "==", 1) for info in infos]:
-        get = f"ctk env run {shlex.quote(path)} -- python -m pip download --no-deps -d wheels {shlex.join(wheels)}"
-        cause += f"; what pip installed there is in no pack: {listing(wheels, most=4)}"
-        step += f"; and carry the wheels beside it: `{get}`"
+    if name == "pack" and is_there:
+        lost, more_steps = _lost_in_pack(Installed.read(Path(path)), path)
+        cause, step = cause + lost, step + more_steps
     raise BadValue(cause, step)
+
+
+def _lost_in_pack(has: Installed, path: str) -> tuple[str, str]:
+    """What pip installed in an environment, which is in no pack; and how to carry it, if its pip can fetch it."""
+    infos = [info for info in has.of_pip if not (info / "direct_url.json").exists()]
+    wheels = [info.name.removesuffix(".dist-info").replace("-", "==", 1) for info in infos]
+    others = [info.name.partition("-")[0] for info in has.of_pip if info not in infos]
+    if not wheels and not others:
+        return "", ""
+    lost = f"; what pip installed there is in no pack: {listing([*wheels, *others], most=4)}"
+    if not wheels or not any(record["name"] == "pip" for record in has.records.values()):
+        return lost, "; and carry its wheels beside it, from where you had them"
+    get = ["ctk", "env", "run", path, "--", "python", "-m", "pip", "download", "--no-deps", "-d", "wheels", *wheels]
+    return lost, f"; and carry the wheels beside it: `{shlex.join(get)}`"
 
 
 Releases = Annotated[

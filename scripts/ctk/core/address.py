@@ -23,6 +23,14 @@ _AUTH = "RATTLER_AUTH_FILE"
 LOGIN = f"write the login into a file that {_AUTH} names"
 
 
+_REFUSED = re.compile(r"\b(?:401|403) (?:Unauthorized|Forbidden)|status(?: code)?:? \(?(?:401|403)\b")
+
+
+def refused_login(text: str) -> bool:
+    """Whether an error of rattler says that a server wants a login, or refuses the one that it got."""
+    return _REFUSED.search(text) is not None
+
+
 def public(text: str) -> str:
     """An address without its user, password, token and query; a name or a folder unchanged."""
     match = _ADDRESS.fullmatch(text)

@@ -62,10 +62,19 @@ def check_names(kind: str, names: Iterable[str], known: Collection[str]) -> None
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float) -> list[str]:
-    """At most three names that are spelled alike, or that have this name as one of their words."""
+    """At most three names that are spelled alike, or that have this name as one of their words.
+
+    A first word that both have says nothing: cuda-gdb is not like cuda-gpu.
+    """
     valid = sorted(set(known))
+    first, dash, rest = name.partition("-")
+    of_family = [other.removeprefix(f"{first}-") for other in valid if dash and other.startswith(f"{first}-")]
+    if of_family:
+        alike = [f"{first}-{other}" for other in get_close_matches(rest, of_family, n=3, cutoff=cutoff)]
+    else:
+        alike = get_close_matches(name, valid, n=3, cutoff=cutoff)
     words = [other for other in valid if name and name in re.split("[-_]", other)]
-    return (get_close_matches(name, valid, n=3, cutoff=cutoff) or words)[:3]
+    return (alike or words)[:3]
 
 
 class LockError(CtkError, exit_code=4):

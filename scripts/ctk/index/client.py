@@ -96,15 +96,20 @@ def _usable(what: str) -> Iterator[None]:
         raise IndexUnavailable(f"{what} cannot be used: {describe(error)}", step) from error
 
 
+_LOGIN = "give pip the right credentials (index URL, proxy, netrc or keyring), then run the same command again"
+_STEPS = {
+    401: _LOGIN,
+    403: f"if your login should be enough, {_ASK_THEM}, or the proxy before it; `pip config list` shows the index",
+    407: _LOGIN,
+}
+"""Status of an answer -> what can help; for any other one, whoever runs the index."""
 ABSENT = (404, 410)
 """Status codes for a missing page or file; any other failure does not say whether the server has it."""
 
 
 def refused(answer: httpx2.Response, what: str) -> IndexUnavailable:
     """The error for a failed request for `what` whose status is not in `ABSENT`."""
-    step = f"if it should give you that, {_ASK_THEM}, or the proxy before it"
-    if answer.status_code in (401, 407):
-        step = "give pip the right credentials (index URL, proxy, netrc or keyring), then run the same command again"
+    step = _STEPS.get(answer.status_code, f"if it should give you that, {_ASK_THEM}, or the proxy before it")
     meaning = httpx2.codes.get_reason_phrase(answer.status_code)
     return IndexUnavailable(f"{answer.url.host} answered {answer.status_code} {meaning}".strip() + f" for {what}", step)
 

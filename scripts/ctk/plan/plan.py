@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,7 +37,8 @@ from ctk.lock.components import (
 from ctk.lock.facts import require_measured
 from ctk.lock.model import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
 from ctk.package.records import REPODATA, records
-from ctk.plan.recipes import Recipe, Rendered, called_here, find_recipes, makers_of, render
+from ctk.plan.names import OtherName, names_of
+from ctk.plan.recipes import Recipe, Rendered, find_recipes, makers_of, render
 
 Named = TypeVar("Named")
 
@@ -228,12 +230,19 @@ def recipes_of(what: Set, names: Iterable[str]) -> set[str]:
     for name in names:
         found = {*makers_of(name, what.recipes), *({name} & what.recipes.keys())}
         if not found:
-            if other := called_here(name, lambda own: makers_of(own, what.recipes)):
-                raise UnknownName(other[0], f"run {' or '.join(f'`ctk build {words}`' for words in other[1])}")
+            if other := names_of((lock for lock, _ in what.locks.values()), what.recipes).meant_by(name):
+                raise UnknownName(other.sentence, _to_build(other))
             outputs = (output for recipe in what.recipes.values() for output in recipe.output_names)
             raise UnknownName.of("package", name, [*what.recipes, *(o for o in outputs if "{" not in o)])
         recipes |= found
     return recipes
+
+
+def _to_build(other: OtherName) -> str:
+    """The next step for a name that no recipe makes: the commands that build what takes its place."""
+    words = [[word for word in request.split() if "=" not in word] for request in other.requests]
+    commands = dict.fromkeys(f"`{shlex.join(['ctk', 'build', *names])}`" for names in words)
+    return f"run {' or '.join(commands)}" if commands else other.step or "leave it out: no recipe here makes it"
 
 
 def release_for(locks: Iterable[ReleaseLock], subdir: str, driver: str | None, gpu: str | None) -> str | None:

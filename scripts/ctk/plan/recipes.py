@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
@@ -29,6 +29,7 @@ _read = rattler_build.Stage0Recipe.from_file
 _ZIP = ","  # between zipped keys, and between their values, which have none
 _NAME = re.compile(r"\b[a-z_][a-z0-9_]*\b")
 _DEFINED = re.compile(r"\b([a-z_][a-z0-9_]*) is defined\b")
+_READS = re.compile(r"\.cache/artefacts/([\w-]+?)(?:-cu\$\{\{ *cuda_major *\}\})?/")
 _ARTEFACT = re.compile(r"\.cache/artefacts/(?P<component>[^/]+)/(?P<version>[^/]+)/(?P<target>[^/]+)\.zip$")
 
 
@@ -76,6 +77,12 @@ class Recipe:
                 found[str(output["package"]["name"])] = " or ".join(map(str, _as_list(skip)))
         return found
 
+    @cached_property
+    def components(self) -> tuple[str, ...]:
+        """The components whose artefacts it reads, without a CUDA major, in the order of the file."""
+        text = self.file.read_text(encoding="utf-8")
+        return tuple(dict.fromkeys(_READS.findall(text)))
+
     def shared_folders(self) -> frozenset[Path]:
         """Other folders that the recipe takes scripts from; they may not exist."""
         text = self.file.read_text(encoding="utf-8")
@@ -108,40 +115,20 @@ def find_recipes(folder: Path) -> dict[str, Recipe]:
 
 def makers_of(package: str, recipes: Mapping[str, Recipe]) -> list[str]:
     """Names of the recipes that make a package; an expression in an output's name stands for any text."""
+    return [
+        name for name, recipe in recipes.items() if any(is_output(package, output) for output in recipe.output_names)
+    ]
 
-    def makes(output: str) -> bool:
-        pattern = ".+".join(map(re.escape, re.split(r"\$\{\{.*?\}\}", output)))
-        return re.fullmatch(pattern, package) is not None
 
-    return [name for name, recipe in recipes.items() if any(map(makes, recipe.output_names))]
+def is_output(package: str, output: str) -> bool:
+    """Whether a package can be an output with an unrendered name: an expression in that stands for any text."""
+    pattern = ".+".join(map(re.escape, re.split(r"\$\{\{.*?\}\}", output)))
+    return re.fullmatch(pattern, package) is not None
 
 
 def maker_of(package: str, recipes: Mapping[str, Recipe]) -> str | None:
     """The first of `makers_of`, or None."""
     return next(iter(makers_of(package, recipes)), None)
-
-
-OTHER_NAMES = {
-    "cudatoolkit": (
-        "cudatoolkit is several packages here: cuda-version chooses the toolkit, and each library is one",
-        ["cuda-version cuda-nvrtc", "cuda-toolkit"],
-    ),
-    **{
-        name: (f"{name} is called {here} here", [here])
-        for name, here in {"torch": "pytorch", "cupy-cuda12x": "cupy", "cupy-cuda13x": "cupy"}.items()
-    },
-}
-"""Names of pip, and of conda before CUDA 12 -> a sentence, and requests that take their place, for the site too."""
-
-
-def called_here(name: str, is_ours: Callable[[str], object]) -> tuple[str, list[str]] | None:
-    """What `OTHER_NAMES` says of a name, or the same of a wheel of NVIDIA, if `is_ours` its package; else None."""
-    match = re.fullmatch(r"nvidia-(.+?)(?:-cu\d\d)?", name)
-    if name in OTHER_NAMES or not match:
-        return OTHER_NAMES.get(name)
-    own_names = (match[1], f"lib{match[1]}", match[1].replace("cuda-runtime", "cuda-cudart"))
-    own = next(filter(is_ours, own_names), "")
-    return (f"{name} is a wheel of NVIDIA, for pip; its package for conda is {own}", [own]) if own else None
 
 
 # --- rendering

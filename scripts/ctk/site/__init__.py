@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ctk.plan.names import known_names
 from ctk.site import report
 from ctk.site.pages import Page, Site, assets, missing, read, write
 
@@ -12,7 +13,7 @@ __all__ = ["Page", "Site", "read", "report_pages", "write"]
 
 def report_pages(site: Site) -> Iterator[Page]:
     """The shared assets and every page except the front page."""
-    yield from assets()
+    yield from assets(known_names(site.workspace))
     yield from missing(site)
     solved = report.solve(site)
     yield from report.about(site, solved)

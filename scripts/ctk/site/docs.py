@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from ctk.plan.names import Names
 from ctk.site.pages import Page, assets, docs_header, safe_json
 
 SECTIONS = {
@@ -110,7 +111,7 @@ def build(texts: dict[str, str], folder: Path, title: str) -> str:
 
 def _theme() -> dict[str, Any]:
     """The options of the theme: the site's fonts, and its colours, light and dark."""
-    css = "".join(page.content.decode() for page in assets() if page.path.endswith(".css"))
+    css = "".join(page.content.decode() for page in assets(Names()) if page.path.endswith(".css"))
     options: dict[str, Any] = {}
     for mode, block in zip(("light", "dark"), re.findall(r":root \{(.*?)\}", css, re.S), strict=False):
         site = dict(re.findall(r"--([\w-]+): ([^;]+);", block))

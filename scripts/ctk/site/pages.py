@@ -28,7 +28,7 @@ from ctk.core.platforms import PLATFORMS
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.reader import IndexJson, index_of
 from ctk.package.records import records
-from ctk.plan.recipes import OTHER_NAMES
+from ctk.plan.names import Names, reviewed
 from ctk.site.answers import Axes, pin_specs
 from ctk.solve.machine import gpu_names, python_specs
 from ctk.solve.pixi import pixi_lines
@@ -150,12 +150,35 @@ def docs_header(title: str) -> str:
     return _environment().get_template("header.html").render(navigation=_NAVIGATION, **own)
 
 
-def assets() -> Iterator[Page]:
-    """The style sheets and scripts."""
+def assets(names: Names) -> Iterator[Page]:
+    """The style sheets and scripts; one of them knows the names that are no packages here."""
     for file in sorted((_HERE / "assets").iterdir()):
         if file.is_file() and not file.name.startswith((".", "_")):
-            names = f"const OTHER_NAMES = new Map({safe_json(_OTHER)});\n" if file.name == "names.js" else ""
-            yield Page(f"assets/{file.name}", file.read_bytes() + names.encode())
+            known = _names_script(names) if file.name == "names.js" else ""
+            yield Page(f"assets/{file.name}", file.read_bytes() + known.encode())
+
+
+def _names_script(names: Names) -> str:
+    """The values at the end of ``names.js``: names that are no packages here, and those that another place has."""
+    table = {}
+    for name in reviewed().names:
+        if other := names.meant_by(name):
+            packages = [_package_in(request) for request in other.requests] or [other.instead]
+            table[name] = (other.sentence, list(dict.fromkeys(packages)))
+    wheels = {name: [*wheel.values()][-1][0] for name, wheel in names.wheels.items()}
+    maps: dict[str, dict[str, Any]] = {
+        "OTHER_NAMES": table,
+        "WHEELS": {name: package for name, package in wheels.items() if name == package or name not in names.own},
+        "COMPONENTS": {name: package for name, package in names.components.items() if name not in names.own},
+    }
+    lines = [f"const {name} = new Map({safe_json([*entries.items()])});\n" for name, entries in maps.items()]
+    return "".join([*lines, f"const ELSEWHERE = new Set({safe_json(names.elsewhere)});\n"])
+
+
+def _package_in(request: str) -> str:
+    """The package of a request beside cuda-version."""
+    words = [word.partition("=")[0] for word in request.split()]
+    return next((word for word in words if word != "cuda-version"), words[0])
 
 
 @cache
@@ -241,7 +264,6 @@ def _take_place(fresh: Path, folder: Path) -> None:
 
 _FIELDS = ("drivers", "older", "newer", "gpus", "floor", "pythons", "pins", "packages")  # of axes, for the script
 _FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc", "cuda-toolkit")  # packages with buttons, if the channel has them
-_OTHER = [(name, (said, [each.split()[-1] for each in asks])) for name, (said, asks) in OTHER_NAMES.items()]
 _PLAIN = re.compile(r"[\w@%+=:,./-]+")  # characters without a meaning in any shell
 
 

@@ -23,6 +23,7 @@ from ctk.core.console import Reporter
 from ctk.core.errors import ChannelMissing, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.package.records import REPODATA, records
+from ctk.plan.names import known_names
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, repodata_of, write_repodata
 from ctk.plan.recipes import find_recipes, maker_of
 from ctk.solve.solve import Catalogue, Maker
@@ -111,10 +112,20 @@ def _catalogue(channels: Sequence[Path | str], subdir: str, where: Workspace, is
     @cache
     def all_built() -> Catalogue:
         ours = write_repodata(planned(where, [subdir]), where.notes / "planned" / subdir / "channel")
-        return Catalogue([ours, *channels[1:]], subdir)
+        return Catalogue([ours, *channels[1:]], subdir, known_names=names, is_planned=True)
 
+    names = partial(known_names, where)
     is_built = channels[0] == where.channel and not is_named
-    return Catalogue(channels, subdir, None, partial(maker, where), is_named, all_built if is_built else None)
+    is_planned = channels[0] == where.notes / "planned" / "channel"
+    return Catalogue(
+        channels,
+        subdir,
+        maker=partial(maker, where),
+        is_named=is_named,
+        planned=all_built if is_built else None,
+        known_names=names,
+        is_planned=is_planned,
+    )
 
 
 def maker(where: Workspace, package: str) -> Maker | None:

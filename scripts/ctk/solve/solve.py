@@ -23,12 +23,13 @@ from rattler.exceptions import (
     SolverError,
 )
 
-from ctk.core.address import open_gateway
+from ctk.core.address import LOGIN, open_gateway, refused_login
 from ctk.core.checkout import channel_missing, check_was_shown
 from ctk.core.errors import BadValue, ChannelMissing, UnknownName, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
 from ctk.package.records import records as read_records
+from ctk.plan.names import Names
 from ctk.solve.machine import driver_version, virtual_packages
 
 _CONCURRENT = 8 * (os.cpu_count() or 1)  # solves at the same time, so that no core waits for Python
@@ -179,6 +180,8 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
         first, *rest = str(error).splitlines()
         why = f" ({rest[-1].removeprefix('Caused by: ')})" if rest else ""
         step = "check the channel's address, and whether it can be reached from here"
+        if refused_login(str(error)):
+            step = f"{LOGIN}, of a user who may read the channel"
         if re.search("zstd|parse|EOF", str(error)):
             step = "its index is damaged: ask its keeper to publish it again"
         raise ChannelMissing(f"a channel could not be read: {first}{why}", step) from None
@@ -306,7 +309,8 @@ class Catalogue:
 
     `maker` returns the recipe of a package that is in no channel. If `is_named`, the user named channels in place of
     the built one, so no advice may be to build what they lack. `planned` returns these channels with everything built,
-    if the built one is among them.
+    if the built one is among them; in that catalogue, `is_planned`. `known_names` returns what is known of names
+    that are no packages here.
     """
 
     def __init__(
@@ -317,9 +321,11 @@ class Catalogue:
         maker: Callable[[str], Maker | None] = lambda name: None,
         is_named: bool = False,
         planned: Callable[[], Catalogue] | None = None,
+        known_names: Callable[[], Names] = Names,
+        is_planned: bool = False,
     ) -> None:
         self.channels, self.subdir, self.maker, self.is_named = tuple(channels), subdir, maker, is_named
-        self.planned = planned
+        self.planned, self.known_names, self.is_planned = planned, known_names, is_planned
         self.gateway = gateway or open_gateway()
         self._answers: dict[Hashable, Pick | str] = {}
         self._records: dict[str, list[RepoDataRecord]] = {}
@@ -352,6 +358,7 @@ class Catalogue:
     def grouped(self, names: Iterable[str]) -> GroupedCatalogue:
         """These channels, with a solve for each class of machines; `names` are the packages that will be requested."""
         more = {"gateway": self.gateway, "maker": self.maker, "is_named": self.is_named, "planned": self.planned}
+        more |= {"known_names": self.known_names, "is_planned": self.is_planned}
         return GroupedCatalogue(self.channels, self.subdir, names, **more)
 
     def solves(self, scenario: Scenario, **changes: Any) -> bool:

@@ -24,8 +24,9 @@ from ctk.lock.model import ReleaseLock
 from ctk.package.records import glibc_floor, spec_name
 from ctk.package.records import records as read_records
 from ctk.plan.messages import shown
+from ctk.plan.names import OtherName, known_substitutes
 from ctk.plan.plan import release_for
-from ctk.plan.recipes import called_here
+from ctk.solve.advice import LOOK_ELSEWHERE, base_with, elsewhere
 from ctk.solve.machine import GLIBC, glibc_in_words, glibc_of, is_glibc_stated, python_specs
 from ctk.solve.solve import (
     ANY_DRIVER,
@@ -37,7 +38,6 @@ from ctk.solve.solve import (
     Pick,
     Scenario,
     Spec,
-    channel_url,
     lasting,
     older,
     parse_spec,
@@ -45,7 +45,8 @@ from ctk.solve.solve import (
 )
 
 COMPAT = "cubin and nvJitLink work, PTX JIT does not"
-_OTHER_BASE = "name another one, such as --base conda-forge"
+_SHOWN = 8  # versions or builds that a sentence names
+_THREE_NUMBERS = re.compile(r"(?:={1,2})?(\d+\.\d+)\.\d+(?:\.\*)?")
 _READ_SOLVER = "read what the solver says"
 NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
 _NVCC = re.compile(r"cuda-nvcc|cuda-nvcc-impl|cuda-nvcc_.*|cuda-crt-tools")
@@ -234,19 +235,32 @@ def _not_built_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None
         return [a.name for a in ours if not catalogue.solves(scenario, specs=(a.text, *toolkit))]
 
     names = lacking(f"cuda-version={pick.toolkit}") if pick.toolkit else lacking()
-    built = planned.pick(replace(scenario, specs=tuple(names))) if names else None
-    if not built or built.toolkit != pick.toolkit or any(_in_unnamed_channel(catalogue, name) for name in names):
+    if not names or any(_in_unnamed_channel(catalogue, name) for name in names):
         return None
+    missing = _missing_package(scenario, catalogue)
+    built = planned.pick(replace(scenario, specs=tuple(names)))
+    if not built or built.toolkit != pick.toolkit:  # `ctk build` with a driver takes another one
+        return _release_not_built(names, pick, missing, catalogue) if pick.toolkit else None
     alone = lacking() or names
     cause = f"{listing(alone)} {'are' if len(alone) > 1 else 'is'} not built here for this machine"
-    missing = _missing_package(scenario, catalogue)
     return missing[0] if missing else cause, f"run {how_to_build(names, scenario)}"
 
 
-def how_to_build(packages: Iterable[str], scenario: Scenario) -> str:
-    """The command that builds packages, or without any the default set, for the machine of a scenario."""
+def _release_not_built(names: Sequence[str], pick: Pick, missing: Reason | None, catalogue: Catalogue) -> Reason | None:
+    """The reason if a request states a toolkit that is locked and not built: the step builds that release."""
+    if catalogue.toolkit(pick.toolkit):
+        return None
+    makers = [made for name in names if (made := catalogue.maker(name))]
+    packages = [] if all(made.is_default for made in makers) else [name for name in names if name != "cuda-version"]
+    step = f"run {how_to_build(packages, pick.scenario, pick.toolkit)}"
+    return missing[0] if missing else f"toolkit {pick.toolkit} is not built here", step
+
+
+def how_to_build(packages: Iterable[str], scenario: Scenario, release: str = "") -> str:
+    """The command that builds packages, or without any the default set, for the machine of a scenario or a release."""
     platform = None if scenario.subdir == this_platform() else scenario.subdir
-    options = {"--driver": scenario.driver, "--arch": scenario.driver and scenario.arch, "--platform": platform}
+    machine = {"--driver": scenario.driver, "--arch": scenario.driver and scenario.arch}
+    options = {**({"--release": release} if release else machine), "--platform": platform}
     words = [word for option, value in options.items() if value for word in (option, value)]
     return f"`{shlex.join(['ctk', 'build', *packages, *words])}`"
 
@@ -335,25 +349,64 @@ def _plain(version: str) -> str:
 def _missing_package(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
     """The reason if the channels do not have a package, or a version of it, for the platform; else None."""
     names = catalogue.names([scenario.subdir, NOARCH])
-    request = [parse_spec(text) for text in scenario.specs]
-    for wanted in request:
+    for wanted in map(parse_spec, scenario.specs):
         if wanted.name.startswith("__"):
             continue
         if wanted.name not in names:
             return _missing_name(wanted.name, names, scenario, catalogue)
-        records = catalogue.records(wanted.name)
-        if any(wanted.match.matches(record) for record in records):
-            continue
-        build, words = wanted.build, " ".join(filter(None, [wanted.name, _plain(wanted.version), wanted.build]))
-        if wanted.name in PYTHON:
-            build, words = "", _in_words(*(a for a in request if a.name in PYTHON))
-        have = list(dict.fromkeys(f"{r.version} {r.build}" if build else str(r.version) for r in records))
-        if wanted.name in PYTHON and wanted.version.count(".") < 2 + wanted.version.endswith(".*"):
-            have = [*catalogue.pythons[::-1]]  # as --python takes them
-        some = "there is" if len(have) == 1 else "there are" if len(have) <= 8 else "the newest are"
-        step = f"ask for {'one of those' if len(have) > 1 else have[0]}{_other_base(wanted.name, catalogue)}"
-        return f"there is no {words} in the channels; {some} {listing(have[:8][::-1])}", step
+        if not any(wanted.match.matches(record) for record in catalogue.records(wanted.name)):
+            return _missing_version(wanted, scenario, catalogue)
     return None
+
+
+def _missing_version(wanted: Spec, scenario: Scenario, catalogue: Catalogue) -> Reason:
+    """The reason if the channels have a package, but not the version or build of a spec."""
+    three = _THREE_NUMBERS.fullmatch(wanted.version)
+    if three and wanted.name == "cuda-version":
+        return _two_numbers(wanted, three[1], scenario, catalogue)
+    planned = catalogue.planned() if catalogue.planned else None
+    is_made = planned and any(map(wanted.match.matches, planned.records(wanted.name)))
+    if planned and is_made and not planned.solves(scenario):
+        return _not_if_built(scenario, planned, catalogue)
+    words = " ".join(filter(None, [wanted.name, _plain(wanted.version), wanted.build]))
+    if wanted.name in PYTHON:
+        words = _in_words(*(a for a in map(parse_spec, scenario.specs) if a.name in PYTHON))
+    have = _versions(wanted, catalogue)
+    some = listing(have[:_SHOWN][::-1])
+    step = "ask for one of those" if len(have) > 1 else f"ask for {have[0]}"
+    if catalogue.is_planned:
+        newest = "the newest are " if len(have) > _SHOWN else ""
+        return f"the recipes here make no {words}; they make {newest}{some}", step
+    are = "there is" if len(have) == 1 else "there are" if len(have) <= _SHOWN else "the newest are"
+    return f"there is no {words} in the channels; {are} {some}", step + _other_base(wanted.name, catalogue)
+
+
+def _versions(wanted: Spec, catalogue: Catalogue) -> list[str]:
+    """The versions of a package, newest first, with their builds if a spec asks for a build."""
+    records = catalogue.records(wanted.name)
+    if wanted.name in PYTHON and wanted.version.count(".") < 2 + wanted.version.endswith(".*"):
+        return [*catalogue.pythons[::-1]]  # as --python takes them
+    if wanted.name in PYTHON or not wanted.build:
+        return catalogue.versions(wanted.name)
+    builds = list(dict.fromkeys(f"{r.version} {r.build}" for r in records))
+    return builds if len(builds) <= _SHOWN else list(dict.fromkeys(f"{r.version} {_kind_of(r)}" for r in records))
+
+
+def _kind_of(record: RepoDataRecord) -> str:
+    """A pattern of the first word of a build: ``cuda13_*``."""
+    first, underscore, _ = str(record.build).partition("_")
+    return f"{first}_*" if underscore else first
+
+
+def _two_numbers(wanted: Spec, two: str, scenario: Scenario, catalogue: Catalogue) -> Reason:
+    """The reason for a version of cuda-version with three numbers: it has two."""
+    text = f"{wanted.name}={two}" + (f"={wanted.build}" if wanted.build else "")
+    instead = replace(scenario, specs=tuple(text if s == wanted.text else s for s in scenario.specs))
+    cause = f"cuda-version has two numbers, and {_plain(wanted.version)} has three"
+    if catalogue.solves(instead):
+        return cause, f"ask for `{shlex.join([text])}`"
+    other, step = _not_built_reason(instead, catalogue) or find_reason(instead, catalogue)
+    return f"{cause}; {other}", step
 
 
 def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Catalogue) -> Reason:
@@ -363,47 +416,85 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
         step = "name another --channel" if catalogue.is_named else f"build it: ctk build --platform {subdir}"
         return f"the channel has nothing for {subdir}", step
     if not catalogue.names([subdir], [base]) and name in catalogue.names(PLATFORMS, [base]):
-        return f"{name} would come from the base channel, which has nothing for {subdir}", _OTHER_BASE
-    if elsewhere := [p for p in PLATFORMS if p != subdir and name in catalogue.names([p])]:
-        options = listing([f"--platform {p}" for p in elsewhere], "or")
-        cause = f"{name} is not published for {subdir}; it is for {listing(elsewhere)}"
-        return cause, f"leave it out, or ask for {options}"
-    others = [spec.name for spec in map(parse_spec, scenario.specs) if spec.name not in names]
-    if unnamed := _in_unnamed_channel(catalogue, name, *others):
+        return f"{name} would come from the base channel, which has nothing for {subdir}", base_with(name, catalogue)
+    if others := [p for p in PLATFORMS if p != subdir and name in catalogue.names([p])]:
+        options = listing([f"--platform {p}" for p in others], "or")
+        cause = f"{name} is not published for {subdir}; it is for {listing(others)}"
+        return cause, elsewhere(name, name, scenario, catalogue) or f"leave it out, or ask for {options}"
+    absent = [spec.name for spec in map(parse_spec, scenario.specs) if spec.name not in names]
+    if unnamed := _in_unnamed_channel(catalogue, name, *absent):
         return unnamed
     if (maker := catalogue.maker(name)) and catalogue.is_named:
         places = [lasting(str(channel)) for channel in catalogue.channels]
         return f"{name} is not in {listing(places, 'or')}", "name a --channel or --base that has it"
     if maker:
-        if catalogue.planned and not (planned := catalogue.planned()).pick(scenario):  # not if it were built either
-            return find_reason(scenario, planned)
-        makers = {other: made for other in dict.fromkeys(others) if (made := catalogue.maker(other))}
-        recipes = list(dict.fromkeys(made.recipe for made in makers.values()))
-        them, s = ("are not built here: they are", "s") if len(makers) > 1 else ("is not built here: it is", "")
-        cause = f"{listing(list(makers))} {them} made by the recipe{s * (len(recipes) > 1)} {listing(recipes)}"
-        left_out = "" if any(made.is_default for made in makers.values()) else ", which the default build leaves out"
-        return f"{cause}{left_out}", f"run {how_to_build(recipes, scenario)}"
-    if other := called_here(name, lambda own: own in names or catalogue.maker(own)):
-        return _other_name(name, *other, scenario, catalogue)
+        return _name_not_built(name, absent, scenario, catalogue)
+    known = catalogue.known_names()
+    if other := known.meant_by(name):
+        return _other_name(name, other, scenario, catalogue)
+    cause = f"there is no package {name} in the channels"
+    if step := elsewhere(name, name, scenario, catalogue):
+        return cause, step
+    if name in known.own:
+        return cause, LOOK_ELSEWHERE
     # Nobody who asks for pytorch means python.
     near = nearest(name, names, cutoff=0.75)
-    step = f"did you mean {listing(near, 'or')}?" if near else _elsewhere(name, scenario, catalogue)
-    return f"there is no package {name} in the channels", step
+    return cause, f"did you mean {listing(near, 'or')}?" if near else LOOK_ELSEWHERE
 
 
-def _other_name(name: str, sentence: str, requests: Sequence[str], scenario: Scenario, catalogue: Catalogue) -> Reason:
-    """The reason for a name of `called_here`, with the requests in its place, in its version, that have a solution."""
-    instead: dict[str, Scenario] = {}
-    for first, *rest in map(str.split, requests):
-        named = [a.text for a in map(parse_spec, scenario.specs) if a.name == name]
-        new = [*(re.sub(re.escape(name), first, text, count=1, flags=re.IGNORECASE) for text in named), *rest]
-        others = [text for text in scenario.specs if text not in named]
-        instead[f"`{shlex.join(new)}`"] = replace(scenario, specs=(*new, *others))
-    if solved := [words for words, asked in instead.items() if catalogue.solves(asked)]:
-        return sentence, f"ask for {listing(solved, 'or')}"
-    first_asked = next(iter(instead.values()))
-    cause, step = _not_built_reason(first_asked, catalogue) or find_reason(first_asked, catalogue)
-    return f"{sentence}; {cause}", step
+def _name_not_built(name: str, absent: Iterable[str], scenario: Scenario, catalogue: Catalogue) -> Reason:
+    """The reason for a package of the recipes that is in no channel; what of it could be built decides the step."""
+    makers = {other: made for other in dict.fromkeys(absent) if (made := catalogue.maker(other))}
+    recipes = list(dict.fromkeys(made.recipe for made in makers.values()))
+    planned = catalogue.planned() if catalogue.planned else None
+    if planned and name not in planned.names([scenario.subdir, NOARCH]):
+        cause = f"the recipe {makers[name].recipe} makes no {name} for {scenario.subdir}"
+        return cause, elsewhere(name, name, scenario, catalogue) or "leave it out"
+    if planned and not planned.solves(scenario):
+        return _not_if_built(scenario, planned, catalogue)
+    them, s = ("are not built here: they are", "s") if len(makers) > 1 else ("is not built here: it is", "")
+    cause = f"{listing([*makers])} {them} made by the recipe{s * (len(recipes) > 1)} {listing(recipes)}"
+    left_out = "" if any(made.is_default for made in makers.values()) else ", which the default build leaves out"
+    return f"{cause}{left_out}", f"run {how_to_build(recipes, scenario)}"
+
+
+def _not_if_built(scenario: Scenario, planned: Catalogue, catalogue: Catalogue) -> Reason:
+    """The reason for a request that has no solution here, and had none if all packages were built."""
+    cause, step = find_reason(scenario, planned)
+    there = catalogue.names([scenario.subdir, NOARCH])
+    asked = dict.fromkeys(spec.name for spec in map(parse_spec, scenario.specs))
+    absent = [name for name in asked if name not in there and catalogue.maker(name)]
+    if not absent or planned.solves(scenario.ideal):  # else it is the machine
+        return cause, step
+    are = "are" if len(absent) > 1 else "is"
+    return f"{cause}; {listing(absent)} {are} not built here", f"{step}; then run {how_to_build(absent, scenario)}"
+
+
+def _other_name(name: str, other: OtherName, scenario: Scenario, catalogue: Catalogue) -> Reason:
+    """The reason for a name that is known, with the requests in its place, in its version, that have a solution."""
+    if not other.requests:
+        steps = [other.step, elsewhere(other.instead, name, scenario, catalogue)]
+        return other.sentence, "\n".join(filter(None, steps)) or "leave it out"
+    instead = dict(_in_place_of(name, request, scenario) for request in other.requests)
+    best = next(iter(instead))
+    solved = [words for words, asked in instead.items() if catalogue.solves(asked)]
+    if best in solved:
+        return other.sentence, f"ask for {listing(solved, 'or')}"
+    cause, step = _not_built_reason(instead[best], catalogue) or find_reason(instead[best], catalogue)
+    if solved:
+        return other.sentence, f"ask for {listing(solved, 'or')}; for {best}: {step}"
+    return f"{other.sentence}; {cause}", step
+
+
+def _in_place_of(name: str, request: str, scenario: Scenario) -> tuple[str, Scenario]:
+    """The words that take the place of a name, the first in its version; and the scenario with them."""
+    named = [a.text for a in map(parse_spec, scenario.specs) if a.name == name]
+    rest = [text for text in scenario.specs if text not in named]
+    there = {parse_spec(text).name for text in rest}
+    first, *more = request.split()
+    new = [re.sub(re.escape(name), first, text, count=1, flags=re.IGNORECASE) for text in named]
+    new += [word for word in more if parse_spec(word).name not in there]
+    return f"`{shlex.join(new)}`", replace(scenario, specs=(*new, *rest))
 
 
 def _in_unnamed_channel(catalogue: Catalogue, name: str, *others: str) -> Reason | None:
@@ -430,22 +521,6 @@ def _in_unnamed_channel(catalogue: Catalogue, name: str, *others: str) -> Reason
             step = shlex.join(word for place in (*first, *asked, *last) for word in ("--channel", shown(place)))
             return f"{name} is in the channel {shown(found[name])}, which was not named", f"name the channels: {step}"
     return None
-
-
-def _elsewhere(name: str, scenario: Scenario, catalogue: Catalogue) -> str:
-    """The advice to ask conda-forge for a package, in the user's client too, or pip; another one if it was asked."""
-    places = [lasting(channel_url(channel)) for channel in catalogue.channels]
-    if any("conda-forge" in place for place in places):
-        return "see how its name is written, or name a base channel that has it with --base"
-    step = "conda-forge may have it: add --base conda-forge"
-    if any("/planned/" in place for place in places):  # nothing can be installed from there
-        return step
-    channels = [word for place in (*(places[:-1] or places), "conda-forge") for word in ("-c", place)]
-    client = shlex.join(["conda", "create", "-n", "gpu", *channels, *scenario.specs])
-    if scenario.driver:  # it may be another machine's
-        client = f"CONDA_OVERRIDE_CUDA={scenario.driver} {client}"
-    pip = f"ctk env run ./my-env -- pip install {name}"
-    return f"{step}\nin your client: {client}\nwith pip in an environment: {pip}"
 
 
 def _other_base(name: str, catalogue: Catalogue) -> str:
@@ -477,8 +552,12 @@ def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
         other.pinned and catalogue.solves(ideal, specs=(toolkit.text, other.name))
     ):
         specs = (toolkit.text, other.text)
-        elsewhere = [p for p in PLATFORMS if p != ideal.subdir and catalogue.solves(ideal, subdir=p, specs=specs)]
-        place = f" on {ideal.subdir} (it is on {listing(elsewhere)})" if elsewhere else ""
+        others = [
+            p
+            for p in PLATFORMS
+            if p != ideal.subdir and _is_for(replace(ideal, subdir=p, specs=specs), other.name, catalogue)
+        ]
+        place = f" on {ideal.subdir} (it is on {listing(others)})" if others else ""
         has = listing(_toolkits_for(other, ideal, catalogue))
         return f"{other.text} is not published for {_in_words(toolkit)}{place}; it is for {has}", step
     how = "contradict each other" if toolkit.pinned and other.pinned else "cannot be had together"
@@ -502,7 +581,9 @@ def _glibc_reason(ideal: Scenario, catalogue: Catalogue) -> Reason | None:
     names = {record.name.normalized for record in needing}
     step = "ask for an older version"
     if isinstance(catalogue.channels[-1], Path) and not names <= catalogue.own_names:
-        step = f"make the base channel on the oldest system that will use it, or {_OTHER_BASE}"
+        # What the base channel stands in for, conda-forge has.
+        step = "make the base channel on the oldest system that will use it, or name another one"
+        step = f"{step}, such as --base conda-forge"
     if ideal.subdir != this_platform() and not is_glibc_stated():
         step = f"{step}, or say what it has: `export {GLIBC}={least}`"
     return cause, step
@@ -526,6 +607,13 @@ def glibc_needs(floors: Mapping[str, str]) -> str:
         version = floor if said else f"glibc {floor}"
         said.append(f"{listing(packages, most=3)} {verb} {version}")
     return ", ".join(said)
+
+
+def _is_for(scenario: Scenario, name: str, catalogue: Catalogue) -> bool:
+    """Whether a scenario with a toolkit has a solution with a CUDA build of a package: a CPU build goes with any."""
+    pick = catalogue.pick(scenario)
+    record = pick.record(name) if pick else None
+    return record is not None and needs_cuda(record)
 
 
 def _missing_python(
@@ -554,7 +642,7 @@ def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) ->
     if need.name.startswith("__"):
         have = listing([str(p.version) for p in ideal.virtual_packages if p.name.normalized == need.name])
         return f"{package.text} needs {need.text}, and this machine has {have}", "ask for an older version"
-    step = f"name a base channel that has {need.name}, such as --base conda-forge"
+    step = base_with(need.name, catalogue)
     if unnamed := _in_unnamed_channel(catalogue, need.name):
         return f"{package.text} needs {need.text}, and {unnamed[0]}", unnamed[1]
     if versions := catalogue.versions(need.name):
@@ -562,7 +650,7 @@ def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) ->
         return f"{package.text} needs {need.text}, of which the channels have only {have}", step
     if not catalogue.names([catalogue.subdir], catalogue.channels[-1:]):
         lacks = f"needs {need.name} from the base channel, which has nothing for {ideal.subdir}"
-        return f"{package.text} {lacks}", _OTHER_BASE
+        return f"{package.text} {lacks}", step
     if made := catalogue.maker(need.name):
         target = next((p for p in PLATFORMS if need.name.endswith(f"_{p}")), ideal.subdir)  # a cross-compiler's half
         what = [made.recipe]
@@ -612,9 +700,10 @@ def _machine_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
         return None
     at_fault = conflict(scenario, catalogue)
     pins = _droppable_pins(scenario, at_fault, catalogue)
+    other = pins or _with_this_driver(at_fault, scenario, catalogue)
     if catalogue.solves(scenario, driver=ANY_DRIVER):
         cause, step = _driver_reason(scenario, at_fault, catalogue)
-        return cause, f"{step}, or {pins}" if pins else step
+        return cause, f"{step}, or {other}" if other else step
     if catalogue.solves(scenario, arch=None):
         cause, step = _gpu_reason(scenario, at_fault, catalogue)
         return cause, pins or step
@@ -622,7 +711,8 @@ def _machine_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
     if not catalogue.solves(scenario, specs=("cuda-version",), driver=ANY_DRIVER):
         return gpu, gpu_step
     driver, driver_step = _driver_reason(replace(scenario, arch=None), at_fault, catalogue)
-    return f"{driver}; besides, {gpu}", pins or f"{driver_step}, and {gpu_step}"
+    both = f"{driver_step}, and {gpu_step}"
+    return f"{driver}; besides, {gpu}", pins or (f"{both}, or {other}" if other else both)
 
 
 def _driver_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> Reason:
@@ -646,6 +736,18 @@ def _driver_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Cata
             step += f"; that does not help a GPU older than compute capability {min(gpus, key=Version)}"
         return f"the driver supports CUDA {scenario.driver}; {oldest}", step
     return f"{needs}; this one supports {scenario.driver}", step
+
+
+def _with_this_driver(at_fault: Sequence[Spec], scenario: Scenario, catalogue: Catalogue) -> str:
+    """What a machine can have in place of a package that no toolkit for its driver has, in words; or ""."""
+    wanted = at_fault[0]
+    pick = catalogue.pick(replace(scenario, specs=("cuda-version",)))
+    if len(at_fault) > 1 or wanted.pinned or not scenario.driver or not pick:
+        return ""
+    for request in known_substitutes(wanted.name):
+        if catalogue.solves(scenario, specs=tuple(request.split())):
+            return f"for toolkit {pick.toolkit}, which this driver runs, ask for `{request}`"
+    return f"do without {wanted.name}: this driver runs toolkit {pick.toolkit} {pick.fit}".rstrip()
 
 
 def _lacks_code(asked: Spec, arch: str, catalogue: Catalogue) -> str:

@@ -1,5 +1,6 @@
-// Names that are similar to a typed name. OTHER_NAMES, at the end, has names of pip and of older CUDA: a sentence, and the
-// names here. `ctk solve` has the same.
+// Names that are similar to a typed name, and names that are no packages here. `ctk site` writes what it knows of them at
+// the end: OTHER_NAMES, WHEELS and COMPONENTS with the packages that are meant, and ELSEWHERE, what the next channel has.
+// `ctk solve` has the same.
 "use strict";
 
 /** How well a name fits a typed text: 0 if equal, 1 if it begins with it, 2 if it contains it, else 3. */
@@ -23,13 +24,27 @@ function distance(one, other) {
   return row.at(-1);
 }
 
-/** What a wheel of NVIDIA has in its name, else the name: "nvjitlink" for "nvidia-nvjitlink-cu12". */
-const ofWheel = (name) => name.toLowerCase().replace(/^nvidia-(.+?)(-cu\d\d)?$/, "$1").replace("cuda-runtime", "cuda-cudart");
+const MAJOR = /-cu(?:da)?\d\dx?(?=-|$)/; // in the name of a wheel
+
+/** What is meant by a name that is no package here: a sentence, and the packages; undefined for another name. */
+function otherName(name) {
+  const typed = name.toLowerCase();
+  if (OTHER_NAMES.has(typed)) return OTHER_NAMES.get(typed);
+  const wheel = WHEELS.get(typed.replaceAll("_", "-").replace(MAJOR, ""));
+  if (wheel) return wheel === typed ? undefined : [`${typed} is a wheel, for pip; its files are in the package ${wheel}`, [wheel]];
+  const component = COMPONENTS.get(typed) ?? COMPONENTS.get(typed.replace(/^lib/, ""));
+  return component && component !== typed ? [`${typed} is called ${component} here`, [component]] : undefined;
+}
+
+/** The package that is meant by a name; mostly the name itself. */
+const meant = (name) => otherName(name)?.[1][0] ?? name.toLowerCase();
 
 /** At most three similar names, the most similar first; or those of what is called otherwise here. */
 function nearest(typed, names) {
-  const wanted = ofWheel(typed);
-  if (OTHER_NAMES.has(wanted)) return OTHER_NAMES.get(wanted)[1].filter((name) => names.includes(name));
+  const wanted = typed.toLowerCase();
+  const other = otherName(wanted);
+  if (other) return other[1].filter((name) => names.includes(name));
+  if (ELSEWHERE.has(wanted)) return [];
   const far = (name) => (misfit(name, wanted) < 3 ? misfit(name, wanted) - 3 : distance(name, wanted));
   const near = names.map((name) => [far(name), name]).filter(([by]) => by <= Math.max(2, wanted.length / 3));
   return near.sort(([one], [other]) => one - other).slice(0, 3).map(([, name]) => name);

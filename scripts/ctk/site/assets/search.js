@@ -11,7 +11,7 @@ for (const box of document.querySelectorAll("[data-search]")) {
   const status = box.querySelector("[role=status]");
   const narrow = () => {
     const typed = input.value.toLowerCase().trim();
-    const wanted = ofWheel(typed);
+    const wanted = meant(typed);
     const words = wanted.split(/\s+/).filter(Boolean);
     const ordered = [...rows].sort((one, other) => misfit(one.name, wanted) - misfit(other.name, wanted));
     body.append(...(typed ? ordered : rows).map(({ row }) => row));
@@ -21,11 +21,11 @@ for (const box of document.querySelectorAll("[data-search]")) {
     }
     const matches = rows.filter(({ row }) => !row.hidden).length;
     const near = matches ? [] : nearest(typed, rows.map(({ name }) => name));
-    const other = matches ? "" : OTHER_NAMES.get(typed)?.[0];
+    const other = otherName(typed)?.[0];
     status.textContent = typed
       ? `${matches} of ${rows.length} match` + (other ? `. ${other}` : "") + (near.length ? `. Did you mean ${near.join(", ")}?` : matches ? "" : ". Not in this channel.")
       : `${rows.length} packages, and ${body.querySelectorAll(".parts li").length} parts of them in their rows`;
-    if (typed && !matches && !near.length) {
+    if (typed && !matches && !near.length && ELSEWHERE.has(wanted)) {
       const link = document.createElement("a");
       link.href = `index.html#${new URLSearchParams({ package: typed })}`;
       link.textContent = `A command for ${typed} from another channel`;

@@ -238,7 +238,7 @@
   function showForeign(now, { answer, unseen }) {
     const [, next] = offered.channels;
     const [what, how] = now.driver === null ? ["it", ""] : ["its CUDA build", ", with a toolkit that the driver runs"];
-    const name = OTHER_NAMES.get(now.package)?.[1][0] ?? now.package;
+    const name = meant(now.package);
     show("detected", noPackage(now), `This channel does not have it, so nothing was solved. The command takes ${what} from ${next}, if it is there${how}:`);
     const [pin, why] = (answer && unseenPin(now, answer, unseen)) ?? [];
     const [old, whyOld] = older(now);
@@ -331,12 +331,12 @@
     show("refused", sentence(title), why, reasons.length ? reasons.map(sentence) : ["Choose another driver or GPU."]);
   }
 
-  const noPackage = (now) => OTHER_NAMES.get(now.package.toLowerCase())?.[0] ?? `There is no ${now.package} for ${now.platform} in this channel`;
+  const noPackage = (now) => otherName(now.package)?.[0] ?? `There is no ${now.package} for ${now.platform} in this channel`;
 
-  /** Whether a package is not of this channel, its name is like none of this channel's, and no wheel of NVIDIA. */
+  /** Whether a package is not of this channel, and the next one is known to have it. */
   function isForeign(now) {
     const { packages } = offered.platforms[now.platform];
-    return /^(?!nvidia-.+-cu\d\d$)[a-z0-9_][a-z0-9_.-]*$/.test(now.package) && !packages.includes(now.package) && !nearest(now.package, packages).length &&
+    return ELSEWHERE.has(meant(now.package)) && !packages.includes(now.package) && !nearest(now.package, packages).length &&
       now.gpu !== undefined && !isTooOld(now) && offered.channels.length > 1;
   }
 
