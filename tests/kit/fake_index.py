@@ -1,7 +1,8 @@
 """A small package index on localhost, served by a thread, with faults that a test switches on.
 
 It serves what such servers commonly do: plain HTML pages with the sha256 in the link, HEAD and Range for files; on
-request JSON pages with upload times, copies of the metadata, no ranges, no hashes.
+request JSON pages with upload times, copies of the metadata, no ranges, no hashes. It serves the folder of a channel
+too, below ``/channel/``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -71,7 +73,12 @@ class FakeIndex:
     hashes: bool = True
     metadata_copies: bool = False
     password: str | None = None
+    folder: Path | None = None  # of a channel
     port: int = 0
+
+    @property
+    def channel(self) -> str:
+        return f"http://127.0.0.1:{self.port}/channel"
 
     @property
     def url(self) -> str:
@@ -219,6 +226,9 @@ class _Handler(BaseHTTPRequestHandler):
         if kind == "simple" and rest in self.state.projects:
             content, kind = self._page(rest)
             self._send(200, content if fault.content is None else fault.content, body, {"Content-Type": kind}, fault)
+        elif kind == "channel" and self.state.folder and (self.state.folder / rest).is_file():
+            content = (self.state.folder / rest).read_bytes()
+            self._send_file(content if fault.content is None else fault.content, body, fault)
         elif kind == "files" and rest in files:
             self._send_file(files[rest] if fault.content is None else fault.content, body, fault)
         elif kind == "files" and rest.removesuffix(".metadata") in files and self.state.metadata_copies:
