@@ -145,7 +145,10 @@ class SolverMissing(CtkError, exit_code=18):
 
 
 class SolverFailed(CtkError, exit_code=19):
-    """The solver of `ctk verify --solver` crashed, did not end in time, or gave an answer that cannot be read."""
+    """The solver of `ctk verify --solver` crashed, did not end in time, or gave an answer that cannot be read.
+
+    Other commands: rattler's solver gave no answer within ten minutes.
+    """
 
 
 class ClusterFailed(CtkError, exit_code=20):

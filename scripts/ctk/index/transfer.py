@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -97,7 +98,7 @@ class Transfer:
         if "Range" in headers:
             fine.add(_NO_SUCH_RANGE)
         try:
-            if answer.status_code in ABSENT:
+            if answer.status_code in ABSENT and answer.status_code not in fine:
                 raise remote.absent()
             if answer.status_code not in fine:
                 raise refused(answer, remote.what, self.retry.service)
@@ -105,12 +106,18 @@ class Transfer:
         finally:
             answer.close()
 
-    def chunks(self, answer: httpx2.Response, remote: Remote, most: int = LARGEST) -> Iterator[bytes]:
+    def chunks(
+        self,
+        answer: httpx2.Response,
+        remote: Remote,
+        most: int = LARGEST,
+        slowest: float = math.inf,
+    ) -> Iterator[bytes]:
         """The bytes of an answer.
 
         Raises:
             Interrupted: The connection broke, or was slower than `LEAST` bytes in `WHILE`.
-            CtkError: There are more than `most` bytes.
+            CtkError: There are more than `most` bytes, or they take more than `slowest` seconds.
         """
         service, clock = self.retry.service, self.retry.clock
         size, began = 0, clock()
@@ -118,10 +125,13 @@ class Transfer:
             for chunk in answer.iter_raw():
                 size += len(chunk)
                 if size > most:
-                    cause = f"{remote.what} does not end: {size} bytes came"
+                    cause = f"{remote.what} of {service.name} does not end: {size} bytes came"
                     raise service.unavailable(cause, service.again)
                 yield chunk
                 waited = clock() - began
+                if waited > slowest:
+                    late = f"{remote.what} of {service.name} did not come within {slowest:.0f} s"
+                    raise service.unavailable(late, service.again)
                 # A timeout is only for the time between bytes.
                 if waited > WHILE and size * WHILE < LEAST * waited:
                     slow = f"{remote.what} is too slow: {size} bytes came in {waited:.0f} s"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import re
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,11 @@ from ctk.core.errors import ChannelBroken
 from ctk.core.inside import is_file_name
 
 REPODATA = "repodata.json"
+COMPRESSED = f"{REPODATA}.zst"
+MOST_NESTED = 100
+"""Parentheses in a spec. rattler's parser ends the process with a signal if it meets 2,000 of them, nested."""
+_PARENTHESES = (b"(", b"\\u0028")  # also as JSON may write it
+_MOST_TEXTS = 1_000_000  # texts with parentheses in an index; conda-forge's has some thousand
 REMAKE = "run `ctk build` again if this checkout made it, or `ctk publish` if it is a published folder"
 
 
@@ -43,6 +49,47 @@ def records(channel: Path, subdir: str = "*") -> dict[str, dict[str, Any]]:
     """
     files = sorted(channel.glob(f"{subdir}/{REPODATA}"))
     return {name: record for file in files for name, record in entries(file).items()}
+
+
+def is_nested(spec: str) -> bool:
+    """Whether a spec has so many parentheses that rattler must not read it."""
+    return spec.count("(") > MOST_NESTED
+
+
+def check_specs(file: Path, name: str = "") -> None:
+    """Refuses an index file with specs that rattler must not read; a missing or empty file has none.
+
+    It searches for parentheses, without parsing: tenths of a second for conda-forge's 400 MB.
+
+    Args:
+        file: The ``repodata.json``.
+        name: What to call it in the message.
+
+    Raises:
+        ChannelBroken: It has such a spec.
+    """
+    if not file.is_file() or not file.stat().st_size:
+        return
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        for mark in _PARENTHESES:
+            _check_parentheses(content, mark, name or str(file))
+
+
+def _check_parentheses(content: mmap.mmap, mark: bytes, name: str) -> None:
+    place, texts = content.find(mark), 0
+    while place >= 0:
+        texts += 1
+        end = content.find(b'"', place)
+        end = len(content) if end < 0 else end
+        # A text that goes on behind a quoted quote ends here as well: no spec goes on behind it.
+        text = content[content.rfind(b'"', 0, place) + 1 : end]
+        number = sum(map(text.count, _PARENTHESES))
+        step = "ask the keeper of the channel to publish it again"
+        if number > MOST_NESTED:
+            raise ChannelBroken(f"{name} has a text with {number} parentheses, which no spec has", step)
+        if texts > _MOST_TEXTS:
+            raise ChannelBroken(f"{name} has more than {_MOST_TEXTS} texts with parentheses", step)
+        place = content.find(mark, end)
 
 
 @cache
