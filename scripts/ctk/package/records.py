@@ -7,10 +7,13 @@ import mmap
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ctk.core.errors import ChannelBroken
 from ctk.core.inside import is_file_name
+
+if TYPE_CHECKING:  # slow to import
+    from rattler import MatchSpec
 
 REPODATA = "repodata.json"
 COMPRESSED = f"{REPODATA}.zst"
@@ -51,9 +54,18 @@ def records(channel: Path, subdir: str = "*") -> dict[str, dict[str, Any]]:
     return {name: record for file in files for name, record in entries(file).items()}
 
 
-def is_nested(spec: str) -> bool:
-    """Whether a spec has so many parentheses that rattler must not read it."""
-    return spec.count("(") > MOST_NESTED
+def match_spec(text: str) -> MatchSpec:
+    """A spec of rattler, of a text that anybody may have written.
+
+    Raises:
+        InvalidMatchSpecError: It is no spec, or has so many parentheses that its parser would end this process.
+    """
+    from rattler import MatchSpec
+    from rattler.exceptions import InvalidMatchSpecError
+
+    if text.count("(") > MOST_NESTED:
+        raise InvalidMatchSpecError(f"it has more than {MOST_NESTED} parentheses")
+    return MatchSpec(text)
 
 
 def check_specs(file: Path, name: str = "") -> None:

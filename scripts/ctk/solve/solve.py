@@ -28,13 +28,14 @@ from ctk.core.checkout import channel_missing, check_was_shown
 from ctk.core.errors import BadValue, ChannelMissing, SolverFailed, UnknownName, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
-from ctk.package.records import REPODATA, check_specs, is_nested
+from ctk.package.records import REPODATA, check_specs, match_spec
 from ctk.package.records import records as read_records
 from ctk.solve.machine import driver_version, virtual_packages
 from ctk.solve.sources import Sources, sources
 
 PATIENCE = 600.0
 """Seconds for an answer of the solver; those with conda-forge take some."""
+_SHOWN = 200  # characters of a text that is no spec
 _CONCURRENT = 8 * (os.cpu_count() or 1)  # solves at the same time, so that no core waits for Python
 ANY_DRIVER = "99.0"  # newer than every driver: with it, no package is refused for the driver
 PYTHON = ("python", "python_abi")
@@ -87,16 +88,15 @@ def parse_spec(text: str) -> Spec:
     Raises:
         BadValue: The text is not a spec.
     """
-    if is_nested(text):
-        raise BadValue(f"{text[:60]!r}... is no spec: it is nested too deep", "write it without parentheses")
     try:
-        match = MatchSpec(text)
+        match = match_spec(text)
     except InvalidMatchSpecError as error:
         why = str(error).splitlines()[0]
         step = "write it as for conda: name, name=1.2 or 'name >=1.2'"
         if extra := re.search(r"\[[\w,-]+\]", text):
             step = f"leave {extra[0]} out: extras are of pip, and here the driver chooses the CUDA version"
-        raise BadValue(f"{text!r} is no spec: {why}", step) from None
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        raise BadValue(f"{shown!r} is no spec: {why}", step) from None
     return Spec(text, str(match.name.normalized), str(match.version or ""), str(match.build or ""), match)
 
 
