@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import subprocess
@@ -14,12 +15,13 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from ctk.core.errors import BadValue, ChannelBroken, ChannelMissing
+from ctk.core.errors import BadValue, ChannelBroken, ChannelMissing, SolverFailed
 from ctk.fetch import channels, repodata
 from ctk.fetch.channels import Servers
 from ctk.fetch.repodata import IndexFolder
 from ctk.index.client import Retry
 from ctk.package.records import MOST_NESTED, check_specs
+from ctk.solve import solve as solve_module
 from ctk.solve.solve import Scenario, parse_spec, reading, solve
 from kit.fake_index import FakeIndex, Fault, serve
 
@@ -230,11 +232,28 @@ def test_a_spec_of_a_request_has_bounds_too() -> None:
     assert len(error.value.cause) < 1000
 
 
-def test_very_many_dependencies_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ctk.core.errors import SolverFailed
-    from ctk.solve import solve as module
+def test_very_many_dependencies_are_words(tmp_path: Path) -> None:
+    write(tmp_path, record("b", *(f"p{n}" for n in range(300_000))), packed=False)
+    with pytest.raises(ChannelBroken, match="too many dependencies"):
+        solve(Scenario(("b",), "linux-64"), [tmp_path])
 
-    write(tmp_path, record("b", *(f"p{n}" for n in range(20_000))), packed=False)
-    monkeypatch.setattr(module, "PATIENCE", 0.01)
-    with pytest.raises(SolverFailed, match="no answer for b"):
+
+def test_a_long_list_of_removed_files_is_fine(tmp_path: Path) -> None:
+    write(tmp_path, record("b"), packed=False)
+    file = tmp_path / "noarch" / PLAIN
+    content = json.loads(file.read_text())
+    content["removed"] = [f"p-{n}-0.conda" for n in range(100_000)]
+    file.write_text(json.dumps(content))
+    check_specs(file)
+
+
+def test_a_solver_that_gives_no_answer_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, record("b"), packed=False)
+
+    async def never(**arguments: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("rattler.solve", never)
+    monkeypatch.setattr(solve_module, "PATIENCE", 0.01)
+    with pytest.raises(SolverFailed, match="no answer for b within"):
         solve(Scenario(("b",), "linux-64"), [tmp_path])
