@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 from ctk.build import one
 from ctk.core.checkout import Workspace
 from ctk.core.files import left
+from ctk.fetch.channels import Archives
 
 MONTH = 30 * 86400
 """Seconds for which what was used stays by itself."""
@@ -63,9 +64,10 @@ def clean(workspace: Workspace, *, dry_run: bool = False) -> list[Group]:
         (workspace.notes, workspace.logs),
     )
     with ExitStack() as locks:
-        unused = unused_packages(workspace.packages, locks)
+        archives = Archives.beside(workspace.packages)
+        unused = [*unused_packages(workspace.packages, locks), *unused_archives(archives, locks)]
         groups = [
-            Group.of("packages", "what no environment has", [workspace.packages], unused),
+            Group.of("packages", "what no environment has", [workspace.packages, archives.folder], unused),
             Group.of("notes", "what nothing read for a month", notes, _old_notes(workspace)),
             Group.of("temporary", "what killed runs left", [workspace.temporary], _left(workspace)),
         ]
@@ -86,6 +88,7 @@ def trim(workspace: Workspace, made: Collection[str]) -> None:
     with suppress(OSError), ExitStack() as locks:
         _remove(unused_builds(workspace, BOUND, made))
         _remove(unused_packages(workspace.packages, locks, MONTH))
+        _remove(unused_archives(Archives.beside(workspace.packages), locks, MONTH))
         _remove([*_old_notes(workspace), *_left(workspace)])
 
 
@@ -93,6 +96,7 @@ def trim_packages(cache: Path) -> None:
     """Removes unpacked packages that no environment has, and that were not used for a month."""
     with suppress(OSError), ExitStack() as locks:
         _remove(unused_packages(cache, locks, MONTH))
+        _remove(unused_archives(Archives.beside(cache), locks, MONTH))
 
 
 def forget_older(packages: Iterable[Path]) -> None:
@@ -131,6 +135,20 @@ def unused_packages(cache: Path, locks: ExitStack, age: float = 0) -> list[Path]
     packages = [(folder, folder.with_name(f"{folder.name}.lock")) for folder in cache.glob("*/")]
     free = [pair for pair in packages if _used(pair[1]) <= time.time() - age and _is_unlinked(pair[0])]
     return [part for pair in free for part in pair if part.exists()]
+
+
+def unused_archives(archives: Archives, locks: ExitStack, age: float = 0) -> list[Path]:
+    """Downloaded packages that stopped runs left, and that were not used for `age` seconds; empty during a run.
+
+    It waits for `locks`.
+    """
+    try:
+        if archives.folder.is_dir():
+            locks.enter_context(FileLock(archives.lock, timeout=0))
+    except Timeout:
+        return []
+    found = (file for file in archives.folder.glob("*") if file != archives.lock)
+    return [file for file in found if _used(file) <= time.time() - age]
 
 
 def _downloads(workspace: Workspace) -> list[Path]:

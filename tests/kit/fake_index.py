@@ -1,7 +1,8 @@
 """A small package index on localhost, served by a thread, with faults that a test switches on.
 
 It serves what such servers commonly do: plain HTML pages with the sha256 in the link, HEAD and Range for files; on
-request JSON pages with upload times, copies of the metadata, no ranges, no hashes.
+request JSON pages with upload times, copies of the metadata, no ranges, no hashes. It serves the folder of a channel
+too, below ``/channel/``.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import time
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -38,6 +40,7 @@ class Fault:
     truncate: int | None = None  # send only this many bytes of the body, then hang up
     length: int | None = None  # the Content-Length, whatever is sent
     drop: bool = False  # hang up without an answer
+    repeat: int = 1  # send the body so often, without its length
     content: bytes | None = None  # in place of the file, the page or the copy of METADATA
     headers: Mapping[str, str] = field(default_factory=dict)  # said whatever is sent
 
@@ -48,6 +51,7 @@ class Request:
     path: str
     range: str | None
     authorization: str | None
+    known: str | None = None  # the ETag of what the client has
     when: float = field(default_factory=time.monotonic, compare=False)
 
 
@@ -71,7 +75,12 @@ class FakeIndex:
     hashes: bool = True
     metadata_copies: bool = False
     password: str | None = None
+    folder: Path | None = None  # of a channel
     port: int = 0
+
+    @property
+    def channel(self) -> str:
+        return f"http://127.0.0.1:{self.port}/channel"
 
     @property
     def url(self) -> str:
@@ -197,7 +206,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, body: bool) -> None:
         state = self.state
         authorization = self.headers.get("Authorization")
-        state.requests.append(Request(self.command, self.path, self.headers.get("Range"), authorization))
+        known = self.headers.get("If-None-Match")
+        state.requests.append(Request(self.command, self.path, self.headers.get("Range"), authorization, known))
         fault = state.fault(self.path) or Fault()
         if fault.delay:
             time.sleep(fault.delay)
@@ -219,6 +229,14 @@ class _Handler(BaseHTTPRequestHandler):
         if kind == "simple" and rest in self.state.projects:
             content, kind = self._page(rest)
             self._send(200, content if fault.content is None else fault.content, body, {"Content-Type": kind}, fault)
+        elif kind == "channel" and self.state.folder and (self.state.folder / rest).is_file():
+            content = (self.state.folder / rest).read_bytes()
+            etag = f'"{hashlib.sha256(content).hexdigest()}"'
+            if self.headers.get("If-None-Match") == etag and fault.content is None:
+                self._send(304, b"", body, {"ETag": etag}, fault)
+            else:
+                found = content if fault.content is None else fault.content
+                self._send_file(found, body, replace(fault, headers={"ETag": etag, **fault.headers}))
         elif kind == "files" and rest in files:
             self._send_file(files[rest] if fault.content is None else fault.content, body, fault)
         elif kind == "files" and rest.removesuffix(".metadata") in files and self.state.metadata_copies:
@@ -276,7 +294,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in {"Content-Type": "application/octet-stream", **headers, **fault.headers}.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content) if fault.length is None else fault.length))
+        if fault.repeat == 1:  # else the end of the connection is the end
+            self.send_header("Content-Length", str(len(content) if fault.length is None else fault.length))
         try:
             self.end_headers()
             if body:
@@ -284,6 +303,7 @@ class _Handler(BaseHTTPRequestHandler):
                 half = len(content) // 2 if fault.pause else 0
                 self.wfile.write(content[:half])
                 time.sleep(fault.pause)
-                self.wfile.write(content[half:])
+                for _ in range(fault.repeat):
+                    self.wfile.write(content[half:])
         except ConnectionError:
             pass  # the client had enough

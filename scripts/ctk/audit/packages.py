@@ -20,7 +20,7 @@ from ctk.package.binaries import Binary, oldest_glibc, version_key
 from ctk.package.gpu_subject import Known, Subject
 from ctk.package.gpu_support import spans, within
 from ctk.package.reader import IndexJson, ScannedFile
-from ctk.package.records import glibc_floor, spec_name
+from ctk.package.records import glibc_floor, match_spec, spec_name
 from ctk.package.scan import PackageScan
 from ctk.rules import Finding, check
 
@@ -28,7 +28,7 @@ from ctk.rules import Finding, check
 @cache
 def _spec(text: str) -> MatchSpec | None:
     try:
-        return MatchSpec(text)
+        return match_spec(text)
     except InvalidMatchSpecError:
         return None
 

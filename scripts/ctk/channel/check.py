@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import zstandard
 
 from ctk.channel.attestations import Policy, Verifier
@@ -25,7 +24,6 @@ from ctk.channel.check_package import ChannelPackage, PackageFile, differences
 from ctk.channel.history import STATES
 from ctk.channel.publish import FIELD, SIDECAR, SITE, TIMES, UNUSED, Folder, moments
 from ctk.channel.repodata import (
-    COMPRESSED,
     FILES,
     RUN_EXPORTS,
     STATED,
@@ -33,16 +31,15 @@ from ctk.channel.repodata import (
     ChannelIndex,
     milliseconds,
 )
-from ctk.core.address import LOGIN, logged_in
 from ctk.core.checkout import HISTORY, channel_missing
 from ctk.core.console import Reporter
-from ctk.core.errors import ChannelBroken, PublishFailed, describe, without_credentials
+from ctk.core.errors import ChannelBroken, PublishFailed
 from ctk.core.files import disk_errors, held
 from ctk.core.inside import is_file_name
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.index import IndexSettings
-from ctk.index.client import connection
-from ctk.package.records import REPODATA
+from ctk.fetch.channels import connected, remote, service_of
+from ctk.index.transfer import Transfer
+from ctk.package.records import COMPRESSED, REPODATA
 from ctk.rules import Check, Finding, Report, check
 
 _MAX_INDEX = 1 << 28  # bytes of an index file
@@ -281,17 +278,18 @@ def mirrored(url: str, beside: Path, report: Reporter) -> Iterator[Path]:
         IndexUnavailable: The proxy or the certificates of the environment cannot be used.
         NoSpace: The disk is full.
     """
-    address, headers = logged_in(url)
+    service = service_of(url, PublishFailed)
     with (
         disk_errors(beside),
         held(beside) as folder,
-        httpx2.Client(**connection(IndexSettings()), headers=headers, follow_redirects=True, timeout=60) as client,
+        connected() as servers,
         ThreadPoolExecutor(4) as pool,
     ):
+        transfer = servers.of(service)
 
         def get(wanted: Iterable[tuple[str, int]], progress: Callable[[], None] = lambda: None) -> None:
             def one(file: tuple[str, int]) -> None:
-                _download(client, address.rstrip("/"), file[0], folder, file[1])
+                _download(transfer, url.rstrip("/"), file[0], folder, file[1])
                 progress()
 
             list(pool.map(one, wanted))
@@ -318,23 +316,22 @@ def _named(index: IndexFiles) -> Iterator[tuple[str, int]]:
             yield from ((f"{name}{SIDECAR}", _MAX_SIDECAR), (f"{name}{SIDECAR}.{digest}", _MAX_SIDECAR))
 
 
-def _download(client: Any, url: str, name: str, folder: Path, most: int) -> None:
-    path, left = folder / name, most + 1
-    try:
-        with client.stream("GET", f"{url}/{name}") as answer:
-            if answer.status_code in (403, 404):  # object stores answer 403 for a file that does not exist
+def _download(transfer: Transfer, url: str, name: str, folder: Path, most: int) -> None:
+    """Fetches a file of a channel, if the server has it, up to one byte more than it may have."""
+    path, absent = folder / name, (403, 404, 410)  # object stores answer 403 for a missing file
+    wanted = remote(f"{url}/{name}", name, lambda: channel_missing(url))
+
+    def attempt() -> None:
+        left = most + 1
+        with transfer.opened(wanted, also=absent) as answer:
+            if answer.status_code in absent:
                 return
-            answer.raise_for_status()
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as file:
-                for chunk in answer.iter_raw():
+                for chunk in transfer.chunks(answer, wanted):
                     file.write(chunk[:left])
                     left -= len(chunk)
                     if left <= 0:
                         return
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        closed = isinstance(error, httpx2.HTTPStatusError) and error.response.status_code == 401
-        raise PublishFailed(
-            f"{without_credentials(url)} does not give {name}: {describe(error)}",
-            LOGIN if closed else "check the URL and the network",
-        ) from None
+
+    transfer.retry.run(attempt)

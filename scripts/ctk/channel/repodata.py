@@ -19,9 +19,9 @@ from ctk.core.checkout import channel_missing
 from ctk.core.errors import ChannelBroken, PublishFailed
 from ctk.core.files import disk_errors, make_folder, replace_file
 from ctk.core.platforms import NOARCH
-from ctk.package.records import REMAKE, REPODATA, entries, records
+from ctk.package.records import COMPRESSED, REMAKE, REPODATA, entries, records
 
-COMPRESSED, RUN_EXPORTS = "repodata.json.zst", "run_exports.json"
+RUN_EXPORTS = "run_exports.json"
 FILES = (RUN_EXPORTS, COMPRESSED, REPODATA)
 STATED = (RUN_EXPORTS, REPODATA)
 """The index files from which the others follow; a state in a history has only these."""

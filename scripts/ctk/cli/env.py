@@ -82,7 +82,7 @@ def create_command(
     asked = _asked(specs, driver, arch, python)
     asked += [word for name in channel or () for word in ("--channel", name)]
     asked += ["--base", base] if base != "local" else []
-    made = create(pick, prefix, where.packages, report.say, asked, force, report.live)
+    made = create(pick, prefix, where.packages, report.say, asked, force, report)
     state = "changed" if made.changes else "created" if made.changed else "unchanged"
     report.line(f"{state}: {made.prefix}")
     for kind, packages in made.changes.items():

@@ -94,7 +94,7 @@ class NotPublished(CtkError, exit_code=6):
 
 
 class HashMismatch(CtkError, exit_code=7):
-    """A file is not the locked one, and is not used."""
+    """A file is not the locked one, or not the package that the index of a channel names, and is not used."""
 
 
 class BuildFailed(CtkError, exit_code=8):
@@ -154,7 +154,10 @@ class SolverMissing(CtkError, exit_code=18):
 
 
 class SolverFailed(CtkError, exit_code=19):
-    """The solver of `ctk verify --solver` crashed, did not end in time, or gave an answer that cannot be read."""
+    """The solver of `ctk verify --solver` crashed, did not end in time, or gave an answer that cannot be read.
+
+    Other commands: rattler's solver gave no answer within ten minutes.
+    """
 
 
 class ClusterFailed(CtkError, exit_code=20):
@@ -181,7 +184,10 @@ class NameReused(CtkError, exit_code=25):
 
 
 class ChannelBroken(CtkError, exit_code=26):
-    """A channel is not what its index says; `ctk check` lists every problem."""
+    """A channel is not what its index says; `ctk check` lists every problem.
+
+    Or it lacks a package that an environment needs, or the package cannot be installed.
+    """
 
 
 class NotReproduced(CtkError, exit_code=28):
@@ -210,7 +216,10 @@ class MachinesLost(CtkError, exit_code=32):
 
 
 class ChannelMissing(CtkError, exit_code=33):
-    """There is no channel in the folder or at the address (named, or the default), or it cannot be read."""
+    """There is no channel in the folder or at the address (named, or the default), or it cannot be read.
+
+    Its server did not answer after several tries, or refuses.
+    """
 
 
 class NotAccepted(CtkError, exit_code=35):

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
-from rattler import MatchSpec, PackageRecord
+from rattler import PackageRecord
 
 from ctk.core.console import count, listing
 from ctk.core.platforms import this_platform
@@ -19,7 +19,7 @@ from ctk.env.doctor import driver_at_fault, look_at, missing, ok, problem
 from ctk.env.examine import Examined, InstalledPackage, Wheel, lacking, package_record
 from ctk.env.outside import NEW_FOLDER, in_words
 from ctk.env.prefix import Note, left_to_unpack
-from ctk.package.records import glibc_floor, spec_name
+from ctk.package.records import glibc_floor, match_spec, spec_name
 from ctk.rules import Finding, checks_of
 from ctk.solve.driver import NO_DEVICE, Limit
 from ctk.solve.machine import STATE_DRIVER, glibc_in_words, glibc_of, is_glibc_stated
@@ -40,7 +40,7 @@ def _matches(spec: str, record: PackageRecord) -> bool:
     if "track_features" in spec:  # a record of rattler is made without them
         return True
     try:
-        return MatchSpec(spec).matches(record)
+        return match_spec(spec).matches(record)
     except Exception:  # rattler's own, of many kinds
         return True
 

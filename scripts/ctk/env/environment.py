@@ -19,13 +19,13 @@ from typing import Any
 import rattler
 from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter
-from rattler import PackageCache, Subdir, ValidationMode
+from rattler import PackageCache, RepoDataRecord, Subdir, ValidationMode
+from rattler.exceptions import InstallerError
 
 from ctk.clean import trim_packages
-from ctk.core.address import client
 from ctk.core.checkout import Workspace, takes_files
-from ctk.core.console import count, listing
-from ctk.core.errors import BadValue, ProofFailed
+from ctk.core.console import Reporter, count, listing
+from ctk.core.errors import BadValue, ChannelBroken, CtkError, ProofFailed
 from ctk.core.files import alone, check_path, disk_errors, make_folder, read_json
 from ctk.core.inside import is_file_name, place_in
 from ctk.core.memo import Memo, memo
@@ -33,6 +33,7 @@ from ctk.core.process import run
 from ctk.env.outside import refuse_packages, refuse_reaching_out, unpacked
 from ctk.env.prefix import LOCK, NOTE, Installed, Note, package_key, rewrite
 from ctk.env.record_files import path_in_prefix
+from ctk.fetch.channels import Archives, unusable
 from ctk.solve.machine import Machine
 from ctk.solve.solve import Catalogue, Pick, Scenario, lasting
 from ctk.solve.why import solve_or_say_why
@@ -112,7 +113,7 @@ def create(
     say: Callable[[str], None] = lambda text: None,
     asked: Sequence[str] = (),
     force: bool = False,
-    show_progress: bool = False,
+    report: Reporter | None = None,
 ) -> Environment:
     """Gives an environment exactly the packages of a pick, with bytecode and activation scripts.
 
@@ -125,7 +126,7 @@ def create(
         say: Is called with a line about missing bytecode, and while another run is waited for.
         asked: The request as the user typed it, for the note.
         force: Whether packages may be removed that `create` did not put there.
-        show_progress: Whether rattler draws its bars on stderr.
+        report: Shows the progress of downloads, and rattler's bars where it draws bars.
 
     Raises:
         BadValue: Without `force`, there are packages that `create` did not put there.
@@ -160,7 +161,7 @@ def create(
         startup = prefix.glob(f"lib/python3*/site-packages/{STARTUP.name}")  # would keep the folder of another Python
         _remove((path.relative_to(prefix) for path in startup), prefix)
         _remove(chain(*altered.values()), prefix)
-        install(pick, prefix, cache, altered, show_progress)
+        install(pick, prefix, cache, altered, report)
         replaced = _replaced(of_pip, Installed.read(prefix))
         _remove_leftovers(leftovers.union(*replaced.values()), prefix)
         if why := compile_modules(prefix):
@@ -292,41 +293,122 @@ def _check_cache(cache: Path) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(cache))
 
 
-def install(pick: Pick, prefix: Path, cache: Path, altered: Iterable[str] = (), show_progress: bool = False) -> None:
+def install(
+    pick: Pick,
+    prefix: Path,
+    cache: Path,
+    altered: Iterable[str] = (),
+    report: Reporter | None = None,
+) -> None:
     """Installs the packages of a pick, installs packages with altered files again, and removes other packages.
 
-    It runs no programs of packages.
+    It runs no programs of packages. Our client downloads packages on servers, and rattler unpacks them.
 
     Raises:
-        ChannelBroken, NotReady: Those of `refuse_packages`.
+        ChannelBroken, NotReady: Those of `refuse_packages`, or a package cannot be unpacked or installed.
+        ChannelMissing, HashMismatch: It cannot be downloaded.
     """
     refuse_packages(pick, prefix, cache)
     check_path(prefix, "have the checkout and its cache in other folders")  # for packs, nobody named the folder
     _check_cache(cache)
     # Local rebuilds keep their file name: a package with another content is installed again.
     wanted = {r.file_name: (r.name.normalized, r.sha256.hex()) for r in pick.records if r.sha256}
+    archives = Archives.beside(cache)
     with disk_errors(prefix.parent, cache):
         for record in pick.records:
             _forget_without_digests(unpacked(record.file_name, cache))
+        has = Installed.read(prefix)
         again = {
             wanted[file][0]
-            for record in Installed.read(prefix).records.values()
+            for record in has.records.values()
             if (file := str(record.get("fn"))) in wanted
             and (record.get("sha256") != wanted[file][1] or wanted[file][0] in altered)
         }
-        run(
-            rattler.install(
-                list(pick.records),
-                target_prefix=prefix,
-                package_cache=whole_packages(cache),
-                platform=Subdir(pick.scenario.subdir),
-                reinstall_packages=again or None,
-                show_progress=show_progress,
-                client=client(),
-            )
-        )
-        _settle_records(prefix)
+        with archives.used(pick.records, (report or Reporter()).say):
+            _download(_needed(pick.records, has, again, cache), archives, report)
+            local = replace(pick, records=tuple(archives.here(pick.records)))
+            refuse_packages(local, prefix, cache)  # what was downloaded can be read now
+            _link(pick, prefix, cache, again, archives, report)
+            archives.forget(pick.records)
+        _settle_records(prefix, archives.origins(pick.records))
     trim_packages(cache)
+
+
+def _needed(
+    records: Iterable[RepoDataRecord], has: Installed, again: Collection[str], cache: Path
+) -> list[RepoDataRecord]:
+    """The packages that rattler will unpack: they are not installed, and not unpacked either."""
+    known = run(PackageCache(cache).index())
+    return [
+        record
+        for record in records
+        if (record.name.normalized in again or _key(record) not in has.packages) and not known.contains_record(record)
+    ]
+
+
+def _key(record: RepoDataRecord) -> str:
+    return package_key(record.file_name, record.sha256 and record.sha256.hex())
+
+
+def _download(records: Sequence[RepoDataRecord], archives: Archives, report: Reporter | None) -> None:
+    """Downloads packages on servers that are not here yet."""
+    missing = archives.missing(records)
+    if not missing:
+        return
+    size = sum(record.size or 0 for record in missing)
+    shown = report or Reporter()
+    with shown.task("download", size, bytes_=True) as task:
+        archives.fetch(missing, task.advance)
+
+
+def _link(
+    pick: Pick,
+    prefix: Path,
+    cache: Path,
+    again: set[str],
+    archives: Archives,
+    report: Reporter | None,
+) -> None:
+    """Makes rattler unpack packages, and link their files into the prefix.
+
+    Raises:
+        ChannelBroken: A package cannot be unpacked or installed.
+    """
+
+    async def install() -> None:
+        await rattler.install(
+            archives.here(pick.records),
+            target_prefix=prefix,
+            package_cache=whole_packages(cache),
+            platform=Subdir(pick.scenario.subdir),
+            reinstall_packages=again or None,
+            show_progress=bool(report and report.live),
+        )
+
+    tried: set[str] = set()
+    while True:
+        try:
+            with disk_errors(prefix.parent, cache):
+                run(install())
+            return
+        except InstallerError as error:
+            named = [r for r in pick.records if r.file_name in str(error) and r.file_name not in tried]
+            if not named:
+                raise _not_installed(pick, error) from error
+            # What is unpacked of it may be damaged: rattler looks at its metadata only.
+            for record in named:
+                shutil.rmtree(unpacked(record.file_name, cache), ignore_errors=True)
+                tried.add(record.file_name)
+            _download(named, archives, report)
+
+
+def _not_installed(pick: Pick, error: InstallerError) -> CtkError:
+    """The error for a package that rattler does not install; its text says which, by its file name."""
+    reason = " ".join(str(error).split())
+    named = [record for record in pick.records if record.file_name in reason]
+    if not named:
+        return ChannelBroken(f"packages cannot be installed: {reason}", "see what the reason names")
+    return unusable(named[0], reason)
 
 
 def _forget_without_digests(package: Path) -> None:
@@ -350,14 +432,16 @@ def whole_packages(cache: Path) -> PackageCache:
     return PackageCache.new_layered([cache], validation_mode=ValidationMode.full())
 
 
-def _settle_records(prefix: Path) -> None:
+def _settle_records(prefix: Path, origins: Mapping[str, str]) -> None:
     """Rewrites the records that rattler just wrote, with the mode that the umask gives: rattler writes mode 0600.
 
-    They then name the link of a channel of ours, not its state, since conda clones an environment from there.
+    They then name the link of a channel of ours, not its state, and the server of a package, not the archive that was
+    unpacked, since conda clones an environment from there.
     """
     for file in (prefix / "conda-meta").glob("*.json"):
         if stat.S_IMODE(file.stat().st_mode) == stat.S_IRUSR | stat.S_IWUSR:
             record = json.loads(file.read_text(encoding="utf-8"))
+            record["url"] = origins.get(record.get("url"), record.get("url"))
             record |= {key: lasting(record[key]) for key in ("channel", "url") if record.get(key)}
             rewrite(file, json.dumps(record, indent=1).encode())
 

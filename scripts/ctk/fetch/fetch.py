@@ -6,18 +6,18 @@ download that broke off. The checkout's lock prevents two downloads of one file.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import HashMismatch, NotPublished, problems
 from ctk.core.files import disk_errors, holds
-from ctk.index import Interrupted
+from ctk.fetch.download import Wanted, at_once, download
 from ctk.index.index import Index, IndexFile
 from ctk.lock.model import Artefact, Component
 from ctk.lock.wheels import Licence, read_licence
@@ -78,14 +78,7 @@ def fetch(
                 lines = [error.cause for error in gone]
                 raise problems(NotPublished, "package index", lines, gone[0].step) if len(gone) > 1 else gone[0]
             located = [(a, o) for a, o in zip(wanted, offers, strict=True) if isinstance(o, IndexFile)]
-            futures = [pool.submit(_download, a, workspace, source, offer, progress) for a, offer in located]
-            try:
-                wait(futures, return_when=FIRST_EXCEPTION)
-            finally:  # a download that has not begun would fail the same way, or be wasted
-                pool.shutdown(cancel_futures=True)
-            for future in futures:
-                if not future.cancelled():
-                    future.result()
+            at_once(jobs, lambda pair: _download(pair[0], workspace, source, pair[1], progress), located)
     with disk_errors(workspace.artefacts):
         return [_lay_out(a, workspace) for a in artefacts]
 
@@ -137,26 +130,16 @@ def borrowed(
 def _download(artefact: Artefact, workspace: Workspace, index: Index, file: IndexFile, progress: Progress) -> None:
     """Downloads an artefact; HashMismatch if it is another file than the locked one."""
     part = workspace.store / "partial" / artefact.sha256
-
-    def kept() -> int:
-        return part.stat().st_size if part.exists() else 0
-
-    def download() -> tuple[str, int, bool]:
-        return index.retry.run(lambda: _continue(part, artefact, index, file, progress), kept)
-
+    wanted = Wanted(index.remote(file), artefact.sha256, artefact.size)
     with disk_errors(workspace.store):
         part.parent.mkdir(parents=True, exist_ok=True)
-        digest, size, continued = download()
-        if continued and digest != artefact.sha256:
-            # The partial file may be of another file, which the index served before: all of it is fetched once more.
-            part.unlink()
-            digest, size, _ = download()
-        if digest != artefact.sha256 or size != artefact.size:
+        received = download(wanted, part, index.transfer, partial(progress, artefact))
+        if not received.is_right(wanted):
             part.unlink()
             raise HashMismatch(
                 f"{artefact.file} of {artefact.distribution} {artefact.version} is not the locked file:\n"
                 f"  locked sha256 {artefact.sha256} ({artefact.size} bytes)\n"
-                f"  served sha256 {digest} ({size} bytes)",
+                f"  served sha256 {received.digest} ({received.size} bytes)",
                 "it is not used; if the index is right, `ctk release add` locks the new file for review",
             )
         home = stored(artefact, workspace)
@@ -164,44 +147,6 @@ def _download(artefact: Artefact, workspace: Workspace, index: Index, file: Inde
         # Stored files are read-only: recipes get hard links to them.
         part.chmod(0o444)
         os.replace(part, home)
-
-
-def _continue(
-    part: Path, artefact: Artefact, index: Index, offer: IndexFile, progress: Progress
-) -> tuple[str, int, bool]:
-    """Completes a partial file; returns its sha256, its size, and whether it had content before.
-
-    Raises:
-        Interrupted: The answer ended too early; the next call continues.
-    """
-    hasher, size = hashlib.sha256(), 0
-    if part.exists() and part.stat().st_size > artefact.size:
-        part.unlink()
-    elif part.exists():
-        part.chmod(0o644)
-        with part.open("rb") as file:
-            hasher, size = hashlib.file_digest(file, "sha256"), part.stat().st_size
-        if size == artefact.size:
-            return hasher.hexdigest(), size, True
-    with index.stream(offer, offset=size) as (is_partial, total, blocks):
-        if size and not is_partial:
-            hasher, size = hashlib.sha256(), 0
-        continued = size > 0
-        with part.open("ab" if size else "wb") as target:
-            for block in blocks:
-                target.write(block)
-                hasher.update(block)
-                size += len(block)
-                progress(artefact, len(block))
-                if size > artefact.size:
-                    break
-    if size < artefact.size and (total is None or size < total):  # else it is complete, but another file
-        raise Interrupted(
-            f"{artefact.distribution} {artefact.version}: {artefact.file} breaks off "
-            f"after {size} of {artefact.size} bytes",
-            "run the command again; it continues where it stopped",
-        )
-    return hasher.hexdigest(), size, continued
 
 
 def _lay_out(artefact: Artefact, workspace: Workspace) -> Path:

@@ -7,9 +7,45 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 
-from ctk.core.errors import IndexUnavailable
+from ctk.core.errors import CtkError, IndexUnavailable
 
 STEP = "check the network and what `pip config list` says, then run the same command again; what was fetched stays"
+
+
+@dataclass(frozen=True)
+class Service:
+    """Whom the tool asks for files, in the words of its messages. Tries, times and sizes are the same for all.
+
+    Attributes:
+        name: ``the package index``.
+        keeper: Who can change its answers.
+        unavailable: The error if it gives no useful answer.
+        login: What to do if it asks for credentials.
+        again: What to do if the network or the server fails.
+    """
+
+    name: str
+    keeper: str
+    unavailable: type[CtkError]
+    login: str
+    again: str
+    closed: tuple[int, ...] = (401, 407)
+    """Status codes that a login would change."""
+    denied: str = ""
+    """What to do if it refuses a login; "" for the same as of other answers."""
+
+
+LARGEST = 1 << 40
+"""Bytes of a file, as locks have it."""
+INDEX = Service(
+    name="the package index",
+    keeper="whoever runs the index",
+    unavailable=IndexUnavailable,
+    login="give pip the right credentials (index URL, proxy, netrc or keyring), then run the same command again",
+    again=STEP,
+    denied="if your login should be enough, ask whoever runs the index, or the proxy before it; "
+    "`pip config list` shows the index",
+)
 
 
 class Interrupted(IndexUnavailable):

@@ -1,4 +1,4 @@
-"""The HTTP client for the package index, made from pip's settings; requests are retried, pages have limits."""
+"""The HTTP client, made from pip's settings: requests are retried, whichever server they go to; pages have limits."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from unearth.auth import MultiDomainBasicAuth
 from unearth.fetchers import PyPIClient
 from unearth.fetchers.sync import LocalFSTransport
 
-from ctk.core.errors import IndexUnavailable, describe
-from ctk.index import STEP, IndexSettings, Interrupted
+from ctk.core.errors import CtkError, IndexUnavailable, describe
+from ctk.index import INDEX, STEP, IndexSettings, Interrupted, Service
 
 LEAST = 1 << 13
 """Bytes of a file that must arrive in each `WHILE`, on average: a modem is twenty times as fast."""
@@ -27,7 +27,6 @@ LARGEST = 64 << 20
 """Bytes of a page, unpacked; the longest known page, of 47,000 files, has 21 MB."""
 SLOWEST = 600.0
 """Seconds in which a page must arrive."""
-_ASK_THEM = "ask whoever runs the index"
 _OF_THE_WIRE = ("content-encoding", "content-length", "transfer-encoding")  # untrue for unpacked content
 
 T = TypeVar("T")
@@ -96,22 +95,21 @@ def _usable(what: str) -> Iterator[None]:
         raise IndexUnavailable(f"{what} cannot be used: {describe(error)}", step) from error
 
 
-_LOGIN = "give pip the right credentials (index URL, proxy, netrc or keyring), then run the same command again"
-_STEPS = {
-    401: _LOGIN,
-    403: f"if your login should be enough, {_ASK_THEM}, or the proxy before it; `pip config list` shows the index",
-    407: _LOGIN,
-}
-"""Status of an answer -> what can help; for any other one, whoever runs the index."""
+_DENIED = 403
 ABSENT = (404, 410)
 """Status codes for a missing page or file; any other failure does not say whether the server has it."""
 
 
-def refused(answer: httpx2.Response, what: str) -> IndexUnavailable:
+def refused(answer: httpx2.Response, what: str, service: Service = INDEX) -> CtkError:
     """The error for a failed request for `what` whose status is not in `ABSENT`."""
-    step = _STEPS.get(answer.status_code, f"if it should give you that, {_ASK_THEM}, or the proxy before it")
+    step = f"if it should give you that, ask {service.keeper}, or the proxy before it"
+    if answer.status_code in service.closed:
+        step = service.login
+    elif answer.status_code == _DENIED and service.denied:
+        step = service.denied
     meaning = httpx2.codes.get_reason_phrase(answer.status_code)
-    return IndexUnavailable(f"{answer.url.host} answered {answer.status_code} {meaning}".strip() + f" for {what}", step)
+    answered = f"{answer.url.host} answered {answer.status_code} {meaning}".strip()
+    return service.unavailable(f"{answered} for {what}", step)
 
 
 class Pages:
@@ -122,7 +120,7 @@ class Pages:
 
     def __init__(self, client: PyPIClient, retry: Retry, name: str) -> None:
         self._client, self._retry, self._name = client, retry, name
-        self.refusals: list[IndexUnavailable] = []
+        self.refusals: list[CtkError] = []
 
     def get(self, url: str, *, headers: Mapping[str, str] | None = None) -> httpx2.Response:
         return self._send("GET", url, headers)
@@ -175,28 +173,29 @@ class Retry:
         attempts: Tries of one request.
         delay: Seconds before the second try; each further delay is twice as long.
         clock: Measures servers that are too slow.
+        service: Whom the requests go to.
     """
 
     attempts: int = 6
     delay: float = 0.5
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
+    service: Service = INDEX
 
     def send(self, what: str, request: Callable[[], httpx2.Response]) -> httpx2.Response:
         """The first response whose status is neither 429 nor 5xx; `what` names the request in messages.
 
         Raises:
-            IndexUnavailable: The last try failed, or the address cannot be requested.
+            CtkError: The service's: the last try failed, or the address cannot be requested.
         """
-        reason = ""
+        service, reason = self.service, ""
         for attempt in range(self.attempts):
             asked = 0.0
             try:
                 answer = request()
             except _NO_WAY as error:  # another try would fail as well
-                raise IndexUnavailable(
-                    f"the package index gives no way to {what}: {describe(error)}", "ask whoever runs the index"
-                ) from error
+                cause = f"{service.name} gives no way to {what}: {describe(error)}"
+                raise service.unavailable(cause, f"ask {service.keeper}") from error
             except httpx2.RequestError as error:
                 reason = describe(error)
             else:
@@ -207,10 +206,12 @@ class Retry:
                 asked = _retry_after(answer.headers.get("Retry-After", ""))
             self._wait(attempt, asked)
         tries = f"{self.attempts} tries" if self.attempts > 1 else "one try"
-        raise IndexUnavailable(f"the package index does not give {what}, after {tries}: {reason}", STEP)
+        raise service.unavailable(f"{service.name} does not give {what}, after {tries}: {reason}", service.again)
 
     def run(self, job: Callable[[], T], kept: Callable[[], int] = lambda: 0) -> T:
         """The result of a job that reads a whole response; the job is started again after Interrupted.
+
+        In the end, Interrupted is raised as the service's error.
 
         `kept` returns the number of bytes from which the next try continues. A try that adds bytes is no failure, if it
         is as fast as `LEAST` in `WHILE`, including its delay: so a download with many drops ends some time.
@@ -220,11 +221,14 @@ class Retry:
             began = self.clock()
             try:
                 return job()
-            except Interrupted:
+            except Interrupted as error:
                 came, most = kept() - most, max(most, kept())
                 failures = 0 if came * WHILE >= LEAST * (self.clock() - began + self.delay) else failures + 1
                 if failures == self.attempts:
-                    raise
+                    if isinstance(error, self.service.unavailable):
+                        raise
+                    cause = f"{self.service.name}: {error.cause}"
+                    raise self.service.unavailable(cause, self.service.again) from error
                 self._wait(max(failures - 1, 0))
 
     def _wait(self, attempt: int, asked: float = 0.0) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from email.message import Message
 from email.parser import BytesParser
@@ -20,23 +20,20 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from ctk.core.errors import CtkError, HashMismatch, IndexUnavailable, NotPublished, describe
-from ctk.index import STEP, IndexSettings, Interrupted, inside, pip_settings
+from ctk.index import IndexSettings, inside, pip_settings
 from ctk.index.inside import upload_seconds
 from ctk.package.archives import LONGEST
 
 if TYPE_CHECKING:  # slow to import: only an `Index` does it
-    import httpx2
     from unearth import Package
 
     from ctk.index.client import Retry
+    from ctk.index.transfer import Remote
 
 _WHOLE = 2_000_000  # bytes up to which one request for a whole wheel is faster than requests for its parts
 _MOST = 2 << 30  # bytes of a wheel in memory, from a server without ranges
-_LARGEST = 1 << 40  # bytes of a file, as locks have it
 _CHECK = "check which indexes `pip config list` names"
 _ASK = "run the same command again; if it stays, ask whoever runs the index"
-_NO_SUCH_RANGE = 416  # Content-Range has the size of the file
-_IDENTITY = {"Accept-Encoding": "identity"}  # lengths and offsets are those of the file
 # Errors of unearth for a page of another form.
 _NO_PAGE = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -100,12 +97,14 @@ class Index:
 
     def __init__(self, settings: IndexSettings | None = None, retry: Retry | None = None) -> None:
         from ctk.index.client import Retry, open_client
+        from ctk.index.transfer import Transfer
 
         self.settings = settings if settings is not None else pip_settings()
         self.retry = retry if retry is not None else Retry(attempts=self.settings.retries + 1)
         self._client = open_client(self.settings)
+        self.transfer = Transfer(self._client, self.retry)
         self._files: dict[str, tuple[IndexFile, ...]] = {}
-        self._refusals: dict[str, list[IndexUnavailable]] = {}
+        self._refusals: dict[str, list[CtkError]] = {}
         self._sizes: dict[str, int] = {}
 
     def __enter__(self) -> Index:
@@ -137,7 +136,7 @@ class Index:
     def size(self, file: IndexFile) -> int:
         """Bytes of a file, from one HEAD request."""
         if file.url not in self._sizes:
-            self._sizes[file.url] = self._size(file)
+            self._sizes[file.url] = self.transfer.size(self.remote(file))
         return self._sizes[file.url]
 
     def sha256(self, file: IndexFile) -> str:
@@ -157,7 +156,7 @@ class Index:
     def metadata(self, file: IndexFile) -> Message:
         """The METADATA of a wheel: the index's copy if it has one, else from the wheel."""
         if file.metadata_url:
-            text = self._read(file, file.metadata_url, LONGEST)
+            text = self.transfer.read(self.remote(file, file.metadata_url), LONGEST)
         else:
             with self.opened(file) as wheel, inside.members(wheel, file.file) as files:
                 text = inside.metadata_of(files, file.file).content()
@@ -189,7 +188,7 @@ class Index:
 
     def content(self, file: IndexFile) -> bytes:
         """The content of a small file; HashMismatch if the index states another sha256."""
-        content = self._read(file, file.url, min(self.size(file), _MOST))
+        content = self.transfer.read(self.remote(file), min(self.size(file), _MOST))
         digest = hashlib.sha256(content).hexdigest()
         if file.sha256 and digest != file.sha256:
             cause = f"{file.distribution}: {file.file} is not what the index says:"
@@ -198,36 +197,13 @@ class Index:
 
     def part(self, file: IndexFile, start: int, length: int) -> bytes | None:
         """Some bytes of a file; None from a server without ranges."""
+        return self.transfer.part(self.remote(file), start, length)
 
-        def read() -> bytes | None:
-            headers = _IDENTITY | {"Range": f"bytes={start}-{start + length - 1}"}
-            with self._open(file, file.url, headers) as answer:
-                return b"".join(self._chunks(answer, file, length)) if answer.status_code == 206 else None
-
-        return self.retry.run(read)
-
-    @contextmanager
-    def stream(self, file: IndexFile, offset: int = 0) -> Iterator[tuple[bool, int | None, Iterator[bytes]]]:
-        """The content of a file from ``offset`` on.
-
-        Yields:
-            Whether the chunks start at ``offset`` (else at 0: the server ignores ranges), the size of the whole file
-            if the server states it, and the chunks: none if the file ends before ``offset``. If the connection breaks,
-            they raise Interrupted, and a new stream can continue.
-        """
-        headers = _IDENTITY | ({"Range": f"bytes={offset}-"} if offset else {})
-        with self._open(file, file.url, headers) as answer:
-            beyond = answer.status_code == _NO_SUCH_RANGE
-            chunks = iter(()) if beyond else self._chunks(answer, file)
-            yield beyond or answer.status_code == 206, _total(answer), chunks
-
-    def _size(self, file: IndexFile) -> int:
-        head = self.retry.send(file.distribution, lambda: self._client.request("HEAD", file.url, headers=_IDENTITY))
-        stated = head.headers.get("Content-Length", "")
-        if head.status_code == 200 and stated.isdecimal():
-            return int(stated)
-        with self.stream(file) as (_, total, chunks):  # a server without HEAD
-            return total if total is not None else sum(map(len, chunks))
+    def stream(
+        self, file: IndexFile, offset: int = 0
+    ) -> AbstractContextManager[tuple[bool, int | None, Iterator[bytes]]]:
+        """The content of a file from ``offset`` on, as `Transfer.stream`."""
+        return self.transfer.stream(self.remote(file), offset)
 
     def _listed(self, name: str) -> list[IndexFile]:
         from unearth import PackageFinder
@@ -255,54 +231,10 @@ class Index:
                 "ask whoever runs the index; `pip download` fails with it too",
             ) from error
 
-    def _read(self, file: IndexFile, url: str, most: int) -> bytes:
-        def read() -> bytes:
-            with self._open(file, url, _IDENTITY) as answer:
-                return b"".join(self._chunks(answer, file, most))
+    def remote(self, file: IndexFile, url: str | None = None) -> Remote:
+        """A file, or another one about it, for a `Transfer`."""
+        from ctk.index.transfer import Remote
 
-        return self.retry.run(read)
-
-    @contextmanager
-    def _open(self, file: IndexFile, url: str, headers: Mapping[str, str]) -> Iterator[httpx2.Response]:
-        from ctk.index.client import ABSENT, refused
-
-        def send() -> httpx2.Response:
-            return self._client.send(self._client.build_request("GET", url, headers=headers), stream=True)
-
-        answer = self.retry.send(f"{file.distribution} ({file.file})", send)
-        try:
-            if answer.status_code in ABSENT:
-                raise NotPublished(f"{file.distribution}: the index lists {file.file} but does not have it", _ASK)
-            if answer.status_code not in (200, 206, *((_NO_SUCH_RANGE,) if "Range" in headers else ())):
-                raise refused(answer, f"{file.distribution} ({file.file})")
-            yield answer
-        finally:
-            answer.close()
-
-    def _chunks(self, answer: httpx2.Response, file: IndexFile, most: int = _LARGEST) -> Iterator[bytes]:
-        import httpx2
-
-        from ctk.index.client import LEAST, WHILE
-
-        size, began = 0, self.retry.clock()
-        try:
-            for chunk in answer.iter_raw():
-                size += len(chunk)
-                if size > most:
-                    raise IndexUnavailable(f"{file.distribution}: {file.file} does not end: {size} bytes came", STEP)
-                yield chunk
-                waited = self.retry.clock() - began
-                if waited > WHILE and size * WHILE < LEAST * waited:  # a timeout is only for the time between bytes
-                    slow = f"{file.distribution}: {file.file} is too slow: {size} bytes came in {waited:.0f} s"
-                    raise Interrupted(slow, STEP)
-        except httpx2.RequestError as error:
-            raise Interrupted(f"{file.distribution}: {file.file} broke off: {describe(error)}", STEP) from error
-
-
-def _total(answer: httpx2.Response) -> int | None:
-    """The size of the whole file, from a whole or a partial answer."""
-    if answer.status_code in (206, _NO_SUCH_RANGE):
-        total = answer.headers.get("Content-Range", "").rpartition("/")[2]
-    else:
-        total = answer.headers.get("Content-Length", "")
-    return int(total) if total.isdecimal() else None
+        lost = f"{file.distribution}: the index lists {file.file} but does not have it"
+        what = f"{file.distribution} ({file.file})"
+        return Remote(what, url or file.url, lambda: NotPublished(lost, _ASK))

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from rattler import MatchSpec, PackageRecord
+from rattler import PackageRecord
 from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
 from rattler.package import BuildString
 
@@ -37,7 +37,7 @@ from ctk.package.gpu_support import (
     worst,
 )
 from ctk.package.reader import IndexJson, index_of
-from ctk.package.records import spec_name
+from ctk.package.records import match_spec, spec_name
 
 FOR_SOME_GPUS = {
     "cuda-cupti-files": "libnvperf of CUDA 12 begins with 7.0; libcupti has code for the GPUs before",
@@ -245,8 +245,8 @@ def _matches(spec: str, version: str) -> bool:
     """Whether a spec without its build matches a version."""
     name = spec_name(spec)
     try:
-        wanted = MatchSpec(spec).version
-        bare = MatchSpec(f"{name} {wanted}" if wanted else name)
+        wanted = match_spec(spec).version
+        bare = match_spec(f"{name} {wanted}" if wanted else name)
         return bare.matches(PackageRecord(name, version, BuildString("0"), 0, "noarch"))
     except (InvalidMatchSpecError, InvalidVersionError):
         return True

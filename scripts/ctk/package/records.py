@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import json
+import mmap
 import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ctk.core.errors import ChannelBroken
 from ctk.core.inside import is_file_name
 
+if TYPE_CHECKING:  # slow to import
+    from rattler import MatchSpec
+
 REPODATA = "repodata.json"
+COMPRESSED = f"{REPODATA}.zst"
+MOST_NESTED = 100
+"""Parentheses in a spec. rattler's parser ends the process with a signal if it meets 2,000 of them, nested."""
+_PARENTHESES = (b"(", b"\\u0028")  # also as JSON may write it
+_LONGEST_LIST = 1 << 18  # bytes of a list in an index: some 8,000 dependencies, which rattler solves in seconds
+_REMOVED = b'"removed"'  # a list of files, which may be long
+_REPUBLISH = "ask the keeper of the channel to publish it again"
+_MOST_TEXTS = 10_000_000  # texts with parentheses in an index: licences, more than specs
 REMAKE = "run `ctk build` again if this checkout made it, or `ctk publish` if it is a published folder"
 
 
@@ -51,6 +63,73 @@ def glibc_floor(depends: Iterable[str]) -> str:
     specs = [spec for spec in depends if spec_name(spec) == "__glibc"]
     floors = [match[1] for spec in specs for match in re.finditer(r">=\s*(\d+(?:\.\d+)*)", spec)]
     return max(floors, key=lambda version: [int(part) for part in version.split(".")], default="")
+
+
+def match_spec(text: str) -> MatchSpec:
+    """A spec of rattler, of a text that anybody may have written.
+
+    Raises:
+        InvalidMatchSpecError: It is no spec, or has so many parentheses that its parser would end this process.
+    """
+    from rattler import MatchSpec
+    from rattler.exceptions import InvalidMatchSpecError
+
+    if text.count("(") > MOST_NESTED:
+        raise InvalidMatchSpecError(f"it has more than {MOST_NESTED} parentheses")
+    return MatchSpec(text)
+
+
+def check_specs(file: Path, name: str = "") -> None:
+    """Refuses an index file with specs that rattler must not read; a missing or empty file has none.
+
+    It searches for parentheses and lists, without parsing: seconds for conda-forge's 400 MB.
+
+    Args:
+        file: The ``repodata.json``.
+        name: What to call it in the message.
+
+    Raises:
+        ChannelBroken: It has such a spec, or a package with very many dependencies.
+    """
+    if not file.is_file() or not file.stat().st_size:
+        return
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        for mark in _PARENTHESES:
+            _check_parentheses(content, mark, name or str(file))
+        _check_lists(content, name or str(file))
+
+
+def _check_lists(content: mmap.mmap, name: str) -> None:
+    place = content.find(b"[")
+    while place >= 0:
+        end = content.find(b"]", place)
+        if end < 0:  # no JSON
+            return
+        if end - place > _LONGEST_LIST and not _is_removed(content, place):
+            raise ChannelBroken(f"{name} has a list of {end - place} bytes: too many dependencies", _REPUBLISH)
+        place = content.find(b"[", end)
+
+
+def _is_removed(content: mmap.mmap, place: int) -> bool:
+    """Whether the list that begins at a place is that of removed files."""
+    before = content[max(0, place - len(_REMOVED) - 4) : place]
+    return before.rstrip(b" :").endswith(_REMOVED)
+
+
+def _check_parentheses(content: mmap.mmap, mark: bytes, name: str) -> None:
+    place, texts = content.find(mark), 0
+    while place >= 0:
+        texts += 1
+        end = content.find(b'"', place)
+        end = len(content) if end < 0 else end
+        # A text that goes on behind a quoted quote ends here as well: no spec goes on behind it.
+        text = content[content.rfind(b'"', 0, place) + 1 : end]
+        number = sum(map(text.count, _PARENTHESES))
+        if number > MOST_NESTED:
+            raise ChannelBroken(f"{name} has a text with {number} parentheses, which no spec has", _REPUBLISH)
+        if texts > _MOST_TEXTS:
+            raise ChannelBroken(f"{name} has more than {_MOST_TEXTS} texts with parentheses", _REPUBLISH)
+        place = content.find(mark, end)
 
 
 @cache

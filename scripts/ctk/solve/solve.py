@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import rattler
 from rattler import Gateway, GenericVirtualPackage, MatchSpec, RepoDataRecord, Subdir, Version, VersionSpec
@@ -25,13 +25,18 @@ from rattler.exceptions import (
 
 from ctk.core.address import LOGIN, open_gateway, refused_login
 from ctk.core.checkout import channel_missing, check_was_shown
-from ctk.core.errors import BadValue, ChannelMissing, UnknownName, Unsolvable
+from ctk.core.errors import BadValue, ChannelMissing, SolverFailed, UnknownName, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
+from ctk.package.records import REPODATA, check_specs, match_spec
 from ctk.package.records import records as read_records
 from ctk.plan.names import Names
 from ctk.solve.machine import driver_version, virtual_packages
+from ctk.solve.sources import Sources, sources
 
+PATIENCE = 600.0
+"""Seconds for an answer of the solver; those with conda-forge take some."""
+_SHOWN = 200  # characters of a text that is no spec
 _CONCURRENT = 8 * (os.cpu_count() or 1)  # solves at the same time, so that no core waits for Python
 ANY_DRIVER = "99.0"  # newer than every driver: with it, no package is refused for the driver
 ANY_GLIBC = "2.999"  # the same for glibc; packages name <3.0.a0, as conda-forge's do
@@ -87,13 +92,14 @@ def parse_spec(text: str) -> Spec:
         BadValue: The text is not a spec.
     """
     try:
-        match = MatchSpec(text)
+        match = match_spec(text)
     except InvalidMatchSpecError as error:
         why = str(error).splitlines()[0]
         step = "write it as for conda: name, name=1.2 or 'name >=1.2'"
         if extra := re.search(r"\[[\w,-]+\]", text):
             step = f"leave {extra[0]} out: extras are of pip, and here the driver chooses the CUDA version"
-        raise BadValue(f"{text!r} is no spec: {why}", step) from None
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        raise BadValue(f"{shown!r} is no spec: {why}", step) from None
     return Spec(text, str(match.name.normalized), str(match.version or ""), str(match.build or ""), match)
 
 
@@ -145,23 +151,51 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
         raise UnknownName.of("platform", scenario.subdir, PLATFORMS)
     try:
         with reading(channels):
-            return run(_solve(scenario, [channel_url(c) for c in channels], gateway or open_gateway()))
+            found = _sources(channels, (scenario.subdir, NOARCH))
+            return run(_solve(scenario, found, gateway or open_gateway()))
     except SolverError as error:
         driver = f"with a driver for CUDA {scenario.driver}" if scenario.driver else "without a driver"
         cause = f"no set of packages satisfies {' '.join(scenario.specs)} on {scenario.subdir} {driver}:\n{error}"
         raise Unsolvable(cause, "change what was asked for, or update the driver", str(error)) from None
 
 
-async def _solve(scenario: Scenario, sources: Sequence[str], gateway: Gateway) -> Pick:
-    records = await rattler.solve(
-        sources=sources,
-        # As MatchSpec, because rattler.solve refuses conda's name=version=build in a string.
-        specs=[parse_spec(text).match for text in scenario.specs],
+def _sources(channels: Iterable[Path | str], subdirs: Iterable[str]) -> Sources:
+    return sources(map(channel_url, channels), subdirs)
+
+
+async def _solve(scenario: Scenario, found: Sources, gateway: Gateway) -> Pick:
+    """Solves a scenario.
+
+    Raises:
+        SolverError: There is no solution.
+        SolverFailed: There was no answer within `PATIENCE`.
+    """
+    # As MatchSpec, because rattler.solve refuses conda's name=version=build in a string.
+    specs = [found.spec(parse_spec(text).match) for text in scenario.specs]
+    asked = rattler.solve(
+        sources=found.urls,
+        specs=specs,
         gateway=gateway,
         platforms=[Subdir(scenario.subdir), Subdir(NOARCH)],
         virtual_packages=scenario.virtual_packages,
+        channel_relations=_relations(found),
     )
-    return Pick(scenario, tuple(sorted(records, key=lambda r: r.name.normalized)))
+    try:
+        records = await asyncio.wait_for(asked, PATIENCE)
+    except SolverError as error:
+        raise SolverError(found.text(str(error))) from None
+    except TimeoutError:
+        raise SolverFailed(
+            f"no answer for {' '.join(scenario.specs)} within {PATIENCE:.0f} s",
+            "name fewer packages or fewer channels; an index with very many dependencies takes that long",
+        ) from None
+    restored = map(found.restored, records)
+    return Pick(scenario, tuple(sorted(restored, key=lambda r: r.name.normalized)))
+
+
+def _relations(found: Sources) -> Literal["disabled"] | None:
+    """How rattler follows the relations of channels: beside a fetched folder are no other channels."""
+    return "disabled" if found.origins else None
 
 
 @contextmanager
@@ -170,6 +204,8 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
     folders = [channel for channel in channels if isinstance(channel, Path)]
     for folder in folders:
         check_was_shown(folder)
+        for file in folder.glob(f"*/{REPODATA}"):
+            _check_specs(file, file.stat().st_mtime_ns)
     if missing := [folder for folder in folders if not any(folder.glob("*/repodata*"))]:
         raise channel_missing(*missing)
     try:
@@ -185,6 +221,12 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
         if re.search("zstd|parse|EOF", str(error)):
             step = "its index is damaged: ask its keeper to publish it again"
         raise ChannelMissing(f"a channel could not be read: {first}{why}", step) from None
+
+
+@cache
+def _check_specs(file: Path, changed: int) -> None:
+    """`check_specs`, once for a file as it is."""
+    check_specs(file)
 
 
 def channel_url(channel: Path | str) -> str:
@@ -367,9 +409,21 @@ class Catalogue:
 
     def query(self, specs: Iterable[str], recursive: bool = False) -> list[list[RepoDataRecord]]:
         """The records of specs by channel; if `recursive`, also of all their possible dependencies."""
-        subdirs, sources = [Subdir(self.subdir), Subdir(NOARCH)], [channel_url(c) for c in self.channels]
+        subdirs = (self.subdir, NOARCH)
         with reading(self.channels):
-            return run(self.gateway.query(sources, subdirs, list(specs), recursive=recursive))
+            found = _sources(self.channels, subdirs)
+            platforms = [Subdir(name) for name in subdirs]
+            asked = self.gateway.query(
+                found.urls,
+                platforms,
+                list(specs),
+                recursive=recursive,
+                channel_relations=_relations(found),
+            )
+            records = run(asked)
+        if not found.origins:
+            return records
+        return [list(map(found.restored, part)) for part in records]
 
     def records(self, name: str) -> list[RepoDataRecord]:
         """The records of a package, newest first, from the first channel that has it, as channel priority is strict."""
@@ -387,8 +441,10 @@ class Catalogue:
         key = tuple(subdirs), self.channels if channels is None else tuple(channels)
         if key not in self._names:
             with reading(self.channels):
-                found = run(self.gateway.names([channel_url(c) for c in key[1]], [Subdir(name) for name in key[0]]))
-            self._names[key] = {name.normalized for name in found}
+                found = _sources(key[1], key[0])
+                platforms = [Subdir(name) for name in key[0]]
+                names = run(self.gateway.names(found.urls, platforms, _relations(found)))
+            self._names[key] = {name.normalized for name in names}
         return self._names[key]
 
     @cached_property
@@ -446,12 +502,13 @@ class GroupedCatalogue(Catalogue):
             ChannelMissing: A channel cannot be read.
         """
         waiting = iter({key: s for s in scenarios if (key := self.key(s)) not in self._answers}.items())
-        sources = [channel_url(c) for c in self.channels]
+        with reading(self.channels):
+            found = _sources(self.channels, (self.subdir, NOARCH))
 
         async def work() -> None:
             for key, scenario in waiting:
                 try:
-                    self._answers[key] = await _solve(scenario, sources, self.gateway)
+                    self._answers[key] = await _solve(scenario, found, self.gateway)
                 except SolverError as error:
                     self._answers[key] = str(error)
 
