@@ -22,9 +22,10 @@ from ctk.cli.options import VERBATIM
 from ctk.core import console
 from ctk.core.address import refuse_secrets
 from ctk.core.checkout import given_environment, workspace
+from ctk.core.children import TOLD_TO_END, end_children
 from ctk.core.errors import BadValue, CtkError, ReaderGone, Stopped, without_credentials
 from ctk.core.files import disk_errors, use_temporary_folder
-from ctk.core.process import end_children, hard_exit
+from ctk.core.process import hard_exit
 
 
 class Command(TyperCommand):
@@ -294,20 +295,22 @@ def main() -> None:
         with contextlib.suppress(Exception):
             app(prog_name="ctk")
         sys.exit()
-    # Where interrupts are switched off they stay so.
-    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
-        signal.signal(signal.SIGINT, stop)
+    for number in TOLD_TO_END:
+        # Where a signal is switched off it stays so: interrupts in a background job, SIGHUP below nohup.
+        if signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL):
+            signal.signal(number, stop)
     use_temporary_folder(workspace())
     hard_exit(_code())
 
 
-def stop(*_: object) -> NoReturn:
+def stop(number: int = signal.SIGINT, *_: object) -> NoReturn:
     """Ends the process and its children at once, with one sentence; an exception would wait for pools and downloads.
 
     Readers never see half of anything, even when a run is killed.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    error = Stopped("stopped", "run the same command again; downloads, and what `ctk build` finished, are kept")
+    for other in TOLD_TO_END:
+        signal.signal(other, signal.SIG_IGN)
+    error = Stopped.by(number)
     try:
         end_children()
         with contextlib.suppress(Exception):  # it may have interrupted a print

@@ -20,7 +20,6 @@ import platform
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -33,6 +32,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from ctk.core.checkout import Workspace, workspace
+from ctk.core.children import run_program
 from ctk.core.errors import CtkError, SolverFailed, SolverMissing
 from ctk.core.files import disk_errors
 from ctk.core.platforms import NOARCH
@@ -213,7 +213,7 @@ def _compile(root: Path) -> Path:
 
     def call(*arguments: str) -> None:
         cc = compiler()
-        done = subprocess.run([*cc, *arguments], capture_output=True, text=True, check=False)
+        done = run_program([*cc, *arguments])
         if done.returncode:
             lines = done.stderr.strip().splitlines() or ["it says nothing"]
             raise SolverMissing(
