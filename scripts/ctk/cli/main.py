@@ -23,7 +23,7 @@ from ctk.core import console
 from ctk.core.address import refuse_secrets
 from ctk.core.checkout import given_environment, workspace
 from ctk.core.children import TOLD_TO_END, end_children
-from ctk.core.errors import BadValue, CtkError, ReaderGone, Stopped, without_credentials
+from ctk.core.errors import BadValue, CtkError, NoSpace, ReaderGone, Stopped, without_credentials
 from ctk.core.files import disk_errors, use_temporary_folder
 from ctk.core.process import hard_exit
 
@@ -284,6 +284,7 @@ def _root(
 
 def main() -> None:
     """Runs the command line; errors become two lines and an exit code, or a part of the JSON document."""
+    console.use_streams()
     given_environment()
     # Nothing outside the checkout: rattler keeps its own caches here as well.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().rattler))
@@ -347,7 +348,8 @@ def _failed(error: CtkError) -> int:
     with contextlib.suppress(OSError):
         if console.mode().debug:
             sys.stderr.write(without_credentials(traceback.format_exc()))
-        console.finish(error)
+        with contextlib.suppress(NoSpace):  # of standard output, which may be what the error is about
+            console.finish(error)
         if not console.mode().printed:
             console.print_error(error)
     return error.exit_code

@@ -214,7 +214,7 @@ def _end(find: Callable[[], set[int]]) -> None:
         killed |= stopped
         _send(signal.SIGKILL, stopped)
         # It may be about to write into a folder that is removed next. One that waits for a disk lives longer.
-        _wait_for_end(lambda: killed, 1)
+        _wait_for_end(killed.copy, 1)
 
 
 def _send(number: int, processes: Iterable[int]) -> None:
