@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
 import shlex
 import signal
 import sys
@@ -23,9 +24,13 @@ from ctk.core import console
 from ctk.core.address import refuse_secrets
 from ctk.core.checkout import given_environment, workspace
 from ctk.core.children import TOLD_TO_END, end_children
-from ctk.core.errors import BadValue, CtkError, NoSpace, ReaderGone, Stopped, without_credentials
+from ctk.core.errors import BadValue, CtkError, NoSpace, ReaderGone, Stopped, printable, without_credentials
 from ctk.core.files import disk_errors, use_temporary_folder
 from ctk.core.process import hard_exit
+
+_LONGEST = 4095  # bytes: PATH_MAX of linux/limits.h, without the end
+_FEWEST_FILES = 64
+"""Files that a run must be able to open at once; with fewer, rattler ends with a panic."""
 
 
 class Command(TyperCommand):
@@ -46,6 +51,7 @@ class Command(TyperCommand):
             not word or (word.startswith("--") and word.endswith("=")) for word in own
         ):
             raise BadValue("a value is empty", f"leave it out, or see {ctx.command_path} --help")
+        _refuse_long(own, ctx)
         verbatim = {param.name for param in self.params if param.metavar == VERBATIM}
         options = {name for param in self.params for name in param.opts}
         for word in (word.partition("=")[0] for word in own):  # of -platform, -p would take the rest as its value
@@ -65,6 +71,16 @@ class Command(TyperCommand):
         with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
             for line in self.examples:
                 formatter.write(f"  {line}\n")
+
+
+def _refuse_long(words: list[str], context: Any) -> None:
+    """Refuses a word that is longer than a name or a path can be, before something is looked up by it."""
+    for word in words:
+        if len(os.fsencode(word)) > _LONGEST and not any(param.metavar == VERBATIM for param in context.command.params):
+            raise BadValue(
+                f"a value has {len(word)} characters: {printable(word[:40])}...",
+                f"a name or a path has at most {_LONGEST} bytes; see {context.command_path} --help",
+            )
 
 
 def _words(value: Any) -> Iterator[str]:
@@ -285,6 +301,8 @@ def _root(
 def main() -> None:
     """Runs the command line; errors become two lines and an exit code, or a part of the JSON document."""
     console.use_streams()
+    if error := _unfit():
+        hard_exit(_failed(error))
     given_environment()
     # Nothing outside the checkout: rattler keeps its own caches here as well.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().rattler))
@@ -302,6 +320,18 @@ def main() -> None:
             signal.signal(number, stop)
     use_temporary_folder(workspace())
     hard_exit(_code())
+
+
+def _unfit() -> CtkError | None:
+    """Why no command can work where this process was started; None if one can."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        return NoSpace(f"the working directory cannot be used: {error.strerror}", "`cd` to another one")
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if 0 <= most < _FEWEST_FILES:  # RLIM_INFINITY is -1
+        return NoSpace(f"a process may open {most} files at once here", "raise `ulimit -n`, as in `ulimit -n 1024`")
+    return None
 
 
 def stop(number: int = signal.SIGINT, *_: object) -> NoReturn:
@@ -338,7 +368,9 @@ def _code() -> int:
         return _failed(usage_error(error))
     except CtkError as error:
         return _failed(error)
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of Rust
+            raise
         console.mode().debug = True
         return _failed(CtkError(f"{type(error).__name__}: {error}", "report it, with the traceback"))
 
@@ -347,7 +379,7 @@ def _failed(error: CtkError) -> int:
     """Prints an error as far as possible, and returns its exit code; called where the error is caught."""
     with contextlib.suppress(OSError):
         if console.mode().debug:
-            sys.stderr.write(without_credentials(traceback.format_exc()))
+            sys.stderr.write(printable(without_credentials(traceback.format_exc())))
         with contextlib.suppress(NoSpace):  # of standard output, which may be what the error is about
             console.finish(error)
         if not console.mode().printed:

@@ -206,7 +206,7 @@ class Reporter:
             *columns, console=self.notes, transient=True, disable=not self.live, speed_estimate_period=60
         )
         with progress:
-            yield Task(self, progress, title, total, bytes_)
+            yield Task(self, progress, printable(title), total, bytes_)
 
     def reading(self, title: str, files: Iterable[Path]) -> AbstractContextManager[Task]:
         """Shows the progress of files that are read, in bytes."""
@@ -223,7 +223,7 @@ class Task:
 
     def advance(self, amount: float, note: str = "") -> None:
         """Adds to the finished work; thread-safe."""
-        fields: dict[str, Any] = {"note": note} if note else {}
+        fields: dict[str, Any] = {"note": printable(note)} if note else {}
         self._progress.update(self._id, advance=amount, **fields)
         now = time.monotonic()
         if not self._reporter.live and (note or now - self._last > 5):
@@ -240,7 +240,7 @@ def table_of(columns: Sequence[str], rows: Sequence[Sequence[object]], right: Se
     from rich.table import Table
     from rich.text import Text
 
-    cells = [["\n".join(map(str.strip, without_credentials(str(cell)).splitlines())) for cell in row] for row in rows]
+    cells = [[_cell(value) for value in row] for row in rows]
     table = Table()
     for i, name in enumerate(columns):
         words = all(len(line.split()) < 2 for row in cells for line in row[i].splitlines())
@@ -248,6 +248,12 @@ def table_of(columns: Sequence[str], rows: Sequence[Sequence[object]], right: Se
     for row in cells:
         table.add_row(*map(Text, row))
     return table
+
+
+def _cell(value: object) -> str:
+    """The text of a cell, which may have several lines."""
+    lines = without_credentials(str(value)).split("\n")
+    return "\n".join(printable(line.strip()) for line in lines)
 
 
 def _console(terminal: bool, *, quiet: bool, stderr: bool = False) -> Console:
@@ -260,8 +266,11 @@ def _console(terminal: bool, *, quiet: bool, stderr: bool = False) -> Console:
 
 def _write(console: Console, text: str | Text, style: str | None = None) -> None:
     """Prints lines; a terminal gets them folded between words."""
-    text = without_credentials(text) if isinstance(text, str) else text  # before it is folded
-    console.print(text, style=style, markup=False, soft_wrap=not console.file.isatty())
+    if isinstance(text, str):
+        text = printable(without_credentials(text))  # before it is folded
+    else:
+        text.plain = printable(text.plain)
+    console.print(text, style=style, markup=False, emoji=False, soft_wrap=not console.file.isatty())
 
 
 def count(number: int, noun: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ctk.core.errors import ChannelBroken
+from ctk.core.files import NotPlain, read_plain
 from ctk.core.inside import is_file_name
 
 REPODATA = "repodata.json"
@@ -23,7 +24,7 @@ def entries(file: Path) -> dict[str, Any]:
         ChannelBroken: It cannot be read as an index file, or names what is no file of its folder.
     """
     try:
-        content = json.loads(file.read_bytes())
+        content = json.loads(read_plain(file))
         found = {**content.get("packages", {}), **content.get("packages.conda", {})}
         wrong = [name for name in found if not is_file_name(name)]
         if wrong:
@@ -32,6 +33,8 @@ def entries(file: Path) -> dict[str, Any]:
         return {f"{file.parent.name}/{name}": entry for name, entry in found.items()}
     except FileNotFoundError:
         return {}
+    except NotPlain as error:
+        raise ChannelBroken(f"{file} is no index of a channel: {error.strerror}", REMAKE) from None
     except (ValueError, TypeError, AttributeError, RecursionError, IsADirectoryError) as error:
         raise ChannelBroken(f"{file} is no index of a channel: {type(error).__name__}: {error}", REMAKE) from None
 

@@ -12,6 +12,7 @@ from functools import cache, cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import rattler
 from rattler import Gateway, GenericVirtualPackage, MatchSpec, RepoDataRecord, Subdir, Version, VersionSpec
@@ -25,9 +26,10 @@ from rattler.exceptions import (
 
 from ctk.core.address import open_gateway
 from ctk.core.checkout import channel_missing, check_was_shown
-from ctk.core.errors import BadValue, ChannelMissing, UnknownName, Unsolvable
+from ctk.core.errors import BadValue, ChannelBroken, ChannelMissing, UnknownName, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
+from ctk.package.records import REMAKE
 from ctk.package.records import records as read_records
 from ctk.solve.machine import driver_version, virtual_packages
 
@@ -171,6 +173,8 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
         check_was_shown(folder)
     if missing := [folder for folder in folders if not any(folder.glob("*/repodata*"))]:
         raise channel_missing(*missing)
+    for folder in (*folders, *_folders_of_addresses(channels)):
+        _refuse_pipes(folder)
     try:
         yield
     except (GatewayError, InvalidChannelError) as error:
@@ -182,6 +186,20 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
         if re.search("zstd|parse|EOF", str(error)):
             step = "its index is damaged: ask its keeper to publish it again"
         raise ChannelMissing(f"a channel could not be read: {first}{why}", step) from None
+
+
+def _folders_of_addresses(channels: Sequence[Path | str]) -> Iterator[Path]:
+    """The folders that addresses name."""
+    for channel in channels:
+        if isinstance(channel, str) and channel.lower().startswith("file://"):
+            yield Path(unquote(urlsplit(channel).path))
+
+
+def _refuse_pipes(folder: Path) -> None:
+    """Raises ChannelBroken for a part of an index that is no file: rattler would wait for what it brings."""
+    for file in folder.glob("*/r*"):
+        if file.name.startswith(("repodata", "run_exports")) and file.exists() and not file.is_file():
+            raise ChannelBroken(f"{file} is no file", REMAKE)
 
 
 def channel_url(channel: Path | str) -> str:

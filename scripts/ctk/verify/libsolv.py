@@ -34,7 +34,7 @@ from filelock import FileLock
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.children import run_program
 from ctk.core.errors import CtkError, SolverFailed, SolverMissing
-from ctk.core.files import disk_errors
+from ctk.core.files import disk_errors, read_plain
 from ctk.core.platforms import NOARCH
 from ctk.fetch import fetch
 from ctk.index.index import Index
@@ -104,7 +104,7 @@ class Libsolv:
             repository, priority = str(position), len(channels) - position // 2
             if self._solver.ctk_add(pool, str(path).encode(), repository.encode(), priority) < 0:
                 raise SolverFailed(f"libsolv cannot read {path}", "make the channel anew")
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = json.loads(read_plain(path))
             for file, record in (document.get("packages.conda", {}) | document.get("packages", {})).items():
                 found = Record(record["version"], record["build"], str(channel))
                 records[repository, file] = record["name"], found
