@@ -20,7 +20,15 @@ from ctk.cli.options import Base, Jobs, Platforms, Pythons, base_beside, base_ch
 from ctk.core import console
 from ctk.core.checkout import Workspace, channel_missing, checkout, settings, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
-from ctk.core.errors import BadValue, ChannelBroken, UnknownName, Unsolvable, check_names, without_credentials
+from ctk.core.errors import (
+    BadValue,
+    ChannelBroken,
+    ChannelMissing,
+    UnknownName,
+    Unsolvable,
+    check_names,
+    without_credentials,
+)
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS
 
@@ -363,6 +371,8 @@ def site_command(
         content = replace(site.read(where, place), title=title)
         chosen = tuple(dict.fromkeys(platforms or content.platforms))
         check_names("platform", chosen, PLATFORMS)
+        if not chosen:
+            raise ChannelMissing(f"{own} has no packages", "name a --channel that has some, or run `ctk build`")
         if missing := [platform for platform in chosen if platform not in content.platforms]:
             if channel:
                 raise Unsolvable(f"{channel} has nothing for {missing[0]}", "leave it out, or name another --channel")

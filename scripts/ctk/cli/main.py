@@ -24,7 +24,18 @@ from ctk.core import console
 from ctk.core.address import refuse_secrets
 from ctk.core.checkout import given_environment, workspace
 from ctk.core.children import TOLD_TO_END, end_children
-from ctk.core.errors import BadValue, CtkError, NoSpace, ReaderGone, Stopped, printable, without_credentials
+from ctk.core.console import listing
+from ctk.core.errors import (
+    BadValue,
+    ChannelBroken,
+    CtkError,
+    NoSpace,
+    ReaderGone,
+    Stopped,
+    describe,
+    printable,
+    without_credentials,
+)
 from ctk.core.files import disk_errors, use_temporary_folder
 from ctk.core.process import hard_exit
 
@@ -66,11 +77,35 @@ class Command(TyperCommand):
             refuse_secrets(word)
         return rest
 
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command; what the index of a named channel does to our code is an error of that channel."""
+        try:
+            return super().invoke(ctx)
+        except (CtkError, OSError, typer.Exit, typer.Abort, typer.TyperException):
+            raise
+        except Exception as error:
+            named = _named_channels(ctx.params)
+            if not named:
+                raise
+            raise ChannelBroken(
+                f"an index has something that cannot be read, of {listing(named, 'or')}: {describe(error)}",
+                "ask its keeper to publish it again; --debug shows where the reading stopped",
+            ) from error
+
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Writes each example as a line that can be copied, however long it is."""
         with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
             for line in self.examples:
                 formatter.write(f"  {line}\n")
+
+
+def _named_channels(params: dict[str, Any]) -> list[str]:
+    """The channels of other people that a command was told to solve from; without --base, a command solves nothing."""
+    if "base" not in params:
+        return []
+    channel, base = params.get("channel") or (), params["base"]
+    named = [channel] if isinstance(channel, str) else list(channel)
+    return named if base == "local" else [*named, base]
 
 
 def _refuse_long(words: list[str], context: Any) -> None:

@@ -49,6 +49,48 @@ def records(channel: Path, subdir: str = "*") -> dict[str, dict[str, Any]]:
     return {name: record for file in files for name, record in entries(file).items()}
 
 
+def checked_records(channel: Path) -> dict[str, dict[str, Any]]:
+    """`records`, each with the fields that a client needs, of the types that they have.
+
+    Raises:
+        ChannelBroken: A record is none, or a file of the index cannot be read.
+    """
+    found = records(channel)
+    for name, record in found.items():
+        if fault := _fault(record):
+            raise ChannelBroken(f"{channel} has a record that cannot be read, {name}: {fault}", REMAKE)
+    return found
+
+
+def _fault(record: Any) -> str:
+    """Why a record of an index cannot be used; "" if it can."""
+    if not isinstance(record, dict):
+        return "it is no object"
+    for key in ("name", "version", "build"):
+        if not isinstance(record.get(key), str):
+            return f"its {key} is no text"
+    if not re.fullmatch(r"(?a)\w[\w.-]*", record["name"]):
+        return f"{record['name']!r} is no name of a package"
+    if type(record.get("build_number")) is not int:
+        return "its build_number is no number"
+    for key in ("depends", "constrains"):
+        specs = record.get(key, [])
+        if not isinstance(specs, list) or not all(isinstance(spec, str) for spec in specs):
+            return f"its {key} is no list of texts"
+    return _version_fault(record["version"])
+
+
+def _version_fault(text: str) -> str:
+    from rattler import Version  # slow to import
+    from rattler.exceptions import InvalidVersionError
+
+    try:
+        Version(text)
+    except InvalidVersionError:
+        return f"{text!r} is no version"
+    return ""
+
+
 def glibc_floor(depends: Iterable[str]) -> str:
     """The oldest glibc that the dependencies of a package name, ``2.28``; "" if they name none."""
     specs = [spec for spec in depends if spec_name(spec) == "__glibc"]

@@ -29,8 +29,7 @@ from ctk.core.checkout import channel_missing, check_was_shown
 from ctk.core.errors import BadValue, ChannelBroken, ChannelMissing, UnknownName, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
-from ctk.package.records import REMAKE
-from ctk.package.records import records as read_records
+from ctk.package.records import REMAKE, checked_records
 from ctk.solve.machine import driver_version, virtual_packages
 
 _CONCURRENT = 8 * (os.cpu_count() or 1)  # solves at the same time, so that no core waits for Python
@@ -179,7 +178,7 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
         yield
     except (GatewayError, InvalidChannelError) as error:
         for folder in folders:
-            read_records(folder)  # rattler does not name the file that it cannot parse
+            checked_records(folder)  # rattler does not name the file that it cannot parse
         first, *rest = str(error).splitlines()
         why = f" ({rest[-1].removeprefix('Caused by: ')})" if rest else ""
         step = "check the channel's address, and whether it can be reached from here"
