@@ -403,6 +403,8 @@ def _code() -> int:
         return _failed(usage_error(error))
     except CtkError as error:
         return _failed(error)
+    except UnicodeEncodeError:  # a value, or the name of a file, of which rattler makes text
+        return _failed(BadValue("a value is no text in UTF-8", "write it in UTF-8"))
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of Rust
             raise

@@ -242,6 +242,7 @@ def listed_packages(note: Any) -> dict[str, str] | None:
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 _DENIED = (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+_FAILING = (errno.EIO, errno.ESTALE)  # of a disk, of a network's disk, or of a file that only looks like one
 _NO_PLACE = (errno.ENOENT, errno.EEXIST)  # a folder in /proc, or in the place of a file
 _FREE_SPACE = "free some space and run the command again; everything finished so far is kept"
 _STEPS = {
@@ -273,6 +274,9 @@ def disk_errors(*folders: Path) -> Iterator[None]:
             number, places = _number(str(error)), (*folders, Path(tempfile.gettempdir()))
         if places and (found := _disk_error(number, *places)):
             raise found from error
+        if number in _FAILING:
+            where = f" at {places[0]}" if places else ""
+            raise NoSpace(f"a file{where}: {os.strerror(number)}", "name another place, or check the disk") from error
         raise
 
 
