@@ -172,7 +172,7 @@ def _left(workspace: Workspace) -> Iterator[Path]:
         yield from workspace.builds.glob(".tmp-*")
     for folder in left(workspace.temporary):
         yield from (p for p in map(folder.with_suffix, ("", ".lock")) if p.exists())
-    for place in (one.MEMORY / workspace.name, one.MEMORY / f"{workspace.name}.tests"):
+    for place in (one.in_memory(workspace), one.for_tests(workspace)):
         if place.exists() and len(list(place.glob("*.lock"))) == len(list(left(place))):
             yield place
 

@@ -49,7 +49,7 @@ def goes(here: Workspace) -> dict[str, list[Path]]:
     made(cache / "others" / "old", used=0)
     made(here.channel / "noarch" / "only.conda", used=0)
     made(shm / "ctk-0123456789ab" / ".tmp-of-another-checkout" / "a", used=0)
-    old = made(shm / here.name / ".tmp-old-1" / "a").parent
+    old = made(one.in_memory(here) / ".tmp-old-1" / "a").parent
     made(old.parent / "dead.lock")
     made(here.builds / ".tmp-key" / "a")  # of a `ctk clean` that was killed
     return {
@@ -96,7 +96,7 @@ def test_files_that_a_running_command_uses_stay(here: Workspace, goes: dict[str,
     pkgs, dead = here.packages, next(path for path in goes["temporary"] if path.suffix == ".lock")
     with one.at_work(here), FileLock(pkgs / ".cache.lock"), FileLock(dead), ExitStack() as locks:
         assert clean.unused_packages(pkgs, locks) == []
-        for folder in (memory := one.MEMORY / here.name).glob("**/"):
+        for folder in (memory := one.in_memory(here)).glob("**/"):
             os.utime(folder, (0, 0))
         other = Workspace(here.root.parent / "other")
         assert memory not in [path for place in (here, other) for g in clean.clean(place) for path in g.goes]

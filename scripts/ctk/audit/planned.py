@@ -8,7 +8,6 @@ checked; edits of texts (``EDIT``) add no file and need the text, so they are le
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from pydantic import TypeAdapter
 from ctk.audit.files import glob_pattern
 from ctk.build import standins
 from ctk.core.checkout import Workspace
+from ctk.core.children import run_program
 from ctk.core.errors import RecipeError
 from ctk.core.files import file_sha256
 from ctk.core.memo import memo
@@ -153,7 +153,7 @@ def _lay_out(build: Build, script: Script, members: Members, folder: str, progra
             "EDIT": "",
         }
         command = ["bash", str(build.recipe.folder / script.file)]
-        done = subprocess.run(command, cwd=work, env=os.environ | variables, capture_output=True, text=True)
+        done = run_program(command, cwd=work, env=os.environ | variables)
         if done.returncode:
             raise RecipeError(f"{build.id} cannot be laid out: {done.stderr.strip()}", f"fix {script.file}")
         return sorted(_placed(prefix, names, members), key=lambda file: file.path)

@@ -29,6 +29,7 @@ from packaging.specifiers import SpecifierSet
 from pydantic import TypeAdapter
 
 from ctk.core.checkout import Workspace
+from ctk.core.children import run_program
 from ctk.core.errors import BuildFailed, NotPublished
 from ctk.core.files import disk_errors, holds, make_folder, replace_file
 from ctk.core.memo import memo
@@ -308,8 +309,9 @@ def installed_tools() -> Mapping[str, str]:
 
 def _printed(*words: str) -> str:
     """The output of a program; "" if it is not installed, or fails."""
-    with suppress(OSError, subprocess.SubprocessError):
-        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = run_program(words, timeout=60)
+        return "" if done.returncode else done.stdout.strip()
     return ""
 
 

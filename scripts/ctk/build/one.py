@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -50,7 +51,9 @@ def environment(**values: str) -> Iterator[None]:
 
 def new_build_folder(workspace: Workspace, name: str, need: int, jobs: int) -> Path:
     """Makes an empty folder for one build, which writes at most `need` bytes; `jobs` of them share the memory."""
-    folder = (_in_memory(workspace) if _is_roomy(need, jobs) else workspace.builds) / f".tmp-{name}-{os.getpid()}"
+    folder = (
+        in_memory(workspace) if _is_roomy(workspace, need, jobs) else workspace.builds
+    ) / f".tmp-{name}-{os.getpid()}"
     folder.mkdir(parents=True)
     return folder
 
@@ -58,10 +61,10 @@ def new_build_folder(workspace: Workspace, name: str, need: int, jobs: int) -> P
 @contextmanager
 def temporary_files(workspace: Workspace, need: int, jobs: int) -> Iterator[Path]:
     """Gives the folder for rattler-build's temporary files: in memory, if each job has room there for `need` bytes."""
-    if not _is_roomy(need, jobs):
+    if not _is_roomy(workspace, need, jobs):
         yield Path(tempfile.gettempdir())
         return
-    with held(_in_memory(workspace).with_suffix(".tests")) as folder, environment(TMPDIR=str(folder)):
+    with held(for_tests(workspace)) as folder, environment(TMPDIR=str(folder)):
         yield folder
 
 
@@ -70,8 +73,8 @@ def at_work(workspace: Workspace) -> Iterator[None]:
     """Removes leftovers of builds, before and after, and shows other checkouts that builds are at work in memory."""
     clear_build_folders(workspace)
     with ExitStack() as stack:
-        if _is_roomy(0, 1):
-            stack.callback(release_folder, hold_folder(_in_memory(workspace)))
+        if _is_roomy(workspace, 0, 1):
+            stack.callback(release_folder, hold_folder(in_memory(workspace)))
         try:
             yield
         finally:
@@ -80,10 +83,10 @@ def at_work(workspace: Workspace) -> Iterator[None]:
 
 def clear_build_folders(workspace: Workspace) -> None:
     """Removes leftovers of builds, killed ones too; the run lock makes sure that nobody is using them."""
-    for place in (workspace.builds, _in_memory(workspace)):
+    for place in (workspace.builds, in_memory(workspace)):
         for folder in place.glob(".tmp-*"):
             shutil.rmtree(folder, ignore_errors=True)
-    shutil.rmtree(_in_memory(workspace), ignore_errors=True)
+    shutil.rmtree(in_memory(workspace), ignore_errors=True)
 
 
 def machine_paths(workspace: Workspace) -> list[str]:
@@ -92,14 +95,32 @@ def machine_paths(workspace: Workspace) -> list[str]:
     Root's home is the same on every machine: Triton's wheels have it from the machine that made them.
     """
     homes = [home for home in [Path.home()] if home != Path("/root")]
-    return [str(path) for path in (workspace.root, *homes, workspace.builds, _in_memory(workspace))]
+    return [str(path) for path in (workspace.root, *homes, workspace.builds, in_memory(workspace))]
 
 
-def _in_memory(workspace: Workspace) -> Path:
-    return MEMORY / workspace.name
+def in_memory(workspace: Workspace) -> Path:
+    """The folder of this user's builds in memory: another user of the machine has one for the same checkout."""
+    return MEMORY / f"{workspace.name}-{os.getuid()}"
 
 
-def _is_roomy(need: int, jobs: int) -> bool:
+def for_tests(workspace: Workspace) -> Path:
+    """The same for temporary files of package tests."""
+    return in_memory(workspace).with_suffix(".tests")
+
+
+def _is_ours(place: Path) -> bool:
+    """Whether a place is free, or a folder of this user: anybody may make a folder in memory, under any name."""
+    try:
+        status = place.lstat()
+    except FileNotFoundError:
+        return True
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+
+
+def _is_roomy(workspace: Workspace, need: int, jobs: int) -> bool:
+    place = in_memory(workspace)
+    if not (_is_ours(place) and _is_ours(for_tests(workspace))):
+        return False
     return _free_memory() // max(jobs, 1) >= max(_LEAST, need)
 
 

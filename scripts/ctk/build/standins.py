@@ -19,7 +19,6 @@ import re
 import secrets
 import shlex
 import shutil
-import subprocess
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from typing import IO
 
 from ctk.build.large_binaries import HEAD, LargeBinary, large_binaries
 from ctk.core.checkout import Workspace
+from ctk.core.children import run_program
 from ctk.fetch.fetch import laid_out
 from ctk.lock.model import Artefact
 from ctk.package.binaries import Binary, Dynamic, SearchPath
@@ -224,7 +224,7 @@ class StandIns:
         for rpath in rpaths:
             edit = (*_SET_RPATH, rpath) if rpath else ("--remove-rpath",)
             command = [str(self._patchelf), *edit, str(self._patched)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = run_program(command)
             if done.returncode:
                 raise Changed(f"patchelf fails for {member.name}: {done.stderr}")
         with self._patched.open("rb") as file:

@@ -20,6 +20,7 @@ from rattler.sigstore import ChannelCheck, Issuer, Publisher, TrustedRoot, Verif
 from ctk.channel.check_package import ChannelPackage
 from ctk.channel.publish import FIELD, SIDECAR
 from ctk.core.errors import BadValue, CtkError, PublishFailed
+from ctk.core.files import read_plain
 from ctk.core.process import run
 from ctk.rules import Finding
 
@@ -143,13 +144,16 @@ class Verifier:
         if not all(isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text) for text in hashes):
             yield Finding(package.name, f"{FIELD} or sha256 in repodata is no sha256")
             return
+        fixed = plain.with_name(f"{plain.name}.{hashes[0]}")
+        if fixed.exists() and not fixed.is_file():
+            yield Finding(package.name, f"{fixed.name} is no file")
+            return
         try:
             found = run(verify_attestation(self._record(package, *hashes), self._rule, trusted_root=self._root))
         except AttestationError as error:
             yield Finding(package.name, " ".join(str(error).split()))
             return
-        fixed = plain.with_name(f"{plain.name}.{hashes[0]}")
-        if not plain.is_file() or plain.read_bytes() != fixed.read_bytes():
+        if not plain.is_file() or read_plain(plain) != read_plain(fixed):
             yield Finding(package.name, f"{plain.name} differs from {fixed.name}")
         if valid := found.attestation:
             signer = f"{valid.identity} (issuer {valid.issuer or 'not stated'})"

@@ -34,7 +34,7 @@ from ctk.channel.repodata import (
 from ctk.core.checkout import HISTORY, channel_missing
 from ctk.core.console import Reporter
 from ctk.core.errors import ChannelBroken, PublishFailed
-from ctk.core.files import disk_errors, held
+from ctk.core.files import disk_errors, held, open_plain, read_plain
 from ctk.core.inside import is_file_name
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.fetch.channels import connected, remote, service_of
@@ -138,7 +138,7 @@ class IndexFiles:
         """Adds the entries of an index file, whose ``info`` must be `about`, and whose other keys `empty`."""
         subdir, faults = file.parent.name, []
         try:
-            content = json.loads(file.read_bytes())
+            content = json.loads(read_plain(file))
             info, packages = content.pop("info", None), content.pop(_SECTION, None)
             if not isinstance(info, dict) or not isinstance(packages, dict):
                 raise ValueError("is not shaped like an index")
@@ -179,8 +179,8 @@ def _compressed(folder: Path) -> str:
     """The fault of the compressed repodata of a subdir, or ""."""
     plain, packed = folder / REPODATA, folder / COMPRESSED
     try:
-        wanted = plain.read_bytes()
-        with packed.open("rb") as stream:
+        wanted = read_plain(plain)
+        with open_plain(packed) as stream:
             # One byte more than expected is enough to see a difference, whatever the file unpacks to.
             found = zstandard.ZstdDecompressor().stream_reader(stream).read(len(wanted) + 1)
     except (zstandard.ZstdError, OSError) as error:

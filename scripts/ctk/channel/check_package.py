@@ -14,6 +14,7 @@ from ctk.build import sbom
 from ctk.channel.publish import FIELD
 from ctk.channel.repodata import TIME
 from ctk.core.errors import AuditFailed
+from ctk.core.files import open_plain
 from ctk.core.inside import wrong_with
 from ctk.package.archives import shown as shown_name
 from ctk.package.reader import (
@@ -117,7 +118,7 @@ def _open(package: ChannelPackage) -> OpenedPackage:
                 if part == "info":
                     texts[member.path] = texts.get(member.path, b"") + piece
             files.append(replace(member, sha256=digest.hexdigest()))
-    with package.path.open("rb") as stream:
+    with open_plain(package.path) as stream:
         hashes = digests(stream)
     index, exports = (json.loads(texts.get(f"info/{name}.json", b"{}")) for name in ("index", "run_exports"))
     paths = tuple(map(path_entry, json.loads(texts["info/paths.json"])["paths"]))

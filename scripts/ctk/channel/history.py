@@ -14,7 +14,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from ctk.core.errors import ChannelBroken, UnknownName
-from ctk.core.files import replace_file
+from ctk.core.files import NotPlain, read_plain, replace_file
 
 STATES = "history.json"
 """The file of a history, in the folder that has each state under its number."""
@@ -100,12 +100,13 @@ def read_note(file: Path, kind: type[Note], lost: str) -> Note | None:
         ChannelBroken: The file is damaged. A run without it would overwrite states that are kept.
     """
     try:
-        return TypeAdapter(kind).validate_json(file.read_bytes())
+        return TypeAdapter(kind).validate_json(read_plain(file))
     except FileNotFoundError:
         return None
-    except ValidationError as error:
+    except (ValidationError, NotPlain) as error:
+        why = error.strerror if isinstance(error, NotPlain) else error.errors()[0]["msg"]
         raise ChannelBroken(
-            f"{file} cannot be read: {error.errors()[0]['msg']}",
+            f"{file} cannot be read: {why}",
             f"put it back from a copy, or delete it (rm {shlex.quote(str(file))}): then {lost}",
         ) from None
 

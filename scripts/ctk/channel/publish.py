@@ -49,7 +49,17 @@ from ctk.channel.repodata import (
 )
 from ctk.core.checkout import HISTORY
 from ctk.core.errors import BadValue, Busy, ChannelBroken, NameReused, NotReady, PublishFailed, UnknownName
-from ctk.core.files import copy_file, disk_errors, file_sha256, holds, make_folder, read_json, replace_file, temporaries
+from ctk.core.files import (
+    copy_file,
+    disk_errors,
+    file_sha256,
+    holds,
+    make_folder,
+    read_json,
+    read_plain,
+    replace_file,
+    temporaries,
+)
 from ctk.core.inside import outside, wrong_with
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.package.records import REPODATA, entries
@@ -377,7 +387,7 @@ class Folder:
                 continue
             package = self.path / name
             plain = package.with_name(package.name + SIDECAR)
-            left = plain.read_bytes() if plain.exists() else b""  # accepted attestations stay, as CEP 50 requires
+            left = read_plain(plain) if plain.exists() else b""  # accepted attestations stay, as CEP 50 requires
             content = left or f"[{attester(package.name, records[name]['sha256'])}]".encode()
             digest = hashlib.sha256(content).hexdigest()
             replace_file(package.with_name(f"{plain.name}.{digest}"), content)

@@ -17,7 +17,7 @@ import zstandard
 
 from ctk.core.checkout import channel_missing
 from ctk.core.errors import ChannelBroken, PublishFailed
-from ctk.core.files import disk_errors, make_folder, replace_file
+from ctk.core.files import disk_errors, make_folder, read_plain, replace_file
 from ctk.core.platforms import NOARCH
 from ctk.package.records import COMPRESSED, REMAKE, REPODATA, entries, records
 
@@ -111,7 +111,7 @@ def shows(channel: Path, index: ChannelIndex) -> bool:
 
 
 def _has(file: Path, content: bytes) -> bool:
-    return file.is_file() and file.read_bytes() == content
+    return file.is_file() and read_plain(file) == content
 
 
 def _content(index: ChannelIndex, subdir: str, name: str) -> bytes:

@@ -109,7 +109,7 @@ def build_recipe_command(
 
     where, report = checkout(), Reporter()
     for text in cuda or ():
-        if not re.fullmatch(r"\d\d(\.\d\d?)?", text):
+        if not re.fullmatch(r"(?a)\d\d(\.\d\d?)?", text):
             raise BadValue(f"{text!r} is no CUDA major and no toolkit", "write it as --cuda 12 or --cuda 12.6")
     for text in python or ():
         python_specs(text)

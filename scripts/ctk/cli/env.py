@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +24,9 @@ from ctk.cli.options import (
 )
 from ctk.core import console
 from ctk.core.checkout import given_environment, workspace
+from ctk.core.children import run_in_front
 from ctk.core.console import Reporter, count, listing, megabytes
+from ctk.core.errors import Stopped
 from ctk.core.files import release_folders
 
 _LINE = 5  # changed packages in one line
@@ -120,7 +121,8 @@ def run_command(
     """Run a command in an environment, activated as conda does it: PATH, CONDA_PREFIX and the scripts of its packages.
 
     It ends with the exit code of the command, and with 127 where there is no such command. Any conda environment will
-    do. With --json, what the command prints goes to stderr.
+    do. With --json, what the command prints goes to stderr, and a signal that tells ctk to end is passed on: 5 seconds
+    later, whatever still runs is killed.
 
     Example: ctk env run ./my-env -- python -c "import cuda.core"
 
@@ -137,9 +139,10 @@ def run_command(
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and what is ignored stays so
         release_folders()  # nothing of this process is left
         os.execvpe(words[0], words, environment)  # signals and the exit code are the command's
-    code = subprocess.run(words, env=environment, stdout=sys.stderr, check=False).returncode
-    code = code if code >= 0 else 128 - code  # as shells have it for a signal
+    code, told = run_in_front(words, env=environment, stdout=sys.stderr)
     console.mode().document.update(prefix=str(prefix.absolute()), command=command, exit_code=code)
+    if told:
+        raise Stopped.by(told)
     console.finish()
     raise typer.Exit(code)
 

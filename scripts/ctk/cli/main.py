@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
 import shlex
 import signal
 import sys
@@ -22,9 +23,25 @@ from ctk.cli.options import VERBATIM
 from ctk.core import console
 from ctk.core.address import refuse_secrets
 from ctk.core.checkout import given_environment, workspace
-from ctk.core.errors import BadValue, CtkError, ReaderGone, Stopped, without_credentials
+from ctk.core.children import TOLD_TO_END, end_children
+from ctk.core.console import listing
+from ctk.core.errors import (
+    BadValue,
+    ChannelBroken,
+    CtkError,
+    NoSpace,
+    ReaderGone,
+    Stopped,
+    describe,
+    printable,
+    without_credentials,
+)
 from ctk.core.files import disk_errors, use_temporary_folder
-from ctk.core.process import end_children, hard_exit
+from ctk.core.process import hard_exit
+
+_LONGEST = 4095  # bytes: PATH_MAX of linux/limits.h, without the end
+_FEWEST_FILES = 64
+"""Files that a run must be able to open at once; with fewer, rattler ends with a panic."""
 
 
 class Command(TyperCommand):
@@ -45,6 +62,7 @@ class Command(TyperCommand):
             not word or (word.startswith("--") and word.endswith("=")) for word in own
         ):
             raise BadValue("a value is empty", f"leave it out, or see {ctx.command_path} --help")
+        _refuse_long(own, ctx)
         verbatim = {param.name for param in self.params if param.metavar == VERBATIM}
         options = {name for param in self.params for name in param.opts}
         for word in (word.partition("=")[0] for word in own):  # of -platform, -p would take the rest as its value
@@ -59,11 +77,45 @@ class Command(TyperCommand):
             refuse_secrets(word)
         return rest
 
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command; what the index of a named channel does to our code is an error of that channel."""
+        try:
+            return super().invoke(ctx)
+        except (CtkError, OSError, typer.Exit, typer.Abort, typer.TyperException):
+            raise
+        except Exception as error:
+            named = _named_channels(ctx.params)
+            if not named:
+                raise
+            raise ChannelBroken(
+                f"an index has something that cannot be read, of {listing(named, 'or')}: {describe(error)}",
+                "ask its keeper to publish it again; --debug shows where the reading stopped",
+            ) from error
+
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Writes each example as a line that can be copied, however long it is."""
         with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
             for line in self.examples:
                 formatter.write(f"  {line}\n")
+
+
+def _named_channels(params: dict[str, Any]) -> list[str]:
+    """The channels of other people that a command was told to solve from; without --base, a command solves nothing."""
+    if "base" not in params:
+        return []
+    channel, base = params.get("channel") or (), params["base"]
+    named = [channel] if isinstance(channel, str) else list(channel)
+    return named if base == "local" else [*named, base]
+
+
+def _refuse_long(words: list[str], context: Any) -> None:
+    """Refuses a word that is longer than a name or a path can be, before something is looked up by it."""
+    for word in words:
+        if len(os.fsencode(word)) > _LONGEST and not any(param.metavar == VERBATIM for param in context.command.params):
+            raise BadValue(
+                f"a value has {len(word)} characters: {printable(word[:40])}...",
+                f"a name or a path has at most {_LONGEST} bytes; see {context.command_path} --help",
+            )
 
 
 def _words(value: Any) -> Iterator[str]:
@@ -301,6 +353,9 @@ def _root(
 
 def main() -> None:
     """Runs the command line; errors become two lines and an exit code, or a part of the JSON document."""
+    console.use_streams()
+    if error := _unfit():
+        hard_exit(_failed(error))
     given_environment()
     # Nothing outside the checkout: rattler keeps its own caches here as well.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().rattler))
@@ -312,20 +367,34 @@ def main() -> None:
         with contextlib.suppress(Exception):
             app(prog_name="ctk")
         sys.exit()
-    # Where interrupts are switched off they stay so.
-    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
-        signal.signal(signal.SIGINT, stop)
+    for number in TOLD_TO_END:
+        # Where a signal is switched off it stays so: interrupts in a background job, SIGHUP below nohup.
+        if signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL):
+            signal.signal(number, stop)
     use_temporary_folder(workspace())
     hard_exit(_code())
 
 
-def stop(*_: object) -> NoReturn:
+def _unfit() -> CtkError | None:
+    """Why no command can work where this process was started; None if one can."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        return NoSpace(f"the working directory cannot be used: {error.strerror}", "`cd` to another one")
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if 0 <= most < _FEWEST_FILES:  # RLIM_INFINITY is -1
+        return NoSpace(f"a process may open {most} files at once here", "raise `ulimit -n`, as in `ulimit -n 1024`")
+    return None
+
+
+def stop(number: int = signal.SIGINT, *_: object) -> NoReturn:
     """Ends the process and its children at once, with one sentence; an exception would wait for pools and downloads.
 
     Readers never see half of anything, even when a run is killed.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    error = Stopped("stopped", "run the same command again; downloads, and what `ctk build` finished, are kept")
+    for other in TOLD_TO_END:
+        signal.signal(other, signal.SIG_IGN)
+    error = Stopped.by(number)
     try:
         end_children()
         with contextlib.suppress(Exception):  # it may have interrupted a print
@@ -352,7 +421,11 @@ def _code() -> int:
         return _failed(usage_error(error))
     except CtkError as error:
         return _failed(error)
-    except Exception as error:
+    except UnicodeEncodeError:  # a value, or the name of a file, of which rattler makes text
+        return _failed(BadValue("a value is no text in UTF-8", "write it in UTF-8"))
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of Rust
+            raise
         console.mode().debug = True
         return _failed(CtkError(f"{type(error).__name__}: {error}", "report it, with the traceback"))
 
@@ -361,8 +434,9 @@ def _failed(error: CtkError) -> int:
     """Prints an error as far as possible, and returns its exit code; called where the error is caught."""
     with contextlib.suppress(OSError):
         if console.mode().debug:
-            sys.stderr.write(without_credentials(traceback.format_exc()))
-        console.finish(error)
+            sys.stderr.write(printable(without_credentials(traceback.format_exc())))
+        with contextlib.suppress(NoSpace):  # of standard output, which may be what the error is about
+            console.finish(error)
         if not console.mode().printed:
             console.print_error(error)
     return error.exit_code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from base64 import b64encode
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from ctk.core.errors import USER, BadValue, without_credentials
-from ctk.core.files import read_json
+from ctk.core.files import read_plain
 
 if TYPE_CHECKING:  # slow to import
     from rattler import Gateway
@@ -55,7 +56,7 @@ def refuse_secrets(text: str) -> None:
 
 def logged_in(url: str) -> tuple[str, dict[str, str]]:
     """An address and the headers for it, with the login for its host: for requests that rattler does not make."""
-    parts, known = urlsplit(url), read_json(Path(os.environ.get(_AUTH, ""))) or {}
+    parts, known = urlsplit(url), _logins()
     labels = (parts.hostname or "").split(".")
     hosts = [".".join(labels), *(f"*.{'.'.join(labels[i:])}" for i in range(len(labels)))]  # as rattler_networking
     login: dict[str, Any] = next((known[host] for host in hosts if host in known), {})
@@ -68,10 +69,45 @@ def logged_in(url: str) -> tuple[str, dict[str, str]]:
     return url, {"Authorization": f"Bearer {bearer}"} if bearer else {}
 
 
+def _logins() -> dict[str, Any]:
+    """Host -> its login, as in the file that ``RATTLER_AUTH_FILE`` names; nothing without a file.
+
+    Raises:
+        BadValue: It is no file of logins; nothing of its content is printed.
+    """
+    name = os.environ.get(_AUTH, "")
+    if not name or not os.path.lexists(name):
+        return {}
+    try:
+        known = json.loads(read_plain(Path(name)))
+    except (ValueError, RecursionError, IsADirectoryError):
+        known = None
+    if not isinstance(known, dict) or not all(map(_is_login, known.values())):
+        step = f'write one as in {{"conda.example.org": {{"BearerToken": "..."}}}}, or `unset {_AUTH}`'
+        raise BadValue(f"{name}, which {_AUTH} names, is no file of logins", step)
+    return known
+
+
+def _is_login(login: Any) -> bool:
+    """Whether an entry of a file of logins is one; rattler has kinds that this module does not read."""
+    if not isinstance(login, dict):
+        return False
+    user = login.get("BasicHTTP", {"username": "", "password": ""})
+    texts = [login.get("BearerToken", ""), login.get("CondaToken", "")]
+    if isinstance(user, dict):
+        texts += [user.get("username"), user.get("password")]
+    return isinstance(user, dict) and all(isinstance(text, str) for text in texts)
+
+
 def client() -> Client | None:
-    """A rattler client with the logins, also in a worker; None without logins."""
+    """A rattler client with the logins, also in a worker; None without logins.
+
+    Raises:
+        BadValue: The file of logins is none.
+    """
     from rattler.networking import Client
 
+    _logins()  # rattler prints the whole path of its own code for one that it cannot read
     return Client.default_client() if _AUTH in os.environ else None
 
 

@@ -155,26 +155,29 @@ def checkout() -> Workspace:
 
 def git(folder: Path, *words: str) -> str:
     """The stripped output of git in a folder; "" if it fails or is not installed."""
-    import subprocess  # completion and --help do not need it, nor tarfile and tomllib
+    from ctk.core.children import run_program  # completion and --help do not need it, nor tarfile and tomllib
 
-    command = ["git", "-C", str(folder), *words]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
+        done = run_program(["git", "-C", str(folder), *words])
+    except OSError:
         return ""
+    return "" if done.returncode else done.stdout.strip()
 
 
 def git_export(folder: Path, commit: str, parts: Sequence[str], target: Path) -> bool:
     """Writes files and folders of a commit into another folder; False if git does not have them."""
-    import subprocess
     import tarfile
+
+    from ctk.core.children import run_bytes
 
     command = ["git", "-C", str(folder), "archive", "--format=tar", commit, "--", *parts]
     try:
-        packed = subprocess.run(command, capture_output=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
+        done = run_bytes(command)
+    except OSError:
         return False
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+    if done.returncode:
+        return False
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         archive.extractall(target, filter="data")
     return True
 

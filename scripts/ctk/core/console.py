@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -11,15 +12,77 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from ctk.core.errors import CtkError, printable, without_credentials
+from ctk.core.errors import CtkError, NoSpace, printable, without_credentials
 
 if TYPE_CHECKING:  # completion does not need it, and it is slow to import
     from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table
     from rich.text import Text
+
+
+# The streams of this process: a reader that has enough ends a command silently, as in all programs.
+
+
+class _Output(io.FileIO):
+    """Standard output: what cannot be written is an error with words."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _unwritten(str(error.strerror)) from None
+
+
+class _ClosedOutput(io.FileIO):
+    """Standard output of a process that was started without it."""
+
+    def write(self, data: Any) -> NoReturn:
+        raise _unwritten("it is closed")
+
+
+class _Notes(io.FileIO):
+    """Standard error: a line that cannot be written ends no work."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            return len(data)
+
+
+def _unwritten(why: str) -> NoSpace:
+    return NoSpace(f"cannot write standard output: {why}", "send it to a file with room, or to /dev/null")
+
+
+def use_streams() -> None:
+    """Has the streams of this process fail as described above, also those that are closed."""
+    closed = [number for number in range(3) if not _is_open(number)]
+    for _ in closed:
+        os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which a file of ours would have otherwise
+    sys.stdout = _text(_ClosedOutput(1, "w", closefd=False) if 1 in closed else _Output(1, "w", closefd=False))
+    sys.stderr = _text(_Notes(2, "w", closefd=False))
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def _text(raw: io.FileIO) -> io.TextIOWrapper:
+    """A stream for texts, which writes each line to a terminal at once; characters that it lacks are escaped."""
+    encoding = sys.__stdout__.encoding if sys.__stdout__ else "utf-8"
+    buffered = io.BufferedWriter(raw)
+    return io.TextIOWrapper(buffered, encoding, "backslashreplace", line_buffering=raw.fileno() == 2 or raw.isatty())
 
 
 @dataclass
@@ -143,7 +206,7 @@ class Reporter:
             *columns, console=self.notes, transient=True, disable=not self.live, speed_estimate_period=60
         )
         with progress:
-            yield Task(self, progress, title, total, bytes_)
+            yield Task(self, progress, printable(title), total, bytes_)
 
     def reading(self, title: str, files: Iterable[Path]) -> AbstractContextManager[Task]:
         """Shows the progress of files that are read, in bytes."""
@@ -160,7 +223,7 @@ class Task:
 
     def advance(self, amount: float, note: str = "") -> None:
         """Adds to the finished work; thread-safe."""
-        fields: dict[str, Any] = {"note": note} if note else {}
+        fields: dict[str, Any] = {"note": printable(note)} if note else {}
         self._progress.update(self._id, advance=amount, **fields)
         now = time.monotonic()
         if not self._reporter.live and (note or now - self._last > 5):
@@ -177,7 +240,7 @@ def table_of(columns: Sequence[str], rows: Sequence[Sequence[object]], right: Se
     from rich.table import Table
     from rich.text import Text
 
-    cells = [["\n".join(map(str.strip, without_credentials(str(cell)).splitlines())) for cell in row] for row in rows]
+    cells = [[_cell(value) for value in row] for row in rows]
     table = Table()
     for i, name in enumerate(columns):
         words = all(len(line.split()) < 2 for row in cells for line in row[i].splitlines())
@@ -185,6 +248,12 @@ def table_of(columns: Sequence[str], rows: Sequence[Sequence[object]], right: Se
     for row in cells:
         table.add_row(*map(Text, row))
     return table
+
+
+def _cell(value: object) -> str:
+    """The text of a cell, which may have several lines."""
+    lines = without_credentials(str(value)).split("\n")
+    return "\n".join(printable(line.strip()) for line in lines)
 
 
 def _console(terminal: bool, *, quiet: bool, stderr: bool = False) -> Console:
@@ -197,8 +266,11 @@ def _console(terminal: bool, *, quiet: bool, stderr: bool = False) -> Console:
 
 def _write(console: Console, text: str | Text, style: str | None = None) -> None:
     """Prints lines; a terminal gets them folded between words."""
-    text = without_credentials(text) if isinstance(text, str) else text  # before it is folded
-    console.print(text, style=style, markup=False, soft_wrap=not console.file.isatty())
+    if isinstance(text, str):
+        text = printable(without_credentials(text))  # before it is folded
+    else:
+        text.plain = printable(text.plain)
+    console.print(text, style=style, markup=False, emoji=False, soft_wrap=not console.file.isatty())
 
 
 def count(number: int, noun: str) -> str:

@@ -9,6 +9,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from ctk.core.errors import LockError, problems
+from ctk.core.files import read_plain
 
 T = TypeVar("T")
 
@@ -16,7 +17,7 @@ T = TypeVar("T")
 def read(path: Path) -> str:
     """The text of a file beside the locks; LockError if it is missing or not UTF-8."""
     try:
-        return path.read_text(encoding="utf-8")
+        return read_plain(path).decode()
     except PermissionError:
         raise
     except (OSError, UnicodeDecodeError) as error:

@@ -7,6 +7,7 @@ The problems of one file are raised together (`problems`). `scripts/write-docs` 
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
@@ -230,7 +231,18 @@ class NotAccepted(CtkError, exit_code=35):
 
 
 class Stopped(CtkError, exit_code=130):  # as shells have it: 128 and the number of the signal
-    """Ctrl-C; the command ended, and all processes that it had started too."""
+    """Ctrl-C; the command ended, and all processes that it had started too.
+
+    Other signals have codes of their own: 143 for SIGTERM, 129 for SIGHUP.
+    """
+
+    @classmethod
+    def by(cls, number: int) -> Stopped:
+        """The error for a signal."""
+        how = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
+        error = cls(f"stopped{how}", "run the same command again; downloads, and what `ctk build` finished, are kept")
+        error.exit_code = 128 + number
+        return error
 
 
 class ReaderGone(CtkError, exit_code=141):  # as shells have it: 128 and the number of the signal

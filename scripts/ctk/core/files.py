@@ -57,7 +57,7 @@ def copy_file(source: Path, target: Path, sha256: str) -> bool:
     digest = hashlib.sha256()
 
     def chunks() -> Iterator[bytes]:
-        with source.open("rb") as stream:
+        with open_plain(source) as stream:
             while chunk := stream.read(1 << 20):
                 digest.update(chunk)
                 yield chunk
@@ -95,6 +95,46 @@ def _replace(path: Path, chunks: Iterable[bytes], is_right: Callable[[], bool]) 
     return True
 
 
+# Reading: a pipe has no end, a device may have none either, and neither is waited for.
+
+
+class NotPlain(OSError):
+    """What should be a file is a pipe, a device or a socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(errno.EINVAL, "it is a pipe, a device or a socket, and no file", path)
+
+
+def open_plain(path: Path) -> BufferedReader:
+    """Opens a file that somebody else may have put there, also behind a link.
+
+    Raises:
+        NotPlain: It is a pipe, a device or a socket.
+        OSError: It cannot be opened, or is a folder.
+    """
+    return open(path, "rb", opener=_open_plain)
+
+
+def _open_plain(path: str, flags: int) -> int:
+    try:
+        number = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket
+            raise NotPlain(path) from None
+        raise
+    kind = os.fstat(number).st_mode
+    if stat.S_ISREG(kind) or stat.S_ISDIR(kind):  # `open` refuses a folder
+        return number
+    os.close(number)
+    raise NotPlain(path)
+
+
+def read_plain(path: Path) -> bytes:
+    """The content of such a file; errors as of `open_plain`."""
+    with open_plain(path) as file:
+        return file.read()
+
+
 # Hashes: a process reads each file once for its sha256.
 
 _hashes: dict[tuple[int, int, int, int], str] = {}
@@ -107,7 +147,7 @@ def file_sha256(file: Path | BufferedReader) -> str:
     if key in _hashes:
         return _hashes[key]
     if isinstance(file, Path):
-        with file.open("rb") as stream:
+        with open_plain(file) as stream:
             return file_sha256(stream)
     _hashes[key] = hashlib.file_digest(file, "sha256").hexdigest()
     return _hashes[key]
@@ -180,7 +220,7 @@ LARGEST = 64 << 20
 def read_json(file: Path) -> Any:
     """The content of a JSON file; None if it is missing, too large or damaged."""
     try:
-        with file.open("rb") as content:
+        with open_plain(file) as content:
             text = content.read(LARGEST + 1)
         return json.loads(text) if len(text) <= LARGEST else None
     except (OSError, ValueError, RecursionError):
@@ -202,6 +242,7 @@ def listed_packages(note: Any) -> dict[str, str] | None:
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 _DENIED = (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+_FAILING = (errno.EIO, errno.ESTALE)  # of a disk, of a network's disk, or of a file that only looks like one
 _NO_PLACE = (errno.ENOENT, errno.EEXIST)  # a folder in /proc, or in the place of a file
 _FREE_SPACE = "free some space and run the command again; everything finished so far is kept"
 _STEPS = {
@@ -222,6 +263,9 @@ def disk_errors(*folders: Path) -> Iterator[None]:
         yield
     except CtkError:
         raise
+    except NotPlain as error:
+        step = "put the file in its place, or remove it"
+        raise NoSpace(f"cannot read {error.filename}: {error.strerror}", step) from error
     except Exception as error:
         if isinstance(error, OSError):
             named = error.filename2 or error.filename  # an error of copying names both files
@@ -230,6 +274,9 @@ def disk_errors(*folders: Path) -> Iterator[None]:
             number, places = _number(str(error)), (*folders, Path(tempfile.gettempdir()))
         if places and (found := _disk_error(number, *places)):
             raise found from error
+        if number in _FAILING:
+            where = f" at {places[0]}" if places else ""
+            raise NoSpace(f"a file{where}: {os.strerror(number)}", "name another place, or check the disk") from error
         raise
 
 
@@ -279,6 +326,8 @@ def _is_unreadable(place: Path) -> bool:
         return not os.access(place, os.R_OK | os.X_OK * place.is_dir()) and place.exists()
     except PermissionError:  # of a folder above it
         return True
+    except OSError:  # its name is too long
+        return False
 
 
 def _number(text: str) -> int | None:
@@ -300,6 +349,8 @@ def _disk_error(number: int | None, *places: Path) -> NoSpace | None:
     """The error for an errno, at one of these places; None if it is not the disk's."""
     if number in _STEPS:
         return NoSpace(f"{os.strerror(number)}: {_free_space(places)}", _STEPS[number])
+    if number == errno.ENAMETOOLONG:
+        return NoSpace(f"the name is too long: {str(places[0])[:100]}...", "choose a shorter one")
     if number not in _DENIED and not (number in _NO_PLACE and _refusal(places[0])):
         return None
     if _is_unreadable(places[0]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 import sys
 import threading
@@ -12,7 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
-from ctk.core.process import end_with
+from ctk.core.children import be_watched, watch
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,11 +29,16 @@ class ProcessPool(ProcessPoolExecutor):
         # multiprocessing's tracker outlives Ctrl-C, tidies up, and would warn below our sentence that it had to.
         if _TRACKER not in sys.warnoptions:
             sys.warnoptions.append(_TRACKER)
-        super().__init__(processes, spawn, _begin, (os.getpid(), begin, args, more))
+        super().__init__(processes, spawn, _begin, (begin, args, more))
+        self._watched: set[int] = set()
 
     def submit(self, work: Callable[P, T], /, *args: P.args, **more: P.kwargs) -> Future[T]:
         with _ctrl_c_blocked():  # the first call starts the processes
-            return super().submit(work, *args, **more)
+            future = super().submit(work, *args, **more)
+            for process in {*self._processes} - self._watched:
+                self._watched.add(process)
+                watch(process)
+        return future
 
     def end(self) -> None:
         """Ends the processes without waiting for their work."""
@@ -43,8 +47,8 @@ class ProcessPool(ProcessPoolExecutor):
             process.terminate()
 
 
-def _begin(parent: int, begin: Callable[..., object] | None, args: tuple[object, ...], more: dict[str, object]) -> None:
-    end_with(parent)
+def _begin(begin: Callable[..., object] | None, args: tuple[object, ...], more: dict[str, object]) -> None:
+    be_watched()
     if begin:
         begin(*args, **more)
 

@@ -15,7 +15,7 @@ class PythonTag(NamedTuple):
     @classmethod
     def read(cls, text: str) -> PythonTag | None:
         """Parses ``cp314t``, ``py314t`` or ``3.14t``; None for any other text."""
-        match = re.fullmatch(r"(?:cp|py)?3\.?(\d+)(t?)", text)
+        match = re.fullmatch(r"(?a)(?:cp|py)?3\.?(\d+)(t?)", text)
         return cls(f"3.{match[1]}", bool(match[2])) if match else None
 
     @property

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ctk.core.checkout import Workspace
+from ctk.core.children import run_program
 from ctk.core.errors import BadValue, LockError, UnknownName, problems
 from ctk.core.platforms import NOARCH
 from ctk.diff import FORMS
@@ -50,11 +50,11 @@ def find(name: str, workspace: Workspace) -> Release:
 
 def _git_show(revision: str, file: str, workspace: Workspace) -> str:
     command = ["git", "-C", str(workspace.root), "show", "--end-of-options", f"{revision}:./{file}"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True).stdout
-    except subprocess.CalledProcessError as error:
-        reason = (error.stderr.strip().splitlines() or ["git gives no reason"])[0].removeprefix("fatal: ")
-        raise BadValue(f"{revision}:{file} cannot be read: {reason}", "see `git log -- variants`") from None
+    done = run_program(command)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["git gives no reason"])[0].removeprefix("fatal: ")
+        raise BadValue(f"{revision}:{file} cannot be read: {reason}", "see `git log -- variants`")
+    return done.stdout
 
 
 def same_kind(old: ReleaseLock, new: ReleaseLock) -> None:

@@ -22,6 +22,7 @@ from importlib import metadata
 from pathlib import Path
 
 from ctk.core.checkout import Workspace
+from ctk.core.children import run_program
 from ctk.core.console import count, listing
 from ctk.core.errors import CtkError, without_credentials
 from ctk.core.files import STEP_TO_WRITE, disk_errors
@@ -91,7 +92,7 @@ def _look(check: Check[S], subject: S) -> Finding:
 def printed(*command: str) -> str | None:
     """The output of a program; None if it is not installed, or fails."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=8, stdin=subprocess.DEVNULL)
+        done = run_program(command, timeout=8)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or done.stderr.strip() if done.returncode == 0 else None

@@ -8,7 +8,6 @@ import os
 import shlex
 import shutil
 import stat
-import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +23,7 @@ from rattler.exceptions import InstallerError
 
 from ctk.clean import trim_packages
 from ctk.core.checkout import Workspace, takes_files
+from ctk.core.children import run_program
 from ctk.core.console import Reporter, count, listing
 from ctk.core.errors import BadValue, ChannelBroken, CtkError, ProofFailed
 from ctk.core.files import alone, check_path, disk_errors, make_folder, read_json
@@ -453,7 +453,7 @@ def compile_modules(prefix: Path) -> str:
         return ""
     words: list[str | Path] = [python, "-I", "-S", "-B", "-W", "ignore", PROGRAMS / "bytecode.py", prefix]
     try:
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = run_program(words)
     except OSError as error:
         return f"its Python does not start: {error.strerror}"
     return f"its Python says {(done.stderr.splitlines() or ['nothing'])[-1]}" if done.returncode else ""
@@ -567,7 +567,7 @@ def prove(
     }
     file, *arguments = request.program
     words = [str(environment.python), "-I", str(PROGRAMS / file), *arguments]
-    done = subprocess.run(words, env=clean, cwd=environment.prefix, capture_output=True, text=True, check=False)
+    done = run_program(words, env=clean, cwd=environment.prefix)
     try:
         if done.returncode == 0:
             findings: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

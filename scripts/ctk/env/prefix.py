@@ -20,7 +20,7 @@ from typing import Any, TypeGuard
 
 from packaging.utils import canonicalize_name
 
-from ctk.core.files import LARGEST, check_readable, read_json
+from ctk.core.files import LARGEST, check_readable, open_plain, read_json
 from ctk.core.inside import place_in, wrong_with
 from ctk.env.record_files import Damage, RecordFile, files_of
 from ctk.solve.machine import python_specs
@@ -149,7 +149,7 @@ class Installed:
         found = {}
         scripts = [path for path in paths if path.startswith("bin/") and not wrong_with(path)]
         for path in sorted(scripts):
-            with suppress(OSError), (self.prefix / path).open("rb") as content:
+            with suppress(OSError), open_plain(self.prefix / path) as content:
                 if line := _STARTS.match(content.read(1000)):
                     python = Path(os.fsdecode(line[1] or line[2]))
                     there = python.parents[1]

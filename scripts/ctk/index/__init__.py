@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from dataclasses import dataclass, field
 
+from ctk.core.children import run_program
 from ctk.core.errors import CtkError, IndexUnavailable
 
 STEP = "check the network and what `pip config list` says, then run the same command again; what was fetched stays"
@@ -89,7 +89,7 @@ class IndexSettings:
 
 def pip_settings(python: str = sys.executable) -> IndexSettings:
     """The settings of a Python's pip: its files, then PIP_* of the environment; IndexUnavailable if pip fails."""
-    asked = subprocess.run([python, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False)
+    asked = run_program([python, "-m", "pip", "config", "list"])
     if asked.returncode:
         lines = asked.stderr.strip().splitlines() or ["no reason given"]
         raise IndexUnavailable(f"pip does not say which package index to use: {lines[-1]}", "repair this Python's pip")

@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from ctk.core.errors import CtkError, HashMismatch, IndexUnavailable, NotPublished, describe
+from ctk.core.files import open_plain
 from ctk.index import IndexSettings, inside, pip_settings
 from ctk.index.inside import upload_seconds
 from ctk.package.archives import LONGEST
@@ -181,7 +182,7 @@ class Index:
         elif file.url.startswith("file:"):  # without ranges, all of it would be read into memory
             from unearth.utils import url_to_path
 
-            with url_to_path(file.url).open("rb") as local:
+            with open_plain(url_to_path(file.url)) as local:
                 yield local
         else:
             yield cast(BinaryIO, inside.RemoteFile(size, partial(self.part, file), partial(self.content, file)))

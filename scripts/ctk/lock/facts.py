@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 import zipfile
 from collections.abc import Collection, Iterable
@@ -17,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ctk.core.children import run_program
 from ctk.core.errors import LockError, MeasureFailed
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.lock import contents
@@ -100,7 +100,7 @@ def compiler_facts(nvrtc: Path) -> tuple[tuple[str, ...], str]:
         # libnvrtc looks for its builtins by name only.
         environment = os.environ | {"LD_LIBRARY_PATH": str(libraries)}
         command = [sys.executable, "-I", str(_PROBE), str(library)]
-        asked = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
+        asked = run_program(command, env=environment)
         if asked.returncode:
             lines = asked.stderr.strip().splitlines() or [f"ended with {asked.returncode}"]
             raise MeasureFailed(f"{library.name} does not answer: {lines[-1]}", _STEP)

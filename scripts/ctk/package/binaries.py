@@ -26,6 +26,7 @@ from elftools.elf.gnuversions import GNUVerNeedSection
 from elftools.elf.sections import SymbolTableSection
 
 from ctk.core.errors import BuildFailed
+from ctk.core.files import open_plain
 
 ELF_MAGIC = b"\x7fELF"
 PE_MAGIC = b"MZ"
@@ -232,7 +233,7 @@ def _unversioned(elf: ELFFile) -> Iterator[str]:
 
 def exported(path: Path) -> set[str]:
     """The symbols that an ELF library defines; none of another file."""
-    with path.open("rb") as stream, suppress(ELFError):
+    with open_plain(path) as stream, suppress(ELFError):
         tables = ELFFile(stream).iter_sections("SHT_DYNSYM")
         symbols = (s for table in tables if isinstance(table, SymbolTableSection) for s in table.iter_symbols())
         return {symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF"}
@@ -297,7 +298,7 @@ def read_pe(source: Path | bytes) -> Binary:
 
 def read_binary(path: Path) -> Binary | None:
     """The headers of a file on disk; None if it is no executable, library or extension module."""
-    with path.open("rb") as stream:
+    with open_plain(path) as stream:
         magic = stream.read(4)
         if magic == ELF_MAGIC:
             return read_elf(stream)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from ctk.core.errors import AuditFailed
+from ctk.core.files import open_plain
 from ctk.package.archives import Refused, open_zip
 from ctk.package.binaries import ELF_MAGIC, PE_MAGIC, UnreadableBinary, read_binary
 
@@ -123,7 +124,7 @@ class FileCode:
 
 def may_have_code(path: Path, name: str = "") -> bool:
     """Whether a file begins as a library, a program, an object, an archive of them, or a fat binary does, or is PTX."""
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         return _is_ptx(name or path.name) or file.read(len(_ARCHIVE_MAGIC)).startswith(_MAGICS)
 
 
@@ -137,7 +138,7 @@ def read_file(path: Path, uses: bool = True) -> FileCode:
 
     A ``.ptx`` file is loaded itself. So its PTX gets a size and counts, unlike the text of PTX in a library.
     """
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         if not path.stat().st_size:
             return FileCode()
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -199,7 +200,7 @@ def read_wheel(path: Path) -> dict[str, FileCode]:
     """The same for a wheel; AuditFailed if it cannot be read."""
     found: dict[str, FileCode] = {}
     try:
-        with path.open("rb") as file, open_zip(file) as archive:
+        with open_plain(path) as file, open_zip(file) as archive:
             for item in archive.infolist():
                 with archive.open(item) as content:
                     found |= read_members([(item.filename, content)])

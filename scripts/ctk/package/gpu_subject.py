@@ -18,7 +18,7 @@ from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
 from rattler.package import BuildString
 
 from ctk.core.errors import AuditFailed, BadValue, UnknownName
-from ctk.core.files import check_readable, read_json
+from ctk.core.files import check_readable, read_json, read_plain
 from ctk.core.inside import outside
 from ctk.core.platforms import PLATFORMS
 from ctk.package import reader
@@ -305,7 +305,7 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
         yield from subjects(archive, known)
     names = [file.relative_to(path).as_posix() for file in below if file not in archives]
     if (loose := read_tree(path, names)) or not archives:
-        of_wheels = "".join(file.read_text(errors="replace") for file in path.glob("*.dist-info/WHEEL"))
+        of_wheels = "".join(read_plain(file).decode("utf-8", "replace") for file in path.glob("*.dist-info/WHEEL"))
         binaries = (path / name for name in loose if not name.endswith("*.cubin"))
         subdir = _subdir(of_wheels) or _subdir_of(binaries)
         yield Subject(path.name, "files", loose, subdir=subdir, known=known)

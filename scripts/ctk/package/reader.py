@@ -9,7 +9,7 @@ import posixpath
 import tarfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any, ClassVar, Literal, cast
@@ -18,6 +18,7 @@ import zstandard
 
 from ctk.core.document import load_yaml
 from ctk.core.errors import AuditFailed
+from ctk.core.files import open_plain
 from ctk.package.archives import BROKEN, EXPANDED, Limited, ShortHeaders
 from ctk.package.binaries import Binary
 from ctk.package.gpu_fatbin import FileCode
@@ -156,13 +157,18 @@ class _Content(io.RawIOBase):
             return self._content.read(size)
 
 
+def _opened(path: Path, file: IO[bytes] | None) -> AbstractContextManager[IO[bytes]]:
+    """A file that is open already, which stays open, or the one at a path."""
+    return nullcontext(file) if file else open_plain(path)
+
+
 def members(path: Path, part: Part, file: IO[bytes] | None = None) -> Iterator[tuple[ScannedFile, IO[bytes] | None]]:
     """The members of a half of a package in archive order; a stream is valid until the next member is taken.
 
     Raises:
         AuditFailed: The file is not a readable ``.conda``; reading a stream raises it, too.
     """
-    with readable(path), zipfile.ZipFile(file or path) as archive:
+    with readable(path), _opened(path, file) as stream, zipfile.ZipFile(stream) as archive:
         inner = [name for name in archive.namelist() if name.startswith(f"{part}-") and name.endswith(".tar.zst")]
         if len(inner) != 1:
             raise AuditFailed(f"{path.name} has {len(inner)} {part}-*.tar.zst, not one", "build it again")
@@ -231,7 +237,7 @@ def record_of(path: Path) -> dict[str, Any]:
         AuditFailed: The file is not a readable ``.conda``.
     """
     texts = {member.path: stream.read() for member, stream in members(path, "info") if stream}
-    with readable(path), path.open("rb") as file:
+    with readable(path), open_plain(path) as file:
         return index_record(texts, digests(file))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctk.core.errors import ChannelBroken
+from ctk.core.files import NotPlain, read_plain
 from ctk.core.inside import is_file_name
 
 if TYPE_CHECKING:  # slow to import
@@ -35,7 +36,7 @@ def entries(file: Path) -> dict[str, Any]:
         ChannelBroken: It cannot be read as an index file, or names what is no file of its folder.
     """
     try:
-        content = json.loads(file.read_bytes())
+        content = json.loads(read_plain(file))
         found = {**content.get("packages", {}), **content.get("packages.conda", {})}
         wrong = [name for name in found if not is_file_name(name)]
         if wrong:
@@ -44,6 +45,8 @@ def entries(file: Path) -> dict[str, Any]:
         return {f"{file.parent.name}/{name}": entry for name, entry in found.items()}
     except FileNotFoundError:
         return {}
+    except NotPlain as error:
+        raise ChannelBroken(f"{file} is no index of a channel: {error.strerror}", REMAKE) from None
     except (ValueError, TypeError, AttributeError, RecursionError, IsADirectoryError) as error:
         raise ChannelBroken(f"{file} is no index of a channel: {type(error).__name__}: {error}", REMAKE) from None
 
@@ -56,6 +59,48 @@ def records(channel: Path, subdir: str = "*") -> dict[str, dict[str, Any]]:
     """
     files = sorted(channel.glob(f"{subdir}/{REPODATA}"))
     return {name: record for file in files for name, record in entries(file).items()}
+
+
+def checked_records(channel: Path) -> dict[str, dict[str, Any]]:
+    """`records`, each with the fields that a client needs, of the types that they have.
+
+    Raises:
+        ChannelBroken: A record is none, or a file of the index cannot be read.
+    """
+    found = records(channel)
+    for name, record in found.items():
+        if fault := _fault(record):
+            raise ChannelBroken(f"{channel} has a record that cannot be read, {name}: {fault}", REMAKE)
+    return found
+
+
+def _fault(record: Any) -> str:
+    """Why a record of an index cannot be used; "" if it can."""
+    if not isinstance(record, dict):
+        return "it is no object"
+    for key in ("name", "version", "build"):
+        if not isinstance(record.get(key), str):
+            return f"its {key} is no text"
+    if not re.fullmatch(r"(?a)\w[\w.-]*", record["name"]):
+        return f"{record['name']!r} is no name of a package"
+    if type(record.get("build_number")) is not int:
+        return "its build_number is no number"
+    for key in ("depends", "constrains"):
+        specs = record.get(key, [])
+        if not isinstance(specs, list) or not all(isinstance(spec, str) for spec in specs):
+            return f"its {key} is no list of texts"
+    return _version_fault(record["version"])
+
+
+def _version_fault(text: str) -> str:
+    from rattler import Version  # slow to import
+    from rattler.exceptions import InvalidVersionError
+
+    try:
+        Version(text)
+    except InvalidVersionError:
+        return f"{text!r} is no version"
+    return ""
 
 
 def glibc_floor(depends: Iterable[str]) -> str:

@@ -21,7 +21,7 @@ from typing import IO
 from pydantic import TypeAdapter
 
 from ctk.core.errors import MeasureFailed
-from ctk.core.files import file_sha256
+from ctk.core.files import file_sha256, open_plain
 from ctk.core.memo import Memo, memo
 from ctk.core.platforms import PLATFORMS
 from ctk.package import binaries, gpu_fatbin
@@ -157,7 +157,7 @@ class Scanner:
             AuditFailed: The package cannot be read.
         """
         with package.readable(path):
-            file = path.open("rb")
+            file = open_plain(path)
         with file:
             with package.readable(path):
                 sha256 = file_sha256(file)
@@ -272,7 +272,7 @@ def scan_wheel(path: Path) -> Iterator[ScannedFile]:
         MeasureFailed: The wheel, or a binary in it, cannot be read.
     """
     try:
-        with path.open("rb") as file, open_zip(file) as archive:
+        with open_plain(path) as file, open_zip(file) as archive:
             for item in archive.infolist():
                 if not item.is_dir():
                     member = ScannedFile("pkg", item.filename, "file", item.file_size)

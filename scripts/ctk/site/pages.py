@@ -27,7 +27,7 @@ from ctk.core.inside import place_in
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.reader import IndexJson, index_of
-from ctk.package.records import records
+from ctk.package.records import checked_records
 from ctk.plan.names import Names, reviewed
 from ctk.site.answers import Axes, pin_specs
 from ctk.solve.machine import gpu_names, python_specs
@@ -104,7 +104,7 @@ def read(workspace: Workspace, channel: Path) -> Site:
     if not channel.is_dir():
         raise channel_missing(channel)
     state = channel.resolve()  # one state, since a build may make the next one meanwhile
-    entries = [_entry(state / name, record) for name, record in records(state).items()]
+    entries = [_entry(state / name, record) for name, record in checked_records(state).items()]
     entries.sort(key=lambda entry: (entry.index.subdir, entry.file))  # each sort keeps the order before
     entries.sort(key=lambda entry: (Version(entry.index.version), entry.index.build_number), reverse=True)
     entries.sort(key=lambda entry: entry.name)

@@ -152,13 +152,13 @@ def _override(variable: str, read: Callable[[str], str], example: str) -> str | 
 
 def _capability(text: str) -> str:
     """A compute capability in the form of CEP 46: with another form, clients see no GPU."""
-    if re.fullmatch(r"\d+\.\d+", text.strip()):
+    if re.fullmatch(r"(?a)\d+\.\d+", text.strip()):
         return compute_capability(text)
     raise BadValue(f"{text!r} is not a compute capability as clients read it")
 
 
 def _glibc(text: str) -> str:
-    if re.fullmatch(r"\d+(\.\d+)+", text.strip()):
+    if re.fullmatch(r"(?a)\d+(\.\d+)+", text.strip()):
         return text.strip()
     raise BadValue(f"{text!r} is not a version of glibc")
 
@@ -174,8 +174,8 @@ def driver_version(text: str) -> str:
     Raises:
         BadValue: It is not the CUDA version of a driver.
     """
-    match = re.fullmatch(r"(\d{1,3})(?:\.(\d{1,3}))?(?:\.\d+)*", text.strip())
-    is_own = re.match(r"[1-8]\d\d", text.strip())  # such as 580.65.06; 999 is no driver's, and stands for any
+    match = re.fullmatch(r"(?a)(\d{1,3})(?:\.(\d{1,3}))?(?:\.\d+)*", text.strip())
+    is_own = re.match(r"(?a)[1-8]\d\d", text.strip())  # such as 580.65.06; 999 is no driver's, and stands for any
     if match and not is_own:
         return f"{int(match[1])}.{int(match[2] or 0)}"
     cause = f"{text!r} is not the CUDA version of a driver"
@@ -190,7 +190,7 @@ def compute_capability(text: str) -> str:
     Raises:
         BadValue: It is not a compute capability, or ``12``, which could be 1.2 or 12.0.
     """
-    match = re.fullmatch(r"(\d{1,2})\.(\d)[af]?|(?:sm_?|compute_?)?([3-9]|\d\d)(\d)[af]?", text.strip().lower())
+    match = re.fullmatch(r"(?a)(\d{1,2})\.(\d)[af]?|(?:sm_?|compute_?)?([3-9]|\d\d)(\d)[af]?", text.strip().lower())
     if match is None:
         cause = f"{text!r} is not a compute capability"
         named = _gpu_of_name(text)
@@ -226,7 +226,7 @@ def python_specs(text: str) -> tuple[str, ...]:
     Raises:
         BadValue: It is not such a version.
     """
-    match = re.fullmatch(r"(\d+\.\d+)((?:\.\d+)?)(t?)", text.strip())
+    match = re.fullmatch(r"(?a)(\d+\.\d+)((?:\.\d+)?)(t?)", text.strip())
     if not match:
         raise BadValue(f"{text!r} is not a version of Python", "write --python 3.13, or 3.14t for free-threaded Python")
     minor, patch, free_threaded = match.groups()

@@ -12,6 +12,7 @@ from functools import cache, cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import rattler
 from rattler import Gateway, GenericVirtualPackage, MatchSpec, RepoDataRecord, Subdir, Version, VersionSpec
@@ -25,11 +26,17 @@ from rattler.exceptions import (
 
 from ctk.core.address import LOGIN, open_gateway, refused_login
 from ctk.core.checkout import channel_missing, check_was_shown
-from ctk.core.errors import BadValue, ChannelMissing, SolverFailed, UnknownName, Unsolvable
+from ctk.core.errors import (
+    BadValue,
+    ChannelBroken,
+    ChannelMissing,
+    SolverFailed,
+    UnknownName,
+    Unsolvable,
+)
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
-from ctk.package.records import REPODATA, check_specs, match_spec
-from ctk.package.records import records as read_records
+from ctk.package.records import REMAKE, REPODATA, check_specs, checked_records, match_spec
 from ctk.plan.names import Names
 from ctk.solve.machine import driver_version, virtual_packages
 from ctk.solve.sources import Sources, sources
@@ -208,11 +215,13 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
             _check_specs(file, file.stat().st_mtime_ns)
     if missing := [folder for folder in folders if not any(folder.glob("*/repodata*"))]:
         raise channel_missing(*missing)
+    for folder in (*folders, *_folders_of_addresses(channels)):
+        _refuse_pipes(folder)
     try:
         yield
     except (GatewayError, InvalidChannelError) as error:
         for folder in folders:
-            read_records(folder)  # rattler does not name the file that it cannot parse
+            checked_records(folder)  # rattler does not name the file that it cannot parse
         first, *rest = str(error).splitlines()
         why = f" ({rest[-1].removeprefix('Caused by: ')})" if rest else ""
         step = "check the channel's address, and whether it can be reached from here"
@@ -227,6 +236,20 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
 def _check_specs(file: Path, changed: int) -> None:
     """`check_specs`, once for a file as it is."""
     check_specs(file)
+
+
+def _folders_of_addresses(channels: Sequence[Path | str]) -> Iterator[Path]:
+    """The folders that addresses name."""
+    for channel in channels:
+        if isinstance(channel, str) and channel.lower().startswith("file://"):
+            yield Path(unquote(urlsplit(channel).path))
+
+
+def _refuse_pipes(folder: Path) -> None:
+    """Raises ChannelBroken for a part of an index that is no file: rattler would wait for what it brings."""
+    for file in folder.glob("*/r*"):
+        if file.name.startswith(("repodata", "run_exports")) and file.exists() and not file.is_file():
+            raise ChannelBroken(f"{file} is no file", REMAKE)
 
 
 def channel_url(channel: Path | str) -> str:

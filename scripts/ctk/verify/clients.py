@@ -26,6 +26,7 @@ from ruamel.yaml import YAML
 
 from ctk.core.address import open_gateway
 from ctk.core.checkout import Workspace
+from ctk.core.children import run_program
 from ctk.core.errors import SolverFailed, SolverMissing, check_names
 from ctk.solve.pixi import pixi_lines, toml
 from ctk.solve.solve import GroupedCatalogue, Pick, Scenario, channel_url, parse_spec
@@ -147,17 +148,7 @@ def call(command: Sequence[str], variables: Mapping[str, str], folder: Path, tim
         SolverFailed: It did not end in time.
     """
     try:
-        return subprocess.run(
-            command,
-            env=variables,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=timeout,
-            check=False,
-        )
+        return run_program(command, env=variables, cwd=folder, timeout=timeout)
     except subprocess.TimeoutExpired:
         cause = f"{Path(command[0]).name} did not answer within {timeout:.0f} s"
         raise SolverFailed(cause, f"try it by hand: {shlex.join(command)}") from None

@@ -20,7 +20,6 @@ import platform
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -33,8 +32,9 @@ from pathlib import Path
 from filelock import FileLock
 
 from ctk.core.checkout import Workspace, workspace
+from ctk.core.children import run_program
 from ctk.core.errors import CtkError, SolverFailed, SolverMissing
-from ctk.core.files import disk_errors
+from ctk.core.files import disk_errors, read_plain
 from ctk.core.platforms import NOARCH
 from ctk.fetch import fetch
 from ctk.index.index import Index
@@ -104,7 +104,7 @@ class Libsolv:
             repository, priority = str(position), len(channels) - position // 2
             if self._solver.ctk_add(pool, str(path).encode(), repository.encode(), priority) < 0:
                 raise SolverFailed(f"libsolv cannot read {path}", "make the channel anew")
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = json.loads(read_plain(path))
             for file, record in (document.get("packages.conda", {}) | document.get("packages", {})).items():
                 found = Record(record["version"], record["build"], str(channel))
                 records[repository, file] = record["name"], found
@@ -213,7 +213,7 @@ def _compile(root: Path) -> Path:
 
     def call(*arguments: str) -> None:
         cc = compiler()
-        done = subprocess.run([*cc, *arguments], capture_output=True, text=True, check=False)
+        done = run_program([*cc, *arguments])
         if done.returncode:
             lines = done.stderr.strip().splitlines() or ["it says nothing"]
             raise SolverMissing(
