@@ -18,13 +18,14 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ctk.cli import authors, build, channel, check, doctor, env, gpu_code, release, solve, verify
-from ctk.cli.options import VERBATIM
+from ctk.cli.options import ADDRESSES, VERBATIM
 from ctk.core import console
-from ctk.core.address import refuse_secrets
+from ctk.core.address import hide_logins, refuse_secrets
 from ctk.core.checkout import given_environment, workspace
 from ctk.core.errors import BadValue, CtkError, ReaderGone, Stopped, without_credentials
 from ctk.core.files import disk_errors, use_temporary_folder
 from ctk.core.process import end_children, hard_exit
+from ctk.core.secrets import has_secret, hide_address, hide_environment
 
 
 class Command(TyperCommand):
@@ -55,8 +56,9 @@ class Command(TyperCommand):
         except typer.TyperException as error:
             vars(error).update(ctx=ctx, given=own)  # an option without its value does not know whose it is
             raise
-        for word in _words([value for name, value in ctx.params.items() if name not in verbatim]):
-            refuse_secrets(word)
+        for name, value in ctx.params.items():
+            for word in _words(value if name not in verbatim else None):
+                refuse_secrets(word, of_address=name in ADDRESSES)
         return rest
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
@@ -283,6 +285,7 @@ def _root(
 
 def main() -> None:
     """Runs the command line; errors become two lines and an exit code, or a part of the JSON document."""
+    _hide_secrets()
     given_environment()
     # Nothing outside the checkout: rattler keeps its own caches here as well.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().rattler))
@@ -299,6 +302,17 @@ def main() -> None:
         signal.signal(signal.SIGINT, stop)
     use_temporary_folder(workspace())
     hard_exit(_code())
+
+
+def _hide_secrets() -> None:
+    """Registers what must not be shown, before anything is read that may fail, and guards both streams."""
+    hide_environment(os.environ)
+    hide_logins()
+    for word in sys.argv[1:]:
+        for part in (word, word.partition("=")[2]):
+            if has_secret(part):
+                hide_address(part)
+    console.guard_streams()
 
 
 def stop(*_: object) -> NoReturn:

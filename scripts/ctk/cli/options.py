@@ -21,6 +21,9 @@ from ctk.core.errors import BadValue
 VERBATIM = "-- COMMAND [ARG]..."
 """The metavar of an argument that is the command line of another program."""
 
+ADDRESSES = frozenset({"base", "channel", "dask", "places", "published", "server", "store", "to", "url"})
+"""Names of parameters that take the address of a channel or a server, or a folder, and nothing else."""
+
 
 def not_both(one: str, other: str, given: object, step: str = "give one of them") -> None:
     """Refuses two options that exclude each other."""

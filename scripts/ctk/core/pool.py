@@ -12,7 +12,9 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
+from ctk.core.console import guard_streams
 from ctk.core.process import end_with
+from ctk.core.secrets import hidden, hide_again
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,7 +32,7 @@ class ProcessPool(ProcessPoolExecutor):
         # multiprocessing's tracker outlives Ctrl-C, tidies up, and would warn below our sentence that it had to.
         if _TRACKER not in sys.warnoptions:
             sys.warnoptions.append(_TRACKER)
-        super().__init__(processes, spawn, _begin, (os.getpid(), begin, args, more))
+        super().__init__(processes, spawn, _begin, (os.getpid(), hidden(), begin, args, more))
 
     def submit(self, work: Callable[P, T], /, *args: P.args, **more: P.kwargs) -> Future[T]:
         with _ctrl_c_blocked():  # the first call starts the processes
@@ -43,8 +45,16 @@ class ProcessPool(ProcessPoolExecutor):
             process.terminate()
 
 
-def _begin(parent: int, begin: Callable[..., object] | None, args: tuple[object, ...], more: dict[str, object]) -> None:
+def _begin(
+    parent: int,
+    secrets: tuple[tuple[str, str], ...],
+    begin: Callable[..., object] | None,
+    args: tuple[object, ...],
+    more: dict[str, object],
+) -> None:
     end_with(parent)
+    hide_again(secrets)
+    guard_streams()
     if begin:
         begin(*args, **more)
 
