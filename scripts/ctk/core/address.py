@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from ctk.core.errors import BadValue
 from ctk.core.files import read_json
-from ctk.core.secrets import USER, has_secret, hide
+from ctk.core.secrets import USER, has_secret, hide, without_credentials
 
 if TYPE_CHECKING:  # slow to import
     from rattler import Gateway
@@ -46,7 +46,9 @@ def public(text: str) -> str:
     if not _HOST.fullmatch(host) or (":" in host and "@" in path):
         return UNREADABLE
     path = re.sub(";[^/]*", "", path)
-    return scheme + host + (_TOKEN.sub("", path) if scheme.lower().startswith("http") else path)
+    if scheme.lower().startswith("http"):
+        path = _TOKEN.sub("", path)
+    return without_credentials(scheme + host + path)
 
 
 def is_address(text: str) -> bool:

@@ -143,9 +143,7 @@ def _hide_alone(text: str) -> None:
     """Registers a text that is hidden without a neighbour, if it is long or odd enough."""
     if text.casefold() in _COMMON or len(text) < _SHORT:
         return
-    kinds = [
-        any(map(is_kind, text)) for is_kind in (str.islower, str.isupper, str.isdigit, _is_other)
-    ]
+    kinds = [any(map(is_kind, text)) for is_kind in (str.islower, str.isupper, str.isdigit, _is_other)]
     is_plain = re.fullmatch(r"[A-Za-z]+|[\d.]+", text) is not None
     if len(text) >= _LONG and not is_plain:
         _register(text, f"(?i:{_letters(text)})")
@@ -182,8 +180,10 @@ def _letter(character: str) -> str:
         ascii(character)[1:-1],
         html.escape(character),
     }
-    forms |= {f"\\{character}"}  # of a shell, and of JSON in JSON
-    patterns = {re.escape(form) for form in forms}
+    # JSON in JSON has more backslashes, and a shell has them before any character.
+    patterns = {r"\\+" + re.escape(form[1:]) for form in forms if form.startswith("\\")}
+    patterns |= {re.escape(form) for form in forms if not form.startswith("\\")}
+    patterns.add(r"\\*" + re.escape(character))
     if character == " ":
         patterns |= {r"\s+", r"\+", r"(?:\\[nrt])+", "(?:%0[9AaDd])+"}
     if character == "/":
@@ -207,18 +207,14 @@ _SECRET_NAME = re.compile(
 )
 _WORDS = "token|key|secret|pass|pwd|auth|sig|cred|code|session|ticket|jwt"
 _VALUE = r"""[^&#\s"'<>]"""
-_NAMED = re.compile(
-    rf"(?i)((?:[?&;#]|%(?:3F|26|3B|23))[\w.-]*(?:{_WORDS})[\w.-]*(?:=|%3D))({_VALUE}+)"
-)
+_NAMED = re.compile(rf"(?i)((?:[?&;#]|%(?:3F|26|3B|23))[\w.-]*(?:{_WORDS})[\w.-]*(?:=|%3D))({_VALUE}+)")
 _UNNAMED = re.compile(
     rf"(?i)([?&;](?!\w*(?:sha\d|md5|hash|digest|commit|rev))[\w.-]+=)((?={_VALUE}*\d){_VALUE}{{{_TOKEN},}})"
 )
 """A value as long as a token, whatever its name is."""
 _IN_PATH = re.compile(r"""(?i)(https?:/{1,2}[^/\s"'<>]+(?:/[^\s"'<>]*?)?/t/+)([^/\s"'<>?#]+)""")
 """conda's form of a token."""
-_BEGINNING = re.compile(
-    r"(?i)\A\s*(?:\w[\w+.-]*://+|//+|(?:\w+\+)?(?:https?|ftps?|ssh|git|s3|gs|file):/*)?"
-)
+_BEGINNING = re.compile(r"(?i)\A\s*(?:\w[\w+.-]*://+|//+|(?:\w+\+)?(?:https?|ftps?|ssh|git|s3|gs|file):/*)?")
 """The scheme of an address, also of a misspelled one."""
 _BEHIND = re.compile(r"([^/?#:\[\]]*):([^/?#]*)")
 """A host and what stands in the place of its port: ``USER@HOST:PASSWORD``."""

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from rattler import PackageCache, Subdir, ValidationMode
 
 from ctk.clean import trim_packages
-from ctk.core.address import client
+from ctk.core.address import client, public
 from ctk.core.checkout import Workspace, takes_files
 from ctk.core.console import count, listing
 from ctk.core.errors import BadValue, ProofFailed
@@ -358,7 +358,8 @@ def _settle_records(prefix: Path) -> None:
     for file in (prefix / "conda-meta").glob("*.json"):
         if stat.S_IMODE(file.stat().st_mode) == stat.S_IRUSR | stat.S_IWUSR:
             record = json.loads(file.read_text(encoding="utf-8"))
-            record |= {key: lasting(record[key]) for key in ("channel", "url") if record.get(key)}
+            # A server's index may name an address with a token in it.
+            record |= {key: lasting(public(record[key])) for key in ("channel", "url") if record.get(key)}
             rewrite(file, json.dumps(record, indent=1).encode())
 
 
