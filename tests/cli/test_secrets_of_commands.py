@@ -90,7 +90,9 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     for name in ("variants", "examples", "docs", "conda_build_config.yaml", "pyproject.toml"):
         (root / name).symlink_to(ROOT / name)
     package = {"name": "telling", "version": "1"}
-    recipe = {"package": package, "build": {"noarch": "generic", "script": ["env", "exit 1"]}}
+    # Its password alone has no form of an address.
+    script = ["env", "echo ${HTTPS_PROXY#*:*:}", "exit 1"]
+    recipe = {"package": package, "build": {"noarch": "generic", "script": script}}
     (root / "telling").mkdir()
     (root / "telling/recipe.yaml").write_text(json.dumps(recipe))
     return made
@@ -258,7 +260,7 @@ main()
     ("line", "place"),
     [
         ("ctk build-recipe ./telling --base ./base", "ALL_PROXY"),
-        ("ctk solve cuda-core --python {user}@host:{typed}", "typed"),
+        ("ctk {user}:{typed}@host", "typed"),
     ],
 )
 def test_without_the_wall_these_tests_find_a_secret(
