@@ -718,7 +718,7 @@ def _begin(log: Path, cache: Path) -> None:
 
 
 def _hide_in(log: Path) -> None:
-    """Takes secrets out of a log that other programs have written to; it keeps its bytes if it has none."""
+    """Takes secrets out of a log that other programs have written to."""
     if not log.is_file():
         return
     text = log.read_text(encoding="utf-8", errors="surrogateescape")

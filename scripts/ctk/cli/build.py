@@ -409,8 +409,8 @@ def export_command(
         def source(artefact: Artefact) -> str:
             address = public(locate(index, artefact).url)
             if address == UNREADABLE:
-                step = "ask whoever runs the index for addresses without an @"
-                raise IndexUnavailable(f"the index's address of {artefact.file} may have a password in it", step)
+                cause = f"the index's address of {artefact.file} may have a password in it"
+                raise IndexUnavailable(cause, "ask whoever runs the index for addresses without an @")
             return address
 
         files = feedstock(where, recipe, releases or (), names, source, report.line)

@@ -305,7 +305,7 @@ def main() -> None:
 
 
 def _hide_secrets() -> None:
-    """Registers what must not be shown, before anything is read that may fail, and guards both streams."""
+    """Registers secrets before anything is read that may fail, and guards both streams."""
     hide_environment(os.environ)
     hide_logins()
     for word in sys.argv[1:]:

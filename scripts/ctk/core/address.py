@@ -42,7 +42,7 @@ def public(text: str) -> str:
     scheme, _, host, path, query = match.groups()
     if scheme.lower() == "file://":
         return scheme + host + path + query
-    # Behind the port of a host that is none, a password with a slash ends: ``https://user:12/34@host``.
+    # What looks like a port may begin a password with a slash: ``https://user:12/34@host``.
     if not _HOST.fullmatch(host) or (":" in host and "@" in path):
         return UNREADABLE
     path = re.sub(";[^/]*", "", path)
@@ -60,7 +60,7 @@ def is_address(text: str) -> bool:
 
 
 def is_place(text: str) -> bool:
-    """Whether a text is a path: it exists, or the folder exists below which a part has a colon or an ``@``."""
+    """Whether a text is a path: it exists, or the folder before its first colon or ``@`` exists."""
     path = os.path.expanduser(text)
     if "\0" in path or text.startswith("//"):
         return False
@@ -73,8 +73,9 @@ def is_place(text: str) -> bool:
 def refuse_secrets(text: str, of_address: bool = False) -> None:
     """Raises BadValue for a typed word with an address that has a user, a password or a token in it.
 
-    Other users of a machine see what is typed, and what an option has may be printed and written anywhere. With
-    `of_address`, the word is a channel or a server and nothing else, so that ``user@host`` and ``t/TOKEN/`` are logins.
+    Other users of a machine see what is typed, and what an option has may be printed and written
+    anywhere. With `of_address`, the word is a channel or a server and nothing else, so that
+    ``user@host`` and ``t/TOKEN/`` are logins.
     """
     is_wrong = has_secret(text)
     if of_address and "://" not in text:

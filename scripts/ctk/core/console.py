@@ -56,7 +56,8 @@ def finish(error: CtkError | None = None) -> None:
     wanted = now.json or (error is not None and "--json" in sys.argv)
     if wanted and not now.printed:
         document = now.document | ({"error": error_as_json(error)} if error else {})
-        stdout = sys.stdout.stream if isinstance(sys.stdout, Guarded) else sys.stdout  # its keys are no secrets
+        # `cleaned` leaves the names of keys, which the guard could take for secrets.
+        stdout = sys.stdout.stream if isinstance(sys.stdout, Guarded) else sys.stdout
         stdout.write(f"{json.dumps(cleaned(document), indent=2, default=str)}\n")
         stdout.flush()
         now.printed = True
@@ -73,7 +74,7 @@ def error_as_json(error: CtkError) -> dict[str, Any]:
 
 
 class Guarded:
-    """A stream without secrets in what is written: for warnings, tracebacks and messages that no `Reporter` prints."""
+    """A stream that hides secrets in warnings, tracebacks and all else that no `Reporter` prints."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

@@ -1,8 +1,8 @@
 """Secrets: texts that a run knows and never shows, and the forms in which an address has one.
 
-A secret is registered where it is read: `hide`, `hide_address`. `without_credentials` is the last wall. It takes what
-is registered out of a text, in every form that a program gives it. Then it takes out what looks like a secret in an
-address, for addresses that only another program has read.
+A secret is registered where it is read: `hide`, `hide_address`. `without_credentials` is the last
+wall. It takes what is registered out of a text, in every form that a program gives it. Then it
+takes out what looks like a secret in an address, for addresses that only another program has read.
 """
 
 from __future__ import annotations
@@ -41,18 +41,21 @@ _COMMON = frozenset(
         "x-oauth-basic",
     }
 )
-"""What servers document for a login that is none, and words of many outputs: hidden only beside a user or an ``@``."""
+"""What servers document for a login that is none, and words of many outputs.
+
+They are hidden only beside a user or an ``@``.
+"""
 _SEPARATE = "(?<![A-Za-z0-9]){}(?![A-Za-z0-9])"
 _patterns: dict[str, tuple[str, re.Pattern[str]]] = {}
-"""Pattern of a hidden text -> its longest run of letters and digits, in small letters, and the compiled pattern."""
+"""Pattern of a hidden text -> its longest run of letters and digits, small, and it compiled."""
 
 
 def hide(secret: str, user: str = "") -> None:
     """Registers a password, a token or a key, with its pair of user and password if it has a user.
 
-    From eight characters on it is hidden wherever it stands, and a line of letters or digits as a word. A shorter one
-    is hidden as a word if it mixes small and capital letters, digits and other characters, else only beside its user or
-    an ``@``: a password ``a`` or ``cuda`` would take letters out of every line.
+    From eight characters on it is hidden wherever it stands; letters or digits alone, as a word. A
+    shorter one is hidden as a word if it mixes small letters, capitals, digits and others, else
+    only beside its user or an ``@``: a password ``cuda`` would take the word out of every line.
     """
     for text in {secret.strip(), unquote(secret).strip(), *map(str.strip, secret.splitlines())}:
         if not text.strip("*"):
@@ -69,7 +72,8 @@ def hide(secret: str, user: str = "") -> None:
 def hide_address(address: str) -> None:
     """Registers the secrets of an address: login, token, values of its query.
 
-    Of a text that is no address, it takes what precedes the last ``@`` for a login. A name or a folder has no secret.
+    Of a text that is no address, it takes what precedes the last ``@`` for a login. A name or a
+    folder has no secret.
     """
     for text in {address, unquote(address), unicodedata.normalize("NFKC", unquote(address))}:
         for match in (*_NAMED.finditer(text), *_UNNAMED.finditer(text)):
@@ -97,7 +101,7 @@ def _hide_login(login: str) -> None:
 
 
 def hide_environment(variables: Mapping[str, str]) -> None:
-    """Registers the secrets in environment variables: addresses, and tokens by the names of their variables.
+    """Registers the secrets in environment variables: of addresses, and tokens by their names.
 
     A path, an address or a switch is no token, whatever its variable is called.
     """
@@ -143,11 +147,12 @@ def _hide_alone(text: str) -> None:
     """Registers a text that is hidden without a neighbour, if it is long or odd enough."""
     if text.casefold() in _COMMON or len(text) < _SHORT:
         return
-    kinds = [any(map(is_kind, text)) for is_kind in (str.islower, str.isupper, str.isdigit, _is_other)]
+    tests = (str.islower, str.isupper, str.isdigit, _is_other)
+    kinds = sum(any(map(is_kind, text)) for is_kind in tests)
     is_plain = re.fullmatch(r"[A-Za-z]+|[\d.]+", text) is not None
     if len(text) >= _LONG and not is_plain:
         _register(text, f"(?i:{_letters(text)})")
-    elif len(text) >= _LONG or sum(kinds) > 1:
+    elif len(text) >= _LONG or kinds > 1:
         _register(text, _SEPARATE.format(_letters(text)))
 
 
@@ -164,7 +169,7 @@ def _is_token(text: str) -> bool:
 
 
 def _letters(text: str) -> str:
-    """A pattern for a text, whose characters other than letters and digits may be written as any program does."""
+    """A pattern for a text; what is no letter and no digit may be escaped as any program does it."""
     collapsed = re.sub("/+", "/", re.sub(r"\s+", " ", text))
     return "".join(map(_letter, collapsed))
 
@@ -202,14 +207,15 @@ def _basic(pair: str) -> set[str]:
 USER = r"""(?:[^/:?#@\s"<>\[]*:(?!\d*(?:[/?#\s"<>]|$))[^\s"<>]*|[^/?#\s"<>]*)(?=@)"""
 """The user and password of a URL, also with an unencoded ``/`` or ``@``; not a port with a path."""
 _SECRET_NAME = re.compile(
-    r"(?i)(?:token|secret|passw(?:or)?d|passphrase|_pass|_pwd|api_?key|access_?key|private_?key|credentials?|_auth|_pat)"
-    r"(?:_?\d+)?$"
+    r"(?i)(?:token|secret|passw(?:or)?d|passphrase|_pass|_pwd|(?:api|access|private)_?key"
+    r"|credentials?|_auth|_pat)(?:_?\d+)?$"
 )
 _WORDS = "token|key|secret|pass|pwd|auth|sig|cred|code|session|ticket|jwt"
 _VALUE = r"""[^&#\s"'<>]"""
 _NAMED = re.compile(rf"(?i)((?:[?&;#]|%(?:3F|26|3B|23))[\w.-]*(?:{_WORDS})[\w.-]*(?:=|%3D))({_VALUE}+)")
 _UNNAMED = re.compile(
-    rf"(?i)([?&;](?!\w*(?:sha\d|md5|hash|digest|commit|rev))[\w.-]+=)((?={_VALUE}*\d){_VALUE}{{{_TOKEN},}})"
+    r"(?i)([?&;](?!\w*(?:sha\d|md5|hash|digest|commit|rev))[\w.-]+=)"
+    rf"((?={_VALUE}*\d){_VALUE}{{{_TOKEN},}})"
 )
 """A value as long as a token, whatever its name is."""
 _IN_PATH = re.compile(r"""(?i)(https?:/{1,2}[^/\s"'<>]+(?:/[^\s"'<>]*?)?/t/+)([^/\s"'<>?#]+)""")
@@ -236,7 +242,7 @@ _LOGIN = re.compile(r"(?s):(?!\d*[/?#])[^@]*@|@[^@]*:(?!\d*(?:[/?#\s]|$))")
 
 
 def without_credentials(text: str) -> str:
-    """A text without the secrets that are registered, and without users, passwords and tokens of addresses."""
+    """A text without registered secrets, and without users, passwords and tokens of addresses."""
     known = _patterns
     small = text.lower() if known else ""
     for part, pattern in known.values():
@@ -252,9 +258,10 @@ def _without_forms(text: str) -> str:
 
 
 def has_secret(text: str) -> bool:
-    """Whether a text that somebody typed or set has a login, a token or a key by its form; what is registered or not.
+    """Whether a text that somebody typed or set has the form of a login, a token or a key.
 
-    It need not be an address: ``user:password@host``, ``user@host:password``, also percent-encoded. A path is none.
+    It need not be an address: ``user:password@host`` or ``user@host:password``, also
+    percent-encoded. `ctk.core.address.is_place` says whether it is a path.
     """
     for form in (text, unquote(text), unicodedata.normalize("NFKC", unquote(text))):
         rest = re.sub(r"^\s*(?!file:)\w[\w+.-]*://+", "", form, flags=re.I)

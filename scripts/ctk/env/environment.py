@@ -359,7 +359,9 @@ def _settle_records(prefix: Path) -> None:
         if stat.S_IMODE(file.stat().st_mode) == stat.S_IRUSR | stat.S_IWUSR:
             record = json.loads(file.read_text(encoding="utf-8"))
             # A server's index may name an address with a token in it.
-            record |= {key: lasting(public(record[key])) for key in ("channel", "url") if record.get(key)}
+            for key in ("channel", "url"):
+                if record.get(key):
+                    record[key] = lasting(public(record[key]))
             rewrite(file, json.dumps(record, indent=1).encode())
 
 

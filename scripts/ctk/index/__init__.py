@@ -62,7 +62,8 @@ def pip_settings(python: str = sys.executable) -> IndexSettings:
     if asked.returncode:
         lines = asked.stderr.strip().splitlines() or ["no reason given"]
         why = "a line with a login cannot be read" if has_secret(lines[-1]) else lines[-1]
-        raise IndexUnavailable(f"pip does not say which package index to use: {why}", "repair this Python's pip")
+        cause = f"pip does not say which package index to use: {why}"
+        raise IndexUnavailable(cause, "repair this Python's pip")
     return parse_settings(asked.stdout)
 
 
@@ -70,7 +71,7 @@ def parse_settings(listing: str) -> IndexSettings:
     """The settings in the output of ``pip config list``; their secrets are hidden from then on.
 
     Raises:
-        IndexUnavailable: A number is none, or an address cannot be read; the error names the setting only.
+        IndexUnavailable: A number is none, or an address cannot be read: only its setting is named.
     """
     sections: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for line in listing.splitlines():
@@ -113,11 +114,13 @@ def _hide_setting(value: str) -> None:
 
 
 def _check_setting(section: str, key: str, value: str) -> None:
-    """Raises IndexUnavailable for an address without a scheme or with blanks, whose password nobody could tell."""
+    """Raises IndexUnavailable for an address without a scheme, or with blanks or another host."""
     texts = [value.strip()] if key == "index-url" else value.split()
     if key not in _OF_ADDRESSES or all(map(_is_readable, filter(None, texts))):
         return
-    name = f"PIP_{key.upper().replace('-', '_')}" if section == ":env:" else f"pip's setting {section}.{key}"
+    name = f"pip's setting {section}.{key}"
+    if section == ":env:":
+        name = f"PIP_{key.upper().replace('-', '_')}"
     raise IndexUnavailable(
         f"{name} has {UNREADABLE}",
         "write it as https://HOST/PATH, with a login in front of HOST or in a netrc file; "

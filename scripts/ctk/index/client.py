@@ -101,7 +101,7 @@ def connection(settings: IndexSettings) -> dict[str, Any]:
 
 
 def _proxy(name: str, given: str) -> str | None:
-    """The address of a proxy, with a scheme; None for no proxy. IndexUnavailable for a text that is no address."""
+    """The address of a proxy, with a scheme; None without one. IndexUnavailable for no address."""
     if not given:
         return None
     proxy = given if "://" in given else f"http://{given}"  # as pip, and as httpx2
