@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from packaging.version import Version
 from xdist.scheduler import LoadFileScheduling
 
+from ctk.core import secrets
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock.model import release_locks
@@ -80,6 +81,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Folders with the longest files come first, so that no worker begins one of them when the others are done."""
     order = {ROOT / "tests" / folder: number for number, folder in enumerate(_LONGEST)}
     items.sort(key=lambda item: order.get(item.path.parent, len(order)))
+
+
+@pytest.fixture(autouse=True)
+def _no_secrets_of_other_tests() -> Iterator[None]:
+    """What a test registers is hidden from it alone: the list belongs to a process."""
+    yield
+    secrets.forget()
 
 
 @pytest.fixture(scope="session")

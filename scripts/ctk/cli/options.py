@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 VERBATIM = "-- COMMAND [ARG]..."
 """The metavar of an argument that is the command line of another program."""
 
+ADDRESSES = frozenset(("base", "channel", "dask", "places", "published", "server", "store", "to", "url"))
+"""Names of parameters that take a folder, or the address of a channel or a server, only."""
+
 
 def not_both(one: str, other: str, given: object, step: str = "give one of them") -> None:
     """Refuses two options that exclude each other."""

@@ -1,4 +1,7 @@
-"""Addresses of channels: none that is typed has a secret in it; logins are those of ``RATTLER_AUTH_FILE``."""
+"""Addresses of channels and indexes: what of one may be shown, and which a command takes.
+
+No address that is typed has a secret in it. Logins for channels are those of ``RATTLER_AUTH_FILE``.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,27 @@ import json
 import os
 import re
 from base64 import b64encode
+from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
-from ctk.core.errors import USER, BadValue, without_credentials
-from ctk.core.files import read_plain
+from ctk.core.errors import BadValue
+from ctk.core.files import read_json, read_plain
+from ctk.core.secrets import USER, has_secret, hide, without_credentials
 
 if TYPE_CHECKING:  # slow to import
     from rattler import Gateway
     from rattler.networking import Client
 
 _ADDRESS = re.compile(rf"(\w[\w+.-]*://)(?:({USER})@)?([^/?#@]*)([^?#]*)((?s:.*))")
+_HOST = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+(?:%[\w.~-]+)?\])(?::\d*)?")
 _TOKEN = re.compile(r"/t/+([^/]+)")
-_BLANKS = re.compile(r"(?s)://[^/@]*:(?!\d*[/?#]).*@")  # a password may have any character
+_TOKEN_OF_A_NAME = re.compile(r"(?:[\w-]+(?:\.[\w-]+)+(?::\d+)?/(?:.*/)?)?t/+[^/]+/")
 _AUTH = "RATTLER_AUTH_FILE"
 LOGIN = f"write the login into a file that {_AUTH} names"
+UNREADABLE = "an address that cannot be read"
+"""Is shown in place of a text that may be an address with a secret in it."""
 
 
 _REFUSED = re.compile(r"\b(?:401|403) (?:Unauthorized|Forbidden)|status(?: code)?:? \(?(?:401|403)\b")
@@ -33,33 +41,102 @@ def refused_login(text: str) -> bool:
 
 
 def public(text: str) -> str:
-    """An address without its user, password, token and query; a name or a folder unchanged."""
+    """An address without its user, password, token and query; a name or a folder unchanged.
+
+    A text that is none of these, such as ``user:password@host``, is not shown: see `UNREADABLE`.
+    """
     match = _ADDRESS.fullmatch(text)
     if not match:
-        return text
+        return UNREADABLE if has_secret(text) and not is_place(text) else text
     scheme, _, host, path, query = match.groups()
-    is_file, is_http = scheme.lower() == "file://", scheme.lower().startswith("http")
-    return scheme + host + (_TOKEN.sub("", path) if is_http else path) + (query if is_file else "")
+    if scheme.lower() == "file://":
+        return scheme + host + path + query
+    # What looks like a port may begin a password with a slash: ``https://user:12/34@host``.
+    if not _HOST.fullmatch(host) or (":" in host and "@" in path):
+        return UNREADABLE
+    path = re.sub(";[^/]*", "", path)
+    if scheme.lower().startswith("http"):
+        path = _TOKEN.sub("", path)
+    return without_credentials(scheme + host + path)
 
 
-def refuse_secrets(text: str) -> None:
+def is_address(text: str) -> bool:
+    """Whether a text is an address that a client can use: a scheme, and a host or a file."""
+    match = _ADDRESS.fullmatch(text)
+    if not match or re.search(r"\s", text):
+        return False
+    return match[1].lower() == "file://" or _HOST.fullmatch(match[3]) is not None
+
+
+def is_place(text: str) -> bool:
+    """Whether a text is a path: it exists, or the folder before its first colon or ``@`` exists."""
+    path = os.path.expanduser(text)
+    if "\0" in path or text.startswith("//"):
+        return False
+    before_odd = re.split("[^/]*[:@]", path, maxsplit=1)[0]
+    folder = before_odd if before_odd != path else path.partition("/")[0]
+    is_below = folder.strip("/") != "" and os.path.isdir(folder)
+    return is_below or os.path.lexists(path)
+
+
+def refuse_secrets(text: str, of_address: bool = False) -> None:
     """Raises BadValue for a typed word with an address that has a user, a password or a token in it.
 
-    Other users of a machine see what is typed, and what an option has may be printed and written anywhere.
+    Other users of a machine see what is typed, and what an option has may be printed and written
+    anywhere. With `of_address`, the word is a channel or a server and nothing else, so that
+    ``user@host`` and ``t/TOKEN/`` are logins.
     """
-    if without_credentials(text) != text or _BLANKS.search(text):
+    is_wrong = has_secret(text)
+    if of_address and "://" not in text:
+        is_wrong = is_wrong or "@" in text or _TOKEN_OF_A_NAME.match(text) is not None
+    if is_wrong and ("://" in text or not is_place(text)):
         raise BadValue(
             "an address has a password or a token in it",
             f"{LOGIN}, and give the address without it",
         )
 
 
+def hide_logins() -> None:
+    """Registers the secrets of the files of logins: those of rattler, and netrc."""
+    files = (os.environ.get(_AUTH, ""), "~/.rattler/credentials.json")
+    for file in filter(None, files):
+        _hide_each(read_json(Path(file).expanduser()))
+    try:
+        hosts = netrc(os.environ.get("NETRC") or os.path.expanduser("~/.netrc")).hosts
+    except (
+        OSError,
+        ValueError,
+        NetrcParseError,
+    ):  # there is none, or the client that uses it says what is wrong
+        return
+    for user, _, password in hosts.values():
+        hide(password or "", user)
+
+
+def _hide_each(login: Any, user: str = "") -> None:
+    """Registers the texts of a JSON value but names of users; each is a password or a token."""
+    if isinstance(login, dict):
+        named = login.get("username")
+        for key, value in login.items():
+            if key != "username":
+                _hide_each(value, named if isinstance(named, str) else user)
+    elif isinstance(login, list):
+        for value in login:
+            _hide_each(value, user)
+    elif isinstance(login, str) and "://" not in login:  # OAuth names its server
+        hide(login, user)
+
+
 def logged_in(url: str) -> tuple[str, dict[str, str]]:
     """An address and the headers for it, with the login for its host: for requests that rattler does not make."""
     parts, known = urlsplit(url), _logins()
     labels = (parts.hostname or "").split(".")
-    hosts = [".".join(labels), *(f"*.{'.'.join(labels[i:])}" for i in range(len(labels)))]  # as rattler_networking
+    hosts = [
+        ".".join(labels),
+        *(f"*.{'.'.join(labels[i:])}" for i in range(len(labels))),
+    ]  # as rattler_networking
     login: dict[str, Any] = next((known[host] for host in hosts if host in known), {})
+    _hide_each(login)
     if token := login.get("CondaToken"):
         return urlunsplit(parts._replace(path=f"/t/{token}{parts.path}")), {}
     if user := login.get("BasicHTTP"):

@@ -12,9 +12,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from ctk.core.errors import CtkError, NoSpace, printable, without_credentials
+from ctk.core.secrets import cleaned
 
 if TYPE_CHECKING:  # completion does not need it, and it is slow to import
     from rich.console import Console
@@ -117,9 +118,11 @@ def finish(error: CtkError | None = None) -> None:
     # A run may end before the option was read.
     wanted = now.json or (error is not None and "--json" in sys.argv)
     if wanted and not now.printed:
-        text = json.dumps(now.document | ({"error": error_as_json(error)} if error else {}), indent=2, default=str)
-        sys.stdout.write(f"{without_credentials(text)}\n")
-        sys.stdout.flush()
+        document = now.document | ({"error": error_as_json(error)} if error else {})
+        # `cleaned` leaves the names of keys, which the guard could take for secrets.
+        stdout = sys.stdout.stream if isinstance(sys.stdout, Guarded) else sys.stdout
+        stdout.write(f"{json.dumps(cleaned(document), indent=2, default=str)}\n")
+        stdout.flush()
         now.printed = True
 
 
@@ -131,6 +134,31 @@ def error_as_json(error: CtkError) -> dict[str, Any]:
         "next": error.step or None,
         "exit_code": error.exit_code,
     }
+
+
+class Guarded:
+    """A stream that hides secrets in warnings, tracebacks and all else that no `Reporter` prints."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        self.stream.write(without_credentials(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def guard_streams() -> None:
+    """Puts `Guarded` before both standard streams of this process; a stream may be closed."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, Guarded):
+            setattr(sys, name, Guarded(stream))
 
 
 def print_error(error: CtkError) -> None:

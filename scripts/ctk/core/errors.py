@@ -11,6 +11,8 @@ import signal
 from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
+from ctk.core.secrets import without_credentials as without_credentials
+
 
 class CtkError(Exception):
     """Something that is not listed here; the traceback is shown."""
@@ -261,23 +263,6 @@ def problems(kind: type[CtkError], where: str, found: Sequence[str], step: str) 
 def printable(text: str) -> str:
     """A message with control characters escaped: a terminal must not obey texts of an index or a file."""
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
-
-
-USER = r"""(?:[^/:?#@\s"<>\[]*:(?!\d*(?:[/?#\s"<>]|$))[^\s"<>]*|[^/?#\s"<>]*)(?=@)"""
-"""The user and password of a URL, also with an unencoded ``/`` or ``@``; not a port with a path."""
-_SECRETS = {
-    rf"(?<=//){USER}": "***",
-    r"""(?<=\w:/)(?!/)[^/:\s"<>]*:[^\s"<>]*(?=@)""": "***",  # `Path` leaves one slash of two
-    r"""(?i)(https?:/{1,2}[^/\s"'<>]+(?:/[^\s"'<>]*?)?/t/)[^/\s"'<>]+""": r"\1***",  # conda's form of a token
-    r"""(?i)([?&;#][\w.-]*(?:token|key|secret|passw|pwd|auth|sig|cred)[\w.-]*=)[^&#\s"'<>]+""": r"\1***",
-}
-
-
-def without_credentials(text: str) -> str:
-    """A text without the users, passwords and tokens of its URLs."""
-    for pattern, rest in _SECRETS.items():
-        text = re.sub(pattern, rest, text)
-    return text
 
 
 def describe(error: BaseException) -> str:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 from ctk.core.children import be_watched, watch
+from ctk.core.console import guard_streams
+from ctk.core.secrets import hidden, hide_again
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,7 +31,7 @@ class ProcessPool(ProcessPoolExecutor):
         # multiprocessing's tracker outlives Ctrl-C, tidies up, and would warn below our sentence that it had to.
         if _TRACKER not in sys.warnoptions:
             sys.warnoptions.append(_TRACKER)
-        super().__init__(processes, spawn, _begin, (begin, args, more))
+        super().__init__(processes, spawn, _begin, (hidden(), begin, args, more))
         self._watched: set[int] = set()
 
     def submit(self, work: Callable[P, T], /, *args: P.args, **more: P.kwargs) -> Future[T]:
@@ -47,8 +49,15 @@ class ProcessPool(ProcessPoolExecutor):
             process.terminate()
 
 
-def _begin(begin: Callable[..., object] | None, args: tuple[object, ...], more: dict[str, object]) -> None:
+def _begin(
+    secrets: tuple[tuple[str, str], ...],
+    begin: Callable[..., object] | None,
+    args: tuple[object, ...],
+    more: dict[str, object],
+) -> None:
     be_watched()
+    hide_again(secrets)
+    guard_streams()
     if begin:
         begin(*args, **more)
 

@@ -21,6 +21,7 @@ from functools import wraps
 from importlib import metadata
 from pathlib import Path
 
+from ctk.core.address import public
 from ctk.core.checkout import Workspace
 from ctk.core.children import run_program
 from ctk.core.console import count, listing
@@ -130,7 +131,7 @@ def _index(where: Where) -> Finding:
     from ctk.index import pip_settings
 
     settings = pip_settings()
-    named = ", ".join(map(without_credentials, (*settings.index_urls, *settings.find_links))) or "none"
+    named = ", ".join(map(public, (*settings.index_urls, *settings.find_links))) or "none"
     if where.offline:
         return ok(f"{named}; not asked (--offline)")
     from ctk.index.client import Retry
@@ -140,8 +141,7 @@ def _index(where: Where) -> Finding:
         with Index(settings, Retry(attempts=1)) as index:
             newest = index.files(_ASKED)[0].version
     except CtkError as error:
-        cause, step = without_credentials(error.cause), without_credentials(error.step)
-        return problem(f"{named}: {cause}", step or "see pip config list")
+        return problem(f"{named}: {error.cause}", error.step or "see pip config list")
     return ok(f"{named} answers; {_ASKED} {newest}")
 
 

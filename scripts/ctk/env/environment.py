@@ -22,6 +22,7 @@ from rattler import PackageCache, RepoDataRecord, Subdir, ValidationMode
 from rattler.exceptions import InstallerError
 
 from ctk.clean import trim_packages
+from ctk.core.address import public
 from ctk.core.checkout import Workspace, takes_files
 from ctk.core.children import run_program
 from ctk.core.console import Reporter, count, listing
@@ -442,7 +443,10 @@ def _settle_records(prefix: Path, origins: Mapping[str, str]) -> None:
         if stat.S_IMODE(file.stat().st_mode) == stat.S_IRUSR | stat.S_IWUSR:
             record = json.loads(file.read_text(encoding="utf-8"))
             record["url"] = origins.get(record.get("url"), record.get("url"))
-            record |= {key: lasting(record[key]) for key in ("channel", "url") if record.get(key)}
+            # A server's index may name an address with a token in it.
+            for key in ("channel", "url"):
+                if record.get(key):
+                    record[key] = lasting(public(record[key]))
             rewrite(file, json.dumps(record, indent=1).encode())
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from dataclasses import dataclass, field
 
+from ctk.core.address import UNREADABLE, is_address, is_place
 from ctk.core.children import run_program
 from ctk.core.errors import CtkError, IndexUnavailable
+from ctk.core.secrets import has_secret, hide_address
 
 STEP = "check the network and what `pip config list` says, then run the same command again; what was fetched stays"
 
@@ -52,6 +55,8 @@ class Interrupted(IndexUnavailable):
     """The connection broke off during a response; the rest can be requested."""
 
 
+_OF_ADDRESSES = ("index-url", "extra-index-url", "find-links")
+_NAME = re.compile(r"[\w./~+-]+")  # of a folder, which need not exist
 _SECTIONS = ("global", "install", "download", ":env:")  # later sections override
 
 
@@ -92,12 +97,18 @@ def pip_settings(python: str = sys.executable) -> IndexSettings:
     asked = run_program([python, "-m", "pip", "config", "list"])
     if asked.returncode:
         lines = asked.stderr.strip().splitlines() or ["no reason given"]
-        raise IndexUnavailable(f"pip does not say which package index to use: {lines[-1]}", "repair this Python's pip")
+        why = "a line with a login cannot be read" if has_secret(lines[-1]) else lines[-1]
+        cause = f"pip does not say which package index to use: {why}"
+        raise IndexUnavailable(cause, "repair this Python's pip")
     return parse_settings(asked.stdout)
 
 
 def parse_settings(listing: str) -> IndexSettings:
-    """The settings in the output of ``pip config list``; IndexUnavailable for a number that is none."""
+    """The settings in the output of ``pip config list``; their secrets are hidden from then on.
+
+    Raises:
+        IndexUnavailable: A number is none, or an address cannot be read: only its setting is named.
+    """
     sections: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for line in listing.splitlines():
         name, _, value = line.partition("=")
@@ -105,6 +116,10 @@ def parse_settings(listing: str) -> IndexSettings:
         if section in sections and value:
             sections[section][key.replace("default-timeout", "timeout")] = str(ast.literal_eval(value))
     merged = {key: value for values in sections.values() for key, value in values.items()}
+    for section, values in sections.items():
+        for key, value in values.items():
+            _hide_setting(value)
+            _check_setting(section, key, value)
 
     def words(key: str) -> tuple[str, ...]:
         return tuple(merged.get(key, "").split())
@@ -127,3 +142,27 @@ def parse_settings(listing: str) -> IndexSettings:
         timeout=timeout,
         retries=retries,
     )
+
+
+def _hide_setting(value: str) -> None:
+    for text in {value, *value.split()}:
+        hide_address(text)
+
+
+def _check_setting(section: str, key: str, value: str) -> None:
+    """Raises IndexUnavailable for an address without a scheme, or with blanks or another host."""
+    texts = [value.strip()] if key == "index-url" else value.split()
+    if key not in _OF_ADDRESSES or all(map(_is_readable, filter(None, texts))):
+        return
+    name = f"pip's setting {section}.{key}"
+    if section == ":env:":
+        name = f"PIP_{key.upper().replace('-', '_')}"
+    raise IndexUnavailable(
+        f"{name} has {UNREADABLE}",
+        "write it as https://HOST/PATH, with a login in front of HOST or in a netrc file; "
+        "`pip config debug` shows where it is set",
+    )
+
+
+def _is_readable(text: str) -> bool:
+    return is_address(text) or is_place(text) or _NAME.fullmatch(text) is not None

@@ -16,7 +16,9 @@ from unearth.auth import MultiDomainBasicAuth
 from unearth.fetchers import PyPIClient
 from unearth.fetchers.sync import LocalFSTransport
 
+from ctk.core.address import UNREADABLE, is_address, public
 from ctk.core.errors import CtkError, IndexUnavailable, describe
+from ctk.core.secrets import hide
 from ctk.index import INDEX, STEP, IndexSettings, Interrupted, Service
 
 LEAST = 1 << 13
@@ -35,6 +37,15 @@ T = TypeVar("T")
 logging.getLogger("unearth.collector").setLevel(logging.ERROR)
 
 
+class _Logins(MultiDomainBasicAuth):
+    """unearth's logins, of addresses, netrc and keyring; each is hidden as soon as it is known."""
+
+    def _get_new_credentials(self, *asked: Any, **more: Any) -> tuple[str | None, str | None]:
+        user, password = super()._get_new_credentials(*asked, **more)
+        hide(password or "", user or "")
+        return user, password
+
+
 class _Client(PyPIClient):
     """unearth's client, but no server can redirect to a local file: such files are read only when pip names them."""
 
@@ -49,13 +60,14 @@ class _Client(PyPIClient):
 def open_client(settings: IndexSettings) -> PyPIClient:
     """A client with pip's settings; safe to use from several threads. IndexUnavailable for an unusable setting."""
     arguments = connection(settings)
-    with _usable(f"pip's trusted hosts, {' '.join(settings.trusted_hosts)!r},"):
+    trusted = " ".join(map(public, settings.trusted_hosts))
+    with _usable(f"pip's trusted hosts, {trusted!r},"):
         return _Client(
             trusted_hosts=settings.trusted_hosts,
             **arguments,
             timeout=settings.timeout,
             follow_redirects=True,
-            auth=MultiDomainBasicAuth(prompting=False, index_urls=settings.index_urls),
+            auth=_Logins(prompting=False, index_urls=settings.index_urls),
             mounts={"file://": None},
         )
 
@@ -68,22 +80,35 @@ def connection(settings: IndexSettings) -> dict[str, Any]:
     """
     context: ssl.SSLContext | None = None
     if authorities := settings.cert or os.environ.get("SSL_CERT_FILE", ""):
-        with _usable(f"the certificates of {authorities!r}"):
+        with _usable(f"the certificates of {public(authorities)!r}"):
             path = os.path.expanduser(authorities)  # as pip
             folder, file = (path, None) if os.path.isdir(path) else (None, path)
             context = ssl.create_default_context(cafile=file, capath=folder)
     if settings.client_cert:
-        with _usable(f"the client certificate {settings.client_cert!r}"):
+        with _usable(f"the client certificate {public(settings.client_cert)!r}"):
             context = context or ssl.create_default_context()
             # Without a password, OpenSSL asks the terminal.
             context.load_cert_chain(os.path.expanduser(settings.client_cert), password="")
-    proxy = settings.proxy
-    if proxy and "://" not in proxy:  # as pip
-        proxy = f"http://{proxy}"
+    proxy = _proxy("pip's proxy", settings.proxy or "")
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        for variable in (name.lower(), name):
+            _proxy(variable, os.environ.get(variable, ""))
     arguments: dict[str, Any] = {"verify": context or True, "proxy": proxy}
     with _usable("a proxy of pip or the environment"):
         httpx2.Client(**arguments).close()
     return arguments
+
+
+def _proxy(name: str, given: str) -> str | None:
+    """The address of a proxy, with a scheme; None without one. IndexUnavailable for no address."""
+    if not given:
+        return None
+    proxy = given if "://" in given else f"http://{given}"  # as pip, and as httpx2
+    if not is_address(proxy):
+        raise IndexUnavailable(
+            f"{name} cannot be used: it is {UNREADABLE}", "write it as http://HOST:PORT, or unset it"
+        )
+    return proxy
 
 
 @contextmanager
