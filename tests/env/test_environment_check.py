@@ -21,6 +21,7 @@ from ctk.env import examine as environment
 from ctk.env.check import ENVIRONMENT_CHECKS
 from ctk.env.doctor import look
 from ctk.env.examine import examined
+from ctk.env.outside import NEW_FOLDER
 from ctk.env.prefix import Installed, Note
 from ctk.lock.model import release_locks
 from ctk.solve.solve import Catalogue, Scenario
@@ -645,9 +646,10 @@ def test_a_record_that_lies_is_a_finding_with_its_name(made: Made, text: bytes) 
     assert states(found) == {"records": "problem"}
     if b"../" in text:
         assert "x-1-0.json names ../../x-1-0: no file" in found["records"]["found"]
+        assert found["records"]["step"] == NEW_FOLDER
     else:
         assert found["records"]["found"] == "no records: x-1-0.json"
-    assert found["records"]["step"].endswith("--force-reinstall x")
+        assert found["records"]["step"].endswith("--force-reinstall x")
 
 
 @pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
