@@ -327,8 +327,10 @@ def install(
         }
         with archives.used(pick.records, (report or Reporter()).say):
             _download(_needed(pick.records, has, again, cache), archives, report)
-            local = replace(pick, records=tuple(archives.here(pick.records)))
-            refuse_packages(local, prefix, cache)  # what was downloaded can be read now
+            # What was downloaded can be read now.
+            fetched = [record for record in pick.records if archives.place(record).is_file()]
+            local = replace(pick, records=tuple(archives.here(fetched)))
+            refuse_packages(local, prefix, cache)
             _link(pick, prefix, cache, again, archives, report)
             archives.forget(pick.records)
         _settle_records(prefix, archives.origins(pick.records))
