@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from ctk.core.children import run_bytes
+
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 """The name by which CUDA programs load the driver."""
 FOLDERS = (
@@ -102,9 +104,7 @@ def ask(variables: Mapping[str, str]) -> Answer:
     folders = [] if sys.platform == "win32" else [f"{folder}/{LIBRARY}" for folder in FOLDERS]
     command = [sys.executable, "-I", "-S", str(_PROBE), LIBRARY, *folders]
     try:
-        done = subprocess.run(
-            command, env=dict(variables), capture_output=True, timeout=_SECONDS, stdin=subprocess.DEVNULL, check=False
-        )
+        done = run_bytes(command, env=variables, timeout=_SECONDS)
         said = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return Answer(is_silent=True)
