@@ -179,7 +179,8 @@ def word(asked: Asked, answer: SolverAnswer) -> str:
     if not answer.solved or answer.removed:
         return "none"
     toolkit = answer.records.get("cuda-version")
-    package = next(spec for spec in asked.request.split() if spec != GPU).partition("=")[0]
+    names = [spec.partition("=")[0] for spec in asked.request.split()]
+    package = next(name for name in names if name != GPU)
     kind = next((kind for kind in ("cuda", "cpu") if kind in answer.records[package].build), "")
     fit = toolkit.build[0] if toolkit and toolkit.build[0] in "nc" else ""
     return f"{kind}{toolkit.version if toolkit else ''}{fit}"
@@ -387,7 +388,7 @@ def test_the_page_for_upstream_names_what_is_assumed() -> None:
 def test_the_clients_that_are_here_pick_what_the_page_says(name: str, project: Workspace, orders: Orders) -> None:
     """The recommended requests; and requests without a named build, except for classic, which takes newest versions.
 
-    conda does not pass on the order of the specs, so with rattler `cuda-gpu` may as well be last.
+    conda has an order of its own: with rattler `cuda-gpu` comes after pytorch.
     """
     program_of(name)
     solver = "rattler" if name in ("pixi", "conda-rattler") else "libsolv"
@@ -399,9 +400,31 @@ def test_the_clients_that_are_here_pick_what_the_page_says(name: str, project: W
         scenarios = {replace(asked.scenario(driver), arch=None): driver for driver in ("12.6", "13.0")}
         for answer in clients.solver(name, project).solve_all(scenarios, orders[order]):
             driver = scenarios[answer.scenario]
-            right = {picks(str(asked), order, solver)[driver]}
-            right |= {last[driver]} if (name, request) == ("conda-rattler", CUDA) else set()
-            assert word(asked, answer) in right, (order, request, driver)
+            right = picks(str(asked), order, solver)[driver]
+            if (name, request) == ("conda-rattler", CUDA):
+                right = last[driver]
+            assert word(asked, answer) == right, (order, request, driver)
+
+
+def test_conda_with_rattler_decides_on_a_spec_with_a_build_first(project: Workspace, orders: Orders) -> None:
+    """The two remedies of the page, and the error that one of them is."""
+    program_of("conda-rattler")
+    first = MATRIX[f"linux-64 {CUDA}"].right("ours", "rattler")
+    right = dict(zip(DRIVERS, first, strict=True))
+    asked = Asked("linux-64", f"{GPU}=*=* pytorch cuda-core", {})
+    native = Asked("linux-64", f"{CUDA} cuda-version=*=native_*", {})
+    found = {}
+    for question in (asked, native):
+        for driver in ("12.6", "13.0"):
+            scenario = replace(question.scenario(driver), arch=None)
+            answers = clients.solver("conda-rattler", project).solve_all([scenario], orders["ours"])
+            found[question.request, driver] = word(question, next(iter(answers)))
+    assert found == {
+        (asked.request, "12.6"): right["12.6"],
+        (asked.request, "13.0"): right["13.0"],
+        (native.request, "12.6"): "none",
+        (native.request, "13.0"): right["13.0"],
+    }
 
 
 if __name__ == "__main__":
