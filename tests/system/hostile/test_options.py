@@ -101,6 +101,7 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CTK_ROOT", str(tmp_path))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_RETRIES", "0")  # no channel answers here, however often it is asked
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.alarm(3000)  # a value that has no end
     yield tmp_path
