@@ -147,7 +147,7 @@ def test_the_readme_states_the_commit_and_whether_the_files_are_its_own(tmp_path
     assert revision() == f"commit {commit} of cuda-feedstocks"
     git("remote", "add", "origin", "https://me:secret@example.org/cuda")
     (tmp_path / "new").touch()
-    place = "https://***@example.org/cuda"
+    place = "https://example.org/cuda"
     assert revision() == f"commit {commit} of cuda-feedstocks ({place}), with changes that are not committed"
 
 

@@ -43,6 +43,7 @@ def test_each_axis_has_every_value_that_the_locks_have_and_one_beyond_each_end(
     assert set(every.requests) == {
         "cuda-core", "numba-cuda", "cuda-python", "cuda-bindings", "cuda-nvrtc", "cuda-nvcc", "numba-cuda-mlir",
         "cccl-python", "cuda-runtime", "cuda-core libnvjitlink>=12.9", "cuda-core libnvjitlink>=13.4",
+        "cuda-gpu cuda-core", "cuda-gpu cuda-nvrtc",
     }  # fmt: skip
 
 

@@ -95,7 +95,6 @@ WITHOUT_SPACES = RELEASES | {
     "name",  # of a package or a release
     "named",  # quoted in the step that it is cut from
     "subdir",
-    "words",  # of `ctk build`
 }
 IN_COMMAND = re.compile(
     r"(?:^|[`(]|: |&& |\b(?:run|see|type|then|or) )(?:ctk [a-z]|(?:conda|mamba|rm|rmdir|mv|touch) )[^`;,)\n]*$|hand: $"
