@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctk.authors.build_log import what_failed
+from ctk.authors.build_log import missing_libraries, what_failed
 
 BEFORE = ["✔ Successfully updated the host environment", "+ cmake -DCMAKE_CXX_FLAGS=-Werror .", "-- Configuring"]
 PIP = """error: subprocess-exited-with-error
@@ -99,3 +99,23 @@ def test_of_errors_that_follow_from_each_other_the_last_is_shown_whole() -> None
     assert shown[:6] == ["ImportError: no cudart", *FRAMES[-3:], "RuntimeError: no CUDA", "Script failed"]
     assert "OSError: of another program" not in shown
     assert what_failed(traceback) == FRAMES[-4:]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        [""],
+        ["", "-- Configuring done (1.2s)"],
+        ["│", "│ + cmake --build .", "│ CMake Warning (dev) at CMakeLists.txt:3 (project):", "│"],
+    ],
+)
+def test_a_target_that_cmake_did_not_find_is_read_whatever_another_stream_says_between(
+    between: list[str],
+) -> None:
+    """A build's two streams reach the log line by line, and in no order that holds."""
+    log = ['  Target "sum" links to:', *between, "    CUDA::nvrtc", "", "  but the target was not found."]
+    assert missing_libraries(log) == ["libnvrtc.so"]
+
+
+def test_targets_that_cmake_found_are_not_named_as_missing() -> None:
+    assert missing_libraries(["-- sum links to: CUDA::nvrtc", "target_link_libraries(sum CUDA::cudart)"]) == []

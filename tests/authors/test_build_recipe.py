@@ -32,6 +32,7 @@ Recipes = Callable[..., Path]
 Fails = Callable[..., tuple[int, str]]
 
 CPP = ROOT / "examples" / "cpp-extension"
+DRIVER_FUNCTIONS = "cudaGetDriverEntryPoint of cuda-cudart-dev gives its functions"
 
 
 @pytest.mark.parametrize("named", ["", "meta.yaml"])
@@ -120,9 +121,18 @@ def test_a_library_that_was_not_named_to_the_linker_is_named(fails: Fails, recip
         ("echo 'x.cpp:1:10: fatal error: cuda_runtime.h: No such file'; false", "write cuda-cudart-dev in host"),
         ("echo '/usr/bin/ld: cannot find -lnvrtc: No such file'; false", "write cuda-nvrtc-dev in host"),
         ("echo '/usr/bin/ld: cannot find -lnpp'; false", "write libnpp-dev in host"),
-        ("echo '/usr/bin/ld: cannot find -lcuda'; false", "load libcuda.so.1 when the program runs: cudaGetDriver"),
-        ("echo '/usr/bin/ld: cannot find -lnvidia-ml'; false", "load libnvidia-ml.so.1 when the program runs"),
-        ("echo '/usr/bin/ld: cannot find -lnvToolsExt'; false", "include nvtx3/nvToolsExt.h, write cuda-nvtx-dev"),
+        (
+            "echo '/usr/bin/ld: cannot find -lcuda'; false",
+            f"load libcuda.so.1 when the program runs: {DRIVER_FUNCTIONS}",
+        ),
+        (
+            "echo '/usr/bin/ld: cannot find -lnvidia-ml'; false",
+            "load libnvidia-ml.so.1 when the program runs, with dlopen; its header is in cuda-nvml-dev",
+        ),
+        (
+            "echo '/usr/bin/ld: cannot find -lnvToolsExt'; false",
+            "include nvtx3/nvToolsExt.h, write cuda-nvtx-dev in host, and link nothing",
+        ),
         ("echo '/usr/bin/ld: cannot find -lcudart_static'; false", "write cuda-cudart-static in host"),
         (
             "echo 'CMake Error:\n Target \"sum\" links to:\n\n-- Done\n  CUDA::nvrtc\n\n  but the target was'; false",

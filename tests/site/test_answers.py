@@ -206,7 +206,18 @@ def test_the_front_page_says_what_can_be_chosen(small: Site, asked: Axes) -> Non
     assert not read.wrong
     assert all("//" not in loaded for loaded in read.loaded)
     loaded = {file.path: file.content for file in assets(known_names(workspace()))}
-    assert len(page.content) + sum(len(loaded[path]) for path in read.loaded) < 81_000, "it is light: 26 kB on the wire"
+    weight = len(page.content) + sum(len(loaded[path]) for path in read.loaded)
+    assert weight < 79_500, "it is light: 25 kB on the wire"
+
+
+def test_no_name_on_the_page_is_said_to_be_meant_by_itself() -> None:
+    """Else a pattern such as nsight* would take the place of the name that a reader typed."""
+    scripts = {file.path: file.content.decode() for file in assets(known_names(workspace()))}
+    (line,) = re.findall(r"^const OTHER_NAMES = new Map\((.*)\);$", scripts["assets/names.js"], re.M)
+    meant = {name: packages for name, (_, packages) in json.loads(line)}
+    assert meant["nsight*"] == [] == meant["cuda-driver"]
+    assert meant["magma-cuda*"] == ["libmagma"]
+    assert [name for name, packages in meant.items() if name in packages] == []
 
 
 def test_a_channel_without_packages_has_a_front_page_that_says_so(small: Site) -> None:

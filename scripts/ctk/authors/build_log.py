@@ -32,6 +32,13 @@ _MARGIN = " \t|│"
 _TRACEBACK = "Traceback (most recent call last):"
 _ENVIRONMENT = "✔ Successfully updated the "
 _OURS = "PyRattlerBuildError: "
+_NO_LIBRARY = re.compile(
+    r"""
+    (?:cannot|unable\sto)\sfind\s(?:library\s)?-l([\w-]+)
+    |links\sto:(?:.*\n){1,15}?[\s|│]*CUDA::(\w+)$   # between are lines of the other stream, in any order
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
 _FROM_ROOT = re.compile(r"""(?:^|[\s'"`=:,;(]|-[IL])(/[\w.+/-]+)""", re.M)
 _SHARED = (Path("/"), Path("/usr"), Path("/usr/local"))
 _OF_CUDA = re.compile(r"nvcc|libcudart[\w.]*|cuda_runtime(_api)?\.h")
@@ -75,8 +82,7 @@ def missing_headers(lines: Sequence[str]) -> list[str]:
 
 def missing_libraries(lines: Sequence[str]) -> list[str]:
     """The files of the libraries that a log says the linker did not find, or CMake as a target ``CUDA::NAME``."""
-    pattern = r"(?:cannot|unable to) find (?:library )?-l([\w-]+)|links to:(?:[\s|│]|-- .*)*CUDA::(\w+)"
-    names = dict.fromkeys(map("".join, re.findall(pattern, "\n".join(lines))))
+    names = dict.fromkeys(map("".join, _NO_LIBRARY.findall("\n".join(lines))))
     return [f"lib{name}.{'a' if name.endswith('_static') else 'so'}" for name in names]
 
 

@@ -73,10 +73,10 @@ def on_server(url: str, patience: float = 120.0) -> dict[str, str]:
         why = without_credentials(str(error)) or f"no answer in {patience:.0f} s"
         step = "check the URL of the channel; a channel without an index needs `ctk publish --new`"
         if refused_login(why):
-            step = f"{LOGIN}, of a user who may read the channel"
-        raise PublishFailed(
-            f"{without_credentials(url)} does not say which names it has: {why}", f"{step}; nothing was sent"
-        ) from None
+            # A store such as S3 says so of an index that is not there, too.
+            step = f"{LOGIN}, of a user who may read the channel; a new one needs `ctk publish --new`"
+        cause = f"{without_credentials(url)} does not say which names it has: {why}"
+        raise PublishFailed(cause, f"{step}; nothing was sent") from None
 
 
 def confirm(sent: Mapping[str, str], url: str, recipes: Path, wait: float) -> None:

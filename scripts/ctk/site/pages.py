@@ -163,8 +163,8 @@ def _names_script(names: Names) -> str:
     table = {}
     for name in reviewed().names:
         if other := names.meant_by(name):
-            packages = [_package_in(request) for request in other.requests] or [other.instead]
-            table[name] = (other.sentence, list(dict.fromkeys(packages)))
+            packages = dict.fromkeys(map(_package_in, other.requests) if other.requests else [other.instead])
+            table[name] = (other.sentence, [package for package in packages if package != name])
     wheels = {name: [*wheel.values()][-1][0] for name, wheel in names.wheels.items()}
     maps: dict[str, dict[str, Any]] = {
         "OTHER_NAMES": table,

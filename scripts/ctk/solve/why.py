@@ -375,8 +375,8 @@ def _missing_version(wanted: Spec, scenario: Scenario, catalogue: Catalogue) -> 
     some = listing(have[:_SHOWN][::-1])
     step = "ask for one of those" if len(have) > 1 else f"ask for {have[0]}"
     if catalogue.is_planned:
-        newest = "the newest are " if len(have) > _SHOWN else ""
-        return f"the recipes here make no {words}; they make {newest}{some}", step
+        they_make = "the newest that they make are" if len(have) > _SHOWN else "they make"
+        return f"the recipes here make no {words}; {they_make} {some}", step
     are = "there is" if len(have) == 1 else "there are" if len(have) <= _SHOWN else "the newest are"
     return f"there is no {words} in the channels; {are} {some}", step + _other_base(wanted.name, catalogue)
 

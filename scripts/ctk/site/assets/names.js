@@ -29,7 +29,9 @@ const MAJOR = /-cu(?:da)?\d\dx?(?=-|$)/; // in the name of a wheel
 /** What is meant by a name that is no package here: a sentence, and the packages; undefined for another name. */
 function otherName(name) {
   const typed = name.toLowerCase();
-  if (OTHER_NAMES.has(typed)) return OTHER_NAMES.get(typed);
+  const pattern = [...OTHER_NAMES.keys()].find((key) => key.endsWith("*") && typed.startsWith(key.slice(0, -1)));
+  const known = OTHER_NAMES.get(typed) ?? OTHER_NAMES.get(pattern);
+  if (known) return known;
   const wheel = WHEELS.get(typed.replaceAll("_", "-").replace(MAJOR, ""));
   if (wheel) return wheel === typed ? undefined : [`${typed} is a wheel, for pip; its files are in the package ${wheel}`, [wheel]];
   const component = COMPONENTS.get(typed) ?? COMPONENTS.get(typed.replace(/^lib/, ""));
