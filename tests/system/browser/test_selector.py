@@ -576,9 +576,6 @@ def test_a_gpu_that_is_being_typed_is_no_gpu_yet(front: Watched) -> None:
     [
         ("cuda-cor", "Did you mean cuda-core"),
         ("numbacuda", "Did you mean numba-cuda?"),
-        ("nvidia-nvjitlink-cu12", "Did you mean libnvjitlink"),
-        ("nvidia-nvjitlink", "Did you mean libnvjitlink"),
-        ("nvidia-npp-cu12", 'The page "Packages" has them all.'),
         ("CUDA-Core", "Did you mean cuda-core"),
         ("<img src=x onerror=alert(1)>", 'The page "Packages" has them all.'),
     ],
@@ -589,11 +586,29 @@ def test_an_unknown_package_gets_the_nearest_names(front: Watched, typed: str, s
     assert seen["title"] == f"There is no {typed} for linux-64 in this channel"
     assert len(seen["why"]) == 1 and seen["why"][0].startswith(step) and seen["why"][0].count(", or ") < 3
     expect(front.page.locator("#install")).to_be_hidden()
-    front.page.fill("#package", "cudatoolkit")
-    assert shown(front.page)["title"].startswith("cudatoolkit is several packages here")
-    assert shown(front.page)["why"][0].startswith("Did you mean cuda-nvrtc")
     front.page.fill("#package", "")
     assert shown(front.page)["title"] == "Name a package"
+
+
+@pytest.mark.parametrize(
+    ("typed", "said", "step"),
+    [
+        ("cudatoolkit", "the toolkit of CUDA 11 and older in one package", "Did you mean cuda-"),
+        ("nvidia-nvjitlink-cu12", "a wheel, for pip", "Did you mean libnvjitlink"),
+        ("nvidia-nvjitlink", "a wheel, for pip", "Did you mean libnvjitlink"),
+        ("nvidia-cuda-runtime-cu12", "a wheel, for pip", "Did you mean cuda-cudart"),
+        ("cupy-cuda11x", "a name of CuPy's wheel for a CUDA version", ""),
+        ("cuda-driver", "the driver, which belongs to the machine", 'The page "Packages" has'),
+    ],
+)
+def test_a_name_that_is_known_not_to_be_here_is_answered_with_what_it_is(
+    front: Watched, typed: str, said: str, step: str
+) -> None:
+    front.page.fill("#package", typed)
+    seen = shown(front.page)
+    assert f" is {said}" in seen["title"]
+    assert seen["why"][0].startswith(step)
+    expect(front.page.locator("#install")).to_be_hidden()
 
 
 @pytest.mark.parametrize(
