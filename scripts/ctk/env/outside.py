@@ -106,18 +106,25 @@ def refuse_packages(pick: Pick, prefix: Path, cache: Path) -> None:
         paths: list[str] = []
         wrong = _wrong_in_index(record)
         if not wrong:
-            paths, wrong = _files_of(record, cache)
+            try:
+                paths, wrong = _files_of(record, cache)
+            except AuditFailed as error:
+                raise _broken(record, f"cannot be read: {error.cause}") from None
         if wrong:
-            where = f"{shown(record.file_name)} of {shown(record.channel or 'a channel')}"
-            raise ChannelBroken(
-                f"{where} would reach outside of the environment: {listing(wrong, most=_SHOWN)}",
-                "tell the channel's keeper, and name another channel; nothing was installed",
-            )
+            where = listing(wrong, most=_SHOWN)
+            raise _broken(record, f"would reach outside of the environment: {where}")
         places += _in_prefix(record, paths, site)
     if behind := outside(prefix, [*_WRITTEN, *places]):
         words = list(dict.fromkeys(behind.values()))
         cause = f"packages would write outside of {prefix}: {listing(words, most=_SHOWN)}"
         raise NotReady(cause, "name a new folder with --prefix; nothing was changed")
+
+
+def _broken(record: RepoDataRecord, why: str) -> ChannelBroken:
+    """The error for a package that is not installed."""
+    channel = shown(record.channel or "a channel")
+    step = "tell the channel's keeper, and name another channel; nothing was installed"
+    return ChannelBroken(f"{shown(record.file_name)} of {channel} {why}", step)
 
 
 def _site_packages(pick: Pick) -> str:
@@ -139,16 +146,17 @@ def _wrong_in_index(record: RepoDataRecord) -> list[str]:
 
 
 def _files_of(record: RepoDataRecord, cache: Path) -> tuple[list[str], list[str]]:
-    """The paths in a package, as far as it is on this machine, and what is wrong with them."""
-    try:
-        texts = _metadata(record, cache)
-        with readable(Path(record.file_name)):
-            listed = json.loads(texts.get("info/paths.json", b"{}")).get("paths", ())
-            link = json.loads(texts.get("info/link.json", b"{}"))
-            paths = [str(entry["_path"]) for entry in listed]
-            points = [str(point) for point in (link.get("noarch") or {}).get("entry_points") or ()]
-    except AuditFailed as error:
-        return [], [error.cause]
+    """The paths in a package, as far as it is on this machine, and what is wrong with them.
+
+    Raises:
+        AuditFailed: The package cannot be read.
+    """
+    texts = _metadata(record, cache)
+    with readable(Path(record.file_name)):
+        listed = json.loads(texts.get("info/paths.json", b"{}")).get("paths", ())
+        link = json.loads(texts.get("info/link.json", b"{}"))
+        paths = [str(entry["_path"]) for entry in listed]
+        points = [str(point) for point in (link.get("noarch") or {}).get("entry_points") or ()]
     reasons = {path: wrong_with(path) for path in paths} | _of_clients(paths)
     wrong = list(_in_words({path: why for path, why in reasons.items() if why}))
     commands = [point.partition("=")[0].strip() for point in points]

@@ -234,6 +234,7 @@ def test_a_package_that_is_as_stated_and_no_package_is_named(tmp_path: Path, how
     assert done.returncode == BROKEN, done.stderr
     assert PACKAGE in done.stderr and server.channel in done.stderr
     assert "Traceback" not in done.stderr and "\nnext: " in done.stderr
+    assert "cannot be read" in done.stderr and "outside" not in done.stderr
 
 
 def test_an_index_that_leads_to_a_file_of_this_machine_is_refused(tmp_path: Path) -> None:
