@@ -548,7 +548,8 @@ def proof_environment(
 def proof_note(request: ProofRequest, environment: Environment, on: Machine, notes: Path) -> Memo[dict[str, Any]]:
     """The note of a proof's findings. In conda-meta, it would pass for a package."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    packages = (environment.prefix / NOTE).read_text(encoding="utf-8")
+    note = Note.read(environment.prefix)
+    packages = note.packages if note else ()  # not its stamp: that changes with hard links of others
     program = (PROGRAMS / request.program[0]).read_text(encoding="utf-8")
     parts = [packages, program, request.program, str(environment.prefix), visible, on.subdir, on.words]
     return memo(notes / "proofs", parts, TypeAdapter(dict[str, Any]))
