@@ -98,7 +98,7 @@ def test_numba_cuda_takes_the_place_of_numbas_own_target(numba: Path) -> None:
 def test_vectorize_repeats_values_of_an_array_with_fewer_dimensions(numba: Path) -> None:
     """A fault of numba-cuda. If this test fails, it is mended: take it from docs/troubleshooting.md and upstream."""
     text = page("upstream/numba-cuda")
-    lines = [line.strip() for line in text.splitlines() if re.match("    (import|from|print)", line)]
+    lines = re.findall(r"^- `((?:import|from|print).+)`$", text, re.MULTILINE)
     printed = run(numba, "\n".join(lines))
     assert printed.split("\n")[:2] == ["[[0. 0. 0.]", " [0. 0. 0.]]"]
 
