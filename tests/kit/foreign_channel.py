@@ -75,12 +75,27 @@ def _later(made: Record, kind: str) -> Record:
 
 
 def _tied(tied: Facts, minor: str, versions: Versions, subdir: str) -> Record:
+    """A package of the toolkit, which every platform has under its own name where it has no platform."""
     major, number = minor.split(".")
     oldest = major if tied.get("oldest") == "major" else minor
-    needs = [f"cuda-version >={oldest},<{major}.{int(number) + 1}.0a0"]
-    needs += [_linked(library, minor, versions) for library in tied.get("links", ())]
+    build = f"h{minor.replace('.', '')}_0"
     version = versions[minor].get(tied["component"], minor)
-    return record(tied["name"], version, f"h{minor.replace('.', '')}_0", subdir, depends=needs)
+    needs = []
+    if tied.get("tied", True):
+        needs.append(f"cuda-version >={oldest},<{major}.{int(number) + 1}.0a0")
+    needs += [_linked(library, minor, versions) for library in tied.get("links", ())]
+    needs += [f"{name} =={versions[minor].get(COMPONENTS[name], minor)} {build}" for name in tied.get("exact", ())]
+    needs += tied.get("needs", ())
+    if subdir in LINUX:
+        needs += tied.get("needs_on_linux", ())
+    words = {"subdir": subdir, "minor": minor, "version": version}
+    return record(
+        tied["name"].format(**words),
+        version,
+        build,
+        "noarch" if tied.get("noarch") else subdir,
+        depends=[need.format(**words) for need in needs],
+    )
 
 
 def _linked(library: str, minor: str, versions: Versions) -> str:

@@ -232,6 +232,31 @@ def test_release_check_sees_what_conda_forge_compiles_with(project: Workspace, o
     assert compiled_with(moved) == ["12.9", "13.6"]
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_conda_forge_has_older_versions_of_what_is_updated_one_by_one(solver: str, ask: Ask, orders: Orders) -> None:
+    older = {"cuda-bindings": "12.9.6", "cuda-core": "1.0.1", "numba-cuda": "0.28.2", "libcudf": "26.06.01"}
+    for name, version in older.items():
+        for request, is_older in ((name, False), (f"{name}={version}", True)):
+            (answer,) = ask(Asked("linux-64", request, {}), orders["alone"], ["13.0"])
+            assert answer.solved, (request, answer.problem)
+            assert (answer.records[name].version == version) is is_older, request
+
+
+@pytest.mark.parametrize("solver", [name for name in SOLVERS if name != "rattler"])  # rattler has no flexible priority
+def test_conda_forges_nvcc_has_the_ptxas_that_it_was_built_with(solver: str, ask: Ask, orders: Orders) -> None:
+    """With flexible priority a solver may take packages of one name from two channels."""
+    foreign = orders["alone"][0].name
+    for request in (
+        "cuda-nvcc-impl cuda-nvcc-tools cuda-version=12.9",
+        f"{GPU} cuda-nvcc-impl jaxlib",
+        f"{GPU} cuda-nvcc",
+    ):
+        (answer,) = ask(Asked("linux-64", request, {}), orders["flexible"], ["12.9"], strict=False)
+        assert answer.solved, (request, answer.problem)
+        for name in ("cuda-nvcc-impl", "cuda-nvcc-tools", "cuda-nvvm-tools", "cuda-crt-tools"):
+            assert answer.records[name].channel.rstrip("/").endswith(f"/{foreign}"), (request, answer.records[name])
+
+
 # --- what the picks show
 
 
@@ -298,7 +323,9 @@ def test_each_of_the_three_is_needed(solver: str, ask: Ask, orders: Orders) -> N
     cudf = f"{GPU} cudf cuda-core"
     tied = orders.first("tied", lambda r: r["name"] != "libnvjitlink" or not r["build"].startswith("newer"))
     assert found(cudf, orders["ours"], "12.6", "13.0", "13.3") == ["cuda12.6n", "cuda13.0n", "cuda13.3n"]
-    assert found(cudf, tied, "12.6", "13.0") == ["cuda12.9c", "cuda12.9n"]
+    # Neither is the driver's own toolkit. Where cudf has one version only, rattler's is 12.9 too.
+    newer = "cuda13.4c" if solver == "rattler" else "cuda12.9n"
+    assert found(cudf, tied, "12.6", "13.0") == ["cuda12.9c", newer]
     # A package that the channel has for some minors hides conda-forge's for all: triton needs cuda-cuobjdump, which
     # NVIDIA's wheels have from 13.2 on. The default set leaves it out.
     hiding = orders.first("hiding", also=("cuda-cuobjdump", "cuda-nvdisasm"))
