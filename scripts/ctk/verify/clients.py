@@ -172,10 +172,11 @@ class Client:
     A client that does not detect GPUs (no ``__cuda_arch``) answers for the machine that it sees, which has no GPU.
     """
 
-    def __init__(self, name: str, *, timeout: float = 300) -> None:
-        self.name, self._timeout = name, timeout
-        program, _, self._solver = name.partition("-")
-        self._program = find(program)
+    def __init__(self, name: str, *, program: str = "", timeout: float = 300) -> None:
+        self.name = name
+        self._timeout = timeout
+        family, _, self._solver = name.partition("-")
+        self._program = program or find(family)
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
         """Solves scenarios in their order, each in its own process, and the same scenario once."""
@@ -205,7 +206,7 @@ class Client:
 
 # Names of the exceptions for "there is no solution": [LibMamba|Rattler]UnsatisfiableError,
 # PackagesNotFoundError, PackagesNotFoundInChannelsError, ResolvePackageNotFound, SpecsConfigurationConflictError.
-_NO_SOLUTION = re.compile(r"Unsatisfiable|NotFound|SpecsConfigurationConflict")
+_NO_SOLUTION = re.compile(r"Unsatisfiable|Packages\w*NotFound|ResolvePackageNotFound|SpecsConfigurationConflict")
 # For both families; --platform is an option of libmamba's programs, --solver and _CONDA are options of conda.
 _DRY = ("create", "--dry-run", "--json", "--yes", "--override-channels", "--strict-channel-priority", "--prefix")
 _CONDA = ("--no-default-packages", "--repodata-fn", "repodata.json")

@@ -26,6 +26,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -68,6 +69,113 @@ _REPLACED = re.compile(r"^prune_to_best_version(?=\(Pool \*pool, Queue \*plist\)
 Located = dict[tuple[str, str], tuple[str, Record]]
 """Repository and file -> package and record."""
 
+JOBS = ("install", "remove", "update", "update-all", "keep", "freeze", "pin")
+"""libmamba's jobs, in the order in which it hands them to libsolv (`Request::Job` in its solver/request.hpp)."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One of `JOBS`, and the spec that it is for; "" for update-all."""
+
+    kind: str
+    spec: str = ""
+
+    @property
+    def line(self) -> str:
+        """The job for `conda_solve.c`, the spec as ``name version build``: libsolv reads this form as clients do."""
+        if not self.spec:
+            return self.kind
+        wanted = parse_spec(self.spec)
+        if not wanted.pinned:
+            return f"{self.kind} {wanted.name}"
+        return f"{self.kind} {wanted.name} {wanted.version or '*'} {wanted.build}".strip()
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What libsolv decided; without a solution, the problems."""
+
+    added: tuple[tuple[str, str], ...] = ()  # repository and file
+    kept: tuple[str, ...] = ()  # names of packages of the environment, and of virtual packages
+    removed: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class ChannelPool:
+    """The channels of one platform in libsolv's memory. `close` frees it.
+
+    Raises:
+        SolverMissing: libsolv is not built.
+        SolverFailed: A channel cannot be read.
+    """
+
+    def __init__(self, where: Workspace, channels: Sequence[Path], subdir: str) -> None:
+        self._solver = _load(library(where))
+        self._pool = self._solver.ctk_new()
+        self.records: Located = {}
+        for position, (channel, folder) in enumerate(product(channels, (subdir, NOARCH))):
+            path = Path(channel).resolve() / folder / "repodata.json"
+            if path.exists():
+                self._add(channel, path, str(position), len(channels) - position // 2)
+
+    def close(self) -> None:
+        self._solver.ctk_free(self._pool)
+
+    def _add(self, channel: Path, path: Path, repository: str, priority: int) -> None:
+        if self._solver.ctk_add(self._pool, str(path).encode(), repository.encode(), priority) < 0:
+            raise SolverFailed(f"libsolv cannot read {path}", "make the channel anew")
+        document = json.loads(read_plain(path))
+        for file, record in (document.get("packages.conda", {}) | document.get("packages", {})).items():
+            found = Record(record["version"], record["build"], str(channel))
+            self.records[repository, file] = record["name"], found
+
+    def solve(
+        self,
+        machine: Scenario,
+        jobs: Iterable[Job],
+        *,
+        installed: Path | None = None,
+        lock: bool = True,
+        strict: bool = True,
+        downgrade: bool = True,
+    ) -> Decisions:
+        """Solves a request.
+
+        Args:
+            machine: Its virtual packages count; its specs do not.
+            jobs: Those of each kind are sorted by name, as libmamba does.
+            installed: A repodata.json with the packages of the environment.
+            lock: Whether virtual packages are locked, as in libmamba since mamba#4312.
+            strict: Whether channel priority is strict, not flexible.
+            downgrade: Whether an installed package may become older.
+        """
+        virtual = [f"{p.name.normalized} {p.version} {p.build_string}" for p in machine.virtual_packages]
+        in_order = sorted(jobs, key=lambda job: (JOBS.index(job.kind), job.line))
+        request = "\n".join(job.line for job in in_order)
+        environment = str(installed) if installed else ""
+        text = self._solver.ctk_solve(
+            self._pool,
+            "\n".join(virtual).encode(),
+            environment.encode(),
+            request.encode(),
+            lock,
+            strict,
+            downgrade,
+        )
+        return _decisions(text.decode().splitlines())
+
+
+def _decisions(answer: Sequence[str]) -> Decisions:
+    verdict, *lines = answer
+    if verdict != "ok":
+        return Decisions(problems=tuple(lines) or ("libsolv gives no reason",))
+    said: dict[str, list[str]] = {"+": [], "=": [], "-": []}
+    for line in lines:
+        said[line[0]].append(line[1:])
+    places = [place.split(" ", 1) for place in said["+"]]
+    added = tuple((repository, location.rpartition("/")[2]) for repository, location in places)
+    return Decisions(added, tuple(said["="]), tuple(sorted(said["-"])))
+
 
 class Libsolv:
     """libsolv, for one thread at a time.
@@ -80,47 +188,28 @@ class Libsolv:
 
     def __init__(self, where: Workspace, *, lock: bool = True, strict: bool = True) -> None:
         self.name = "libsolv" if lock else "libsolv-2.8.1"
-        self._lock, self._strict = lock, strict
-        self._solver = _load(library(where))
+        self._where = where
+        self._lock = lock
+        self._strict = strict
+        _load(library(where))  # so that its lack is said now
 
     def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
         """Solves scenarios in their order, in about a millisecond each."""
-        # Platform -> the pool in libsolv's memory, and its records.
-        pools: dict[str, tuple[int, Located]] = {}
+        pools: dict[str, ChannelPool] = {}
         with ExitStack() as stack:
             for scenario in scenarios:
                 if scenario.subdir not in pools:
-                    pool = self._solver.ctk_new()
-                    stack.callback(self._solver.ctk_free, pool)
-                    pools[scenario.subdir] = pool, self._fill(pool, scenario.subdir, channels)
-                yield self._solve(scenario, *pools[scenario.subdir])
+                    pools[scenario.subdir] = ChannelPool(self._where, channels, scenario.subdir)
+                    stack.callback(pools[scenario.subdir].close)
+                yield self._solve(scenario, pools[scenario.subdir])
 
-    def _fill(self, pool: int, subdir: str, channels: Sequence[Path]) -> Located:
-        records: Located = {}
-        for position, (channel, folder) in enumerate(product(channels, (subdir, NOARCH))):
-            path = Path(channel).resolve() / folder / "repodata.json"
-            if not path.exists():
-                continue
-            repository, priority = str(position), len(channels) - position // 2
-            if self._solver.ctk_add(pool, str(path).encode(), repository.encode(), priority) < 0:
-                raise SolverFailed(f"libsolv cannot read {path}", "make the channel anew")
-            document = json.loads(read_plain(path))
-            for file, record in (document.get("packages.conda", {}) | document.get("packages", {})).items():
-                found = Record(record["version"], record["build"], str(channel))
-                records[repository, file] = record["name"], found
-        return records
-
-    def _solve(self, scenario: Scenario, pool: int, records: Located) -> SolverAnswer:
-        machine = [f"{p.name.normalized} {p.version} {p.build_string}" for p in scenario.virtual_packages]
-        jobs = sorted(map(_job, scenario.specs))
-        said = ("\n".join(lines).encode() for lines in (machine, jobs))
-        text = self._solver.ctk_solve(pool, *said, self._lock, self._strict)
-        verdict, *lines = text.decode().splitlines()
-        if verdict != "ok":
-            return SolverAnswer(scenario, problem="\n".join(lines) or "libsolv gives no reason")
-        places = (line[1:].split(" ", 1) for line in lines if line.startswith("+"))
-        picked = dict(records[repository, place.rpartition("/")[2]] for repository, place in places)
-        return SolverAnswer(scenario, picked, removed=tuple(sorted(line[1:] for line in lines if line[0] == "-")))
+    def _solve(self, scenario: Scenario, pool: ChannelPool) -> SolverAnswer:
+        jobs = [Job("install", spec) for spec in scenario.specs]
+        decided = pool.solve(scenario, jobs, lock=self._lock, strict=self._strict)
+        if decided.problems:
+            return SolverAnswer(scenario, problem="\n".join(decided.problems))
+        picked = dict(pool.records[place] for place in decided.added)
+        return SolverAnswer(scenario, picked, removed=decided.removed)
 
 
 def _load(path: Path) -> ctypes.CDLL:
@@ -131,15 +220,9 @@ def _load(path: Path) -> ctypes.CDLL:
     solver.ctk_new.restype = pointer
     solver.ctk_free.argtypes = [pointer]
     solver.ctk_add.argtypes = [pointer, text, text, number]
-    solver.ctk_solve.argtypes = [pointer, text, text, number, number]
+    solver.ctk_solve.argtypes = [pointer, text, text, text, number, number, number]
     solver.ctk_solve.restype = text
     return solver
-
-
-def _job(spec: str) -> str:
-    """``name version build``: in this form, libsolv reads a spec as the clients' own parsers do."""
-    wanted = parse_spec(spec)
-    return f"{wanted.name} {wanted.version or '*'} {wanted.build}".strip() if wanted.pinned else wanted.name
 
 
 # --- the library

@@ -1,0 +1,110 @@
+"""conda and mamba themselves, asked what a later command would do to an environment.
+
+The environment has records only, and no files: a dry run reads ``conda-meta`` and the channels, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rattler import RepoDataRecord
+
+from ctk.core.errors import SolverFailed
+from ctk.solve.solve import Scenario, channel_url
+from ctk.verify import clients
+from ctk.verify.clients import CondaLike, Ran
+from ctk.verify.life import REMOVE, UPDATE_ALL, Command, Environment, Outcome, Refused, World
+from ctk.verify.life_models import request_after
+from ctk.verify.run import Record
+
+
+_DRY = ("--dry-run", "--json", "--yes")
+
+
+class LifeProgram(CondaLike):
+    """conda with a solver, or mamba, on records of an environment.
+
+    Args:
+        name: mamba, or conda with a solver, such as ``conda-rattler``.
+        program: The program's path; what PATH has by default.
+        variables: More variables for it.
+    """
+
+    def __init__(self, name: str, program: str = "", variables: dict[str, str] | None = None) -> None:
+        super().__init__(name, program=program)
+        self._more = variables or {}
+        self._home = tempfile.TemporaryDirectory(prefix="ctk-life-")
+
+    def create(self, world: World, machine: Scenario) -> Outcome:
+        words = ["create", "--prefix", str(self._prefix), *self._words(world), *machine.specs]
+        ran = self._run_life(world, machine, words)
+        return self._outcome(world, Environment((), {}), machine.specs, machine, ran)
+
+    def change(self, world: World, environment: Environment, command: Command, machine: Scenario) -> Outcome:
+        shutil.rmtree(self._prefix, ignore_errors=True)
+        write_records(environment, self._prefix)
+        words = [*command.kind.split(), "--prefix", str(self._prefix), *command.specs]
+        words += self._words(world) if self._solver or command.kind != REMOVE else _DRY
+        ran = self._run_life(world, machine, words)
+        return self._outcome(world, environment, request_after(environment, command), machine, ran)
+
+    @property
+    def _prefix(self) -> Path:
+        return Path(self._home.name) / "env"
+
+    def _words(self, world: World) -> list[str]:
+        channels = [word for channel in world.channels for word in ("-c", channel_url(channel))]
+        solver = ["--solver", self._solver] if self._solver else []
+        return [*_DRY, "--override-channels", *channels, *solver]
+
+    def _run_life(self, world: World, machine: Scenario, words: Iterable[str]) -> Ran:
+        priority = "strict" if world.strict else "flexible"
+        variables = {"CONDA_CHANNEL_PRIORITY": priority, "MAMBA_CHANNEL_PRIORITY": priority}
+        # The machine has no package `pip` that Python would need: the channels of a world may have none.
+        variables |= {"CONDA_ADD_PIP_AS_PYTHON_DEPENDENCY": "false"}
+        return self._run(Path(self._home.name), *words, **clients.overrides(machine), **variables, **self._more)
+
+    def _outcome(
+        self, world: World, before: Environment, specs: tuple[str, ...], machine: Scenario, ran: Ran
+    ) -> Outcome:
+        found = clients.answer(machine, ran)
+        if not found.solved:
+            return Refused(found.problem)
+        records = dict(before.records)
+        for name in _removed(ran):
+            records.pop(name, None)
+        for name, record in found.records.items():
+            records[name] = _at(world, name, record)
+        return Environment(specs, records)
+
+
+def _at(world: World, name: str, wanted: Record) -> RepoDataRecord:
+    for record in world.by_name[name]:
+        if (str(record.version), str(record.build)) == (wanted.version, wanted.build):
+            return record
+    raise SolverFailed(f"no channel has {name} {wanted.version} {wanted.build}", "look at the client's answer")
+
+
+def _removed(ran: Ran) -> list[str]:
+    document = json.loads(ran.stdout)
+    return [package["name"] for package in document.get("actions", {}).get("UNLINK", [])]
+
+
+def write_records(environment: Environment, prefix: Path) -> None:
+    """Writes an environment of records without files."""
+    folder = prefix / "conda-meta"
+    folder.mkdir(parents=True)
+    for record in environment.records.values():
+        document: dict[str, Any] = json.loads(record.to_json())
+        document |= {"fn": record.file_name, "url": record.url, "channel": record.channel, "files": []}
+        document |= {"paths_data": {"paths_version": 1, "paths": []}, "extracted_package_dir": ""}
+        name = f"{record.name.normalized}-{record.version}-{record.build}"
+        (folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
+    history = ["==> 2026-01-01 00:00:00 <==", "# cmd: conda create", "# conda version: 24.1.0"]
+    history.append(f"# update specs: {json.dumps(list(environment.specs))}")
+    (folder / "history").write_text("\n".join(history) + "\n", encoding="utf-8")
