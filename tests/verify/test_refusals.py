@@ -5,17 +5,19 @@ rattler is here always. conda and mamba are asked where ``CTK_TEST_CONDA`` and `
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conftest import ROOT
 from ctk.core.checkout import Workspace
 from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, write_repodata
 from ctk.solve.solve import Scenario
 from ctk.verify.clients import RattlerSolver
 from kit.client_records import Place, program
-from kit.small_channel import Record
+from kit.small_channel import Record, record, write
 
 RELEASES = ("12.0", "12.9", "13.0", "13.5")
 TOO_OLD = ("", "11.8")  # no driver, and one for CUDA 11
@@ -94,3 +96,23 @@ def test_classic_takes_an_old_build_of_cuda_gpu_where_the_channel_has_kept_it(
     for driver, build in (("12.9", "cuda12_native"), ("13.0", "cuda13_native")):
         said = asking.said(kept, driver, "cuda-gpu")
         assert f"-{build}_" in said, "a build of now comes first where it fits: " + said
+
+
+def named_first() -> Iterator[Record]:
+    """A package that cannot be had, and more packages than libsolv has names before it."""
+    yield record("wanted", "1", "h0_0", "noarch", depends=["missing >=2"])
+    for number in range(300):
+        yield record(f"other{number}", "1", "h0_0", "noarch")
+
+
+def test_mamba_may_name_another_package_and_names_the_right_one_beside_a_version(tmp_path: Path) -> None:
+    """docs/upstream/mamba-names.md. If no mamba names another one, take it and its row of troubleshooting.md away."""
+    asking = Asking("mamba", tmp_path)
+    channel = write(tmp_path / "channel", named_first())
+    row = "is not installable because it conflicts with any installable versions previously reported"
+    assert f"`{row}`" in (ROOT / "docs/troubleshooting.md").read_text()
+    cause = "missing >=2 *, which does not exist"
+    plain = asking.said(channel, "", "wanted")
+    names_another = row in plain and "wanted" not in plain
+    assert names_another or cause in plain, plain
+    assert cause in asking.said(channel, "", "wanted>=0")
