@@ -100,6 +100,11 @@ class Place:
         return self.root / "env"
 
     def run(self, *words: str | Path, **variables: str) -> None:
+        """Runs a client, as `ran` does; it must succeed."""
+        done = self.ran(*words, **variables)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def ran(self, *words: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
         """Runs a client away from the user's settings and caches."""
         (self.root / "condarc").touch()
         own = {
@@ -111,7 +116,7 @@ class Place:
             "MAMBA_ROOT_PREFIX": str(self.root / "root"),
             "PATH": os.environ["PATH"],
         }
-        done = subprocess.run(
+        return subprocess.run(
             words,
             env=own | variables,
             cwd=self.root,
@@ -119,7 +124,6 @@ class Place:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def program(name: str) -> str | None:
