@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ctk.cli import authors, build, channel, check, doctor, env, gpu_code, release, solve, verify
+from ctk.cli.idle import refuse_idle
 from ctk.cli.options import ADDRESSES, CHANNELS, VERBATIM
 from ctk.core import console
 from ctk.core.address import hide_logins, refuse_schemes, refuse_secrets
@@ -79,6 +80,8 @@ class Command(TyperCommand):
                 refuse_secrets(word, of_address=name in ADDRESSES)
                 if name in CHANNELS:
                     refuse_schemes(word)
+        if not ctx.resilient_parsing:
+            refuse_idle(ctx)
         return rest
 
     def invoke(self, ctx: Any) -> Any:

@@ -37,16 +37,6 @@ def not_both(one: str, other: str, given: object, step: str = "give one of them"
         raise BadValue(f"{one} and {other} exclude each other", step)
 
 
-def typed_options(context: typer.Context, names: Sequence[str]) -> list[str]:
-    """Those of some options, by their names in code, that stand on the command line; others may be of variables."""
-    found = []
-    for name in names:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            found.append(f"--{name.replace('_', '-')}")
-    return found
-
-
 def refuse_versions(names: Sequence[str], several: str) -> None:
     """Refuses a number in the place of a package: the second value of an option, behind a space."""
     for name in names:
