@@ -250,9 +250,7 @@ class Pipeline:
             line(f"package tests: {outcome.package} {outcome.state}{reason}")
 
         forget_older(package for build in made.built for package in build.packages)
-        tested = run_tests(
-            made.built, channels, self.workspace, jobs=self.jobs, progress=say, say=self.report.say
-        )
+        tested = run_tests(made.built, channels, self.workspace, jobs=self.jobs, progress=say, say=self.report.say)
         counts = {s: sum(o.state == s for o in tested) for s in ("passed", "unchanged", "not run", "failed")}
         self._lap("package tests", ", ".join(f"{n} {s}" for s, n in counts.items() if n) or "none")
         failed: dict[str, list[str]] = {}  # the builds of a recipe fail alike

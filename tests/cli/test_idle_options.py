@@ -16,8 +16,22 @@ from ctk.core.errors import BadValue
 pytest_plugins = ["kit.channel_fixtures"]
 
 SHARED = {"--json", "--quiet", "--verbose", "--debug", "--help"}
-VALUES = {"--rebuild": "1", "--jobs": "1", "--wait": "1", "--keep": "2", "--keep-days": "1", "--sample": "1", "--seed": "1"}
-VALUES |= {"--trusted-root": __file__, "--format": "github", "--server": "http://127.0.0.1:9", "--constraints": "ignored", "--platform": "linux-64"}
+VALUES = {
+    "--rebuild": "1",
+    "--jobs": "1",
+    "--wait": "1",
+    "--keep": "2",
+    "--keep-days": "1",
+    "--sample": "1",
+    "--seed": "1",
+}
+VALUES |= {
+    "--trusted-root": __file__,
+    "--format": "github",
+    "--server": "http://127.0.0.1:9",
+    "--constraints": "ignored",
+    "--platform": "linux-64",
+}
 
 
 def commands() -> Iterator[tuple[str, Any]]:

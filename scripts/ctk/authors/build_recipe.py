@@ -40,7 +40,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.console import listing
 from ctk.core.document import load_yaml
 from ctk.core.errors import BadValue, BuildFailed, RecipeError, UnknownName, Unsolvable, nearest, without_credentials
-from ctk.core.files import disk_errors, full_disk
+from ctk.core.files import disk_errors, full_disk, read_plain_text
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.core.pool import ProcessPool
 from ctk.fetch.mirror import Mirror, mirrored, renamed
@@ -360,7 +360,7 @@ def _check_specs(variants: Iterable[Variant], recipe: Recipe) -> None:
 
 def _line(recipe: Recipe, *patterns: str) -> str:
     """``FILE:LINE`` of the last line of a recipe that has a pattern: the first of the patterns that a line has."""
-    lines = [*enumerate(recipe.file.read_text(encoding="utf-8").splitlines(), 1)]
+    lines = [*enumerate(read_plain_text(recipe.file).splitlines(), 1)]
     found = [number for pattern in patterns[::-1] for number, line in lines if re.search(pattern, line)]
     return f"{shown(recipe.file)}:{[1, *found][-1]}"
 
@@ -392,7 +392,7 @@ def _rendered(recipe: Recipe, files: Sequence[Path], subdir: str, toolkits: Sequ
             )
             raise RecipeError(error.cause, step) from error
         raise
-    for number, line in enumerate(recipe.file.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(read_plain_text(recipe.file).splitlines(), 1):
         if re.search(SELECTOR, line):
             raise RecipeError(said_at(recipe.file, number, line), "correct that line, or delete the comment")
     if found := [variant for variant in rendered if not toolkits or variant.toolkit in toolkits]:
@@ -808,9 +808,7 @@ def _build(
     return file, time.monotonic() - start, log.lines
 
 
-def _test(
-    file: Path, driver: str | None, urls: Sequence[str], names: Mapping[str, str]
-) -> tuple[str, list[str]]:
+def _test(file: Path, driver: str | None, urls: Sequence[str], names: Mapping[str, str]) -> tuple[str, list[str]]:
     """Runs the tests of a package as on a machine with a driver; returns the state for `Tested`, and the messages."""
     log = _Log(names)
     os.environ["CONDA_OVERRIDE_CUDA"] = driver or ""

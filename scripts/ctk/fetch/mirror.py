@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 from ctk.core.address import public
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelBroken, CtkError
-from ctk.core.files import disk_errors, held, make_folder
+from ctk.core.files import held, make_folder
 from ctk.core.inside import is_file_name
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.fetch.channels import Archives, is_on_server
@@ -137,7 +137,7 @@ class Mirror:
             return None
         record = index.record(subdir, name)
         # Serial, as the lock of archives is that of a process.
-        with self._archives.used([record], self._say), disk_errors(self._archives.folder):
+        with self._archives.used([record], self._say):
             self._archives.fetch([record])
             self._served.append(record)
             return self._archives.place(record).open("rb")

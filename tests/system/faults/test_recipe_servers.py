@@ -43,7 +43,16 @@ class Site:
 
     def build(self, **environment: str) -> subprocess.CompletedProcess[str]:
         channel = self.server.channel
-        words = ["build-recipe", str(self.recipe), "--channel", channel, "--base", channel, "--output", str(self.output)]
+        words = [
+            "build-recipe",
+            str(self.recipe),
+            "--channel",
+            channel,
+            "--base",
+            channel,
+            "--output",
+            str(self.output),
+        ]
         settings = {"PIP_TIMEOUT": "1", "PIP_RETRIES": str(TRIES - 1)}
         return ctk(self.where, *words, **{**settings, "NO_PROXY": "127.0.0.1", **environment})
 
