@@ -137,7 +137,7 @@ def read_plain(path: Path) -> bytes:
 
 
 def read_plain_text(path: Path) -> str:
-    """The same as text, with every line end as ``\\n``; errors as of `open_plain`, or UnicodeDecodeError."""
+    """The same as text, with line ends as in Python; errors as of `open_plain`, or UnicodeDecodeError."""
     with open_plain(path) as file, io.TextIOWrapper(file, encoding="utf-8") as text:
         return text.read()
 

@@ -41,8 +41,8 @@ from ctk.solve.solve import (
     lasting,
     older,
     parse_spec,
-    spec_of_record,
     solve,
+    spec_of_record,
 )
 
 COMPAT = "cubin and nvJitLink work, PTX JIT does not"

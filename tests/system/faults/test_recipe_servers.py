@@ -1,4 +1,4 @@
-"""`ctk build-recipe` against channels on servers: rattler-build gets what our client fetched, or the run ends in words."""
+"""`ctk build-recipe` with channels on servers: rattler-build gets what our client fetched, or the run ends in words."""
 
 from __future__ import annotations
 
