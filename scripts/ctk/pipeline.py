@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -388,7 +388,7 @@ def _testing(
             yield partial(_results, urls=mirror.urls)
             return
         # rattler-build holds the GIL, so that nothing would answer it in this process.
-        with ProcessPool(jobs, os.environ.update, mirror.environment) as pool:
+        with ProcessPool(jobs, _use, mirror.environment) as pool:
 
             def in_process(file: Path) -> _Results:
                 is_passed, log = pool.submit(_results, file, mirror.urls).result()
@@ -397,6 +397,10 @@ def _testing(
                 return is_passed, [mirror.restored(line) for line in log]
 
             yield in_process
+
+
+def _use(variables: Mapping[str, str]) -> None:
+    os.environ.update(variables)
 
 
 def _results(file: Path, urls: Sequence[str]) -> _Results:
