@@ -22,7 +22,7 @@ from ctk.core.address import public
 from ctk.core.checkout import Workspace, git
 from ctk.core.console import count, listing
 from ctk.core.errors import BadValue, NotPublished, RecipeError, UnknownName, problems
-from ctk.core.files import disk_errors
+from ctk.core.files import disk_errors, read_plain, read_plain_text
 from ctk.core.platforms import PLATFORMS
 from ctk.core.secrets import hide_address
 from ctk.lock.model import Artefact, ReleaseLock, variant_keys
@@ -163,7 +163,7 @@ def feedstock(
         "recipe/recipe.yaml": _standalone(recipe, outputs[0].version, offers, skips, maintainers),
         "recipe/conda_build_config.yaml": _variants(workspace, recipe, locks),
         "conda-forge.yml": _smithy(workspace, recipe, subdirs),
-        "LICENSE.txt": (workspace.root / "LICENSE").read_text(encoding="utf-8"),
+        "LICENSE.txt": read_plain_text(workspace.root / "LICENSE"),
         "README.md": _README.format(
             name=name,
             revision=_revision(workspace.root),
@@ -177,11 +177,11 @@ def feedstock(
         ".gitignore": _GITIGNORE,
         ".gitattributes": _GITATTRIBUTES,
     }
-    for script in _SCRIPT.findall(recipe.file.read_text(encoding="utf-8")):
-        files[f"recipe/{script}"] = _with_unpacking((workspace.recipes / "common" / script).read_text(encoding="utf-8"))
+    for script in _SCRIPT.findall(read_plain_text(recipe.file)):
+        files[f"recipe/{script}"] = _with_unpacking(read_plain_text(workspace.recipes / "common" / script))
     for own in sorted(recipe.folder.iterdir()):  # its licence, scripts, and what they install
         if own.is_file() and own.name not in ("recipe.yaml", "conda-forge.yml"):
-            files[f"recipe/{own.name}"] = own.read_text(encoding="utf-8")
+            files[f"recipe/{own.name}"] = read_plain_text(own)
     return files
 
 
@@ -327,7 +327,7 @@ def _variants(workspace: Workspace, recipe: Recipe, locks: Sequence[ReleaseLock]
 
 def _smithy(workspace: Workspace, recipe: Recipe, subdirs: Iterable[str]) -> str:
     """The settings of this checkout with the recipe's own, for the platforms that the recipe is for."""
-    settings: dict[str, Any] = YAML(typ="safe").load(workspace.root / "conda-forge.yml")
+    settings: dict[str, Any] = YAML(typ="safe").load(read_plain(workspace.root / "conda-forge.yml"))
     own = recipe.folder / "conda-forge.yml"
     if own.exists():
         settings |= YAML(typ="safe").load(own)

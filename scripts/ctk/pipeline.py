@@ -7,9 +7,11 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,9 @@ from ctk.core.console import Reporter, listing, megabytes
 from ctk.core.errors import AuditFailed, BuildFailed, Unsolvable
 from ctk.core.files import HashNotes, disk_errors, full_disk, publishing, read_json
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
+from ctk.core.pool import ProcessPool
 from ctk.fetch import fetch
+from ctk.fetch.mirror import mirrored
 from ctk.index.index import Index
 from ctk.lock.model import Artefact
 from ctk.plan.plan import Plan
@@ -246,7 +250,7 @@ class Pipeline:
             line(f"package tests: {outcome.package} {outcome.state}{reason}")
 
         forget_older(package for build in made.built for package in build.packages)
-        tested = run_tests(made.built, channels, self.workspace, jobs=self.jobs, progress=say)
+        tested = run_tests(made.built, channels, self.workspace, jobs=self.jobs, progress=say, say=self.report.say)
         counts = {s: sum(o.state == s for o in tested) for s in ("passed", "unchanged", "not run", "failed")}
         self._lap("package tests", ", ".join(f"{n} {s}" for s, n in counts.items() if n) or "none")
         failed: dict[str, list[str]] = {}  # the builds of a recipe fail alike
@@ -294,6 +298,8 @@ def _again(lost: Sequence[str], known: Collection[str]) -> str:
 
 _PASSED = ".tests.json"
 _PYTHON = re.compile(r"python(?:_abi)? \D*(\d+\.\d+)")
+_Results = tuple[bool, list[str]]
+"""Whether the tests of a package passed, and the lines of those that did not."""
 _TEST_SIZE = 2 << 30  # bytes of temporary files of a test; numba-cuda's, the largest, has 0.9 GB
 
 
@@ -342,28 +348,78 @@ def run_tests(
     *,
     jobs: int = 2,
     progress: Callable[[Outcome], None] = lambda outcome: None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> list[Outcome]:
     """Tests every package that has tests and can be installed here, from the staged and the base channel.
 
+    `say` is told of another run, which is waited for.
+
     Raises:
         NoSpace: The disk of the packages or of temporary files is full.
+        ChannelMissing, ChannelBroken, HashMismatch: A channel on a server lacks what a test needs.
     """
     gateway = open_gateway()
     here = (this_platform(), NOARCH)
     tested = [(build, name) for build in built for name in build.tests if name.split("/")[0] in here]
 
     # Each test unpacks all packages of its environment again.
-    with temporary_files(workspace, _TEST_SIZE, jobs) as folder, disk_errors(folder), ThreadPoolExecutor(jobs) as pool:
+    with (
+        temporary_files(workspace, _TEST_SIZE, jobs) as folder,
+        disk_errors(folder),
+        _testing(channels, workspace, jobs, say) as run_all,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
 
         def one(item: tuple[Built, str]) -> Outcome:
-            outcome = _test(*item, channels, gateway, folder)
+            outcome = _test(*item, channels, gateway, run_all, folder)
             progress(outcome)
             return outcome
 
         return list(pool.map(one, tested))
 
 
-def _test(build: Built, name: str, channels: Sequence[Path | str], gateway: Gateway, temporary: Path) -> Outcome:
+@contextmanager
+def _testing(
+    channels: Sequence[Path | str], workspace: Workspace, jobs: int, say: Callable[[str], None]
+) -> Iterator[Callable[[Path], _Results]]:
+    """Gives what runs the tests of a package against channels: those on servers through our client."""
+    with mirrored([channel_url(channel) for channel in channels], workspace, say) as mirror:
+        if not mirror.is_needed:
+            yield partial(_results, urls=mirror.urls)
+            return
+        # rattler-build holds the GIL, so that nothing would answer it in this process.
+        with ProcessPool(jobs, _use, mirror.environment) as pool:
+
+            def in_process(file: Path) -> _Results:
+                is_passed, log = pool.submit(_results, file, mirror.urls).result()
+                if not is_passed:
+                    mirror.check()
+                return is_passed, [mirror.restored(line) for line in log]
+
+            yield in_process
+
+
+def _use(variables: Mapping[str, str]) -> None:
+    os.environ.update(variables)
+
+
+def _results(file: Path, urls: Sequence[str]) -> _Results:
+    try:
+        results = rattler_build.Package.from_file(file).run_tests(channel=[*urls])
+    except rattler_build.RattlerBuildError as error:
+        return False, [*getattr(error, "log", []), *str(error).splitlines()]
+    failed = [result for result in results if not result.success]
+    return not failed, [line for result in failed for line in result.output]
+
+
+def _test(
+    build: Built,
+    name: str,
+    channels: Sequence[Path | str],
+    gateway: Gateway,
+    run_all: Callable[[Path], _Results],
+    temporary: Path,
+) -> Outcome:
     file, record = build.home / name, build.records[name]
     passed = file.with_name(f"{file.name}{_PASSED}")  # the sha256 of the package whose tests passed
     if read_json(passed) == record["sha256"]:
@@ -376,13 +432,7 @@ def _test(build: Built, name: str, channels: Sequence[Path | str], gateway: Gate
         missing = error.cause.splitlines()[-1].strip("│└├─ ").removesuffix(", for which no candidates were found.")
         whose = "this machine has" if missing.startswith("__cuda") else "the channels here have"
         return Outcome(file.name, "not run", f"{whose} no {missing}", missing)
-    log: list[str]
-    try:
-        results = rattler_build.Package.from_file(file).run_tests(channel=[channel_url(c) for c in channels])
-        log = [line for result in results if not result.success for line in result.output]
-        is_passed = all(result.success for result in results)
-    except rattler_build.RattlerBuildError as error:
-        log, is_passed = [*getattr(error, "log", []), *str(error).splitlines()], False
+    is_passed, log = run_all(file)
     if is_passed:
         passed.write_text(json.dumps(record["sha256"]))
         return Outcome(file.name, "passed")

@@ -26,7 +26,7 @@ from ctk.core.platforms import this_platform
 from ctk.solve.solve import Catalogue
 from kit.small_channel import record, write
 
-pytest_plugins = ["recipe_fixtures"]
+pytest_plugins = ["kit.recipe_fixtures"]
 
 Recipes = Callable[..., Path]
 Fails = Callable[..., tuple[int, str]]

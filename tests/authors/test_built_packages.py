@@ -17,7 +17,7 @@ from ctk.core import errors
 from ctk.core.checkout import Workspace
 from kit.binaries import code, elf, fatbin
 
-pytest_plugins = ["recipe_fixtures"]
+pytest_plugins = ["kit.recipe_fixtures"]
 
 Recipes = Callable[..., Path]
 Fails = Callable[..., tuple[int, str]]

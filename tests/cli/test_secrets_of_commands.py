@@ -174,6 +174,9 @@ MORE = [
     "ctk solve cuda-core --python {user}@host:{typed}",
     "ctk solve cuda-core --driver https:{user}:{typed}@host",
     "ctk {user}:{typed}@host",
+    "ctk build cuda-nvtx --dask tcp://{user}:{typed}@host:8786",
+    "ctk check --trusted-root ./{user}:{typed}@host",
+    "ctk feedstock cuda-core ./there --maintainer {user}:{typed}@host",
 ]
 """Lines beside the first example of each command: with addresses, and with misplaced words."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -11,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from conftest import ROOT, ctk
 from ctk.channel.check import check_channel
 from ctk.channel.history import STATES
 from ctk.channel.publish import Folder
-from ctk.core.checkout import HISTORY
+from ctk.core.checkout import HISTORY, Workspace
 from ctk.core.errors import ChannelBroken, CtkError, NoSpace
 from ctk.core.files import NotPlain, disk_errors, file_sha256, open_plain, read_json, read_plain
 from ctk.package.reader import read_info
@@ -151,3 +153,35 @@ def test_a_record_of_an_index_that_no_client_can_use_is_named(wrong: object, tmp
         checked_records(tmp_path)
     file.write_text(json.dumps({"packages.conda": {"a-1.0-0.conda": GOOD}}))
     assert checked_records(tmp_path)
+
+
+READ = {
+    # A file of a checkout -> commands that read it.
+    "recipes/cuda-version/recipe.yaml": ("lint", "feedstock cuda-version there --maintainer me"),
+    "variants/licences.json": ("lint",),
+    "variants/contents.json": ("release diff 13.3 13.4",),
+    "conda_build_config.yaml": ("lint", "feedstock cuda-version there --maintainer me"),
+    "pyproject.toml": ("feedstock cuda-version there",),
+    "LICENSE": ("feedstock cuda-version there --maintainer me",),
+    "conda-forge.yml": ("feedstock cuda-version there --maintainer me",),
+}
+
+
+@pytest.mark.parametrize("file", READ)
+def test_no_command_waits_for_a_file_of_a_checkout(
+    odd: Callable[[str], Path], file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd("place").rename("made")
+    root = Path("checkout").absolute()
+    (root / "recipes").mkdir(parents=True)
+    shutil.copytree(ROOT / "recipes/cuda-version", root / "recipes/cuda-version")
+    shutil.copytree(ROOT / "variants", root / "variants")
+    for name in ("conda_build_config.yaml", "pyproject.toml", "LICENSE", "conda-forge.yml"):
+        shutil.copy(ROOT / name, root / name)
+    (root / file).unlink()
+    Path("made").rename(root / file)
+    for line in READ[file]:
+        done = ctk(Workspace(root), *line.split())
+        assert done.returncode, done.stdout
+        assert "Traceback" not in done.stderr and "\nnext: " in done.stderr, done.stderr
+        assert Path(file).name in done.stderr

@@ -69,7 +69,7 @@ def build(
         ordered = order(recipe, variant_files, against, own)
     except UnknownName as error:  # run-exports are held by test_picks and the golden files
         pytest.skip(error.cause)
-    shop = Workshop(ordered, against, folder, where.rattler, own / "log")
+    shop = Workshop(ordered, against, folder, where, own / "log")
     try:
         made = {one.variant.toolkit.partition(".")[0]: one for one in shop.build()}
     except BuildFailed as error:

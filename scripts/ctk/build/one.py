@@ -83,10 +83,14 @@ def at_work(workspace: Workspace) -> Iterator[None]:
 
 def clear_build_folders(workspace: Workspace) -> None:
     """Removes leftovers of builds, killed ones too; the run lock makes sure that nobody is using them."""
-    for place in (workspace.builds, in_memory(workspace)):
+    places = [workspace.builds]
+    if _is_ours(in_memory(workspace)):  # what another user made may be a link to anywhere
+        places.append(in_memory(workspace))
+    for place in places:
         for folder in place.glob(".tmp-*"):
             shutil.rmtree(folder, ignore_errors=True)
-    shutil.rmtree(in_memory(workspace), ignore_errors=True)
+    if in_memory(workspace) in places:
+        shutil.rmtree(in_memory(workspace), ignore_errors=True)
 
 
 def machine_paths(workspace: Workspace) -> list[str]:

@@ -6,7 +6,6 @@ before the package.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import time
@@ -16,17 +15,19 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import rattler_build
-from rattler import SourceConfig, Subdir
+from rattler import Subdir
 from rattler.exceptions import GatewayError, InvalidChannelError
 
 from ctk.channel.attestations import no_identity
 from ctk.channel.publish import clashes, refuse
-from ctk.core.address import LOGIN, open_gateway, refused_login
+from ctk.core.address import LOGIN, open_gateway
+from ctk.core.checkout import workspace
 from ctk.core.console import count
-from ctk.core.errors import PublishFailed, without_credentials
+from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed, without_credentials
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.pool import ProcessPool
 from ctk.core.process import run
+from ctk.fetch.repodata import IndexFolder
 
 # GitHub Actions sets it for a job that may request an identity token, which signs the attestation.
 _IDENTITY = "ACTIONS_ID_TOKEN_REQUEST_URL"
@@ -51,32 +52,34 @@ _STEPS = {
 MIN_SPEED = 50_000  # bytes per second; a slower server counts as stopped
 
 
-def on_server(url: str, patience: float = 120.0) -> dict[str, str]:
+def on_server(url: str) -> dict[str, str]:
     """The packages of a channel on a server: ``subdir/file`` -> sha256.
 
-    rattler reads them, with its key for the server and without its cache.
+    Our client fetches what is new in its index, within the bounds of `IndexFolder`; rattler reads it.
 
     Raises:
-        PublishFailed: The server does not answer within `patience` seconds, so the taken names are unknown.
+        PublishFailed: The server does not give its index, so the taken names are unknown.
     """
+    platforms = (*PLATFORMS, NOARCH)
 
-    async def ask() -> dict[str, str]:
-        gateway = open_gateway(default_config=SourceConfig(cache_action="no-cache"))
-        platforms = [Subdir(name) for name in (*PLATFORMS, NOARCH)]
-        names = [name.normalized for name in await gateway.names([url], platforms)]
-        found = await gateway.query([url], platforms, names, recursive=False, channel_relations="disabled")
+    async def ask(folder: Path) -> dict[str, str]:
+        gateway, channel = open_gateway(), [folder.resolve().as_uri()]
+        subdirs = [Subdir(name) for name in platforms]
+        names = [name.normalized for name in await gateway.names(channel, subdirs, "disabled")]
+        found = await gateway.query(channel, subdirs, names, recursive=False, channel_relations="disabled")
         return {f"{r.subdir}/{r.file_name}": r.sha256.hex() for part in found for r in part if r.sha256}
 
     try:
-        return run(asyncio.wait_for(ask(), patience))
-    except (GatewayError, InvalidChannelError, TimeoutError) as error:
-        why = without_credentials(str(error)) or f"no answer in {patience:.0f} s"
-        step = "check the URL of the channel; a channel without an index needs `ctk publish --new`"
-        if refused_login(why):
-            # A store such as S3 says so of an index that is not there, too.
-            step = f"{LOGIN}, of a user who may read the channel; a new one needs `ctk publish --new`"
-        cause = f"{without_credentials(url)} does not say which names it has: {why}"
-        raise PublishFailed(cause, f"{step}; nothing was sent") from None
+        return run(ask(IndexFolder(url, workspace().notes / "channels").fetch(platforms)))
+    except (ChannelMissing, ChannelBroken) as error:
+        cause, step = error.cause, error.step
+    except (GatewayError, InvalidChannelError) as error:
+        cause, step = str(error), "ask the keeper of the channel to publish its index again"
+    new = "a channel without an index needs `ctk publish --new`"  # a store such as S3 says 403 of it
+    raise PublishFailed(
+        f"{without_credentials(url)} does not say which names it has: {without_credentials(cause)}",
+        f"{step}; {new}; nothing was sent",
+    ) from None
 
 
 def confirm(sent: Mapping[str, str], url: str, recipes: Path, wait: float) -> None:

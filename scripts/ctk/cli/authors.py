@@ -143,7 +143,7 @@ def build_recipe_command(
         report.say(f"{found.file}: {count(len(ordered.variants), 'build')}; the log is {log}")
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text("")
-        shop = Workshop(ordered, channels, work, where.rattler, log)
+        shop = Workshop(ordered, channels, work, where, log, report.say)
         made = list(shop.build(lambda variant, outcome: report.say(f"{variant.id} {outcome}")))
         fresh = {one.file.name for one in made}
         old = [file.name for file in sorted(output.glob("*/*.conda")) if file.name not in fresh]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from packaging.version import Version
 
-from ctk.cli.options import Base, Jobs, Platforms, Pythons, base_beside, base_channel, not_both, typed_options
+from ctk.cli.options import Base, Jobs, Platforms, Pythons, base_beside, base_channel, not_both
 from ctk.core import console
 from ctk.core.checkout import Workspace, channel_missing, checkout, settings, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
@@ -108,7 +108,6 @@ def publish_command(
     # CTK_SERVER in the environment may name a server for other runs.
     given = to is not None and source is not None and source.name == "COMMANDLINE"
     not_both("--to", "--server", given, "publish twice, into the folder and to the server")
-    _refuse_idle(context, to is not None, attest)
     if to is not None and ":/" in str(to):
         raise BadValue(f"--to takes a folder, and {to} is an address", "name a server with --server and --channel")
     report, where = Reporter(), workspace()
@@ -214,17 +213,6 @@ def _ask(
     # The link of the channel made here: a later build removes the folder behind it.
     place = where.channel if os.path.realpath(where.channel) == str(built) else built
     ask(found, accepted or settings(where.root).publish.accept_redistribution, place)
-
-
-def _refuse_idle(context: typer.Context, is_folder: bool, attest: bool) -> None:
-    """Refuses options of `ctk publish` that say nothing for the place that is published to."""
-    if not is_folder:
-        idle, place, step = ["exact", "keep", "keep_days"], "a server", "name a folder with --to"
-    else:
-        idle, place, step = ["channel", "new", "wait"], "a folder", "name a server with --server"
-        idle += [] if attest else ["url"]
-    if given := typed_options(context, idle):
-        raise BadValue(f"{given[0]} says nothing for {place}", f"leave it out, or {step}")
 
 
 def rollback_command(

@@ -133,6 +133,10 @@ def check_command(
     not_both("--check", "the options about a channel", check and of_channel)
     if of_channel and not channels:
         raise BadValue(f"there is no channel in {' '.join(names)}", "name one, or leave out what is about a channel")
+    is_audited = check or not channels or _is_built(names[0], where)
+    if base and not is_audited:
+        step = "leave it out, or name a rule of the audit with --check"
+        raise BadValue("--base is for the audit, which is of built channels and of packages", step)
     if channels and len(names) > 1 and not check:
         raise BadValue("a channel is checked alone", "give each channel, and packages, a run of their own")
     errors: list[CtkError] = []
@@ -140,7 +144,7 @@ def check_command(
     if channels and not check:
         policy = Policy(identity, issuer, url, attested, trusted_root)
         errors += _check_channel(names[0], published, policy, jobs, where, report)
-    if check or not channels or _is_built(names[0], where):
+    if is_audited:
         errors += _audit(names, check or (), base, jobs, where, report)
     if not check and not channels:
         _show_files(read(_packages(map(Path, names), empty_ok=True)), report)

@@ -19,9 +19,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ctk.cli import authors, build, channel, check, doctor, env, gpu_code, release, solve, verify
-from ctk.cli.options import ADDRESSES, VERBATIM
+from ctk.cli.idle import refuse_idle
+from ctk.cli.options import ADDRESSES, CHANNELS, VERBATIM
 from ctk.core import console
-from ctk.core.address import hide_logins, refuse_secrets
+from ctk.core.address import hide_logins, refuse_schemes, refuse_secrets
 from ctk.core.checkout import given_environment, workspace
 from ctk.core.children import TOLD_TO_END, end_children
 from ctk.core.console import listing
@@ -77,6 +78,10 @@ class Command(TyperCommand):
         for name, value in ctx.params.items():
             for word in _words(value if name not in verbatim else None):
                 refuse_secrets(word, of_address=name in ADDRESSES)
+                if name in CHANNELS:
+                    refuse_schemes(word)
+        if not ctx.resilient_parsing:
+            refuse_idle(ctx)
         return rest
 
     def invoke(self, ctx: Any) -> Any:

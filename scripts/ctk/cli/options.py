@@ -27,21 +27,14 @@ VERBATIM = "-- COMMAND [ARG]..."
 ADDRESSES = frozenset(("base", "channel", "dask", "places", "published", "server", "store", "to", "url"))
 """Names of parameters that take a folder, or the address of a channel or a server, only."""
 
+CHANNELS = ADDRESSES - {"dask", "store"}
+"""Those of them that take no address of a cluster or of its store."""
+
 
 def not_both(one: str, other: str, given: object, step: str = "give one of them") -> None:
     """Refuses two options that exclude each other."""
     if given:
         raise BadValue(f"{one} and {other} exclude each other", step)
-
-
-def typed_options(context: typer.Context, names: Sequence[str]) -> list[str]:
-    """Those of some options, by their names in code, that stand on the command line; others may be of variables."""
-    found = []
-    for name in names:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            found.append(f"--{name.replace('_', '-')}")
-    return found
 
 
 def refuse_versions(names: Sequence[str], several: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ctk.cli.options import Base, Platforms, base_beside, not_both
+from ctk.cli.options import Base, Platforms, base_beside
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
@@ -79,8 +79,6 @@ def verify_command(
     - `proofs`: `request`, `environment`, `found`, `proved_before` (by an earlier run), or `error`
     """
     where, report = checkout(), Reporter()
-    matrix_options = platforms or requests or python or sample is not None or write_table
-    not_both("--install", "the options of the matrix", install and matrix_options)
     if install:
         _install(where, [str(channel)] if channel else [], base, again, report)
         return
@@ -91,8 +89,6 @@ def verify_command(
     from ctk.verify.run import Tally, counts_as_json
     from ctk.verify.scenarios import command, facts, matrix
 
-    if again or base != "local":
-        raise BadValue("--again and --base are for --install", "add --install, or leave them out")
     if write_table:
         picks = table.TABLE.write(where, table.table(table.ask_planned(where)))
         facts_ = TABLE.write(where, markdown_of(release_locks(where).values()))

@@ -28,6 +28,8 @@ _TOKEN = re.compile(r"/t/+([^/]+)")
 _TOKEN_OF_A_NAME = re.compile(r"(?:[\w-]+(?:\.[\w-]+)+(?::\d+)?/(?:.*/)?)?t/+[^/]+/")
 _AUTH = "RATTLER_AUTH_FILE"
 LOGIN = f"write the login into a file that {_AUTH} names"
+SCHEMES = ("https", "http", "file")
+"""Those of addresses of channels that are read."""
 UNREADABLE = "an address that cannot be read"
 """Is shown in place of a text that may be an address with a secret in it."""
 
@@ -93,6 +95,19 @@ def refuse_secrets(text: str, of_address: bool = False) -> None:
         raise BadValue(
             "an address has a password or a token in it",
             f"{LOGIN}, and give the address without it",
+        )
+
+
+def refuse_schemes(text: str) -> None:
+    """Raises BadValue for an address that our client does not read, such as of ``s3`` and ``oci``.
+
+    rattler has clients for these, without bounds of size and time.
+    """
+    match = re.match(r"(\w[\w+.-]*)://", text)
+    if match and match[1].lower() not in SCHEMES:
+        raise BadValue(
+            f"{public(text)} is an address of {match[1]}, and channels are read over https, over http and from folders",
+            "name the https address of the channel, or copy the channel into a folder and name that",
         )
 
 

@@ -257,6 +257,8 @@ def settings(root: Path) -> Settings:
     from pydantic import TypeAdapter, ValidationError
 
     file = root / "pyproject.toml"
+    if file.exists() and not file.is_file():  # a pipe would be waited for
+        raise BadValue("pyproject.toml cannot be read: it is no file", "put the file in its place, or remove it")
     try:
         text = file.read_text(encoding="utf-8") if file.exists() else ""
         table: Any = tomllib.loads(text).get("tool", {}).get("ctk", {})

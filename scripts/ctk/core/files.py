@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import errno
 import hashlib
+import io
 import json
 import os
 import re
@@ -133,6 +134,12 @@ def read_plain(path: Path) -> bytes:
     """The content of such a file; errors as of `open_plain`."""
     with open_plain(path) as file:
         return file.read()
+
+
+def read_plain_text(path: Path) -> str:
+    """The same as text, with line ends as in Python; errors as of `open_plain`, or UnicodeDecodeError."""
+    with open_plain(path) as file, io.TextIOWrapper(file, encoding="utf-8") as text:
+        return text.read()
 
 
 # Hashes: a process reads each file once for its sha256.

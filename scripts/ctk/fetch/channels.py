@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ctk.core.address import LOGIN, logged_in, public
 from ctk.core.errors import ChannelBroken, ChannelMissing, CtkError, HashMismatch
-from ctk.core.files import alone, file_sha256
+from ctk.core.files import alone, disk_errors, file_sha256
 from ctk.fetch.download import Wanted, at_once, download
 from ctk.index import IndexSettings, Service, pip_settings
 
@@ -145,11 +145,12 @@ class Archives:
             ChannelMissing: A server does not answer, or refuses.
             ChannelBroken: A channel lacks a package that its index names.
             HashMismatch: A package is not the one that the index names.
+            NoSpace: The disk of the archives is full.
         """
         if not (wanted := self.missing(records)):
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with connected() as servers:
+        with disk_errors(self.folder), connected() as servers:
+            self.folder.mkdir(parents=True, exist_ok=True)
             at_once(_JOBS, lambda record: self._fetch(record, servers, progress), wanted)
 
     def forget(self, records: Iterable[RepoDataRecord]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import CtkError
+from ctk.core.files import read_plain_text
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.components import EXCLUSIONS, Classes, Exclusions, load_exclusions
 from ctk.lock.facts import unmeasured
@@ -28,7 +29,7 @@ class RecipeFile:
     def __init__(self, recipe: Recipe, root: Path) -> None:
         self.recipe, self.path = recipe, recipe.file
         self.name = recipe.file.relative_to(root).as_posix()
-        self.lines = recipe.file.read_text(encoding="utf-8").split("\n")
+        self.lines = read_plain_text(recipe.file).split("\n")
 
     def at(self, line: int, message: str, column: int = 1) -> Finding:
         return Finding(self.name, message, line=line, column=column)
@@ -102,7 +103,7 @@ class Tree:
     def at_exclusion(self, name: str, message: str) -> Finding:
         """A finding on the list of exclusions, at the line of a name."""
         path = self.workspace.variants / EXCLUSIONS
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = read_plain_text(path).split("\n")
         number = next((n for n, line in enumerate(lines, 1) if re.search(rf": {re.escape(name)}\b", line)), 1)
         return Finding(path.relative_to(self.workspace.root).as_posix(), message, line=number)
 

@@ -23,6 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError, MeasureFailed
+from ctk.core.files import read_plain
 from ctk.core.memo import memo
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.versions import PythonTag
@@ -174,7 +175,7 @@ def path_of(workspace: Workspace) -> Path:
 def load(workspace: Workspace) -> Contents:
     """The contents in a checkout, empty without the file; LockError if it cannot be read."""
     path = path_of(workspace)
-    return parse(path.read_bytes()) if path.exists() else Contents()
+    return parse(read_plain(path)) if path.exists() else Contents()
 
 
 def parse(text: str | bytes) -> Contents:

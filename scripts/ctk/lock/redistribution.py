@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import LockError
+from ctk.core.files import read_plain
 from ctk.lock.model import Component, ReleaseLock, Sha256
 
 FILE = "licences.json"
@@ -145,7 +146,7 @@ def load(workspace: Workspace) -> dict[str, Reading]:
     """The readings of a checkout, none without the file; LockError if it cannot be read."""
     path = path_of(workspace)
     try:
-        return _READINGS.validate_json(path.read_bytes()) if path.exists() else {}
+        return _READINGS.validate_json(read_plain(path)) if path.exists() else {}
     except ValidationError as error:
         raise LockError(f"{path.name} cannot be read: {error}", "`ctk release measure --write` writes it") from error
 

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from ctk.core.checkout import git, workspace
 from ctk.core.console import listing
 from ctk.core.errors import RecipeError, nearest
-from ctk.core.files import file_sha256
+from ctk.core.files import file_sha256, open_plain, read_plain, read_plain_text
 from ctk.core.memo import Memo, memo
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.plan.messages import MISSING_OUTPUT, said_of, shown, uneven_zip
@@ -80,12 +80,12 @@ class Recipe:
     @cached_property
     def components(self) -> tuple[str, ...]:
         """The components whose artefacts it reads, without a CUDA major, in the order of the file."""
-        text = self.file.read_text(encoding="utf-8")
+        text = read_plain_text(self.file)
         return tuple(dict.fromkeys(_READS.findall(text)))
 
     def shared_folders(self) -> frozenset[Path]:
         """Other folders that the recipe takes scripts from; they may not exist."""
-        text = self.file.read_text(encoding="utf-8")
+        text = read_plain_text(self.file)
         return frozenset((self.folder / name).resolve().parent for name in _SHARED.findall(text))
 
     def files(self) -> Iterator[Path]:
@@ -314,6 +314,8 @@ def _variants_at(states: tuple[tuple[Path, int], ...], subdir: str) -> rattler_b
 
 
 def _parse(file: Path) -> Any:
+    with open_plain(file):  # rattler-build would wait for a pipe
+        pass
     try:
         return _read(file)
     except Exception as error:
@@ -470,7 +472,7 @@ def recipe_digest(recipe: Recipe) -> str:
     digest = hashlib.sha256()
     for file in recipe.files():
         name = os.path.relpath(file, recipe.folder)
-        digest.update(f"{name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\1".encode())
+        digest.update(f"{name}\0{hashlib.sha256(read_plain(file)).hexdigest()}\1".encode())
     return digest.hexdigest()
 
 

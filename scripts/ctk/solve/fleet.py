@@ -18,7 +18,7 @@ from rattler import GenericVirtualPackage, Version, VersionSpec
 
 from ctk.core.errors import BadValue
 from ctk.solve.machine import GLIBC, Machine, machine
-from ctk.solve.solve import ASKS, Catalogue, Pick, Scenario, Spec, older, parse_spec
+from ctk.solve.solve import ASKS, Catalogue, Pick, Scenario, Spec, older, parse_spec, spec_of_record
 from ctk.solve.why import cpu_instead
 
 Group = frozenset[Machine]
@@ -112,8 +112,8 @@ def installs(pick: Pick, on: Machine) -> bool:
     """Whether the virtual packages of a machine satisfy all packages of a pick."""
     has = {p.name.normalized: p for p in Scenario((), on.subdir, on.driver, on.arch).virtual_packages}
     for record in pick.records:
-        needs = [parse_spec(rule) for rule in record.depends if rule.startswith("__")]
-        bounds = [parse_spec(rule) for rule in record.constrains if rule.startswith("__")]
+        needs = [spec_of_record(rule) for rule in record.depends if rule.startswith("__")]
+        bounds = [spec_of_record(rule) for rule in record.constrains if rule.startswith("__")]
         bounds = [rule for rule in bounds if rule.name in has]
         if not all(rule.name in has and _fits(rule, has[rule.name]) for rule in (*needs, *bounds)):
             return False

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import rattler
@@ -40,6 +40,8 @@ from ctk.package.records import REMAKE, REPODATA, check_specs, checked_records, 
 from ctk.plan.names import Names
 from ctk.solve.machine import driver_version, virtual_packages
 from ctk.solve.sources import Sources, sources
+
+T = TypeVar("T")
 
 PATIENCE = 600.0
 """Seconds for an answer of the solver; those with conda-forge take some."""
@@ -101,13 +103,29 @@ def parse_spec(text: str) -> Spec:
     try:
         match = match_spec(text)
     except InvalidMatchSpecError as error:
-        why = str(error).splitlines()[0]
+        why = _short(str(error).splitlines()[0])
         step = "write it as for conda: name, name=1.2 or 'name >=1.2'"
         if extra := re.search(r"\[[\w,-]+\]", text):
             step = f"leave {extra[0]} out: extras are of pip, and here the driver chooses the CUDA version"
-        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-        raise BadValue(f"{shown!r} is no spec: {why}", step) from None
+        raise BadValue(f"{_short(text)!r} is no spec: {why}", step) from None
     return Spec(text, str(match.name.normalized), str(match.version or ""), str(match.build or ""), match)
+
+
+def spec_of_record(text: str) -> Spec:
+    """Parses a spec of a record.
+
+    Raises:
+        ChannelBroken: The text is not a spec.
+    """
+    try:
+        return parse_spec(text)
+    except BadValue as error:
+        cause = f"a package of the channels has a spec that cannot be read: {error.cause}"
+        raise ChannelBroken(cause, "ask the keeper of the channel to publish it again") from None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 @dataclass(frozen=True)
@@ -188,16 +206,26 @@ async def _solve(scenario: Scenario, found: Sources, gateway: Gateway) -> Pick:
         channel_relations=_relations(found),
     )
     try:
-        records = await asyncio.wait_for(asked, PATIENCE)
+        records = await _patiently(asked, " ".join(scenario.specs))
     except SolverError as error:
         raise SolverError(found.text(str(error))) from None
-    except TimeoutError:
-        raise SolverFailed(
-            f"no answer for {' '.join(scenario.specs)} within {PATIENCE:.0f} s",
-            "name fewer packages or fewer channels; an index with very many dependencies takes that long",
-        ) from None
     restored = map(found.restored, records)
     return Pick(scenario, tuple(sorted(restored, key=lambda r: r.name.normalized)))
+
+
+async def _patiently(work: Awaitable[T], what: str) -> T:
+    """The result of work of rattler, which cannot be stopped: its threads end with the command.
+
+    Raises:
+        SolverFailed: There was none within `PATIENCE`.
+    """
+    try:
+        return await asyncio.wait_for(work, PATIENCE)
+    except TimeoutError:
+        raise SolverFailed(
+            f"no answer for {what} within {PATIENCE:.0f} s",
+            "name fewer packages or fewer channels; an index with very many dependencies takes that long",
+        ) from None
 
 
 def _relations(found: Sources) -> Literal["disabled"] | None:
@@ -430,7 +458,7 @@ class Catalogue:
         """Whether a scenario has a solution, with these fields changed."""
         return self.pick(replace(scenario, **changes)) is not None
 
-    def query(self, specs: Iterable[str], recursive: bool = False) -> list[list[RepoDataRecord]]:
+    def query(self, specs: Sequence[str], recursive: bool = False) -> list[list[RepoDataRecord]]:
         """The records of specs by channel; if `recursive`, also of all their possible dependencies."""
         subdirs = (self.subdir, NOARCH)
         with reading(self.channels):
@@ -443,7 +471,7 @@ class Catalogue:
                 recursive=recursive,
                 channel_relations=_relations(found),
             )
-            records = run(asked)
+            records = run(_patiently(asked, " ".join(specs)))
         if not found.origins:
             return records
         return [list(map(found.restored, part)) for part in records]
@@ -466,7 +494,8 @@ class Catalogue:
             with reading(self.channels):
                 found = _sources(key[1], key[0])
                 platforms = [Subdir(name) for name in key[0]]
-                names = run(self.gateway.names(found.urls, platforms, _relations(found)))
+                asked = self.gateway.names(found.urls, platforms, _relations(found))
+                names = run(_patiently(asked, "the names of packages"))
             self._names[key] = {name.normalized for name in names}
         return self._names[key]
 

@@ -42,6 +42,7 @@ from ctk.solve.solve import (
     older,
     parse_spec,
     solve,
+    spec_of_record,
 )
 
 COMPAT = "cubin and nvJitLink work, PTX JIT does not"
@@ -638,7 +639,7 @@ def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) ->
         texts = [spec.text for spec in conflict(needs, catalogue)]
         how = "cannot be had together" if texts[1:] else "can be installed from these channels on no machine"
         return f"{package.text} needs {listing(texts)}, which {how}", _READ_SOLVER
-    need = parse_spec(chain[-1])
+    need = spec_of_record(chain[-1])
     if need.name.startswith("__"):
         have = listing([str(p.version) for p in ideal.virtual_packages if p.name.normalized == need.name])
         return f"{package.text} needs {need.text}, and this machine has {have}", "ask for an older version"
@@ -677,7 +678,7 @@ def _chain_to_missing(
     if text in known:
         return known[text]
     known[text] = ()  # while its own dependencies are followed: a circle is not missing
-    wanted = parse_spec(text)
+    wanted = spec_of_record(text)
     first: tuple[str, ...] = ()
     if wanted.name.startswith("__"):
         versions = [p.version for p in ideal.virtual_packages if p.name.normalized == wanted.name]

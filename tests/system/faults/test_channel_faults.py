@@ -9,7 +9,10 @@ import base64
 import hashlib
 import json
 import os
+import socket
 import subprocess
+import sys
+import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,10 +22,11 @@ import pytest
 
 from conftest import ctk
 from ctk.core.checkout import Workspace
-from ctk.core.errors import ChannelBroken, ChannelMissing, HashMismatch
+from ctk.core.errors import ChannelBroken, ChannelMissing, HashMismatch, NoSpace
 from ctk.core.platforms import this_platform
 from ctk.fetch.channels import Archives
 from kit.fake_index import FakeIndex, Fault, serve
+from kit.mounts import mounts, small
 from kit.packs import checkout
 from kit.tiny_packages import tiny
 
@@ -201,6 +205,23 @@ def test_a_redirect_loop_ends_in_words(site: Site) -> None:
     assert done.returncode == DOWN and "redirects" in done.stderr and "\nnext: " in done.stderr
 
 
+LED_AWAY = {
+    "a login": "http://somebody:dolphin-of-the-sea@127.0.0.1:9/x",
+    "a signature": "http://127.0.0.1:9/x?X-Amz-Signature=dolphin-of-the-sea",
+    "a token": "http://127.0.0.1:9/t/dolphin-of-the-sea/x",
+}
+
+
+@pytest.mark.parametrize("how", LED_AWAY)
+@pytest.mark.parametrize("file", [PACKAGE, "linux-64/repodata.json"])
+def test_what_a_server_leads_to_is_not_shown(site: Site, how: str, file: str) -> None:
+    """Such an address has a secret of the server's keeper in it."""
+    site.server.faults.append(Fault(file, status=302, headers={"Location": LED_AWAY[how]}))
+    done = site.create("--debug", "--verbose")
+    assert done.returncode == DOWN, done.stderr
+    assert "dolphin" not in done.stdout + done.stderr
+
+
 def test_a_login_reaches_its_host_and_no_other(site: Site, tmp_path: Path) -> None:
     login = tmp_path / "auth.json"
     user = {"username": "somebody", "password": "dolphin"}
@@ -259,3 +280,76 @@ def test_a_pack_is_made_of_checked_packages_too(site: Site) -> None:
     assert done.returncode == 0, done.stderr
     assert len(site.asked) == 2
     assert zipfile.is_zipfile(site.where.channel / "linux-64" / PACKAGE) and os.listdir(site.folder)
+
+
+def test_a_killed_download_is_continued_by_the_next_run(site: Site) -> None:
+    """Killed in the middle of a package: what came stays, and is not sent again."""
+    site.server.faults.append(Fault(PACKAGE, pause=60))
+    words = ["env", "create", "other", "--prefix", str(site.folder / "env"), "--channel", site.server.channel]
+    words += ["--base", str(site.where.root / "base")]
+    settings = {"CTK_ROOT": str(site.where.root), "NO_PROXY": "127.0.0.1,localhost"}
+    archives = Archives.beside(site.where.packages).folder
+    program = [sys.executable, "-c", "from ctk.cli.main import main; main()", *words]
+    with subprocess.Popen(program, env={**os.environ, **settings}, stderr=subprocess.PIPE) as run:
+        while not any(part.stat().st_size for part in archives.glob("*.part")):
+            assert run.poll() is None, run.stderr and run.stderr.read()
+            time.sleep(0.05)
+        run.kill()
+    site.server.faults.clear()
+    site.server.requests.clear()
+    done = ctk(site.where, *words, **settings)
+    assert done.returncode == 0, done.stderr
+    assert (site.folder / "env" / FILE).read_bytes() == CONTENT
+    (range_,) = site.asked
+    assert range_ and range_.startswith("bytes=")
+    assert not [*archives.glob("*.part")]
+
+
+def test_a_disk_that_is_full_in_a_download_is_error_12_and_the_next_run_goes_on(site: Site) -> None:
+    archives = Archives.beside(site.where.packages).folder
+    archives.mkdir(parents=True)
+    words = ["env", "create", "other", "--prefix", str(site.folder / "env"), "--channel", site.server.channel]
+    words += ["--base", str(site.where.root / "base")]
+    world = {"CTK_ROOT": str(site.where.root), "NO_PROXY": "127.0.0.1,localhost"}
+    program = [sys.executable, "-c", "from ctk.cli.main import main; main()", *words]
+    with mounts(small(archives=100_000), archives=archives) as there:
+        enter = ["nsenter", "--target", str(there.pid), "--user", "--mount", "--preserve-credentials"]
+
+        def create() -> subprocess.CompletedProcess[str]:
+            return subprocess.run([*enter, *program], env={**os.environ, **world}, capture_output=True, text=True)
+
+        done = create()
+        assert done.returncode == NoSpace.exit_code, done.stderr
+        assert "No space left on device" in done.stderr and str(archives) in done.stderr
+        assert "Traceback" not in done.stderr and "\nnext: " in done.stderr
+        there.enlarge(archives)
+        site.server.requests.clear()
+        done = create()
+        assert done.returncode == 0, done.stderr
+        assert site.asked[0] and site.asked[0].startswith("bytes="), "what came before is not sent again"
+    assert (site.folder / "env" / FILE).read_bytes() == CONTENT
+
+
+def test_two_silent_servers_end_in_words(site: Site) -> None:
+    """The channel and the base channel take connections, and say nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
+        one, other = (f"http://127.0.0.1:{server.getsockname()[1]}/c" for server in (first, second))
+        done = ctk(
+            site.where, "env", "create", "other", "--prefix", str(site.prefix), "--channel", one, "--base", other,
+            PIP_TIMEOUT="1", PIP_RETRIES="1", NO_PROXY="127.0.0.1",
+        )  # fmt: skip
+    assert done.returncode == DOWN, done.stderr
+    assert one in done.stderr and "\nnext: " in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_package_and_its_base_on_servers_that_fall_silent_end_in_words(site: Site) -> None:
+    """The indexes come, and no package does."""
+    site.server.faults.append(Fault(".conda", delay=3))
+    with serve(FakeIndex(folder=site.where.root / "base")) as base:
+        base.faults.append(Fault(".conda", delay=3))
+        done = ctk(
+            site.where, "env", "create", "other", "python", "--prefix", str(site.prefix), "--channel",
+            site.server.channel, "--base", base.channel, PIP_TIMEOUT="1", PIP_RETRIES="1", NO_PROXY="127.0.0.1",
+        )  # fmt: skip
+    assert done.returncode == DOWN, done.stderr
+    assert ".conda" in done.stderr and "\nnext: " in done.stderr and "Traceback" not in done.stderr
