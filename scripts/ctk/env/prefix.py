@@ -20,7 +20,7 @@ from typing import Any, TypeGuard
 
 from packaging.utils import canonicalize_name
 
-from ctk.core.files import LARGEST, check_readable, open_plain, read_json
+from ctk.core.files import LARGEST, check_readable, open_plain, read_json, read_plain
 from ctk.core.inside import place_in, wrong_with
 from ctk.env.record_files import Damage, RecordFile, files_of
 from ctk.solve.machine import python_specs
@@ -266,17 +266,15 @@ def _listed_by_conda_unpack(program: str) -> list[tuple[str, str]]:
 
 def _has(file: Path, text: str) -> bool:
     with suppress(OSError):
-        return bool(text) and file.is_file() and os.fsencode(text) in file.read_bytes()
+        return bool(text) and os.fsencode(text) in read_plain(file)
     return False
 
 
 def text_of(file: Path) -> str:
     """The text of a file; "" if it cannot be read as text."""
     try:
-        if not file.is_file():
-            return ""
-        with file.open(encoding="utf-8", newline="") as content:
-            return content.read(LARGEST)
+        with open_plain(file) as content:
+            return content.read(LARGEST).decode("utf-8")
     except PermissionError:
         raise
     except (OSError, ValueError):
