@@ -32,6 +32,7 @@ PACKED = "packed"
 """The stamp in a pack: no environment has it where it is unpacked, so that its files are looked at."""
 
 _DISTRIBUTION = re.compile(r"^(?:lib/python3[^/\n]*|Lib)/site-packages/([\w.]+)-[^/\n]*\.(?:dist|egg)-info/", re.M)
+_SPEC = re.compile(r"[a-z0-9_][\w.-]*([ =<>!~\[][^/\n]{0,200})?")
 _UNPACKED = "_prefix_records"
 """The list of files in conda-unpack: conda_pack/core.py."""
 _STARTS = re.compile(
@@ -121,6 +122,15 @@ class Installed:
             package_key(r.get("fn"), r.get("sha256")): f"{r['name']} {r.get('version', '')}"
             for r in self.records.values()
         }
+
+    @property
+    def requested(self) -> list[str]:
+        """The specs of the packages that somebody asked conda or mamba for, as the client noted them.
+
+        Of a clone, or of an explicit list, there are none: every package was asked for by its address.
+        """
+        noted = [record.get("requested_spec") for record in self.records.values()]
+        return [spec for spec in noted if isinstance(spec, str) and _SPEC.fullmatch(spec)]
 
     @cached_property
     def stamp(self) -> str:
