@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -175,6 +176,30 @@ def test_a_command_line_that_lacks_something_is_answered_with_one_that_has_it(
     done = typed(*shlex.split(words))
     assert done.returncode == BadValue.exit_code
     assert f"error: {said}" in done.stderr and f"next: {step}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("noted", "asked"),
+    [
+        ("python", "python"),
+        ("cuda-version=13.0", "cuda-version=13.0"),
+        ("numpy[version='>=2']", "'numpy[version='\"'\"'>=2'\"'\"']'"),
+        ("file:///c/noarch::cuda-version==13.0=native_100", "cuda-core"),
+        ("", "cuda-core"),
+        (None, "cuda-core"),
+        (["x"], "cuda-core"),
+        ("-x", "cuda-core"),
+    ],
+)
+def test_an_environment_of_another_client_is_answered_with_what_that_was_asked_for(
+    typed: Typed, tmp_path: Path, noted: object, asked: str
+) -> None:
+    """An environment of jinja2 alone was answered with `ctk env pack cuda-core`."""
+    (tmp_path / "e" / "conda-meta").mkdir(parents=True)
+    record = {"name": "x", "version": "1", "requested_spec": noted}
+    (tmp_path / "e" / "conda-meta" / "x-1-0.json").write_text(json.dumps(record))
+    said = typed("env", "pack", str(tmp_path / "e")).stderr
+    assert f"next: name what it shall have, as in `ctk env pack {asked} -o e.run`\n" in said
 
 
 @pytest.mark.parametrize(

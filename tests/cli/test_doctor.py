@@ -19,6 +19,8 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue
 from ctk.env.doctor import CHECKS, LEAST_FREE, Where, look, look_at, ok
 from ctk.rules import Finding
+from ctk.solve import machine as machines
+from ctk.solve.driver import Answer, Change, DriverState, Limit
 from kit.small_channel import record, write
 
 See = Callable[..., dict[str, dict[str, str]]]
@@ -117,6 +119,24 @@ def test_a_client_that_sees_another_driver_is_a_problem(see: See, tmp_path: Path
     assert found["step"] == "export CONDA_OVERRIDE_CUDA=13.0"
     assert see(PATH=path, CONDA_OVERRIDE_CUDA="")["clients"]["state"] == "problem"
     assert see(PATH=path, CONDA_OVERRIDE_CUDA="12.9")["clients"]["state"] == "ok"
+
+
+def test_a_client_that_sees_a_driver_that_is_hidden_or_broken_is_not_told_that_there_is_none(
+    see: See, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mamba asks nvidia-smi, which starts no CUDA program."""
+    path = program(tmp_path / "bin", "mamba", "echo __cuda=13.0=0")
+    monkeypatch.setattr(machines, "detected", lambda subdir: (None, None))
+    for name in ("CONDA_OVERRIDE_CUDA", "CONDA_OVERRIDE_CUDA_ARCH"):
+        monkeypatch.delenv(name, raising=False)
+    seen, works = Answer(version="13.0", function="cuInit", code=100), Answer(version="13.0", gpus=("9.0",))
+    hidden = DriverState(Limit.VARIABLE, seen, Change("CUDA_VISIBLE_DEVICES", "", None), works)
+    for state in (hidden, DriverState(Limit.REFUSED, seen)):
+        monkeypatch.setattr(machines, "driver_state", lambda state=state: state)
+        assert see(PATH=path)["clients"]["state"] == "ok", state.limit
+    monkeypatch.setattr(machines, "driver_state", lambda: DriverState(Limit.NO_DRIVER, Answer(not_loaded="no file")))
+    found = see(PATH=path)["clients"]
+    assert found["state"] == "problem" and "sees a driver for CUDA 13.0; there is none" in found["found"]
 
 
 def test_a_driver_is_named_as_rattler_sees_it(see: See, tmp_path: Path) -> None:

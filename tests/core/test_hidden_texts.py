@@ -118,8 +118,10 @@ def test_a_short_secret_is_hidden_as_a_word_if_it_is_no_word_of_a_language() -> 
 def test_the_user_of_an_address_is_hidden_alone_only_if_it_looks_like_a_token() -> None:
     hide_address("https://ghp_0123456789abcdef@host/simple")
     hide_address("https://somebody@host/simple")
+    hide_address("https://firstname-lastname@host/simple")  # as long as a token, and without a digit
     shown = without_credentials("ghp_0123456789abcdef of somebody in /home/somebody, somebody@host")
     assert shown == "*** of somebody in /home/somebody, ***@host"
+    assert without_credentials("of firstname-lastname, firstname-lastname@host") == "of firstname-lastname, ***@host"
 
 
 @pytest.mark.parametrize(
@@ -164,12 +166,13 @@ def test_tokens_of_the_environment_are_known_by_the_names_of_their_variables() -
             "MY_PASSWORD": "correct-horse",
             "DATABASE": "x://u:qwertz99@h",
             "PWD": "/home/abcdefgh",
+            "SERVICE_TOKEN": "/run/abcdefgh9",
             "SSH_AUTH_SOCK": "/tmp/abcdefghij",
             "RATTLER_AUTH_FILE": "relative-path.json",
         }
     )
-    text = "abcdef0123 correct-horse qwertz99 /home/abcdefgh /tmp/abcdefghij relative-path.json"
-    assert without_credentials(text) == "*** *** *** /home/abcdefgh /tmp/abcdefghij relative-path.json"
+    paths = "/home/abcdefgh /run/abcdefgh9 /tmp/abcdefghij relative-path.json"
+    assert without_credentials(f"abcdef0123 correct-horse qwertz99 {paths}") == f"*** *** *** {paths}"
 
 
 def test_json_loses_the_secrets_of_its_values_and_keeps_the_names_of_its_keys() -> None:

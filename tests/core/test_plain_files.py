@@ -18,7 +18,7 @@ from ctk.channel.history import STATES
 from ctk.channel.publish import Folder
 from ctk.core.checkout import HISTORY, Workspace
 from ctk.core.errors import ChannelBroken, CtkError, NoSpace
-from ctk.core.files import NotPlain, disk_errors, file_sha256, open_plain, read_json, read_plain
+from ctk.core.files import NotPlain, disk_errors, file_sha256, odd_below, open_plain, read_json, read_plain
 from ctk.package.reader import read_info
 from ctk.package.records import checked_records, records
 from ctk.solve.solve import reading
@@ -70,6 +70,7 @@ def test_a_file_is_opened_if_it_is_one(odd: Callable[[str], Path], tmp_path: Pat
     for read in (open_plain, read_plain, file_sha256):
         with pytest.raises(NotPlain):
             read(path)
+    assert [*odd_below(tmp_path / "c")] == [tmp_path / path]
     assert read_json(path) is None
     with pytest.raises(NoSpace, match=r"cannot read c/a\.json: it is a pipe, a device or a socket"), disk_errors():
         read_plain(path)

@@ -85,6 +85,14 @@ def test_nothing_false_is_said_of_an_environment_of_any_client(place: Place) -> 
     }
 
 
+@pytest.mark.parametrize("name", STORED)
+def test_what_the_client_was_asked_for_is_known(name: str, tmp_path: Path) -> None:
+    assert Installed.read(lay_out(json.loads(STORED[name].read_text()), tmp_path).prefix).requested == [
+        "library",
+        "pure",
+    ]
+
+
 def test_the_code_of_an_environment_of_any_client_is_read(place: Place) -> None:
     """`ctk gpu-code` takes the files of each package from its record."""
     found = {subject.name for subject in subjects(place.prefix, lambda subdir: ())}

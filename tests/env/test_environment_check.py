@@ -24,6 +24,8 @@ from ctk.env.examine import examined
 from ctk.env.outside import NEW_FOLDER
 from ctk.env.prefix import Installed, Note
 from ctk.lock.model import release_locks
+from ctk.solve.driver import NO_DEVICE, Answer, Change, DriverState, Limit
+from ctk.solve.machine import Machine
 from ctk.solve.solve import Catalogue, Scenario
 from kit.small_channel import base, channel, pair, write
 
@@ -624,6 +626,26 @@ def test_a_toolkit_is_compared_with_the_driver_and_the_gpu(
         assert states(better).get(name) != "problem" or "update the driver" not in better[name]["step"]
     if version == "13.0" and arch == "7.0":
         assert "update the driver" not in found[name]["step"], "no driver makes it know an older GPU"
+
+
+def test_the_gpu_is_not_in_order_where_programs_do_not_see_it(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line said that the GPU was hidden, and the next that it was in order."""
+    seen = Answer(version="13.0", function="cuInit", code=100, error=NO_DEVICE)
+    works = Answer(version="13.0", gpus=("9.0",))
+    hidden = DriverState(Limit.VARIABLE, seen, Change("CUDA_VISIBLE_DEVICES", "", None), works)
+    broken = DriverState(Limit.SILENT, Answer(is_silent=True))
+    for state, gpu, driver_is in (
+        (hidden, "compute capability 9.0", "missing"),
+        (broken, "no driver detected", "problem"),
+    ):
+        arch = "9.0" if state is hidden else None
+        words = "driver 13.0 detected, GPU 9.0 detected" if arch else "no driver detected"
+        on = Machine("linux-64", arch and "13.0", arch, words, unseen=state)
+        monkeypatch.setattr(environment, "machine", lambda *stated, on=on: on)
+        found = check(made.toolkit("13.0", "native_100"))
+        assert states(found) == {DRIVER: driver_is, GPU: "missing"}
+        assert found[GPU]["found"] == f"{gpu}, and programs see no GPU: see driver"
+        assert found[GPU]["step"] == found[DRIVER]["step"]
 
 
 LYING = (

@@ -18,8 +18,10 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelBroken, ChannelMissing, NotReady
 from ctk.core.platforms import this_platform
 from ctk.env.environment import STARTUP
-from ctk.env.outside import NEW_FOLDER, reaching_out
+from ctk.env.outside import NEW_FOLDER, reaching_out, refuse_packages
 from ctk.env.prefix import Installed, Note
+from ctk.solve.solve import Catalogue, Scenario
+from ctk.solve.why import solve_or_say_why
 from kit.packages import Draft
 from kit.packs import checkout, create, pack
 from kit.tiny_packages import pure, tiny
@@ -411,3 +413,19 @@ def test_a_file_name_of_the_index_reaches_no_other_folder(tmp_path: Path, mine: 
         done = change(made, tmp_path / prefix, "other", "--force")
         assert done.returncode in (ChannelBroken.exit_code, ChannelMissing.exit_code), done.stderr
     assert files(tmp_path) == before
+
+
+def test_some_packages_are_looked_at_with_the_python_of_all(where: Workspace, tmp_path: Path) -> None:
+    """As those that were just downloaded: without the Python of the pick, each module would be outside."""
+    catalogue = Catalogue([where.channel, where.root / "base"], this_platform())
+    pick = solve_or_say_why(Scenario(("pure", "python"), this_platform()), catalogue)
+    some = [record for record in pick.records if record.name.normalized == "pure"]
+    prefix, cache = tmp_path / "env", tmp_path / "cache"
+    refuse_packages(pick, prefix, cache, some)
+    refuse_packages(pick, prefix, cache, [])
+    version = pick.version("python").rpartition(".")[0]
+    (prefix / f"lib/python{version}").mkdir(parents=True)
+    (prefix / f"lib/python{version}/site-packages").symlink_to(tmp_path)
+    with pytest.raises(NotReady, match="site-packages leads to"):
+        refuse_packages(pick, prefix, cache, some)
+    refuse_packages(pick, prefix, cache, [])

@@ -209,6 +209,8 @@ def test_parentheses_that_json_escapes_are_counted(tmp_path: Path) -> None:
     write(tmp_path, record("b", NESTED), packed=False)
     file = tmp_path / "noarch" / PLAIN
     file.write_text(file.read_text().replace("(", "\\u0028"))
+    with pytest.raises(ChannelBroken, match="parentheses, which no spec has"):
+        check_specs(file)
     with pytest.raises(ChannelBroken, match="parentheses"), reading([tmp_path]):
         pass
 

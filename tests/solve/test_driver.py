@@ -10,10 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from conftest import ROOT
+from ctk.core.errors import BadValue
 from ctk.core.platforms import this_platform
 from ctk.env.doctor import driver_at_fault
-from ctk.solve.driver import LIBRARY, NO_DEVICE, Answer, DriverState, Limit, ask, driver_state
+from ctk.solve.driver import LIBRARY, NO_DEVICE, Answer, Detection, DriverState, Limit, ask, detect, driver_state
 from ctk.solve.machine import machine
+from kit.packs import checkout
+from kit.tiny_packages import application, pure
+from kit.world import command
 
 OWN = "/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04"
 WORKS = Answer(library=OWN, version="13.0", gpus=("9.0",))
@@ -202,9 +207,77 @@ def test_a_hidden_driver_is_still_the_driver_of_this_machine(library: Path, monk
     monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr("ctk.solve.machine.detected", lambda subdir: (None, None))
-    monkeypatch.setattr("ctk.solve.machine.is_installed", lambda: True)
     on = machine()
     assert (on.driver, on.arch) == ("13.0", "9.0")
     assert on.unseen is not None and on.unseen.change is not None
     assert on.unseen.change.variable == "CUDA_VISIBLE_DEVICES"
     assert machine(driver="12.4").unseen is None  # another machine's
+
+
+# --- what clients detect: their libraries start the driver too, and a child has to stand for them
+
+
+@pytest.fixture
+def crashing(library: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a driver that ends each process that starts it; no variable states another."""
+    for name in ("CONDA_OVERRIDE_CUDA", "CONDA_OVERRIDE_CUDA_ARCH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "crash")
+    return library
+
+
+def test_what_clients_detect_comes_from_a_child(library: Path) -> None:
+    variables = {"LD_LIBRARY_PATH": str(library)}
+    works = detect(variables)
+    assert "__glibc" in works.packages and works.error == ""
+    if not Path("/dev/nvidiactl").exists():  # a driver of this machine has an NVML, which rattler asks first
+        assert works.packages["__cuda"] == "13.0"
+        assert detect({**variables, "CUDA_VISIBLE_DEVICES": "crash"}) == Detection()
+
+
+def test_rattlers_words_are_those_of_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CONDA_OVERRIDE_CUDA", raising=False)
+    monkeypatch.setattr("ctk.solve.machine.detect", lambda: Detection(error="no version: x"))
+    with pytest.raises(BadValue, match="this machine's driver and GPU cannot be told: no version: x"):
+        machine()
+
+
+def test_a_driver_that_crashes_is_none_and_is_said_not_to_work(crashing: Path) -> None:
+    on = machine()
+    assert (on.driver, on.words) == (None, "no driver detected")
+    assert on.unseen is not None and on.unseen.limit is Limit.SILENT
+
+
+def test_a_driver_that_works_counts_where_the_detection_crashes(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a broken NVML, which programs do not need."""
+    monkeypatch.delenv("CONDA_OVERRIDE_CUDA", raising=False)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr("ctk.solve.machine.detect", Detection)
+    on = machine()
+    assert (on.driver, on.arch) == ("13.0", "9.0")
+
+
+_NO_USE = "a driver is installed here and does not work: `ctk doctor` says why"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("solve pure", _NO_USE),
+        ("env create pure --prefix", _NO_USE),
+        ("doctor --offline", "the driver is installed, and crashes or does not answer"),
+    ],
+)
+def test_no_command_crashes_with_the_driver(words: str, said: str, crashing: Path, tmp_path: Path) -> None:
+    """The loader reads LD_LIBRARY_PATH once: the command is a new process."""
+    line, root = words.split(), ROOT
+    if line[0] != "doctor":
+        root = checkout(tmp_path, application(), pure()).root
+        line += [str(tmp_path / "env")] if line[0] == "env" else []
+        line += ["--base", str(root / "base")]
+    variables = {**os.environ, "CTK_ROOT": str(root), "COLUMNS": "200"}
+    done = subprocess.run(command(line), env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode >= 0, f"signal {-done.returncode}"
+    assert said in done.stdout, done.stderr

@@ -61,11 +61,13 @@ def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
     if not is_there and (not more or path.endswith("recipe.yaml") or Path(path, "recipe.yaml").is_file()):
         raise BadValue(f"{path} is a path, and a spec is wanted", f"for a recipe: ctk build-recipe {shlex.quote(path)}")
     note = Note.read(Path(path))
-    asked = note.asked if note and note.asked else [s for s in specs if s not in paths] or ["cuda-core"]
+    has = Installed.read(Path(path)) if is_there else None
+    of_client = has.requested if has else []
+    asked = note.asked if note and note.asked else [s for s in specs if s not in paths] or of_client or ["cuda-core"]
     cause = f"{path} is {'an' if is_there else 'no'} environment, and a spec is wanted"
     step = f"name what it shall have, as in `{shlex.join([*context.command_path.split(), *asked, *more])}`"
-    if name == "pack" and is_there:
-        lost, more_steps = _lost_in_pack(Installed.read(Path(path)), path)
+    if name == "pack" and has:
+        lost, more_steps = _lost_in_pack(has, path)
         cause, step = cause + lost, step + more_steps
     raise BadValue(cause, step)
 

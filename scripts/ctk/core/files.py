@@ -142,6 +142,23 @@ def read_plain_text(path: Path) -> str:
         return text.read()
 
 
+def is_odd(path: Path) -> bool:
+    """Whether a path is a pipe, a device or a socket, or leads to one."""
+    try:
+        kind = path.stat().st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(kind) and not stat.S_ISDIR(kind)
+
+
+def odd_below(folder: Path) -> Iterator[Path]:
+    """The pipes, devices and sockets below a folder; a link to a folder is not followed."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            if is_odd(path := Path(parent, name)):
+                yield path
+
+
 # Hashes: a process reads each file once for its sha256.
 
 _hashes: dict[tuple[int, int, int, int], str] = {}

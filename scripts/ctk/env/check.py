@@ -297,14 +297,14 @@ def _native_toolkit(on: Examined) -> Finding:
 def _gpu_known(on: Examined) -> Finding:
     """A toolkit compiles only for the GPUs that it knows."""
     toolkit, arch = on.toolkit, on.machine.arch
-    if not arch:
-        return ok(on.machine.words)
     known = on.targets(toolkit.version) if toolkit else ()
-    if toolkit is None or not known or arch in known:
-        return ok(f"compute capability {arch}")
-    return _toolkit_finding(
-        on, f"toolkit {toolkit.version} does not know compute capability {arch}; it knows {listing(known)}"
-    )
+    if toolkit and arch and known and arch not in known:
+        text = f"toolkit {toolkit.version} does not know compute capability {arch}; it knows {listing(known)}"
+        return _toolkit_finding(on, text)
+    gpu = f"compute capability {arch}" if arch else on.machine.words
+    if on.driver_state and (found := driver_at_fault(on.driver_state)):
+        return missing(f"{gpu}, and programs see no GPU: see driver", found.fix)
+    return ok(gpu)
 
 
 ENVIRONMENT_CHECKS = checks_of(sys.modules[__name__])

@@ -267,9 +267,11 @@ def _as_command(change: Change) -> str:
 @look_at(Where, "clients")
 def _clients(where: Where) -> Finding:
     """The programs on PATH that install from the channel: each must detect the real driver."""
-    from ctk.solve.machine import detected_driver
+    from ctk.solve.machine import machine
 
-    found, driver = [], detected_driver() or ""
+    on = machine()
+    is_broken = on.unseen is not None and on.unseen.works is None  # what clients see is not compared with nothing
+    found, driver = [], on.driver or ""
     for name in ("conda", "mamba", "micromamba", "pixi"):
         if not (place := shutil.which(name)):
             continue
@@ -277,7 +279,8 @@ def _clients(where: Where) -> Finding:
         if text is None:
             return missing(f"{place} info fails", "repair it")
         # mamba takes the toolkit in /usr/local/cuda for the driver: libmamba/src/core/virtual_packages.cpp of 2.0.6 on
-        if (sees := re.search(r"__cuda=(\d+\.\d+)", text)) and sees[1] != driver:
+        sees = re.search(r"__cuda=(\d+\.\d+)", text)
+        if sees and sees[1] != driver and not is_broken:
             truth = f"it supports {driver}" if driver else "there is none"
             said = f"{place} sees a driver for CUDA {sees[1]}; {truth}"
             return problem(said, f"export CONDA_OVERRIDE_CUDA={driver}")

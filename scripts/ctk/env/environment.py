@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -27,7 +28,7 @@ from ctk.core.checkout import Workspace, takes_files
 from ctk.core.children import run_program
 from ctk.core.console import Reporter, count, listing
 from ctk.core.errors import BadValue, ChannelBroken, CtkError, ProofFailed
-from ctk.core.files import alone, check_path, disk_errors, make_folder, read_json
+from ctk.core.files import alone, check_path, disk_errors, is_odd, make_folder, odd_below, read_json, read_plain
 from ctk.core.inside import is_file_name, place_in
 from ctk.core.memo import Memo, memo
 from ctk.core.process import run
@@ -316,6 +317,7 @@ def install(
     wanted = {r.file_name: (r.name.normalized, r.sha256.hex()) for r in pick.records if r.sha256}
     archives = Archives.beside(cache)
     with disk_errors(prefix.parent, cache):
+        _forget_odd(cache, {unpacked(record.file_name, cache) for record in pick.records})
         for record in pick.records:
             _forget_without_digests(unpacked(record.file_name, cache))
         has = Installed.read(prefix)
@@ -329,8 +331,7 @@ def install(
             _download(_needed(pick.records, has, again, cache), archives, report)
             # What was downloaded can be read now.
             fetched = [record for record in pick.records if archives.place(record).is_file()]
-            local = replace(pick, records=tuple(archives.here(fetched)))
-            refuse_packages(local, prefix, cache)
+            refuse_packages(pick, prefix, cache, archives.here(fetched))
             _link(pick, prefix, cache, again, archives, report)
             archives.forget(pick.records)
         _settle_records(prefix, archives.origins(pick.records))
@@ -395,7 +396,7 @@ def _link(
                 run(install())
             return
         except InstallerError as error:
-            named = [r for r in pick.records if r.file_name in str(error) and r.file_name not in tried]
+            named = [record for record in _named_in(str(error), pick) if record.file_name not in tried]
             if not named:
                 raise _not_installed(pick, error) from error
             # What is unpacked of it may be damaged: rattler looks at its metadata only.
@@ -405,13 +406,32 @@ def _link(
             _download(named, archives, report)
 
 
+def _named_in(reason: str, pick: Pick) -> list[RepoDataRecord]:
+    """The packages whose file a text of rattler names; ``core-1-0.conda`` is not in ``cuda-core-1-0.conda``."""
+    return [record for record in pick.records if re.search(rf"(?<![\w.+-]){re.escape(record.file_name)}", reason)]
+
+
 def _not_installed(pick: Pick, error: InstallerError) -> CtkError:
     """The error for a package that rattler does not install; its text says which, by its file name."""
     reason = " ".join(str(error).split())
-    named = [record for record in pick.records if record.file_name in reason]
+    named = _named_in(reason, pick)
     if not named:
         return ChannelBroken(f"packages cannot be installed: {reason}", "see what the reason names")
     return unusable(named[0], reason)
+
+
+def _forget_odd(cache: Path, wanted: Collection[Path]) -> None:
+    """Removes pipes, devices and sockets from a cache, with the unpacked package that has one.
+
+    rattler would wait for them: it reads the metadata of all packages, and every file of those that are wanted.
+    """
+    for place in cache.iterdir():
+        if is_odd(place):
+            place.unlink()
+        elif place.is_dir() and not place.is_symlink():
+            read = place if place in wanted else place / "info"
+            if any(odd_below(read)):
+                shutil.rmtree(place)
 
 
 def _forget_without_digests(package: Path) -> None:
@@ -443,7 +463,7 @@ def _settle_records(prefix: Path, origins: Mapping[str, str]) -> None:
     """
     for file in (prefix / "conda-meta").glob("*.json"):
         if stat.S_IMODE(file.stat().st_mode) == stat.S_IRUSR | stat.S_IWUSR:
-            record = json.loads(file.read_text(encoding="utf-8"))
+            record = json.loads(read_plain(file))
             record["url"] = origins.get(record.get("url"), record.get("url"))
             # A server's index may name an address with a token in it.
             for key in ("channel", "url"):
@@ -512,8 +532,8 @@ def write_history(pick: Pick, prefix: Path, now: time.struct_time) -> None:
     """
     specs = [spec for spec in pick.scenario.specs if not spec.startswith("__")]
     history = prefix / "conda-meta" / "history"
-    if history.is_symlink():  # what is behind it is not of this environment
-        history.unlink()
+    if history.is_symlink() or not history.is_file():  # what is behind a link is not of this environment
+        history.unlink(missing_ok=True)
     with history.open("a", encoding="utf-8") as file:
         file.write(f"==> {time.strftime('%Y-%m-%d %H:%M:%S', now)} <==\n")
         file.write(f"# cmd: ctk env create {shlex.join(specs)}\n# update specs: {specs}\n")

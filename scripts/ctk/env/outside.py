@@ -88,13 +88,14 @@ def refuse_reaching_out(prefix: Path, records: Mapping[Path, Mapping[str, Any]])
         raise NotReady(f"{prefix}: {in_words(found)}", f"{NEW_FOLDER}; nothing was changed")
 
 
-def refuse_packages(pick: Pick, prefix: Path, cache: Path) -> None:
+def refuse_packages(pick: Pick, prefix: Path, cache: Path, records: Sequence[RepoDataRecord] | None = None) -> None:
     """Refuses packages that would be installed outside of a prefix, or behind a link that leads out.
 
     Args:
-        pick: The packages.
+        pick: All packages of the environment; its Python says where modules go.
         prefix: The folder of the environment.
         cache: The folder of unpacked packages. A package of a server is read only if it is there.
+        records: The packages to look at, with the addresses to read them from; by default those of the pick.
 
     Raises:
         ChannelBroken: A package, or its record in the index, names such a path.
@@ -102,7 +103,7 @@ def refuse_packages(pick: Pick, prefix: Path, cache: Path) -> None:
     """
     site = _site_packages(pick)
     places: list[str] = []
-    for record in pick.records:
+    for record in pick.records if records is None else records:
         paths: list[str] = []
         wrong = _wrong_in_index(record)
         if not wrong:

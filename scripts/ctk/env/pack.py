@@ -29,7 +29,7 @@ from rattler import RepoDataRecord
 from ctk.core.address import public
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, PackFailed, UnknownName
-from ctk.core.files import BREAKING, disk_errors, file_sha256, held
+from ctk.core.files import BREAKING, disk_errors, file_sha256, held, open_plain, read_plain
 from ctk.env.environment import ACTIVATION, PROGRAMS, RUNNER, install, write_history, write_startup
 from ctk.env.prefix import PACKED, Installed, Note, rewrite
 from ctk.package.binaries import UnreadableBinary, read_binary, version_key
@@ -151,7 +151,7 @@ class Archive:
         """Adds a file, link or folder; activation is ours, as conda-pack's leaves a PATH behind in zsh and fish."""
         source = os.fspath(ACTIVATION.get(target, source))
         info = self._tar.gettarinfo(source, target)
-        with open(source, "rb") if info.isreg() else nullcontext() as content:
+        with open_plain(Path(source)) if info.isreg() else nullcontext() as content:
             self._write(info, content)
 
     def add_bytes(self, source: str, sourcebytes: bytes, target: str) -> None:
@@ -220,7 +220,7 @@ def _remove_traces(prefix: Path) -> None:
     # rattler marks environments as a cache, which backups leave out; the unpacked environment is the only copy.
     (prefix / "CACHEDIR.TAG").unlink(missing_ok=True)
     for file in (prefix / "conda-meta").glob("*.json"):
-        record = json.loads(file.read_text(encoding="utf-8"))
+        record = json.loads(read_plain(file))
         for path in record.get("paths_data", {}).get("paths", ()):
             # The sha256 of a file with this environment's path in it.
             path.pop("sha256_in_prefix", None)
@@ -231,7 +231,10 @@ def _remove_traces(prefix: Path) -> None:
     # If this path does not fit into a #! line, commands of Python packages have a form that conda-pack does not change.
     long_form = re.compile(rb"#!/bin/sh\n'''exec' \"" + re.escape(os.fsencode(prefix)) + rb"/bin/([^\"/]+)\" .*\n")
     for file in (prefix / "bin").glob("*"):
-        if file.is_file() and not file.is_symlink() and (match := long_form.match(content := file.read_bytes())):
+        if not file.is_file() or file.is_symlink():
+            continue
+        content = read_plain(file)
+        if match := long_form.match(content):
             mode = file.stat().st_mode
             rewrite(file, b"#!/usr/bin/env " + match[1] + b"\n" + content[match.end() :])
             file.chmod(mode)

@@ -20,7 +20,7 @@ from typing import Any, TypeGuard
 
 from packaging.utils import canonicalize_name
 
-from ctk.core.files import LARGEST, check_readable, open_plain, read_json
+from ctk.core.files import LARGEST, check_readable, open_plain, read_json, read_plain
 from ctk.core.inside import place_in, wrong_with
 from ctk.env.record_files import Damage, RecordFile, files_of
 from ctk.solve.machine import python_specs
@@ -32,6 +32,7 @@ PACKED = "packed"
 """The stamp in a pack: no environment has it where it is unpacked, so that its files are looked at."""
 
 _DISTRIBUTION = re.compile(r"^(?:lib/python3[^/\n]*|Lib)/site-packages/([\w.]+)-[^/\n]*\.(?:dist|egg)-info/", re.M)
+_SPEC = re.compile(r"[a-z0-9_][\w.-]*([ =<>!~\[][^/\n]{0,200})?")
 _UNPACKED = "_prefix_records"
 """The list of files in conda-unpack: conda_pack/core.py."""
 _STARTS = re.compile(
@@ -121,6 +122,15 @@ class Installed:
             package_key(r.get("fn"), r.get("sha256")): f"{r['name']} {r.get('version', '')}"
             for r in self.records.values()
         }
+
+    @property
+    def requested(self) -> list[str]:
+        """The specs of the packages that somebody asked conda or mamba for, as the client noted them.
+
+        Of a clone, or of an explicit list, there are none: every package was asked for by its address.
+        """
+        noted = [record.get("requested_spec") for record in self.records.values()]
+        return [spec for spec in noted if isinstance(spec, str) and _SPEC.fullmatch(spec)]
 
     @cached_property
     def stamp(self) -> str:
@@ -266,17 +276,15 @@ def _listed_by_conda_unpack(program: str) -> list[tuple[str, str]]:
 
 def _has(file: Path, text: str) -> bool:
     with suppress(OSError):
-        return bool(text) and file.is_file() and os.fsencode(text) in file.read_bytes()
+        return bool(text) and os.fsencode(text) in read_plain(file)
     return False
 
 
 def text_of(file: Path) -> str:
     """The text of a file; "" if it cannot be read as text."""
     try:
-        if not file.is_file():
-            return ""
-        with file.open(encoding="utf-8", newline="") as content:
-            return content.read(LARGEST)
+        with open_plain(file) as content:
+            return content.read(LARGEST).decode("utf-8")
     except PermissionError:
         raise
     except (OSError, ValueError):

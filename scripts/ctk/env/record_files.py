@@ -27,6 +27,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from ctk.core.files import open_plain
+
 _SITE, _SCRIPTS = "site-packages/", "python-scripts/"
 _SOFTLINK = 2  # `LinkType` of conda/models/enums.py
 _NON_ADMIN = ".nonadmin"  # conda's mark on Windows: no file of a package, and not in packs
@@ -73,7 +75,7 @@ class RecordFile:
             status = place.stat()
             if not stat.S_ISREG(status.st_mode) or self.size not in (None, status.st_size):
                 return Damage.CHANGED
-            with place.open("rb") as content:
+            with open_plain(place) as content:
                 digest = hashlib.file_digest(content, "sha256").hexdigest()
         except FileNotFoundError:  # a link to the cache, in which the file is no longer
             return Damage.MISSING

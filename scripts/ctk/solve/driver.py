@@ -5,15 +5,16 @@ Clients of conda read the driver's version. That says what is installed, not whe
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from ctk.core.children import run_bytes
 
@@ -31,6 +32,7 @@ FOLDERS = (
 NO_DEVICE = "CUDA_ERROR_NO_DEVICE"
 """The driver's name for the error of a program from which all GPUs are hidden."""
 _PROBE = Path(__file__).with_name("driver_probe.py")
+_DETECTION_PROBE = Path(__file__).with_name("detection_probe.py")
 _SECONDS = 60.0  # conda waits as long for the same call
 _SEARCH_PATH = "LD_LIBRARY_PATH"
 _DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvmap")  # of a GPU on Linux, in WSL, on a Jetson
@@ -98,26 +100,46 @@ class DriverState:
     change: Change | None = None  # tried: with it, the driver works
     after: Answer = field(default_factory=Answer)  # what the driver gave after the change
 
+    @property
+    def works(self) -> Answer | None:
+        """The answer of the driver that works, if need be after the change; None if it does not."""
+        return next((answer for answer in (self.seen, self.after) if answer.works), None)
+
 
 def ask(variables: Mapping[str, str]) -> Answer:
     """Starts the driver of this machine in a child with these variables."""
     folders = [] if sys.platform == "win32" else [f"{folder}/{LIBRARY}" for folder in FOLDERS]
-    command = [sys.executable, "-I", "-S", str(_PROBE), LIBRARY, *folders]
-    try:
-        done = run_bytes(command, env=variables, timeout=_SECONDS)
-        said = json.loads(done.stdout)
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+    said = _said("-S", str(_PROBE), LIBRARY, *folders, variables=variables)
+    if said is None:
         return Answer(is_silent=True)
     return Answer(**{**said, "gpus": tuple(said.get("gpus", ()))})
 
 
-def is_installed() -> bool:
-    """Whether a library of a driver can be loaded here, by its name or in a known folder; starts nothing."""
+@dataclass(frozen=True)
+class Detection:
+    """What clients of conda detect on this machine; nothing if the driver ended or held the program that asked."""
+
+    packages: Mapping[str, str] = field(default_factory=dict)  # virtual package -> version
+    error: str = ""  # rattler's words, if it cannot tell
+
+
+def detect(variables: Mapping[str, str] = os.environ) -> Detection:
+    """Has a child detect the virtual packages of this machine, with these variables."""
+    return Detection(**(_said(str(_DETECTION_PROBE), variables=variables) or {}))
+
+
+def _said(*words: str, variables: Mapping[str, str]) -> Any:
+    """What a program of ours printed; None if it crashed, or did not end in time."""
+    return _printed(words, tuple(variables.items()))
+
+
+@lru_cache(maxsize=64)  # one command asks several times, and a driver that hangs takes a minute each time
+def _printed(words: Sequence[str], variables: Sequence[tuple[str, str]]) -> Any:
     try:
-        ctypes.CDLL(LIBRARY)
-    except OSError:
-        return any(Path(folder, LIBRARY).exists() for folder in FOLDERS)
-    return True
+        done = run_bytes([sys.executable, "-I", *words], env=dict(variables), timeout=_SECONDS)
+        return json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
 
 
 def driver_state(

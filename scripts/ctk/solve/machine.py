@@ -11,9 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-import rattler
-from rattler import GenericVirtualPackage, PackageName, Version, VirtualPackageOverrides
-from rattler.exceptions import DetectVirtualPackageError
+from rattler import GenericVirtualPackage, PackageName, Version
 from rattler.package.build_string import BuildString
 
 from ctk.core.checkout import Workspace
@@ -21,7 +19,7 @@ from ctk.core.errors import BadValue, check_names
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.core.versions import PythonTag
 from ctk.lock.model import ReleaseLock
-from ctk.solve.driver import DriverState, driver_state, is_installed
+from ctk.solve.driver import DriverState, Limit, detect, driver_state
 
 # The virtual packages of every machine, and the glibc of one of another platform: AlmaLinux 8's,
 # the oldest for manylinux_2_28 wheels (cuda-bindings, cuda-core, numba-cuda).
@@ -65,10 +63,11 @@ def machine(platform: str | None = None, driver: str | None = None, arch: str | 
     found_driver, found_arch = detected(subdir) if driver is None else (None, None)
     here = subdir == this_platform()
     stated = "--driver" if driver is not None else _DRIVER if _DRIVER in os.environ else ""
-    unseen = driver_state() if here and not stated and not found_driver and is_installed() else None
-    if unseen and unseen.change:  # it works, and a variable hides it: the machine has this driver all the same
-        found_driver = unseen.after.version
-        found_arch = min(unseen.after.gpus, key=Version)
+    unseen = _unseen() if here and not stated and not found_driver else None
+    # One that works, if need be without a variable that hides it, is the driver of this machine all the same.
+    if unseen and (works := unseen.works):
+        found_driver = works.version
+        found_arch = min(works.gpus, key=Version)
     known_driver = _stated(driver, driver_version, found_driver)
     known_arch = _stated(arch, compute_capability, found_arch)
     if arch is not None and known_arch and not known_driver:
@@ -116,6 +115,12 @@ def _stated(option: str | None, read: Callable[[str], str], otherwise: str | Non
     return None if option.lower() == "none" else read(option)
 
 
+def _unseen() -> DriverState | None:
+    """The state of the driver, where clients see none; None if none is installed."""
+    state = driver_state()
+    return None if state.limit is Limit.NO_DRIVER else state
+
+
 def detected(subdir: str) -> tuple[str | None, str | None]:
     """The driver and GPU that clients see: from the variables of CEP 30 and CEP 46, else detected by rattler.
 
@@ -123,13 +128,11 @@ def detected(subdir: str) -> tuple[str | None, str | None]:
     """
     driver, arch = _override(_DRIVER, driver_version, "12.9"), _override(_ARCH, _capability, "9.0")
     if driver != "" and None in (driver, arch) and subdir == this_platform():
-        try:
-            # No from_env(): rattler refuses values of the variables that conda accepts.
-            packages = [p.into_generic() for p in rattler.VirtualPackage.detect(VirtualPackageOverrides())]
-        except DetectVirtualPackageError as error:
-            cause = f"this machine's driver and GPU cannot be told: {error}"
-            raise BadValue(cause, "describe them, such as --driver 13.0 --arch 9.0") from None
-        found = {p.name.normalized: str(p.version) for p in packages}
+        detection = detect()
+        if detection.error:
+            cause = f"this machine's driver and GPU cannot be told: {detection.error}"
+            raise BadValue(cause, "describe them, such as --driver 13.0 --arch 9.0")
+        found = detection.packages
         if driver is None and "__cuda" in found:
             driver = driver_version(found["__cuda"])
         if arch is None:
