@@ -19,6 +19,8 @@ from ctk.package.reader import read_info
 from ctk.plan.plan import Plan, Request, lacking, planned_repodata, small
 
 Record = Mapping[str, Any]
+# It asks for a native toolkit, and has no compat build on purpose.
+NATIVE_ONLY = "cuda-native"
 FITS = ("native", "compat")
 # Files in a recipe of their own, which more builds share than the twins of one CUDA major and Python.
 SHARED_FILES = ("libnvjitlink-files", "numba-cuda-mlir-files", "jaxlib-files", "jax-cuda-pjrt-files")
@@ -37,9 +39,11 @@ def ties(record: Record) -> list[str]:
 def fit(record: Record) -> str:
     """``native`` or ``compat``; "" for a package that has no twin."""
     if record["name"] == "cuda-version":
-        return record["build"].partition("_")[0]
+        return str(record["build"]).partition("_")[0]
     if is_newer(record):
         return ""
+    if record["name"] == NATIVE_ONLY:
+        return "native"
     return next((f for f in FITS for spec in ties(record) if spec.endswith(f" {f}_*")), "")
 
 
@@ -57,10 +61,10 @@ def twins(records: list[Record]) -> Iterator[dict[str, Record]]:
     """The builds of one package, by fit: what is alike but for the fit and the hashes."""
     found: dict[str, list[Record]] = defaultdict(list)
     for record in records:
-        if fit(record):
+        if fit(record) and record["name"] != NATIVE_ONLY:
             alike = without_fit(record["depends"])
             python = next((spec for spec in alike if spec.startswith("python_abi")), "")
-            tie = next((spec for spec in alike if spec.startswith("cuda-version")), "")
+            tie = next((spec for spec in alike if spec.split()[0] == "cuda-version"), "")
             found[f"{record['subdir']}/{record['name']} {record['version']} {tie} {python}"].append(record)
     for name, pair in found.items():
         assert sorted(map(fit, pair)) == ["compat", "native"], name
@@ -173,7 +177,31 @@ def test_cuda_gpu_depends_on_a_driver_of_its_toolkit_s_major(records: list[Recor
         major = int(build.removeprefix("cuda"))
         toolkit = f"cuda-version >={major},<{major + 1}.0a0 {fitting}_*"
         drivers = ["__cuda >=12"] if major == 12 else ["__cuda >=12", f"__cuda >={major}"]
-        assert depends == [*drivers, toolkit]
+        assert depends == [*drivers, toolkit, "cuda-gpu-builds"]
+
+
+def test_cuda_native_is_cuda_gpu_without_its_compat_build(records: list[Record]) -> None:
+    """pixi and conda's rattler solver keep what was asked for by its name, and not the build that it had."""
+    native = {
+        (r["subdir"], r["build"]): r["version"] for r in records if r["name"] == "cuda-gpu" and fit(r) == "native"
+    }
+    wanted: dict[str, list[list[str]]] = {subdir: [] for subdir, _ in native}
+    for (subdir, build), version in native.items():
+        wanted[subdir].append([f"cuda-gpu =={version} {build}"])
+    found: dict[str, list[list[str]]] = {subdir: [] for subdir in wanted}
+    for record in records:
+        if record["name"] == NATIVE_ONLY:
+            found[record["subdir"]].append(record["depends"])
+    assert {subdir: sorted(depends) for subdir, depends in found.items()} == {
+        subdir: sorted(depends) for subdir, depends in wanted.items()
+    }
+
+
+def test_what_keeps_an_environment_native_can_be_left_out(records: list[Record]) -> None:
+    """A constraint, not a dependency: where nothing native fits, a solver removes it and takes compat."""
+    (keeper,) = (r for r in records if r["name"] == "cuda-version-native")
+    assert keeper["constrains"] == ["cuda-version * native_*"]
+    assert keeper["depends"] == []
 
 
 def test_cuda_gpu_has_the_time_of_the_first_release_of_its_major(whole: Plan, project: Workspace) -> None:
@@ -195,7 +223,7 @@ def test_cuda_version_says_what_was_measured(records: list[Record], project: Wor
         lowest = fact.gpu_architectures[0]
         known = "|".join(f"=={gpu}" for gpu in fact.gpu_architectures)
         native, compat = found[minor, "native"], found[minor, "compat"]
-        assert native["depends"] == [f"__cuda >={minor}"]
+        assert native["depends"] == [f"__cuda >={minor}", "cuda-version-native"]
         assert native["constrains"] == [f"__cuda_arch {known}", f"cudatoolkit {minor}.*"]
         assert compat["depends"] == []
         major = minor.split(".")[0]

@@ -18,10 +18,9 @@ from ctk.core.errors import SolverFailed
 from ctk.solve.solve import Scenario, channel_url
 from ctk.verify import clients
 from ctk.verify.clients import CondaLike, Ran
-from ctk.verify.life import REMOVE, UPDATE_ALL, Command, Environment, Outcome, Refused, World
+from ctk.verify.life import REMOVE, Command, Environment, Outcome, Refused, World
 from ctk.verify.life_models import request_after
 from ctk.verify.run import Record
-
 
 _DRY = ("--dry-run", "--json", "--yes")
 

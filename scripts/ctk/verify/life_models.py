@@ -155,9 +155,11 @@ class Mamba(LibsolvClient):
 
 # libsolv's lines of which conda's solver reads conflicts; ``conda-libmamba-solver`` takes the words at these places.
 _NO_PROVIDER = re.compile(r"package (\S+) requires (.+), but none of the providers can be installed")
-_NOTHING = re.compile(r"nothing provides .+ needed by (\S+)")
-_CONSTRAINT = re.compile(r".+ has constraint .+ conflicting with (\S+)")
-_EXCLUDED = re.compile(r"package (\S+) is excluded by strict repo priority")
+_OTHER_CONFLICTS = (
+    re.compile(r"nothing provides .+ needed by (\S+)"),
+    re.compile(r".+ has constraint .+ conflicting with (\S+)"),
+    re.compile(r"package (\S+) is excluded by strict repo priority"),
+)
 
 
 class CondaLibmamba(LibsolvClient):
@@ -231,12 +233,9 @@ def _conflicts(problems: Iterable[str]) -> Iterable[str]:
         if match := _NO_PROVIDER.fullmatch(line):
             yield _dashed_name(match[1])
             yield match[2].split()[0]
-        elif match := _NOTHING.search(line):
-            yield _dashed_name(match[1])
-        elif match := _CONSTRAINT.fullmatch(line):
-            yield _dashed_name(match[1])
-        elif match := _EXCLUDED.fullmatch(line):
-            yield _dashed_name(match[1])
+        for pattern in _OTHER_CONFLICTS:
+            if match := pattern.fullmatch(line):
+                yield _dashed_name(match[1])
 
 
 def _dashed_name(text: str) -> str:
