@@ -239,8 +239,8 @@ GROUPS: dict[str, dict[str, Any]] = {
         "doctor": doctor.doctor_command,
         "solve": solve.solve_command,
         "env": (
-            "Create, run and pack environments of the channel.",
-            {"create": env.create_command, "run": env.run_command, "pack": env.pack_command},
+            "Create, extend, run and pack environments of the channel.",
+            {"create": env.create_command, "add": env.add_command, "run": env.run_command, "pack": env.pack_command},
         ),
         "gpu-code": gpu_code.gpu_code_command,
     },
