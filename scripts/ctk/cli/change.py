@@ -172,15 +172,15 @@ def refuse_worse(found: Examined, plan: Plan, specs: Sequence[str], stated: Stat
     Raises:
         WouldLose: Always, with the reasons.
     """
-    from ctk.env.request import options_of
+    from ctk.env.request import with_more
 
     words = [f"{found.prefix}: {'; '.join(worse_in_words(plan.change.worse))}"]
     if plan.obstacle:
         words.append(f"why: {plan.obstacle}")
     add = shlex.join(["ctk", "env", "add", str(found.prefix), *specs, *words_of(stated.options), "--move"])
-    options = options_of(found.note.asked if found.note else (), stated.options)
-    other = shlex.join(["ctk", "env", "create", *specs, *words_of(options), "--prefix", "./another-env"])
-    step = f"to let it change: `{add}`; to keep it: `{other}`"
+    whole = with_more(found.note.asked if found.note else (), specs, stated.options)
+    other = shlex.join(["ctk", "env", "create", *whole, "--prefix", "./another-env"])
+    step = f"to let it change: `{add}`; to keep it, and make another one: `{other}`"
     raise WouldLose("\n".join(words), step)
 
 

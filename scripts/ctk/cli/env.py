@@ -134,7 +134,7 @@ def add_command(
         show_change,
         worse_as_json,
     )
-    from ctk.cli.solve import show_toolkit, wanted_specs
+    from ctk.cli.solve import REASON_LINES, show_toolkit, wanted_specs
     from ctk.env.add import plan, refuse_unreadable
     from ctk.env.environment import Terms, check_is_there, create
     from ctk.env.examine import examined
@@ -156,7 +156,7 @@ def add_command(
     else:
         refuse_unreadable(found)
     channels = channels_of(found, where, stated)
-    planned = plan(found, wanted, on, channels)
+    planned = plan(found, wanted, on, channels, REASON_LINES)
     report.result(worse=[worse_as_json(one) for one in planned.change.worse], obstacle=planned.obstacle or None)
     if planned.change.worse and not move:
         refuse_worse(found, planned, wanted, stated)

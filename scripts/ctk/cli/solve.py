@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ctk.solve.machine import Machine
     from ctk.solve.solve import Catalogue, Pick
 
-_REASON_LINES = 12  # of a solver's text that are shown below a cause; the rest says the same of every build
+REASON_LINES = 12  # of a solver's text that are shown below a cause; the rest says the same of every build
 
 
 def solve_command(
@@ -167,7 +167,7 @@ def solve_command(
         return
     on = machine(platform, driver, arch)
     channels = catalogue(on.subdir, report)
-    pick = solve_request(specs, python, on, channels, None if why else _REASON_LINES)
+    pick = solve_request(specs, python, on, channels, None if why else REASON_LINES)
     reasons = list(explain(pick, channels)) if why else []
     report.result(explain=reasons)
     show_pick(pick, on, channels, report, reasons)
@@ -192,12 +192,12 @@ def _solve_in(prefix: Path, specs: tuple[str, ...], platforms: Sequence[str] | N
         raise BadValue(f"{prefix} is of {subdir}, and not of {listing(platforms)}", "leave --platform out")
     on = machine_for_more(found, stated, Reporter())
     channels = channels_of(found, where, stated)
-    planned = plan(found, specs, on, channels)
+    planned = plan(found, specs, on, channels, REASON_LINES)
     show_plan(found, planned, on, channels, steps_for(found, planned, specs, stated, on))
 
 
 def solve_request(
-    specs: list[str], python: str | None, on: Machine, channels: Catalogue, lines: int | None = _REASON_LINES
+    specs: list[str], python: str | None, on: Machine, channels: Catalogue, lines: int | None = REASON_LINES
 ) -> Pick:
     """Solves a request for a machine; without a solution the error has so many lines of the solver's text."""
     from ctk.solve.machine import check_possible

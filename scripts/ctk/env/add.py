@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from rattler import PrefixRecord, RepoDataRecord
 
 from ctk.core.console import listing
 from ctk.core.errors import NotReady, Unsolvable
+from ctk.core.platforms import NOARCH
 from ctk.env.examine import Examined, InstalledPackage
 from ctk.env.request import client_of, install_line, merged
 from ctk.package.records import spec_name
@@ -55,7 +57,8 @@ def refuse_unreadable(found: Examined) -> None:
     if found.has.broken:
         names = [ascii(file.name)[1:-1] for file in found.has.broken]
         cause = f"{found.prefix} has records that cannot be read: {listing(names, most=_SHOWN)}"
-        raise NotReady(cause, f"`ctk doctor {found.prefix}` says what to do")
+        look = shlex.join(["ctk", "doctor", str(found.prefix)])
+        raise NotReady(cause, f"`{look}` says what to do")
 
 
 def toolkit_pin(found: Examined) -> str:
@@ -71,7 +74,7 @@ def _python_pin(found: Examined) -> str:
     return f"python={Package.of(python.record).minor}" if python else ""
 
 
-def plan(found: Examined, specs: Sequence[str], on: Machine, channels: Catalogue) -> Plan:
+def plan(found: Examined, specs: Sequence[str], on: Machine, channels: Catalogue, lines: int | None = None) -> Plan:
     """Solves the request of an environment with more specs.
 
     Installed packages are taken before others. Python changes only if there is no solution with it, and the toolkit
@@ -82,6 +85,7 @@ def plan(found: Examined, specs: Sequence[str], on: Machine, channels: Catalogue
         specs: What to add.
         on: The machine that it shall run on.
         channels: Where packages are taken from that are not installed.
+        lines: How many lines of the solver's text the error has; None for all.
 
     Raises:
         Unsolvable: The specs and the request have no solution, whatever the toolkit.
@@ -92,15 +96,21 @@ def plan(found: Examined, specs: Sequence[str], on: Machine, channels: Catalogue
     toolkit, python = toolkit_pin(found), _python_pin(found)
     # Of a toolkit that has to change, no package shall stay: an old nvJitLink can be taken beside a new toolkit.
     free = [record for record in before if not needs_cuda(record)]
-    attempts = [([toolkit, python], before), ([toolkit], before), ([python], free), ([], free)]
-    for wanted_pins, preferred in attempts:
-        pins = tuple(filter(None, wanted_pins))
-        whole = replace(scenario, specs=(*wanted, *_beside(found, wanted), *pins))
+    beside = _beside(found, wanted)
+    attempts = [
+        ([*beside, toolkit, python], before),
+        ([*beside, toolkit], before),
+        ([*beside, python], free),
+        (beside, free),
+        ([], free),
+    ]
+    for more, preferred in attempts:
+        whole = replace(scenario, specs=(*wanted, *filter(None, more)))
         with suppress(Unsolvable):
             pick = solve(whole, channels.channels, channels.gateway, preferred)
             break
     else:
-        pick = solve_or_say_why(scenario, channels)
+        pick = solve_or_say_why(scenario, channels, lines)
     pick = replace(pick, scenario=scenario)
     kept = _satisfied(pick, (toolkit, python))
     obstacle = _obstacle(scenario, [pin for pin in (toolkit, python) if pin and pin not in kept], channels)
@@ -165,4 +175,5 @@ def _installed_record(file: Path, record: Mapping[str, Any], package: InstalledP
         return PrefixRecord.from_path(file)
     except Exception:  # rattler has errors of its own; it reads fewer records than conda writes
         name = str(record.get("fn") or f"{package.name}-{package.version}-{package.build}.conda")
-        return RepoDataRecord(package.record, name, str(record.get("url") or ""), package.source)
+        source = package.source if "://" in package.source else "file:///"
+        return RepoDataRecord(package.record, name, f"{source}/{package.subdir or NOARCH}/{name}", source)

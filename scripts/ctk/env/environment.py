@@ -156,7 +156,13 @@ def create(
     wanted = _names_by_key(pick)
     note, has = Note.read(prefix), Installed.read(prefix)
     refuse_reaching_out(prefix, has.records)
-    if note and _is_whole(note, has, wanted) and has.stamp == note.stamp and not has.scripts_of_others:
+    if (
+        note
+        and _is_same(note, asked)
+        and _is_whole(note, has, wanted)
+        and has.stamp == note.stamp
+        and not has.scripts_of_others
+    ):
         return Environment(prefix, pick, False)
     _check_terms(terms, note, has, pick, asked)
     _check_cache(cache)  # before anything is written
@@ -167,7 +173,9 @@ def create(
         _check_terms(terms, note, has, pick, asked)
         altered = {**has.damage(), **(has.with_prefix if has.scripts_of_others else {})}
         if note and _is_whole(note, has, wanted) and not altered:
-            replace(note, stamp=has.stamp).write(prefix)
+            if not _is_same(note, asked):
+                write_history(pick, prefix, time.localtime())
+            replace(note, asked=tuple(asked) or note.asked, stamp=has.stamp).write(prefix)
             return Environment(prefix, pick, False)
         # Before any change: if this run is stopped, the note says whose the environment is, and what may be half there.
         half = () if note is None or note.stamp else note.packages
@@ -279,6 +287,11 @@ def _is_whole(note: Note, has: Installed, wanted: Iterable[str]) -> bool:
     """Whether `create` finished with these packages, and there are no others, nor wheels in their place."""
     is_all = set(wanted) == set(note.packages) == has.packages.keys()
     return bool(note.stamp) and not has.broken and is_all and not _replaced(has.of_pip, has)
+
+
+def _is_same(note: Note, asked: Sequence[str]) -> bool:
+    """Whether a note has this request; a caller that states none leaves it as it is."""
+    return not asked or note.asked == tuple(asked)
 
 
 def _is_foreign(record: Path) -> bool:

@@ -22,7 +22,8 @@ from ctk.solve.solve import parse_spec
 HISTORY = Path("conda-meta", "history")
 _SPECS = re.compile(r"#\s*(\w+)\s*specs:\s*(\[.*\])\s*")
 _COMMAND = re.compile(r"#\s*cmd:\s*(\S+)")
-_ADDS, _REMOVES = ("update", "install", "create", "neutered"), ("remove", "uninstall")
+_ADDS = ("update", "install", "create", "neutered")
+"""First words of lines with specs that are asked for. Those of all other lines are not asked for any more."""
 _CLIENTS = ("conda", "mamba", "micromamba")
 _OF_PIXI = Path("conda-meta", "pixi")
 
@@ -33,9 +34,9 @@ def specs_in_history(text: str) -> tuple[str, ...]:
     for action, listed in _SPECS.findall(text):
         for spec in _list(listed):
             name = spec_name(spec)
-            if action in _REMOVES:
+            if action not in _ADDS:
                 found.pop(name, None)
-            elif action in _ADDS and _is_spec(spec):
+            elif _is_spec(spec):
                 found[name] = spec
     return tuple(found.values())
 
@@ -76,8 +77,9 @@ def client_of(prefix: Path) -> str:
     """The client that made an environment: ``conda``, ``mamba``, ``micromamba`` or ``pixi``; conda where none says."""
     if (prefix / _OF_PIXI).is_file():
         return "pixi"
-    commands = _COMMAND.findall(text_of(prefix / HISTORY))
-    names = [Path(command).name for command in commands]
+    commands = map(Path, _COMMAND.findall(text_of(prefix / HISTORY)))
+    # `python -m conda` is .../conda/__main__.py there.
+    names = [command.parent.name if command.name == "__main__.py" else command.name for command in commands]
     return next((name for name in reversed(names) if name in _CLIENTS), "conda")
 
 
