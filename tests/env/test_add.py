@@ -58,6 +58,8 @@ def drafts() -> list[Draft]:
         tiny("core", depends=("nvrtc", "library")),
         tiny("more", depends=("library",), files={"share/more": b"more"}),
         tiny("for-129", depends=("cuda-version >=12.9,<12.10.0a0",)),
+        tiny("either", "1.0"),
+        tiny("either", "2.0", depends=("cuda-version >=13.4,<13.5.0a0",)),
         tiny("for-134", depends=("cuda-version >=13.4,<13.5.0a0",)),
         library("1.0"),
         pure(),
@@ -120,6 +122,13 @@ def test_the_toolkit_and_the_request_stay_and_the_request_is_the_whole_one(where
     assert "unchanged: " in again.stdout, "the request alone gives what is there"
     bytecode = list(prefix.rglob("__pycache__/pure.*.pyc"))
     assert bytecode, "as `ctk env create` compiles it"
+
+
+def test_an_older_version_is_taken_before_another_toolkit(where: Workspace, prefix: Path) -> None:
+    """The newest would need another one."""
+    ctk(where, "env", "add", str(prefix), "either", check=True)
+    found = versions(prefix)
+    assert (found["either"], found["cuda-version"]) == ("1.0 0", "13.0 native_100")
 
 
 def test_what_is_there_as_a_dependency_is_asked_for_from_then_on(where: Workspace, prefix: Path) -> None:
