@@ -29,6 +29,7 @@ CASES = [
     "clean --yes",
     "doctor --offline",
     "doctor {folder}/env",
+    "env add {folder}/env cuda-arch",
     "env create cuda-crt --prefix {folder}/env --base {base}",
     "env pack cuda-crt python -o {folder}/crt.run --base {base}",
     "env run {folder}/env -- echo said",
@@ -46,6 +47,7 @@ CASES = [
     "rollback {folder}/www --to 1",
     "site {folder}/site --package cuda-crt --base {base}",
     "solve cuda-crt --explain --base {base}",
+    "solve cuda-arch --prefix {folder}/env",
     "solve cuda-crt --everywhere --base {base}",
     "solve cuda-crt --drivers 13.4,13.5 --base {base}",
     "verify --channel {channel} --sample 3",
@@ -66,14 +68,15 @@ def name_of(case: str) -> str:
 
 
 def documented(name: str) -> set[str]:
-    """The keys that the docs name for a command; `env create` and `env pack` have those of `solve` as well."""
-    text = SECTIONS[name] + ("".join(SECTIONS["solve"]) if name in ("env create", "env pack") else "")
+    """The keys that the docs name for a command; those that make environments have those of `solve` as well."""
+    makes = name in ("env add", "env create", "env pack")
+    text = SECTIONS[name] + ("".join(SECTIONS["solve"]) if makes else "")
     return set(re.findall(r"`(\w+)`", text))
 
 
 def prepare(case: str, world: World, folder: Path) -> None:
     """Makes the environment of a case, or the published folder with two states."""
-    if case.startswith(("env run", "doctor {folder}/env")):
+    if case.startswith(("env add", "env run", "doctor {folder}/env", "solve cuda-arch --prefix")):
         create = next(case for case in CASES if case.startswith("env create"))
         assert ctk(world, *line(world, create, folder)).returncode == 0
     elif case.startswith("rollback"):

@@ -17,7 +17,7 @@ from ctk.core.platforms import this_platform
 from ctk.env import examine
 from ctk.env.check import ENVIRONMENT_CHECKS
 from ctk.env.doctor import look
-from ctk.env.environment import ACTIVATION, create
+from ctk.env.environment import ACTIVATION, Terms, create
 from ctk.env.prefix import Installed, left_to_unpack
 from ctk.env.record_files import Damage
 from ctk.package.gpu_subject import subjects
@@ -205,7 +205,7 @@ def test_env_create_leaves_no_file_of_a_package_that_it_removes(place: Place) ->
     pick = Catalogue([place.channel], "linux-64").pick(Scenario(("library",), "linux-64"))
     assert pick
     (place.prefix / "share" / "mine").write_text("of the user")
-    create(pick, place.prefix, place.root / "another cache", force=True)
+    create(pick, place.prefix, place.root / "another cache", terms=Terms(force=True))
     has = Installed.read(place.prefix)
     assert {str(record["name"]) for record in has.records.values()} == {"library"}
     own = {file.path for file in has.files["library"]}
@@ -222,7 +222,7 @@ def test_env_create_gives_a_package_its_files_back(place: Place) -> None:
     pick = Catalogue([place.channel], "linux-64").pick(Scenario(("library", "pure"), "linux-64"))
     assert pick
     (place.prefix / SITE / "pure.py").unlink()
-    create(pick, place.prefix, place.root / "another cache", force=True)
+    create(pick, place.prefix, place.root / "another cache", terms=Terms(force=True))
     assert "main" in (place.prefix / SITE / "pure.py").read_text()
     assert Installed.read(place.prefix).damage() == {}
     assert [*(place.prefix / SITE).glob("pure*clobber*")] == []

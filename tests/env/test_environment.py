@@ -161,7 +161,8 @@ def test_the_machine_that_was_stated_is_kept_where_there_is_no_driver(
         (("pure", "--driver", "none"), ("pure", "--driver", "none")),
     ):
         console.begin()
-        done = CliRunner().invoke(app, ["env", "create", *words, "--base", base, "--prefix", str(tmp_path / "env")])
+        create_words = ["env", "create", *words, "--yes", "--base", base, "--prefix", str(tmp_path / "env")]
+        done = CliRunner().invoke(app, create_words)
         assert done.exit_code == 0, done.output
         same = "for the same machine as before: driver 13.0, GPU 9.0; here: no driver detected\n"
         assert (same in done.stdout) == (words == ("application",))

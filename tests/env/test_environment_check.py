@@ -27,7 +27,7 @@ from ctk.lock.model import release_locks
 from ctk.solve.driver import NO_DEVICE, Answer, Change, DriverState, Limit
 from ctk.solve.machine import Machine
 from ctk.solve.solve import Catalogue, Scenario
-from kit.small_channel import base, channel, pair, write
+from kit.small_channel import base, channel, pair, record, write
 
 LOCKS = release_locks(Workspace(ROOT))
 SITE = "lib/python3.12/site-packages"
@@ -109,11 +109,81 @@ def test_a_whole_environment_is_in_order(made: Made) -> None:
     assert states(found) == {}
     assert found["native toolkit"]["found"] == "toolkit 12.6 native"
     made.package("libnvjitlink", "12.9.86", "newer_h1_51", depends=["cuda-version >=12,<12.9 native_*"])
+    made.package("libcudf", depends=["libnvjitlink >=12.9,<13.0a0"])
     found = check(made)
     assert states(found) == {}
     assert found["native toolkit"]["found"].startswith(
         "toolkit 12.6 native; nvJitLink is of toolkit 12.9, as asked for"
     )
+
+
+def with_newer_nvjitlink(made: Made, tmp_path: Path) -> Made:
+    """Toolkit 12.6 native of a folder's channel, with the nvJitLink of 12.9; the folder has both nvJitLinks."""
+    native = {"depends": ["__cuda >=12.6"]}
+    tracked = {"track_features": "libnvjitlink-p-0"}
+    records = [
+        record("cuda-version", "12.6", "native_100", "noarch", **native),
+        record("libnvjitlink", "12.6.85", "native_h0_102", "linux-64", depends=["cuda-version 12.6 native_*"]),
+        record("libnvjitlink", "12.9.86", "newer_h0_52", "linux-64", depends=["cuda-version 12.* native_*"], **tracked),
+    ]
+    folder = write(tmp_path / "of a toolkit", iter(records))
+    for one in (records[0], records[2]):
+        file = f"{one['name']}-{one['version']}-{one['build']}.conda"
+        url = f"{folder.as_uri()}/{one['subdir']}/{file}"
+        made.package(**{**one, "fn": file, "url": url, "channel": folder.as_uri()})
+    return made
+
+
+def history(made: Made, *specs: str, client: str = "conda") -> Made:
+    lines = ["==> 2026-11-29 10:00:00 <==", f"# cmd: /usr/bin/{client} create", f"# update specs: {list(specs)}"]
+    (made.prefix / "conda-meta" / "history").write_text("\n".join(lines))
+    return made
+
+
+@pytest.mark.parametrize("client", ["conda", "mamba"])
+def test_an_nvjitlink_that_nobody_asked_for_is_found_with_the_line_that_brings_back_the_toolkits(
+    made: Made, tmp_path: Path, client: str
+) -> None:
+    """What mamba leaves after another toolkit is installed; the doctor said "as asked for"."""
+    history(with_newer_nvjitlink(made, tmp_path), "cuda-version", client=client)
+    found = check(made, "12.6", None)
+    assert found["native toolkit"]["found"] == "toolkit 12.6 native"
+    assert states(found) == {"nvJitLink": "problem"}
+    said = "12.9.86, beside toolkit 12.6, and nothing that is there or was asked for needs that"
+    assert found["nvJitLink"]["found"] == said
+    (source,) = examined(Workspace(ROOT), made.prefix).channels
+    words = [client, "install", "-p", str(made.prefix), "-c", source, "libnvjitlink=12.6", "cuda-version=12.6=native_*"]
+    assert found["nvJitLink"]["step"] == f"CONDA_OVERRIDE_CUDA=12.6 {shlex.join(words)}"
+    assert states(check(made, "12.9", None)) == {"nvJitLink": "missing"}, "a driver that is as new as it takes its PTX"
+
+
+@pytest.mark.parametrize(
+    "specs",
+    [("cuda-version", "libnvjitlink >=12.9"), ("libnvjitlink=12.9.86",), ("cuda-version", "libnvjitlink=*=newer*")],
+)
+def test_an_nvjitlink_that_was_asked_for_is_said_to_be_that(made: Made, tmp_path: Path, specs: tuple[str, ...]) -> None:
+    found = check(history(with_newer_nvjitlink(made, tmp_path), *specs), "12.6", None)
+    assert states(found) == {}
+    assert "nvJitLink is of toolkit 12.9, as asked for" in found["native toolkit"]["found"]
+
+
+def test_no_line_is_printed_that_the_channels_do_not_prove(made: Made, tmp_path: Path) -> None:
+    history(with_newer_nvjitlink(made, tmp_path), "cuda-version")
+    look = shlex.join(["ctk", "solve", "libnvjitlink=12.6", "--prefix", str(made.prefix)])
+    words = f"`{look}` says if the toolkit's own can be had"
+    write(tmp_path / "of a toolkit", iter([record("other", "1", "h0_0", subdir) for subdir in ("linux-64", "noarch")]))
+    assert check(made, "12.6", None)["nvJitLink"]["step"] == words
+    for file in (made.prefix / "conda-meta").glob("*.json"):
+        file.write_text(file.read_text().replace("file://", "https://example.org"))
+    assert check(made, "12.6", None)["nvJitLink"]["step"] == words
+
+
+def test_an_environment_of_ours_gets_the_nvjitlink_of_its_toolkit_with_its_own_line(made: Made, tmp_path: Path) -> None:
+    with_newer_nvjitlink(made, tmp_path).noted("cuda-version", "libnvjitlink", "--driver", "12.6")
+    found = check(made, "12.6", None)["nvJitLink"]
+    assert found["state"] == "problem"
+    words = ["ctk", "env", "create", "cuda-version", "libnvjitlink", "--driver", "12.6", "--prefix", str(made.prefix)]
+    assert found["step"] == shlex.join(words)
 
 
 def test_a_glibc_older_than_packages_need_is_found(

@@ -16,6 +16,7 @@ import pytest
 
 from conftest import ctk
 from ctk.core.checkout import Workspace
+from ctk.core.errors import WouldLose
 from ctk.core.platforms import this_platform
 from ctk.env.prefix import LOCK, NOTE, Installed, Note
 from kit.packages import Draft
@@ -44,7 +45,9 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         )
         for version in ("1.0", "2.0")
     ]
-    return checkout(tmp_path_factory.mktemp("c"), application(), pure(), other, tiny("second"), *libs, *needed)
+    slim = [tiny("slim", "1.0", depends=("second",)), tiny("slim", "2.0")]
+    made = [application(), pure(), other, tiny("second"), *libs, *needed, *slim]
+    return checkout(tmp_path_factory.mktemp("c"), *made)
 
 
 @pytest.fixture
@@ -54,7 +57,7 @@ def prefix(where: Workspace, tmp_path: Path) -> Path:
 
 
 def words(where: Workspace, prefix: Path, *specs: str) -> list[str]:
-    return ["env", "create", *specs, "--prefix", str(prefix), "--base", str(where.root / "base")]
+    return ["env", "create", *specs, "--yes", "--prefix", str(prefix), "--base", str(where.root / "base")]
 
 
 def tree(prefix: Path) -> dict[str, bytes]:
@@ -100,6 +103,40 @@ def test_an_environment_of_others_with_all_that_is_asked_for_is_not_ours(where: 
     (prefix / NOTE).unlink()
     done = ctk(where, *words(where, prefix, "application=1.0", "other"))
     assert done.returncode == 2 and "did not put there, and is of another tool" in done.stderr
+
+
+def test_what_was_asked_for_before_goes_only_with_yes(where: Workspace, prefix: Path) -> None:
+    """It removed 18 of 36 packages without a question."""
+    create = ["env", "create", "--prefix", str(prefix), "--base", str(where.root / "base")]
+    before = tree(prefix)
+    refused = ctk(where, *create, "other")
+    python = f"python {sys.version_info.major}.{sys.version_info.minor}.0"
+    assert refused.returncode == WouldLose.exit_code
+    assert refused.stderr == (
+        f"error: {prefix} would lose 3 of its 4 packages, because application is not named now: "
+        f"application 1.0, pure 1.0 and {python}\nnext: to let them go, type it again with --yes\n"
+    )
+    document = json.loads(ctk(where, *create, "other", "--json").stdout)
+    assert document["would_remove"] == ["application 1.0", "pure 1.0", python]
+    assert document["error"]["kind"] == "WouldLose"
+    step = re.findall("`(.*)`", ctk(where, *create, "lib", "other").stderr)
+    assert step == [shlex.join(["ctk", "env", "add", str(prefix), "lib"])]
+    assert tree(prefix) == before
+    ctk(where, *shlex.split(step[0])[1:], check=True)
+    assert {"application", "lib", "other"} <= names(prefix)
+    ctk(where, *create, "other", "--yes", check=True)
+    assert names(prefix) == {"other"}
+
+
+def test_a_request_that_names_all_that_was_asked_for_needs_no_yes(where: Workspace, tmp_path: Path) -> None:
+    """What another version no longer needs goes without a question, and so does what stays as a dependency."""
+    create = ["env", "create", "--prefix", str(tmp_path / "env"), "--base", str(where.root / "base")]
+    ctk(where, *create, "slim=1.0", "application", "pure", check=True)
+    assert "second" in names(tmp_path / "env")
+    ctk(where, *create, "application", "slim=2.0", "other", "pure", check=True)
+    assert "second" not in names(tmp_path / "env")
+    ctk(where, *create, "application", "slim", "other", check=True)
+    assert names(tmp_path / "env") >= {"application", "slim", "other", "pure"}
 
 
 def test_what_changed_is_said(where: Workspace, prefix: Path) -> None:

@@ -77,7 +77,7 @@ def links(prefix: Path) -> set[str]:
 
 
 def change(where: Workspace, prefix: Path, *specs: str) -> Any:
-    return ctk(where, "env", "create", *specs, "--prefix", str(prefix), "--base", str(where.root / "base"))
+    return ctk(where, "env", "create", *specs, "--yes", "--prefix", str(prefix), "--base", str(where.root / "base"))
 
 
 def attacked(prefix: Path, attack: Attack) -> None:

@@ -33,7 +33,8 @@ def checkout(root: Path, *packages: Draft, subdir: str = "linux-64") -> Workspac
 
 
 def create(where: Workspace, prefix: Path, *specs: str) -> subprocess.CompletedProcess[str]:
-    words = ("env", "create", *specs, "--prefix", str(prefix), "--base", str(where.root / "base"))
+    """Makes an environment, or gives it another request; what that does not name may go."""
+    words = ("env", "create", *specs, "--yes", "--prefix", str(prefix), "--base", str(where.root / "base"))
     return ctk(where, *words, check=True)
 
 

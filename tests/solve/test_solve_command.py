@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from conftest import ROOT, ctk, same_recipes
 from ctk.cli.main import app
 from ctk.cli.options import _no_paths
-from ctk.cli.solve import _wanted
+from ctk.cli.solve import wanted_specs
 from ctk.core import console
 from ctk.core.checkout import Workspace, base_channel
 from ctk.core.errors import BadValue, UnknownName
@@ -123,7 +123,7 @@ def test_a_path_is_no_spec_and_of_a_recipe_there_is_another_command(
     with pytest.raises(BadValue, match="env a is an environment"):
         _no_paths(typer.Context(typer.main.get_command(app)), ["env a"])
     specs = ["ruamel.yaml", "conda-forge/linux-64::pip", "pip[channel=file:///mine]", "cuda-version=13.0=native*"]
-    assert _no_paths(typer.Context(typer.main.get_command(app)), specs) == [*_wanted(specs, None)] == specs
+    assert _no_paths(typer.Context(typer.main.get_command(app)), specs) == [*wanted_specs(specs, None)] == specs
 
 
 # --- the machine

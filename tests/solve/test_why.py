@@ -511,11 +511,12 @@ def test_a_newer_nvjitlink_is_said_with_what_it_costs(beside: Catalogue, tmp_pat
     newer = record("libnvjitlink", "13.4.92", "newer_h0_50", "linux-64", depends=["cuda-version >=13,<13.4 native_*"])
     ours = write(tmp_path / "newer", iter([*channel(), newer]))
     found = pick(Catalogue([ours, base_channel], "linux-64"), "libnvjitlink=13.4.92", "13.0")
-    assert list(newer_nvjitlink(found.records)) == [
+    assert list(newer_nvjitlink(found.records, found.scenario.specs)) == [
         "nvJitLink is of toolkit 13.4, as asked for: machine code that it links runs, and PTX that it writes needs a "
         "driver for CUDA 13.4"
     ]
-    assert list(newer_nvjitlink(pick(beside, "cuda-core", "13.0").records)) == []
+    assert list(newer_nvjitlink(found.records, ["cuda-core"])) == [], "nobody asked for it"
+    assert list(newer_nvjitlink(pick(beside, "cuda-core", "13.0").records, ["cuda-core"])) == []
 
 
 def test_a_package_tied_to_a_minor_may_bring_compat_where_native_could_be_had(beside: Catalogue) -> None:

@@ -7,7 +7,7 @@ import shlex
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,8 +26,12 @@ from ctk.core import console
 from ctk.core.checkout import given_environment, workspace
 from ctk.core.children import run_in_front
 from ctk.core.console import Reporter, count, listing, megabytes
-from ctk.core.errors import Stopped
+from ctk.core.errors import Stopped, WouldLose
 from ctk.core.files import release_folders
+
+if TYPE_CHECKING:
+    from ctk.env.environment import Environment
+    from ctk.solve.machine import Machine
 
 _LINE = 5  # changed packages in one line
 Prefix = Annotated[Path, typer.Argument(help="Folder of the environment.")]
@@ -41,14 +45,18 @@ def create_command(
     python: Python = None,
     channel: OtherChannels = None,
     base: Base = "local",
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Let packages go that were asked for before and are not named now.")
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Also remove packages that this command did not install.")
     ] = False,
 ) -> None:
     """Create an environment from the channel, or change one that this command created.
 
-    It has what is asked for now and nothing else, and the output says what that changed. A folder with other files is
-    refused, and so is an environment with packages of other tools.
+    It has what is asked for now and nothing else, and the output says what that changed. If packages would go because
+    they are not named now, it lists them and changes nothing without --yes; `ctk env add` keeps them. A folder with
+    other files is refused, and so is an environment with packages of other tools.
 
     Example: ctk env create cuda-core --prefix ./my-env
 
@@ -56,44 +64,127 @@ def create_command(
     Those of `ctk solve`, and
 
     - `prefix`, `changed`; `removed`: names of packages that were there before
+    - `would_remove`: with the error `WouldLose`, the packages that would go: name and version
     - `problems`: what is wrong with what pip installed in it: some of the `checks` of `ctk doctor`
     """
-    from ctk.cli.doctor import as_json
+    from ctk.cli.change import Stated, machine_of, words_of
     from ctk.cli.solve import show_pick, solve_request
-    from ctk.env.check import wrong_with_pip
+    from ctk.env.environment import Terms, create
     from ctk.env.environment import check as check_prefix
-    from ctk.env.environment import create
-    from ctk.env.examine import examined
     from ctk.env.prefix import Note
     from ctk.solve.channels import built_catalogue
-    from ctk.solve.machine import machine
 
-    where, report, on = workspace(), Reporter(), machine(None, driver, arch)
+    where, report = workspace(), Reporter()
     prefix = Path(os.path.realpath(prefix))  # Path.resolve is a traceback for a link that leads to itself
     check_prefix(prefix)
-    before = note.machine if (note := Note.read(prefix)) else {}
-    was = machine(None, before.get("--driver"), before.get("--arch")) if before else on
-    if before and not on.driver and not on.stated and arch is None:
-        report.line(f"for the same machine as before: {was.words}; here: {on.words}")
-        driver, arch, on = before.get("--driver"), before.get("--arch"), was
-    elif (was.driver, was.arch) != (on.driver, on.arch):
-        report.line(f"for another machine than before: {on.words}; before: {was.words}")
+    stated = Stated(driver, arch, tuple(channel or ()), base)
+    on, stated = machine_of(Note.read(prefix), stated, report)
     channels = built_catalogue(where, base_beside(base, channel, where), on.subdir, channel or ())
     pick = solve_request(specs, python, on, channels)
-    asked = _asked(specs, driver, arch, python)
-    asked += [word for name in channel or () for word in ("--channel", name)]
-    asked += ["--base", base] if base != "local" else []
-    made = create(pick, prefix, where.packages, report.say, asked, force, report)
-    state = "changed" if made.changes else "created" if made.changed else "unchanged"
-    report.line(f"{state}: {made.prefix}")
+    asked = [*_asked(specs, stated.driver, stated.arch, python), *words_of(stated.channel_options)]
+    try:
+        made = create(pick, prefix, where.packages, report.say, asked, Terms(force=force, yes=yes), report)
+    except WouldLose as error:
+        report.result(would_remove=list(error.packages))
+        raise
+    _show_state(made)
     for kind, packages in made.changes.items():
         if kind in ("removed", "replaced") and len(packages) > _LINE:
             report.table(kind, ["package", "version"], [package.split(" ", 1) for package in packages])
         elif packages:  # all others are in the table of packages
             report.line(f"{kind}: {listing(packages, most=_LINE)}")
     show_pick(pick, on, channels, report)
+    _show_rest(made, on)
+
+
+def add_command(
+    prefix: Prefix,
+    specs: Specs,
+    driver: Driver = None,
+    arch: Arch = None,
+    channel: OtherChannels = None,
+    base: Base = "local",
+    move: Annotated[
+        bool, typer.Option("--move", help="Let its toolkit and its Python change, if the specs need that.")
+    ] = False,
+) -> None:
+    """Add packages to an environment that `ctk env create` made, and keep what is there.
+
+    Its toolkit, its Python and all that was asked for stay; of the other packages, as many as possible. If its toolkit
+    would have to change, it says why and changes nothing without --move. The machine and the channels are those that it
+    was made for, if you state no others. `ctk solve SPEC --prefix PREFIX` shows the change before.
+
+    Example: ctk env add ./my-env numba-cuda
+
+    JSON:
+    Those of `ctk solve`, and
+
+    - `prefix`, `changed`; `removed`: names of packages that were there before
+    - `worse`: what gets worse, as that of `ctk solve --prefix`; `obstacle`: why that cannot be avoided, or null
+    - `problems`: what is wrong with what pip installed in it: some of the `checks` of `ctk doctor`
+    """
+    from ctk.cli.change import (
+        Stated,
+        channels_of,
+        machine_for_more,
+        refuse_half_made,
+        refuse_of_others,
+        refuse_other_platform,
+        refuse_worse,
+        show_change,
+        worse_as_json,
+    )
+    from ctk.cli.solve import REASON_LINES, show_toolkit, wanted_specs
+    from ctk.env.add import plan, refuse_unreadable
+    from ctk.env.environment import Terms, check_is_there, create
+    from ctk.env.examine import examined
+    from ctk.env.outside import refuse_reaching_out
+    from ctk.env.request import with_more
+
+    where, report = workspace(), Reporter()
+    prefix = Path(os.path.realpath(prefix))
+    check_is_there(prefix)
+    wanted = wanted_specs(specs, None)
+    stated = Stated(driver, arch, tuple(channel or ()), base)
+    found = examined(where, prefix, driver, arch)
+    refuse_other_platform(found)
+    refuse_reaching_out(prefix, found.has.records)
+    on = machine_for_more(found, stated, report)
+    refuse_of_others(found, wanted, on)
+    if found.is_stopped:
+        refuse_half_made(found, wanted)
+    else:
+        refuse_unreadable(found)
+    channels = channels_of(found, where, stated)
+    planned = plan(found, wanted, on, channels, REASON_LINES)
+    report.result(worse=[worse_as_json(one) for one in planned.change.worse], obstacle=planned.obstacle or None)
+    if planned.change.worse and not move:
+        refuse_worse(found, planned, wanted, stated)
+    asked = with_more(found.note.asked if found.note else (), wanted, stated.options)
+    terms = Terms(yes=True, since=found.has.packages.keys())
+    made = create(planned.pick, prefix, where.packages, report.say, asked, terms, report)
+    _show_state(made)
+    show_toolkit(planned.pinned_pick, on, channels, report)
+    report.result(request=list(planned.pick.scenario.specs))
+    if made.changes:
+        show_change(planned, made.changes, report)
+    _show_rest(made, on)
+
+
+def _show_state(made: Environment) -> None:
+    state = "changed" if made.changes else "created" if made.changed else "unchanged"
+    Reporter().line(f"{state}: {made.prefix}")
+
+
+def _show_rest(made: Environment, on: Machine) -> None:
+    """Prints what is wrong with the wheels in an environment, and how to use it."""
+    from ctk.cli.doctor import as_json
+    from ctk.env.check import wrong_with_pip
+    from ctk.env.examine import examined
+
+    where, report = workspace(), Reporter()
     removed = [package.split()[0] for package in made.changes.get("removed", ())]
-    wrong = wrong_with_pip(examined(where, made.prefix, driver, arch))
+    wrong = wrong_with_pip(examined(where, made.prefix, on.driver or "none", on.arch))
     problems = [as_json(finding) for finding in wrong]
     report.result(prefix=str(made.prefix), changed=made.changed, removed=removed, problems=problems)
     for finding in wrong:

@@ -83,7 +83,7 @@ def _notes(fleet: Fleet) -> list[str]:
         lines += [f"{'; '.join(machines)}: {words}" for words, machines in limits.items()]
         said = (
             *(line for line, _ in choices(environment.pick, fleet.catalogue)),
-            *newer_nvjitlink(environment.pick.records),
+            *newer_nvjitlink(environment.pick.records, environment.pick.scenario.specs),
         )
         lines += [f"{environment.name}: {line}" for line in said]
     if any("CONDA_OVERRIDE_CUDA_ARCH" in environment.variables for environment in fleet.environments):

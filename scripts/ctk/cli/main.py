@@ -244,8 +244,8 @@ GROUPS: dict[str, dict[str, Any]] = {
         "doctor": doctor.doctor_command,
         "solve": solve.solve_command,
         "env": (
-            "Create, run and pack environments of the channel.",
-            {"create": env.create_command, "run": env.run_command, "pack": env.pack_command},
+            "Create, extend, run and pack environments of the channel.",
+            {"create": env.create_command, "add": env.add_command, "run": env.run_command, "pack": env.pack_command},
         ),
         "gpu-code": gpu_code.gpu_code_command,
     },
@@ -302,10 +302,12 @@ OLD = {
 BY_SHELL = {
     "env activate": "`. PREFIX/bin/activate`",
     "env list": "`ls -d ./*/conda-meta` shows those in this folder",
-    "env remove": "delete its folder; to take out a package, name all others in ctk env create",
+    "env remove": "delete its folder; to take out a package, name all others in ctk env create, with --yes",
 }
 """Name of a command that conda has -> how the shell does the same."""
-_CHANGE = "name all that it shall have: `ctk env create cuda-core numpy --prefix ./my-env`"
+_CHANGE = (
+    "`ctk env create cuda-core --prefix ./my-env` makes an environment, `ctk env add ./my-env numba-cuda` adds to it"
+)
 _LOOK = "`ctk solve cuda-core` shows a package and what comes with it, `ctk release list` the toolkits that are locked"
 OF_OTHERS = {
     **dict.fromkeys(("add", "create", "init", "install", "uninstall", "remove", "update", "upgrade", "sync"), _CHANGE),

@@ -65,11 +65,22 @@ def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
     of_client = has.requested if has else []
     asked = note.asked if note and note.asked else [s for s in specs if s not in paths] or of_client or ["cuda-core"]
     cause = f"{path} is {'an' if is_there else 'no'} environment, and a spec is wanted"
-    step = f"name what it shall have, as in `{shlex.join([*context.command_path.split(), *asked, *more])}`"
+    words = [*context.command_path.split(), *asked, *more]
+    if name == "add":
+        words = [*context.command_path.split(), *_folder_first(context, path, [s for s in specs if s not in paths])]
+    step = f"name what it shall have, as in `{shlex.join(words)}`"
     if name == "pack" and has:
         lost, more_steps = _lost_in_pack(has, path)
         cause, step = cause + lost, step + more_steps
     raise BadValue(cause, step)
+
+
+def _folder_first(context: typer.Context, path: str, specs: list[str]) -> list[str]:
+    """The folder and the specs of a command that takes the folder first, where a spec may stand in its place."""
+    first = str(context.params.get("prefix", path))
+    if Path(first, "conda-meta").is_dir():
+        return [first, *(specs or ["numba-cuda"])]
+    return [path, first, *specs]
 
 
 def _lost_in_pack(has: Installed, path: str) -> tuple[str, str]:

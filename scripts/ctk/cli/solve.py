@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ctk.cli.change import Stated
 from ctk.cli.machines import of_each_platform, show_everywhere, show_fleet, stated_machines
 from ctk.cli.options import Arch, Base, Driver, OtherChannels, Python, Specs, base_beside, not_both, refuse_versions
 from ctk.core.checkout import base_channel, checkout, workspace
-from ctk.core.console import Reporter, count, megabytes
+from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue
 
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from ctk.solve.machine import Machine
     from ctk.solve.solve import Catalogue, Pick
 
-_REASON_LINES = 12  # of a solver's text that are shown below a cause; the rest says the same of every build
+REASON_LINES = 12  # of a solver's text that are shown below a cause; the rest says the same of every build
 
 
 def solve_command(
@@ -61,17 +64,23 @@ def solve_command(
     as_planned: Annotated[
         bool, typer.Option("--planned", help="Solve against what recipes and release locks say, not what was built.")
     ] = False,
+    prefix: Annotated[
+        Path | None,
+        typer.Option("--prefix", help="Show what the specs would change in this environment, of any client."),
+    ] = None,
     channel: OtherChannels = None,
     base: Base = "local",
 ) -> None:
     """Show which packages a solver picks from the channel, on this machine or on another one.
 
     With --everywhere, show on which drivers, GPUs and platforms they install, and with --pin what a pin would change.
-    Of a fleet, show the fewest environments that serve all of its machines, and what to type for each.
+    Of a fleet, show the fewest environments that serve all of its machines, and what to type for each. With --prefix,
+    show what the specs would add, remove and replace in an environment, whether it gets worse, and what to type.
 
     Examples: ctk solve cuda-version=12.6 numba-cuda --driver 12.9 --arch 7.0 --explain
     ctk solve cupy --everywhere --planned --pin "cuda-version >=13.4"  # an error
     ctk solve cuda-core --drivers 12.4:7.0,13.0:9.0
+    ctk solve numba-cuda --prefix ./my-env
 
     JSON:
     - `request`; `machine`: `platform`, `driver`, `gpu`
@@ -100,6 +109,14 @@ def solve_command(
       `alone`: `toolkit` and `fit` that it would get by itself
     - `environments`: `name`, `toolkit`, `fit`, `variables` (name -> value), `specs`, `channels`, `files` (of the
       packages), `every_client` (false if only a client that knows the GPU picks the same)
+
+    With `--prefix`, instead:
+
+    - `request` (all that is asked for then), `prefix`, `machine`, `toolkit`, `fit`, `choices` as above
+    - `added`, `removed`: `name`, `version`, `build`; `replaced`: `before` and `after`, with these three
+    - `worse`: `kind` (`native-to-compat`, `toolkit-older`, `toolkit-newer`, `toolkit-gone`, `python-changes`,
+      `cuda-to-cpu`, `asked-for-gone`, `nvjitlink-leaves`), `before` and `after` (null where it is not there)
+    - `obstacle`: why the toolkit or Python cannot stay, or null; `steps`: command lines that do it
     """
     from ctk.solve import channels as choose
     from ctk.solve.fleet import find_fleet
@@ -119,7 +136,15 @@ def solve_command(
         raise BadValue("--archs says nothing without --drivers", step)
     if len(platforms or ()) > 1 and not everywhere:
         raise BadValue("several platforms are for every machine", "add --everywhere")
-    wanted = _wanted(specs, python)
+    not_both(
+        "--prefix",
+        "--everywhere, --drivers, --planned or --explain",
+        prefix and (everywhere or drivers or as_planned or why),
+    )
+    wanted = wanted_specs(specs, python)
+    if prefix is not None:
+        _solve_in(prefix, wanted, platforms, Stated(driver, arch, tuple(channel or ()), base))
+        return
     for pin in pins or ():
         parse_spec(pin)
     where = checkout() if everywhere else workspace()
@@ -142,14 +167,37 @@ def solve_command(
         return
     on = machine(platform, driver, arch)
     channels = catalogue(on.subdir, report)
-    pick = solve_request(specs, python, on, channels, None if why else _REASON_LINES)
+    pick = solve_request(specs, python, on, channels, None if why else REASON_LINES)
     reasons = list(explain(pick, channels)) if why else []
     report.result(explain=reasons)
     show_pick(pick, on, channels, report, reasons)
 
 
+def _solve_in(prefix: Path, specs: tuple[str, ...], platforms: Sequence[str] | None, stated: Stated) -> None:
+    """Shows what specs would change in an environment."""
+    from ctk.cli.change import channels_of, machine_for_more, show_plan, steps_for
+    from ctk.env.add import plan, refuse_unreadable
+    from ctk.env.environment import check_is_whole
+    from ctk.env.examine import examined
+    from ctk.env.outside import refuse_reaching_out
+
+    where = workspace()
+    prefix = Path(os.path.realpath(prefix))
+    check_is_whole(prefix)
+    found = examined(where, prefix, stated.driver, stated.arch)
+    refuse_reaching_out(prefix, found.has.records)
+    refuse_unreadable(found)
+    subdir = found.machine.subdir
+    if platforms and set(platforms) != {subdir}:
+        raise BadValue(f"{prefix} is of {subdir}, and not of {listing(platforms)}", "leave --platform out")
+    on = machine_for_more(found, stated, Reporter())
+    channels = channels_of(found, where, stated)
+    planned = plan(found, specs, on, channels, REASON_LINES)
+    show_plan(found, planned, on, channels, steps_for(found, planned, specs, stated, on))
+
+
 def solve_request(
-    specs: list[str], python: str | None, on: Machine, channels: Catalogue, lines: int | None = _REASON_LINES
+    specs: list[str], python: str | None, on: Machine, channels: Catalogue, lines: int | None = REASON_LINES
 ) -> Pick:
     """Solves a request for a machine; without a solution the error has so many lines of the solver's text."""
     from ctk.solve.machine import check_possible
@@ -158,10 +206,10 @@ def solve_request(
 
     if on.stated:  # a machine that was detected exists, whatever the lists say
         check_possible((on.driver, on.arch))
-    return solve_or_say_why(Scenario(_wanted(specs, python), on.subdir, on.driver, on.arch), channels, lines)
+    return solve_or_say_why(Scenario(wanted_specs(specs, python), on.subdir, on.driver, on.arch), channels, lines)
 
 
-def _wanted(specs: list[str], python: str | None) -> tuple[str, ...]:
+def wanted_specs(specs: list[str], python: str | None) -> tuple[str, ...]:
     """The whole request; raises BadValue for a word that is no spec, before a channel is asked."""
     from ctk.solve.machine import python_specs
     from ctk.solve.solve import parse_spec
@@ -196,6 +244,17 @@ def unseen_driver(state: DriverState) -> str:
 
 def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, reasons: Sequence[str] = ()) -> None:
     """Prints the toolkit of a pick, the reasons for it, and its packages; sizes of the document are in bytes."""
+    packages = show_toolkit(pick, on, channels, report, reasons)
+    columns = ["package", "version", "build", "channel", "MB"]
+    sizes = (megabytes(r.size) if r.size else "" for r in pick.records)
+    rows = [(p["name"], p["version"], p["build"], p["channel"], mb) for p, mb in zip(packages, sizes, strict=True)]
+    report.table("packages", columns, rows, right=["MB"])
+
+
+def show_toolkit(
+    pick: Pick, on: Machine, channels: Catalogue, report: Reporter, reasons: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Prints the toolkit of a pick and the reasons for it; returns its packages, as the document has them."""
     from ctk.lock.model import release_locks
     from ctk.solve.machine import STATE_DRIVER, overstated
     from ctk.solve.solve import channel_name
@@ -244,7 +303,7 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, re
     report.result(support=notes)
     length = count(len(packages), "package") + (f", {megabytes(size)} MB" if size is not None else "")
     report.line(f"{toolkit_in_words(pick, channels)} ({on.subdir}, {on.words}; {length})")
-    for line in (*(line for line, _ in named), *newer_nvjitlink(pick.records)):
+    for line in (*(line for line, _ in named), *newer_nvjitlink(pick.records, pick.scenario.specs)):
         report.line(line)
     if native:
         report.line(f"toolkit {native} native can be had too: add cuda-version={native}")
@@ -258,7 +317,4 @@ def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, re
         report.line("a driver older than this toolkit refuses the PTX that it writes")
     for line in (*notes, *(f"- {reason}" for reason in reasons)):
         report.line(line)
-    columns = ["package", "version", "build", "channel", "MB"]
-    sizes = (megabytes(r.size) if r.size else "" for r in pick.records)
-    rows = [(p["name"], p["version"], p["build"], p["channel"], mb) for p, mb in zip(packages, sizes, strict=True)]
-    report.table("packages", columns, rows, right=["MB"])
+    return packages

@@ -232,6 +232,19 @@ class NotAccepted(CtkError, exit_code=35):
     """
 
 
+class WouldLose(CtkError, exit_code=36):
+    """An environment would lose something that it has, and nothing was changed.
+
+    `ctk env add`: its toolkit or its Python would have to change, a CUDA build would become a CPU build, or nvJitLink
+    would leave its toolkit; `--move` lets it. `ctk env create`: packages would go that were asked for before and are
+    not named now; `--yes` lets them go.
+    """
+
+    def __init__(self, cause: str, step: str = "", packages: Iterable[str] = ()) -> None:
+        super().__init__(cause, step)
+        self.packages = tuple(packages)  # that would go: name and version of each
+
+
 class Stopped(CtkError, exit_code=130):  # as shells have it: 128 and the number of the signal
     """Ctrl-C; the command ended, and all processes that it had started too.
 

@@ -13,17 +13,20 @@ from packaging.utils import canonicalize_name
 from rattler import PackageRecord
 
 from ctk.core.console import count, listing
+from ctk.core.errors import CtkError
 from ctk.core.platforms import this_platform
 from ctk.env import repair
+from ctk.env.add import client_line, on_its_driver, plan
 from ctk.env.doctor import driver_at_fault, look_at, missing, ok, problem
 from ctk.env.examine import Examined, InstalledPackage, Wheel, lacking, package_record
 from ctk.env.outside import NEW_FOLDER, in_words
 from ctk.env.prefix import Note, left_to_unpack
 from ctk.package.records import glibc_floor, match_spec, spec_name
 from ctk.rules import Finding, checks_of
+from ctk.solve.change import unasked_nvjitlink
 from ctk.solve.driver import NO_DEVICE, Limit
 from ctk.solve.machine import STATE_DRIVER, glibc_in_words, glibc_of, is_glibc_stated
-from ctk.solve.solve import older
+from ctk.solve.solve import Scenario, older
 from ctk.solve.why import glibc_needs, newer_nvjitlink
 
 _SHOWN = 4  # entries of a longer list that a finding shows
@@ -284,13 +287,49 @@ def _native_toolkit(on: Examined) -> Finding:
         return ok("no CUDA toolkit in it")
     text = f"toolkit {toolkit.version}{' ' if on.fit else ''}{on.fit}"
     if not driver or on.fit == "native":
-        return ok("; ".join([text, *newer_nvjitlink(package.record for package in on.packages)]))
+        records = [package.record for package in on.packages]
+        return ok("; ".join([text, *newer_nvjitlink(records, on.asked)]))
     if older(driver, toolkit.version):
         return _toolkit_finding(on, f"{text} is newer than the driver, which supports CUDA {driver}")
     if on.fit == "compat" and (not arch or arch in on.targets(toolkit.version)):
         step = on.install(f"cuda-version={toolkit.version}=native_*")
         return missing(f"{text}, where the driver takes it native: an update may bring a newer one", step)
     return ok(text)
+
+
+@look_at(Examined, "nvJitLink")
+def _nvjitlink_is_of_the_toolkit(on: Examined) -> Finding:
+    """A driver refuses the PTX of an nvJitLink that is newer than it (error 222); an update can leave one behind."""
+    own = on.by_name.get("libnvjitlink")
+    if own is None or on.toolkit is None:
+        return ok("none in it")
+    left = unasked_nvjitlink([package.record for package in on.packages], on.asked)
+    if left is None:
+        return ok(own.version)
+    text = f"{left.version}, beside toolkit {on.toolkit.version}, and nothing that is there or was asked for needs that"
+    spec = f"libnvjitlink={on.toolkit.version}"
+    look = shlex.join(["ctk", "solve", spec, "--prefix", str(on.prefix)])
+    step = own_nvjitlink(on, spec) or f"`{look}` says if the toolkit's own can be had"
+    is_refused = on.machine.driver is not None and older(on.machine.driver, left.minor)
+    return problem(text, step) if is_refused else missing(text, step)
+
+
+def own_nvjitlink(on: Examined, spec: str) -> str:
+    """The command that brings back the nvJitLink of the toolkit; "" if its channels do not prove that."""
+    if on.folders is None:
+        return ""
+    there = on_its_driver(on)
+    if on.note:
+        scenario = Scenario(on.note.specs, there.subdir, there.driver, there.arch)
+        pick = on.folders.pick(scenario)
+        is_same = pick is not None and on.toolkit is not None and pick.toolkit == on.toolkit.version
+        is_own = pick is not None and unasked_nvjitlink(pick.records, on.note.specs) is None
+        return on.note.again(on.prefix) if is_same and is_own else ""
+    try:
+        planned = plan(on, [spec], there, on.folders)
+    except CtkError:
+        return ""
+    return "" if planned.change.worse else client_line(on, [spec], there)
 
 
 @look_at(Examined, "GPU")

@@ -27,7 +27,7 @@ from ctk.core.address import public
 from ctk.core.checkout import Workspace, takes_files
 from ctk.core.children import run_program
 from ctk.core.console import Reporter, count, listing
-from ctk.core.errors import BadValue, ChannelBroken, CtkError, ProofFailed
+from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, ProofFailed, WouldLose
 from ctk.core.files import alone, check_path, disk_errors, is_odd, make_folder, odd_below, read_json, read_plain
 from ctk.core.inside import is_file_name, place_in
 from ctk.core.memo import Memo, memo
@@ -36,6 +36,7 @@ from ctk.env.outside import refuse_packages, refuse_reaching_out, unpacked
 from ctk.env.prefix import LOCK, NOTE, Installed, Note, package_key, rewrite
 from ctk.env.record_files import path_in_prefix
 from ctk.fetch.channels import Archives, unusable
+from ctk.package.records import spec_name
 from ctk.solve.machine import Machine
 from ctk.solve.solve import Catalogue, Pick, Scenario, lasting
 from ctk.solve.why import solve_or_say_why
@@ -49,6 +50,21 @@ ACTIVATION = {f"bin/{name}": PROGRAMS / name for name in ("activate", "deactivat
 STARTUP = PROGRAMS / "_ctk_conda_prefix.pth"
 """Is read by each Python that finds it in its site-packages."""
 _RENAME = "name another folder: letters, digits, spaces and most signs work"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a change of an environment may take away.
+
+    Attributes:
+        force: Packages that `create` did not put there, too.
+        yes: Packages that were asked for before, and what they brought.
+        since: The keys of its packages when the pick was solved from them; None if it was not.
+    """
+
+    force: bool = False
+    yes: bool = False
+    since: Collection[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +130,7 @@ def create(
     cache: Path,
     say: Callable[[str], None] = lambda text: None,
     asked: Sequence[str] = (),
-    force: bool = False,
+    terms: Terms = Terms(),
     report: Reporter | None = None,
 ) -> Environment:
     """Gives an environment exactly the packages of a pick, with bytecode and activation scripts.
@@ -127,30 +143,40 @@ def create(
         cache: The folder of unpacked packages.
         say: Is called with a line about missing bytecode, and while another run is waited for.
         asked: The request as the user typed it, for the note.
-        force: Whether packages may be removed that `create` did not put there.
+        terms: What the change may take away.
         report: Shows the progress of downloads, and rattler's bars where it draws bars.
 
     Raises:
-        BadValue: Without `force`, there are packages that `create` did not put there.
+        BadValue: There are packages that `create` did not put there, and the terms do not allow that.
+        WouldLose: Packages would go because the request no longer names them, and the terms do not allow that.
+        Busy: The terms name the packages that were there, and another run has changed them.
         NotReady: A record or a link in the prefix, and so what would be changed, leads out of it.
         ChannelBroken: A package would be installed outside of the prefix.
         NoSpace: No files can be written there.
     """
-    wanted = {package_key(r.file_name, r.sha256 and r.sha256.hex()): str(r.name.normalized) for r in pick.records}
+    wanted = _names_by_key(pick)
     note, has = Note.read(prefix), Installed.read(prefix)
     refuse_reaching_out(prefix, has.records)
-    if note and _is_whole(note, has, wanted) and has.stamp == note.stamp and not has.scripts_of_others:
+    if (
+        note
+        and _is_same(note, asked)
+        and _is_whole(note, has, wanted)
+        and has.stamp == note.stamp
+        and not has.scripts_of_others
+    ):
         return Environment(prefix, pick, False)
-    _check_owner(note, has, wanted, force)
+    _check_terms(terms, note, has, pick, asked)
     _check_cache(cache)  # before anything is written
     refuse_packages(pick, prefix, cache)  # `install` does it, too, but later
     with disk_errors(prefix.parent), alone(prefix / LOCK, f"at {prefix}", say):
         note, has = Note.read(prefix), Installed.read(prefix)  # again: another run may just have ended
         refuse_reaching_out(prefix, has.records)
-        _check_owner(note, has, wanted, force)
+        _check_terms(terms, note, has, pick, asked)
         altered = {**has.damage(), **(has.with_prefix if has.scripts_of_others else {})}
         if note and _is_whole(note, has, wanted) and not altered:
-            replace(note, stamp=has.stamp).write(prefix)
+            if not _is_same(note, asked):
+                write_history(pick, prefix, time.localtime())
+            replace(note, asked=tuple(asked) or note.asked, stamp=has.stamp).write(prefix)
             return Environment(prefix, pick, False)
         # Before any change: if this run is stopped, the note says whose the environment is, and what may be half there.
         half = () if note is None or note.stamp else note.packages
@@ -264,6 +290,11 @@ def _is_whole(note: Note, has: Installed, wanted: Iterable[str]) -> bool:
     return bool(note.stamp) and not has.broken and is_all and not _replaced(has.of_pip, has)
 
 
+def _is_same(note: Note, asked: Sequence[str]) -> bool:
+    """Whether a note has this request; a caller that states none leaves it as it is."""
+    return not asked or note.asked == tuple(asked)
+
+
 def _is_foreign(record: Path) -> bool:
     """Whether rattler cannot read a record, which conda perhaps can; rattler would install nothing beside it."""
     try:
@@ -273,18 +304,59 @@ def _is_foreign(record: Path) -> bool:
     return False
 
 
-def _check_owner(note: Note | None, has: Installed, wanted: Iterable[str], force: bool) -> None:
+def _names_by_key(pick: Pick) -> dict[str, str]:
+    return {_key(record): str(record.name.normalized) for record in pick.records}
+
+
+def _check_terms(terms: Terms, note: Note | None, has: Installed, pick: Pick, asked: Sequence[str]) -> None:
+    if terms.since is not None and terms.since != has.packages.keys():
+        raise Busy(f"another run has just changed {has.prefix}, and nothing was changed by this one", "type it again")
+    if terms.force:
+        return
+    _check_owner(note, has, _names_by_key(pick))
+    if not terms.yes:
+        _check_request(note, has, pick, asked)
+
+
+def _check_owner(note: Note | None, has: Installed, wanted: Iterable[str]) -> None:
     """Refuses an environment with packages that `create` did not put there, and names packages that it would remove."""
     ours = {*wanted, *note.packages} if note else set()
     others = [title for key, title in has.packages.items() if key not in ours]
     others += [file.name for file in has.broken if note is None]
-    if others and not force:
+    if others:
         lost = [title for key, title in has.packages.items() if key not in {*ours, *wanted}]
         what = f"and would lose {listing(sorted(lost), most=20)}" if lost else "and is of another tool"
         raise BadValue(
             f"{has.prefix} has {count(len(others), 'package')} that this command did not put there, {what}",
             "name a new or empty folder, or let it have only what you ask for with --force",
         )
+
+
+def _check_request(note: Note | None, has: Installed, pick: Pick, asked: Sequence[str]) -> None:
+    """Refuses a request that leaves out what was asked for before, if packages would go with that.
+
+    A package also goes where another version no longer needs it: that is no loss.
+    """
+    specs = Note((), tuple(asked)).specs
+    now = {spec_name(spec) for spec in specs}
+    before = {spec_name(spec) for spec in note.specs} if note else set()
+    picked = {record.name.normalized for record in pick.records}
+    lost = [(str(r["name"]), str(r.get("version"))) for r in has.records.values() if r["name"] not in picked]
+    if not lost or before <= now:
+        return
+    titles = [f"{name} {version}" for name, version in sorted(lost)]
+    left_out = sorted(before - now)
+    verb = "are" if len(left_out) > 1 else "is"
+    cause = (
+        f"{has.prefix} would lose {len(lost)} of its {count(len(has.records), 'package')}, because "
+        f"{listing(left_out)} {verb} not named now: {listing(titles, most=20)}"
+    )
+    more = [spec for spec in specs if spec_name(spec) not in before]
+    step = "to let them go, type it again with --yes"
+    if more:
+        add = shlex.join(["ctk", "env", "add", str(has.prefix), *more])
+        step = f"to keep them and have more: `{add}`; {step}"
+    raise WouldLose(cause, step, titles)
 
 
 def _check_cache(cache: Path) -> None:

@@ -28,6 +28,7 @@ from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.env.outside import reaching_out
 from ctk.env.prefix import Installed, Note, sites, text_of
 from ctk.env.record_files import files_of
+from ctk.env.request import asked_for, install_line
 from ctk.index.inside import applies, stated_requirements
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.records import spec_name
@@ -230,6 +231,11 @@ class Examined:
         note = Note.read(self.prefix)
         return note if note and note.asked and set(self.has.packages) <= set(note.packages) else None
 
+    @cached_property
+    def asked(self) -> tuple[str, ...]:
+        """The specs that it was asked for, by its note or by the history of its client."""
+        return asked_for(self.prefix, self.note, self.by_name)
+
     @property
     def made_for(self) -> str:
         """The machine that was stated when it was made, in words after others; "" for none, and for this one."""
@@ -249,8 +255,7 @@ class Examined:
         """The command that gives the environment specs: `ctk env create` again if that made it, else the client's."""
         if self.note and self._repeatable:
             return self.note.again(self.prefix, driver=self.machine.driver, arch=self.machine.arch)
-        channels = [word for source in self.channels for word in ("-c", source)]
-        return shlex.join(["conda", "install", "-p", str(self.prefix), *channels, *specs])
+        return install_line("conda", self.prefix, self.channels, specs)
 
     def pip(self, *words: str, specs: Iterable[str] = ()) -> list[str]:
         """The commands that give the environment more packages of conda, and run its pip."""
@@ -331,6 +336,8 @@ def _known(identity: tuple[str, str, str], record: Mapping[str, Any]) -> Package
         int(record.get("build_number") or 0),
         str(record.get("subdir") or "noarch"),
         license=str(record.get("license") or ""),
+        depends=[str(spec) for spec in record.get("depends") or ()],
+        constrains=[str(spec) for spec in record.get("constrains") or ()],
         md5=md5 or None,
         sha256=sha256 or None,
     )

@@ -20,7 +20,7 @@ from rattler import RepoDataRecord
 from ctk.core.console import listing
 from ctk.core.errors import AuditFailed, ChannelBroken, NotReady
 from ctk.core.inside import is_file_name, outside, wrong_with
-from ctk.env.prefix import text_of
+from ctk.env.prefix import Installed, package_key, text_of
 from ctk.env.record_files import path_in_prefix
 from ctk.package.archives import shown
 from ctk.package.reader import members, readable
@@ -97,13 +97,19 @@ def refuse_packages(pick: Pick, prefix: Path, cache: Path, records: Sequence[Rep
         cache: The folder of unpacked packages. A package of a server is read only if it is there.
         records: The packages to look at, with the addresses to read them from; by default those of the pick.
 
+    An installed package may be in no channel any more: `refuse_reaching_out` has seen its record.
+
     Raises:
         ChannelBroken: A package, or its record in the index, names such a path.
         NotReady: A link in the prefix leads out, where a package has files.
     """
     site = _site_packages(pick)
     places: list[str] = []
+    installed = Installed.read(prefix).packages
     for record in pick.records if records is None else records:
+        key = package_key(record.file_name, record.sha256 and record.sha256.hex())
+        if key in installed and not _is_there(record):
+            continue
         paths: list[str] = []
         wrong = _wrong_in_index(record)
         if not wrong:
@@ -119,6 +125,12 @@ def refuse_packages(pick: Pick, prefix: Path, cache: Path, records: Sequence[Rep
         words = list(dict.fromkeys(behind.values()))
         cause = f"packages would write outside of {prefix}: {listing(words, most=_SHOWN)}"
         raise NotReady(cause, "name a new folder with --prefix; nothing was changed")
+
+
+def _is_there(record: RepoDataRecord) -> bool:
+    """Whether the file of a package can be read, or is on a server."""
+    address = urlsplit(record.url)
+    return address.scheme != "file" or Path(unquote(address.path)).is_file()
 
 
 def _broken(record: RepoDataRecord, why: str) -> ChannelBroken:

@@ -32,7 +32,7 @@ _ARCH_STEP = (
     "write it as 9.0, sm_90 or none; nvidia-smi --query-gpu=compute_cap --format=csv shows it, and so does "
     "https://developer.nvidia.com/cuda-gpus"
 )
-_DRIVER, _ARCH = "CONDA_OVERRIDE_CUDA", "CONDA_OVERRIDE_CUDA_ARCH"
+DRIVER, _ARCH = "CONDA_OVERRIDE_CUDA", "CONDA_OVERRIDE_CUDA_ARCH"
 GLIBC = "CONDA_OVERRIDE_GLIBC"
 _ARCHSPEC = {"64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
@@ -62,7 +62,7 @@ def machine(platform: str | None = None, driver: str | None = None, arch: str | 
     check_names("platform", [subdir], PLATFORMS)
     found_driver, found_arch = detected(subdir) if driver is None else (None, None)
     here = subdir == this_platform()
-    stated = "--driver" if driver is not None else _DRIVER if _DRIVER in os.environ else ""
+    stated = "--driver" if driver is not None else DRIVER if DRIVER in os.environ else ""
     unseen = _unseen() if here and not stated and not found_driver else None
     # One that works, if need be without a variable that hides it, is the driver of this machine all the same.
     if unseen and (works := unseen.works):
@@ -126,7 +126,7 @@ def detected(subdir: str) -> tuple[str | None, str | None]:
 
     For another platform than this machine's, only the variables count.
     """
-    driver, arch = _override(_DRIVER, driver_version, "12.9"), _override(_ARCH, _capability, "9.0")
+    driver, arch = _override(DRIVER, driver_version, "12.9"), _override(_ARCH, _capability, "9.0")
     if driver != "" and None in (driver, arch) and subdir == this_platform():
         detection = detect()
         if detection.error:

@@ -165,8 +165,20 @@ class Pick:
         return sum(r.size or 0 for r in self.records)
 
 
-def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway | None = None) -> Pick:
-    """Solves a scenario with rattler. Callers that solve often keep the gateway, so that repodata is read once.
+def solve(
+    scenario: Scenario,
+    channels: Sequence[Path | str],
+    gateway: Gateway | None = None,
+    installed: Sequence[RepoDataRecord] = (),
+) -> Pick:
+    """Solves a scenario with rattler.
+
+    Args:
+        scenario: The machine and the request.
+        channels: The most important first.
+        gateway: Callers that solve often keep it, so that repodata is read once.
+        installed: Packages that are taken before others wherever the request allows it, also those that are in no
+            channel.
 
     Raises:
         Unsolvable: There is no solution; `solver` has the solver's own text.
@@ -177,7 +189,7 @@ def solve(scenario: Scenario, channels: Sequence[Path | str], gateway: Gateway |
     try:
         with reading(channels):
             found = _sources(channels, (scenario.subdir, NOARCH))
-            return run(_solve(scenario, found, gateway or open_gateway()))
+            return run(_solve(scenario, found, gateway or open_gateway(), installed))
     except SolverError as error:
         driver = f"with a driver for CUDA {scenario.driver}" if scenario.driver else "without a driver"
         cause = f"no set of packages satisfies {' '.join(scenario.specs)} on {scenario.subdir} {driver}:\n{error}"
@@ -188,7 +200,9 @@ def _sources(channels: Iterable[Path | str], subdirs: Iterable[str]) -> Sources:
     return sources(map(channel_url, channels), subdirs)
 
 
-async def _solve(scenario: Scenario, found: Sources, gateway: Gateway) -> Pick:
+async def _solve(
+    scenario: Scenario, found: Sources, gateway: Gateway, installed: Sequence[RepoDataRecord] = ()
+) -> Pick:
     """Solves a scenario.
 
     Raises:
@@ -203,6 +217,7 @@ async def _solve(scenario: Scenario, found: Sources, gateway: Gateway) -> Pick:
         gateway=gateway,
         platforms=[Subdir(scenario.subdir), Subdir(NOARCH)],
         virtual_packages=scenario.virtual_packages,
+        locked_packages=installed,
         channel_relations=_relations(found),
     )
     try:

@@ -27,6 +27,7 @@ from ctk.plan.messages import shown
 from ctk.plan.names import OtherName, known_substitutes
 from ctk.plan.plan import release_for
 from ctk.solve.advice import LOOK_ELSEWHERE, base_with, elsewhere
+from ctk.solve.change import needs_cuda, nvjitlink_of_another_toolkit, unasked_nvjitlink
 from ctk.solve.machine import GLIBC, glibc_in_words, glibc_of, is_glibc_stated, python_specs
 from ctk.solve.solve import (
     ANY_DRIVER,
@@ -189,10 +190,6 @@ def cpu_instead(pick: Pick | None, other: Pick) -> list[str]:
     cpu = [r for r in other.records if r.name in cuda and not needs_cuda(r)]
     brought = {need.split()[0] for record in cpu for need in record.depends}
     return [name for r in cpu if (name := r.name.normalized) not in brought]
-
-
-def needs_cuda(record: RepoDataRecord) -> bool:
-    return any(need.split()[0] in ("__cuda", "cuda-version") for need in record.depends)
 
 
 # --- why a request has no solution
@@ -863,15 +860,17 @@ def _way(spec: str, pick: Pick | None) -> dict[str, str | None] | None:
     return {"spec": spec, "toolkit": pick.toolkit or None, "fit": pick.fit or None} if pick else None
 
 
-def newer_nvjitlink(records: Iterable[PackageRecord]) -> Iterator[str]:
-    """A sentence if nvJitLink is newer than the native toolkit, because something in the environment requires it."""
-    for record in records:
-        if record.name.normalized == "libnvjitlink" and str(record.build).startswith("newer"):
-            minor = ".".join(str(record.version).split(".")[:2])
-            yield (
-                f"nvJitLink is of toolkit {minor}, as asked for: machine code that it links runs, and PTX that it "
-                f"writes needs a driver for CUDA {minor}"
-            )
+def newer_nvjitlink(records: Sequence[PackageRecord], specs: Iterable[str]) -> Iterator[str]:
+    """A sentence if nvJitLink is newer than the toolkit, because the request or a package requires that."""
+    library, toolkit = nvjitlink_of_another_toolkit(records)
+    if library is None or toolkit is None or older(library.version, toolkit.version):
+        return
+    if unasked_nvjitlink(records, specs) is not None:
+        return
+    yield (
+        f"nvJitLink is of toolkit {library.minor}, as asked for: machine code that it links runs, and PTX that it "
+        f"writes needs a driver for CUDA {library.minor}"
+    )
 
 
 def native_instead(pick: Pick, catalogue: Catalogue) -> str:

@@ -51,11 +51,11 @@ YAMLS = {
 }
 
 
-def test_a_line_that_replaces_says_so_beside_one_that_adds() -> None:
+def test_a_line_that_adds_stands_beside_one_that_adds() -> None:
     """`ctk env create` removes what it does not name, and `conda install` does not."""
     adds = [block for block in ALL if "conda install " in block.text]
-    lines = [line for block in adds for line in block.text.splitlines() if line.startswith("ctk env create ")]
-    assert lines and all("name all that it has, and this" in line for line in lines)
+    lines = [line for block in adds for line in block.text.splitlines() if line.startswith("ctk env ")]
+    assert lines and all(line.startswith("ctk env add ") for line in lines)
 
 
 def kind(block: Block) -> str:

@@ -30,6 +30,8 @@ NOT_RUN = (
     ("gpu-code",),
     ("site",),
     ("env", "create", "scale"),  # what build-recipe made: tests/system/walks/test_examples.py
+    ("env", "add"),  # and what it would change: tests/system/environments/test_second_command.py
+    ("solve", "numba-cuda", "--prefix"),
     ("env", "pack"),
     ("env", "run"),
     ("doctor", "./my-env"),

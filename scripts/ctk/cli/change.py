@@ -1,0 +1,321 @@
+"""What a change makes of an environment, in words: for `ctk solve --prefix`, `ctk env add` and `ctk env create`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ctk.cli.options import base_beside
+from ctk.core.checkout import Workspace
+from ctk.core.console import Reporter, count, listing, megabytes
+from ctk.core.errors import BadValue, WouldLose
+
+if TYPE_CHECKING:
+    from ctk.env.add import Plan
+    from ctk.env.examine import Examined
+    from ctk.env.prefix import Note
+    from ctk.solve.change import Package, Worse
+    from ctk.solve.machine import Machine
+    from ctk.solve.solve import Catalogue, Pick
+
+
+_LINE = 5  # changed packages in one line
+
+
+@dataclass(frozen=True)
+class Stated:
+    """The options of a request that say for which machine it is, and from which channels."""
+
+    driver: str | None = None
+    arch: str | None = None
+    channels: tuple[str, ...] = ()
+    base: str = "local"
+
+    @property
+    def machine_options(self) -> list[tuple[str, str]]:
+        """The options that state the machine, with their values."""
+        return [(name, value) for name, value in (("--driver", self.driver), ("--arch", self.arch)) if value]
+
+    @property
+    def channel_options(self) -> list[tuple[str, str]]:
+        """The options that name channels, with their values."""
+        channels = [("--channel", name) for name in self.channels]
+        base = [("--base", self.base)] if self.base != "local" else []
+        return [*channels, *base]
+
+    @property
+    def options(self) -> list[tuple[str, str]]:
+        """All of them, as a note has them."""
+        return [*self.machine_options, *self.channel_options]
+
+
+def words_of(options: Iterable[tuple[str, str]]) -> list[str]:
+    """The words of options with their values."""
+    return [word for pair in options for word in pair]
+
+
+def machine_of(note: Note | None, stated: Stated, report: Reporter) -> tuple[Machine, Stated]:
+    """The machine of a whole request for an environment, and the options that state it.
+
+    Where none is detected and none stated, it is the machine that was stated when the environment was made.
+    """
+    from ctk.solve.machine import machine
+
+    on = machine(None, stated.driver, stated.arch)
+    before = note.machine if note else {}
+    was = machine(None, before.get("--driver"), before.get("--arch")) if before else on
+    if before and not on.driver and not on.stated and stated.arch is None:
+        report.line(f"for the same machine as before: {was.words}; here: {on.words}")
+        return was, replace(stated, driver=before.get("--driver"), arch=before.get("--arch"))
+    if (was.driver, was.arch) != (on.driver, on.arch):
+        report.line(f"for another machine than before: {on.words}; before: {was.words}")
+    return on, stated
+
+
+def machine_for_more(found: Examined, stated: Stated, report: Reporter) -> Machine:
+    """The machine of an environment that gets more packages.
+
+    It is the stated one, else that which was stated when the environment was made, else this one. If this one has no
+    driver, a native toolkit is taken to be for a machine with the driver for it.
+    """
+    from ctk.env.add import on_its_driver
+    from ctk.solve.machine import machine
+
+    subdir = found.machine.subdir
+    on = found.machine
+    before = found.note.machine if found.note else {}
+    if on.stated or stated.arch is not None:
+        return on
+    if before:
+        was = machine(subdir, before.get("--driver"), before.get("--arch"))
+        if (was.driver, was.arch) != (on.driver, on.arch):
+            report.line(f"for the machine that it was made for: {was.words}; here: {on.words}")
+        return was
+    there = on_its_driver(found)
+    if there != on:
+        report.line(f"for a machine with a driver for CUDA {there.driver}, as its toolkit needs; here: {on.words}")
+    return there
+
+
+def channels_of(found: Examined, where: Workspace, stated: Stated) -> Catalogue:
+    """The channels of a request for an environment: those that are named, else those that it was made from."""
+    from ctk.env.request import values_of
+    from ctk.solve.channels import built_catalogue
+
+    if not stated.channels and stated.base == "local":
+        if found.note:
+            channels = tuple(values_of(found.note.asked, "--channel"))
+            base = next(iter(values_of(found.note.asked, "--base")), "local")
+            stated = replace(stated, channels=channels, base=base)
+        elif found.channels:
+            *first, base = [_place(source) for source in found.channels]
+            stated = replace(stated, channels=tuple(first or [base]), base=base)
+    base = base_beside(stated.base, stated.channels, where)
+    return built_catalogue(where, base, found.machine.subdir, stated.channels)
+
+
+def _place(source: str) -> str:
+    """A channel of a record as --channel takes it: a folder as its path."""
+    from urllib.parse import unquote, urlsplit
+
+    return unquote(urlsplit(source).path) if source.startswith("file:") else source
+
+
+def refuse_of_others(found: Examined, specs: Sequence[str], on: Machine) -> None:
+    """Refuses an environment with packages that `ctk env create` did not put there; the step has its client's line.
+
+    Raises:
+        BadValue: It has such packages.
+    """
+    from ctk.env.add import client_line
+
+    if found.note:
+        return
+    look = shlex.join(["ctk", "solve", *specs, "--prefix", str(found.prefix)])
+    raise BadValue(
+        f"{found.prefix} has packages that `ctk env create` did not put there, and two clients would break it",
+        f"`{client_line(found, specs, on)}`; what that changes: `{look}`",
+    )
+
+
+def refuse_other_platform(found: Examined) -> None:
+    """Refuses an environment of another platform than this machine's.
+
+    Raises:
+        BadValue: It is of another one.
+    """
+    from ctk.core.platforms import this_platform
+
+    subdir = found.machine.subdir
+    if subdir != this_platform():
+        cause = f"{found.prefix} is of {subdir}, and this machine is {this_platform()}"
+        raise BadValue(cause, "type it on a machine of that platform")
+
+
+def refuse_half_made(found: Examined, specs: Sequence[str]) -> None:
+    """Refuses an environment that a run did not finish, but for the same request again, which finishes it.
+
+    Raises:
+        BadValue: The specs are not of that request.
+    """
+    from ctk.env.environment import check_is_whole
+
+    if not set(specs) <= set(found.asked):
+        check_is_whole(found.prefix)
+
+
+def refuse_worse(found: Examined, plan: Plan, specs: Sequence[str], stated: Stated) -> NoReturn:
+    """Refuses a plan that makes something worse.
+
+    Raises:
+        WouldLose: Always, with the reasons.
+    """
+    from ctk.env.request import with_more
+
+    words = [f"{found.prefix}: {'; '.join(worse_in_words(plan.change.worse))}"]
+    if plan.obstacle:
+        words.append(f"why: {plan.obstacle}")
+    add = shlex.join(["ctk", "env", "add", str(found.prefix), *specs, *words_of(stated.options), "--move"])
+    whole = with_more(found.note.asked if found.note else (), specs, stated.options)
+    other = shlex.join(["ctk", "env", "create", *whole, "--prefix", "./another-env"])
+    step = f"to let it change: `{add}`; to keep it, and make another one: `{other}`"
+    raise WouldLose("\n".join(words), step)
+
+
+def steps_for(found: Examined, plan: Plan, specs: Sequence[str], stated: Stated, on: Machine) -> list[str]:
+    """The command lines that do what a plan says."""
+    from ctk.env.add import client_line
+
+    if not plan.change:
+        return []
+    if found.note:
+        move = ["--move"] if plan.change.worse else []
+        return [shlex.join(["ctk", "env", "add", str(found.prefix), *specs, *words_of(stated.options), *move])]
+    return [client_line(found, specs, on)] if not plan.obstacle else []
+
+
+# --- words
+
+
+def _toolkit_words(package: Package | None) -> str:
+    """``13.0 native`` of a cuda-version."""
+    if package is None:
+        return "none"
+    return f"{package.version} {package.fit}".strip()
+
+
+def worse_in_words(worse: Sequence[Worse]) -> list[str]:
+    """What a change makes worse, a sentence for each package."""
+    from ctk.solve.change import TOOLKIT, Kind
+
+    found = []
+    toolkit = [one for one in worse if one.kind in TOOLKIT]  # two kinds can be of it
+    if toolkit:
+        lost = any(one.kind in (Kind.NATIVE_TO_COMPAT, Kind.TOOLKIT_GONE) for one in toolkit)
+        verb = "get worse" if lost else "change"
+        before, after = _toolkit_words(toolkit[0].before), _toolkit_words(toolkit[0].after)
+        found.append(f"the toolkit would {verb}: {before} becomes {after}")
+    found += [_in_words(one) for one in worse if one.kind not in TOOLKIT]
+    return found
+
+
+def _in_words(worse: Worse) -> str:
+    from ctk.solve.change import Kind
+
+    before, after = worse.before, worse.after
+    if after is None:
+        return f"{before.name if before else 'a package'} would go, which was asked for"
+    if worse.kind is Kind.NVJITLINK_LEAVES or before is None:
+        return f"nvJitLink would be of toolkit {after.minor}, which nothing asks for"
+    if worse.kind is Kind.PYTHON_CHANGES:
+        return f"Python would change: {before.version} becomes {after.version}"
+    return f"the CUDA build of {before.name} would become a CPU build: {before.build} becomes {after.build}"
+
+
+def show_plan(found: Examined, plan: Plan, on: Machine, channels: Catalogue, steps: Sequence[str]) -> None:
+    """Prints what more specs would make of an environment, and what to type for it."""
+    from ctk.solve.why import choices, newer_nvjitlink
+
+    report, pick, change = Reporter(), plan.pinned_pick, plan.change
+    named = list(choices(pick, channels))
+    report.result(
+        request=list(plan.pick.scenario.specs),
+        prefix=str(found.prefix),
+        machine={"platform": on.subdir, "driver": on.driver, "gpu": on.arch},
+        toolkit=pick.toolkit or None,
+        fit=pick.fit or None,
+        choices=[document for _, document in named],
+        added=[_as_json(package) for package in change.added],
+        removed=[_as_json(package) for package in change.removed],
+        replaced=[{"before": _as_json(before), "after": _as_json(after)} for before, after in change.changed],
+        worse=[worse_as_json(one) for one in change.worse],
+        obstacle=plan.obstacle or None,
+        steps=list(steps),
+    )
+    report.line(f"{found.prefix}: {_first(plan)} ({on.subdir}, {on.words})")
+    for line in worse_in_words(change.worse):
+        report.line(line)
+    if plan.obstacle:
+        report.line(f"why: {plan.obstacle}")
+    for line in (*(line for line, _ in named), *newer_nvjitlink(pick.records, plan.pick.scenario.specs)):
+        report.line(line)
+    if not change:
+        report.line("nothing would change: it has all of this")
+        return
+    _show_packages(_rows(plan), report)
+    for step in steps:
+        report.line(f"to do it: {step}")
+
+
+def _first(plan: Plan) -> str:
+    """What stays of the toolkit, in words."""
+    pick = plan.pick
+    if not pick.toolkit:
+        return "no CUDA toolkit"
+    now = f"{pick.toolkit} {pick.fit}".strip()
+    is_kept = any(pin.startswith("cuda-version=") for pin in plan.pins)
+    return f"toolkit {now} stays" if is_kept else f"toolkit {now}"
+
+
+def show_change(plan: Plan, changes: Mapping[str, Sequence[str]], report: Reporter) -> None:
+    """Prints the packages that were changed as planned, and what else was done: `changes` of an `Environment`."""
+    if plan.change:
+        _show_packages(_rows(plan), report)
+    for kind, packages in changes.items():
+        if packages and kind not in ("removed", "added", "replaced"):
+            report.line(f"{kind}: {listing(packages, most=_LINE)}")
+
+
+def _rows(plan: Plan) -> list[tuple[str, str, str, str, str]]:
+    """A row for each package that a plan changes: what happens, its name, its version now and then, its size."""
+    change, sizes = plan.change, _sizes(plan.pick)
+    rows = [("removed", one.name, one.version, "", "") for one in change.removed]
+    for before, after in change.changed:
+        is_rebuilt = before.version == after.version
+        now, then = (before.build, after.build) if is_rebuilt else (before.version, after.version)
+        rows.append(("replaced", after.name, now, then, sizes[after.name]))
+    rows += [("added", one.name, "", one.version, sizes[one.name]) for one in change.added]
+    return rows
+
+
+def _sizes(pick: Pick) -> dict[str, str]:
+    return {r.name.normalized: megabytes(r.size) if r.size else "" for r in pick.records}
+
+
+def _show_packages(rows: Sequence[tuple[str, str, str, str, str]], report: Reporter) -> None:
+    counts = [(kind, sum(row[0] == kind for row in rows)) for kind in ("removed", "replaced", "added")]
+    title = listing([f"{count(number, 'package')} {kind}" for kind, number in counts if number])
+    report.table(title, ["", "package", "now", "then", "MB"], rows, right=["MB"])
+
+
+def _as_json(package: Package | None) -> dict[str, Any] | None:
+    if package is None:
+        return None
+    return {"name": package.name, "version": package.version, "build": package.build}
+
+
+def worse_as_json(worse: Worse) -> dict[str, Any]:
+    """The kind of what gets worse, and the package before and after."""
+    return {"kind": worse.kind.value, "before": _as_json(worse.before), "after": _as_json(worse.after)}
