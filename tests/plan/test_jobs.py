@@ -65,9 +65,12 @@ def test_a_job_says_what_to_run_and_where(everything: dict[str, list[dict[str, s
 def test_a_job_keeps_the_narrowing_of_the_command(project: Workspace) -> None:
     words = ("--dry-run", "--format", "github", "-r", "13.0", "-p", "win-64", "cuda-nvrtc", "--python", "3.12")
     (job,) = json.loads(ctk(project, "build", *words, check=True).stdout)["include"]
-    assert job["options"] == "--release cuda-13.0 --platform win-64 cuda-nvrtc cuda-version --python 3.12"
+    assert (
+        job["options"]
+        == "--release cuda-13.0 --platform win-64 cuda-nvrtc cuda-version cuda-version-native --python 3.12"
+    )
     done = ctk(project, "build", *job["options"].split(), "--dry-run", "--json", check=True)
-    assert len(json.loads(done.stdout)["builds"]) == 2
+    assert len(json.loads(done.stdout)["builds"]) == 3
 
 
 def test_the_key_changes_with_the_recipe_and_only_for_the_jobs_that_use_it(project: Workspace, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
@@ -314,8 +315,8 @@ def _variants_at(states: tuple[tuple[Path, int], ...], subdir: str) -> rattler_b
 
 
 def _parse(file: Path) -> Any:
-    with open_plain(file):  # rattler-build would wait for a pipe
-        pass
+    with suppress(IsADirectoryError), open_plain(file):
+        pass  # rattler-build would wait for a pipe
     try:
         return _read(file)
     except Exception as error:
