@@ -48,6 +48,42 @@ class Start:
     driver: str
 
 
+_AND = ("packaging", "python=3.13")
+"""What every start has: a package to remove, and a Python for which conda-forge has GPU packages."""
+
+
+def _starts() -> Iterator[Start]:
+    """Native, pinned, compat and with CUDA builds; each without and with a package that asks for CUDA builds."""
+    for asks in ((), ("cuda-gpu",), ("cuda-native",)):
+        label = asks[0] if asks else "plain"
+        yield Start(f"{label}: native", (*asks, "cuda-core", *_AND), "13.0")
+        yield Start(f"{label}: pinned to 12.9", (*asks, "cuda-version=12.9", "cuda-core", *_AND), "13.0")
+        if asks:
+            yield Start(f"{label}: with PyTorch", (*asks, "pytorch", "cuda-core", *_AND), "13.0")
+        if asks != ("cuda-native",):  # which never goes with compat
+            yield Start(f"{label}: compat", (*asks, "cuda-version=13.4", "cuda-core", *_AND), "13.0")
+
+
+STARTS = tuple(_starts())
+OURS = (
+    *("numba-cuda", "cuda-nvcc", "numpy", "cuda-gpu"),
+    *("cuda-version=12", "cuda-version=13", "cuda-version=12.6"),
+)
+"""What is installed later, and is in this channel or its base."""
+FOREIGN = ("pytorch", "cuda-gpu pytorch", "pytorch cuda-version=*=native_*", "jaxlib", "cupy", "libcudf")
+"""What is installed later, and is conda-forge's."""
+DRIVERS = ("13.0", "13.5", "12.6", None)
+"""The driver that the environment was made with, a newer and an older one, and none."""
+
+
+def commands(start: Start, *, foreign: bool) -> list[Command]:
+    """The later commands for a start; the last is its own request again, with another package, as from a file."""
+    asked = [*OURS, *(FOREIGN if foreign else ())]
+    others = [Command(UPDATE, ("cuda-core",)), Command(UPDATE_ALL), Command(REMOVE, ("packaging",))]
+    again = install(*start.specs, "numba-cuda")
+    return [*(install(*words.split()) for words in asked), *others, again]
+
+
 @dataclass(frozen=True)
 class Cell:
     """A member of the matrix: a start, a later command, and the driver that the machine has then."""
@@ -56,9 +92,20 @@ class Cell:
     command: Command
     driver: str | None
 
+    def __str__(self) -> str:
+        command = "the same again, with numba-cuda" if self.command.specs[:-1] == self.start.specs else self.command
+        return f"{self.start.name} | {command} | {self.driver or 'none'}"
+
     def machine(self, subdir: str = "linux-64") -> Scenario:
         """The machine of the later command; its request does not count."""
         return Scenario((), subdir, self.driver)
+
+
+def cells(*, foreign: bool) -> list[Cell]:
+    """The matrix. Without conda-forge's packages it has no start and no command with them."""
+    starts = [start for start in STARTS if foreign or "pytorch" not in start.specs]
+    members = ((start, command) for start in starts for command in commands(start, foreign=foreign))
+    return [Cell(start, command, driver) for start, command in members for driver in DRIVERS]
 
 
 @dataclass(frozen=True)

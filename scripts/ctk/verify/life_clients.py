@@ -31,12 +31,10 @@ class LifeProgram(CondaLike):
     Args:
         name: mamba, or conda with a solver, such as ``conda-rattler``.
         program: The program's path; what PATH has by default.
-        variables: More variables for it.
     """
 
-    def __init__(self, name: str, program: str = "", variables: dict[str, str] | None = None) -> None:
+    def __init__(self, name: str, program: str = "") -> None:
         super().__init__(name, program=program)
-        self._more = variables or {}
         self._home = tempfile.TemporaryDirectory(prefix="ctk-life-")
 
     def create(self, world: World, machine: Scenario) -> Outcome:
@@ -64,9 +62,9 @@ class LifeProgram(CondaLike):
     def _run_life(self, world: World, machine: Scenario, words: Iterable[str]) -> Ran:
         priority = "strict" if world.strict else "flexible"
         variables = {"CONDA_CHANNEL_PRIORITY": priority, "MAMBA_CHANNEL_PRIORITY": priority}
-        # The machine has no package `pip` that Python would need: the channels of a world may have none.
+        # A model does not let Python depend on pip.
         variables |= {"CONDA_ADD_PIP_AS_PYTHON_DEPENDENCY": "false"}
-        return self._run(Path(self._home.name), *words, **clients.overrides(machine), **variables, **self._more)
+        return self._run(Path(self._home.name), *words, **clients.overrides(machine), **variables)
 
     def _outcome(
         self, world: World, before: Environment, specs: tuple[str, ...], machine: Scenario, ran: Ran

@@ -71,15 +71,14 @@ class Change:
 
 
 _ASKS = ("cuda-gpu", "cuda-native")
+"""The packages that ask for CUDA builds."""
 _CUDA_THINGS = re.compile(r"cuda|numba|cupy|jax|torch|cudf|nvjitlink")
-_WITHOUT_CUDA = ("remove",)
-_MINOR = re.compile(r"(\d+\.\d+)")
 
 
 def harms(facts: LifeFacts, change: Change) -> Iterator[Harm]:
     """What a command did unasked."""
     if change.after is None:
-        if _could_be_native(facts, change):
+        if _native(facts, change):
             yield Harm.REFUSED
         return
     before, after = change.before, change.after
@@ -117,12 +116,8 @@ def _pins(change: Change) -> list[str]:
     return _versions(change.specs) or _versions(change.before.asked)
 
 
-def _could_be_native(facts: LifeFacts, change: Change) -> bool:
-    """Whether the machine has a native toolkit with which everything that is asked for goes."""
-    return bool(_native(facts, change))
-
-
 def _native(facts: LifeFacts, change: Change) -> list[str]:
+    """The native toolkits of the machine with which everything goes that was or is asked for."""
     if change.driver is None:
         return []
     loads = [t for t in facts.toolkits if version(t) <= version(change.driver)]
@@ -153,6 +148,7 @@ def _compat_is_asked(facts: LifeFacts, change: Change) -> bool:
 
 
 def _lost_cuda(change: Change, name: str) -> bool:
+    """Whether a package is a CPU build in place of a CUDA build: one that was there, or that is asked for."""
     if change.after is None or change.after.is_cuda(name) is not False:
         return False
     if any(_name(spec) == name and "cpu" in spec for spec in change.specs):
