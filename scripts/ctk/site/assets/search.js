@@ -1,4 +1,4 @@
-// Filters a table to the rows that have every typed word, the best names first. The address keeps what is typed.
+// Filters a table to the rows that have every typed word, or what is meant by them, the best names first. The address keeps what is typed.
 "use strict";
 for (const box of document.querySelectorAll("[data-search]")) {
   const body = document.getElementById(box.dataset.search);
@@ -12,12 +12,13 @@ for (const box of document.querySelectorAll("[data-search]")) {
   const narrow = () => {
     const typed = input.value.toLowerCase().trim();
     const wanted = meant(typed);
-    const words = wanted.split(/\s+/).filter(Boolean);
+    const phrases = [typed, wanted].map((phrase) => phrase.split(/\s+/).filter(Boolean));
+    const has = (text) => phrases.some((words) => words.every((word) => text.includes(word)));
     const ordered = [...rows].sort((one, other) => misfit(one.name, wanted) - misfit(other.name, wanted));
     body.append(...(typed ? ordered : rows).map(({ row }) => row));
     for (const { row, parts, text, own } of rows) {
-      row.hidden = !words.every((word) => text.includes(word));
-      if (parts) parts.open = !words.every((word) => own.includes(word)); // unfolded for a word that only a part has
+      row.hidden = !has(text);
+      if (parts) parts.open = !has(own); // unfolded for a word that only a part has
     }
     const matches = rows.filter(({ row }) => !row.hidden).length;
     const near = matches ? [] : nearest(typed, rows.map(({ name }) => name));
