@@ -38,6 +38,7 @@ class LifeProgram(CondaLike):
         self._home = tempfile.TemporaryDirectory(prefix="ctk-life-")
 
     def create(self, world: World, machine: Scenario) -> Outcome:
+        shutil.rmtree(self._prefix, ignore_errors=True)
         words = ["create", "--prefix", str(self._prefix), *self._words(world), *machine.specs]
         ran = self._run_life(world, machine, words)
         return self._outcome(world, Environment((), {}), machine.specs, machine, ran)
@@ -62,8 +63,9 @@ class LifeProgram(CondaLike):
     def _run_life(self, world: World, machine: Scenario, words: Iterable[str]) -> Ran:
         priority = "strict" if world.strict else "flexible"
         variables = {"CONDA_CHANNEL_PRIORITY": priority, "MAMBA_CHANNEL_PRIORITY": priority}
-        # A model does not let Python depend on pip.
-        variables |= {"CONDA_ADD_PIP_AS_PYTHON_DEPENDENCY": "false"}
+        # mamba runs the pip that it finds in a record, and here are no files.
+        no_pip = ("CONDA_ADD_PIP_AS_PYTHON_DEPENDENCY", "MAMBA_ADD_PIP_AS_PYTHON_DEPENDENCY")
+        variables |= dict.fromkeys(no_pip, "false")
         return self._run(Path(self._home.name), *words, **clients.overrides(machine), **variables)
 
     def _outcome(
