@@ -223,7 +223,7 @@ def main() -> None:
                 print(channels.name, by, f"{len(results)} cells, {refused} refused,", dict(harms), file=sys.stderr)
     head = [line for line in WRONG.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
     WRONG.write_text("\n".join([*head, *lines(parts)]) + "\n", encoding="utf-8")
-    TABLE.write(project.root, table(parts))
+    TABLE.write(project, table(parts))
 
 
 # --- tests
