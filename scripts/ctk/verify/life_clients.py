@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -30,12 +29,13 @@ class LifeProgram(CondaLike):
 
     Args:
         name: mamba, or conda with a solver, such as ``conda-rattler``.
+        home: An empty folder for its settings, caches and environment.
         program: The program's path; what PATH has by default.
     """
 
-    def __init__(self, name: str, program: str = "") -> None:
+    def __init__(self, name: str, home: Path, program: str = "") -> None:
         super().__init__(name, program=program)
-        self._home = tempfile.TemporaryDirectory(prefix="ctk-life-")
+        self._home = home
 
     def create(self, world: World, machine: Scenario) -> Outcome:
         shutil.rmtree(self._prefix, ignore_errors=True)
@@ -53,7 +53,7 @@ class LifeProgram(CondaLike):
 
     @property
     def _prefix(self) -> Path:
-        return Path(self._home.name) / "env"
+        return self._home / "env"
 
     def _words(self, world: World) -> list[str]:
         channels = [word for channel in world.channels for word in ("-c", channel_url(channel))]
@@ -66,7 +66,12 @@ class LifeProgram(CondaLike):
         # mamba runs the pip that it finds in a record, and here are no files.
         no_pip = ("CONDA_ADD_PIP_AS_PYTHON_DEPENDENCY", "MAMBA_ADD_PIP_AS_PYTHON_DEPENDENCY")
         variables |= dict.fromkeys(no_pip, "false")
-        return self._run(Path(self._home.name), *words, **clients.overrides(machine), **variables)
+        variables |= clients.overrides(machine)
+        ran = self._run(self._home, *words, **variables)
+        if ran.returncode < 0 and not ran.stdout:
+            # py-rattler may crash while Python ends, before it has written anything (conda 26.7.1, once in 30 runs).
+            ran = self._run(self._home, *words, **variables)
+        return ran
 
     def _outcome(
         self, world: World, before: Environment, specs: tuple[str, ...], machine: Scenario, ran: Ran
