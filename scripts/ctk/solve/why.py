@@ -812,7 +812,7 @@ def _subject(at_fault: Sequence[Spec], scenario: Scenario, catalogue: Catalogue)
 def choices(pick: Pick, catalogue: Catalogue) -> Iterator[tuple[str, dict[str, Any]]]:
     """The packages of a pick whose build a request should name: a line for people, and the same for `--json`.
 
-    Solvers weigh CUDA and CPU builds differently. Only a build, or `ASKS` for the packages that it constrains, gives
+    Solvers weigh CUDA and CPU builds differently. Only a build, or `ASKING` for the packages that it constrains, gives
     the same in every client. Without a driver there is nothing to choose, and a request with a build has chosen.
     """
     scenario = pick.scenario
@@ -830,9 +830,10 @@ def choices(pick: Pick, catalogue: Catalogue) -> Iterator[tuple[str, dict[str, A
             continue
         with_cuda, with_cpu = (catalogue.pick(scenario.also(spec)) for spec in (cuda, cpu))
         if name in catalogue.cuda_builds:
-            asking = asking_for_cuda(scenario, catalogue)
-            if by_asking := catalogue.pick(asking):
-                cuda, with_cuda = asking.specs[0], by_asking
+            named_first = asking_for_cuda(scenario, catalogue)
+            if by_asking := catalogue.pick(named_first):
+                cuda = named_first.specs[0]
+                with_cuda = by_asking
         line = f"{name} is the CPU build here"
         if with_cuda is None:
             others = [a for a in conflict(scenario.also(cuda), catalogue) if a.text != cuda]
