@@ -42,9 +42,7 @@ def test_a_line_gives_the_toolkit_that_its_comment_says(command: Command, page_s
     assert problem(line, page_solve(command.block)(line.scenario), NEWEST) == ""
     assert line.channels in ((), OURS_FIRST)
     asked = bool(line.scenario.driver) and command.program != "pixi"
-    assert (line.scenario.specs[0] in ASKING) == asked, (
-        "conda and mamba are asked for the driver, where there is one"
-    )
+    assert (line.scenario.specs[0] in ASKING) == asked, "conda and mamba are asked for the driver, where there is one"
 
 
 def test_the_page_for_users_names_the_toolkits_of_the_default_channel(
