@@ -110,6 +110,14 @@ def channel() -> Iterator[Record]:
         yield record(f"shares-{name}", "1.0", "h11_0", "linux-64", depends=[f"shared {on}"])
 
 
+def asking(*known: str) -> Iterator[Record]:
+    """cuda-gpu, which admits what `known` says of other packages, and cuda-native, which has its native build only."""
+    yield record("cuda-gpu-builds", "1.0", "h_0", "linux-64", constrains=known)
+    native, compat = pair("cuda-gpu", "1.0", "h_", "linux-64", "*", ("__cuda >=12", "cuda-gpu-builds"))
+    yield from (native, compat)
+    yield record("cuda-native", "1.0", "h_0", "linux-64", depends=[f"cuda-gpu ==1.0 {native['build']}"])
+
+
 def base() -> Iterator[Record]:
     """The base channel: Python 3.11 to 3.14, free-threaded too, for three platforms."""
     for kind in ("3.11", "3.12", "3.13", "3.14", "3.14t"):

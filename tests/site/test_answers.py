@@ -31,7 +31,7 @@ from ctk.site.pages import assets, front_page, safe_json, shards
 from ctk.solve.machine import gpu_names
 from ctk.solve.solve import Catalogue, GroupedCatalogue, Scenario
 from ctk.verify.oracle import version
-from kit.small_channel import base, channel, record, write
+from kit.small_channel import asking, base, channel, record, write
 
 pytest_plugins = ["site_fixtures"]
 
@@ -60,10 +60,10 @@ def look_up(axes: Axes, content: Mapping[str, Any], question: SelectorQuestion) 
     """An answer from packed answers, as the page finds it."""
     row = content["rows"][content["grid"][question.pin][axes.drivers.index(question.driver)]]
     by_gpu = [answer for answer, length in zip(row[::2], row[1::2], strict=True) for _ in range(length)]
-    pick, toolkit, fit, title, reasons = content["answers"][by_gpu[axes.gpus.index(question.arch)]]
+    pick, toolkit, fit, title, reasons, lasts = content["answers"][by_gpu[axes.gpus.index(question.arch)]]
     title, *reasons = (" ".join(content["texts"][n] for n in content["lines"][place]) for place in (title, *reasons))
     records = [content["records"][place] for place in content["picks"][pick]] if pick >= 0 else []
-    return SelectorAnswer(tuple(map(tuple, records)), toolkit, fit, title, tuple(reasons))
+    return SelectorAnswer(tuple(map(tuple, records)), toolkit, fit, title, tuple(reasons), bool(lasts))
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +157,27 @@ def test_an_answer_says_in_plain_words_what_works(
     assert answer(alike, SelectorQuestion("cuda-core", driver, arch, "", pin).scenario("linux-64")).title == said
 
 
+def test_an_answer_says_whether_the_package_can_be_asked_for_so_that_the_toolkit_stays_native(
+    folders: Folders, tmp_path: Path
+) -> None:
+    """A library has a CUDA build for 12.9, and a CPU build, which an older driver gets."""
+    cuda = record("both", "1.0", "cuda_0", "linux-64", depends=["cuda-version 12.9.*"])
+    cpu = record("both", "1.0", "cpu_1", "linux-64", depends=["cuda-version 12.0.*"])
+    ours = write(tmp_path / "channel", iter([*channel(), *asking("both * cuda*"), cuda, cpu]))
+    catalogue = Catalogue([ours, folders[1]], "linux-64")
+    for package, driver, pin, fit, lasts in [
+        ("cuda-core", "13.0", "", "native", True),
+        ("cuda-core", "13.0", "13.4", "compat", False),
+        ("cuda-core", None, "", "compat", False),
+        ("both", "12.9", "", "native", True),
+        ("both", "12.0", "", "native", False),  # the CPU build
+    ]:
+        found = answer(catalogue, SelectorQuestion(package, driver, None, "", pin).scenario("linux-64"))
+        assert (found.fit, found.lasts) == (fit, lasts), (package, driver, pin)
+    without = Catalogue(folders, "linux-64")
+    assert not answer(without, SelectorQuestion("cuda-core", "13.0", None, "", "").scenario("linux-64")).lasts
+
+
 def test_an_answer_is_the_same_after_it_was_packed(asked: Axes, alike: GroupedCatalogue) -> None:
     found = list(answers(alike, asked, "cuda-core", "3.13"))
     content = json.loads(json.dumps(packed(found)))
@@ -166,7 +187,15 @@ def test_an_answer_is_the_same_after_it_was_packed(asked: Axes, alike: GroupedCa
 
 
 def test_halves_of_packages_are_not_offered(tmp_path: Path) -> None:
-    names = ("cuda-core", "cuda-nvcc_linux-64", "cuda-cudart-dev_linux-aarch64", "cuda-nvrtc-files", "libcufile-dev")
+    names = (
+        "cuda-core",
+        "cuda-gpu-builds",
+        "cuda-nvcc_linux-64",
+        "cuda-cudart-dev_linux-aarch64",
+        "cuda-nvrtc-files",
+        "cuda-version-native",
+        "libcufile-dev",
+    )
     made = write(tmp_path / "channel", iter([record(name, "1.0", "h_0", "linux-64") for name in names]))
     assert installed_by_name(Catalogue([made], "linux-64")) == ["cuda-core", "libcufile-dev"]
 
@@ -201,13 +230,15 @@ def test_the_front_page_says_what_can_be_chosen(small: Site, asked: Axes) -> Non
         "  --strict-channel-priority \\",
         "  ",
     ]
+    assert offered["add"]["conda"].startswith("conda install --name gpu \\\n  --channel https://example.org/cuda \\\n")
+    assert offered["lasts"] is None, "this channel has no cuda-native"
     assert offered["pythons"]["3.14t"]["specs"] == ["python=3.14", "python_abi=3.14=*_cp314t"]
     assert offered["platforms"]["linux-64"]["floor"] == ["7.5", "12"]
     assert not read.wrong
     assert all("//" not in loaded for loaded in read.loaded)
     loaded = {file.path: file.content for file in assets(known_names(workspace()))}
     weight = len(page.content) + sum(len(loaded[path]) for path in read.loaded)
-    assert weight < 79_500, "it is light: 25 kB on the wire"
+    assert weight < 81_500, "it is light: 25 kB on the wire"
 
 
 def test_no_name_on_the_page_is_said_to_be_meant_by_itself() -> None:

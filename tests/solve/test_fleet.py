@@ -6,6 +6,7 @@ import json
 import random
 import re
 import tomllib
+from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from ctk.solve.pixi import pixi_lines
 from ctk.solve.solve import Catalogue, Scenario, older, solve
 from ctk.verify import clients
 from kit import foreign_channel
-from kit.small_channel import TOOLKITS, base, channel, record, write
+from kit.small_channel import TOOLKITS, asking, base, channel, record, write
 
 # The small channel is of linux-64, and the command asks for the packages of the machine that it runs on. What it prints
 # is made by functions that the other tests here ask for linux-64 on every platform.
@@ -114,6 +115,23 @@ def test_an_environment_with_a_cpu_build_does_not_serve_who_would_have_cuda(
     builds = [(e.name, str(r.build)[:3]) for e in found.environments if (r := e.pick.record("pytorch"))]
     assert builds == [("cuda-13.4-compat", "cpu"), ("cuda-13.4-compat-2", "cud")]
     assert all(installs(found.environments[0].pick, on) for on in found.alone), "or it would not be said by this"
+
+
+def test_an_environment_that_is_native_is_made_so_that_it_stays_native(where: Workspace, tmp_path: Path) -> None:
+    ours = write(tmp_path / "asking", iter([*channel(), *asking()]))
+    channels = Catalogue([ours, where.base_channel], "linux-64")
+    found = fleet(channels, ("12.9", "9.0"), ("13.0", "13.0"))
+    assert {e.name: e.specs for e in found.environments} == {
+        "cuda-12.9": ("cuda-native", "cuda-core"),
+        "cuda-13.4-compat": ("cuda-gpu", "cuda-core"),
+    }
+    for environment in found.environments:
+        scenario = replace(environment.pick.scenario, specs=("cuda-gpu", "cuda-core"))
+        pick = solve(scenario, channels.channels)
+        rest = [record for record in environment.pick.records if record.name.normalized != "cuda-native"]
+        assert {r.file_name for r in pick.records} == {r.file_name for r in rest}, "what is created is the same"
+    (only,) = fleet(channels, ("13.0", "9.0"), request=("cuda-gpu", "cuda-core")).environments
+    assert only.specs == ("cuda-gpu", "cuda-core"), "as it was asked for"
 
 
 def test_specs_are_lines_of_a_pixi_toml() -> None:

@@ -15,11 +15,12 @@ from ctk.core.errors import ChannelMissing, Unsolvable
 from ctk.core.platforms import this_platform
 from ctk.lock.model import release_locks
 from ctk.plan.names import known_names
+from ctk.solve.advice import asking_for_cuda
 from ctk.solve.machine import python_specs
-from ctk.solve.solve import Catalogue, Maker, Pick, Scenario
+from ctk.solve.solve import ASKING, Catalogue, Maker, Pick, Scenario
 from ctk.solve.why import choices, explain, fit_in_words, native_instead, newer_nvjitlink, not_built, solve_or_say_why
 from kit import foreign_channel
-from kit.small_channel import Record, base, channel, pair, record, toolkit, write
+from kit.small_channel import Record, asking, base, channel, pair, record, toolkit, write
 
 NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
 PTX_NOT = "cubin and nvJitLink work, PTX JIT does not"
@@ -467,30 +468,73 @@ def test_the_package_that_asks_for_cuda_builds_is_what_to_type_for_those_it_know
     beside: Catalogue, tmp_path: Path
 ) -> None:
     _, foreign, base_channel = beside.channels
-    known = ["pytorch * cuda*", "jaxlib * cuda*"]
-    asks = pair("cuda-gpu", "1", "h_", "linux-64", "*", ("__cuda",))
-    ours = write(tmp_path / "asks", iter([*channel(), *({**r, "constrains": known} for r in asks)]))
-    asking = Catalogue([ours, foreign, base_channel], "linux-64")
-    (line,) = said(asking, "pytorch cuda-core", "12.6")
+    ours = write(tmp_path / "asks", iter([*channel(), *asking("pytorch * cuda*", "jaxlib * cuda*")]))
+    asks = Catalogue([ours, foreign, base_channel], "linux-64")
+    (line,) = said(asks, "pytorch cuda-core", "12.6")
     assert f"cuda-gpu, named first, gives CUDA with toolkit 12.9, compat: {PTX_NOT};" in line
-    ((_, document),) = choices(pick(asking, "pytorch cuda-core", "12.6"), asking)
+    ((_, document),) = choices(pick(asks, "pytorch cuda-core", "12.6"), asks)
     assert document["cuda"]["spec"] == "cuda-gpu"
-    assert said(asking, "cuda-gpu pytorch cuda-core", "12.6") == []
-    (line,) = said(asking, "cuda-gpu onnxruntime cuda-core", "12.6")  # which it does not know
+    assert said(asks, "cuda-gpu pytorch cuda-core", "12.6") == []
+    (line,) = said(asks, "cuda-gpu onnxruntime cuda-core", "12.6")  # which it does not know
     assert '"onnxruntime=*=*cuda*" gives' in line
+    # Where a native toolkit serves, the environment keeps it with the other one.
+    (line,) = said(asks, "pytorch cuda-core", "13.0")
+    assert f"cuda-native, named first, gives CUDA with toolkit 12.9, {LOADS};" in line
+    ((_, document),) = choices(pick(asks, "pytorch cuda-core", "13.0"), asks)
+    assert document["cuda"] == {"spec": "cuda-native", "toolkit": "12.9", "fit": "native"}
+    assert said(asks, "cuda-native pytorch cuda-core", "13.0") == []
+
+
+@pytest.mark.parametrize(
+    ("specs", "driver", "first"),
+    [
+        ("pytorch cuda-core", "12.6", "cuda-gpu"),  # CUDA builds for 12.9 and 13.4
+        ("pytorch cuda-core", "12.9", "cuda-native"),
+        ("pytorch cuda-core", "13.0", "cuda-native"),
+        ("cuda-core", "12.6", "cuda-native"),
+        ("cuda-core cuda-gpu", "12.6", "cuda-native"),
+        ("cuda-native pytorch", "12.6", "cuda-gpu"),
+        ("cuda-core cuda-version=13.4", "13.0", "cuda-gpu"),  # compat is asked for
+        ("cuda-core", None, "cuda-gpu"),
+    ],
+)
+def test_the_first_package_is_the_one_that_keeps_a_native_toolkit_where_one_serves(
+    beside: Catalogue, tmp_path: Path, specs: str, driver: str | None, first: str
+) -> None:
+    _, foreign, base_channel = beside.channels
+    ours = write(tmp_path / "asks", iter([*channel(), *asking("pytorch * cuda*")]))
+    asks = Catalogue([ours, foreign, base_channel], "linux-64")
+    typed = asking_for_cuda(Scenario(tuple(specs.split()), "linux-64", driver), asks)
+    others = [spec for spec in specs.split() if spec not in ASKING]
+    assert typed.specs == (first, *others)
+    if driver:
+        fit = "native" if first == "cuda-native" else "compat"
+        assert pick(asks, " ".join(typed.specs), driver).fit == fit
+
+
+def test_who_asks_for_a_native_toolkit_where_none_serves_is_told_the_name_that_admits_compat(
+    beside: Catalogue, tmp_path: Path
+) -> None:
+    _, foreign, base_channel = beside.channels
+    ours = write(tmp_path / "asks", iter([*channel(), *asking("pytorch * cuda*")]))
+    asks = Catalogue([ours, foreign, base_channel], "linux-64")
+    _, step = problem(asks, "cuda-native pytorch", "12.6")
+    assert "name cuda-gpu in place of cuda-native, which gives toolkit 12.9 compat" in step
+    _, step = problem(asks, "cuda-native cuda-core", None)
+    assert step.endswith("or leave out cuda-native, which gives toolkit 13.4 compat")
 
 
 def test_without_a_driver_the_package_that_asks_for_cuda_builds_may_be_left_out(
     catalogue: Catalogue, tmp_path: Path
 ) -> None:
     asks = pair("cuda-gpu", "1", "h_", "linux-64", "*", ("__cuda",))
-    asking = Catalogue([write(tmp_path / "asks", iter([*channel(), *asks])), *catalogue.channels[1:]], "linux-64")
+    asked = Catalogue([write(tmp_path / "asks", iter([*channel(), *asks])), *catalogue.channels[1:]], "linux-64")
     state = "state the driver of the machine, as in --driver 12.0"
     assert (
-        problem(asking, "cuda-gpu cuda-core", None)[1]
+        problem(asked, "cuda-gpu cuda-core", None)[1]
         == f"{state}, or leave out cuda-gpu, which gives toolkit 13.4 compat"
     )
-    assert problem(asking, "cuda-gpu", None)[1] == state
+    assert problem(asked, "cuda-gpu", None)[1] == state
 
 
 def test_a_toolkit_that_the_channel_lacks_is_named_where_a_cuda_build_needs_it(

@@ -43,8 +43,8 @@ SOLVERS = ("rattler", "libsolv", "libsolv-2.8.1")
 # conda_forge.yaml assumes of conda-forge's toolkits.
 ORDERS = {"alone": "", "alone-read": "alone", "second": "alone", "ours": "", "ours-read": "ours", "flexible": "ours"}
 ASKED = [(order, solver) for order in ORDERS for solver in SOLVERS if (order, solver) != ("flexible", "rattler")]
-# The metapackage that asks for CUDA builds.
-GPU = "cuda-gpu"
+# The metapackage that asks for CUDA builds, and the same without its compat build.
+GPU, NATIVE = "cuda-gpu", "cuda-native"
 CUDA, CPU, UNNAMED = f"{GPU} pytorch cuda-core", "pytorch=*=cpu* cuda-core", "pytorch cuda-core"
 # The requests that the docs recommend; they give the same in every client.
 NAMED = (CUDA, CPU, "pytorch-gpu cuda-core", f"{GPU} jaxlib cuda-core", f"{GPU} cudf cuda-core")
@@ -286,6 +286,27 @@ def test_who_asks_for_cuda_builds_gets_them_in_every_solver_with_the_best_toolki
     assert last.right("ours", "libsolv") == [*cuda.values()]
     assert last.right("ours", "rattler")[6:8] == ["cuda13.4c"] * 2
     assert picks(f"linux-64 {GPU} cuda-core", "ours", "rattler")["13.0"] == "cuda13.0n"
+
+
+@pytest.mark.parametrize("order", ["ours", "ours-read"])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_cuda_native_takes_what_cuda_gpu_takes_where_that_is_native_and_else_refuses(
+    solver: str, order: str, ask: Ask, orders: Orders
+) -> None:
+    """So a page can print the one in place of the other, and what is created is the same."""
+    compared = set()
+    for asked in MATRIX.values():
+        first, _, rest = asked.request.partition(" ")
+        if first != GPU:
+            continue
+        either = ask(asked, orders[order])
+        native = ask(replace(asked, request=f"{NATIVE} {rest}"), orders[order])
+        for driver, one, other in zip(DRIVERS, either, native, strict=True):
+            is_native = word(asked, one).endswith("n")
+            compared.add(is_native)
+            records = {name: record for name, record in other.records.items() if name != NATIVE}
+            assert records == (one.records if is_native else {}), (str(asked), driver)
+    assert compared == {True, False}
 
 
 @pytest.mark.parametrize(("order", "solver"), [asked for asked in ASKED if "alone" not in asked[0]])

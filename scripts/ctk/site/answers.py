@@ -20,9 +20,11 @@ from rattler import RepoDataRecord
 from ctk.core.errors import SolverFailed, check_names
 from ctk.core.pool import ProcessPool
 from ctk.lock.model import ReleaseLock
+from ctk.solve.advice import asking_for_cuda
 from ctk.solve.machine import impossible, python_specs
 from ctk.solve.solve import (
     ANY_DRIVER,
+    ASKS_NATIVE,
     Catalogue,
     ChannelToolkit,
     GroupedCatalogue,
@@ -39,9 +41,9 @@ ALWAYS = ("cuda-version", "python", "python_abi")
 """Packages that a pick may contain besides the requested package."""
 
 _OLDEST_DRIVER = "1.0"  # older than every driver
-# Packages that nobody installs by name: those of a cross-compiler's target, and the files that native and compat builds
-# share.
-_HALVES = re.compile(r".*_(?:linux|win)-\w+|.*-files|python_abi")
+# Packages that nobody installs by name: those of a cross-compiler's target, the files that native and compat builds
+# share, and those that only have constraints.
+_HALVES = re.compile(r".*_(?:linux|win)-\w+|.*-files|python_abi|cuda-gpu-builds|cuda-version-native")
 
 T = TypeVar("T", bound=Hashable)
 
@@ -162,6 +164,7 @@ class SelectorAnswer(NamedTuple):
     fit: str  # native, compat, or ""
     title: str  # ``CUDA 13.0: everything works on this machine``, or the reason without a solution
     reasons: tuple[str, ...]  # as in ``--explain``; the next step without a solution
+    lasts: bool = False  # whether the package can be asked for with `ASKS_NATIVE`
 
 
 Answered = Iterator[tuple[SelectorQuestion, SelectorAnswer]]
@@ -184,7 +187,21 @@ def answer(catalogue: Catalogue, scenario: Scenario) -> SelectorAnswer:
         sentence, step = find_reason(scenario, catalogue)
         return SelectorAnswer((), "", "", sentence, (step,))
     reasons = tuple(explain(pick, catalogue))
-    return SelectorAnswer(_packages(pick.records), pick.toolkit, pick.fit, headline(pick, catalogue), reasons)
+    title = headline(pick, catalogue)
+    lasts = _can_last(pick, catalogue)
+    return SelectorAnswer(_packages(pick.records), pick.toolkit, pick.fit, title, reasons, lasts)
+
+
+def _can_last(pick: Pick, catalogue: Catalogue) -> bool:
+    """Whether the request has a solution with `ASKS_NATIVE`.
+
+    Beside CUDA builds alone it fits every native pick, so nothing is solved again for that.
+    """
+    if pick.fit != "native" or not pick.scenario.driver or not catalogue.records(ASKS_NATIVE):
+        return False
+    if catalogue.cuda_builds.isdisjoint(record.name.normalized for record in pick.records):
+        return True
+    return ASKS_NATIVE in asking_for_cuda(pick.scenario, catalogue).specs
 
 
 def headline(pick: Pick, catalogue: Catalogue) -> str:
@@ -226,7 +243,8 @@ def packed(answered: Answered) -> dict[str, Any]:
         picks: lists of indexes in `records`
         lines: lists of indexes in `texts`
         texts: parts of sentences, to be joined with spaces
-        answers: [pick or -1, toolkit, fit, title, reasons]; title is an index in `lines`, reasons a list of them
+        answers: [pick or -1, toolkit, fit, title, reasons, 1 if it lasts]; title is an index in `lines`, reasons a list
+            of them
         rows: the answers by GPU for a driver and pin: [answer, number of GPUs, answer, number of GPUs, ...]
         grid: pin -> the index of the row of each driver
     """
@@ -241,10 +259,11 @@ def packed(answered: Answered) -> dict[str, Any]:
     picks: dict[tuple[int, ...], int] = {}
     lines: dict[str, int] = {}
     numbered = []
-    for packages, toolkit, fit, title, reasons in kinds:
+    for packages, toolkit, fit, title, reasons, lasts in kinds:
         members = tuple(_place(records, package) for package in packages)
         pick = _place(picks, members) if members else -1
-        numbered.append([pick, toolkit, fit, _place(lines, title), [_place(lines, line) for line in reasons]])
+        said = [_place(lines, line) for line in (title, *reasons)]
+        numbered.append([pick, toolkit, fit, said[0], said[1:], int(lasts)])
     texts: dict[str, int] = {}
     # Lines are split after punctuation, since many have parts in common.
     parts = [[_place(texts, part) for part in re.split(r"(?<=[.;:,]) ", line)] for line in lines]
@@ -315,5 +334,5 @@ def solved(
 
 def solve_one(work: Work) -> Mapping[str, Any]:
     """Does a piece of work."""
-    catalogue = GroupedCatalogue(work.channels, work.axes.subdir, [work.package, *ALWAYS])
+    catalogue = GroupedCatalogue(work.channels, work.axes.subdir, [work.package, *ALWAYS, ASKS_NATIVE])
     return packed(answers(catalogue, work.axes, work.package, work.python))

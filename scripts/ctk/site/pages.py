@@ -32,7 +32,7 @@ from ctk.plan.names import Names, reviewed
 from ctk.site.answers import Axes, pin_specs
 from ctk.solve.machine import gpu_names, python_specs
 from ctk.solve.pixi import pixi_lines
-from ctk.solve.solve import ASKS
+from ctk.solve.solve import ASKING, ASKS, ASKS_NATIVE
 
 _TEXT = b"Made by ctk site. The folder is replaced as a whole: keep nothing of yours in it.\n"
 _HERE = Path(__file__).parent
@@ -279,17 +279,17 @@ def front_page(site: Site, axes: Mapping[str, Axes]) -> Page:
     )
 
 
-def create_line(specs: str, channels: Sequence[str], client: str = "conda") -> str:
-    """The command that creates an environment, with a line for each option, channels first."""
+def client_line(specs: str, channels: Sequence[str], client: str = "conda", command: str = "create") -> str:
+    """The command that creates an environment, or adds to it, with a line for each option, channels first."""
     given = [f"--channel {channel if _PLAIN.fullmatch(channel) else json.dumps(channel)}" for channel in channels]
     options = [*given, "--override-channels", "--strict-channel-priority", specs]
-    return " \\\n  ".join([f"{client} create --name {_ENVIRONMENT}", *options])
+    return " \\\n  ".join([f"{client} {command} --name {_ENVIRONMENT}", *options])
 
 
 def commands(site: Site, package: str) -> dict[str, tuple[str, str]]:
     """Client -> what installs a package, and what activates its environment."""
-    specs = package if package == site.asks else f"{site.asks} {package}"
-    found = {c: (create_line(specs, site.channels, c), f"{c} activate {_ENVIRONMENT}") for c in ("conda", "mamba")}
+    specs = package if package in ASKING else f"{site.asks} {package}"
+    found = {c: (client_line(specs, site.channels, c), f"{c} activate {_ENVIRONMENT}") for c in ("conda", "mamba")}
     return {**found, "pixi": (_pixi_lines(site) + package, "pixi shell")}
 
 
@@ -324,10 +324,15 @@ def _offered(site: Site, axes: Mapping[str, Axes]) -> dict[str, Any]:
         "pythons": {python: _request(specs) for python, specs in pythons.items()},
         "channels": list(site.channels),
         "create": {
-            **{client: create_line("", site.channels, client) for client in ("conda", "mamba")},
+            **{client: client_line("", site.channels, client) for client in ("conda", "mamba")},
             "pixi": _pixi_lines(site),
         },
+        "add": {
+            **{client: client_line("", site.channels, client, "install") for client in ("conda", "mamba")},
+            "pixi": "pixi add ",
+        },
         "asks": site.asks,
+        "lasts": ASKS_NATIVE if ASKS_NATIVE in site.packages else None,
         "environment": _ENVIRONMENT,
         "first": [name for name in _FIRST if name in packages] or sorted(packages)[:3],
     }

@@ -1,16 +1,33 @@
-"""Where a package is that the channels here lack: conda-forge and pip are named only for names of a list."""
+"""What to name first for CUDA builds, and where a package is that the channels here lack.
+
+conda-forge and pip are named only for names of a list.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ctk.core.platforms import this_platform
-from ctk.solve.solve import Catalogue, Scenario, channel_url, lasting
+from ctk.solve.solve import ASKING, ASKS, ASKS_NATIVE, Catalogue, Scenario, channel_url, lasting, parse_spec
 
 _OF_A_LIST = "conda-forge"
 LOOK_ELSEWHERE = "see how its name is written, or name a channel that has it with --channel or --base"
 _ENVIRONMENT = "./my-env"
+
+
+def asking_for_cuda(scenario: Scenario, catalogue: Catalogue) -> Scenario:
+    """The request with the package first that asks for CUDA builds; in place of the one that it names already.
+
+    It is `ASKS_NATIVE` where that has a solution: what is installed is the same as with `ASKS`, and later commands
+    keep a toolkit whose PTX the driver loads. Where only compat serves, and where no driver is known, it is `ASKS`.
+    """
+    others = tuple(text for text in scenario.specs if parse_spec(text).name not in ASKING)
+    native = replace(scenario, specs=(ASKS_NATIVE, *others))
+    if scenario.driver and catalogue.records(ASKS_NATIVE) and catalogue.solves(native):
+        return native
+    return replace(scenario, specs=(ASKS, *others))
 
 
 def elsewhere(name: str, missing: str, scenario: Scenario, catalogue: Catalogue) -> str:

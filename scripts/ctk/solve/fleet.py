@@ -17,8 +17,20 @@ from itertools import combinations, product
 from rattler import GenericVirtualPackage, Version, VersionSpec
 
 from ctk.core.errors import BadValue
+from ctk.solve.advice import asking_for_cuda
 from ctk.solve.machine import GLIBC, Machine, machine
-from ctk.solve.solve import ASKS, Catalogue, Pick, Scenario, Spec, older, parse_spec, spec_of_record
+from ctk.solve.solve import (
+    ASKING,
+    ASKS,
+    ASKS_NATIVE,
+    Catalogue,
+    Pick,
+    Scenario,
+    Spec,
+    older,
+    parse_spec,
+    spec_of_record,
+)
 from ctk.solve.why import cpu_instead
 
 Group = frozenset[Machine]
@@ -72,7 +84,7 @@ class Environment:
         """The request; with ``__cuda`` if all machines have a driver, because some clients ignore it otherwise."""
         request = self.pick.scenario.specs
         driver = bool(self.pick.scenario.driver) and all(on.driver for on in self.machines)
-        return (*request, "__cuda") if driver and not {"__cuda", ASKS} & {*request} else request
+        return (*request, "__cuda") if driver and not {"__cuda", *ASKING} & {*request} else request
 
     @property
     def toolkit(self) -> str:
@@ -142,8 +154,12 @@ def find_fleet(specs: Sequence[str], kinds: Iterable[Machine], channels: Catalog
     machine without a solution is in no environment.
     """
     kinds = tuple(kinds)
-    specs = _with_cuda_gpu(tuple(specs), kinds, channels)
+    stated = tuple(specs)
+    specs = _with_cuda_gpu(stated, kinds, channels)
     names = {parse_spec(spec).name for spec in (*specs, "cuda-version")}
+    may_last = specs != stated
+    if may_last:
+        names.add(ASKS_NATIVE)
     catalogue = channels.grouped(names)
     scenarios = {on: Scenario(specs, on.subdir, on.driver, on.arch) for on in kinds}
     candidates = _candidates(specs, kinds, catalogue)
@@ -167,18 +183,31 @@ def find_fleet(specs: Sequence[str], kinds: Iterable[Machine], channels: Catalog
     found: list[Environment] = []
     for group, share in shares.items():
         if share:
-            found.append(_environment(groups[group], tuple(share), catalogue, [e.name for e in found]))
+            pick = groups[group]
+            if may_last:
+                pick = _that_lasts(pick, catalogue)
+            found.append(_environment(pick, tuple(share), catalogue, [e.name for e in found]))
     return Fleet(specs, alone, tuple(found), catalogue)
 
 
 def _with_cuda_gpu(specs: tuple[str, ...], kinds: Sequence[Machine], channels: Catalogue) -> tuple[str, ...]:
     """The request with `ASKS` first, if all machines have a driver and `ASKS` makes no machine lose its solution."""
     asking = (ASKS, *specs)
-    if any(parse_spec(spec).name == ASKS for spec in specs) or not channels.records(ASKS):
+    if any(parse_spec(spec).name in ASKING for spec in specs) or not channels.records(ASKS):
         return specs
     bare = [Scenario(specs, on.subdir, on.driver, on.arch) for on in kinds]
     is_free = all(s.driver and (channels.solves(s, specs=asking) or not channels.solves(s)) for s in bare)
     return asking if is_free else specs
+
+
+def _that_lasts(pick: Pick, catalogue: Catalogue) -> Pick:
+    """A native pick with `ASKS_NATIVE` in place of `ASKS`, if the rest of it is the same: later commands keep it so."""
+    if pick.fit != "native":
+        return pick
+    found = catalogue.pick(asking_for_cuda(pick.scenario, catalogue))
+    if found is None or _files(found, but=ASKS_NATIVE) != _files(pick):
+        return pick
+    return found
 
 
 def _candidates(specs: tuple[str, ...], kinds: Sequence[Machine], catalogue: Catalogue) -> list[Scenario]:
@@ -218,5 +247,6 @@ def _environment(pick: Pick, share: tuple[Machine, ...], catalogue: Catalogue, t
     return Environment(name, pick, share, every_client)
 
 
-def _files(pick: Pick) -> set[str]:
-    return {record.file_name for record in pick.records}
+def _files(pick: Pick, but: str = "") -> set[str]:
+    """The files of a pick without those of one package."""
+    return {record.file_name for record in pick.records if record.name.normalized != but}

@@ -52,6 +52,9 @@ ANY_GLIBC = "2.999"  # the same for glibc; packages name <3.0.a0, as conda-forge
 PYTHON = ("python", "python_abi")
 ASKS = "cuda-gpu"
 """The package that requires a driver, and CUDA builds of other packages. Named first, it decides before they do."""
+ASKS_NATIVE = "cuda-native"
+"""`ASKS` without its compat build: with it, a toolkit is native, and no later command makes it compat."""
+ASKING = (ASKS, ASKS_NATIVE)
 
 
 @dataclass(frozen=True)
@@ -518,6 +521,14 @@ class Catalogue:
     def own_names(self) -> set[str]:
         """The names of all packages in the first channel."""
         return self.names([self.subdir, NOARCH], self.channels[:1])
+
+    @cached_property
+    def cuda_builds(self) -> frozenset[str]:
+        """The packages of which `ASKS` admits CUDA builds only, by a constraint of its own or of what it requires."""
+        asking = self.records(ASKS)
+        required = {need.split()[0] for record in asking for need in record.depends}
+        constraining = [*asking, *(record for name in sorted(required) for record in self.records(name))]
+        return frozenset(rule.split()[0] for record in constraining for rule in record.constrains)
 
     @cached_property
     def pythons(self) -> tuple[str, ...]:

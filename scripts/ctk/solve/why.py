@@ -26,13 +26,15 @@ from ctk.package.records import records as read_records
 from ctk.plan.messages import shown
 from ctk.plan.names import OtherName, known_substitutes
 from ctk.plan.plan import release_for
-from ctk.solve.advice import LOOK_ELSEWHERE, base_with, elsewhere
+from ctk.solve.advice import LOOK_ELSEWHERE, asking_for_cuda, base_with, elsewhere
 from ctk.solve.change import needs_cuda, nvjitlink_of_another_toolkit, unasked_nvjitlink
 from ctk.solve.machine import GLIBC, glibc_in_words, glibc_of, is_glibc_stated, python_specs
 from ctk.solve.solve import (
     ANY_DRIVER,
     ANY_GLIBC,
+    ASKING,
     ASKS,
+    ASKS_NATIVE,
     PYTHON,
     Catalogue,
     ChannelToolkit,
@@ -306,14 +308,16 @@ def conflict(scenario: Scenario, catalogue: Catalogue) -> list[Spec]:
 
 
 def _droppable_pins(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> str:
-    """The pins (or `ASKS`) that can be dropped, each alone, with the toolkit that this gives; "" if none helps."""
+    """The pins (or `ASKING`) that can be dropped, each alone, with the toolkit that this gives; "" if none helps."""
     ways = []
     for spec in at_fault:
         left = tuple(text for text in scenario.specs if text != spec.text)
         if spec.pinned:
             how, without = f"drop the pin {spec.text}", _without_pin(scenario, spec)
-        elif spec.name == ASKS and left:
-            how, without = f"leave out {ASKS}", replace(scenario, specs=left)
+        elif spec.name == ASKS_NATIVE and catalogue.solves(scenario, specs=(ASKS, *left)):
+            how, without = f"name {ASKS} in place of {ASKS_NATIVE}", replace(scenario, specs=(ASKS, *left))
+        elif spec.name in ASKING and left:
+            how, without = f"leave out {spec.name}", replace(scenario, specs=left)
         else:
             continue
         if pick := catalogue.pick(without):
@@ -805,15 +809,16 @@ def _subject(at_fault: Sequence[Spec], scenario: Scenario, catalogue: Catalogue)
 def choices(pick: Pick, catalogue: Catalogue) -> Iterator[tuple[str, dict[str, Any]]]:
     """The packages of a pick whose build a request should name: a line for people, and the same for `--json`.
 
-    Solvers weigh CUDA and CPU builds differently. Only a build, or `ASKS` for the packages that it constrains, gives
+    Solvers weigh CUDA and CPU builds differently. Only a build, or `ASKING` for the packages that it constrains, gives
     the same in every client. Without a driver there is nothing to choose, and a request with a build has chosen.
     """
     scenario = pick.scenario
     if not scenario.driver:
         return
     request = [parse_spec(text) for text in scenario.specs]
-    asked_for = {spec.split()[0] for record in catalogue.records(ASKS) for spec in record.constrains}
-    chosen = {a.name for a in request if a.build} | (asked_for if any(a.name == ASKS for a in request) else set())
+    chosen = {a.name for a in request if a.build}
+    if any(a.name in ASKING for a in request):
+        chosen |= catalogue.cuda_builds
     both = [(record, specs) for record in pick.records if (specs := _both_builds(record, catalogue))]
     brought = {need.split()[0] for record, _ in both for need in record.depends}
     for record, (cuda, cpu) in both:
@@ -821,8 +826,11 @@ def choices(pick: Pick, catalogue: Catalogue) -> Iterator[tuple[str, dict[str, A
         if name in brought | chosen:
             continue
         with_cuda, with_cpu = (catalogue.pick(scenario.also(spec)) for spec in (cuda, cpu))
-        if name in asked_for and (by_asking := catalogue.pick(replace(scenario, specs=(ASKS, *scenario.specs)))):
-            cuda, with_cuda = ASKS, by_asking
+        if name in catalogue.cuda_builds:
+            named_first = asking_for_cuda(scenario, catalogue)
+            if by_asking := catalogue.pick(named_first):
+                cuda = named_first.specs[0]
+                with_cuda = by_asking
         line = f"{name} is the CPU build here"
         if with_cuda is None:
             others = [a for a in conflict(scenario.also(cuda), catalogue) if a.text != cuda]
@@ -833,7 +841,7 @@ def choices(pick: Pick, catalogue: Catalogue) -> Iterator[tuple[str, dict[str, A
             why = why or _lacking(record, catalogue) or "go with these channels on this machine"
             line += f": its CUDA builds do not {why}"
         else:
-            how = f"{ASKS}, named first," if cuda == ASKS else f'"{cuda}"'
+            how = f"{cuda}, named first," if cuda in ASKING else f'"{cuda}"'
             gives = f"{how} gives CUDA with {toolkit_in_words(with_cuda, catalogue)}"
             line += f"; {gives}"
             if is_cuda:

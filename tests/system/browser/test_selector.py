@@ -288,7 +288,7 @@ def test_the_commands_ask_for_what_was_solved(front: Watched, offered: dict[str,
         take(front.page, "client", client)
         command = shown(front.page)["command"]
         assert command.startswith(f"{client} create --name gpu \\\n  --channel ")
-        assert command.endswith(f"--strict-channel-priority \\\n  cuda-gpu cuda-core {' '.join(asked)}")
+        assert command.endswith(f"--strict-channel-priority \\\n  cuda-native cuda-core {' '.join(asked)}")
         assert [word for word in command.split() if "://" in word or word == "conda-forge"] == offered["channels"]
     take(front.page, "client", "pixi")
     seen = shown(front.page)
@@ -298,7 +298,47 @@ def test_the_commands_ask_for_what_was_solved(front: Watched, offered: dict[str,
     assert manifest["workspace"]["channels"] == offered["channels"]
     assert manifest["workspace"]["platforms"] == [{"platform": "linux-64", "cuda": {"driver": "13.0", "arch": "9.0"}}]
     specs = [MatchSpec(f"{name} {value}") for name, value in manifest["dependencies"].items()]
-    assert [str(spec) for spec in specs] == [str(MatchSpec(text)) for text in ("cuda-core *", *asked)]
+    right = [str(MatchSpec(text)) for text in ("cuda-native *", "cuda-core *", *asked)]
+    assert [str(spec) for spec in specs] == right
+
+
+def added(page: Page) -> str:
+    """The command that adds the package to an environment, after it was opened."""
+    shown(page)
+    if not page.locator("#later").get_attribute("open"):
+        page.locator("#later").evaluate("details => details.open = true")
+    return page.locator("#add").text_content() or ""
+
+
+def test_what_adds_to_an_environment_names_what_its_client_forgets(front: Watched) -> None:
+    """conda's default solver may remove what is named again; mamba does not know what was asked for."""
+    page, words = front.page, front.page.locator("#add-words")
+    choose(page, Chosen("cuda-core", "linux-64", "13.0", "9.0", "", ""))
+    for client, end in (("conda", "  cuda-core"), ("mamba", "  cuda-native cuda-core")):
+        take(page, "client", client)
+        assert added(page).startswith(f"{client} install --name gpu \\\n  --channel ")
+        assert added(page).endswith(f"--strict-channel-priority \\\n{end}")
+    expect(words).to_contain_text("Leave it out if the environment has a compat one")
+    take(page, "client", "pixi")
+    assert added(page) == "pixi add cuda-core"
+    # Compat, and no driver: there is nothing that could stay native.
+    choose(page, Chosen("cuda-core", "linux-64", "13.0", "9.0", "", "13.4"))
+    take(page, "client", "mamba")
+    assert added(page).endswith("\\\n  cuda-core cuda-version=13.4")
+    expect(words).to_be_empty()
+    take(page, "machine", "none")
+    assert added(page).endswith("\\\n  cuda-core cuda-version=13.4")
+
+
+def test_where_the_machine_is_not_known_what_is_added_may_not_make_the_toolkit_compat(front: Watched) -> None:
+    page = front.page
+    page.fill("#package", "pytorch")
+    for client in ("conda", "mamba"):
+        take(page, "client", client)
+        assert added(page).endswith(" cuda-native pytorch")
+        expect(page.locator("#add-words")).to_contain_text("cuda-native keeps the toolkit native")
+    take(page, "client", "pixi")
+    assert added(page) == "pixi add cuda-native pytorch"
 
 
 def test_on_windows_a_command_is_one_line_for_every_shell(running: Browser, site_folder: Path, tmp_path: Path) -> None:
@@ -317,7 +357,7 @@ def test_a_client_that_sees_no_gpu_is_told_the_pin(front: Watched) -> None:
     choose(front.page, Chosen("cuda-core", "linux-64", "13.0", "7.0", "", ""))
     note = front.page.locator("#unseen")
     expect(note).to_have_text(re.compile(r"^cuda-version=12\.9 is for GPU 7\.0: .*, and would take CUDA 13\.0\.$"))
-    assert shown(front.page)["command"].endswith("\\\n  cuda-gpu cuda-core cuda-version=12.9")
+    assert shown(front.page)["command"].endswith("\\\n  cuda-native cuda-core cuda-version=12.9")
     take(front.page, "client", "pixi")
     shown(front.page)
     expect(note).to_be_hidden()
@@ -433,7 +473,7 @@ def test_pasted_output_of_nvidia_smi_chooses(front: Watched, pasted: str, driver
     assert machine(front.page) == (("none", "", "") if none else ("choose", driver, gpu))
     assert shown(front.page)["state"] in (("solved", "refused") if driver else ("detected",))
     # A GPU that is listed proves that there is a driver.
-    assert none or "cuda-gpu" in front.page.locator("#command").text_content()
+    assert none or re.search(r"cuda-(gpu|native)", front.page.locator("#command").text_content())
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from conftest import NEWEST, ROOT
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.plan.plan import Request, small
+from ctk.solve.solve import ASKING
 from kit.doc_clients import CLIENTS, PageSolve, Solve, problem, promise, read, scenario
 from kit.doc_commands import Command, commands, of_script
 from kit.doc_pages import Block, blocks
@@ -41,9 +42,7 @@ def test_a_line_gives_the_toolkit_that_its_comment_says(command: Command, page_s
     assert problem(line, page_solve(command.block)(line.scenario), NEWEST) == ""
     assert line.channels in ((), OURS_FIRST)
     asked = bool(line.scenario.driver) and command.program != "pixi"
-    assert (line.scenario.specs[0] == "cuda-gpu") == asked, (
-        "conda and mamba are asked for the driver, where there is one"
-    )
+    assert (line.scenario.specs[0] in ASKING) == asked, "conda and mamba are asked for the driver, where there is one"
 
 
 def test_the_page_for_users_names_the_toolkits_of_the_default_channel(
@@ -63,7 +62,10 @@ def test_what_the_page_says_of_exports(planned_solve: Solve) -> None:
     """With builds, an export needs the driver that it was made with; without, the toolkit stays, and is compat."""
     made = planned_solve(scenario(("cuda-core", "__cuda"), {"CONDA_OVERRIDE_CUDA": "13.0"}))
     exact = tuple(f"{r.name.normalized}={r.version}={r.build}" for r in made.records)
-    versions = tuple(f"{r.name.normalized}={r.version}" for r in made.records)
+    every = {str(r.name.normalized): f"{r.name.normalized}={r.version}" for r in made.records}
+    with pytest.raises(Unsolvable, match="cuda-version-native"):
+        planned_solve(scenario(tuple(every.values()), {"CONDA_OVERRIDE_CUDA": ""}))
+    versions = tuple(spec for name, spec in every.items() if name != "cuda-version-native")
     nowhere = {"CONDA_OVERRIDE_CUDA": ""}
     assert (made.toolkit, made.fit) == ("13.0", "native")
     with pytest.raises(Unsolvable, match="__cuda"):

@@ -112,7 +112,7 @@ class Client:
         return found
 
     def toolkit(self, prefix: str) -> tuple[str, str]:
-        (record,) = (self.folder / prefix / "conda-meta").glob("cuda-version-*.json")
+        (record,) = (self.folder / prefix / "conda-meta").glob("cuda-version-[0-9]*.json")
         found: dict[str, str] = json.loads(record.read_text())
         return found["version"], found["build"].partition("_")[0]
 
@@ -172,7 +172,9 @@ def test_what_a_client_makes_of_each_file(client: Client) -> None:
     assert client.toolkit("again") == ("13.0", "native"), "nothing checks the driver of an explicit list"
 
     for name, options in (("versions.yml", ["--no-builds"]), ("exact.yml", [])):
-        client.write(name, client.exported("made", *options)["dependencies"])
+        lines = client.exported("made", *options)["dependencies"]
+        deleted = [line for line in lines if name == "versions.yml" and line.startswith("cuda-version-native")]
+        client.write(name, [line for line in lines if line not in deleted])
     assert client.from_file("versions", "versions.yml").returncode == 0
     assert client.toolkit("versions") == ("13.0", "compat")
     assert client.from_file("refused", "exact.yml").returncode
@@ -189,7 +191,7 @@ def test_what_a_client_makes_of_each_file(client: Client) -> None:
 
 @pytest.mark.parametrize("client", [*CONDAS, "conda-classic", "mamba", "micromamba"], indirect=True)
 @pytest.mark.parametrize(
-    ("spec", "driver"), [("cuda-version=13.0", "12.9"), ("__cuda", ""), ("cuda-version==13.0=native_100", "")]
+    ("spec", "driver"), [("cuda-version=13.0", "12.9"), ("__cuda", ""), ("cuda-version==13.0=native_101", "")]
 )
 def test_a_client_says_what_the_page_quotes(client: Client, spec: str, driver: str) -> None:
     text = (ROOT / "docs" / "troubleshooting.md").read_text()

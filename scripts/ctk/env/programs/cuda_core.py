@@ -72,7 +72,7 @@ def linked(arch: str) -> ObjectCode:
 
 def fit() -> str:
     """``native`` or ``compat``: the build of cuda-version in this environment."""
-    (record,) = (Path(sys.prefix) / "conda-meta").glob("cuda-version-*.json")
+    (record,) = (Path(sys.prefix) / "conda-meta").glob("cuda-version-[0-9]*.json")
     return str(json.loads(record.read_text())["build"].partition("_")[0])
 
 

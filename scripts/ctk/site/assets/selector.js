@@ -40,10 +40,10 @@
   }
 
   function readAnswer(answers, place) {
-    const [pick, toolkit, fit, title, reasons] = answers.answers[place];
+    const [pick, toolkit, fit, title, reasons, lasts] = answers.answers[place];
     const line = (of) => answers.lines[of].map((part) => answers.texts[part]).join(" ");
     const packages = pick < 0 ? null : answers.picks[pick].map((record) => answers.records[record]);
-    return { packages, toolkit, fit, title: line(title), reasons: reasons.map(line) };
+    return { packages, toolkit, fit, title: line(title), reasons: reasons.map(line), lasts: Boolean(lasts) };
   }
 
   /** Whether a version of two numbers is before another: 9.0 is before 10.0. */
@@ -79,17 +79,31 @@
   const onWindows = (now) => now.platform.startsWith("win-");
   const onArm = (now) => /-a/.test(now.platform);
 
-  function createCommand(now, pin) {
-    // The driver is requested as well: conda and mamba could ignore it otherwise, and install a toolkit that it cannot
-    // run. The package that asks for CUDA builds as well comes first.
-    const asks = now.driver !== null && now.package !== offered.asks ? [offered.asks] : [];
+  /** What is requested before the package. With the driver in the request, conda and mamba cannot ignore it, and install
+   * a toolkit that it cannot run. Where a native toolkit is known to serve, no other one may replace it later. */
+  function asking(now, lasts) {
+    if (now.driver === null || [offered.asks, offered.lasts].includes(now.package)) return [];
+    return [(lasts && offered.lasts) || offered.asks];
+  }
+
+  /** The same for pixi, which always sees the driver: CUDA builds of another channel are asked for, and what lasts. */
+  const asksInPixi = (now, lasts) => (lasts || isForeign(now) ? asking(now, lasts) : []);
+
+  function typedCommand(begin, asks, now, pin) {
     const asked = pin ? [...request(now).filter((spec) => !spec.startsWith("cuda-version")), `cuda-version=${pin}`] : request(now);
-    const command = offered.create[now.client] + [...asks, ...asked].map(quoted).join(" ");
+    const command = begin[now.client] + [...asks, ...asked].map(quoted).join(" ");
     // PowerShell and cmd continue lines with different characters, so there is one line.
     return onWindows(now) ? command.replaceAll(" \\\n  ", " ") : command;
   }
 
-  function manifest(now) {
+  /** What is requested before a package that is added to an environment of the page's command. conda and pixi remember
+   * what was asked for, and conda's default solver may remove what is named again; mamba does not remember. */
+  function askingAgain(now, { lasts, fit }) {
+    const isRemembered = now.client === "pixi" ? lasts || !isForeign(now) : now.client === "conda" && lasts;
+    return fit === "compat" || isRemembered ? [] : asking(now, true);
+  }
+
+  function manifest(now, asks) {
     const text = (value) => JSON.stringify(value);
     const machine = now.driver
       ? `{ platform = ${text(now.platform)}, cuda = { driver = ${text(now.driver)}${now.gpu ? `, arch = ${text(now.gpu)}` : ""} } }`
@@ -101,7 +115,7 @@
       `platforms = [${machine}]`,
       "",
       "[dependencies]",
-      ...(isForeign(now) && now.driver ? [`${offered.asks} = "*"`] : []),
+      ...asks.map((name) => `${name} = "*"`),
       ...(now.package === "cuda-version" && now.pin ? [] : [`${now.package} = "*"`]),
       ...offered.pins[now.pin].lines,
       ...offered.pythons[now.python].lines,
@@ -226,7 +240,7 @@
     fillList(at("why"), reasons);
     const [pin, why] = unseenPin(now, answer, unseen);
     notice([why, oldest && older(now)[1], newest && "For a newer GPU, say above which one it is."].filter(Boolean).join(" "));
-    showCommand(now, pin);
+    showCommand(now, pin, answer);
   }
 
   function notice(text) {
@@ -260,14 +274,21 @@
     }
   }
 
-  function showCommand(now, pin = "") {
+  /** Shows the commands for a machine, of which `answer` may be known. */
+  function showCommand(now, pin = "", answer = {}) {
+    const { lasts = false } = answer;
     const pixi = now.client === "pixi";
     const stated = now.driver !== undefined; // pixi looks for the driver when it adds a platform
     const [words, code] = hint(now);
     at("save").hidden = !pixi || !stated;
     at("hint").hidden = pixi;
-    const typed = () => offered.create.pixi + [...(isForeign(now) ? [offered.asks] : []), ...request(now)].map(quoted).join(" ");
-    at("command").textContent = !pixi ? createCommand(now, pin) : stated ? manifest(now) : typed();
+    const asks = pixi ? asksInPixi(now, lasts) : asking(now, lasts);
+    at("command").textContent = pixi && stated ? manifest(now, asks) : typedCommand(offered.create, asks, now, pin);
+    const again = askingAgain(now, answer);
+    at("add-words").textContent = offered.lasts && again.includes(offered.lasts)
+      ? `${offered.lasts} keeps the toolkit native. Leave it out if the environment has a compat one: conda list cuda-version shows which it is.`
+      : "";
+    at("add").textContent = typedCommand(offered.add, again, { ...now, python: "" }, pixi ? "" : pin);
     const activate = pixi ? "pixi shell" : `${now.client} activate ${offered.environment}`;
     at("then").textContent = pixi && stated ? `pixi install\n${activate}` : activate;
     at("hint-words").textContent = words;
