@@ -27,8 +27,8 @@ VERBATIM = "-- COMMAND [ARG]..."
 ADDRESSES = frozenset(("base", "channel", "dask", "places", "published", "server", "store", "to", "url"))
 """Names of parameters that take a folder, or the address of a channel or a server, only."""
 
-CHANNELS = ADDRESSES - {"dask", "store"}
-"""Those of them that take no address of a cluster or of its store."""
+CHANNELS = ADDRESSES - {"dask", "store", "url"}
+"""Those of them that we read channels from: not a cluster, its store, or what a channel's pages say of it."""
 
 
 def not_both(one: str, other: str, given: object, step: str = "give one of them") -> None:
