@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("recipes", "conda_build_config.yaml", "conda-forge.yml", "pyproject.toml")
 OLD, NEW = "13.4", "13.5"
 VERSIONS = {OLD: "13.4.92", NEW: "13.5.37"}
-RECIPES = ("cuda-arch", "cuda-crt", "cuda-pathfinder", "cuda-profiler-api", "cuda-version")
+RECIPES = ("cuda-arch", "cuda-crt", "cuda-pathfinder", "cuda-profiler-api", "cuda-version", "cuda-version-native")
 HEADERS = {
     "crt": ("nvidia-cuda-crt", ("crt/host_defines.h", "crt/device_functions.h")),
     "profiler": ("nvidia-cuda-profiler-api", ("cuda_profiler_api.h", "cudaProfiler.h")),

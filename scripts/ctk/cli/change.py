@@ -135,7 +135,7 @@ def refuse_of_others(found: Examined, specs: Sequence[str], on: Machine) -> None
         return
     look = shlex.join(["ctk", "solve", *specs, "--prefix", str(found.prefix)])
     raise BadValue(
-        f"{found.prefix} has packages that `ctk env create` did not put there, and two clients would break it",
+        f"{found.prefix} has packages that ctk did not put there, and two clients would break it",
         f"`{client_line(found, specs, on)}`; what that changes: `{look}`",
     )
 

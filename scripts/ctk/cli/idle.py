@@ -35,14 +35,12 @@ class Idle:
         return [option for option in typed if option in self.options]
 
 
-_OF_A_RUN = ("--base", "--jobs", "--channel", "--dask", "--store")
 _OF_A_CHANNEL = ("--published", "--url", "--identity", "--issuer", "--attested", "--trusted-root")
 _OF_THE_MATRIX = ("--solver", "--constraints", "--platform", "--request", "--python", "--sample", "--seed")
 
 RULES: Mapping[str, tuple[Idle, ...]] = {
     "build": (
-        Idle(_OF_A_RUN, beside="--dry-run"),
-        Idle(_OF_A_RUN, beside="--fetch-only"),
+        # --dry-run and --fetch-only take all options: they are put behind the line that is to be run.
         Idle(("--store",), without=("--dask",)),
         Idle(("--format",), without=("--dry-run",)),
     ),

@@ -124,7 +124,7 @@ def test_libdevice_is_in_the_package_and_the_folder_that_the_page_names(built: W
 
 @pytest.mark.parametrize(
     ("specs", "driver"),
-    [(("cuda-version=13.0",), "12.9"), (("cuda-core", "__cuda"), ""), (("cuda-version==13.0=native_100",), "")],
+    [(("cuda-version=13.0",), "12.9"), (("cuda-core", "__cuda"), ""), (("cuda-version==13.0=native_101",), "")],
 )
 def test_the_solver_says_what_the_page_quotes(specs: tuple[str, ...], driver: str, planned_solve: Solve) -> None:
     """Rattler's words; libmamba's are in its source."""
@@ -144,7 +144,10 @@ def test_a_name_means_what_the_page_says(planned_solve: Solve) -> None:
         assert (found.toolkit, found.fit) == ("13.0", "native")
         return {record.name.normalized for record in found.records if "python" not in record.name.normalized}
 
-    assert {name for name in pick("cuda-version") if name.startswith(("cuda", "lib"))} == {"cuda-version"}
+    assert {name for name in pick("cuda-version") if name.startswith(("cuda", "lib"))} == {
+        "cuda-version",
+        "cuda-version-native",
+    }
     assert {"cuda-nvcc", "libcublas", "cuda-nvrtc"} <= pick("cuda-toolkit") <= pick("cuda")
     assert {"libcublas", "libcufft"} <= pick("cuda-runtime") | pick("cuda-libraries")
     with pytest.raises(Unsolvable):

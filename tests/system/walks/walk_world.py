@@ -37,7 +37,7 @@ def make(root: Path, index: FakeIndex, compiler: str) -> World:
     """A checkout under git with one release that is built and published into ``root/www``."""
     made = world.new_world(root, index)
     for recipe in (root / "recipes").iterdir():
-        if recipe.name not in (*world.RECIPES, "cuda-gpu", "cuda-nvrtc", "common"):
+        if recipe.name not in (*world.RECIPES, "cuda-gpu", "cuda-gpu-builds", "cuda-nvrtc", "common"):
             shutil.rmtree(recipe)
     project = root / "pyproject.toml"
     text = project.read_text().replace('["oldest", "12.6", "newest", "conda-forge"]', '["oldest", "newest"]')
