@@ -13,6 +13,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,25 @@ def dependencies_first(records: Mapping[str, RepoDataRecord]) -> list[str]:
     for name in sorted(records):
         visit(name)
     return list(ordered)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What both of conda's solvers look at for each name: the environment, the command, and what is in conflict."""
+
+    environment: Environment
+    command: Command
+    conflicts: set[str]
+
+    @cached_property
+    def requested(self) -> dict[str, str]:
+        """Name -> spec of the command."""
+        return {parse_spec(spec).name: spec for spec in self.command.specs}
+
+    @cached_property
+    def asked(self) -> dict[str, str]:
+        """Name -> spec that was asked for earlier."""
+        return {parse_spec(spec).name: spec for spec in self.environment.specs}
 
 
 # --- libsolv: mamba, and conda's default solver
@@ -197,33 +217,27 @@ class CondaLibmamba(LibsolvClient):
             for spec in command.specs:
                 yield Job("remove", spec)
             return
-        requested = {parse_spec(spec).name: spec for spec in command.specs}
-        for name in dict.fromkeys([*requested, *asked, *environment.records]):
-            yield from self._jobs_for(name, environment, command, requested, asked, conflicts)
+        attempt = Attempt(environment, command, conflicts)
+        for name in dict.fromkeys([*attempt.requested, *attempt.asked, *environment.records]):
+            yield from self._jobs_for(name, attempt)
 
-    def _jobs_for(
-        self,
-        name: str,
-        environment: Environment,
-        command: Command,
-        requested: Mapping[str, str],
-        asked: Mapping[str, str],
-        conflicts: set[str],
-    ) -> Iterable[Job]:
-        installed = environment.records.get(name)
-        if name in asked and installed and name not in conflicts:
+    def _jobs_for(self, name: str, attempt: Attempt) -> Iterable[Job]:
+        installed = attempt.environment.records.get(name)
+        is_conflict = name in attempt.conflicts
+        if name in attempt.asked and installed and not is_conflict:
             yield Job("keep", exact(installed))
-        if name in requested:
-            yield Job("update" if installed else "install", requested[name])
-            if installed and name not in asked:
+        if name in attempt.requested:
+            yield Job("update" if installed else "install", attempt.requested[name])
+            if installed and name not in attempt.asked:
                 yield Job("keep", name)
-        elif command.kind == UPDATE_ALL and installed:
+        elif attempt.command.kind == UPDATE_ALL and installed:
             yield Job("update", name)
         elif name == "python" and installed:
-            yield Job("pin", python_pin(environment, command))
-        elif name in asked:
-            yield Job("install", _relaxed(asked[name]) if name in conflicts else asked[name])
-        elif installed and name not in conflicts and command.kind == INSTALL:
+            yield Job("pin", python_pin(attempt.environment, attempt.command))
+        elif name in attempt.asked:
+            spec = attempt.asked[name]
+            yield Job("install", _relaxed(spec) if is_conflict else spec)
+        elif installed and not is_conflict and attempt.command.kind == INSTALL:
             yield Job("freeze", exact(installed))
 
 
@@ -361,14 +375,13 @@ class CondaRattler(RattlerClient):
 
     def _request(self, environment: Environment, command: Command, conflicts: set[str]) -> RattlerRequest:
         request = RattlerRequest()
-        asked = {parse_spec(spec).name: spec for spec in environment.specs}
-        requested = {parse_spec(spec).name: spec for spec in command.specs}
-        order = [*self._in_order(requested.values()), *self._in_order(asked.values()), *sorted(environment.records)]
-        for name in dict.fromkeys(name for text in order for name in names([text])):
+        attempt = Attempt(environment, command, conflicts)
+        asked_first = [*self._in_order(command.specs), *self._in_order(environment.specs)]
+        for name in dict.fromkeys([*names(asked_first), *sorted(environment.records)]):
             if command.kind == REMOVE:
-                _remove(request, name, environment, requested, asked, conflicts)
+                _remove(request, name, attempt)
             else:
-                _keep(request, name, environment, command, requested, asked, conflicts)
+                _keep(request, name, attempt)
         return request
 
 
@@ -377,56 +390,45 @@ def _strictness(spec: str) -> tuple[int, str]:
     return bool(parsed.name) + bool(parsed.version) + bool(parsed.build), parsed.name
 
 
-def _keep(
-    request: RattlerRequest,
-    name: str,
-    environment: Environment,
-    command: Command,
-    requested: Mapping[str, str],
-    asked: Mapping[str, str],
-    conflicts: set[str],
-) -> None:
+def _keep(request: RattlerRequest, name: str, attempt: Attempt) -> None:
     """Adds what the plugin says of one name for an install or an update (`_collect_specs_main`)."""
-    installed = environment.records.get(name)
-    if name == "python" and installed and name not in requested:
-        request.constraints.append(python_pin(environment, command))
-    if command.kind in (UPDATE, UPDATE_ALL) and installed:
+    kind = attempt.command.kind
+    installed = attempt.environment.records.get(name)
+    is_conflict = name in attempt.conflicts
+    if name == "python" and installed and name not in attempt.requested:
+        request.constraints.append(python_pin(attempt.environment, attempt.command))
+    if kind in (UPDATE, UPDATE_ALL) and installed:
         request.constraints.append(f"{name} >={installed.version}")
-    if name in requested:
-        request.specs.append(requested[name])
-    elif command.kind == UPDATE_ALL and installed:
-        if name not in conflicts or name in asked:
+    if name in attempt.requested:
+        request.specs.append(attempt.requested[name])
+    elif kind == UPDATE_ALL and installed:
+        if not is_conflict or name in attempt.asked:
             request.specs.append(name)
-    elif name in asked:
-        if name in conflicts and _relaxed(asked[name]) != asked[name]:
-            request.specs.append(_relaxed(asked[name]))
+    elif name in attempt.asked:
+        spec = attempt.asked[name]
+        if is_conflict and _relaxed(spec) != spec:
+            request.specs.append(_relaxed(spec))
         else:
-            request.specs.append(asked[name])
+            request.specs.append(spec)
             if installed:
                 request.preferred.append(installed)
     elif installed:
-        if name not in conflicts:
+        if not is_conflict:
             request.specs.append(name)
-        frozen = command.kind == INSTALL and name not in conflicts
-        (request.frozen if frozen else request.preferred).append(installed)
+        is_frozen = kind == INSTALL and not is_conflict
+        records = request.frozen if is_frozen else request.preferred
+        records.append(installed)
 
 
-def _remove(
-    request: RattlerRequest,
-    name: str,
-    environment: Environment,
-    requested: Mapping[str, str],
-    asked: Mapping[str, str],
-    conflicts: set[str],
-) -> None:
+def _remove(request: RattlerRequest, name: str, attempt: Attempt) -> None:
     """Adds what the plugin says of one name for a removal (`_collect_specs_for_remove`)."""
-    if name in requested:
+    if name in attempt.requested:
         request.constraints.append(f"{name} <0.0.0dev0")
         return
-    installed = environment.records.get(name)
-    if installed and name not in conflicts:
-        if name in asked:
-            request.specs.append(asked[name])
+    installed = attempt.environment.records.get(name)
+    if installed and name not in attempt.conflicts:
+        if name in attempt.asked:
+            request.specs.append(attempt.asked[name])
         request.preferred.append(installed)
 
 
