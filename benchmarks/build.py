@@ -1,8 +1,10 @@
-"""Measures one release from an empty cache: fetch, build, index, solve, and how close the build is to its limit.
+"""Measures one release from an empty cache: fetch, build, index, solve, and how close the build is
+to its limit.
 
-The limit is what nobody can avoid: unzipping the same artefacts and compressing the same bytes with zstd at the same
-level, on the same cores, measured in the same run. With --recipe only the builds of some recipes are measured, and
-nothing is solved. Example: .venv/bin/python benchmarks/build.py 13.4
+The limit is what nobody can avoid: unzipping the same artefacts and compressing the same bytes with
+zstd at the same level, on the same cores, measured in the same run. With --recipe only the builds
+of some recipes are measured, and nothing is solved. Example: .venv/bin/python benchmarks/build.py
+13.4
 """
 
 from __future__ import annotations
@@ -32,12 +34,18 @@ from ctk.solve.solve import Scenario, solve
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("release", nargs="?", default="13.4", help="a locked CTK minor")
     parser.add_argument("--platform", default=this_platform())
-    parser.add_argument("--recipe", action="append", default=[], help="may be repeated; all default ones without it")
+    parser.add_argument(
+        "--recipe", action="append", default=[], help="may be repeated; all default ones without it"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--record", action="store_true", help="append the figures to benchmarks/history.jsonl")
+    parser.add_argument(
+        "--record", action="store_true", help="append the figures to benchmarks/history.jsonl"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ctk-benchmark-") as scratch:
         where = fresh_checkout(Path(scratch))
@@ -45,7 +53,9 @@ def main() -> None:
         found = measure(where, request, options.jobs)
         if options.record:
             what = " ".join([options.release, *options.recipe])
-            record(workspace(), "build", ((f"{what} {row}", value, unit) for row, value, unit in found))
+            record(
+                workspace(), "build", ((f"{what} {row}", value, unit) for row, value, unit in found)
+            )
 
 
 def fresh_checkout(folder: Path) -> Workspace:
@@ -69,7 +79,8 @@ def measure(where: Workspace, request: Request, jobs: int) -> list[tuple[str, fl
     fetch.fetch(planned.artefacts, where, Index)
     times["fetch"] = time.perf_counter() - start
 
-    # Before and after the build: what else the machine does drifts, and the mean of both sees the same drift.
+    # Before and after the build: what else the machine does drifts, and the mean of both sees the
+    # same drift.
     before = limit(planned, where, jobs)
     start, busy = time.perf_counter(), cpu_seconds()
     made = build.run(planned, where, jobs=jobs)
@@ -88,20 +99,33 @@ def measure(where: Workspace, request: Request, jobs: int) -> list[tuple[str, fl
         # What the solver needs besides; not measured.
         base = pipeline.Pipeline(where, report, jobs=jobs, prefix="base ").make_base()
         start = time.perf_counter()
-        solve(Scenario((f"cuda-version={release}", "cuda-core"), subdir, release), [where.channel, base])
+        solve(
+            Scenario((f"cuda-version={release}", "cuda-core"), subdir, release),
+            [where.channel, base],
+        )
         times["solve"] = time.perf_counter() - start
 
     bound = (before + after) / 2
     packages = [p for b in made.built for p in b.packages]
     unpacked = sum(unpacked_bytes(fetch.laid_out(a, where)) for a in planned.artefacts)
     report.table(
-        f"{release} for {subdir}: {len(planned.builds)} builds, {len(packages)} packages, level {LEVEL}, {jobs} jobs",
+        f"{release} for {subdir}: {len(planned.builds)} builds, {len(packages)} packages, level"
+        f" {LEVEL}, {jobs} jobs",
         ["what", "measured"],
         [
             *((name, f"{seconds:.1f} s") for name, seconds in times.items()),
-            ("read", f"{megabytes(read)} MB in {len(planned.artefacts)} artefacts ({megabytes(unpacked)} MB unpacked)"),
+            (
+                "read",
+                (
+                    f"{megabytes(read)} MB in {len(planned.artefacts)} artefacts"
+                    f" ({megabytes(unpacked)} MB unpacked)"
+                ),
+            ),
             ("written", f"{megabytes(sum(p.stat().st_size for p in packages))} MB of packages"),
-            ("limit: unzip and zstd", f"{bound:.1f} s ({before:.1f} s before, {after:.1f} s after the build)"),
+            (
+                "limit: unzip and zstd",
+                f"{bound:.1f} s ({before:.1f} s before, {after:.1f} s after the build)",
+            ),
             ("build / limit", f"{times['build'] / bound:.2f}"),
             ("build / limit, processor time", f"{cpu_ratio:.2f}"),
         ],

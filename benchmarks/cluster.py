@@ -1,9 +1,10 @@
 """Measures how much faster a Dask cluster makes the same builds with more workers.
 
-Few and many workers make the whole plan, in turn and several times, so that drift is seen. Every time nothing is built:
-the cache has no builds, and the store has the artefacts alone. Scheduler and workers are processes of this machine,
-which needs a core for each worker and one more; they have imported what they need before the clock starts. All must
-make the same packages. Example: .venv/bin/python benchmarks/cluster.py 12.9 13.4 --recipe cuda-cccl --workers 1 4
+Few and many workers make the whole plan, in turn and several times, so that drift is seen. Every
+time nothing is built: the cache has no builds, and the store has the artefacts alone. Scheduler and
+workers are processes of this machine, which needs a core for each worker and one more; they have
+imported what they need before the clock starts. All must make the same packages. Example:
+.venv/bin/python benchmarks/cluster.py 12.9 13.4 --recipe cuda-cccl --workers 1 4
 """
 
 from __future__ import annotations
@@ -37,25 +38,39 @@ Side = tuple[float, tuple[build.Built, ...]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("releases", nargs="*", default=["13.4"], help="locked CTK minors (default: 13.4)")
-    parser.add_argument("--platform", action="append", choices=PLATFORMS, help="may be repeated (default: this one)")
-    parser.add_argument("--recipe", action="append", default=[], help="may be repeated (default: all)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "releases", nargs="*", default=["13.4"], help="locked CTK minors (default: 13.4)"
+    )
+    parser.add_argument(
+        "--platform", action="append", choices=PLATFORMS, help="may be repeated (default: this one)"
+    )
+    parser.add_argument(
+        "--recipe", action="append", default=[], help="may be repeated (default: all)"
+    )
     parser.add_argument("--workers", nargs=2, type=int, default=[1, 4], metavar=("FEW", "MANY"))
     parser.add_argument("--rounds", type=int, default=2, help="of few and many (default: 2)")
-    parser.add_argument("--record", action="store_true", help="append the figures to benchmarks/history.jsonl")
+    parser.add_argument(
+        "--record", action="store_true", help="append the figures to benchmarks/history.jsonl"
+    )
     options = parser.parse_args()
     if options.workers[0] >= options.workers[1]:
         parser.error("--workers: the second number is the larger one")
     platforms = options.platform or [this_platform()]
     sides: dict[int, list[Side]] = {n: [] for n in options.workers}
     with tempfile.TemporaryDirectory(prefix="ctk-benchmark-") as scratch:
-        os.environ["TMPDIR"] = tempfile.tempdir = scratch  # of the workers too, which are killed in the end
+        os.environ["TMPDIR"] = tempfile.tempdir = (
+            scratch  # of the workers too, which are killed in the end
+        )
         where = fresh_checkout(Path(scratch) / "checkout")
         request = Request(options.releases, options.recipe, platforms)
         planned = plan(published_set(where), request, python_tags(where.build_config))
         lay_out(planned, where)
-        measure(planned, where, options.workers[1])  # not counted: the first side reads from cold disks
+        measure(
+            planned, where, options.workers[1]
+        )  # not counted: the first side reads from cold disks
         for _ in range(options.rounds):
             for workers in options.workers:
                 sides[workers].append(measure(planned, where, workers))
@@ -83,10 +98,14 @@ def measure(planned: Plan, where: Workspace, workers: int) -> Side:
         shutil.rmtree(folder, ignore_errors=True)
     for artefact in planned.artefacts:
         Store(str(store)).put(fetch.laid_out(artefact, where), artefact.sha256)
-    with SubprocessCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as processes:
+    with SubprocessCluster(
+        n_workers=workers, threads_per_worker=1, dashboard_address=":0"
+    ) as processes:
         with Client(processes) as client:
             client.wait_for_workers(workers)
-            client.submit(tools).result()  # the scheduler unpickles what is submitted, and so imports all of ctk
+            client.submit(
+                tools
+            ).result()  # the scheduler unpickles what is submitted, and so imports all of ctk
         with Cluster(processes.scheduler_address, str(store)) as cluster:
             start = time.perf_counter()
             made = build.run(planned, where, cluster=cluster)
@@ -99,7 +118,11 @@ def measure(planned: Plan, where: Workspace, workers: int) -> Side:
 
 def hold_same(sides: dict[int, list[Side]]) -> None:
     """Ends the run where two sides made other packages."""
-    made = [{i for b in built for i in b.sha256.items()} for found in sides.values() for _, built in found]
+    made = [
+        {i for b in built for i in b.sha256.items()}
+        for found in sides.values()
+        for _, built in found
+    ]
     if differ := sorted({name for one in made for name, _ in one ^ made[0]}):
         sys.exit(f"not the same every time: {', '.join(differ)}")
 
@@ -107,20 +130,30 @@ def hold_same(sides: dict[int, list[Side]]) -> None:
 def show(what: str, planned: Plan, sides: dict[int, list[Side]]) -> list[tuple[str, float, str]]:
     """Prints a table; returns the figures to keep."""
     times = {count(workers, "worker"): [s for s, _ in found] for workers, found in sides.items()}
-    # What remains is the way there and back, the start of a process for each build, and workers with nothing to do.
-    builds = [mean(sum(b.seconds for b in built) / s / n for s, built in found) for n, found in sides.items()]
+    # What remains is the way there and back, the start of a process for each build, and workers
+    # with nothing to do.
+    builds = [
+        mean(sum(b.seconds for b in built) / s / n for s, built in found)
+        for n, found in sides.items()
+    ]
     few, many = times
     ratio = mean(times[few]) / mean(times[many])
     last = sides[min(sides)][-1][1]  # with few workers, builds disturb each other least
     longest = max(last, key=lambda b: b.seconds)
     read, records = planned.artefacts, [r for b in last for r in b.records.values()]
     rows = [
-        *((name, f"{mean(t):.1f} s ({', '.join(f'{s:.1f}' for s in t)})") for name, t in times.items()),
+        *(
+            (name, f"{mean(t):.1f} s ({', '.join(f'{s:.1f}' for s in t)})")
+            for name, t in times.items()
+        ),
         (f"{few} / {many}", f"{ratio:.2f}"),
         ("share of builds in a worker's time", " and ".join(f"{share:.0%}" for share in builds)),
         ("longest build", f"{longest.id}, {longest.seconds:.1f} s"),
         ("read", f"{megabytes(sum(a.size for a in read))} MB in {count(len(read), 'artefact')}"),
-        ("written", f"{megabytes(sum(r['size'] for r in records))} MB in {count(len(records), 'package')}"),
+        (
+            "written",
+            f"{megabytes(sum(r['size'] for r in records))} MB in {count(len(records), 'package')}",
+        ),
     ]
     Reporter().table(what, ["what", "measured"], rows)
     return [(f"{what}: {name}", mean(t), "s") for name, t in times.items()] + [

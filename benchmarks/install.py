@@ -1,16 +1,19 @@
-"""Measures the user's side beside pip's: time and bytes to install a request from local files, and to import it.
+"""Measures the user's side beside pip's: time and bytes to install a request from local files, and
+to import it.
 
-Ours is `ctk env create` from the built channel and base channel, with an empty package cache, and again with what that
-left there, as a second environment has it. Pip's is `python -m venv --without-pip` and `pip --python` from a folder of
-wheels of the same versions, fetched before through the configured index; it keeps no unpacked wheels, so both of ours
-stand beside the same time. Neither environment gets pip. Ours gets a Python of its own, pip's links to the machine's:
-times include that, bytes are given with Python and without. Pip compiles all modules while it installs; most of ours
-come compiled, and `ctk env create` compiles the rest. Imports are whole processes. No GPU is needed.
-Example: .venv/bin/python benchmarks/install.py --rounds 5
+Ours is `ctk env create` from the built channel and base channel, with an empty package cache, and
+again with what that left there, as a second environment has it. Pip's is `python -m venv
+--without-pip` and `pip --python` from a folder of wheels of the same versions, fetched before
+through the configured index; it keeps no unpacked wheels, so both of ours stand beside the same
+time. Neither environment gets pip. Ours gets a Python of its own, pip's links to the machine's:
+times include that, bytes are given with Python and without. Pip compiles all modules while it
+installs; most of ours come compiled, and `ctk env create` compiles the rest. Imports are whole
+processes. No GPU is needed. Example: .venv/bin/python benchmarks/install.py --rounds 5
 
-With --sizes nothing is installed: bytes and files of what would be. Ours are the archives that `ctk solve` picks from
-the built channel and base channel, and their lists of paths; pip's the wheels of `pip install --dry-run` for the same
-version and toolkit, and the directories in them. Left out are Python itself and, on both sides, bytecode.
+With --sizes nothing is installed: bytes and files of what would be. Ours are the archives that `ctk
+solve` picks from the built channel and base channel, and their lists of paths; pip's the wheels of
+`pip install --dry-run` for the same version and toolkit, and the directories in them. Left out are
+Python itself and, on both sides, bytecode.
 """
 
 from __future__ import annotations
@@ -44,7 +47,8 @@ DRIVER = "13.9"
 KERNEL_OF_CORE = r"""
 from cuda.core import Program, ProgramOptions
 code = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2.0f; }'
-assert Program(code, "c++", ProgramOptions(arch="sm_90")).compile("cubin").code.startswith(b"\x7fELF")
+program = Program(code, "c++", ProgramOptions(arch="sm_90"))
+assert program.compile("cubin").code.startswith(b"\x7fELF")
 """
 KERNEL_OF_NUMBA = """
 from numba import cuda, types
@@ -54,7 +58,10 @@ assert ".target sm_90" in cuda.compile_ptx(twice, (types.float32[::1],), cc=(9, 
 """
 PROGRAMS = {  # request -> what is done with it
     "cuda-core": {"import": "import cuda.core", "import and compile a kernel": KERNEL_OF_CORE},
-    "numba-cuda": {"import": "from numba import cuda", "import and compile a kernel": KERNEL_OF_NUMBA},
+    "numba-cuda": {
+        "import": "from numba import cuda",
+        "import and compile a kernel": KERNEL_OF_NUMBA,
+    },
 }
 PIPS_NAMES = {
     "pytorch": "torch",
@@ -79,11 +86,19 @@ Words = list[str | Path]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5, help="installations of each kind")
-    parser.add_argument("--imports", type=int, default=10, help="of each kind after each installation")
-    parser.add_argument("--record", action="store_true", help="append the figures to benchmarks/history.jsonl")
-    parser.add_argument("--sizes", action="store_true", help="install nothing: a table of bytes and files")
+    parser.add_argument(
+        "--imports", type=int, default=10, help="of each kind after each installation"
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="append the figures to benchmarks/history.jsonl"
+    )
+    parser.add_argument(
+        "--sizes", action="store_true", help="install nothing: a table of bytes and files"
+    )
     options = parser.parse_args()
     if options.sizes:
         sizes()
@@ -96,14 +111,20 @@ def main() -> None:
                 ours, pips = (f"{median(side):.2f} s" for side in zip(*pairs, strict=True))
                 rows.append((f"{request}: {row}", ours, pips, median(a / b for a, b in pairs)))
             for row, a, b in bench.bytes():
-                rows.append((f"{request}: {row}", f"{megabytes(a)} MB", f"{megabytes(b)} MB", a / b))
+                rows.append(
+                    (f"{request}: {row}", f"{megabytes(a)} MB", f"{megabytes(b)} MB", a / b)
+                )
     report, columns = Reporter(), ["what", "ours", "pip", "ours / pip"]
     shown = [(*cells, f"{ratio:.2f}") for *cells, ratio in rows]
     report.table(f"medians of {options.rounds} rounds", columns, shown, columns[1:])
     if not any("read-only" in row for row, *_ in rows):
         report.line("nothing can be mounted here, so there are no rows of a read-only environment")
     if options.record:
-        record(workspace(), "install", ((f"{row}, ours / pip", ratio, RATIO) for row, _, _, ratio in rows))
+        record(
+            workspace(),
+            "install",
+            ((f"{row}, ours / pip", ratio, RATIO) for row, _, _, ratio in rows),
+        )
 
 
 @dataclass(frozen=True)
@@ -115,26 +136,53 @@ class Size:
     installed: int = 0
 
     def __add__(self, other: Size) -> Size:
-        return Size(self.download + other.download, self.files + other.files, self.installed + other.installed)
+        return Size(
+            self.download + other.download,
+            self.files + other.files,
+            self.installed + other.installed,
+        )
 
     @property
     def cells(self) -> tuple[str, str, str]:
-        return f"{self.download / 1e6:,.0f} MB", f"{self.files:,}", f"{self.installed / 1e6:,.0f} MB"
+        return (
+            f"{self.download / 1e6:,.0f} MB",
+            f"{self.files:,}",
+            f"{self.installed / 1e6:,.0f} MB",
+        )
 
 
 def sizes() -> None:
     rows = []
     with Index() as index:
         for request in SIZED:
-            pick = json.loads(output([Path(sys.executable).with_name("ctk"), "solve", *request, *SIZED_FOR, "--json"]))
+            pick = json.loads(
+                output(
+                    [Path(sys.executable).with_name("ctk"), "solve", *request, *SIZED_FOR, "--json"]
+                )
+            )
             versions = {package["name"]: package["version"] for package in pick["packages"]}
-            words = ["install", "--dry-run", "--ignore-installed", "-qq", "--only-binary", ":all:", "--report", "-"]
+            words = [
+                "install",
+                "--dry-run",
+                "--ignore-installed",
+                "-qq",
+                "--only-binary",
+                ":all:",
+                "--report",
+                "-",
+            ]
             same = [f"{PIPS_NAMES[name]}=={versions[name]}" for name in request]
             same.append(f"cuda-toolkit=={pick['toolkit']}.*")
             report = json.loads(output([sys.executable, "-m", "pip", *words, *same]))
             ours, pips = of_packages(pick, workspace()), of_wheels(report, index)
-            (name, *more) = request
-            rows.append(("all" if more else f"{name} {versions[name]}, pip's {same[0]}", *ours.cells, *pips.cells))
+            name, *more = request
+            rows.append(
+                (
+                    "all" if more else f"{name} {versions[name]}, pip's {same[0]}",
+                    *ours.cells,
+                    *pips.cells,
+                )
+            )
     columns = ["ours: download", "files", "on disk", "pip: download", "files", "on disk"]
     title = f"toolkit {pick['toolkit']}, without Python itself and bytecode"
     Reporter().table(title, ["request", *columns], rows, columns)
@@ -146,12 +194,17 @@ def of_packages(pick: dict[str, Any], where: Workspace) -> Size:
     for package in pick["packages"]:
         if package["name"] not in PYTHON_ITSELF:
             archive = channels[package["channel"]] / package["subdir"] / package["file"]
-            found += of_archive(package["size"], ((path.path, path.size) for path in read_info(archive).paths))
+            found += of_archive(
+                package["size"], ((path.path, path.size) for path in read_info(archive).paths)
+            )
     return found
 
 
 def of_wheels(report: dict[str, Any], index: Index) -> Size:
-    """What the wheels of a report of `pip install` bring; of those on a server only the directories are read."""
+    """What the wheels of a report of `pip install` bring.
+
+    Of those on a server only the directories are read.
+    """
     found = Size()
     for wheel in report["install"]:
         url, metadata = wheel["download_info"]["url"], wheel["metadata"]
@@ -177,23 +230,39 @@ class Bench:
     def __init__(self, request: str, folder: Path) -> None:
         self.request, self.folder = request, folder
         self.ours, self.pips, self.wheels = folder / "ours", folder / "pip", folder / "wheels"
-        (folder / "output").symlink_to(workspace().output)  # to ctk, it is a checkout with an empty cache
+        (folder / "output").symlink_to(
+            workspace().output
+        )  # to ctk, it is a checkout with an empty cache
         self.install(self.ours)
         self.fetch_wheels()
-        self.install(self.pips)  # not counted: this reads the files from the disk for the first time
+        self.install(
+            self.pips
+        )  # not counted: this reads the files from the disk for the first time
 
     def install(self, prefix: Path) -> float:
         """Makes an environment of ours or pip's; returns how many seconds that took."""
         request, python = self.request, sys.executable
-        ctk: Words = [Path(python).with_name("ctk"), "env", "create", request, "--driver", DRIVER, "--json"]
+        ctk: Words = [
+            Path(python).with_name("ctk"),
+            "env",
+            "create",
+            request,
+            "--driver",
+            DRIVER,
+            "--json",
+        ]
         pip: Words = [python, "-m", "pip", "--python", prefix, "install", "--quiet", "--no-index"]
         os.sync()  # what was written before is not to be written meanwhile
         start = time.perf_counter()
         if prefix == self.pips:
             self.run([python, "-m", "venv", "--without-pip", prefix])
-            self.run([*pip, "--find-links", self.wheels, f"{request}[cu13]"], PIP_CONFIG_FILE=os.devnull)
+            self.run(
+                [*pip, "--find-links", self.wheels, f"{request}[cu13]"], PIP_CONFIG_FILE=os.devnull
+            )
         else:
-            self.picked = json.loads(self.run([*ctk, "--prefix", prefix], CTK_ROOT=str(self.folder)))
+            self.picked = json.loads(
+                self.run([*ctk, "--prefix", prefix], CTK_ROOT=str(self.folder))
+            )
         return time.perf_counter() - start
 
     def fetch_wheels(self) -> None:
@@ -211,14 +280,18 @@ class Bench:
         found: dict[str, list[tuple[float, float]]] = defaultdict(list)
 
         def measure(row: str, turn: int, seconds: Callable[[Path], float]) -> None:
-            taken = {place: seconds(place) for place in (self.ours, self.pips)[:: -1 if turn % 2 else 1]}
+            taken = {
+                place: seconds(place) for place in (self.ours, self.pips)[:: -1 if turn % 2 else 1]
+            }
             found[row].append((taken[self.ours], taken[self.pips]))
 
         def python(row: str, turn: int, code: str, mode: str = "") -> None:
             measure(f"{row}{mode}", turn, lambda prefix: self.python(prefix, code, mode))
 
         second, programs = self.folder / "second", PROGRAMS[self.request]
-        tried = subprocess.run(["env", *read_only(self.folder, ["true"])], capture_output=True, check=False)
+        tried = subprocess.run(
+            ["env", *read_only(self.folder, ["true"])], capture_output=True, check=False
+        )
         can_mount = tried.returncode == 0  # env fails where there is no unshare
         for number in range(rounds):
             for place in (self.ours, self.pips, self.folder / ".cache"):
@@ -236,29 +309,50 @@ class Bench:
     def bytes(self) -> Iterator[tuple[str, int, int]]:
         """Of the files read, and of the environments: ours and pip's by row."""
         (python,) = (p["size"] for p in self.picked["packages"] if p["name"] == "python")
-        read, wheels = self.picked["size"], sum(wheel.stat().st_size for wheel in self.wheels.iterdir())
+        read, wheels = (
+            self.picked["size"],
+            sum(wheel.stat().st_size for wheel in self.wheels.iterdir()),
+        )
         yield "packages and wheels", read, wheels
         yield "packages and wheels, without Python", read - python, wheels
         (note,) = self.ours.glob("conda-meta/python-[0-9]*.json")
-        python = on_disk(self.ours / file for file in json.loads(note.read_text(encoding="utf-8"))["files"])
+        python = on_disk(
+            self.ours / file for file in json.loads(note.read_text(encoding="utf-8"))["files"]
+        )
         ours, pips = (on_disk([place, *place.rglob("*")]) for place in (self.ours, self.pips))
         yield "installed", ours, pips
         yield "installed, without Python", ours - python, pips
 
     def python(self, prefix: Path, code: str, mode: str) -> float:
-        """Seconds of a program in an environment, activated as far as Python programs look at that."""
+        """Seconds of a program in an environment, activated as far as Python programs look
+        at that.
+        """
         words: Words = [sys.executable, "-c", TIMER, prefix / "bin" / "python", "-c", code]
         variable = "VIRTUAL_ENV" if prefix == self.pips else "CONDA_PREFIX"
-        return float(self.run(read_only(prefix, words) if mode else words, **{variable: str(prefix)}))
+        return float(
+            self.run(read_only(prefix, words) if mode else words, **{variable: str(prefix)})
+        )
 
     def run(self, words: Words, **variables: str) -> str:
         """What a program prints that has nothing of this process's environment."""
         clean = {"PATH": os.defpath, "HOME": str(self.folder), "LANG": "C.UTF-8", **variables}
-        return subprocess.run(words, env=clean, stdout=subprocess.PIPE, text=True, check=True).stdout
+        return subprocess.run(
+            words, env=clean, stdout=subprocess.PIPE, text=True, check=True
+        ).stdout
 
 
 def read_only(folder: Path, words: Words) -> Words:
-    return ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", READ_ONLY, folder, *words]
+    return [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-ec",
+        READ_ONLY,
+        folder,
+        *words,
+    ]
 
 
 def on_disk(files: Iterable[Path]) -> int:

@@ -1,8 +1,9 @@
-"""Measures one whole CTK release for one platform, from nothing and unchanged, and projects all releases and platforms.
+"""Measures one whole CTK release for one platform, from nothing and unchanged, and projects all
+releases and platforms.
 
-The release is measured from an empty cache; the limit beside it is what nobody can avoid (benchmarks/build.py). The
-projection is arithmetic on the release locks; what it assumes is printed with it.
-Example: .venv/bin/python benchmarks/matrix.py 13.4
+The release is measured from an empty cache; the limit beside it is what nobody can avoid
+(benchmarks/build.py). The projection is arithmetic on the release locks; what it assumes is printed
+with it. Example: .venv/bin/python benchmarks/matrix.py 13.4
 """
 
 from __future__ import annotations
@@ -63,12 +64,20 @@ class Cost:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("release", nargs="?", default="13.4", help="a locked CTK minor")
     parser.add_argument("--platform", default=this_platform(), choices=PLATFORMS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--scratch", type=Path, help="where to work; needs about 10 GB (default: the temporary folder)")
-    parser.add_argument("--record", action="store_true", help="append the figures to benchmarks/history.jsonl")
+    parser.add_argument(
+        "--scratch",
+        type=Path,
+        help="where to work; needs about 10 GB (default: the temporary folder)",
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="append the figures to benchmarks/history.jsonl"
+    )
     options = parser.parse_args()
     report = Reporter()
     with tempfile.TemporaryDirectory(prefix="ctk-benchmark-", dir=options.scratch) as scratch:
@@ -77,7 +86,9 @@ def main() -> None:
         show(cost, options.release, options.platform, report)
         project(cost, where, report)
         if options.record:
-            record(workspace(), "matrix", recorded(cost, f"{options.release} for {options.platform}"))
+            record(
+                workspace(), "matrix", recorded(cost, f"{options.release} for {options.platform}")
+            )
 
 
 def recorded(cost: Cost, what: str) -> Iterator[tuple[str, float, str]]:
@@ -113,7 +124,9 @@ def measure(where: Workspace, release: str, subdir: str, jobs: int) -> Cost:
             raise SystemExit("\n".join(made[-1].failed.values()))
 
     def audit() -> None:
-        found = audit_packages(states.packages(where.channel), forbidden_paths=(), jobs=jobs, cache=where.notes)
+        found = audit_packages(
+            states.packages(where.channel), forbidden_paths=(), jobs=jobs, cache=where.notes
+        )
         # What belongs to the base channel is not here; nothing else may be found.
         print(f"audit: {found.summary()}")
 
@@ -121,7 +134,8 @@ def measure(where: Workspace, release: str, subdir: str, jobs: int) -> Cost:
         states.commit(states.stage(made[-1].built, where.channel))
 
     run("fetch", lambda: fetch.fetch(wanted.artefacts, where, Index))
-    # Before and after the build: what else the machine does drifts, and the mean of both sees the same drift.
+    # Before and after the build: what else the machine does drifts, and the mean of both sees the
+    # same drift.
     bounds = [limit(wanted, where, jobs)]
     run("build", make)
     bounds.append(limit(wanted, where, jobs))
@@ -172,7 +186,9 @@ def show(cost: Cost, release: str, subdir: str, report: Reporter) -> None:
 
 
 def project(cost: Cost, where: Workspace, report: Reporter) -> None:
-    """All releases on all platforms, from the sizes in the locks and what the one release took for each byte."""
+    """All releases on all platforms, from the sizes in the locks and what the one release took for
+    each byte.
+    """
     whole = planned(where, platforms=PLATFORMS)
     read = sum(a.size for a in whole.artefacts)
     sizes = [bytes_of(whole, b.id) for b in whole.builds]
@@ -184,7 +200,14 @@ def project(cost: Cost, where: Workspace, report: Reporter) -> None:
     rows = []
     for cores in CORES:
         work = max(cpu / (cores * busy), longest)
-        rows.append((cores, f"{download / 3600:.2f}", f"{work / 3600:.2f}", f"{(download + work) / 3600:.2f}"))
+        rows.append(
+            (
+                cores,
+                f"{download / 3600:.2f}",
+                f"{work / 3600:.2f}",
+                f"{(download + work) / 3600:.2f}",
+            )
+        )
     locks = {b.lock for b in whole.builds}
     report.table(
         f"projected: {len(locks)} locks, {len(PLATFORMS)} platforms, {len(whole.builds)} builds",
@@ -193,12 +216,23 @@ def project(cost: Cost, where: Workspace, report: Reporter) -> None:
         right=["cores", "download h", "build and audit h", "hours"],
     )
     stored = cost.written / cost.read * read
-    report.console.print(f"downloaded: {read / 1e9:.1f} GB; stored: {stored / 1e9:.1f} GB of packages")
+    report.console.print(
+        f"downloaded: {read / 1e9:.1f} GB; stored: {stored / 1e9:.1f} GB of packages"
+    )
     for line in (
-        f"CPU time goes with the bytes read: {cost.cpu / (cost.worked / 1e9):.0f} CPU seconds a GB, as measured",
-        f"cores are as busy as measured ({busy:.0%}), and a machine with more has the disk and memory for them",
+        (
+            f"CPU time goes with the bytes read: {cost.cpu / (cost.worked / 1e9):.0f} CPU seconds a"
+            " GB, as measured"
+        ),
+        (
+            f"cores are as busy as measured ({busy:.0%}), and a machine with more has the disk and"
+            " memory for them"
+        ),
         f"no build takes less than the largest does on one core: {longest:.0f} s",
-        f"the network is as fast as measured ({cost.read / cost.wall['fetch'] / 1e6:.0f} MB/s), whatever the cores",
+        (
+            f"the network is as fast as measured ({cost.read / cost.wall['fetch'] / 1e6:.0f} MB/s),"
+            " whatever the cores"
+        ),
         f"packages are as large for each byte read as measured ({cost.written / cost.read:.2f})",
     ):
         report.console.print(f"assumed: {line}", soft_wrap=True)

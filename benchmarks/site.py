@@ -1,4 +1,5 @@
-"""Measures how the install selector's questions are answered: each by itself, and all about one package together.
+"""Measures how the install selector's questions are answered: each by itself, and all about one
+package together.
 
 Both ways must say the same. CPU time says more than the clock on a machine with other work.
 Example: .venv/bin/python benchmarks/site.py cuda-core --sample 200
@@ -26,14 +27,24 @@ from ctk.solve.why import explain, find_reason
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("package", nargs="?", default="cuda-core")
-    parser.add_argument("--sample", type=int, default=200, help="questions that are answered by themselves as well")
-    parser.add_argument("--record", action="store_true", help="append the figures to benchmarks/history.jsonl")
+    parser.add_argument(
+        "--sample", type=int, default=200, help="questions that are answered by themselves as well"
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="append the figures to benchmarks/history.jsonl"
+    )
     options = parser.parse_args()
     where, report = workspace(), Reporter()
     used = channels(where, "local", this_platform()).channels
-    asked = axes(Catalogue(used, this_platform()), release_locks(where).values(), python_tags(where.build_config))
+    asked = axes(
+        Catalogue(used, this_platform()),
+        release_locks(where).values(),
+        python_tags(where.build_config),
+    )
 
     busy = cpu_seconds()
     catalogue = GroupedCatalogue(used, asked.subdir, [options.package, "cuda-version", "python"])
@@ -55,7 +66,10 @@ def main() -> None:
         (f"together ({len(found)} questions)", f"{1000 * together:.2f}", "1"),
         (f"each by itself ({len(sample)} of them)", f"{1000 * each:.2f}", f"{each / together:.0f}"),
     ]
-    title = f"questions about {options.package} on {asked.subdir}; {time.perf_counter() - start:.0f} s for the sample"
+    title = (
+        f"questions about {options.package} on {asked.subdir}; {time.perf_counter() - start:.0f} s"
+        " for the sample"
+    )
     report.table(title, ["way", "CPU ms each", "ratio"], rows, ["CPU ms each", "ratio"])
     if options.record:
         record(

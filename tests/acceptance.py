@@ -1,8 +1,8 @@
 """Runs whole what README and docs promise, in pieces: `scripts/acceptance`.
 
-The pieces run in a clone of the last commit, as somebody else would have it. What they made is removed after the last
-of a platform, but for the base channel. A piece that passed runs again only after a change of what it depends on, which
-git knows.
+The pieces run in a clone of the last commit, as somebody else would have it. What they made is
+removed after the last of a platform, but for the base channel. A piece that passed runs again only
+after a change of what it depends on, which git knows.
 """
 
 from __future__ import annotations
@@ -37,9 +37,18 @@ LINKING = (*PACKAGES, "tests")
 ALL = (".",)
 CTK = ".venv/bin/ctk"
 # Each test run links against the -dev packages of the default set; here all are in the channel.
-LINKED = [".venv/bin/python", "-m", "pytest", "-q", "tests/system/environments/test_dev_packages.py"]
-# Programs of 13.5 for ARM say that they need a newer glibc than a machine of another platform is taken to have.
-STATED_LIMIT = re.compile(r"^error: (.+ needs glibc 2\.3\d).*, and a .+ machine is taken to have 2\.28$", re.M)
+LINKED = [
+    ".venv/bin/python",
+    "-m",
+    "pytest",
+    "-q",
+    "tests/system/environments/test_dev_packages.py",
+]
+# Programs of 13.5 for ARM say that they need a newer glibc than a machine of another platform is
+# taken to have.
+STATED_LIMIT = re.compile(
+    r"^error: (.+ needs glibc 2\.3\d).*, and a .+ machine is taken to have 2\.28$", re.M
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,8 @@ def _quick(where: Workspace) -> Iterator[Piece]:
     yield Piece("verify", [[CTK, "verify"]])
     for recipe in sorted(file.parent.name for file in where.recipes.glob("*/recipe.yaml")):
         yield Piece(
-            f"export:{recipe}", [[CTK, "feedstock", recipe, f"output/feedstocks/{recipe}", "--maintainer", "someone"]]
+            f"export:{recipe}",
+            [[CTK, "feedstock", recipe, f"output/feedstocks/{recipe}", "--maintainer", "someone"]],
         )
     examples = sorted(file.parent.name for file in (where.root / "examples").glob("*/recipe.yaml"))
     made = [[CTK, "build-recipe", f"./examples/{name}"] for name in examples]
@@ -80,13 +90,16 @@ def _quick(where: Workspace) -> Iterator[Piece]:
 def _builds(where: Workspace) -> Iterator[Piece]:
     """What README builds, a platform after the other.
 
-    The releases and the components add to the default channel, as they would for a user; the libraries, whose disk is
-    as much again, have a channel of their own.
+    The releases and the components add to the default channel, as they would for a user; the
+    libraries, whose disk is as much again, have a channel of their own.
     """
-    everything = plan(published_set(where), Request(platforms=PLATFORMS), python_tags(where.build_config))
+    everything = plan(
+        published_set(where), Request(platforms=PLATFORMS), python_tags(where.build_config)
+    )
     libraries, here = settings(where.root).libraries.recipes, this_platform()
     minors = sorted(
-        (b.lock.removeprefix("cuda-") for b in everything.builds if b.lock.startswith("cuda-")), key=Version
+        (b.lock.removeprefix("cuda-") for b in everything.builds if b.lock.startswith("cuda-")),
+        key=Version,
     )
     for platform in sorted(PLATFORMS, key=lambda each: each != here):
         builds = [build for build in everything.builds if build.subdir == platform]
@@ -96,14 +109,21 @@ def _builds(where: Workspace) -> Iterator[Piece]:
                 groups.setdefault(build.lock.removeprefix("cuda-"), set()).update(
                     output.name for output in build.outputs
                 )
-        others = {output.name for build in builds if build.recipe.name in libraries for output in build.outputs}
+        others = {
+            output.name
+            for build in builds
+            if build.recipe.name in libraries
+            for output in build.outputs
+        }
         made, linked, reads = [CTK, "build", "--platform", platform], [], PACKAGES
         if platform == here:
             linked, reads = [LINKED], LINKING
             # The least and the most that one release needs, each in a channel of its own.
             for minor in (minors[0], minors[-1]):
                 words = [*made, "--all-components", "--release", minor]
-                yield Piece(f"components:{minor}:{platform}", [words, *_used(groups[minor], platform)])
+                yield Piece(
+                    f"components:{minor}:{platform}", [words, *_used(groups[minor], platform)]
+                )
         together = [
             [CTK, "solve", *sorted(names), f"cuda-version={minor}", "--platform", platform]
             for minor, names in groups.items()
@@ -112,11 +132,18 @@ def _builds(where: Workspace) -> Iterator[Piece]:
         yield Piece(f"releases:{platform}", [[*made, "--all-releases"]], stays=True)
         whole = [*made, "--all-components", "--all-releases"]
         yield Piece(f"components:{platform}", [whole, *together])
-        yield Piece(f"libraries:{platform}", [[*made, "--libraries"], *linked, *_used(others, platform)], reads)
+        yield Piece(
+            f"libraries:{platform}",
+            [[*made, "--libraries"], *linked, *_used(others, platform)],
+            reads,
+        )
 
 
 def _used(packages: Iterable[str], platform: str) -> Iterator[list[str]]:
-    """Each package in an environment of its own; for another platform the environment is only solved."""
+    """Each package in an environment of its own.
+
+    For another platform the environment is only solved.
+    """
     for name in sorted(packages):
         if platform == this_platform():
             yield [CTK, "env", "create", name, "--prefix", "output/used"]
@@ -127,7 +154,9 @@ def _used(packages: Iterable[str], platform: str) -> Iterator[list[str]]:
 
 def _tests() -> Iterator[Piece]:
     clone = ["git", "clone", "--quiet", ".", "output/fresh"]
-    yield Piece("readme", [clone, ["output/fresh/scripts/build"], ["output/fresh/scripts/test"]], ALL)
+    yield Piece(
+        "readme", [clone, ["output/fresh/scripts/build"], ["output/fresh/scripts/test"]], ALL
+    )
     yield Piece("sweeps", [["./scripts/build"], ["./scripts/test", "--all"]], ALL)
     yield Piece("reproduced", [["./scripts/build"], [CTK, "check", "--rebuild", "all"]])
     for script in ("test-browser", "test-downstream", "test-faults"):
@@ -139,8 +168,8 @@ class Run:
 
     Args:
         where: The checkout.
-        folder: For the clone, a log of each piece, and `results.json`: piece -> what it was run with, and whether it
-            passed. Below the checkout's output by default.
+        folder: For the clone, a log of each piece, and `results.json`: piece -> what it was run
+            with, and whether it passed. Below the checkout's output by default.
     """
 
     def __init__(self, where: Workspace, folder: Path | None = None) -> None:
@@ -152,7 +181,10 @@ class Run:
 
     def key(self, piece: Piece) -> str:
         """What the piece depends on, as git names it: the same words mean the same outcome."""
-        objects = [git(self.where.root, "rev-parse", f"HEAD:{'' if part == '.' else part}") for part in piece.reads]
+        objects = [
+            git(self.where.root, "rev-parse", f"HEAD:{'' if part == '.' else part}")
+            for part in piece.reads
+        ]
         return f"{' '.join(objects)} {json.dumps(piece.commands)}"
 
     def has_passed(self, piece: Piece) -> bool:
@@ -181,11 +213,16 @@ class Run:
     def run(self, piece: Piece) -> bool:
         """Runs one piece; one line says what came out. Returns whether all its commands succeeded.
 
-        A package that another platform is too old for, as it says itself, is a line of its own and no failure.
+        A package that another platform is too old for, as it says itself, is a line of its own and
+        no failure.
         """
         began, log = time.monotonic(), self.folder / f"{piece.name.replace(':', '-')}.log"
         key = self.key(piece)  # now: somebody may commit while it runs
-        environment = {name: value for name, value in os.environ.items() if name not in ("CTK_ROOT", "VIRTUAL_ENV")}
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("CTK_ROOT", "VIRTUAL_ENV")
+        }
         failed: list[str] = []
         limits: list[str] = []
         with log.open("w") as stream:
@@ -193,10 +230,17 @@ class Run:
                 print(f"$ {shlex.join(command)}", file=stream, flush=True)
                 start = log.stat().st_size
                 done = subprocess.run(
-                    command, cwd=self.clone, env=environment, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream
+                    command,
+                    cwd=self.clone,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stream,
+                    stderr=stream,
                 )
                 is_refusal = done.returncode and "solve" in command  # of another platform: `_used`
-                if found := STATED_LIMIT.findall(log.read_bytes()[start:].decode()) if is_refusal else ():
+                if found := (
+                    STATED_LIMIT.findall(log.read_bytes()[start:].decode()) if is_refusal else ()
+                ):
                     limits += found
                 elif done.returncode:
                     failed.append(f"exit {done.returncode}: {shlex.join(command)}")
@@ -206,7 +250,11 @@ class Run:
         used = 0 if piece.stays else self._give_back()
         self.results[piece.name] = {"passed": None if failed else key, "seconds": round(seconds)}
         replace_file(self.folder / "results.json", json.dumps(self.results, indent=1).encode())
-        print(f"{'failed' if failed else 'passed'} {piece.name} ({seconds:.0f} s, {used / 1e9:.1f} GB)", flush=True)
+        print(
+            f"{'failed' if failed else 'passed'} {piece.name} ({seconds:.0f} s,"
+            f" {used / 1e9:.1f} GB)",
+            flush=True,
+        )
         for line in failed:
             print(f"  {line}; {log}", flush=True)
         for line in limits:
@@ -214,7 +262,10 @@ class Run:
         return not failed
 
     def _give_back(self) -> int:
-        """Removes what a piece made, but for what the base channel is made of; the bytes that this gave back."""
+        """Removes what a piece made, but for what the base channel is made of.
+
+        The bytes that this gave back.
+        """
         before = shutil.disk_usage(self.folder).free
         for file in self._made() - self._kept:
             file.unlink()
@@ -235,26 +286,41 @@ def _checked(command: Sequence[str], cwd: Path | None = None) -> None:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
     if done.returncode:
         sys.exit(
-            f"error: {shlex.join(command)}: {done.stderr.strip()}\nnext: fix it, then run scripts/acceptance again"
+            f"error: {shlex.join(command)}: {done.stderr.strip()}\nnext: fix it, then run"
+            " scripts/acceptance again"
         )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the pieces that are chosen; the number of those that failed, at most 1."""
-    parser = argparse.ArgumentParser(prog="scripts/acceptance", description=(__doc__ or "").partition("\n\n")[2])
-    parser.add_argument(
-        "--only", metavar="PATTERN", nargs="+", action="extend", help="pieces by name, such as 'components:13.*'"
+    parser = argparse.ArgumentParser(
+        prog="scripts/acceptance", description=(__doc__ or "").partition("\n\n")[2]
     )
-    parser.add_argument("--list", action="store_true", help="name the pieces and what they run, and exit")
+    parser.add_argument(
+        "--only",
+        metavar="PATTERN",
+        nargs="+",
+        action="extend",
+        help="pieces by name, such as 'components:13.*'",
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="name the pieces and what they run, and exit"
+    )
     parser.add_argument("--again", action="store_true", help="run also what has passed before")
     options = parser.parse_args(arguments)
     where = workspace()
-    found = [p for p in pieces(where) if not options.only or any(fnmatch(p.name, each) for each in options.only)]
+    found = [
+        p
+        for p in pieces(where)
+        if not options.only or any(fnmatch(p.name, each) for each in options.only)
+    ]
     if not found:
         parser.error(f"no piece is called {' or '.join(options.only)}; --list names them")
     if options.list:
         for piece in found:
-            others = f", and {count(len(piece.commands) - 1, 'command')}" if piece.commands[1:] else ""
+            others = (
+                f", and {count(len(piece.commands) - 1, 'command')}" if piece.commands[1:] else ""
+            )
             print(f"{piece.name}: {shlex.join(piece.commands[0])}{others}")
         return 0
     if git(where.root, "status", "--porcelain"):

@@ -28,9 +28,13 @@ from ctk.verify.scenarios import Matrix, facts, matrix
 from kit import forked
 
 ROOT = Path(__file__).resolve().parents[1]
-MINORS = sorted((lock.minor for lock in release_locks(Workspace(ROOT)).values() if lock.is_ctk), key=Version)
+MINORS = sorted(
+    (lock.minor for lock in release_locks(Workspace(ROOT)).values() if lock.is_ctk), key=Version
+)
 NEWEST = MINORS[-1]
-"""The newest CTK minor that is locked: the default build has it, like the oldest and the newest of each major."""
+"""The newest CTK minor that is locked: the default build has it, like the oldest and the newest of
+each major.
+"""
 
 # The same examples in every run, and no deadline: a test is not about the speed of the machine.
 _STEADY = settings(
@@ -38,7 +42,11 @@ _STEADY = settings(
     derandomize=True,
     database=None,
     max_examples=25,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+    ],
 )
 settings.register_profile("quick", _STEADY)
 settings.register_profile("thorough", _STEADY, max_examples=300)  # ./scripts/test --all
@@ -48,7 +56,9 @@ _ONE_WORLD = re.compile("tests/system/faults/")
 
 
 class _ByWorld(LoadFileScheduling):
-    """Gives a worker a whole file at a time, and the files that build the same world all to one worker."""
+    """Gives a worker a whole file at a time, and the files that build the same world all to one
+    worker.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         world = _ONE_WORLD.match(nodeid)
@@ -78,7 +88,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Folders with the longest files come first, so that no worker begins one of them when the others are done."""
+    """Folders with the longest files come first, so that no worker begins one of them when the
+    others are done.
+    """
     order = {ROOT / "tests" / folder: number for number, folder in enumerate(_LONGEST)}
     items.sort(key=lambda item: order.get(item.path.parent, len(order)))
 
@@ -111,7 +123,11 @@ def every(known: OracleFacts, project: Workspace) -> Matrix:
 @pytest.fixture(scope="session")
 def whole(project: Workspace) -> Plan:
     """The plan of every package of the channel, of every release on every platform."""
-    return plan(published_set(project), Request(platforms=list(PLATFORMS)), python_tags(project.build_config))
+    return plan(
+        published_set(project),
+        Request(platforms=list(PLATFORMS)),
+        python_tags(project.build_config),
+    )
 
 
 @pytest.fixture(scope="session")
@@ -158,7 +174,9 @@ def default_only(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="session")
 def all_platforms(built: Workspace) -> Path:
-    """A channel of its own with the newest release for all four platforms, built from this machine."""
+    """A channel of its own with the newest release for all four platforms, built from
+    this machine.
+    """
     channel = built.output / "all-platforms"
     words = [word for p in PLATFORMS for word in ("--platform", p)]
     ctk(built, "build", "--release", NEWEST, "--channel", str(channel), *words, check=True)
@@ -167,7 +185,9 @@ def all_platforms(built: Workspace) -> Path:
 
 @pytest.fixture(scope="module")
 def roomy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
-    """Makes folders for what is large, environments and their packages: they go with the module, not at the end."""
+    """Makes folders for what is large, environments and their packages: they go with the module,
+    not at the end.
+    """
     made: list[Path] = []
 
     def make(name: str) -> Path:
@@ -176,27 +196,39 @@ def roomy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
 
     yield make
     for folder in made:
-        shutil.rmtree(folder, ignore_errors=True)  # what cannot be removed so, pytest removes in the end
+        shutil.rmtree(
+            folder, ignore_errors=True
+        )  # what cannot be removed so, pytest removes in the end
 
 
-def ctk(where: Workspace, *arguments: str, check: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
+def ctk(
+    where: Workspace, *arguments: str, check: bool = False, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Runs the command line as a process of its own; see `forked`."""
-    done = forked.run(arguments, {**os.environ, "CTK_ROOT": str(where.root), "COLUMNS": "120", **environment})
+    done = forked.run(
+        arguments, {**os.environ, "CTK_ROOT": str(where.root), "COLUMNS": "120", **environment}
+    )
     if check and done.returncode:
         pytest.fail(
-            f"ctk {' '.join(arguments)} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+            f"ctk {' '.join(arguments)} ended with"
+            f" {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         )
     return done
 
 
 def program_of(client: str) -> str:
-    """The program of a client, by its name in `ctk.verify.clients.NAMES`; skips where it, or its solver, is not."""
+    """The program of a client, by its name in `ctk.verify.clients.NAMES`.
+
+    Skips where it, or its solver, is not.
+    """
     name, _, solver = client.partition("-")
     program = shutil.which(name)
     if program is None:
         pytest.skip(f"there is no {name} on PATH")
     if solver:
-        told = subprocess.run([program, "create", "--help"], capture_output=True, text=True, check=True).stdout
+        told = subprocess.run(
+            [program, "create", "--help"], capture_output=True, text=True, check=True
+        ).stdout
         if not re.search(rf"--solver \{{(?:.+,)?{solver}[,}}]", told):
             pytest.skip(f"the {name} on PATH has no solver {solver}")
     return program

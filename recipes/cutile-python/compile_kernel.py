@@ -13,7 +13,12 @@ def double(array):
 
 
 array = ArrayConstraint(
-    ct.float32, 1, index_dtype=ct.int32, stride_lower_bound_incl=0, alias_groups=(), may_alias_internally=False
+    ct.float32,
+    1,
+    index_dtype=ct.int32,
+    stride_lower_bound_incl=0,
+    alias_groups=(),
+    may_alias_internally=False,
 )
 signature = KernelSignature([array], CallingConvention.cutile_python_v1())
 for gpu in ("sm_80", "sm_90", "sm_120"):

@@ -1,6 +1,7 @@
 """The caches of a checkout: runs keep them bounded, and `ctk clean` removes all that nothing needs.
 
-A file with a hard link in an environment or a channel is in use. docs/maintainers.md lists the groups.
+A file with a hard link in an environment or a channel is in use. docs/maintainers.md lists the
+groups.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class Group:
 
 
 def clean(workspace: Workspace, *, dry_run: bool = False) -> list[Group]:
-    """Removes all that nothing names or uses, unless `dry_run`. The caller holds the checkout's lock.
+    """Removes all that nothing names or uses, unless `dry_run`.
+
+    The caller holds the checkout's lock.
 
     Raises:
         OSError: A file belongs to another user.
@@ -67,7 +70,9 @@ def clean(workspace: Workspace, *, dry_run: bool = False) -> list[Group]:
         archives = Archives.beside(workspace.packages)
         unused = [*unused_packages(workspace.packages, locks), *unused_archives(archives, locks)]
         groups = [
-            Group.of("packages", "what no environment has", [workspace.packages, archives.folder], unused),
+            Group.of(
+                "packages", "what no environment has", [workspace.packages, archives.folder], unused
+            ),
             Group.of("notes", "what nothing read for a month", notes, _old_notes(workspace)),
             Group.of("temporary", "what killed runs left", [workspace.temporary], _left(workspace)),
         ]
@@ -77,14 +82,23 @@ def clean(workspace: Workspace, *, dry_run: bool = False) -> list[Group]:
                 Group.of("builds", "what no channel has", builds, unused_builds(workspace)),
             ]
         known = {*store, *builds, *notes, workspace.rattler, workspace.temporary}
-        groups.append(Group.of("others", "nothing", (path for path in workspace.cache.glob("*") if path not in known)))
+        groups.append(
+            Group.of(
+                "others",
+                "nothing",
+                (path for path in workspace.cache.glob("*") if path not in known),
+            )
+        )
         for group in groups if not dry_run else ():
             _remove(group.goes)
     return groups
 
 
 def trim(workspace: Workspace, made: Collection[str]) -> None:
-    """Keeps the caches bounded, after a run with the builds of these keys; the caller holds the checkout's lock."""
+    """Keeps the caches bounded, after a run with the builds of these keys.
+
+    The caller holds the checkout's lock.
+    """
     with suppress(OSError), ExitStack() as locks:
         _remove(unused_builds(workspace, BOUND, made))
         _remove(unused_packages(workspace.packages, locks, MONTH))
@@ -100,7 +114,8 @@ def trim_packages(cache: Path) -> None:
 
 
 def forget_older(packages: Iterable[Path]) -> None:
-    """Removes what is unpacked of earlier packages with these names: rattler-build would test it, and build against it.
+    """Removes what is unpacked of earlier packages with these names: rattler-build would test it,
+    and build against it.
 
     A package that is built again keeps its name. rattler itself compares sha256.
     """
@@ -113,8 +128,14 @@ def forget_older(packages: Iterable[Path]) -> None:
 
 
 def unused_builds(workspace: Workspace, keep: int = 0, made: Collection[str] = ()) -> list[Path]:
-    """Builds without a package in a channel, except `made` and the last used ones, up to `keep` bytes."""
-    free = [home for home in workspace.builds.glob("[!.]*") if home.name not in made and _is_unlinked(home)]
+    """Builds without a package in a channel, except `made` and the last used ones, up to `keep`
+    bytes.
+    """
+    free = [
+        home
+        for home in workspace.builds.glob("[!.]*")
+        if home.name not in made and _is_unlinked(home)
+    ]
     found = []
     for home in sorted(free, key=lambda home: _used(home / "build.json"), reverse=True):
         keep -= _sizes([home])[0]
@@ -123,7 +144,8 @@ def unused_builds(workspace: Workspace, keep: int = 0, made: Collection[str] = (
 
 
 def unused_packages(cache: Path, locks: ExitStack, age: float = 0) -> list[Path]:
-    """Unpacked packages that no environment has, and that were not used for `age` seconds, with their locks.
+    """Unpacked packages that no environment has, and that were not used for `age` seconds, with
+    their locks.
 
     Empty while rattler makes an environment from them: it holds this lock. It waits for `locks`.
     """
@@ -133,13 +155,16 @@ def unused_packages(cache: Path, locks: ExitStack, age: float = 0) -> list[Path]
     except Timeout:
         return []
     packages = [(folder, folder.with_name(f"{folder.name}.lock")) for folder in cache.glob("*/")]
-    free = [pair for pair in packages if _used(pair[1]) <= time.time() - age and _is_unlinked(pair[0])]
+    free = [
+        pair for pair in packages if _used(pair[1]) <= time.time() - age and _is_unlinked(pair[0])
+    ]
     return [part for pair in free for part in pair if part.exists()]
 
 
 def unused_archives(archives: Archives, locks: ExitStack, age: float = 0) -> list[Path]:
-    """Downloaded packages that stopped runs left, and that were not used for `age` seconds; empty during a run.
+    """Downloaded packages that stopped runs left, and that were not used for `age` seconds.
 
+    Empty during a run.
     It waits for `locks`.
     """
     try:
@@ -153,7 +178,9 @@ def unused_archives(archives: Archives, locks: ExitStack, age: float = 0) -> lis
 
 def _downloads(workspace: Workspace) -> list[Path]:
     """Artefacts whose sha256 no lock has, and their names in the folder that recipes read."""
-    texts = [file.read_text("utf-8", "replace") for lock in _LOCKS for file in workspace.root.glob(lock)]
+    texts = [
+        file.read_text("utf-8", "replace") for lock in _LOCKS for file in workspace.root.glob(lock)
+    ]
     named = {sha256 for text in texts for sha256 in re.findall(r"\b[0-9a-f]{64}\b", text)}
     gone = [file for file in workspace.store.glob("*/*") if file.name not in named]
     inodes = {file.lstat().st_ino for file in gone}
@@ -162,13 +189,20 @@ def _downloads(workspace: Workspace) -> list[Path]:
 
 
 def _old_notes(workspace: Workspace) -> list[Path]:
-    files = (file for folder in (workspace.notes, workspace.logs) for file in folder.rglob("*") if file.is_file())
+    files = (
+        file
+        for folder in (workspace.notes, workspace.logs)
+        for file in folder.rglob("*")
+        if file.is_file()
+    )
     return [file for file in files if _used(file) < time.time() - MONTH]
 
 
 def _left(workspace: Workspace) -> Iterator[Path]:
     """Files and folders of killed runs, also in memory; a running build has a lock there."""
-    if workspace.cache == workspace.own_cache:  # else it belongs to another user, who may be building
+    if (
+        workspace.cache == workspace.own_cache
+    ):  # else it belongs to another user, who may be building
         yield from workspace.builds.glob(".tmp-*")
     for folder in left(workspace.temporary):
         yield from (p for p in map(folder.with_suffix, ("", ".lock")) if p.exists())
@@ -190,7 +224,10 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def _used(file: Path) -> float:
-    """The last time that a file was read or written, as far as the disk notes that; 0.0 for a missing file."""
+    """The last time that a file was read or written, as far as the disk notes that.
+
+    0.0 for a missing file.
+    """
     with suppress(OSError):
         return max(file.lstat().st_atime, file.lstat().st_mtime)
     return 0.0
@@ -203,12 +240,21 @@ def _is_unlinked(folder: Path) -> bool:
 
 
 def _sizes(places: Iterable[Path]) -> tuple[int, int]:
-    """Bytes of all files in some places, of hard links once; and of those that have no link elsewhere."""
+    """Bytes of all files in some places, of hard links once.
+
+    And of those that have no link elsewhere.
+    """
     found: dict[tuple[int, int], list[int]] = {}  # -> bytes, links, links here
     for place in places:
-        inner = (os.path.join(folder, name) for folder, _, names in os.walk(place) for name in names)
+        inner = (
+            os.path.join(folder, name) for folder, _, names in os.walk(place) for name in names
+        )
         for file in inner if place.is_dir() else [place]:
             with suppress(OSError):  # a run at work has just removed it
                 status = os.lstat(file)
-                found.setdefault((status.st_dev, status.st_ino), [status.st_size, status.st_nlink, 0])[2] += 1
-    return sum(size for size, *_ in found.values()), sum(s for s, links, here in found.values() if links <= here)
+                found.setdefault(
+                    (status.st_dev, status.st_ino), [status.st_size, status.st_nlink, 0]
+                )[2] += 1
+    return sum(size for size, *_ in found.values()), sum(
+        s for s, links, here in found.values() if links <= here
+    )

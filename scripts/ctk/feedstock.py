@@ -1,7 +1,8 @@
-"""A recipe as a feedstock that stands alone: sources by address and sha256, scripts beside it, variants in one file.
+"""A recipe as a feedstock that stands alone: sources by address and sha256, scripts beside it,
+variants in one file.
 
-`conda smithy rerender` makes the rest (`.ci_support`, the CI files). In the recipe only what must differ does; comments
-and layout stay the author's.
+`conda smithy rerender` makes the rest (`.ci_support`, the CI files). In the recipe only what must
+differ does; comments and layout stay the author's.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from ctk.plan.recipes import Recipe
 
 _README = """# {name}-feedstock
 
-A feedstock for your own CI and your own channel: conda-forge cannot take it. It is exported from {revision}.
+A feedstock for your own CI and your own channel: conda-forge cannot take it. It is exported
+from {revision}.
 
 It makes {count} of version {version} for CUDA {cuda} on {platforms}: {packages}.
 
@@ -43,25 +45,40 @@ The repository's docs/upstream has what conda-forge can use: proposals, each wit
 
 The sources are named by address and sha256 of the index that was configured then.
 
-The packages need that repository's channel, whose `cuda-version` has native and compat builds. Build, test and install
-with it before conda-forge: `-c CHANNEL -c conda-forge`. In the CI of conda-smithy, `channel_sources` and
-`channel_targets` in recipe/conda_build_config.yaml name where packages come from and go to; this was not tried.
+The packages need that repository's channel, whose `cuda-version` has native and compat builds.
+Build, test and install with it before conda-forge: `-c CHANNEL -c conda-forge`. In the CI of
+conda-smithy, `channel_sources` and `channel_targets` in recipe/conda_build_config.yaml name
+where packages come from and go to; this was not tried.
 
-`rattler-build` and `conda smithy` are in the packages rattler-build and conda-smithy of conda-forge:
-`conda create -n smithy -c conda-forge conda-smithy rattler-build`.
+`rattler-build` and `conda smithy` are in the packages rattler-build and conda-smithy of
+conda-forge: `conda create -n smithy -c conda-forge conda-smithy rattler-build`.
 
-`conda smithy rerender` writes the CI files: minutes, where there is a build for each Python. `rattler-build build
---experimental --allow-symlinks-on-windows --recipe recipe --variant-config recipe/conda_build_config.yaml` builds for
-this machine; `--target-platform` names another. The first option is for outputs that share one tree, the second for
-libraries' links in noarch packages of Linux targets.
+`conda smithy rerender` writes the CI files: minutes, where there is a build for each Python.
+`rattler-build build --experimental --allow-symlinks-on-windows --recipe recipe --variant-config
+recipe/conda_build_config.yaml` builds for this machine; `--target-platform` names another. The
+first option is for outputs that share one tree, the second for libraries' links in noarch
+packages of Linux targets.
 
-`conda smithy recipe-lint --conda-forge recipe` finds the wheels. It may also find a version of `python` in `run` (there
-is no `host` to take it from), the same in `noarch: python`, and a licence that differs by platform.
+`conda smithy recipe-lint --conda-forge recipe` finds the wheels. It may also find a version of
+`python` in `run` (there is no `host` to take it from), the same in `noarch: python`, and a
+licence that differs by platform.
 """
-_WHEELS = "Its sources are wheels. conda-forge's linter refuses compiled ones, and its recipes of CUDA take archives."
-_VERSIONS = "Its versions are in `recipe/conda_build_config.yaml`. conda-forge's bot raises them in the recipe."
-_PINS = "The same file has its pins (CUDA, Python, glibc). conda-forge has one place for those of all feedstocks."
-_BUILDS = "Its packages fit two builds of each `cuda-version`, native and compat. conda-forge has one build."
+_WHEELS = (
+    "Its sources are wheels. conda-forge's linter refuses compiled ones, and its recipes of CUDA"
+    " take archives."
+)
+_VERSIONS = (
+    "Its versions are in `recipe/conda_build_config.yaml`. conda-forge's bot raises them in the"
+    " recipe."
+)
+_PINS = (
+    "The same file has its pins (CUDA, Python, glibc). conda-forge has one place for those of all"
+    " feedstocks."
+)
+_BUILDS = (
+    "Its packages fit two builds of each `cuda-version`, native and compat. conda-forge has one"
+    " build."
+)
 _GITIGNORE = "/build_artifacts/\n/output/\n"
 _GITATTRIBUTES = "* text=auto\n*.sh text eol=lf\n*.patch binary\n"
 
@@ -71,18 +88,21 @@ _ORDER = (
     *("requirements", "tests", "outputs", "about", "extra"),
 )
 _SCRIPT = re.compile(r"\bfile: \.\./common/(\S+)")
-_PATH = re.compile(r"\.cache/artefacts/(?P<component>[^/]+)/\$\{\{ *(?P<version>[^}]+?) *\}\}/(?P<target>.+)\.zip$")
+_PATH = re.compile(
+    r"\.cache/artefacts/(?P<component>[^/]+)/\$\{\{ *(?P<version>[^}]+?) *\}\}/(?P<target>.+)\.zip$"
+)
 _MAJOR = re.compile(r"\$\{\{ *cuda_major *\}\}")  # in the name of a component, as nccl-cu13
-# A wheel is unpacked with Python's zipfile, and patchelf is what the scripts call for Linux. Both have a version, so
-# that no variant of Python is made of them.
+# A wheel is unpacked with Python's zipfile, and patchelf is what the scripts call for Linux. Both
+# have a version, so that no variant of Python is made of them.
 _TOOLS = ("patchelf >=0.17", "python >=3.11")
 # Where nothing but the licence is taken from the wheel.
 _UNPACK = "python -m zipfile -e *.whl ."
 # conda-smithy builds for linux-64 whatever its settings are.
 _NOT_LINUX_64 = 'target_platform == "linux-64"'
 _GLIBC, _NOT_MACOS = "c_stdlib_version", "[linux or win]"
-# The pinning of conda-forge zips `python` with this key only, and conda-build takes no key in two groups. So the keys
-# that this checkout zips with `python` are computed from it, in the context of the recipe.
+# The pinning of conda-forge zips `python` with this key only, and conda-build takes no key in two
+# groups. So the keys that this checkout zips with `python` are computed from it, in the context of
+# the recipe.
 _PYTHON_ZIP = "is_python_min"
 _FROM_PYTHON = {
     "python_tag": '${{ "cp3" ~ (python | split("."))[1] ~ ("t" if python[-1:] == "t" else "") }}',
@@ -90,8 +110,13 @@ _FROM_PYTHON = {
 }
 
 _COMMENTS = {
-    _GLIBC: "The oldest glibc for the packages. Without the selector, conda-smithy takes it for the oldest macOS.",
-    _PYTHON_ZIP: "Zipped with python because conda-forge's pinning does so; the recipe does not read it.",
+    _GLIBC: (
+        "The oldest glibc for the packages. Without the selector, conda-smithy takes it for the"
+        " oldest macOS."
+    ),
+    _PYTHON_ZIP: (
+        "Zipped with python because conda-forge's pinning does so; the recipe does not read it."
+    ),
 }
 """Key of the variants -> the comment above it."""
 _NAME = r"[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*"
@@ -105,17 +130,25 @@ Offer = tuple[Artefact, str]
 
 
 def check_place(folder: Path, workspace: Workspace, *, force: bool) -> None:
-    """Refuses a folder with other files without `force`, and one in the checkout that git does not ignore.
+    """Refuses a folder with other files without `force`, and one in the checkout that git does not
+    ignore.
 
     Raises:
         BadValue: It is such a folder.
     """
     place = folder.resolve()
-    if place.is_relative_to(workspace.root.resolve()) and not place.is_relative_to(workspace.output.resolve()):
+    if place.is_relative_to(workspace.root.resolve()) and not place.is_relative_to(
+        workspace.output.resolve()
+    ):
         step = f"name one outside, or one below {workspace.output}"
-        raise BadValue(f"{folder} is in this checkout, where addresses of an index have no place", step)
+        raise BadValue(
+            f"{folder} is in this checkout, where addresses of an index have no place", step
+        )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not force:
-        raise BadValue(f"there is something in {folder}", "name another folder, or overwrite our files with --force")
+        raise BadValue(
+            f"there is something in {folder}",
+            "name another folder, or overwrite our files with --force",
+        )
 
 
 def feedstock(
@@ -128,8 +161,9 @@ def feedstock(
 ) -> dict[str, str]:
     """The files of a feedstock, by path.
 
-    It is for the releases given, as CTK minors or names of locks; for the newest CTK release that has it, or every CUDA
-    major, otherwise. `say` is called with a line about CUDA majors that the releases given leave out.
+    It is for the releases given, as CTK minors or names of locks; for the newest CTK release that
+    has it, or every CUDA major, otherwise. `say` is called with a line about CUDA majors that the
+    releases given leave out.
 
     Raises:
         UnknownName: No such recipe or release.
@@ -140,19 +174,30 @@ def feedstock(
     if name not in published.recipes:
         raise UnknownName.of("recipe", name, published.recipes)
     if not maintainers:
-        raise BadValue("nobody is named as a maintainer", "name one with --maintainer, or in [tool.ctk.feedstock]")
+        raise BadValue(
+            "nobody is named as a maintainer",
+            "name one with --maintainer, or in [tool.ctk.feedstock]",
+        )
     for maintainer in maintainers:
         if not re.fullmatch(rf"{_NAME}(?:/{_NAME})?", maintainer):
-            step = "write letters, digits and single hyphens, as in --maintainer some-name; a team is org/team"
+            step = (
+                "write letters, digits and single hyphens, as in --maintainer some-name; a team is"
+                " org/team"
+            )
             raise BadValue(f"{maintainer!r} is no GitHub name", step)
     recipe = published.recipes[name]
     tags = python_tags(workspace.build_config)
     planned = _planned(published, recipe, releases, tags)
     locks = [published.locks[lock][0] for lock in dict.fromkeys(b.lock for b in planned.builds)]
     if releases and "cuda_version" not in recipe.names_used:
-        every = {published.locks[b.lock][0].major for b in _planned(published, recipe, (), tags).builds}
+        every = {
+            published.locks[b.lock][0].major for b in _planned(published, recipe, (), tags).builds
+        }
         if left_out := sorted(every - {lock.major for lock in locks}, key=int):
-            say(f"CUDA {listing(left_out)} is left out, as --release names none of it; without --release it is there")
+            say(
+                f"CUDA {listing(left_out)} is left out, as --release names none of it; without"
+                " --release it is there"
+            )
     # What is the same on all platforms is planned, and made, on the first.
     subdirs = [subdir for subdir in PLATFORMS if any(b.subdir == subdir for b in planned.builds)]
     skips = _skips(planned, recipe, locks, tags, subdirs)
@@ -167,7 +212,9 @@ def feedstock(
         "README.md": _README.format(
             name=name,
             revision=_revision(workspace.root),
-            reasons="\n".join(f"- {reason}" for reason in _reasons(recipe, has_wheels=bool(offers))),
+            reasons="\n".join(
+                f"- {reason}" for reason in _reasons(recipe, has_wheels=bool(offers))
+            ),
             count=count(len(names), "package"),
             packages=", ".join(names),
             version=listing(list(dict.fromkeys(o.version for o in outputs))),
@@ -178,7 +225,9 @@ def feedstock(
         ".gitattributes": _GITATTRIBUTES,
     }
     for script in _SCRIPT.findall(read_plain_text(recipe.file)):
-        files[f"recipe/{script}"] = _with_unpacking(read_plain_text(workspace.recipes / "common" / script))
+        files[f"recipe/{script}"] = _with_unpacking(
+            read_plain_text(workspace.recipes / "common" / script)
+        )
     for own in sorted(recipe.folder.iterdir()):  # its licence, scripts, and what they install
         if own.is_file() and own.name not in ("recipe.yaml", "conda-forge.yml"):
             files[f"recipe/{own.name}"] = read_plain_text(own)
@@ -186,7 +235,9 @@ def feedstock(
 
 
 def _revision(root: Path) -> str:
-    """The last commit of a checkout, where it was cloned from, and whether its files are those of the commit."""
+    """The last commit of a checkout, where it was cloned from, and whether its files are those of
+    the commit.
+    """
     commit = git(root, "rev-parse", "HEAD")
     if not commit:
         return "files that are not in git"
@@ -194,7 +245,9 @@ def _revision(root: Path) -> str:
     address = git(root, "remote", "get-url", "origin")
     hide_address(address)
     origin = public(address)
-    place = f" ({origin})" if origin.startswith("http") else ""  # another one is no address for a reader
+    place = (
+        f" ({origin})" if origin.startswith("http") else ""
+    )  # another one is no address for a reader
     return f"commit {commit} of cuda-feedstocks{place}{changes}"
 
 
@@ -221,20 +274,35 @@ def write(files: Mapping[str, str], folder: Path) -> None:
 
 def _planned(published: Set, recipe: Recipe, releases: Sequence[str], tags: Sequence[str]) -> Plan:
     """The builds of a recipe, on all platforms."""
-    # A component of the toolkit has one release, as a branch of conda-forge's has; the rest has a build for each major.
-    newest = sorted((lock.minor for lock, _ in published.locks.values() if lock.is_ctk), key=Version, reverse=True)
-    choices = [[minor] for minor in newest] if "cuda_version" in recipe.names_used else [list[str]()]
+    # A component of the toolkit has one release, as a branch of conda-forge's has; the rest has a
+    # build for each major.
+    newest = sorted(
+        (lock.minor for lock, _ in published.locks.values() if lock.is_ctk),
+        key=Version,
+        reverse=True,
+    )
+    choices = (
+        [[minor] for minor in newest] if "cuda_version" in recipe.names_used else [list[str]()]
+    )
     for choice in [list(releases)] if releases else choices:
-        planned = plan(published, Request(releases=choice, recipes=(recipe.name,), platforms=tuple(PLATFORMS)), tags)
+        planned = plan(
+            published,
+            Request(releases=choice, recipes=(recipe.name,), platforms=tuple(PLATFORMS)),
+            tags,
+        )
         if planned.builds:
             builds = tuple(b for b in planned.builds if _is_newest(b, published.locks[b.lock][0]))
             return replace(planned, builds=builds)
-    reasons = [x.reason for x in planned.left_out] or [f"no lock of {', '.join(releases) or 'any release'} has it"]
+    reasons = [x.reason for x in planned.left_out] or [
+        f"no lock of {', '.join(releases) or 'any release'} has it"
+    ]
     raise problems(BadValue, recipe.name, list(dict.fromkeys(reasons)), "see `ctk build --dry-run`")
 
 
 def _is_newest(build: Build, lock: ReleaseLock) -> bool:
-    """Whether it is of a project's newest version: an older one is for another branch, as conda-forge has it."""
+    """Whether it is of a project's newest version: an older one is for another branch, as
+    conda-forge has it.
+    """
     newest = {c.variant_key: c.version for name, c in lock.components.items() if name == c.name}
     return all(newest[key] == version for key, version in build.versions.items())
 
@@ -249,19 +317,30 @@ def _offers(planned: Plan, locate: Locate) -> list[Offer]:
         except NotPublished as error:
             lost.append(error.cause)
     if lost:
-        raise problems(NotPublished, "the package index", lost, "a mirror may have to fetch them first")
+        raise problems(
+            NotPublished, "the package index", lost, "a mirror may have to fetch them first"
+        )
 
     def order(offer: Offer) -> tuple[int, str]:
         target = offer[0].target
-        return next((n for n, subdir in enumerate(PLATFORMS) if target.startswith(subdir)), 0), target
+        return (
+            next((n for n, subdir in enumerate(PLATFORMS) if target.startswith(subdir)), 0),
+            target,
+        )
 
     return sorted(offers, key=order)
 
 
 def _skips(
-    planned: Plan, recipe: Recipe, locks: Sequence[ReleaseLock], tags: Sequence[str], subdirs: Sequence[str]
+    planned: Plan,
+    recipe: Recipe,
+    locks: Sequence[ReleaseLock],
+    tags: Sequence[str],
+    subdirs: Sequence[str],
 ) -> list[str]:
-    """Conditions for what is left out because a wheel is not published, on platforms that have others."""
+    """Conditions for what is left out because a wheel is not published, on platforms that have
+    others.
+    """
     # An output may have the name of its recipe.
     left_out = {entry.id for entry in planned.left_out} - set(planned.by_id)
     pythons = list(tags) if "python_tag" in recipe.names_used else [""]
@@ -274,7 +353,9 @@ def _skips(
                 continue
             conditions = [f'target_platform == "{subdir}"']
             if not is_same:
-                key, value = ("cuda_version", lock.minor) if lock.is_ctk else ("cuda_major", lock.major)
+                key, value = (
+                    ("cuda_version", lock.minor) if lock.is_ctk else ("cuda_major", lock.major)
+                )
                 conditions.append(f'{key} == "{value}"')
             if lost[lock.name] != pythons:
                 names = ", ".join(f'"{tag}"' for tag in lost[lock.name])
@@ -283,11 +364,16 @@ def _skips(
     return list(skips)
 
 
-def _lost(left_out: set[str], recipe: Recipe, lock: ReleaseLock, pythons: Iterable[str], subdir: str) -> list[str]:
+def _lost(
+    left_out: set[str], recipe: Recipe, lock: ReleaseLock, pythons: Iterable[str], subdir: str
+) -> list[str]:
     """The Pythons without a build of a release, by the ids that the plan has for builds."""
     labels = (f"cuda{lock.minor or lock.major}", "")
     ids = {
-        tag: {"-".join(filter(None, (recipe.name, label, tag.replace("cp", "py", 1), subdir))) for label in labels}
+        tag: {
+            "-".join(filter(None, (recipe.name, label, tag.replace("cp", "py", 1), subdir)))
+            for label in labels
+        }
         for tag in pythons
     }
     return [tag for tag in pythons if ids[tag] & left_out]
@@ -302,9 +388,11 @@ def _variants(workspace: Workspace, recipe: Recipe, locks: Sequence[ReleaseLock]
     used = recipe.names_used.union(*zips) - _FROM_PYTHON.keys()
     # The first of a project's versions is the newest, and each GPU is a variant of its own.
     columns = [
-        {k: v if k == "cuda_arch" else v[:1] for k, v in variant_keys(lock).items() if k in used} for lock in locks
+        {k: v if k == "cuda_arch" else v[:1] for k, v in variant_keys(lock).items() if k in used}
+        for lock in locks
     ]
-    # A key of one release only, which a recipe asks with `is defined`, is about a version that is not exported.
+    # A key of one release only, which a recipe asks with `is defined`, is about a version that is
+    # not exported.
     known = [key for key in columns[0] if all(key in column for column in columns)]
     rows = {key: [value for column in columns for value in column[key]] for key in known}
     if len(columns) > 1 and all(len(values) == len(columns) for values in rows.values()):
@@ -326,13 +414,17 @@ def _variants(workspace: Workspace, recipe: Recipe, locks: Sequence[ReleaseLock]
 
 
 def _smithy(workspace: Workspace, recipe: Recipe, subdirs: Iterable[str]) -> str:
-    """The settings of this checkout with the recipe's own, for the platforms that the recipe is for."""
+    """The settings of this checkout with the recipe's own, for the platforms that the recipe is
+    for.
+    """
     settings: dict[str, Any] = YAML(typ="safe").load(read_plain(workspace.root / "conda-forge.yml"))
     own = recipe.folder / "conda-forge.yml"
     if own.exists():
         settings |= YAML(typ="safe").load(own)
     names = [subdir.replace("-", "_") for subdir in subdirs]
-    settings["build_platform"] = {k: v for k, v in settings.get("build_platform", {}).items() if k in names}
+    settings["build_platform"] = {
+        k: v for k, v in settings.get("build_platform", {}).items() if k in names
+    }
     # conda-smithy builds on these unless told otherwise.
     settings["provider"] |= {name: "None" for name in ("win_64", "osx_64") if name not in names}
     return _dumped({key: value for key, value in settings.items() if value})
@@ -352,9 +444,15 @@ def _dumped(data: Mapping[str, Any]) -> str:
 
 
 def _standalone(
-    recipe: Recipe, version: str, offers: Sequence[Offer], skips: Sequence[str], maintainers: Sequence[str]
+    recipe: Recipe,
+    version: str,
+    offers: Sequence[Offer],
+    skips: Sequence[str],
+    maintainers: Sequence[str],
 ) -> str:
-    """The text of a recipe with its sources by address, and the variants skipped that have no artefact."""
+    """The text of a recipe with its sources by address, and the variants skipped that have no
+    artefact.
+    """
     document = _yaml().load(recipe.file)
     for key, expression in _FROM_PYTHON.items():
         if key in recipe.names_used:
@@ -363,7 +461,11 @@ def _standalone(
     for block in (document, *document.get("outputs", ())):
         build = common | (block.get("build") or {})
         if "source" in block:
-            block["source"] = [entry for source in _as_list(block["source"]) for entry in _addresses(source, offers)]
+            block["source"] = [
+                entry
+                for source in _as_list(block["source"])
+                for entry in _addresses(source, offers)
+            ]
             requirements = _section(block, "requirements")
             requirements.insert(0, "build", [*_TOOLS, *(requirements.pop("build", None) or ())])
             if "script" not in build:
@@ -392,10 +494,15 @@ def _section(block: CommentedMap, name: str) -> CommentedMap:
 
 
 def _with_unpacking(script: str) -> str:
-    """A build script that first unpacks the wheels of its sources: rattler-build does so for names in .zip only."""
+    """A build script that first unpacks the wheels of its sources: rattler-build does so for names
+    in .zip only.
+    """
     head, line, tail = script.partition("set -euo pipefail\n")
     if not line:
-        raise RecipeError("a build script has no `set -euo pipefail`", "begin it like the others in recipes/common")
+        raise RecipeError(
+            "a build script has no `set -euo pipefail`",
+            "begin it like the others in recipes/common",
+        )
     return f"""{head}{line}
 for wheel in ./*.whl ./*/*.whl; do
   if [[ -f $wheel ]]; then
@@ -407,10 +514,15 @@ done
 
 
 def _addresses(source: Mapping[str, Any], offers: Sequence[Offer]) -> Iterator[dict[str, Any]]:
-    """The sources that the path of an artefact stands for: one for each file, under the condition that it is for."""
+    """The sources that the path of an artefact stands for: one for each file, under the condition
+    that it is for.
+    """
     path = _PATH.search(source["path"])
     if not path:
-        raise RecipeError(f"{source['path']} is no artefact of a lock", "read it by `path: ../../.cache/artefacts/...`")
+        raise RecipeError(
+            f"{source['path']} is no artefact of a lock",
+            "read it by `path: ../../.cache/artefacts/...`",
+        )
     component = re.compile(_MAJOR.sub("(?P<cuda_major>[0-9]+)", path["component"]))
     mine = [(artefact, url) for artefact, url in offers if component.fullmatch(artefact.component)]
     has_versions = len({artefact.version for artefact, _ in mine}) > 1

@@ -58,7 +58,9 @@ class Result:
     audit: AuditReport
     tests: Sequence[Outcome]
     stages: Sequence[dict[str, Any]]
-    dropped: Sequence[str]  # ids of builds of earlier runs that lost a package, or that the audit refuses now
+    dropped: Sequence[
+        str
+    ]  # ids of builds of earlier runs that lost a package, or that the audit refuses now
 
     def as_json(self, plan: Plan) -> dict[str, Any]:
         """The document of `ctk build --json`; sizes in bytes, times in seconds."""
@@ -133,17 +135,22 @@ class Pipeline:
         self._lap("channel", f"{sum(staged.packages.values())} packages")
         return self.workspace.base_channel
 
-    def run(self, plan: Plan, base_channel: Path | str, channel_folder: Path | None = None) -> Result:
+    def run(
+        self, plan: Plan, base_channel: Path | str, channel_folder: Path | None = None
+    ) -> Result:
         """Builds a plan and publishes its packages, if all pass the audit and their own tests.
 
-        Packages of earlier builds that no recipe makes now, or that the audit refuses now, leave the channel.
+        Packages of earlier builds that no recipe makes now, or that the audit refuses now, leave
+        the channel.
 
         Raises:
             BuildFailed, ClusterFailed, AuditFailed, NoSpace: The channel stays as it was.
         """
         made = self._fetch_and_build(plan)
         target = channel_folder or self.workspace.channel
-        with publishing(target, self.report.say):  # no other run may replace the state that this run adds to
+        with publishing(
+            target, self.report.say
+        ):  # no other run may replace the state that this run adds to
             found, audited, dropped = self._audit(made, target, base_channel)
             staged = local.stage(found)
             unchanged = "" if staged.changed else ", unchanged"
@@ -166,7 +173,9 @@ class Pipeline:
                 progress=lambda artefact, received: task.advance(received),
             )
         note = f"{len(wanted)} of {len(plan.artefacts)} artefacts, {megabytes(total)} MB"
-        self._lap("fetch", note if wanted else f"all {len(plan.artefacts)} artefacts are in the cache")
+        self._lap(
+            "fetch", note if wanted else f"all {len(plan.artefacts)} artefacts are in the cache"
+        )
         return wanted
 
     def _fetch_and_build(self, plan: Plan) -> build.BuildReport:
@@ -179,13 +188,28 @@ class Pipeline:
         with self.report.task(f"{self.prefix}build", len(plan.builds)) as task:
 
             def progress(build_id: str, outcome: str) -> None:
-                task.advance(1, "" if outcome == "unchanged" and not self.report.verbose else f"{build_id} {outcome}")
+                task.advance(
+                    1,
+                    (
+                        ""
+                        if outcome == "unchanged" and not self.report.verbose
+                        else f"{build_id} {outcome}"
+                    ),
+                )
 
             made = build.run(
-                plan, self.workspace, earlier=earlier, jobs=self.jobs, cluster=self.cluster, progress=progress
+                plan,
+                self.workspace,
+                earlier=earlier,
+                jobs=self.jobs,
+                cluster=self.cluster,
+                progress=progress,
             )
         fresh = sum(not b.cached for b in made.built)
-        self._lap("build", f"{fresh} built, {len(made.built) - fresh} unchanged, {len(made.failed)} failed")
+        self._lap(
+            "build",
+            f"{fresh} built, {len(made.built) - fresh} unchanged, {len(made.failed)} failed",
+        )
         if made.failed:
             raise BuildFailed(
                 "\n".join(made.failed.values()),
@@ -196,16 +220,28 @@ class Pipeline:
     def _audit(
         self, made: build.BuildReport, channel: Path, base_channel: Path | str
     ) -> tuple[local.Candidates, AuditReport, Sequence[str]]:
-        """Audits the packages that the channel will have; returns also the ids of earlier builds that leave it."""
+        """Audits the packages that the channel will have.
+
+        Returns also the ids of earlier builds that leave it.
+        """
         dropped: dict[str, None] = {}
         known = find_recipes(self.workspace.recipes)
         while True:
             found = self._candidates(made, channel, dropped)
             if gone := [build_id for build_id in found.gone if build_id not in dropped]:
-                self.report.line(f"lost from {channel} and the cache: {listing(gone)}; next: {_again(gone, known)}")
+                self.report.line(
+                    f"lost from {channel} and the cache: {listing(gone)}; next:"
+                    f" {_again(gone, known)}"
+                )
                 dropped |= dict.fromkeys(gone)
-            if left := {i: name for name, i in found.earlier.items() if not maker_of(package_name(name), known)}:
-                self.report.say(f"no recipe makes {listing([*left.values()], most=3)} of an earlier run now")
+            if left := {
+                i: name
+                for name, i in found.earlier.items()
+                if not maker_of(package_name(name), known)
+            }:
+                self.report.say(
+                    f"no recipe makes {listing([*left.values()], most=3)} of an earlier run now"
+                )
                 dropped |= dict.fromkeys(left)
                 continue
             beside = local.packages(base_channel) if isinstance(base_channel, Path) else ()
@@ -239,7 +275,9 @@ class Pipeline:
             self.report.say(f"an earlier run built what the audit refuses now: {finding}")
         return [found.earlier[finding.where] for finding in refused]
 
-    def _candidates(self, made: build.BuildReport, channel: Path, without: Collection[str] = ()) -> local.Candidates:
+    def _candidates(
+        self, made: build.BuildReport, channel: Path, without: Collection[str] = ()
+    ) -> local.Candidates:
         notes, cache = HashNotes.of(self.workspace), self.workspace.builds
         return local.candidates(made.built, channel, notes.holds, without=without, cache=cache)
 
@@ -250,15 +288,23 @@ class Pipeline:
             line(f"package tests: {outcome.package} {outcome.state}{reason}")
 
         forget_older(package for build in made.built for package in build.packages)
-        tested = run_tests(made.built, channels, self.workspace, jobs=self.jobs, progress=say, say=self.report.say)
-        counts = {s: sum(o.state == s for o in tested) for s in ("passed", "unchanged", "not run", "failed")}
+        tested = run_tests(
+            made.built, channels, self.workspace, jobs=self.jobs, progress=say, say=self.report.say
+        )
+        counts = {
+            s: sum(o.state == s for o in tested)
+            for s in ("passed", "unchanged", "not run", "failed")
+        }
         self._lap("package tests", ", ".join(f"{n} {s}" for s, n in counts.items() if n) or "none")
         failed: dict[str, list[str]] = {}  # the builds of a recipe fail alike
         for outcome in tested:
             if outcome.state == "failed":
                 failed.setdefault(outcome.detail, []).append(outcome.package)
         if failed:
-            lines = [f"{listing(names, most=3)}: its tests failed\n{detail}" for detail, names in failed.items()]
+            lines = [
+                f"{listing(names, most=3)}: its tests failed\n{detail}"
+                for detail, names in failed.items()
+            ]
             raise BuildFailed("\n".join(lines), _FIX)
         return tested
 
@@ -284,17 +330,26 @@ def _refuse_findings(audited: AuditReport, step: str) -> None:
 
 
 def _again(lost: Sequence[str], known: Collection[str]) -> str:
-    """The command that makes lost builds again, from their ids, such as ``cuda-nvrtc-cuda12.4-linux-64``."""
-    recipes = [max((name for name in known if i.startswith(f"{name}-")), key=len, default="") for i in lost]
+    """The command that makes lost builds again, from their ids, such as
+    ``cuda-nvrtc-cuda12.4-linux-64``.
+    """
+    recipes = [
+        max((name for name in known if i.startswith(f"{name}-")), key=len, default="") for i in lost
+    ]
     minors = [match[1] for i in lost if (match := re.search(r"-cuda(\d+\.\d+)-", i))]
-    platforms = [name for i in lost for name in PLATFORMS if i.endswith(f"-{name}") and name != this_platform()]
+    platforms = [
+        name
+        for i in lost
+        for name in PLATFORMS
+        if i.endswith(f"-{name}") and name != this_platform()
+    ]
     words = [*recipes, *(f"--release {m}" for m in minors), *(f"--platform {p}" for p in platforms)]
     return f"ctk build {' '.join(dict.fromkeys(words))}"
 
 
-# The tests in packages. rattler-build checked their contents during the build. Here are the imports and commands, in
-# environments from the staged channel. They run for packages of this machine's platform whose Python the base channel
-# has.
+# The tests in packages. rattler-build checked their contents during the build. Here are the imports
+# and commands, in environments from the staged channel. They run for packages of this machine's
+# platform whose Python the base channel has.
 
 _PASSED = ".tests.json"
 _PYTHON = re.compile(r"python(?:_abi)? \D*(\d+\.\d+)")
@@ -319,25 +374,40 @@ def verdict(tests: Sequence[Outcome]) -> list[str]:
     # A channel is for more drivers and Pythons than this machine has. Nothing else may be missing.
     drivers = [spec for spec in not_run if spec.startswith("__cuda")]
     minors = [m[1] for spec in not_run if (m := _PYTHON.match(spec))]
-    others = Counter(spec for spec in not_run if not spec.startswith("__cuda") and not _PYTHON.match(spec))
+    others = Counter(
+        spec for spec in not_run if not spec.startswith("__cuda") and not _PYTHON.match(spec)
+    )
     said = (
-        [f"package tests: {len(tests) - len(not_run)} of {len(tests)} passed, now or in an earlier run"]
+        [
+            f"package tests: {len(tests) - len(not_run)} of {len(tests)} passed, now or in an"
+            " earlier run"
+        ]
         if tests
         else []
     )
     if drivers:
-        said.append(f"- {len(drivers)} not run: they need a driver or a GPU that this machine does not have")
+        said.append(
+            f"- {len(drivers)} not run: they need a driver or a GPU that this machine does not have"
+        )
     if minors:
         names = ", ".join(sorted(set(minors), key=Version))
         said.append(
-            f"- {len(minors)} not run: they need Python {names}, which the base channel does not have; with "
-            "--base conda-forge, those that it has are run"
+            f"- {len(minors)} not run: they need Python {names}, which the base channel does not"
+            " have; with --base conda-forge, those that it has are run"
         )
-    said += [f"- {number} not run: the channels here have no {spec}" for spec, number in others.items()]
+    said += [
+        f"- {number} not run: the channels here have no {spec}" for spec, number in others.items()
+    ]
     if others:
-        said.append("not all is well: what cannot be installed is of no use; --base names a channel that has more")
+        said.append(
+            "not all is well: what cannot be installed is of no use; --base names a channel that"
+            " has more"
+        )
     elif tests:
-        said.append(f"all is well: no test failed{', and what was not run is for other machines' if not_run else ''}")
+        said.append(
+            "all is well: no test"
+            f" failed{', and what was not run is for other machines' if not_run else ''}"
+        )
     return said
 
 
@@ -350,7 +420,8 @@ def run_tests(
     progress: Callable[[Outcome], None] = lambda outcome: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[Outcome]:
-    """Tests every package that has tests and can be installed here, from the staged and the base channel.
+    """Tests every package that has tests and can be installed here, from the staged and the base
+    channel.
 
     `say` is told of another run, which is waited for.
 
@@ -360,7 +431,9 @@ def run_tests(
     """
     gateway = open_gateway()
     here = (this_platform(), NOARCH)
-    tested = [(build, name) for build in built for name in build.tests if name.split("/")[0] in here]
+    tested = [
+        (build, name) for build in built for name in build.tests if name.split("/")[0] in here
+    ]
 
     # Each test unpacks all packages of its environment again.
     with (
@@ -382,7 +455,9 @@ def run_tests(
 def _testing(
     channels: Sequence[Path | str], workspace: Workspace, jobs: int, say: Callable[[str], None]
 ) -> Iterator[Callable[[Path], _Results]]:
-    """Gives what runs the tests of a package against channels: those on servers through our client."""
+    """Gives what runs the tests of a package against channels: those on servers through
+    our client.
+    """
     with mirrored([channel_url(channel) for channel in channels], workspace, say) as mirror:
         if not mirror.is_needed:
             yield partial(_results, urls=mirror.urls)
@@ -429,7 +504,11 @@ def _test(
         # With this machine's driver and GPU, as rattler-build solves it for the test itself.
         solve(Scenario((spec,), this_platform(), *detected(this_platform())), channels, gateway)
     except Unsolvable as error:
-        missing = error.cause.splitlines()[-1].strip("│└├─ ").removesuffix(", for which no candidates were found.")
+        missing = (
+            error.cause.splitlines()[-1]
+            .strip("│└├─ ")
+            .removesuffix(", for which no candidates were found.")
+        )
         whose = "this machine has" if missing.startswith("__cuda") else "the channels here have"
         return Outcome(file.name, "not run", f"{whose} no {missing}", missing)
     is_passed, log = run_all(file)

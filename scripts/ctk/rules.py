@@ -1,7 +1,9 @@
-"""The framework of all checks: of recipes (`lint`), packages (`audit`), channels (`channel`) and machines (`env`).
+"""The framework of all checks: of recipes (`lint`), packages (`audit`), channels (`channel`) and
+machines (`env`).
 
-A check is a function of a subject that yields findings. The name of the function is the id of the check, and its
-docstring the help. The decorator `check` adds name, fix and severity to findings that do not have their own.
+A check is a function of a subject that yields findings. The name of the function is the id of the
+check, and its docstring the help. The decorator `check` adds name, fix and severity to findings
+that do not have their own.
 """
 
 from __future__ import annotations
@@ -18,14 +20,19 @@ from ctk.core.console import count
 from ctk.core.errors import UnknownName
 
 Severity = Literal["error", "hint", "ok", ""]
-"""An error blocks, a hint advises, "ok" reports a good state, and "" stands for the severity of the check."""
+"""An error blocks, a hint advises, "ok" reports a good state, and "" stands for the severity of the
+check.
+"""
 
 S = TypeVar("S")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A result of a check, in a file of a checkout, package or channel; lines and columns count from 1."""
+    """A result of a check, in a file of a checkout, package or channel.
+
+    Lines and columns count from 1.
+    """
 
     where: str
     message: str
@@ -37,7 +44,13 @@ class Finding:
     severity: Severity = ""
 
     def __str__(self) -> str:
-        place = f"{self.where}: {self.path}" if self.path else f"{self.where}:{self.line}" if self.line else self.where
+        place = (
+            f"{self.where}: {self.path}"
+            if self.path
+            else f"{self.where}:{self.line}"
+            if self.line
+            else self.where
+        )
         return f"{place}: {self.severity}[{self.check}]: {self.message}; fix: {self.fix}"
 
     @property
@@ -65,10 +78,17 @@ class Check(Generic[S]):
 
     def complete(self, f: Finding) -> Finding:
         """The finding with name, fix and severity of the check, where it does not have its own."""
-        return replace(f, check=f.check or self.name, fix=f.fix or self.fix, severity=f.severity or self.severity)
+        return replace(
+            f,
+            check=f.check or self.name,
+            fix=f.fix or self.fix,
+            severity=f.severity or self.severity,
+        )
 
 
-def check(subject: type[S], name: str = "", *, fix: str = "") -> Callable[[Callable[[S], Iterable[Finding]]], Check[S]]:
+def check(
+    subject: type[S], name: str = "", *, fix: str = ""
+) -> Callable[[Callable[[S], Iterable[Finding]]], Check[S]]:
     """Turns a function into a check."""
     return lambda run: Check(name or run.__name__, subject, run, fix)
 
@@ -99,7 +119,9 @@ def chosen(checks: Sequence[Check[Any]], names: Iterable[str]) -> list[Check[Any
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of checks: sorted findings, names of checks, number of subjects, wall time in seconds."""
+    """The outcome of checks: sorted findings, names of checks, number of subjects, wall time in
+    seconds.
+    """
 
     findings: tuple[Finding, ...]
     checks: tuple[str, ...] = ()
@@ -148,4 +170,6 @@ class Report:
 
     def rows(self, **keys: str) -> list[dict[str, Any]]:
         """The findings for JSON and tables; `keys` are key -> attribute of a finding."""
-        return [{key: getattr(finding, name) for key, name in keys.items()} for finding in self.findings]
+        return [
+            {key: getattr(finding, name) for key, name in keys.items()} for finding in self.findings
+        ]

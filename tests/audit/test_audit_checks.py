@@ -39,7 +39,9 @@ def two_libraries(folder: str) -> dict[str, bytes]:
 
 def module(**fields: object) -> dict[str, bytes]:
     """The runtime module of cuda-bindings, with other contents."""
-    return {f"{SITE}/cuda/bindings/_internal/runtime.cpython-312-x86_64-linux-gnu.so": elf(**fields)}
+    return {
+        f"{SITE}/cuda/bindings/_internal/runtime.cpython-312-x86_64-linux-gnu.so": elf(**fields)
+    }
 
 
 def binary(name: str, path: str, needed: Sequence[str] = ("libc.so.6",), **fields: object) -> Break:
@@ -61,7 +63,11 @@ def for_gpus(*constrains: str, name: str = "libone") -> Break:
             name,
             build="h1_0",
             depends=("cuda-version 12.9.*", "__glibc >=2.17,<3.0.a0"),
-            files={f"{TARGET}/libone.so.1": elf(("libc.so.6",), rpath="$ORIGIN", payload=fatbin(code("cubin", "80")))},
+            files={
+                f"{TARGET}/libone.so.1": elf(
+                    ("libc.so.6",), rpath="$ORIGIN", payload=fatbin(code("cubin", "80"))
+                )
+            },
             index={"constrains": constrains},
         ),
     )
@@ -73,27 +79,52 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
     "LicenseIsInside": {
         "no licence text": (change("libcufile", licenses={}), "no licence text"),
         "a licence without its text": (
-            change("libcufile", index={"license": "Apache-2.0 WITH LLVM-exception"}, licenses={"LICENSE": APACHE}),
+            change(
+                "libcufile",
+                index={"license": "Apache-2.0 WITH LLVM-exception"},
+                licenses={"LICENSE": APACHE},
+            ),
             "no text of LLVM-exception",
         ),
     },
     "NoBuildPath": {
-        "the checkout in a text": (change("cuda-cudart-dev", files={"lib/x.pc": f"at {ROOT}/x".encode()}), ROOT),
-        "the checkout in metadata": (change("libcufile", info={"about.json": f'"{ROOT}"'.encode()}), ROOT),
+        "the checkout in a text": (
+            change("cuda-cudart-dev", files={"lib/x.pc": f"at {ROOT}/x".encode()}),
+            ROOT,
+        ),
+        "the checkout in metadata": (
+            change("libcufile", info={"about.json": f'"{ROOT}"'.encode()}),
+            ROOT,
+        ),
         "a placeholder that nobody replaces": (
             change("libcufile", files={"bin/x": f"/{DEEP}".encode()}),
             "placeholder",
         ),
     },
     "ArchiveMatchesPaths": {
-        "a file that is missing": (change("libcufile", listed={"lib/gone": {"size_in_bytes": 1}}), "missing in the"),
-        "a file that nobody listed": (change("libcufile", listed={"lib/libcufile.so.0": None}), "in the archive,"),
-        "another content": (change("libcufile", listed={"lib/libcufile.so.0": {"sha256": "0" * 64}}), "sha256"),
+        "a file that is missing": (
+            change("libcufile", listed={"lib/gone": {"size_in_bytes": 1}}),
+            "missing in the",
+        ),
+        "a file that nobody listed": (
+            change("libcufile", listed={"lib/libcufile.so.0": None}),
+            "in the archive,",
+        ),
+        "another content": (
+            change("libcufile", listed={"lib/libcufile.so.0": {"sha256": "0" * 64}}),
+            "sha256",
+        ),
     },
     "LinksStayInside": {
         "an absolute link": (change("cuda-cudart", links={"lib/x": "/usr/lib/x"}), "absolute"),
-        "a link out of the prefix": (change("cuda-cudart", links={"lib/x": "../../x"}), "out of the prefix"),
-        "a link on Windows": (change("cuda-nvrtc", links={"Library/bin/x": "nvrtc64_130_0.dll"}), "Windows"),
+        "a link out of the prefix": (
+            change("cuda-cudart", links={"lib/x": "../../x"}),
+            "out of the prefix",
+        ),
+        "a link on Windows": (
+            change("cuda-nvrtc", links={"Library/bin/x": "nvrtc64_130_0.dll"}),
+            "Windows",
+        ),
     },
     "BareNameOnlyInDev": {
         "a link for linkers in the library's package": (
@@ -125,8 +156,14 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         ),
     },
     "BinariesAreReadable": {
-        "a library cut short": (change("libcufile", files={"lib/libx.so.1": elf()[:200]}), "not a readable ELF"),
-        "a DLL cut short": (change("cuda-nvrtc", files={"Library/bin/x.dll": pe()[:70]}), "not a readable PE"),
+        "a library cut short": (
+            change("libcufile", files={"lib/libx.so.1": elf()[:200]}),
+            "not a readable ELF",
+        ),
+        "a DLL cut short": (
+            change("cuda-nvrtc", files={"Library/bin/x.dll": pe()[:70]}),
+            "not a readable PE",
+        ),
     },
     "BinariesFitTheSubdir": {
         "a library of the other machine": (library(machine="aarch64"), "aarch64"),
@@ -147,15 +184,34 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
                 "libcurand-files",
                 version="10.4.5.25",
                 depends=("cuda-version >=13.4,<13.5.0a0", "__glibc >=2.17,<3.0.a0"),
-                files={f"{TARGET}/libcurand.so.10.4.5": elf(("libc.so.6",), soname="libcurand.so.10", rpath="$ORIGIN")},
+                files={
+                    f"{TARGET}/libcurand.so.10.4.5": elf(
+                        ("libc.so.6",), soname="libcurand.so.10", rpath="$ORIGIN"
+                    )
+                },
             ),
             "libcurand.so.10.4.5.25",
         ),
-        "a DLL where nothing looks for it": (change("cuda-nvrtc", files={"Library/bin/x64/x.dll": pe()}), "no package"),
-        "a DLL among the import libraries": (change("cuda-nvrtc", files={"Library/lib/x.dll": pe()}), "Library/bin/"),
-        "libdevice in another place": (change("cuda-nvvm-impl", files={"lib/libdevice.10.bc": b""}), "nvvm/libdevice/"),
+        "a DLL where nothing looks for it": (
+            change("cuda-nvrtc", files={"Library/bin/x64/x.dll": pe()}),
+            "no package",
+        ),
+        "a DLL among the import libraries": (
+            change("cuda-nvrtc", files={"Library/lib/x.dll": pe()}),
+            "Library/bin/",
+        ),
+        "libdevice in another place": (
+            change("cuda-nvvm-impl", files={"lib/libdevice.10.bc": b""}),
+            "nvvm/libdevice/",
+        ),
         "a real library among the links": (
-            binary("cuda-cudart", "lib/libx.so.1.2.3", soname="libx.so.1", versions=GLIBC, runpath="$ORIGIN"),
+            binary(
+                "cuda-cudart",
+                "lib/libx.so.1.2.3",
+                soname="libx.so.1",
+                versions=GLIBC,
+                runpath="$ORIGIN",
+            ),
             f"{TARGET}/",
         ),
         "NVTX's header among those of other packages of NVTX": (
@@ -165,11 +221,21 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
     },
     "RpathIsTheLayouts": {
         "a library without an RPATH": (
-            binary("cuda-cudart_linux-64", f"{TARGET}/libx.so.13.4.92", ("libcudart.so.13",), soname="libx.so.13"),
+            binary(
+                "cuda-cudart_linux-64",
+                f"{TARGET}/libx.so.13.4.92",
+                ("libcudart.so.13",),
+                soname="libx.so.13",
+            ),
             "should have RPATH $ORIGIN",
         ),
         "a library without an RPATH that opens another": (
-            binary("cuda-cudart_linux-64", f"{TARGET}/libcupti.so.13", ("libc.so.6",), soname="libcupti.so.13"),
+            binary(
+                "cuda-cudart_linux-64",
+                f"{TARGET}/libcupti.so.13",
+                ("libc.so.6",),
+                soname="libcupti.so.13",
+            ),
             "should have RPATH $ORIGIN",
         ),
         "a library that LD_LIBRARY_PATH sends to another toolkit": (
@@ -184,24 +250,40 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         ),
         "a patched libNVVM": (
             binary(
-                "cuda-nvvm-impl", "nvvm/lib64/libnvvm.so.4.0.0", soname="libnvvm.so.4", versions=GLIBC, rpath="$ORIGIN"
+                "cuda-nvvm-impl",
+                "nvvm/lib64/libnvvm.so.4.0.0",
+                soname="libnvvm.so.4",
+                versions=GLIBC,
+                rpath="$ORIGIN",
             ),
             "should have no RPATH",
         ),
     },
     "CudartIsInside": {
-        "bindings without cudart": (change("cuda-bindings", files=module()), "no module has cudart"),
-        "bindings that need cudart": (binary("cuda-bindings", f"{SITE}/x.so", ("libcudart.so.13",)), "libcudart.so.13"),
+        "bindings without cudart": (
+            change("cuda-bindings", files=module()),
+            "no module has cudart",
+        ),
+        "bindings that need cudart": (
+            binary("cuda-bindings", f"{SITE}/x.so", ("libcudart.so.13",)),
+            "libcudart.so.13",
+        ),
     },
     "FilesHaveOneOwner": {
-        "two packages with one file": (add("other", files={"lib/libcufile.so.0": b"mine"}), "other-1.0"),
+        "two packages with one file": (
+            add("other", files={"lib/libcufile.so.0": b"mine"}),
+            "other-1.0",
+        ),
         "two packages with one file but for its case": (
             add("other", "win-64", files={"library/bin/NVRTC64_130_0.dll": b"mine"}),
             "other-1.0",
         ),
     },
     "LinksLeadSomewhere": {
-        "a link to nothing": (change("cuda-cudart", links={"lib/libx.so.1": "libx.so.1.0"}), "libx.so.1.0"),
+        "a link to nothing": (
+            change("cuda-cudart", links={"lib/libx.so.1": "libx.so.1.0"}),
+            "libx.so.1.0",
+        ),
         "a link into a package that may be absent": (
             change("libcufile", links={"lib/libcudart.so.13.4": f"../{TARGET}/libcudart.so.13"}),
             "no package that is installed with it",
@@ -214,7 +296,10 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
             "libstdc++.so.6",
         ),
         "a half whose other half forgot the C++ library": (
-            change("cuda-cudart", depends=("cuda-cudart_linux-64 ==13.4.92 h0_0", "__glibc >=2.17", "libgcc")),
+            change(
+                "cuda-cudart",
+                depends=("cuda-cudart_linux-64 ==13.4.92 h0_0", "__glibc >=2.17", "libgcc"),
+            ),
             "libstdc++.so.6",
         ),
         "the C library of Windows without its package": (
@@ -223,13 +308,24 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         ),
     },
     "NeededIsFound": {
-        "a library beside one without an RPATH": (library(("libcufile.so.0",)), "no folder of the environment"),
+        "a library beside one without an RPATH": (
+            library(("libcufile.so.0",)),
+            "no folder of the environment",
+        ),
         "a DLL in a folder that nothing searches": (
-            change("cuda-core", files={"Library/bin/x/private.dll": pe(), "Library/bin/x.dll": pe(("PRIVATE.dll",))}),
+            change(
+                "cuda-core",
+                files={
+                    "Library/bin/x/private.dll": pe(),
+                    "Library/bin/x.dll": pe(("PRIVATE.dll",)),
+                },
+            ),
             "Library/bin/x/private.dll",
         ),
         "a DLL in a folder that another name is added of": (
-            change("cuda-core", files={f"{SITE_WIN}/cuda/core/__init__.py": adds_dlls_of("other.libs")}),
+            change(
+                "cuda-core", files={f"{SITE_WIN}/cuda/core/__init__.py": adds_dlls_of("other.libs")}
+            ),
             "msvcp140-0fa7.dll",
         ),
     },
@@ -237,20 +333,35 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         "a library dropped a GPU that its toolkit knows": (for_gpus("__cuda_arch >=7.0"), "7.0"),
     },
     "GlibcIsDeclared": {
-        "a newer glibc than declared": (library(versions={"libc.so.6": ["GLIBC_2.9", "GLIBC_2.34"]}), "2.34"),
-        "no glibc declared": (change("libcufile", depends=("libstdcxx", "rdma-core")), "no __glibc"),
+        "a newer glibc than declared": (
+            library(versions={"libc.so.6": ["GLIBC_2.9", "GLIBC_2.34"]}),
+            "2.34",
+        ),
+        "no glibc declared": (
+            change("libcufile", depends=("libstdcxx", "rdma-core")),
+            "no __glibc",
+        ),
         "a half that is newer than its other half declares": (
-            binary("cuda-cudart_linux-64", f"{TARGET}/libcudart.so.13.4.92", versions={"libc.so.6": ["GLIBC_2.28"]}),
+            binary(
+                "cuda-cudart_linux-64",
+                f"{TARGET}/libcudart.so.13.4.92",
+                versions={"libc.so.6": ["GLIBC_2.28"]},
+            ),
             "2.28",
         ),
-        "a symbol that libc took over, of a library that is not needed": (library(imports=["shm_open"]), "2.34"),
+        "a symbol that libc took over, of a library that is not needed": (
+            library(imports=["shm_open"]),
+            "2.34",
+        ),
     },
 }
 
 
 def audit(drafts: Drafts, channel: Path, **options: object) -> AuditReport:
     return audit_packages(
-        [draft.write(channel) for draft in drafts.values()], forbidden_paths=[ROOT, "/home/builder"], **options
+        [draft.write(channel) for draft in drafts.values()],
+        forbidden_paths=[ROOT, "/home/builder"],
+        **options,
     )
 
 
@@ -263,7 +374,11 @@ def test_good_packages_pass_every_check(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("check", "case"),
-    [pytest.param(check, case, id=f"{check}: {case}") for check, cases in BROKEN.items() for case in cases],
+    [
+        pytest.param(check, case, id=f"{check}: {case}")
+        for check, cases in BROKEN.items()
+        for case in cases
+    ],
 )
 def test_a_check_catches(check: str, case: str, tmp_path: Path) -> None:
     break_it, word = BROKEN[check][case]
@@ -290,7 +405,10 @@ def test_every_check_has_a_package_that_breaks_it() -> None:
 def test_a_planned_package_keeps_the_promises_of_its_recipe(promise: Promise, path: str) -> None:
     index = IndexJson("x", "1", "0", 0, "linux-64")
     scan = PackageScan(
-        "linux-64/x-1-0.conda", "", PackageInfo(index, (), promise=promise), (ScannedFile("pkg", "lib/x", "file"),)
+        "linux-64/x-1-0.conda",
+        "",
+        PackageInfo(index, (), promise=promise),
+        (ScannedFile("pkg", "lib/x", "file"),),
     )
     assert [finding.path for finding in KeepsItsPromises(scan)] == [path]
 
@@ -304,26 +422,37 @@ ALLOWED: dict[str, Break] = {
         one=Draft("old", depends=("cuda-version 12.9.*",), files={"lib/shared": b""}),
         two=Draft("new", depends=("cuda-version 13.4.*",), files={"lib/shared": b""}),
     ),
-    "the home folder's name inside another path": change("libcufile", files={"share/x": b"/mnt/home/builders/y"}),
+    "the home folder's name inside another path": change(
+        "libcufile", files={"share/x": b"/mnt/home/builders/y"}
+    ),
     "a declared placeholder": change(
-        "libcufile", files={"bin/x": f"#!{ROOT}/b/{DEEP}/bin/sh".encode()}, placeholders={"bin/x": f"{ROOT}/b/{DEEP}"}
+        "libcufile",
+        files={"bin/x": f"#!{ROOT}/b/{DEEP}/bin/sh".encode()},
+        placeholders={"bin/x": f"{ROOT}/b/{DEEP}"},
     ),
     "GPU code of any machine": binary("libcufile", "share/x.cubin", machine="cuda"),
     "a link to a library known by its bare name only": change(
         "cuda-cudart",
-        files={f"{TARGET}/libplugin.so": elf(soname="libplugin.so", versions=GLIBC, rpath="$ORIGIN")},
+        files={
+            f"{TARGET}/libplugin.so": elf(soname="libplugin.so", versions=GLIBC, rpath="$ORIGIN")
+        },
         links={"lib/libplugin.so": f"../{TARGET}/libplugin.so"},
     ),
     "Compute Sanitizer in its own folder": change(
         "cuda-nvvm-impl",
         files={
             "compute-sanitizer/include/sanitizer.h": b"",
-            "compute-sanitizer/libx.so": elf(soname="libx.so", versions=GLIBC, rpath="$ORIGIN:$ORIGIN/../lib"),
+            "compute-sanitizer/libx.so": elf(
+                soname="libx.so", versions=GLIBC, rpath="$ORIGIN:$ORIGIN/../lib"
+            ),
         },
         links={"lib/libx.so": "../compute-sanitizer/libx.so"},
     ),
     "a module that is imported beside PyTorch only": change(
-        "cuda-core", files={"Lib/site-packages/cuda/core/_tensor_bridge.cp312-win_amd64.pyd": pe(("torch_cpu.dll",))}
+        "cuda-core",
+        files={
+            "Lib/site-packages/cuda/core/_tensor_bridge.cp312-win_amd64.pyd": pe(("torch_cpu.dll",))
+        },
     ),
     "cudart loaded at run time by the bindings of CUDA 12": lambda drafts: drafts.update(
         {"cuda-bindings": drafts["cuda-bindings"].with_(version="12.9.10", files=module())}
@@ -398,7 +527,9 @@ def test_a_compiler_runtime_that_the_system_serves_is_a_hint_only(tmp_path: Path
     change("libcufile", files={"lib/libcufile.so.0": plain})(drafts)
     report = audit(drafts, tmp_path)
     assert report.ok
-    assert [(finding.check, finding.severity) for finding in report.findings] == [("NeededIsFound", "hint")]
+    assert [(finding.check, finding.severity) for finding in report.findings] == [
+        ("NeededIsFound", "hint")
+    ]
 
 
 def test_a_base_channel_provides_libraries_without_being_audited(tmp_path: Path) -> None:
@@ -407,17 +538,25 @@ def test_a_base_channel_provides_libraries_without_being_audited(tmp_path: Path)
         depends=("__glibc >=2.17", "libstdcxx", "rdma-core", "libfoo"),
         files={"lib/libx.so.1": elf(("libfoo.so.1",), rpath="$ORIGIN")},
     )
-    base = Draft("libfoo", licenses={}, files={"lib/libfoo.so.1": b"not even a library"}).write(tmp_path / "base")
+    base = Draft("libfoo", licenses={}, files={"lib/libfoo.so.1": b"not even a library"}).write(
+        tmp_path / "base"
+    )
     assert not audit(drafts, tmp_path).ok
     assert audit(drafts, tmp_path, base=[base]).ok
 
 
 @pytest.mark.parametrize("twin_brings_it", [True, False])
-def test_what_a_package_of_files_needs_its_twin_may_bring(tmp_path: Path, twin_brings_it: bool) -> None:
+def test_what_a_package_of_files_needs_its_twin_may_bring(
+    tmp_path: Path, twin_brings_it: bool
+) -> None:
     drafts = good_set()
-    library = elf(("libcudart.so.13", "libc.so.6"), soname="libcurand.so.10", versions=GLIBC, rpath="$ORIGIN")
+    library = elf(
+        ("libcudart.so.13", "libc.so.6"), soname="libcurand.so.10", versions=GLIBC, rpath="$ORIGIN"
+    )
     drafts["files"] = Draft(
-        "libcurand-files", depends=("__glibc >=2.17,<3.0.a0",), files={f"{TARGET}/libcurand.so.1.0": library}
+        "libcurand-files",
+        depends=("__glibc >=2.17,<3.0.a0",),
+        files={f"{TARGET}/libcurand.so.1.0": library},
     )
     depends = (CTK, "libcurand-files ==1.0 h0_0", *(["cuda-cudart"] if twin_brings_it else []))
     drafts["twin"] = Draft("libcurand", depends=depends)

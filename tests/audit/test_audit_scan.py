@@ -52,7 +52,9 @@ def test_a_package_that_cannot_be_read_is_a_finding_beside_the_others(tmp_path: 
     broken = tmp_path / "linux-64" / "broken-1-0.conda"
     broken.write_bytes(b"not a package")
     report = audit_packages([*paths, broken], forbidden_paths=[])
-    assert [(finding.check, finding.where) for finding in report.findings] == [("PackageOpens", broken.name)]
+    assert [(finding.check, finding.where) for finding in report.findings] == [
+        ("PackageOpens", broken.name)
+    ]
     assert not report.ok
 
 
@@ -67,7 +69,10 @@ def test_the_same_packages_are_audited_once(tmp_path: Path) -> None:
     first = audited()
     assert not first.earlier and "unchanged" not in first.summary()
     assert audited() == first and audited().earlier and audited().summary().endswith(", unchanged")
-    assert not any(other.earlier for other in (audited(1), audited(forbidden="/home/y"), audited(only="NoBuildPath")))
+    assert not any(
+        other.earlier
+        for other in (audited(1), audited(forbidden="/home/y"), audited(only="NoBuildPath"))
+    )
     for note in (cache / "audits").iterdir():
         note.write_text("{")
     again = audited()
@@ -87,7 +92,10 @@ def test_the_same_packages_are_audited_once(tmp_path: Path) -> None:
     [
         ("d = os.path.join(here, 'cccl')\nos.add_dll_directory(d)", ("cccl",)),
         (
-            "if os.path.isdir(d := os.path.abspath(os.path.join(here, 'x.libs'))):\n  os.add_dll_directory(d)",
+            (
+                "if os.path.isdir(d := os.path.abspath(os.path.join(here, 'x.libs'))):\n "
+                " os.add_dll_directory(d)"
+            ),
             ("x.libs",),
         ),
         ("for d in (here, os.path.join(here, 'lib')):\n  os.add_dll_directory(d)", ("lib",)),
@@ -96,9 +104,19 @@ def test_the_same_packages_are_audited_once(tmp_path: Path) -> None:
         ("d = os.path.join(here, 'cccl')  # for os.add_dll_directory", ()),
         ("os.add_dll_directory(", ()),
     ],
-    ids=["a name", "the wheels' repair tool", "a loop", "a path object", "another path", "a comment", "no Python"],
+    ids=[
+        "a name",
+        "the wheels' repair tool",
+        "a loop",
+        "a path object",
+        "another path",
+        "a comment",
+        "no Python",
+    ],
 )
-def test_folders_that_a_module_has_windows_search_are_seen(source: str, names: tuple[str, ...], tmp_path: Path) -> None:
+def test_folders_that_a_module_has_windows_search_are_seen(
+    source: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
     wheel = tmp_path / "x-1-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("x/__init__.py", f"import os\n{source}\n")

@@ -1,4 +1,6 @@
-"""`ctk lint --planned`: checks of packages before they are built, by the contents of their artefacts."""
+"""`ctk lint --planned`: checks of packages before they are built, by the contents of their
+artefacts.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,21 @@ from ctk.rules import Finding
 # Files that NVIDIA's wheels for CUDA 12.0 and 13.0 have in common.
 WHEELS = {
     ("nvcc", "12"): ("nvidia/cuda_nvcc/bin/ptxas", "nvidia/cuda_nvcc/include/nvPTXCompiler.h"),
-    ("nvcc", "13"): ("nvidia/cu13/bin/nvcc", "nvidia/cu13/bin/nvcc.profile", "nvidia/cu13/bin/crt/link.stub"),
-    ("nvptxcompiler", "13"): ("nvidia/cu13/include/nvPTXCompiler.h", "nvidia/cu13/lib/libnvptxcompiler_static.a"),
+    ("nvcc", "13"): (
+        "nvidia/cu13/bin/nvcc",
+        "nvidia/cu13/bin/nvcc.profile",
+        "nvidia/cu13/bin/crt/link.stub",
+    ),
+    ("nvptxcompiler", "13"): (
+        "nvidia/cu13/include/nvPTXCompiler.h",
+        "nvidia/cu13/lib/libnvptxcompiler_static.a",
+    ),
 }
 
 
-def planned(workspace: Workspace, recipes: tuple[str, ...], *releases: str, platform: str = "linux-64") -> Plan:
+def planned(
+    workspace: Workspace, recipes: tuple[str, ...], *releases: str, platform: str = "linux-64"
+) -> Plan:
     request = Request(releases=releases, recipes=recipes, platforms=(platform,))
     return plan(published_set(workspace), request, python_tags(workspace.build_config))
 
@@ -62,7 +73,9 @@ def test_files_of_two_toolkits_meet_in_no_environment(copy: Workspace) -> None:
 
 
 def test_files_without_a_tie_are_found_before_anything_is_built(copy: Workspace) -> None:
-    """So `ctk build --release 13.0 --all-components` failed beside the default channel, after all was built."""
+    """So `ctk build --release 13.0 --all-components` failed beside the default channel, after all
+    was built.
+    """
     recipe = copy.recipes / "libnvptxcompiler" / "recipe.yaml"
     tie = "      run:\n        - cuda-version ${{ cuda_range }}\n"
     assert tie in recipe.read_text()
@@ -76,11 +89,15 @@ def test_files_without_a_tie_are_found_before_anything_is_built(copy: Workspace)
 # ---- the repository
 
 
-@pytest.mark.parametrize("minors", [("12.9", NEWEST), pytest.param((), marks=pytest.mark.sweep)], ids=["ends", "all"])
+@pytest.mark.parametrize(
+    "minors", [("12.9", NEWEST), pytest.param((), marks=pytest.mark.sweep)], ids=["ends", "all"]
+)
 def test_every_package_that_locks_and_recipes_name_follows_the_rules(
     project: Workspace, minors: tuple[str, ...]
 ) -> None:
-    """Of two platforms with the newest release of each major, or of all, as in `ctk lint --planned`."""
+    """Of two platforms with the newest release of each major, or of all, as in `ctk lint
+    --planned`.
+    """
     chosen = [lock.minor if lock.is_ctk else name for name, lock in release_locks(project).items()]
     chosen = [name for name in chosen if not minors or name in minors or not name[0].isdigit()]
     platforms = ("linux-64", "win-64") if minors else tuple(PLATFORMS)
@@ -95,13 +112,17 @@ def test_what_is_noted_is_canonical_and_of_the_locks(project: Workspace) -> None
     text = contents.path_of(project).read_text()
     held = contents.load(project)
     assert held.dump() == text
-    assert held.of(a.sha256 for a in contents.to_read(release_locks(project).values())).dump() == text
+    assert (
+        held.of(a.sha256 for a in contents.to_read(release_locks(project).values())).dump() == text
+    )
 
 
 class Changed:
     """A plan whose artefacts have the noted contents, except for a member."""
 
-    def __init__(self, project: Workspace, recipe: str, *releases: str, platform: str = "linux-64") -> None:
+    def __init__(
+        self, project: Workspace, recipe: str, *releases: str, platform: str = "linux-64"
+    ) -> None:
         self.project = project
         self.plan = planned(project, ("cuda-version", recipe), *releases, platform=platform)
         self.held = contents.load(project)
@@ -111,10 +132,15 @@ class Changed:
         return [finding.message for finding in report.errors if finding.check == check]
 
     def change(self, ending: str, **changes: Any) -> None:
-        """Changes contents or headers of the members whose names end so; without `changes`, removes them."""
+        """Changes contents or headers of the members whose names end so.
+
+        Without `changes`, removes them.
+        """
         done = 0
         for artefact in self.plan.artefacts:
-            members = dict(self.held.members(artefact.sha256) or {})  # one Python stands for the others
+            members = dict(
+                self.held.members(artefact.sha256) or {}
+            )  # one Python stands for the others
             for name in [name for name in members if name.endswith(ending)]:
                 done += 1
                 content = members.pop(name)
@@ -129,14 +155,24 @@ class Changed:
 
 # Check -> recipe, its locks and platform, the member, the change, and a part of the message.
 CHANGES = {
-    "KeepsItsPromises": ("libcufile", "cuda-13.1", "linux-64", "libcufile_rdma.so.1", {}, "matches no file"),
+    "KeepsItsPromises": (
+        "libcufile",
+        "cuda-13.1",
+        "linux-64",
+        "libcufile_rdma.so.1",
+        {},
+        "matches no file",
+    ),
     "NeededIsProvided": (
         *("libcufile", "cuda-13.1", "linux-64", "libcufile.so.0"),
         *({"needed": ("libnowhere.so.1",)}, "libnowhere.so.1"),
     ),
     "GlibcIsDeclared": (
         *("libcufile", "cuda-13.1", "linux-64", "libcufile.so.0"),
-        *({"needed": ("libc.so.6",), "moved": ("shm_open",)}, "needs glibc 2.34, above the declared floor 2.27"),
+        *(
+            {"needed": ("libc.so.6",), "moved": ("shm_open",)},
+            "needs glibc 2.34, above the declared floor 2.27",
+        ),
     ),
     # As of cccl-python, which said nothing of GPUs.
     "CodeIsForItsGpus": (
@@ -159,8 +195,12 @@ def test_a_member_that_breaks_a_rule_is_found(project: Workspace, check: str) ->
     assert any(said in message for message in world.audit(check))
 
 
-@pytest.mark.parametrize(("recipe", "locks"), [("libcufile", "cuda-12.6"), ("cutensor", "cuda-12.9 libraries-12")])
-def test_a_library_that_a_recipe_adds_has_the_symbols(project: Workspace, recipe: str, locks: str) -> None:
+@pytest.mark.parametrize(
+    ("recipe", "locks"), [("libcufile", "cuda-12.6"), ("cutensor", "cuda-12.9 libraries-12")]
+)
+def test_a_library_that_a_recipe_adds_has_the_symbols(
+    project: Workspace, recipe: str, locks: str
+) -> None:
     world = Changed(project, recipe, *locks.split(), platform="linux-aarch64")
     assert world.audit("GlibcIsDeclared") == []
 
@@ -170,15 +210,25 @@ def test_an_artefact_that_is_not_measured_is_a_hint(project: Workspace) -> None:
     (artefact,) = world.plan.artefacts
     del world.held.artefacts[artefact.sha256]
     (hint,) = audit_planned(world.plan, project, world.held, jobs=2).findings
-    assert (hint.severity, hint.where, hint.fix) == ("hint", "cuda-13.1", "ctk release measure 13.1 --write")
+    assert (hint.severity, hint.where, hint.fix) == (
+        "hint",
+        "cuda-13.1",
+        "ctk release measure 13.1 --write",
+    )
 
 
 # ---- compared with built packages
 
 
-@pytest.mark.parametrize("releases", [pytest.param((), marks=pytest.mark.sweep), (NEWEST,)], ids=["all", "newest"])
-def test_a_planned_package_has_the_files_of_the_built_one(built: Workspace, releases: tuple[str, ...]) -> None:
-    """All files except those of an output's own script (etc/conda, lib/cuda), and those that are not noted."""
+@pytest.mark.parametrize(
+    "releases", [pytest.param((), marks=pytest.mark.sweep), (NEWEST,)], ids=["all", "newest"]
+)
+def test_a_planned_package_has_the_files_of_the_built_one(
+    built: Workspace, releases: tuple[str, ...]
+) -> None:
+    """All files except those of an output's own script (etc/conda, lib/cuda), and those that are
+    not noted.
+    """
     request = small(Request(releases, platforms=(this_platform(),)), built)
     everything = plan(published_set(built), request, python_tags(built.build_config))
     noted, inside = contents.load(built), Contents()
@@ -192,8 +242,12 @@ def test_a_planned_package_has_the_files_of_the_built_one(built: Workspace, rele
     for scan in planned_scans(everything, built, inside, jobs=2)[0]:
         paths = (entry.path for entry in read_info(built.channel.resolve() / scan.file).paths)
         expected = {
-            path for path in paths if not path.startswith(("etc/conda/", "lib/cuda/")) and not LEFT_OUT.fullmatch(path)
+            path
+            for path in paths
+            if not path.startswith(("etc/conda/", "lib/cuda/")) and not LEFT_OUT.fullmatch(path)
         }
-        assert {file.path for file in scan.installed() if not LEFT_OUT.fullmatch(file.path)} == expected, scan.file
+        assert {
+            file.path for file in scan.installed() if not LEFT_OUT.fullmatch(file.path)
+        } == expected, scan.file
         compared += len(expected)
     assert compared > 1_000

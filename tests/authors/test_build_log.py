@@ -1,4 +1,6 @@
-"""What `ctk build-recipe` shows of a log: the first error of each tool, and not what pip says after it."""
+"""What `ctk build-recipe` shows of a log: the first error of each tool, and not what pip says after
+it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,11 @@ import pytest
 
 from ctk.authors.build_log import missing_libraries, what_failed
 
-BEFORE = ["✔ Successfully updated the host environment", "+ cmake -DCMAKE_CXX_FLAGS=-Werror .", "-- Configuring"]
+BEFORE = [
+    "✔ Successfully updated the host environment",
+    "+ cmake -DCMAKE_CXX_FLAGS=-Werror .",
+    "-- Configuring",
+]
 PIP = """error: subprocess-exited-with-error
   × Building wheel for blend (pyproject.toml) did not run successfully.
   │ exit code: 1
@@ -15,13 +21,17 @@ ERROR: Failed building wheel for blend
 Traceback (most recent call last):
   File "$PREFIX/lib/python3.11/site-packages/pip/_internal/commands/install.py", line 708, in run
     raise InstallWheelBuildError(build_failures)
-pip._internal.exceptions.InstallWheelBuildError: <InstallWheelBuildError: failed-wheel-build-for-install>
+pip._internal.exceptions.InstallWheelBuildError: <InstallWheelBuildError: \
+failed-wheel-build-for-install>
 Removed build tracker: '/tmp/pip-build-tracker-e9x5thnr'"""
-# As the tools print them: seen with GCC 12.2, nvcc 13.0, CMake 3.25, Ninja 1.11, Make 4.3, pip 26.3 and the base
-# channel's other tools.
+# As the tools print them: seen with GCC 12.2, nvcc 13.0, CMake 3.25, Ninja 1.11, Make 4.3, pip 26.3
+# and the base channel's other tools.
 ERRORS = {
     "compiler": "  $SRC_DIR/module.cpp:23:17: error: ‘nil’ was not declared in this scope",
-    "in colours": "\x1b[01m\x1b[K../one.c:1:8:\x1b[m\x1b[K \x1b[01;31m\x1b[Kerror: \x1b[m\x1b[Kexpected a name",
+    "in colours": (
+        "\x1b[01m\x1b[K../one.c:1:8:\x1b[m\x1b[K \x1b[01;31m\x1b[Kerror: \x1b[m\x1b[Kexpected a"
+        " name"
+    ),
     "header": "  one.c:1:10: fatal error: nosuch.h: No such file or directory",
     "nvcc": '  $SRC_DIR/kernel.cu(9): error: identifier "nul" is undefined',
     "nvcc's options": "nvcc fatal   : Unknown option '--nosuch'",
@@ -29,13 +39,21 @@ ERRORS = {
     "linker": "  /usr/bin/ld: cannot find -lnosuchlib: No such file or directory",
     "symbol": "module.cpp:(.text+0x4d): undefined reference to `f()'",
     "CMake": "  CMake Error at CMakeLists.txt:5 (find_package):",
-    "meson": '  ../meson.build:2:0: ERROR: Dependency "nosuch" not found (tried pkg-config and cmake)',
+    "meson": (
+        '  ../meson.build:2:0: ERROR: Dependency "nosuch" not found (tried pkg-config and cmake)'
+    ),
     "Ninja": "ninja: error: 'nosuch.c', needed by 'a', missing and no known rule to make it",
     "Make": "make: *** No rule to make target 'nosuch.o', needed by 'all'.  Stop.",
     "Cython": "Error compiling Cython file:",
-    "backend": "pip._vendor.pyproject_hooks._impl.BackendUnavailable: Cannot import 'scikit_build_core.build'",
+    "backend": (
+        "pip._vendor.pyproject_hooks._impl.BackendUnavailable: Cannot import"
+        " 'scikit_build_core.build'"
+    ),
     "setup.py": "  ModuleNotFoundError: No module named 'nosuchmodule'",
-    "pip": "ERROR: Could not find a version that satisfies the requirement nosuch (from versions: none)",
+    "pip": (
+        "ERROR: Could not find a version that satisfies the requirement nosuch (from versions:"
+        " none)"
+    ),
     "shell": "$SRC_DIR/conda_build.sh: line 13: nosuchcommand: command not found",
     "rattler-build": "PyRattlerBuildError: No license files were copied",
 }
@@ -52,9 +70,18 @@ def test_the_first_error_is_shown_with_a_few_lines_around_it(tool: str) -> None:
 
 
 def test_a_log_without_an_error_is_shown_from_its_end() -> None:
-    log = [*map(str, range(100)), "", "the last words", "Script execution failed.", "To run the script manually"]
+    log = [
+        *map(str, range(100)),
+        "",
+        "the last words",
+        "Script execution failed.",
+        "To run the script manually",
+    ]
     assert what_failed(log) == [*map(str, range(76, 100)), "the last words"]
-    assert what_failed(["│ a table", BEFORE[0], "Testing commands:", "+ false"]) == ["Testing commands:", "+ false"]
+    assert what_failed(["│ a table", BEFORE[0], "Testing commands:", "+ false"]) == [
+        "Testing commands:",
+        "+ false",
+    ]
 
 
 NVCC = "    nvcc fatal   : Unsupported gpu architecture '70'"
@@ -81,22 +108,47 @@ def test_what_nvcc_said_is_shown_before_what_cmake_says_of_it() -> None:
     assert what_failed([*BEFORE, *CMAKE.format("    2").splitlines()])[0] == BEFORE[0]
 
 
-FRAMES = [line for number in range(20) for line in (f'  File "x.py", line {number}, in f', "    f()", "    ^^^")]
+FRAMES = [
+    line
+    for number in range(20)
+    for line in (f'  File "x.py", line {number}, in f', "    f()", "    ^^^")
+]
 
 
 @pytest.mark.parametrize("margin", ["", "  │ "])
-@pytest.mark.parametrize("error", ["zipfile.BadZipFile: no zip file", "KeyError: 'x'", "StopIteration"])
+@pytest.mark.parametrize(
+    "error", ["zipfile.BadZipFile: no zip file", "KeyError: 'x'", "StopIteration"]
+)
 def test_of_a_traceback_the_error_is_shown_whatever_its_name(margin: str, error: str) -> None:
-    shown = what_failed([f"{margin}{line}" for line in ["Traceback (most recent call last):", *FRAMES, error, "after"]])
+    shown = what_failed(
+        [
+            f"{margin}{line}"
+            for line in ["Traceback (most recent call last):", *FRAMES, error, "after"]
+        ]
+    )
     assert shown == [f"{margin}{line}" for line in [*FRAMES[-3:], error, "after"]]
 
 
 def test_of_errors_that_follow_from_each_other_the_last_is_shown_whole() -> None:
     traceback = ["Traceback (most recent call last):", *FRAMES]
     during = "During handling of the above exception, another exception occurred:"
-    log = [*traceback, "ImportError: no cudart", "", during, "", *traceback, "RuntimeError: no CUDA", "Script failed"]
+    log = [
+        *traceback,
+        "ImportError: no cudart",
+        "",
+        during,
+        "",
+        *traceback,
+        "RuntimeError: no CUDA",
+        "Script failed",
+    ]
     shown = what_failed([*log, *["-- after"] * 3, *traceback, "OSError: of another program"])
-    assert shown[:6] == ["ImportError: no cudart", *FRAMES[-3:], "RuntimeError: no CUDA", "Script failed"]
+    assert shown[:6] == [
+        "ImportError: no cudart",
+        *FRAMES[-3:],
+        "RuntimeError: no CUDA",
+        "Script failed",
+    ]
     assert "OSError: of another program" not in shown
     assert what_failed(traceback) == FRAMES[-4:]
 
@@ -113,9 +165,20 @@ def test_a_target_that_cmake_did_not_find_is_read_whatever_another_stream_says_b
     between: list[str],
 ) -> None:
     """A build's two streams reach the log line by line, and in no order that holds."""
-    log = ['  Target "sum" links to:', *between, "    CUDA::nvrtc", "", "  but the target was not found."]
+    log = [
+        '  Target "sum" links to:',
+        *between,
+        "    CUDA::nvrtc",
+        "",
+        "  but the target was not found.",
+    ]
     assert missing_libraries(log) == ["libnvrtc.so"]
 
 
 def test_targets_that_cmake_found_are_not_named_as_missing() -> None:
-    assert missing_libraries(["-- sum links to: CUDA::nvrtc", "target_link_libraries(sum CUDA::cudart)"]) == []
+    assert (
+        missing_libraries(
+            ["-- sum links to: CUDA::nvrtc", "target_link_libraries(sum CUDA::cudart)"]
+        )
+        == []
+    )

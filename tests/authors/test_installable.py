@@ -25,7 +25,9 @@ SUBDIR = "linux-64"
 
 
 def more() -> Iterator[Record]:
-    """Beside the small channel: a package with CUDA builds and a CPU build, and one that depends on it."""
+    """Beside the small channel: a package with CUDA builds and a CPU build, and one that depends on
+    it.
+    """
     for name, needs in (("engine", ()), ("car", ("engine",))):
         yield record(name, "1.0", "cpu_0", SUBDIR, depends=list(needs))
     for made in pair("engine", "1.0", "cuda13_", SUBDIR, ">=13,<14", number=200):
@@ -64,7 +66,13 @@ def surveyed(folders: list[Path], every: Matrix, *specs: str, pin: str = "") -> 
 
 @pytest.mark.parametrize(
     "specs",
-    [("cuda-core",), ("cuda-nvcc",), ("cuda-arch=9.0", "cuda-nvrtc"), ("car", "cuda-nvrtc"), ("__cuda >=12.7,<13.2",)],
+    [
+        ("cuda-core",),
+        ("cuda-nvcc",),
+        ("cuda-arch=9.0", "cuda-nvrtc"),
+        ("car", "cuda-nvrtc"),
+        ("__cuda >=12.7,<13.2",),
+    ],
     ids=" ".join,
 )
 def test_every_machine_gets_what_it_gets_when_it_is_solved_alone(
@@ -75,7 +83,9 @@ def test_every_machine_gets_what_it_gets_when_it_is_solved_alone(
     for machine in every.machines:
         pick, got = alone.pick(Scenario(specs, SUBDIR, *machine)), found.picks[machine]
         names = sorted({spec.split()[0].split("=")[0] for spec in specs})
-        builds = tuple(f"{name} {r.version} {r.build}" for name in names if pick and (r := pick.record(name)))
+        builds = tuple(
+            f"{name} {r.version} {r.build}" for name in names if pick and (r := pick.record(name))
+        )
         wanted = (pick.toolkit, builds) if pick else ("", ())
         if (got.toolkit, got.builds) != wanted or (got.kind is Kind.REFUSED) != (pick is None):
             different[machine] = (got, wanted)
@@ -83,10 +93,16 @@ def test_every_machine_gets_what_it_gets_when_it_is_solved_alone(
     assert len({pick.text for pick in found.picks.values()}) > 1, "the machines differ"
 
 
-def test_what_becomes_a_cpu_build_is_said_of_the_package_that_does(folders: list[Path], every: Matrix) -> None:
+def test_what_becomes_a_cpu_build_is_said_of_the_package_that_does(
+    folders: list[Path], every: Matrix
+) -> None:
     found = surveyed(folders, every, "car")
     picks = found.today.picks
-    assert (picks["13.4", "9.0"].kind, picks["13.4", "9.0"].toolkit, picks["13.4", "9.0"].cpu) == ("native", "13.4", ())
+    assert (picks["13.4", "9.0"].kind, picks["13.4", "9.0"].toolkit, picks["13.4", "9.0"].cpu) == (
+        "native",
+        "13.4",
+        (),
+    )
     assert (picks["12.9", "9.0"].kind, picks["12.9", "9.0"].cpu) == (Kind.CPU, ("engine",))
     assert any(line.startswith("CPU build of engine on ") for line in found.sentences)
 
@@ -95,14 +111,22 @@ def test_a_package_without_cuda_builds_is_no_cpu_build(folders: list[Path], ever
     found = surveyed(folders, every, "only-linux")
     assert {pick.kind for pick in found.today.picks.values()} == {Kind.PLAIN}
     assert found.sentences == [
-        f"only-linux installs on {len(every.machines)} of {len(every.machines)} pairs of driver and GPU",
+        (
+            f"only-linux installs on {len(every.machines)} of {len(every.machines)} pairs of driver"
+            " and GPU"
+        ),
         f"no CUDA on {len(every.machines)}: every machine",
     ]
 
 
-def test_with_one_build_of_cuda_version_driver_and_gpu_say_whether_it_is_native(tmp_path: Path, every: Matrix) -> None:
+def test_with_one_build_of_cuda_version_driver_and_gpu_say_whether_it_is_native(
+    tmp_path: Path, every: Matrix
+) -> None:
     """As on conda-forge, where no minor is refused."""
-    records = [record("cuda-version", v, "h_3", "noarch", constrains=["__cuda >=13"]) for v in ("13.0", "13.4")]
+    records = [
+        record("cuda-version", v, "h_3", "noarch", constrains=["__cuda >=13"])
+        for v in ("13.0", "13.4")
+    ]
     records.append(record("mine", "1.0", "h_0", SUBDIR, depends=["cuda-version >=13,<14"]))
     picks = surveyed([write(tmp_path / "one", iter(records))], every, "mine").today.picks
     assert (picks["13.4", "9.0"].text, picks["13.3", "9.0"].text, picks[None, None].text) == (
@@ -114,9 +138,18 @@ def test_with_one_build_of_cuda_version_driver_and_gpu_say_whether_it_is_native(
     assert picks["12.9", "9.0"].text == "refused"
 
 
-def test_a_reason_is_that_of_the_request_and_the_machine(folders: list[Path], every: Matrix) -> None:
-    (refused,) = [line for line in surveyed(folders, every, "cuda-nvcc").sentences if line.startswith("refused")]
-    assert "driver 11.8 to 12.9 (cuda-nvcc is published for toolkits 13.0 and 13.4 only, which need a driver" in refused
+def test_a_reason_is_that_of_the_request_and_the_machine(
+    folders: list[Path], every: Matrix
+) -> None:
+    (refused,) = [
+        line
+        for line in surveyed(folders, every, "cuda-nvcc").sentences
+        if line.startswith("refused")
+    ]
+    assert (
+        "driver 11.8 to 12.9 (cuda-nvcc is published for toolkits 13.0 and 13.4 only, which need a"
+        " driver" in refused
+    )
     assert "with GPU 5.0 to 7.2 (cuda-nvcc is published" in refused
 
 
@@ -141,12 +174,17 @@ def test_what_a_pin_does_to_each_machine(folders: list[Path], every: Matrix) -> 
 
 
 def test_machines_are_named_by_runs_of_drivers_and_gpus(every: Matrix) -> None:
-    both = {(driver, gpu) for driver in ("12.0", "12.1", "12.3") for gpu in ("5.0", "5.2", "8.0", None)}
+    both = {
+        (driver, gpu) for driver in ("12.0", "12.1", "12.3") for gpu in ("5.0", "5.2", "8.0", None)
+    }
     assert groups_in_words(both, every) == {
         "driver 12.0 to 12.1 and 12.3 with GPU 5.0 to 5.2, 8.0 or not detected": ("12.3", None)
     }
     newest, beyond = every.drivers[-1], every.gpus[-1]
-    whole = {machine for machine in every.machines if machine[0] == newest} | {(None, None), ("11.8", beyond)}
+    whole = {machine for machine in every.machines if machine[0] == newest} | {
+        (None, None),
+        ("11.8", beyond),
+    }
     assert list(groups_in_words(whole, every)) == [
         "no driver",
         "driver 11.8 with GPU newer",
@@ -159,11 +197,18 @@ def test_the_table_has_what_a_pin_changes(folders: list[Path], every: Matrix) ->
     found = surveyed(folders, every, "cuda-core", pin="cuda-version >=13.4")
     assert found.pinned
     (_, *gpus), rows = found.table(found.pinned)
-    cells = {(driver, gpu): cell for driver, *cells in rows for gpu, cell in zip(gpus, cells, strict=True)}
-    by_driver = {driver: {cell for (row, _), cell in cells.items() if row == driver} for driver, _ in cells}
+    cells = {
+        (driver, gpu): cell
+        for driver, *cells in rows
+        for gpu, cell in zip(gpus, cells, strict=True)
+    }
+    by_driver = {
+        driver: {cell for (row, _), cell in cells.items() if row == driver} for driver, _ in cells
+    }
     assert by_driver["no driver"] == {"13.4 compat"} and by_driver["11.8"] - {""} == {"refused"}
     assert (
-        "lost" in by_driver["12.0 to 12.7"] & by_driver["12.8 to 12.9"] and "13.4 compat *" in by_driver["13.1 to 13.3"]
+        "lost" in by_driver["12.0 to 12.7"] & by_driver["12.8 to 12.9"]
+        and "13.4 compat *" in by_driver["13.1 to 13.3"]
     )
     assert "" in cells.values(), "no driver for CUDA 13.4 runs a GPU 7.0"
 
@@ -171,7 +216,9 @@ def test_the_table_has_what_a_pin_changes(folders: list[Path], every: Matrix) ->
 # --- the command
 
 # On other platforms, the tests above check the same without the command.
-needs_linux = pytest.mark.skipif(HERE != SUBDIR, reason="the small channel's packages without CUDA are for linux-64")
+needs_linux = pytest.mark.skipif(
+    HERE != SUBDIR, reason="the small channel's packages without CUDA are for linux-64"
+)
 
 
 def answer(done: Any, driver: str | None, gpu: str | None) -> dict[str, Any]:
@@ -186,7 +233,8 @@ def test_a_pin_that_loses_machines_fails_and_says_which(where: Workspace) -> Non
     assert done.returncode == errors.MachinesLost.exit_code == 32
     assert "- pinned, lost on " in done.stdout
     assert re.search(
-        r"^error: with cuda-version >=13.4, \d+ pairs of driver and GPU on linux-64 would lose cuda-core\nnext: ",
+        r"^error: with cuda-version >=13.4, \d+ pairs of driver and GPU on linux-64 would lose"
+        r" cuda-core\nnext: ",
         done.stderr,
     )
     found = ctk(where, *words, "--json")
@@ -204,8 +252,14 @@ def test_a_pin_that_loses_machines_fails_and_says_which(where: Workspace) -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["cuda-version=14"], "error: cuda-version=14 installs on no machine: there is no cuda-version 14 in the"),
-        (["x", "--channel", "{folder}"], "error: there are no packages in {folder}\nnext: name another --channel"),
+        (
+            ["cuda-version=14"],
+            "error: cuda-version=14 installs on no machine: there is no cuda-version 14 in the",
+        ),
+        (
+            ["x", "--channel", "{folder}"],
+            "error: there are no packages in {folder}\nnext: name another --channel",
+        ),
     ],
     ids=["nowhere", "no packages"],
 )

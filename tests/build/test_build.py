@@ -52,7 +52,9 @@ def test_a_build_is_made_once(checkout: Workspace) -> None:
     before = {p: (p.stat().st_mtime_ns, p.stat().st_ino) for b in first.built for p in b.packages}
     second = build.run(tiny_plan(checkout), checkout)
     assert all(b.cached for b in second.built)
-    assert {p: (p.stat().st_mtime_ns, p.stat().st_ino) for b in second.built for p in b.packages} == before
+    assert {
+        p: (p.stat().st_mtime_ns, p.stat().st_ino) for b in second.built for p in b.packages
+    } == before
 
 
 SCRIPT = "\n    - mkdir -p $PREFIX/share/hello\n    - cp greeting.txt $PREFIX/share/hello/"
@@ -73,7 +75,9 @@ def test_a_change_of_a_package_builds_it_again_and_any_other_change_does_not(
     checkout: Workspace, file: str, old: str, new: str, again: bool
 ) -> None:
     (checkout.recipes / "common").mkdir()
-    (checkout.root / SHARED).write_text("mkdir -p $PREFIX/share/hello\ncp greeting.txt $PREFIX/share/hello/\n")
+    (checkout.root / SHARED).write_text(
+        "mkdir -p $PREFIX/share/hello\ncp greeting.txt $PREFIX/share/hello/\n"
+    )
     edit(checkout.recipes / "hello" / "recipe.yaml", SCRIPT, " {file: ../common/greet.sh}")
     cached_after_a_run(checkout)
     edit(checkout.root / file, old, new)
@@ -82,10 +86,15 @@ def test_a_change_of_a_package_builds_it_again_and_any_other_change_does_not(
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("cp greeting.txt", "cp no-such.txt"), ("files: [share/hello/greeting.txt]", "files: [share/hello/no-such.txt]")],
+    [
+        ("cp greeting.txt", "cp no-such.txt"),
+        ("files: [share/hello/greeting.txt]", "files: [share/hello/no-such.txt]"),
+    ],
     ids=["the script fails", "a promised file is missing"],
 )
-def test_a_failed_build_shows_its_log_and_fails_alone(checkout: Workspace, old: str, new: str) -> None:
+def test_a_failed_build_shows_its_log_and_fails_alone(
+    checkout: Workspace, old: str, new: str
+) -> None:
     edit(checkout.recipes / "hello" / "recipe.yaml", old, new)
     report = build.run(tiny_plan(checkout), checkout)
     assert [b.id for b in report.built] == [FOLLOWER]  # though it requires hello
@@ -108,7 +117,9 @@ def test_large_builds_start_first(checkout: Workspace, monkeypatch: pytest.Monke
     assert [b.id for b in report.built] == [FOLLOWER, HELLO]  # the plan's order
 
 
-def test_an_incomplete_build_is_made_again_and_leftovers_of_a_killed_run_are_removed(checkout: Workspace) -> None:
+def test_an_incomplete_build_is_made_again_and_leftovers_of_a_killed_run_are_removed(
+    checkout: Workspace,
+) -> None:
     made = build.run(tiny_plan(checkout), checkout).built[0]
     made.packages[0].unlink()
     leftover = checkout.builds / ".tmp-0123-1"
@@ -120,12 +131,18 @@ def test_an_incomplete_build_is_made_again_and_leftovers_of_a_killed_run_are_rem
 
 
 @pytest.mark.parametrize("name", ["a $(touch here)", 'a "b', "it's", "a:b", "a\nb"])
-def test_a_path_that_would_break_a_build_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """rattler-build writes it into a script between double quotes, and others into Python files, #! lines and PATH."""
+def test_a_path_that_would_break_a_build_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """rattler-build writes it into a script between double quotes, and others into Python files, #!
+    lines and PATH.
+    """
     with pytest.raises(NotReady, match="would break files of packages"):
         check_machine(tiny_checkout(tmp_path / name))
     linked = tiny_checkout(tmp_path / "linked")
-    linked.own_cache.symlink_to(linked.own_cache.rename(tmp_path / name / "cache"))  # where rattler-build works
+    linked.own_cache.symlink_to(
+        linked.own_cache.rename(tmp_path / name / "cache")
+    )  # where rattler-build works
     with pytest.raises(NotReady, match="would break files of packages"):
         check_machine(linked)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / name))  # where packages are tested

@@ -1,4 +1,6 @@
-"""Builds on a cluster: scheduler and workers are processes on loopback that die, have another ctk, or never answer."""
+"""Builds on a cluster: scheduler and workers are processes on loopback that die, have another ctk,
+or never answer.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ def hello(workspace: Workspace) -> Build:
 
 
 def run(
-    workspace: Workspace, address: str, store: Path, say: Callable[[str], None] = lambda message: None
+    workspace: Workspace,
+    address: str,
+    store: Path,
+    say: Callable[[str], None] = lambda message: None,
 ) -> build.BuildReport:
     with Cluster(address, str(store), say) as cluster:
         return build.run(tiny_plan(workspace), workspace, cluster=cluster)
@@ -85,7 +90,10 @@ def test_a_file_damaged_in_the_store_is_an_error_and_the_next_run_puts_it_there_
     Store(str(store)).publish(first.built[1].key, {"id": HELLO, "packages": {}, "seconds": 0.0})
     damaged = run(checkout(tmp_path / "two"), running.address, store)
     assert damaged.failed.keys() == {HELLO} and not damaged.built[0].cached
-    assert "the store file://" in damaged.failed[HELLO] and "run the command again" in damaged.failed[HELLO]
+    assert (
+        "the store file://" in damaged.failed[HELLO]
+        and "run the command again" in damaged.failed[HELLO]
+    )
     again = run(checkout(tmp_path / "three"), running.address, store)
     assert {b.id: b.cached for b in again.built} == {HELLO: False, FOLLOWER: True}
     assert sha256(again) == sha256(first)
@@ -134,8 +142,12 @@ def test_the_build_of_a_worker_that_is_killed_is_made_by_another(tmp_path: Path)
     assert {b.id for b in report.built} == {HELLO, FOLLOWER}
     first, _ = begun.read_text().split()
     left = Path(f"/proc/{first}/stat")
-    assert not left.exists() or left.read_text().rpartition(")")[2].split()[0] == "Z"  # it ended with its worker
-    assert not list((tmp_path / "dask").glob("ctk-workers-*")), "the living worker removes the folder of the killed one"
+    assert (
+        not left.exists() or left.read_text().rpartition(")")[2].split()[0] == "Z"
+    )  # it ended with its worker
+    assert not list((tmp_path / "dask").glob("ctk-workers-*")), (
+        "the living worker removes the folder of the killed one"
+    )
     assert sha256(report) == here(tmp_path / "here", waiting(begun, go))
 
 
@@ -143,7 +155,10 @@ def test_a_build_whose_workers_die_too_often_is_a_failure_with_its_name(tmp_path
     begun, go = tmp_path / "begun", tmp_path / "go"
     workspace = checkout(tmp_path / "one", waiting(begun, go))
     setting = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
-    with loopback(tmp_path / "dask", workers=0, **setting) as cluster, ThreadPoolExecutor(1) as pool:
+    with (
+        loopback(tmp_path / "dask", workers=0, **setting) as cluster,
+        ThreadPoolExecutor(1) as pool,
+    ):
         doomed = cluster.worker()
         done = pool.submit(run, workspace, cluster.address, tmp_path / "store")
         wait_for(begun)
@@ -152,7 +167,9 @@ def test_a_build_whose_workers_die_too_often_is_a_failure_with_its_name(tmp_path
         report = done.result(900)
     go.touch()
     failed = report.failed
-    assert failed[HELLO].startswith(f"{HELLO}: ") and failed[HELLO].endswith("is memory short there?")
+    assert failed[HELLO].startswith(f"{HELLO}: ") and failed[HELLO].endswith(
+        "is memory short there?"
+    )
 
 
 def test_without_a_worker_the_run_waits_and_says_so(tmp_path: Path) -> None:
@@ -177,7 +194,8 @@ def test_without_a_worker_the_run_waits_and_says_so(tmp_path: Path) -> None:
         report = done.result(900)
     assert {b.id for b in report.built} == {HELLO, FOLLOWER}
     assert set(messages) == {
-        f"no worker at {cluster.address}; waiting for one: dask worker {cluster.address} --nthreads 1"
+        f"no worker at {cluster.address}; waiting for one: dask worker {cluster.address}"
+        " --nthreads 1"
     }
 
 
@@ -212,12 +230,18 @@ def test_a_scheduler_with_another_ctk_is_a_failed_cluster(tmp_path: Path) -> Non
 
 def test_a_store_that_a_worker_does_not_see_is_named(running: Loopback, tmp_path: Path) -> None:
     with Cluster(running.address, "memory://store") as cluster:  # each process has its own
-        report = build.run(tiny_plan(workspace := checkout(tmp_path / "one")), workspace, cluster=cluster)
-    assert all("the store memory://store does not return " in cause for cause in report.failed.values())
+        report = build.run(
+            tiny_plan(workspace := checkout(tmp_path / "one")), workspace, cluster=cluster
+        )
+    assert all(
+        "the store memory://store does not return " in cause for cause in report.failed.values()
+    )
     assert report.failed.keys() == {HELLO, FOLLOWER}
 
 
-def test_a_worker_refuses_orders_of_another_ctk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_refuses_orders_of_another_ctk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workspace = checkout(tmp_path / "one")
     order = module.work_order(hello(workspace), workspace, str(tmp_path / "store"))
     monkeypatch.setattr(module, "tools", lambda: {"ctk": "revision 1"})
@@ -225,7 +249,9 @@ def test_a_worker_refuses_orders_of_another_ctk(tmp_path: Path, monkeypatch: pyt
         module.fulfil(order)
 
 
-def test_an_address_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_does_not_answer_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "CONNECT_TIMEOUT", 0.5)
     with silent_port() as silent:
         for address in (silent, "nonsense"):

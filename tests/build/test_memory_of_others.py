@@ -1,4 +1,6 @@
-"""The place of builds in memory may have been taken by another user, under the name that ours would have."""
+"""The place of builds in memory may have been taken by another user, under the name that ours would
+have.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from ctk.build.originals import Changed, PackageFiles, compare, read_wheel
 from ctk.lock.model import Artefact
 from kit.fake_index import wheel
 
-EULA = """Those portions of the SDK designed exclusively for use on the Linux operating systems may be copied, provided
+EULA = """Those portions of the SDK designed exclusively for use on the Linux operating systems \
+may be copied, provided
 that the object code files are not modified in any way.
 
 2.6. Attachment A
@@ -39,14 +40,23 @@ def sha256(content: bytes) -> str:
 
 def entries(files: Mapping[str, bytes], *links: str) -> list[dict[str, Any]]:
     """Of a paths.json."""
-    found = [{"_path": path, "path_type": "hardlink", "sha256": sha256(content)} for path, content in files.items()]
-    return found + [{"_path": path, "path_type": "softlink", "sha256": sha256(b"")} for path in links]
+    found = [
+        {"_path": path, "path_type": "hardlink", "sha256": sha256(content)}
+        for path, content in files.items()
+    ]
+    return found + [
+        {"_path": path, "path_type": "softlink", "sha256": sha256(b"")} for path in links
+    ]
 
 
 def compared(folder: Path, files: Mapping[str, bytes], *links: str, **edits: str) -> PackageFiles:
-    content = wheel("nvidia-thing", "13.5.1", "py3-none-manylinux2014_x86_64", [], FILES, EULA.encode())
+    content = wheel(
+        "nvidia-thing", "13.5.1", "py3-none-manylinux2014_x86_64", [], FILES, EULA.encode()
+    )
     name = "nvidia_thing-13.5.1-py3-none-manylinux2014_x86_64.whl"
-    artefact = Artefact("thing", "nvidia-thing", "13.5.1", "linux-64", name, sha256(content), len(content))
+    artefact = Artefact(
+        "thing", "nvidia-thing", "13.5.1", "linux-64", name, sha256(content), len(content)
+    )
     (folder / "wheel.zip").write_bytes(content)
     return compare(entries(files, *links), [read_wheel(artefact, folder / "wheel.zip")], edits)
 
@@ -68,7 +78,12 @@ def test_files_are_as_published_or_changed_and_their_text_says_what_it_says(tmp_
         published=2,
         changed=(
             Changed("bin/nvcc.profile", "edited", sha256(b"TOP = ../targets"), "not-named"),
-            Changed("lib/libcudart.so.13.5.1", "RPATH $ORIGIN", sha256(CUDART + b"patched"), "attachment-a"),
+            Changed(
+                "lib/libcudart.so.13.5.1",
+                "RPATH $ORIGIN",
+                sha256(CUDART + b"patched"),
+                "attachment-a",
+            ),
         ),
         licences=("CUDA EULA", "open source"),
         words={"attachment-a": 1, "clause-2.3": 1, "not-named": 1, "open-source": 1},
@@ -86,31 +101,68 @@ def test_a_package_without_files_of_wheels_has_nothing_to_say(tmp_path: Path) ->
 
 
 def test_a_folder_s_own_text_is_for_all_below_it(tmp_path: Path) -> None:
-    content = wheel("a", "1", "py3-none-any", [], {"a/b/c/file": b"", "a/b/LICENSE": OPEN, "a/license.py": OPEN}, b"?")
+    content = wheel(
+        "a",
+        "1",
+        "py3-none-any",
+        [],
+        {"a/b/c/file": b"", "a/b/LICENSE": OPEN, "a/license.py": OPEN},
+        b"?",
+    )
     (tmp_path / "wheel.zip").write_bytes(content)
-    read = read_wheel(Artefact("a", "a", "1", "noarch", "a-1-py3-none-any.whl", "0" * 64, 1), tmp_path / "wheel.zip")
-    assert [read.reading(member).kind for member in ("a/b/c/file", "a/file")] == ["open source", "not known"]
+    read = read_wheel(
+        Artefact("a", "a", "1", "noarch", "a-1-py3-none-any.whl", "0" * 64, 1),
+        tmp_path / "wheel.zip",
+    )
+    assert [read.reading(member).kind for member in ("a/b/c/file", "a/file")] == [
+        "open source",
+        "not known",
+    ]
 
 
 def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
-    content = wheel("a", "1", "py3-none-any", [], {"a/x/__init__.py": b"x", "a/LICENSE": OPEN, "b/__init__.py": b"b"})
+    content = wheel(
+        "a",
+        "1",
+        "py3-none-any",
+        [],
+        {"a/x/__init__.py": b"x", "a/LICENSE": OPEN, "b/__init__.py": b"b"},
+    )
     (tmp_path / "wheel.zip").write_bytes(content)
-    read = read_wheel(Artefact("a", "a", "1", "noarch", "a-1-py3-none-any.whl", "0" * 64, 1), tmp_path / "wheel.zip")
-    files = {"site-packages/a/x/__init__.py": b"edited", "site-packages/b/__init__.py": b"b", "c/__init__.py": b"ours"}
+    read = read_wheel(
+        Artefact("a", "a", "1", "noarch", "a-1-py3-none-any.whl", "0" * 64, 1),
+        tmp_path / "wheel.zip",
+    )
+    files = {
+        "site-packages/a/x/__init__.py": b"edited",
+        "site-packages/b/__init__.py": b"b",
+        "c/__init__.py": b"ours",
+    }
     found = compare(entries(files), [read], {})
-    assert (found.published, [file.path for file in found.changed]) == (1, ["site-packages/a/x/__init__.py"])
+    assert (found.published, [file.path for file in found.changed]) == (
+        1,
+        ["site-packages/a/x/__init__.py"],
+    )
     assert found.words["open-source"] == 1  # the text is for the folder a
 
 
 def test_the_text_of_others_is_not_for_nvidia_s_files_in_their_wheel(tmp_path: Path) -> None:
-    files = {"triton/backends/nvidia/bin/nvdisasm": PTXAS, "triton/backends/nvidia/driver.py": b"import triton"}
-    content = wheel("triton", "3.9.0", "cp313-cp313-manylinux_2_27_x86_64", [], files, b"MIT License")
+    files = {
+        "triton/backends/nvidia/bin/nvdisasm": PTXAS,
+        "triton/backends/nvidia/driver.py": b"import triton",
+    }
+    content = wheel(
+        "triton", "3.9.0", "cp313-cp313-manylinux_2_27_x86_64", [], files, b"MIT License"
+    )
     name = "triton-3.9.0-cp313-cp313-manylinux_2_27_x86_64.whl"
     (tmp_path / "wheel.zip").write_bytes(content)
     read = read_wheel(
-        Artefact("triton", "triton", "3.9.0", "linux-64-cp313", name, "0" * 64, 1), tmp_path / "wheel.zip"
+        Artefact("triton", "triton", "3.9.0", "linux-64-cp313", name, "0" * 64, 1),
+        tmp_path / "wheel.zip",
     )
-    found = compare(entries({f"site-packages/{name}": text for name, text in files.items()}), [read], {})
+    found = compare(
+        entries({f"site-packages/{name}": text for name, text in files.items()}), [read], {}
+    )
     assert found.words == {"not-named": 1, "open-source": 1}
     assert found.not_named == ("site-packages/triton/backends/nvidia/bin/nvdisasm",)
 

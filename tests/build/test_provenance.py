@@ -25,7 +25,13 @@ from ctk.plan import recipes
 from ctk.plan.recipes import Recipe, recipe_commit, recipe_digest
 from kit.tiny import UPLOADED, artefact, tiny_checkout, tiny_plan
 
-INDEX = {"name": "hello", "version": "13.4.92", "build": "h0_0", "subdir": "linux-64", "license": "MIT"}
+INDEX = {
+    "name": "hello",
+    "version": "13.4.92",
+    "build": "h0_0",
+    "subdir": "linux-64",
+    "license": "MIT",
+}
 
 
 @pytest.fixture
@@ -58,7 +64,9 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 
 
 def git(folder: Path, *words: str) -> str:
-    return subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", "-C", folder, *words], check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def commit(folder: Path) -> str:
@@ -88,7 +96,9 @@ def test_the_commit_is_the_last_that_touched_the_recipe(repository: Workspace) -
 
 def test_a_shared_script_belongs_to_the_recipe(repository: Workspace) -> None:
     file = repository.recipes / "hello" / "recipe.yaml"
-    file.write_text(file.read_text().replace("  number: 0\n", "  number: 0\n  # file: ../common/x.sh\n"))
+    file.write_text(
+        file.read_text().replace("  number: 0\n", "  number: 0\n  # file: ../common/x.sh\n")
+    )
     (repository.recipes / "common").mkdir()
     states = []
     for text in ("true\n", "false\n"):
@@ -110,14 +120,21 @@ def test_without_a_known_commit_the_sbom_names_none(repository: Workspace, tmp_p
     assert recipe_commit(recipe(outside)) == "", "no git"
     # To git, hello appears in the commit at which the shallow clone ends too.
     assert git(tmp_path / "shallow", "log", "-1", "--format=%H", "--", "recipes/hello") == newest
-    assert recipe_commit(recipe(Workspace(tmp_path / "shallow"))) == "", "beyond the end of a shallow clone"
+    assert recipe_commit(recipe(Workspace(tmp_path / "shallow"))) == "", (
+        "beyond the end of a shallow clone"
+    )
 
 
-def test_a_build_without_artefacts_has_a_time_and_one_with_them_that_of_the_newest(tmp_path: Path) -> None:
+def test_a_build_without_artefacts_has_a_time_and_one_with_them_that_of_the_newest(
+    tmp_path: Path,
+) -> None:
     follower, hello = tiny_plan(tiny_checkout(tmp_path)).builds
     assert provenance(hello, tools()).timestamp == artefact().uploaded
     assert provenance(follower, tools()).timestamp == UPLOADED
-    assert (provenance(follower, tools()).inputs, provenance(follower, tools()).place) == ((), "noarch")
+    assert (provenance(follower, tools()).inputs, provenance(follower, tools()).place) == (
+        (),
+        "noarch",
+    )
 
 
 def test_an_sbom_has_the_whole_provenance_and_is_valid(origin: Provenance) -> None:
@@ -127,7 +144,9 @@ def test_an_sbom_has_the_whole_provenance_and_is_valid(origin: Provenance) -> No
     raw = json.loads(text)
     # Of a conda package it must name the channel (CEP 49), which no package knows.
     purls = [
-        PackageURL.from_string(c["purl"]) for c in (raw["metadata"]["component"], *raw["components"]) if "purl" in c
+        PackageURL.from_string(c["purl"])
+        for c in (raw["metadata"]["component"], *raw["components"])
+        if "purl" in c
     ]
     assert [purl.type for purl in purls] == ["pypi"]
     assert raw["metadata"]["component"]["pedigree"]["commits"] == [{"uid": "1" * 40}]
@@ -148,7 +167,9 @@ FILES = PackageFiles(
 )
 
 
-def test_an_sbom_says_which_files_are_changed_and_what_their_licence_says(origin: Provenance) -> None:
+def test_an_sbom_says_which_files_are_changed_and_what_their_licence_says(
+    origin: Provenance,
+) -> None:
     text = sbom.write(INDEX, origin, FILES)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text.decode()) is None
     assert sbom.read(text).files == FILES
@@ -156,14 +177,22 @@ def test_an_sbom_says_which_files_are_changed_and_what_their_licence_says(origin
     assert sbom.read(sbom.write(INDEX, origin)).files == PackageFiles()
 
 
-LOCKED = {c.license for lock in release_locks(Workspace(ROOT)).values() for c in lock.components.values()}
+LOCKED = {
+    c.license for lock in release_locks(Workspace(ROOT)).values() for c in lock.components.values()
+}
 
 
 @pytest.mark.parametrize(
-    "licence", sorted(LOCKED | {"Apache 2.0", "The licence of it (text 0123)", "A | B", "Apache-2.0 OR MIT", ""})
+    "licence",
+    sorted(
+        LOCKED | {"Apache 2.0", "The licence of it (text 0123)", "A | B", "Apache-2.0 OR MIT", ""}
+    ),
 )
 def test_a_licence_comes_out_of_an_sbom_as_it_is_locked(origin: Provenance, licence: str) -> None:
-    """`ctk check --rebuild` makes the package again from it; names that are no SPDX expression are among them."""
+    """`ctk check --rebuild` makes the package again from it.
+
+    Names that are no SPDX expression are among them.
+    """
     text = sbom.write(INDEX, replace(origin, inputs=(Input(artefact(), licence),)))
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text.decode()) is None
     assert [i.license for i in sbom.read(text).provenance.inputs] == [licence]
@@ -182,7 +211,9 @@ def test_an_sbom_changes_with_its_inputs_and_with_nothing_else(origin: Provenanc
     assert len({json.loads(text)["serialNumber"] for text in texts}) == 6
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"\xff", b"[" * 100_000, b'{"metadata": {"component": 1}}'])
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"\xff", b"[" * 100_000, b'{"metadata": {"component": 1}}']
+)
 def test_a_text_that_is_no_sbom_is_refused(text: bytes) -> None:
     with pytest.raises(AuditFailed, match="an SBOM of ours cannot be read"):
         sbom.read(text)
@@ -222,36 +253,54 @@ def test_metadata_names_no_machine(origin: Provenance) -> None:
         "info/about.json": b'{"channels": ["file:///scratch/.tmp-1/channel"]}',
         "info/tests/tests.yaml": b"- script: /scratch/.tmp-1\n",
     }
-    found = portable(files, origin, {"/scratch/.tmp-1": "/build", "file:///scratch/.tmp-1": "file:///build"})
+    found = portable(
+        files, origin, {"/scratch/.tmp-1": "/build", "file:///scratch/.tmp-1": "file:///build"}
+    )
     text = found["info/recipe/rendered_recipe.yaml"].decode()
-    assert "2026-11" not in text and "__linux" not in text and "__cuda" not in text and "aarch64" not in text
+    assert (
+        "2026-11" not in text
+        and "__linux" not in text
+        and "__cuda" not in text
+        and "aarch64" not in text
+    )
     assert "  timestamp: 2025-06-15T15:06:40Z\n" in text
     assert "      timestamp: 2020\n" in text, "the recipe's own words stay"
     assert "    compression_level: 3\n" in text
     assert "    host_prefix: /build/bld/host_env\n" in text
     assert json.loads(found["info/index.json"])["timestamp"] == 1_750_000_000_000
     assert found["info/about.json"] == b'{"channels": ["file:///build/channel"]}'
-    assert found["info/tests/tests.yaml"] == files["info/tests/tests.yaml"], "from the recipe: not the machine's"
+    assert found["info/tests/tests.yaml"] == files["info/tests/tests.yaml"], (
+        "from the recipe: not the machine's"
+    )
     assert sbom.read(found["info/sboms/hello.cdx.json"]).provenance == origin
 
 
-@pytest.mark.parametrize("line", ["  timestamp: 2026-11-21T16:05:42.166226554Z\n", "build_configuration:\n"])
+@pytest.mark.parametrize(
+    "line", ["  timestamp: 2026-11-21T16:05:42.166226554Z\n", "build_configuration:\n"]
+)
 def test_metadata_of_another_shape_is_not_guessed_at(origin: Provenance, line: str) -> None:
     files = {
         "info/index.json": json.dumps(INDEX).encode(),
         "info/paths.json": b'{"paths": []}',
         "info/recipe/rendered_recipe.yaml": RENDERED.replace(line, "").encode(),
     }
-    with pytest.raises(BuildFailed, match=r"rattler-build 0\.73\.0 writes rendered recipes in another way"):
+    with pytest.raises(
+        BuildFailed, match=r"rattler-build 0\.73\.0 writes rendered recipes in another way"
+    ):
         portable(files, origin, {})
 
 
-@pytest.mark.parametrize("text", ["../../x", "/x", "--output=x", "x\0y", "$(touch x)", "..", "a\nb"])
+@pytest.mark.parametrize(
+    "text", ["../../x", "/x", "--output=x", "x\0y", "$(touch x)", "..", "a\nb"]
+)
 def test_no_text_of_an_sbom_leads_out_of_a_rebuild(origin: Provenance, text: str) -> None:
     """A rebuild makes paths, and words of git and of scripts, of what other people wrote."""
     (given,) = origin.inputs
     forms = [replace(origin, **{field: text}) for field in ("recipe", "digest", "commit", "place")]
-    forms += [replace(origin, variant={"cuda_version": (text,)}), replace(origin, variant={text: ("1",)})]
+    forms += [
+        replace(origin, variant={"cuda_version": (text,)}),
+        replace(origin, variant={text: ("1",)}),
+    ]
     for field in ("component", "target", "file", "sha256"):
         changed = replace(given.artefact, **{field: text})
         forms.append(replace(origin, inputs=(Input(changed, given.license),)))
@@ -270,5 +319,8 @@ def _texts(old: Provenance, new: Provenance) -> list[tuple[str, str]]:
     pairs += [(before[field], after[field]) for field in ("component", "target", "file", "sha256")]
     if old.variant != new.variant:
         ((key, (value, *_)),) = list(new.variant.items())[:1]
-        pairs += [("cuda-feedstocks:variant:cuda_version", f"cuda-feedstocks:variant:{key}"), ("13.4", value)]
+        pairs += [
+            ("cuda-feedstocks:variant:cuda_version", f"cuda-feedstocks:variant:{key}"),
+            ("13.4", value),
+        ]
     return [(one, other) for one, other in pairs if one != other]

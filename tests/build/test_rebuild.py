@@ -66,7 +66,9 @@ def differences(packages: list[Path], where: Workspace) -> dict[str, dict[str, s
     return {package.name.partition("-")[0]: dict(places) for package, places in found.items()}
 
 
-def test_two_checkouts_at_two_times_with_two_umasks_give_the_same_bytes(repository: Workspace, tmp_path: Path) -> None:
+def test_two_checkouts_at_two_times_with_two_umasks_give_the_same_bytes(
+    repository: Workspace, tmp_path: Path
+) -> None:
     built(repository, tmp_path / "one", jobs=1)
     git(tmp_path, "clone", "--quiet", repository.root, "clone/deeper/inside")
     there = Workspace(tmp_path / "clone" / "deeper" / "inside")
@@ -75,7 +77,15 @@ def test_two_checkouts_at_two_times_with_two_umasks_give_the_same_bytes(reposito
     script.write_text(PROGRAM)
     here = Path(__file__).parent
     subprocess.run(
-        [sys.executable, script, there.root, tmp_path / "two", here, here.parent, here.parent / "packages"],
+        [
+            sys.executable,
+            script,
+            there.root,
+            tmp_path / "two",
+            here,
+            here.parent,
+            here.parent / "packages",
+        ],
         check=True,
         env={**os.environ, "TZ": "Asia/Tokyo", "LC_ALL": "C"},
     )
@@ -88,7 +98,9 @@ def another_greeting(where: Workspace) -> None:
     forget()
 
 
-def test_the_recipe_is_that_of_the_commit_and_not_the_one_of_today(packages: list[Path], repository: Workspace) -> None:
+def test_the_recipe_is_that_of_the_commit_and_not_the_one_of_today(
+    packages: list[Path], repository: Workspace
+) -> None:
     another_greeting(repository)
     commit(repository.root)
     assert differences(packages, repository) == {"hello": {}, "follower": {}}
@@ -111,13 +123,19 @@ def test_a_recipe_that_was_not_committed_and_has_changed_is_named_as_the_reason(
     assert "names no commit" in differences([package], repository)["hello"]["build"]
 
 
-def test_a_tampered_package_is_found_file_by_file(packages: list[Path], repository: Workspace) -> None:
+def test_a_tampered_package_is_found_file_by_file(
+    packages: list[Path], repository: Workspace
+) -> None:
     hello, follower = packages
 
     def change(files: Mapping[str, bytes]) -> Mapping[str, bytes]:
         index = json.loads(files["info/index.json"])
         kept = {name: text for name, text in files.items() if name != "info/about.json"}
-        return {**kept, "info/index.json": json.dumps({**index, "depends": ["evil"]}).encode(), "info/extra": b"x"}
+        return {
+            **kept,
+            "info/index.json": json.dumps({**index, "depends": ["evil"]}).encode(),
+            "info/extra": b"x",
+        }
 
     rewrite_in_place(hello, sbom.of(hello).provenance.timestamp, change)
     rewrite_in_place(follower, time=1)
@@ -127,7 +145,9 @@ def test_a_tampered_package_is_found_file_by_file(packages: list[Path], reposito
     assert found["hello"]["info/about.json"] == "only in the rebuild"
     assert "bytes, now" in found["hello"]["info/index.json"]
     assert found["follower"].keys() == {"archive"} and "other times" in found["follower"]["archive"]
-    rewrite_in_place(hello, 1, lambda files: {n: t for n, t in files.items() if not n.startswith("info/sboms/")})
+    rewrite_in_place(
+        hello, 1, lambda files: {n: t for n, t in files.items() if not n.startswith("info/sboms/")}
+    )
     with pytest.raises(AuditFailed, match="has no SBOM"):
         rebuild.rebuild(packages, repository)
 

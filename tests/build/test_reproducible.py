@@ -1,4 +1,7 @@
-"""Real packages come out as the same bytes when they are built again; `ctk check --rebuild all` for all of them."""
+"""Real packages come out as the same bytes when they are built again.
+
+`ctk check --rebuild all` for all of them.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,31 @@ from ctk.core.platforms import this_platform
 from ctk.lock.model import release_locks
 
 SAMPLE = 12
-# Recipes without an artefact: what they make says which packages fit together, and has no file of NVIDIA's.
+# Recipes without an artefact: what they make says which packages fit together, and has no file of
+# NVIDIA's.
 METADATA_ALONE = {"cuda-arch", "cuda-gpu", "cuda-gpu-builds", "cuda-version", "cuda-version-native"}
 # Metadata alone, a library that is laid out, and extension modules for one Python.
-KINDS = ("noarch/cuda-version-13.0-native_*", f"{this_platform()}/libnvfatbin-13.*", "*/cuda-core-*-cuda13_py311*")
+KINDS = (
+    "noarch/cuda-version-13.0-native_*",
+    f"{this_platform()}/libnvfatbin-13.*",
+    "*/cuda-core-*-cuda13_py311*",
+)
 
 
 @pytest.fixture
 def channel(built: Workspace, request: pytest.FixtureRequest) -> Path:
     """The channel of this machine, or the one of all platforms."""
-    return built.channel if request.param == "one platform" else Path(request.getfixturevalue("all_platforms"))
+    return (
+        built.channel
+        if request.param == "one platform"
+        else Path(request.getfixturevalue("all_platforms"))
+    )
 
 
 CHANNELS = pytest.mark.parametrize(
-    "channel", ["one platform", pytest.param("all platforms", marks=pytest.mark.sweep)], indirect=True
+    "channel",
+    ["one platform", pytest.param("all platforms", marks=pytest.mark.sweep)],
+    indirect=True,
 )
 
 
@@ -48,7 +62,9 @@ def test_a_sample_of_the_channel_is_the_same_again(built: Workspace, channel: Pa
 
 @CHANNELS
 def test_every_package_names_its_artefacts(built: Workspace, channel: Path) -> None:
-    """The artefacts are those of a release lock, and the time in the index is that of the newest of them."""
+    """The artefacts are those of a release lock, and the time in the index is that of the newest of
+    them.
+    """
     locked = {a for lock in release_locks(built).values() for a in lock.artefacts}
     seen, shown = set(), set()
     for index in sorted(channel.glob("*/repodata.json")):

@@ -60,11 +60,15 @@ def test_a_url_that_cannot_be_a_store_is_refused(url: str, message: str) -> None
     assert "secret" not in error.value.cause
 
 
-def test_a_store_that_cannot_be_written_or_is_full_says_so(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_cannot_be_written_or_is_full_says_so(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(NoSpace, match=f"the store {file}/below fails: "):
         Store(f"{file}/below").put(file)
     store = Store(str(file.parent / "store"))
-    monkeypatch.setattr(store, "_renames", False)  # as in an object store, which writes under the name itself
+    monkeypatch.setattr(
+        store, "_renames", False
+    )  # as in an object store, which writes under the name itself
     place = file.parent / "store" / "builds"
     place.mkdir(parents=True)
     (place / "key.json").symlink_to("/dev/full")
@@ -72,7 +76,9 @@ def test_a_store_that_cannot_be_written_or_is_full_says_so(file: Path, monkeypat
         store.publish("key", {})
 
 
-def test_without_the_extra_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_one_sentence_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ClusterFailed, match="distributed, which is not installed here") as error:
         Cluster("tcp://127.0.0.1:1", "file:///somewhere")

@@ -40,7 +40,9 @@ def put(path: Path, content: bytes) -> None:
     """Writes an index file in all its forms."""
     path.write_bytes(content)
     if path.name == "repodata.json":
-        path.with_name("repodata.json.zst").write_bytes(zstandard.ZstdCompressor().compress(content))
+        path.with_name("repodata.json.zst").write_bytes(
+            zstandard.ZstdCompressor().compress(content)
+        )
 
 
 def rewritten(change: Callable[[bytes], bytes]) -> Attack:
@@ -82,7 +84,9 @@ def added(half: str, path: str, content: bytes = b"evil", **fields: Any) -> Atta
                 text = old.read(name)
                 if name == half:
                     plain = zstandard.ZstdDecompressor().stream_reader(text).read()
-                    text = zstandard.ZstdCompressor().compress(plain[: -2 * BLOCK] + member + bytes(2 * BLOCK))
+                    text = zstandard.ZstdCompressor().compress(
+                        plain[: -2 * BLOCK] + member + bytes(2 * BLOCK)
+                    )
                 new.writestr(name, text)
         return made.getvalue()
 
@@ -96,12 +100,16 @@ def indexed(**keys: Any) -> Attack:
 
 def recorded(**keys: Any) -> Attack:
     """Sets keys of the package's record."""
-    return lambda www: edit(www, REPODATA, lambda content: content["packages.conda"][f"{STEM}.conda"].update(keys))
+    return lambda www: edit(
+        www, REPODATA, lambda content: content["packages.conda"][f"{STEM}.conda"].update(keys)
+    )
 
 
 def entered(name: str) -> Attack:
     """Adds an entry to repodata.json."""
-    return lambda www: edit(www, REPODATA, lambda content: content["packages.conda"].update({name: {}}))
+    return lambda www: edit(
+        www, REPODATA, lambda content: content["packages.conda"].update({name: {}})
+    )
 
 
 def cut(file: Path) -> None:
@@ -132,12 +140,16 @@ def without(name: str) -> Attack:
 
 def exported(**entries: Any) -> Attack:
     """Writes another list of run exports."""
-    return lambda www: edit(www, EXPORTS, lambda content: content.update({"packages.conda": entries}))
+    return lambda www: edit(
+        www, EXPORTS, lambda content: content.update({"packages.conda": entries})
+    )
 
 
 def with_sbom(content: bytes, of: str = "digit2") -> Attack:
     """Writes the package with this SBOM alone."""
-    draft = digit(2, depends=("digit1",)).with_(info={f"sboms/{of}.cdx.json": content} if content else {})
+    draft = digit(2, depends=("digit1",)).with_(
+        info={f"sboms/{of}.cdx.json": content} if content else {}
+    )
     return packaged(draft)
 
 
@@ -151,11 +163,31 @@ NOTED = f"{HISTORY}/history.json"
 # Name -> change, place of the finding, its check, and the beginning of its message.
 ATTACKS: Mapping[str, tuple[Attack, str, str, str]] = {
     # the record
-    "dependencies less": (recorded(depends=[]), TWO, "metadata", "repodata says depends nothing, the package ['dig"),
+    "dependencies less": (
+        recorded(depends=[]),
+        TWO,
+        "metadata",
+        "repodata says depends nothing, the package ['dig",
+    ),
     "another sha256": (recorded(sha256="0" * 64), TWO, "metadata", "repodata says sha256"),
-    "other run exports": (recorded(run_exports={"strong": ["x"]}), TWO, "metadata", "repodata says run_exports"),
-    "another time": (recorded(indexed_timestamp=1_800_000_000_001), TWO, "index", "repodata says 1800000000001 as its"),
-    "no time": (recorded(indexed_timestamp=None), TWO, "index", "repodata has no indexed_timestamp, and it was publis"),
+    "other run exports": (
+        recorded(run_exports={"strong": ["x"]}),
+        TWO,
+        "metadata",
+        "repodata says run_exports",
+    ),
+    "another time": (
+        recorded(indexed_timestamp=1_800_000_000_001),
+        TWO,
+        "index",
+        "repodata says 1800000000001 as its",
+    ),
+    "no time": (
+        recorded(indexed_timestamp=None),
+        TWO,
+        "index",
+        "repodata has no indexed_timestamp, and it was publis",
+    ),
     # the package
     "a package cut short": (lambda www: cut(www / TWO), TWO, "file", ""),
     "no package": (without(TWO), TWO, "file", "the index names it, and it is not there"),
@@ -165,30 +197,105 @@ ATTACKS: Mapping[str, tuple[Attack, str, str, str]] = {
         "metadata",
         "it is digit2-1.1-h0_0 by its own index.json",
     ),
-    "another subdir": (drafted(index={"subdir": "win-64"}), TWO, "metadata", "it is for win-64 by its own index.json"),
-    "payload in the info half": (added(INFO, "lib/evil.so"), TWO, "payload", "lib/evil.so: is in the info half"),
-    "payload behind ..": (added(INFO, "info/../lib/evil.so"), TWO, "payload", "info/../lib/evil.so: it is no file"),
-    "metadata in the pkg half": (drafted(files={"info/link.json": b"{}"}), TWO, "payload", "info/link.json: is in the"),
-    "payload twice": (added(PKG, "share/digit"), TWO, "payload", "the archive contains a path twice"),
-    "a pipe": (added(PKG, "share/pipe", b"", type=tarfile.FIFOTYPE), TWO, "payload", "share/pipe: it is no file"),
-    "a file more": (added(PKG, "etc/x"), TWO, "payload", "etc/x: in the archive, missing in paths.json"),
+    "another subdir": (
+        drafted(index={"subdir": "win-64"}),
+        TWO,
+        "metadata",
+        "it is for win-64 by its own index.json",
+    ),
+    "payload in the info half": (
+        added(INFO, "lib/evil.so"),
+        TWO,
+        "payload",
+        "lib/evil.so: is in the info half",
+    ),
+    "payload behind ..": (
+        added(INFO, "info/../lib/evil.so"),
+        TWO,
+        "payload",
+        "info/../lib/evil.so: it is no file",
+    ),
+    "metadata in the pkg half": (
+        drafted(files={"info/link.json": b"{}"}),
+        TWO,
+        "payload",
+        "info/link.json: is in the",
+    ),
+    "payload twice": (
+        added(PKG, "share/digit"),
+        TWO,
+        "payload",
+        "the archive contains a path twice",
+    ),
+    "a pipe": (
+        added(PKG, "share/pipe", b"", type=tarfile.FIFOTYPE),
+        TWO,
+        "payload",
+        "share/pipe: it is no file",
+    ),
+    "a file more": (
+        added(PKG, "etc/x"),
+        TWO,
+        "payload",
+        "etc/x: in the archive, missing in paths.json",
+    ),
     # its SBOM
     "no SBOM": (with_sbom(b""), TWO, "sbom", "it has no SBOM"),
     "an SBOM of nothing": (with_sbom(b"{}"), TWO, "sbom", "an SBOM of ours cannot be read"),
-    "an SBOM under another name": (with_sbom(b"{}", "other"), TWO, "sbom", "info/sboms/other.cdx.json is not of this"),
-    "an SBOM of another": (with_sbom(OTHER_SBOM), TWO, "sbom", "it is about digit2 1.1 h0_0 for linux-64"),
+    "an SBOM under another name": (
+        with_sbom(b"{}", "other"),
+        TWO,
+        "sbom",
+        "info/sboms/other.cdx.json is not of this",
+    ),
+    "an SBOM of another": (
+        with_sbom(OTHER_SBOM),
+        TWO,
+        "sbom",
+        "it is about digit2 1.1 h0_0 for linux-64",
+    ),
     "no commit": (packaged(UNSURE), TWO, "sbom", "it names no commit of the recipe"),
     "no licence": (packaged(UNSURE), TWO, "sbom", "it states no licence of"),
     # run_exports.json
-    "other exports": (exported(**{f"{STEM}.conda": {"run_exports": {}}}), TWO, "run-exports", "run_exports.json says"),
+    "other exports": (
+        exported(**{f"{STEM}.conda": {"run_exports": {}}}),
+        TWO,
+        "run-exports",
+        "run_exports.json says",
+    ),
     "no run exports": (exported(), TWO, "run-exports", "run_exports.json does not name it"),
     # repodata.json, and the other index files
     "no index": (written(REPODATA, b""), REPODATA, "index", "cannot be read"),
-    "an entry that leads away": (entered("../../x.conda"), REPODATA, "index", "has an entry for '../../x.conda' that"),
-    "another server": (indexed(info={"base_url": "https://x"}), REPODATA, "index", "has 'https://x' as base_url"),
-    "packages of a newer form": (indexed(v3={"whl": {"x": {}}}), REPODATA, "index", "has {'whl': {'x': {}}} as v3"),
-    "another compressed index": (written(COMPRESSED, ZSTD.compress(b"{}")), COMPRESSED, "index", "does not unpack to"),
-    "no compressed index": (without(COMPRESSED), COMPRESSED, "index", "cannot be read: No such file"),
+    "an entry that leads away": (
+        entered("../../x.conda"),
+        REPODATA,
+        "index",
+        "has an entry for '../../x.conda' that",
+    ),
+    "another server": (
+        indexed(info={"base_url": "https://x"}),
+        REPODATA,
+        "index",
+        "has 'https://x' as base_url",
+    ),
+    "packages of a newer form": (
+        indexed(v3={"whl": {"x": {}}}),
+        REPODATA,
+        "index",
+        "has {'whl': {'x': {}}} as v3",
+    ),
+    "another compressed index": (
+        written(COMPRESSED, ZSTD.compress(b"{}")),
+        COMPRESSED,
+        "index",
+        "does not unpack to",
+    ),
+    "no compressed index": (
+        without(COMPRESSED),
+        COMPRESSED,
+        "index",
+        "cannot be read: No such file",
+    ),
     "an old index": (old_index, REPODATA, "index", "is not that of state 2"),
     "no history": (without(NOTED), NOTED, "index", "is not there"),
 }

@@ -1,7 +1,8 @@
-"""A Sigstore without a network: a certificate authority, a certificate log and a transparency log with their own keys.
+"""A Sigstore without a network: a certificate authority, a certificate log and a transparency log
+with their own keys.
 
-What signs and verifies is Sigstore's client. Only its root of trust is another, and its requests are answered here.
-So a genuine attestation can be made, and spoilt.
+What signs and verifies is Sigstore's client. Only its root of trust is another, and its requests
+are answered here. So a genuine attestation can be made, and spoilt.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class OwnSigstore:
         self.trusted_root = folder / "trusted_root.json"
         self._write_root()
 
-    def _builder(self, issuer: x509.Name, key: Any, begin: datetime, end: datetime) -> x509.CertificateBuilder:
+    def _builder(
+        self, issuer: x509.Name, key: Any, begin: datetime, end: datetime
+    ) -> x509.CertificateBuilder:
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.authority.public)
         return (
             x509.CertificateBuilder()
@@ -85,11 +88,18 @@ class OwnSigstore:
         """A certificate for an identity, which the certificate log has seen."""
         now = datetime.now(UTC).replace(microsecond=0)
         builder = (
-            self._builder(self.root.subject, key, now - timedelta(seconds=5), now + timedelta(minutes=10))
+            self._builder(
+                self.root.subject, key, now - timedelta(seconds=5), now + timedelta(minutes=10)
+            )
             .subject_name(x509.Name([]))
             .add_extension(_usage(digital_signature=True), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), critical=False)
-            .add_extension(x509.SubjectAlternativeName([x509.UniformResourceIdentifier(identity)]), critical=True)
+            .add_extension(
+                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), critical=False
+            )
+            .add_extension(
+                x509.SubjectAlternativeName([x509.UniformResourceIdentifier(identity)]),
+                critical=True,
+            )
             .add_extension(x509.UnrecognizedExtension(ISSUER_OID, ISSUER.encode()), critical=False)
         )
         # RFC 6962: the log signs the certificate as it is without the log's own note.
@@ -98,13 +108,19 @@ class OwnSigstore:
         entry = self.authority.id + struct.pack("!I", len(plain))[1:] + plain
         signature = self.certificate_log.sign(b"\0\0" + stamp + b"\0\1" + entry + b"\0\0")
         note = (
-            b"\0" + self.certificate_log.id + stamp + b"\0\0" + b"\4\3" + struct.pack("!H", len(signature)) + signature
+            b"\0"
+            + self.certificate_log.id
+            + stamp
+            + b"\0\0"
+            + b"\4\3"
+            + struct.pack("!H", len(signature))
+            + signature
         )
         listed = struct.pack("!HH", len(note) + 2, len(note)) + note
         value = bytes([4, len(listed)] if len(listed) < 128 else [4, 0x81, len(listed)]) + listed
-        return builder.add_extension(x509.UnrecognizedExtension(SCT_OID, value), critical=False).sign(
-            self.authority.private, hashes.SHA256()
-        )
+        return builder.add_extension(
+            x509.UnrecognizedExtension(SCT_OID, value), critical=False
+        ).sign(self.authority.private, hashes.SHA256())
 
     def entry(self, proposed: Mapping[str, Any]) -> dict[str, Any]:
         """An envelope in the transparency log, with its proof."""
@@ -117,13 +133,18 @@ class OwnSigstore:
                 "envelopeHash": _digest(proposed["spec"]["proposedContent"]["envelope"].encode()),
                 "payloadHash": _digest(payload),
                 "signatures": [
-                    {"signature": s["sig"], "verifier": proposed["spec"]["proposedContent"]["verifiers"][0]}
+                    {
+                        "signature": s["sig"],
+                        "verifier": proposed["spec"]["proposedContent"]["verifiers"][0],
+                    }
                     for s in envelope["signatures"]
                 ],
             },
         }
         content = json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
-        leaf, other = (hashlib.sha256(b"\0" + text).digest() for text in (content, b"an entry before it"))
+        leaf, other = (
+            hashlib.sha256(b"\0" + text).digest() for text in (content, b"an entry before it")
+        )
         root = hashlib.sha256(b"\1" + other + leaf).digest()
         note = f"log.example.org - 1\n2\n{text64(root)}\n"
         signed = text64(self.log.id[:4] + self.log.sign(note.encode()))
@@ -141,14 +162,21 @@ class OwnSigstore:
             "hashes": [other.hex()],
             "checkpoint": f"{note}\n\u2014 log.example.org {signed}\n",
         }
-        verification = {"signedEntryTimestamp": text64(self.log.sign(stated)), "inclusionProof": proof}
+        verification = {
+            "signedEntryTimestamp": text64(self.log.sign(stated)),
+            "inclusionProof": proof,
+        }
         return {"24296fb24b8ad77a" + leaf.hex(): promise | {"verification": verification}}
 
     def _write_root(self) -> None:
         valid = {"start": START.isoformat()}
 
         def log(key: Key) -> dict[str, Any]:
-            public = {"rawBytes": text64(key.der), "keyDetails": "PKIX_ECDSA_P256_SHA_256", "validFor": valid}
+            public = {
+                "rawBytes": text64(key.der),
+                "keyDetails": "PKIX_ECDSA_P256_SHA_256",
+                "validFor": valid,
+            }
             return {
                 "baseUrl": "https://log.example.org",
                 "hashAlgorithm": "SHA2_256",
@@ -178,19 +206,37 @@ class OwnSigstore:
         root = TrustedRoot.from_file(str(self.trusted_root))
         log = _Log("https://log.example.org")
         log.own = self
-        return SigningContext(fulcio=SimpleNamespace(signing_cert=self), rekor=log, trusted_root=root)
+        return SigningContext(
+            fulcio=SimpleNamespace(signing_cert=self), rekor=log, trusted_root=root
+        )
 
-    def post(self, request: x509.CertificateSigningRequest, identity: IdentityToken) -> SimpleNamespace:
+    def post(
+        self, request: x509.CertificateSigningRequest, identity: IdentityToken
+    ) -> SimpleNamespace:
         """A certificate, as the authority's client returns it."""
-        return SimpleNamespace(cert=self.certificate(request.public_key(), identity.identity), chain=[self.root])
+        return SimpleNamespace(
+            cert=self.certificate(request.public_key(), identity.identity), chain=[self.root]
+        )
 
 
 def token(identity: str = WORKFLOW) -> str:
     """The identity token of a CI job."""
     now = int(datetime.now(UTC).timestamp())
-    claims = {"iss": ISSUER, "sub": identity, "aud": "sigstore", "iat": now, "nbf": now - 5, "exp": now + 600}
+    claims = {
+        "iss": ISSUER,
+        "sub": identity,
+        "aud": "sigstore",
+        "iat": now,
+        "nbf": now - 5,
+        "exp": now + 600,
+    }
     parts = [{"alg": "none", "typ": "JWT"}, claims]
-    return ".".join([*(base64.urlsafe_b64encode(json.dumps(p).encode()).decode().rstrip("=") for p in parts), ""])
+    return ".".join(
+        [
+            *(base64.urlsafe_b64encode(json.dumps(p).encode()).decode().rstrip("=") for p in parts),
+            "",
+        ]
+    )
 
 
 class _Log(RekorClient):
@@ -207,4 +253,6 @@ def _digest(content: bytes) -> dict[str, str]:
 
 
 def _usage(**which: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(**{name: which.get(name, False) for name in inspect.signature(x509.KeyUsage).parameters})
+    return x509.KeyUsage(
+        **{name: which.get(name, False) for name in inspect.signature(x509.KeyUsage).parameters}
+    )

@@ -100,7 +100,12 @@ def test_a_package_gets_an_attestation_beside_it_that_is_named_by_the_index_and_
     (bundle,) = json.loads(content)
     assert json.loads(base64.b64decode(bundle["dsseEnvelope"]["payload"])) == {
         "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{"name": "digit1-1.0-h0_0.conda", "digest": {"sha256": read_index(folder.path).names()[NAME]}}],
+        "subject": [
+            {
+                "name": "digit1-1.0-h0_0.conda",
+                "digest": {"sha256": read_index(folder.path).names()[NAME]},
+            }
+        ],
         "predicateType": "https://schemas.conda.org/attestations-publish-1.schema.json",
         "predicate": {"targetChannel": URL},
     }
@@ -115,10 +120,15 @@ def test_what_is_attested_is_not_attested_again_and_stays_in_the_next_index(
     before = (folder.path / f"{NAME}.sigs").read_bytes()
     folder.publish(build(tmp_path / "more", digit(1), digit(2)), attester=attester)
     assert (folder.path / f"{NAME}.sigs").read_bytes() == before
-    assert sum(check_channel(folder.path, policy=replace(policy, required=True)).attestations.values()) == 2
+    assert (
+        sum(check_channel(folder.path, policy=replace(policy, required=True)).attestations.values())
+        == 2
+    )
     folder.publish(build(tmp_path / "other", digit(3)))
     assert found(folder, policy) == []
-    assert found(folder, replace(policy, required=True)) == ["noarch/digit3-1.0-h0_0.conda: has none"]
+    assert found(folder, replace(policy, required=True)) == [
+        "noarch/digit3-1.0-h0_0.conda: has none"
+    ]
 
 
 def test_a_sidecar_that_a_killed_run_left_is_taken(folder: Folder, tmp_path: Path) -> None:
@@ -131,7 +141,8 @@ def test_a_sidecar_that_a_killed_run_left_is_taken(folder: Folder, tmp_path: Pat
 
     other.publish((tmp_path / "channel").resolve(), attester=never)
     signed = [
-        read_index(f.path).records["noarch/digit1-1.0-h0_0.conda"]["attestations_sha256"] for f in (other, folder)
+        read_index(f.path).records["noarch/digit1-1.0-h0_0.conda"]["attestations_sha256"]
+        for f in (other, folder)
     ]
     assert signed[0] == signed[1]
 
@@ -140,16 +151,22 @@ def unreachable() -> SigningContext:
     raise ConnectionError("no route")
 
 
-def test_without_an_identity_or_a_log_nothing_is_published(own: OwnSigstore, tmp_path: Path) -> None:
+def test_without_an_identity_or_a_log_nothing_is_published(
+    own: OwnSigstore, tmp_path: Path
+) -> None:
     built, folder = build(tmp_path / "channel", digit(1)), Folder(tmp_path / "www", tmp_path)
     with pytest.raises(PublishFailed, match="none that has an identity"):
         folder.publish(built, attester=Sigstore(URL, own.context, lambda: None))
-    with pytest.raises(PublishFailed, match=r"digit1-1\.0-h0_0\.conda cannot be attested: ConnectionError"):
+    with pytest.raises(
+        PublishFailed, match=r"digit1-1\.0-h0_0\.conda cannot be attested: ConnectionError"
+    ):
         folder.publish(built, attester=Sigstore(URL, unreachable, token))
     assert not list(folder.path.glob("*/repodata.json"))
 
 
-def test_a_certificate_that_runs_out_while_signing_is_renewed(attester: Sigstore, monkeypatch: Any) -> None:
+def test_a_certificate_that_runs_out_while_signing_is_renewed(
+    attester: Sigstore, monkeypatch: Any
+) -> None:
     genuine, calls = Signer.sign_dsse, []
 
     def once(self: Signer, statement: dsse.Statement) -> Any:
@@ -175,10 +192,19 @@ def for_channel(url: str) -> Bundle:
     ("changes", "what"),
     [
         (about("digit2-1.0-h0_0.conda"), 'the attestation subject is "digit2-1.0-h0_0.conda"'),
-        (about("digit1-1.0-h0_0.conda", sha256="0" * 64), "artifact hash does not match any subject"),
-        ({"subject": about("digit1-1.0-h0_0.conda")["subject"] * 2}, "exactly one subject, found 2"),
+        (
+            about("digit1-1.0-h0_0.conda", sha256="0" * 64),
+            "artifact hash does not match any subject",
+        ),
+        (
+            {"subject": about("digit1-1.0-h0_0.conda")["subject"] * 2},
+            "exactly one subject, found 2",
+        ),
         ({"predicateType": "https://slsa.dev/provenance/v1"}, "unexpected predicate type"),
-        (for_channel("https://conda.example.org/other"), "targets channel https://conda.example.org/other"),
+        (
+            for_channel("https://conda.example.org/other"),
+            "targets channel https://conda.example.org/other",
+        ),
         ({"predicate": {}}, "missing field `targetChannel`"),
     ],
 )
@@ -201,7 +227,9 @@ def no_log(bundle: Bundle) -> None:
 
 
 @pytest.mark.parametrize("spoil", [other_payload, no_log])
-def test_a_spoilt_bundle_is_a_problem(folder: Folder, policy: Policy, spoil: Callable[[Bundle], None]) -> None:
+def test_a_spoilt_bundle_is_a_problem(
+    folder: Folder, policy: Policy, spoil: Callable[[Bundle], None]
+) -> None:
     (bundle,) = sidecar(folder)
     spoil(bundle)
     put(folder, json.dumps([bundle]).encode())
@@ -209,9 +237,14 @@ def test_a_spoilt_bundle_is_a_problem(folder: Folder, policy: Policy, spoil: Cal
     assert "passed verification: - bundle 0: " in line
 
 
-def test_of_several_attestations_one_has_to_be_valid(folder: Folder, policy: Policy, attester: Sigstore) -> None:
+def test_of_several_attestations_one_has_to_be_valid(
+    folder: Folder, policy: Policy, attester: Sigstore
+) -> None:
     # A statement without a predicate is valid: CEP 27 does not require the channel.
-    good, bad = signed(attester, folder, predicate=None), signed(attester, folder, predicateType="other")
+    good, bad = (
+        signed(attester, folder, predicate=None),
+        signed(attester, folder, predicateType="other"),
+    )
     put(folder, json.dumps([bad, good]).encode())
     assert found(folder, policy) == []
     put(folder, json.dumps([bad, bad]).encode())
@@ -221,14 +254,23 @@ def test_of_several_attestations_one_has_to_be_valid(folder: Folder, policy: Pol
 
 def test_the_signer_is_compared_with_the_policy(folder: Folder, policy: Policy) -> None:
     other = "https://other.example.org"
-    for identity, issuer in ((WORKFLOW.replace("main", "fork"), ISSUER), (WORKFLOW, other), (None, other)):
+    for identity, issuer in (
+        (WORKFLOW.replace("main", "fork"), ISSUER),
+        (WORKFLOW, other),
+        (None, other),
+    ):
         (line,) = found(folder, replace(policy, identity=identity, issuer=issuer))
         assert "does not match the trusted publisher" in line
     assert found(folder, replace(policy, identity=None, issuer=None, channel=None)) == []
 
 
-def test_keys_of_another_instance_are_not_trusted(folder: Folder, policy: Policy, tmp_path: Path) -> None:
-    for trusted_root in (OwnSigstore(tmp_path).trusted_root, None):  # None: Sigstore's public instance
+def test_keys_of_another_instance_are_not_trusted(
+    folder: Folder, policy: Policy, tmp_path: Path
+) -> None:
+    for trusted_root in (
+        OwnSigstore(tmp_path).trusted_root,
+        None,
+    ):  # None: Sigstore's public instance
         (line,) = found(folder, replace(policy, trusted_root=trusted_root))
         assert "sigstore verification failed" in line
     for wrong in ({"trusted_root": Path(__file__)}, {"issuer": "somebody"}):
@@ -246,13 +288,17 @@ def test_keys_of_another_instance_are_not_trusted(folder: Folder, policy: Policy
     ],
     ids=["empty", "no bundles", "words", "deep"],
 )
-def test_a_damaged_sidecar_is_a_problem(folder: Folder, policy: Policy, content: bytes, what: str) -> None:
+def test_a_damaged_sidecar_is_a_problem(
+    folder: Folder, policy: Policy, content: bytes, what: str
+) -> None:
     put(folder, content)
     lines = found(folder, policy)
     assert any(what in line for line in lines), lines
 
 
-def test_the_files_beside_a_package_have_to_be_what_the_index_says(folder: Folder, policy: Policy) -> None:
+def test_the_files_beside_a_package_have_to_be_what_the_index_says(
+    folder: Folder, policy: Policy
+) -> None:
     plain = folder.path / f"{NAME}.sigs"
     fixed = next(plain.parent.glob("*.sigs.*"))
     content = fixed.read_bytes()
@@ -266,7 +312,11 @@ def test_the_files_beside_a_package_have_to_be_what_the_index_says(folder: Folde
     (line,) = found(folder, policy)
     assert f"{fixed.name} Caused by: No such file" in line
     index = read_index(folder.path)
-    for value, what in ((f"../{'a' * 61}", "is no sha256"), (7, "is no sha256"), (None, "repodata does not name it")):
+    for value, what in (
+        (f"../{'a' * 61}", "is no sha256"),
+        (7, "is no sha256"),
+        (None, "repodata does not name it"),
+    ):
         record = {k: v for k, v in index.records[NAME].items() if k != FIELD}
         record |= {FIELD: value} if value else {}
         write_index(replace(index, records={NAME: record}), folder.path, "noarch", FILES)
@@ -279,7 +329,9 @@ def test_the_command_says_what_was_verified(
 ) -> None:
     words = ("check", str(folder.path), "--trusted-root", str(own.trusted_root))
     shown = run_ctk(*words)
-    assert f"1 attestation verified, signed by {WORKFLOW} (issuer {ISSUER}), for {URL}" in shown.stdout
+    assert (
+        f"1 attestation verified, signed by {WORKFLOW} (issuer {ISSUER}), for {URL}" in shown.stdout
+    )
     assert "anybody may have signed them" in shown.stdout
     wrong = run_ctk(*words, "--identity", "somebody", "--issuer", ISSUER)
     assert isinstance(wrong.exception, ChannelBroken)
@@ -287,7 +339,9 @@ def test_the_command_says_what_was_verified(
     assert "verified, signed by" not in wrong.stdout
     report = json.loads(run_ctk(*words, "--json").stdout)
     assert list(report["attestations"].values()) == [1]
-    needs_url = run_ctk("publish", str(folder.path), "--to", str(tmp_path / "elsewhere"), "--attest")
+    needs_url = run_ctk(
+        "publish", str(folder.path), "--to", str(tmp_path / "elsewhere"), "--attest"
+    )
     assert isinstance(needs_url.exception, BadValue)
     assert "--url" in needs_url.exception.step
 
@@ -297,6 +351,8 @@ def test_without_an_identity_nothing_is_copied(
 ) -> None:
     monkeypatch.setattr("ctk.channel.attestations._ambient", lambda: None)
     to = tmp_path / "elsewhere"
-    refused = run_ctk("publish", str(folder.path), "--to", str(to), "--attest", "--url", URL).exception
+    refused = run_ctk(
+        "publish", str(folder.path), "--to", str(to), "--attest", "--url", URL
+    ).exception
     assert isinstance(refused, PublishFailed) and "a key cannot sign" in refused.step
     assert not to.exists()

@@ -54,13 +54,21 @@ def test_a_staged_state_is_not_seen_until_it_is_committed_and_one_of_a_dead_run_
     assert names(place, "noarch") == {made[1].packages[0].name}
 
 
-def test_the_index_has_every_form_that_clients_ask_for(made: tuple[build.Built, ...], tmp_path: Path) -> None:
+def test_the_index_has_every_form_that_clients_ask_for(
+    made: tuple[build.Built, ...], tmp_path: Path
+) -> None:
     local.commit(local.stage(local.candidates(made, tmp_path / "channel")))
     for subdir in ("linux-64", "noarch"):
-        found = {p.name for p in (tmp_path / "channel" / subdir).iterdir() if not p.name.endswith(".conda")}
+        found = {
+            p.name
+            for p in (tmp_path / "channel" / subdir).iterdir()
+            if not p.name.endswith(".conda")
+        }
         assert found == {*FILES}
     exports = json.loads((tmp_path / "channel" / "linux-64" / "run_exports.json").read_text())
-    assert exports["packages.conda"][made[0].packages[0].name] == {"run_exports": {"weak": ["hello >=13"]}}
+    assert exports["packages.conda"][made[0].packages[0].name] == {
+        "run_exports": {"weak": ["hello >=13"]}
+    }
 
 
 def test_only_what_changed_makes_a_new_state_and_a_lost_index_file_is_written_again(
@@ -75,7 +83,9 @@ def test_only_what_changed_makes_a_new_state_and_a_lost_index_file_is_written_ag
     assert (place / "noarch" / COMPRESSED).is_file()
 
 
-@pytest.mark.parametrize("damage", [lambda index: index.write_text("{"), Path.unlink], ids=["cut", "lost"])
+@pytest.mark.parametrize(
+    "damage", [lambda index: index.write_text("{"), Path.unlink], ids=["cut", "lost"]
+)
 def test_a_damaged_index_is_made_again_from_the_packages_that_are_whole(
     made: tuple[build.Built, ...], tmp_path: Path, damage: Callable[[Path], object]
 ) -> None:
@@ -84,7 +94,9 @@ def test_a_damaged_index_is_made_again_from_the_packages_that_are_whole(
     index = place / "noarch" / "repodata.json"
     sound = index.read_bytes()
     damage(index)
-    local.commit(local.stage(local.candidates(made[:1], place)))  # of the other build, whose index is damaged, nothing
+    local.commit(
+        local.stage(local.candidates(made[:1], place))
+    )  # of the other build, whose index is damaged, nothing
     assert index.read_bytes() == sound
     damage(index)
     (package,) = (place / "noarch").glob("*.conda")
@@ -95,19 +107,27 @@ def test_a_damaged_index_is_made_again_from_the_packages_that_are_whole(
     assert local.stage(local.candidates(made, place)).changed  # the step that it names
 
 
-def test_packages_of_other_builds_stay_and_replaced_ones_go(made: tuple[build.Built, ...], tmp_path: Path) -> None:
+def test_packages_of_other_builds_stay_and_replaced_ones_go(
+    made: tuple[build.Built, ...], tmp_path: Path
+) -> None:
     place = tmp_path / "channel"
     local.commit(local.stage(local.candidates(made, place)))
     renamed = tmp_path / "linux-64" / "hello-14-h0_0.conda"
     renamed.parent.mkdir()
     os.link(made[0].packages[0], renamed)
     (record,) = made[0].records.values()
-    newer = replace(made[0], key="other", home=tmp_path, records={"linux-64/hello-14-h0_0.conda": record})
+    newer = replace(
+        made[0], key="other", home=tmp_path, records={"linux-64/hello-14-h0_0.conda": record}
+    )
     staged = local.stage(local.candidates([newer], place))
-    assert sorted(p.name for p in local.packages(staged.path)) == sorted([made[1].packages[0].name, renamed.name])
+    assert sorted(p.name for p in local.packages(staged.path)) == sorted(
+        [made[1].packages[0].name, renamed.name]
+    )
 
 
-def test_what_other_builds_made_stays_when_the_cache_is_deleted(made: tuple[build.Built, ...], tmp_path: Path) -> None:
+def test_what_other_builds_made_stays_when_the_cache_is_deleted(
+    made: tuple[build.Built, ...], tmp_path: Path
+) -> None:
     hello, follower = made
     place, cache = tmp_path / "channel", tmp_path / "cache"
     shutil.copytree(follower.home, cache)
@@ -119,7 +139,9 @@ def test_what_other_builds_made_stays_when_the_cache_is_deleted(made: tuple[buil
     assert not local.stage(local.candidates([hello], place)).changed
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda file: (file.unlink(), file.write_bytes(b"other"))])
+@pytest.mark.parametrize(
+    "damage", [Path.unlink, lambda file: (file.unlink(), file.write_bytes(b"other"))]
+)
 def test_a_package_that_the_channel_lost_comes_back_from_the_cache(
     made: tuple[build.Built, ...], tmp_path: Path, damage: Callable[[Path], object]
 ) -> None:
@@ -133,7 +155,9 @@ def test_a_package_that_the_channel_lost_comes_back_from_the_cache(
     assert (place / "noarch" / package.name).read_bytes() == made[1].packages[0].read_bytes()
 
 
-def test_a_reader_of_a_state_sees_it_whole_until_enough_newer_ones_were_made(tmp_path: Path) -> None:
+def test_a_reader_of_a_state_sees_it_whole_until_enough_newer_ones_were_made(
+    tmp_path: Path,
+) -> None:
     seen = small_channels.build(tmp_path / "channel", digit(1), digit(2))
     for number in range(3, 2 + local.KEPT):
         small_channels.build(tmp_path / "channel", digit(number))

@@ -58,7 +58,9 @@ def test_a_sound_channel_has_no_problem(original: Path, url: str, tmp_path: Path
     assert report.size == sum(p.stat().st_size for p in original.glob("*/*.conda"))
 
 
-def test_what_was_withdrawn_is_no_problem_for_a_reader(original: Path, url: str, tmp_path: Path) -> None:
+def test_what_was_withdrawn_is_no_problem_for_a_reader(
+    original: Path, url: str, tmp_path: Path
+) -> None:
     www = Path(shutil.copytree(original, original.parent / "withdrawn"))
     Folder(www, www).publish(build(tmp_path / "channel", sound(digit(1))), exact=True)
     assert found(www) == set()
@@ -78,12 +80,15 @@ def test_an_attack_is_a_problem_on_the_disk_and_from_outside(
     www = Path(shutil.copytree(original, original.parent / tmp_path.name))
     attack(www)
     lines = found(www)
-    assert any((name, kind) == (where, check) and text.startswith(what) for name, kind, text in lines), lines
+    assert any(
+        (name, kind) == (where, check) and text.startswith(what) for name, kind, text in lines
+    ), lines
     assert not any(name == ONE for name, _, _ in lines)
     with mirrored(f"{url}/{www.name}", tmp_path, Reporter()) as seen:
         # Files that no index names are not fetched, so the orphans differ.
         here, there = (
-            {line[:2] for line in each if line[1] != "orphan"} for each in (lines, found(seen, is_copy=True))
+            {line[:2] for line in each if line[1] != "orphan"}
+            for each in (lines, found(seen, is_copy=True))
         )
         assert here == there
 
@@ -91,7 +96,11 @@ def test_an_attack_is_a_problem_on_the_disk_and_from_outside(
 def test_files_that_nothing_names_are_named(www: Path) -> None:
     (www / "linux-64" / "shards").mkdir()
     (www / "notices.json").write_bytes(b"{}")
-    for name in (".digit1-1.0-h0_0.conda.123.part", "digit9-1.0-h0_0.conda", "digit9-1.0-h0_1.conda.sigs"):
+    for name in (
+        ".digit1-1.0-h0_0.conda.123.part",
+        "digit9-1.0-h0_0.conda",
+        "digit9-1.0-h0_1.conda.sigs",
+    ):
         (www / "noarch" / name).write_bytes(b"")
     (www / TWO).rename(www / "linux-64" / "other-1-0.conda")
     shutil.rmtree(www / HISTORY / "1")
@@ -117,7 +126,9 @@ def test_a_folder_without_an_index_is_a_problem(tmp_path: Path) -> None:
         check_channel(tmp_path / "absent")
 
 
-def test_the_command_lists_every_problem_in_one_table(www: Path, run_ctk: Callable[..., Result]) -> None:
+def test_the_command_lists_every_problem_in_one_table(
+    www: Path, run_ctk: Callable[..., Result]
+) -> None:
     good = run_ctk("check", str(www))
     assert good.exception is None
     assert "2 packages, 0.0 MB, 2 with a sound SBOM: 0 problems" in good.stdout
@@ -135,7 +146,11 @@ def test_the_command_lists_every_problem_in_one_table(www: Path, run_ctk: Callab
 def test_a_name_that_is_published_with_other_content_is_found_beforehand(
     www: Path, tmp_path: Path, run_ctk: Callable[..., Result]
 ) -> None:
-    changed = str(build(tmp_path / "changed", sound(digit(1, "changed")), sound(digit(2, depends=("digit1",)))))
+    changed = str(
+        build(
+            tmp_path / "changed", sound(digit(1, "changed")), sound(digit(2, depends=("digit1",)))
+        )
+    )
     with serve(www) as url:
         for where in (url, str(www)):
             done = run_ctk("check", changed, "--published", where)
@@ -145,13 +160,18 @@ def test_a_name_that_is_published_with_other_content_is_found_beforehand(
             assert run_ctk("check", str(www), "--published", where).exception is None
 
 
-def test_a_channel_on_a_server_is_checked_as_clients_get_it(www: Path, run_ctk: Callable[..., Result]) -> None:
+def test_a_channel_on_a_server_is_checked_as_clients_get_it(
+    www: Path, run_ctk: Callable[..., Result]
+) -> None:
     with serve(www) as url:
         assert "0 problems" in run_ctk("check", url).stdout
         (www / ONE).write_bytes((www / ONE).read_bytes() + b"more" * 100_000)
         report = json.loads(run_ctk("check", url, "--json").stdout)
     # The download stops one byte after the size in the index, which shows the difference.
-    assert any(p["package"] == ONE and p["what"].startswith("repodata says size") for p in report["problems"])
+    assert any(
+        p["package"] == ONE and p["what"].startswith("repodata says size")
+        for p in report["problems"]
+    )
     assert isinstance(run_ctk("check", url).exception, PublishFailed)
 
 

@@ -1,4 +1,6 @@
-"""A published folder after wrong clocks, growth, kills and damage, and with files that are not ours."""
+"""A published folder after wrong clocks, growth, kills and damage, and with files that are not
+ours.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def files(place: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.parametrize("year", [1990, 2023, 2040])
-def test_with_a_clock_that_is_clearly_wrong_nothing_is_published(folder: Folder, tmp_path: Path, year: int) -> None:
+def test_with_a_clock_that_is_clearly_wrong_nothing_is_published(
+    folder: Folder, tmp_path: Path, year: int
+) -> None:
     """The packages were made in November 2023, and the channel was built now."""
     built = channel(tmp_path, 1)
     with pytest.raises(NotReady, match=rf"the clock of this machine says {year}-01-01") as error:
@@ -78,7 +82,10 @@ def test_what_was_published_with_a_wrong_clock_is_dated_anew_by_the_next_publish
     now = (START + timedelta(days=3)).isoformat(timespec="milliseconds")
     assert set(read_index(folder.path).times().values()) == {now}
     assert {*json.loads((folder.path / HISTORY / UNUSED).read_bytes()).values()} == {now}
-    assert all(datetime.fromisoformat(state.made) <= START + timedelta(days=3) for state in folder.history().states)
+    assert all(
+        datetime.fromisoformat(state.made) <= START + timedelta(days=3)
+        for state in folder.history().states
+    )
     assert at(folder, 9).publish(built).deleted == ()
     assert at(folder, 10).publish(built).deleted == (TWO,)
 
@@ -86,17 +93,27 @@ def test_what_was_published_with_a_wrong_clock_is_dated_anew_by_the_next_publish
 def test_files_of_others_stay(folder: Folder, tmp_path: Path) -> None:
     www = at(folder, 0)
     www.publish(channel(tmp_path, 1, 2))
-    others = [folder.path / name for name in ("other/a-1-0.conda", "other/.a.1.part", "linux-64/a-1-0.conda")]
-    others += [folder.path / "linux-64" / name for name in (".a-1-0.conda.7.part", ".rsync.part", f".{Path(TWO).name}")]
+    others = [
+        folder.path / name
+        for name in ("other/a-1-0.conda", "other/.a.1.part", "linux-64/a-1-0.conda")
+    ]
+    others += [
+        folder.path / "linux-64" / name
+        for name in (".a-1-0.conda.7.part", ".rsync.part", f".{Path(TWO).name}")
+    ]
     for file in others:
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(b"theirs")
     # A note of their file, which an older ctk wrote.
-    (folder.path / HISTORY / UNUSED).write_text(json.dumps({"linux-64/a-1-0.conda": START.isoformat()}))
+    (folder.path / HISTORY / UNUSED).write_text(
+        json.dumps({"linux-64/a-1-0.conda": START.isoformat()})
+    )
     for day in (30, 60):
         assert at(folder, day).publish(channel(tmp_path, 1, 2)).deleted == ()
     assert {file.read_bytes() for file in others} == {b"theirs"}
-    said = {f.message for f in check_channel(folder.path).findings if f.where.startswith("linux-64/")}
+    said = {
+        f.message for f in check_channel(folder.path).findings if f.where.startswith("linux-64/")
+    }
     assert said == {"the index does not name it"}
 
 
@@ -113,11 +130,15 @@ def test_what_a_killed_publish_left_is_known_as_ours_and_leaves(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Folder, "_new_state", killed)
         at(folder, 1).publish(channel(tmp_path, 1, 2, 4))
-    assert "a killed run left it; the next one removes it" in {f.message for f in check_channel(folder.path).findings}
+    assert "a killed run left it; the next one removes it" in {
+        f.message for f in check_channel(folder.path).findings
+    }
     at(folder, 2).publish(channel(tmp_path, 1, 2))
     assert check_channel(folder.path).findings == ()
     assert not list(folder.path.rglob("*.part"))
-    assert at(folder, 9).publish(channel(tmp_path, 1, 2)).deleted == ("linux-64/digit4-1.0-h0_0.conda",)
+    assert at(folder, 9).publish(channel(tmp_path, 1, 2)).deleted == (
+        "linux-64/digit4-1.0-h0_0.conda",
+    )
 
 
 def cut(file: Path) -> None:
@@ -144,7 +165,10 @@ def test_a_damaged_package_is_named_by_a_rollback_and_replaced_by_the_next_publi
 def test_publish_and_rollback_name_a_site_beside_the_folder_that_does_not_show_the_change(
     two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path
 ) -> None:
-    www, said = tmp_path / "www", f"{tmp_path / 'www-site'}: pages from before this; the same `ctk site` makes them"
+    www, said = (
+        tmp_path / "www",
+        f"{tmp_path / 'www-site'}: pages from before this; the same `ctk site` makes them",
+    )
     assert "ctk site" not in run_ctk("publish", "--to", str(www)).stdout, "there is none"
     (tmp_path / "www-site").mkdir()
     (tmp_path / "www-site" / SITE).touch()
@@ -191,7 +215,9 @@ def test_a_package_that_nobody_has_is_named_by_publish(
 
 
 @pytest.mark.parametrize("lost", ["2", NAMES])
-def test_check_names_what_the_next_run_would_stop_at(published: Folder, coming: Path, lost: str) -> None:
+def test_check_names_what_the_next_run_would_stop_at(
+    published: Folder, coming: Path, lost: str
+) -> None:
     published.rollback(2)
     place = published.notes / lost
     shutil.rmtree(place) if place.is_dir() else place.write_text("{")
@@ -207,7 +233,9 @@ def test_the_command_says_what_was_damaged_and_is_written_again(
     www = tmp_path / "www"
     run_ctk("publish", "--to", str(www))
     cut(www / name)
-    assert len(Folder(www, www).known()) == 2  # the question about licences is for packages that are new
+    assert (
+        len(Folder(www, www).known()) == 2
+    )  # the question about licences is for packages that are new
     said = run_ctk("publish", "--to", str(www)).stdout
     assert "2 packages, 0 new" in said and f"damaged, and written again: {name}" in said
     cut(www / name)
@@ -249,13 +277,17 @@ def does(error: ChannelBroken) -> None:
 
 
 @pytest.mark.parametrize("content", DAMAGED, ids=range(len(DAMAGED)))
-def test_a_damaged_history_stops_a_run_and_its_next_step_works(published: Folder, coming: Path, content: bytes) -> None:
+def test_a_damaged_history_stops_a_run_and_its_next_step_works(
+    published: Folder, coming: Path, content: bytes
+) -> None:
     before, file = kept(published.notes), published.notes / STATES
     file.write_bytes(content)
     for act in (published.history, published.rollback, lambda: published.publish(coming)):
         with pytest.raises(ChannelBroken, match=r"history\.json cannot be read") as error:
             act()
-    assert f"{HISTORY}/{STATES}" in [problem.where for problem in check_channel(published.path).findings]
+    assert f"{HISTORY}/{STATES}" in [
+        problem.where for problem in check_channel(published.path).findings
+    ]
     assert kept(published.notes) == before
     does(error.value)
     assert published.publish(coming).state == 2
@@ -298,13 +330,24 @@ def test_of_the_states_only_one_that_lost_files_is_forgotten(
     assert "not to be returned to, having lost index files: state 2\n" in offered
     assert re.findall(r"^\W*(\d) ", offered, re.M) == ["1", "3"]
     build(two_states.channel, sound(digit(8)))
-    assert "forgotten, having lost index files: state 2\n" in run_ctk("publish", "--to", str(www.path)).stdout
-    assert [(state.number, state.before) for state in www.history().states] == [(1, None), (3, None), (4, 3)]
+    assert (
+        "forgotten, having lost index files: state 2\n"
+        in run_ctk("publish", "--to", str(www.path)).stdout
+    )
+    assert [(state.number, state.before) for state in www.history().states] == [
+        (1, None),
+        (3, None),
+        (4, 3),
+    ]
     assert check_channel(www.path).findings == ()
-    assert run_ctk("rollback", str(www.path), "--to", "1").exception is None and shown(www.path) == {"digit4"}
+    assert run_ctk("rollback", str(www.path), "--to", "1").exception is None and shown(
+        www.path
+    ) == {"digit4"}
 
 
-def test_a_history_that_is_gone_is_said(two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path) -> None:
+def test_a_history_that_is_gone_is_said(
+    two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path
+) -> None:
     www, words = Folder(tmp_path / "www", tmp_path), ("publish", "--to", str(tmp_path / "www"))
     for number in (4, 1):
         build(two_states.channel, sound(digit(number)))
@@ -316,7 +359,9 @@ def test_a_history_that_is_gone_is_said(two_states: Workspace, run_ctk: Callable
 
 
 @pytest.mark.parametrize("content", DAMAGED, ids=range(len(DAMAGED)))
-def test_damaged_names_stop_a_run_and_its_next_step_works(published: Folder, coming: Path, content: bytes) -> None:
+def test_damaged_names_stop_a_run_and_its_next_step_works(
+    published: Folder, coming: Path, content: bytes
+) -> None:
     file = published.notes / NAMES
     noted = json.loads(file.read_bytes())
     file.write_bytes(content)
@@ -328,14 +373,22 @@ def test_damaged_names_stop_a_run_and_its_next_step_works(published: Folder, com
     assert json.loads(file.read_bytes()).items() >= noted.items()
 
 
-@pytest.mark.parametrize("content", [*DAMAGED, b'{"linux-64/digit2-1.0-h0_0.conda": "2027-01-15"}'], ids=range(4))
+@pytest.mark.parametrize(
+    "content", [*DAMAGED, b'{"linux-64/digit2-1.0-h0_0.conda": "2027-01-15"}'], ids=range(4)
+)
 @pytest.mark.parametrize("name", [TIMES, UNUSED])
-def test_damaged_times_lose_nothing(published: Folder, coming: Path, name: str, content: bytes) -> None:
+def test_damaged_times_lose_nothing(
+    published: Folder, coming: Path, name: str, content: bytes
+) -> None:
     (published.notes / name).write_bytes(content)
     times = read_index(published.path).times()
     # Months later: a package counts as unused from now on if its note is lost.
-    later = replace(published, now=lambda: START + timedelta(days=90), keep=replace(published.keep, states=1))
+    later = replace(
+        published, now=lambda: START + timedelta(days=90), keep=replace(published.keep, states=1)
+    )
     assert later.publish(coming).deleted == ()
     assert read_index(published.path).times().items() >= times.items()
     # Without the times, a package that left the index is not known to be ours.
-    assert {f.check for f in check_channel(published.path).findings} == ({"orphan"} if name == TIMES else set())
+    assert {f.check for f in check_channel(published.path).findings} == (
+        {"orphan"} if name == TIMES else set()
+    )

@@ -1,4 +1,6 @@
-"""What licence texts say of the files in packages: shown by `ctk check`, and asked for by `ctk publish`."""
+"""What licence texts say of the files in packages: shown by `ctk check`, and asked for by `ctk
+publish`.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,11 @@ def test_a_package_that_is_not_named_is_published_with_consent_and_later_without
     assert "not legal advice" in refused.exception.cause
     assert "--accept-redistribution" in refused.exception.step
     assert f"info/licenses of each package in {checkout.channel}," in refused.exception.step
-    assert "nvcc" in refused.stdout and "bin/ptxas" in refused.stdout and "cudart" not in refused.stdout
+    assert (
+        "nvcc" in refused.stdout
+        and "bin/ptxas" in refused.stdout
+        and "cudart" not in refused.stdout
+    )
     assert not www.exists(), "nothing was written"
     accepted = run_ctk("publish", "--to", str(www), "--accept-redistribution", "--json")
     assert json.loads(accepted.stdout)["not_named"] == {"nvcc": ["bin/ptxas"]}
@@ -62,8 +68,13 @@ def test_a_package_that_is_not_named_is_published_with_consent_and_later_without
     assert len(Folder(www, checkout.recipes).names()) == 4
 
 
-def test_what_was_withdrawn_is_a_question_again(checkout: Workspace, run_ctk: RunCtk, tmp_path: Path) -> None:
-    """Its file is still in the folder, and so is one that a killed run copied; readers see neither."""
+def test_what_was_withdrawn_is_a_question_again(
+    checkout: Workspace, run_ctk: RunCtk, tmp_path: Path
+) -> None:
+    """Its file is still in the folder, and so is one that a killed run copied.
+
+    Readers see neither.
+    """
     www = tmp_path / "www"
     assert run_ctk("publish", "--to", str(www), "--accept-redistribution").exception is None
     build(checkout.channel, *drafts()[1:])
@@ -72,18 +83,30 @@ def test_what_was_withdrawn_is_a_question_again(checkout: Workspace, run_ctk: Ru
     assert isinstance(run_ctk("publish", "--to", str(www)).exception, NotAccepted)
     done = run_ctk("publish", "--to", str(www), "--accept-redistribution", "--json")
     assert json.loads(done.stdout)["not_named"] == {"nvcc": ["bin/ptxas"]}
-    assert [name for name in json.loads(done.stdout)["added"] if "nvcc" in name], "it is new for readers"
+    assert [name for name in json.loads(done.stdout)["added"] if "nvcc" in name], (
+        "it is new for readers"
+    )
 
 
-def test_a_folder_without_a_state_says_how_to_get_one(run_ctk: RunCtk, checkout: Workspace, tmp_path: Path) -> None:
+def test_a_folder_without_a_state_says_how_to_get_one(
+    run_ctk: RunCtk, checkout: Workspace, tmp_path: Path
+) -> None:
     (tmp_path / "www" / ".history").mkdir(parents=True)  # as a killed first run leaves it
     www = str(tmp_path / "www")
-    for words in (["rollback", www], ["check", www], ["solve", "nvcc", "--channel", www, "--base", www]):
-        assert "a `ctk publish` into it was stopped, or is at work now" in str(run_ctk(*words).exception), words
+    for words in (
+        ["rollback", www],
+        ["check", www],
+        ["solve", "nvcc", "--channel", www, "--base", www],
+    ):
+        assert "a `ctk publish` into it was stopped, or is at work now" in str(
+            run_ctk(*words).exception
+        ), words
 
 
 def test_the_settings_accept_it(checkout: Workspace, run_ctk: RunCtk, tmp_path: Path) -> None:
-    (checkout.root / "pyproject.toml").write_text("[tool.ctk.publish]\naccept_redistribution = true\n")
+    (checkout.root / "pyproject.toml").write_text(
+        "[tool.ctk.publish]\naccept_redistribution = true\n"
+    )
     done = run_ctk("publish", "--to", str(tmp_path / "www"))
     assert done.exception is None
     assert "not legal advice" in done.stdout, "it is still said"
@@ -103,12 +126,18 @@ def test_nothing_is_sent_to_a_server_without_consent(
     assert len(server.files) == 3
 
 
-def test_check_shows_what_is_changed_and_what_the_texts_say(checkout: Workspace, run_ctk: RunCtk) -> None:
+def test_check_shows_what_is_changed_and_what_the_texts_say(
+    checkout: Workspace, run_ctk: RunCtk
+) -> None:
     done = run_ctk("check", str(checkout.channel))
     assert "6 files as NVIDIA and others published them, 1 changed" in done.stdout
     assert "not named: files of nvcc" in done.stdout
     assert "not legal advice" in done.stdout
-    cells = {tuple(c.strip() for c in line.split("│")[1:-1]) for line in done.stdout.splitlines() if "│" in line}
+    cells = {
+        tuple(c.strip() for c in line.split("│")[1:-1])
+        for line in done.stdout.splitlines()
+        if "│" in line
+    }
     assert {
         ("bin/ptxas", "RPATH $ORIGIN/../lib"),
         ("clause 2.3: for Linux, unmodified", "5", "2"),
@@ -123,7 +152,9 @@ def test_check_of_a_package_file_has_all_as_json(checkout: Workspace, run_ctk: R
     assert found == {
         "package": f"linux-64/{package.name}",
         "published": 2,
-        "changed": [{"path": PTXAS.path, "why": PTXAS.why, "sha256": PTXAS.sha256, "word": "not-named"}],
+        "changed": [
+            {"path": PTXAS.path, "why": PTXAS.why, "sha256": PTXAS.sha256, "word": "not-named"}
+        ],
         "licences": ["CUDA EULA"],
         "words": {"clause-2.3": 2, "not-named": 1},
         "not_named": ["bin/ptxas"],

@@ -1,4 +1,6 @@
-"""Publishing into a folder: its files, old packages, permissions, killed runs, and the return to a state."""
+"""Publishing into a folder: its files, old packages, permissions, killed runs, and the return to a
+state.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,14 @@ from typer.testing import Result
 from ctk.channel.publish import SITE, Folder, Keep, Published
 from ctk.channel.repodata import FILES, read_index
 from ctk.core.checkout import HISTORY, Workspace
-from ctk.core.errors import BadValue, Busy, ChannelBroken, ChannelMissing, PublishFailed, UnknownName
+from ctk.core.errors import (
+    BadValue,
+    Busy,
+    ChannelBroken,
+    ChannelMissing,
+    PublishFailed,
+    UnknownName,
+)
 from kit.packages import Draft
 from kit.small_channels import build, digit
 
@@ -39,12 +48,18 @@ CLIENTS = ("repodata.json", "repodata.json.zst")
 
 
 def seen_by(client: str, folder: Path) -> set[str]:
-    """The names in the index of a subdir, as a client reads it; their packages and run exports are there."""
+    """The names in the index of a subdir, as a client reads it.
+
+    Their packages and run exports are there.
+    """
     file = folder / client
     content = file.read_bytes()
     text = zstandard.ZstdDecompressor().decompress(content) if file.suffix == ".zst" else content
     records = json.loads(text)["packages.conda"]
-    assert records.keys() <= json.loads((folder / "run_exports.json").read_bytes())["packages.conda"].keys()
+    assert (
+        records.keys()
+        <= json.loads((folder / "run_exports.json").read_bytes())["packages.conda"].keys()
+    )
     for name, record in records.items():
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == record["sha256"]
     return {record["name"] for record in records.values()}
@@ -53,7 +68,9 @@ def seen_by(client: str, folder: Path) -> set[str]:
 def indexed(place: Path) -> set[str]:
     """The names in the index, in which its forms agree."""
     folders = [file.parent for file in place.glob("*/repodata.json")]
-    plain, packed = (set.union(*(seen_by(client, folder) for folder in folders)) for client in CLIENTS)
+    plain, packed = (
+        set.union(*(seen_by(client, folder) for folder in folders)) for client in CLIENTS
+    )
     assert plain == packed
     return plain
 
@@ -67,12 +84,20 @@ def test_what_is_published_is_what_was_built(folder: Folder, tmp_path: Path) -> 
     assert read_index(folder.path) == read_index(built).dated(folder.times())
     files = {p.relative_to(folder.path).as_posix() for p in folder.path.rglob("*") if p.is_file()}
     visible = {f for f in files if not f.startswith(HISTORY)}
-    assert visible == {*done.added, *(f"{subdir}/{file}" for subdir in ("linux-64", "noarch") for file in FILES)}
+    assert visible == {
+        *done.added,
+        *(f"{subdir}/{file}" for subdir in ("linux-64", "noarch") for file in FILES),
+    }
     assert not any(p.is_symlink() for p in folder.path.rglob("*"))
 
 
-def test_nothing_is_published_into_a_built_channel(run_ctk: Callable[..., Result], two_states: Workspace) -> None:
-    """Its states would be hidden by those of a published folder. Nor is a channel published into itself."""
+def test_nothing_is_published_into_a_built_channel(
+    run_ctk: Callable[..., Result], two_states: Workspace
+) -> None:
+    """Its states would be hidden by those of a published folder.
+
+    Nor is a channel published into itself.
+    """
     copy = two_states.root / "copy"
     shutil.copytree(two_states.channel, copy)
     states = two_states.channel.resolve()
@@ -109,7 +134,11 @@ def test_a_folder_whose_first_publish_was_stopped_does_not_pass_for_packages(
 def test_publishing_the_same_again_changes_no_file(folder: Folder, tmp_path: Path) -> None:
     built = build(tmp_path / "channel", digit(1), digit(2))
     folder.publish(built)
-    before = {p: p.stat().st_mtime_ns for p in folder.path.rglob("*") if p.is_file() and HISTORY not in p.parts}
+    before = {
+        p: p.stat().st_mtime_ns
+        for p in folder.path.rglob("*")
+        if p.is_file() and HISTORY not in p.parts
+    }
     assert folder.publish(built) == Published(1, 2, (), (), (), ())
     assert before == {p: p.stat().st_mtime_ns for p in before}
 
@@ -123,12 +152,20 @@ def on(folder: Folder, day: int) -> Folder:
 
 def days(place: Path) -> dict[str, float]:
     """Name of a package -> days from `START` to its publication, by the index."""
-    moments = {name.partition("/")[2].partition("-")[0]: text for name, text in read_index(place).times().items()}
+    moments = {
+        name.partition("/")[2].partition("-")[0]: text
+        for name, text in read_index(place).times().items()
+    }
     return {name: (datetime.fromisoformat(text) - START).days for name, text in moments.items()}
 
 
-def test_an_index_says_when_each_package_was_published_first(folder: Folder, tmp_path: Path) -> None:
-    one, two = build(tmp_path / "one", digit(1), digit(2)), build(tmp_path / "two", digit(1), digit(4))
+def test_an_index_says_when_each_package_was_published_first(
+    folder: Folder, tmp_path: Path
+) -> None:
+    one, two = (
+        build(tmp_path / "one", digit(1), digit(2)),
+        build(tmp_path / "two", digit(1), digit(4)),
+    )
     on(folder, 0).publish(one)
     assert days(folder.path) == {"digit1": 0, "digit2": 0}
     record = read_index(folder.path).records["noarch/digit1-1.0-h0_0.conda"]
@@ -147,7 +184,9 @@ def test_an_index_says_when_each_package_was_published_first(folder: Folder, tmp
     assert days(one) == {}
 
 
-def test_a_package_is_deleted_days_after_the_last_kept_state_that_names_it(folder: Folder, tmp_path: Path) -> None:
+def test_a_package_is_deleted_days_after_the_last_kept_state_that_names_it(
+    folder: Folder, tmp_path: Path
+) -> None:
     gone = "linux-64/digit2-1.0-h0_0.conda"
     one, *others = [build(tmp_path / f"channel{n}", digit(1), digit(n)) for n in (2, 4, 6)]
     www = replace(folder, keep=Keep(states=2, unused=timedelta(days=7)))
@@ -185,13 +224,17 @@ def test_a_folder_that_had_an_index_is_continued(folder: Folder, tmp_path: Path)
     assert indexed(folder.path) == {"digit1"}
 
 
-def test_a_package_that_is_not_what_its_index_says_is_not_published(folder: Folder, tmp_path: Path) -> None:
+def test_a_package_that_is_not_what_its_index_says_is_not_published(
+    folder: Folder, tmp_path: Path
+) -> None:
     built = build(tmp_path / "channel", digit(1), digit(2))
     folder.publish(build(tmp_path / "good", digit(1)))
     file = built / "linux-64" / "digit2-1.0-h0_0.conda"
     file.chmod(0o644)
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(PublishFailed, match=r"digit2-1\.0-h0_0\.conda is not the package that its index names"):
+    with pytest.raises(
+        PublishFailed, match=r"digit2-1\.0-h0_0\.conda is not the package that its index names"
+    ):
         folder.publish(built)
     assert indexed(folder.path) == {"digit1"}
     assert not (folder.path / "linux-64" / file.name).exists()
@@ -200,7 +243,10 @@ def test_a_package_that_is_not_what_its_index_says_is_not_published(folder: Fold
 def test_two_at_once_do_not_meet(folder: Folder, tmp_path: Path) -> None:
     built = build(tmp_path / "channel", digit(1))
     folder.publish(built)
-    with FileLock(folder.path / HISTORY / "lock"), pytest.raises(Busy, match="another run publishes"):
+    with (
+        FileLock(folder.path / HISTORY / "lock"),
+        pytest.raises(Busy, match="another run publishes"),
+    ):
         folder.publish(built)
 
 
@@ -209,7 +255,9 @@ class Killed(BaseException):
 
 
 def dies(function: Callable[..., Any], at: int, calls: list[int]) -> Callable[..., Any]:
-    """The function, which dies before call (at + 1) / 2 for an odd `at`, and after call at / 2 for an even one."""
+    """The function, which dies before call (at + 1) / 2 for an odd `at`, and after call at / 2 for
+    an even one.
+    """
 
     def call(*arguments: Any) -> Any:
         calls[0] += 1
@@ -226,7 +274,9 @@ def dies(function: Callable[..., Any], at: int, calls: list[int]) -> Callable[..
 def test_readers_see_whole_indexes_while_a_run_goes_on_or_dies_before_or_after_any_rename(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = (build(tmp_path / name, digit(1), digit(number)) for name, number in (("one", 2), ("two", 4)))
+    one, two = (
+        build(tmp_path / name, digit(1), digit(number)) for name, number in (("one", 2), ("two", 4))
+    )
     old, new = {"digit1", "digit2"}, {"digit1", "digit4"}
     rename, seen = os.replace, set()
     for at in range(1, 200):
@@ -240,7 +290,9 @@ def test_readers_see_whole_indexes_while_a_run_goes_on_or_dies_before_or_after_a
             ended = False
         monkeypatch.setattr(os, "replace", rename)
         for client in CLIENTS:
-            shown = seen_by(client, folder.path / "noarch") | seen_by(client, folder.path / "linux-64")
+            shown = seen_by(client, folder.path / "noarch") | seen_by(
+                client, folder.path / "linux-64"
+            )
             assert shown >= old or shown >= new
             seen.add(frozenset(shown))
         if ended:
@@ -258,7 +310,9 @@ def test_readers_see_whole_indexes_while_a_run_goes_on_or_dies_before_or_after_a
 
 
 @pytest.mark.parametrize("mask", [0o077, 0o000], ids=oct)
-def test_what_is_built_and_published_can_be_read_by_all_and_written_by_nobody_else(tmp_path: Path, mask: int) -> None:
+def test_what_is_built_and_published_can_be_read_by_all_and_written_by_nobody_else(
+    tmp_path: Path, mask: int
+) -> None:
     tmp_path.chmod(0o710)
     (www := tmp_path / "there" / "www").mkdir(parents=True)
     www.chmod(0o2750)
@@ -275,9 +329,14 @@ def test_what_is_built_and_published_can_be_read_by_all_and_written_by_nobody_el
     for place in (built, tmp_path / "srv"):
         for path in (place, *place.rglob("*")):
             if path.name != "lock":
-                assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644), path
+                assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644), (
+                    path
+                )
     # Existing folders keep their mode.
-    assert (stat.S_IMODE(tmp_path.stat().st_mode), stat.S_IMODE(www.stat().st_mode)) == (0o710, 0o2750)
+    assert (stat.S_IMODE(tmp_path.stat().st_mode), stat.S_IMODE(www.stat().st_mode)) == (
+        0o710,
+        0o2750,
+    )
 
 
 # The return to a state
@@ -296,7 +355,9 @@ def test_a_folder_returns_to_the_state_before_and_forth(folder: Folder) -> None:
     assert (folder.rollback(3).number, indexed(folder.path)) == (3, {"digit3"})
 
 
-def test_after_a_return_the_next_state_follows_and_adds_to_the_one_that_readers_saw(folder: Folder) -> None:
+def test_after_a_return_the_next_state_follows_and_adds_to_the_one_that_readers_saw(
+    folder: Folder,
+) -> None:
     make(folder, 1)
     make(folder, 2)
     folder.rollback()
@@ -326,17 +387,27 @@ def test_a_state_that_is_not_kept_or_is_shown_is_an_error(folder: Folder) -> Non
     index = folder.path / "noarch" / "repodata.json"
     before = index.read_bytes()
     index.write_bytes(before[:9])
-    assert folder.rollback(1).number == 1 and index.read_bytes() == before, "a damaged index is written again"
+    assert folder.rollback(1).number == 1 and index.read_bytes() == before, (
+        "a damaged index is written again"
+    )
 
 
-def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path) -> None:
+def test_the_commands(
+    two_states: Workspace, run_ctk: Callable[..., Result], tmp_path: Path
+) -> None:
     www = str(tmp_path / "www")
     assert "state 1 of" in run_ctk("publish", "--to", www).stdout
     build(two_states.channel, digit(1))
     said = run_ctk("publish", "--to", www, "--exact").stdout
-    assert "1 package, 0 new, 1 no longer in the index\nno longer in the index: linux-64/digit2" in said
+    assert (
+        "1 package, 0 new, 1 no longer in the index\nno longer in the index: linux-64/digit2"
+        in said
+    )
     listed = json.loads(run_ctk("rollback", www, "--json").stdout)
-    shown = [[s[key] for key in ("number", "before", "packages", "current", "added", "left")] for s in listed["states"]]
+    shown = [
+        [s[key] for key in ("number", "before", "packages", "current", "added", "left")]
+        for s in listed["states"]
+    ]
     assert shown == [[1, None, 2, False, None, None], [2, 1, 1, True, 0, 1]]
     assert re.search(r"│ +1 │ \+0 -1 +│ readers see it │", run_ctk("rollback", www).stdout)
     assert "shows state 1" in run_ctk("rollback", www, "--to", "1").stdout
@@ -347,7 +418,9 @@ def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp
     for place in (www, tmp_path / "www" / "linux-64", tmp_path / "www" / ".history", tmp_path):
         refused = run_ctk("publish", "--to", str(place)).exception
         assert refused is None if place == www else isinstance(refused, BadValue), place
-    toolkits = [Draft("cuda-version", minor, "native_100", "noarch") for minor in ("12.6", "12.10", "13.0")]
+    toolkits = [
+        Draft("cuda-version", minor, "native_100", "noarch") for minor in ("12.6", "12.10", "13.0")
+    ]
     build(two_states.channel, digit(1), *toolkits)
     run_ctk("publish", "--to", www)
     build(two_states.channel, digit(1), toolkits[1], replace(toolkits[2], build="native_101"))
@@ -356,10 +429,15 @@ def test_the_commands(two_states: Workspace, run_ctk: Callable[..., Result], tmp
     assert "toolkits that are gone: 12.6 (a driver for it now gets no native one)\n" in said
     assert f"every machine: ctk solve cuda-version --everywhere --channel {www}\n" in said
     build(two_states.channel, digit(1), toolkits[1])
-    assert "gone: 13.0 (a driver for it now gets 12.10)\n" in run_ctk("publish", "--to", www, "--exact").stdout
+    assert (
+        "gone: 13.0 (a driver for it now gets 12.10)\n"
+        in run_ctk("publish", "--to", www, "--exact").stdout
+    )
     next(two_states.channel.glob("*/digit1*.conda")).unlink()
     lost = run_ctk("publish", "--to", www)
-    assert isinstance(lost.exception, ChannelBroken) and "lacks noarch/digit1" in lost.exception.cause
+    assert (
+        isinstance(lost.exception, ChannelBroken) and "lacks noarch/digit1" in lost.exception.cause
+    )
     refused = run_ctk("rollback", www, "--to", "9")
     assert isinstance(refused.exception, UnknownName)
     assert refused.exception.step == f"see `ctk rollback {www}`"

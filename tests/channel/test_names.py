@@ -31,7 +31,9 @@ def test_another_content_under_a_published_name_is_refused_with_both_hashes(tmp_
     for text in (file, read_index(first).names()[file], read_index(second).names()[file]):
         assert text in error.value.cause
     assert "digit" not in error.value.cause
-    assert error.value.step.startswith("raise the first term of `build: number` in recipes/cuda-cudart/recipe.yaml")
+    assert error.value.step.startswith(
+        "raise the first term of `build: number` in recipes/cuda-cudart/recipe.yaml"
+    )
     assert before == {p: p.read_bytes() for p in before}
     assert not (folder.path / "linux-64" / "digit2-1.0-h0_0.conda").exists()
 

@@ -100,7 +100,9 @@ def test_an_index_names_files_of_its_folder_only(tmp_path: Path, mine: Path, nam
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_state_that_names_another_folder_is_not_returned_to(www: Folder, mine: Path, name: str) -> None:
+def test_a_state_that_names_another_folder_is_not_returned_to(
+    www: Folder, mine: Path, name: str
+) -> None:
     renamed(www.notes / "1", name)
     before = files(www.path)
     with pytest.raises(ChannelBroken):
@@ -108,7 +110,9 @@ def test_a_state_that_names_another_folder_is_not_returned_to(www: Folder, mine:
     assert files(www.path) == before and files(mine) == {"file.conda": b"mine"}
 
 
-def test_the_notes_of_a_published_folder_delete_nothing_elsewhere(www: Folder, tmp_path: Path, mine: Path) -> None:
+def test_the_notes_of_a_published_folder_delete_nothing_elsewhere(
+    www: Folder, tmp_path: Path, mine: Path
+) -> None:
     long_ago = (START - timedelta(days=900)).isoformat()
     names = [f"noarch/{name}" for name in NAMES] + ["../mine/file.conda", str(mine / "file.conda")]
     for note in (TIMES, INCOMING, UNUSED):
@@ -121,7 +125,9 @@ def test_the_notes_of_a_published_folder_delete_nothing_elsewhere(www: Folder, t
 
 
 @pytest.mark.parametrize("folder", ["noarch", "linux-64", HISTORY])
-def test_a_folder_behind_a_link_is_not_published_into(www: Folder, tmp_path: Path, mine: Path, folder: str) -> None:
+def test_a_folder_behind_a_link_is_not_published_into(
+    www: Folder, tmp_path: Path, mine: Path, folder: str
+) -> None:
     shutil.copytree(www.path / folder, mine / folder)
     shutil.rmtree(www.path / folder)
     (www.path / folder).symlink_to(mine / folder)
@@ -132,7 +138,9 @@ def test_a_folder_behind_a_link_is_not_published_into(www: Folder, tmp_path: Pat
     assert files(tmp_path) == before
 
 
-def test_a_link_in_the_place_of_a_state_is_not_followed(www: Folder, tmp_path: Path, mine: Path) -> None:
+def test_a_link_in_the_place_of_a_state_is_not_followed(
+    www: Folder, tmp_path: Path, mine: Path
+) -> None:
     for number in ("3", "9"):
         (www.notes / number).symlink_to(mine)
     www.publish(channel(tmp_path, 1, 8))
@@ -169,7 +177,9 @@ def test_the_note_of_a_build_names_files_of_its_folder_only(tmp_path: Path, name
     assert listed_packages({"packages": {"noarch/x.conda": ""}}) == {"noarch/x.conda": ""}
 
 
-def test_the_state_of_a_built_channel_takes_no_file_from_elsewhere(tmp_path: Path, mine: Path) -> None:
+def test_the_state_of_a_built_channel_takes_no_file_from_elsewhere(
+    tmp_path: Path, mine: Path
+) -> None:
     state = tmp_path / ".channel-states" / "1"
     shutil.copytree(channel(tmp_path, 1), state)
     names = {"../../../mine/file.conda": ""}

@@ -1,4 +1,6 @@
-"""A channel on a server: the order of uploads, a run that is continued, names that are taken, and what is listed."""
+"""A channel on a server: the order of uploads, a run that is continued, names that are taken, and
+what is listed.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,14 @@ def _key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def channel(folder: Path, depends: Mapping[str, Sequence[str]]) -> list[Path]:
-    """The packages of a channel with these dependencies, in the order of upload; their files are fakes."""
+    """The packages of a channel with these dependencies, in the order of upload.
+
+    Their files are fakes.
+    """
     (folder / "noarch").mkdir(parents=True, exist_ok=True)
     records = {
-        f"{name}-1-0.conda": {"name": name, "depends": list(needs), "sha256": "00"} for name, needs in depends.items()
+        f"{name}-1-0.conda": {"name": name, "depends": list(needs), "sha256": "00"}
+        for name, needs in depends.items()
     }
     for file in records:
         (folder / "noarch" / file).write_bytes(b"package")
@@ -49,7 +55,9 @@ def channel(folder: Path, depends: Mapping[str, Sequence[str]]) -> list[Path]:
     return [folder / name for name in in_order(folder)]
 
 
-def test_every_package_comes_once_and_after_its_needs_unless_they_are_in_a_circle(tmp_path: Path) -> None:
+def test_every_package_comes_once_and_after_its_needs_unless_they_are_in_a_circle(
+    tmp_path: Path,
+) -> None:
     depends = {"a": ["b", "d", "elsewhere"], "b": ["c"], "c": ["b"], "d": ["c"], "e": ["e"]}
     assert [file.name[0] for file in channel(tmp_path, depends)] == ["c", "b", "d", "a", "e"]
 
@@ -58,14 +66,20 @@ def test_all_of_it_is_uploaded_with_the_key_that_rattler_has(tmp_path: Path) -> 
     files, seen = channel(tmp_path / "channel", {"a": ["b"], "b": []}), []
     with upload_server(tmp_path / "server") as server:
         publish(files, server.url, "cuda", progress=seen.append)
-    assert [(r["path"], r["key"]) for r in server.requests] == [("/api/v1/upload/cuda", "Bearer the-key")] * 2
+    assert [(r["path"], r["key"]) for r in server.requests] == [
+        ("/api/v1/upload/cuda", "Bearer the-key")
+    ] * 2
     assert server.files == ["b-1-0.conda", "a-1-0.conda"]
     assert seen == files
 
 
 @pytest.mark.parametrize(
     "status",
-    [pytest.param(0, marks=pytest.mark.sweep), 500, *(pytest.param(n, marks=pytest.mark.sweep) for n in (401, 429))],
+    [
+        pytest.param(0, marks=pytest.mark.sweep),
+        500,
+        *(pytest.param(n, marks=pytest.mark.sweep) for n in (401, 429)),
+    ],
 )
 def test_a_refusal_or_no_answer_stops_before_what_needs_the_package_and_the_next_run_goes_on(
     tmp_path: Path, status: int
@@ -73,10 +87,15 @@ def test_a_refusal_or_no_answer_stops_before_what_needs_the_package_and_the_next
     said = status or "no answer in"
     files = channel(tmp_path / "channel", {"a": ["b"], "b": ["c"], "c": []})
     with upload_server(tmp_path / "server", **{"b-1": status}) as server:
-        with pytest.raises(PublishFailed, match=rf"does not take b-1-0\.conda for the channel cuda.*{said}") as error:
+        with pytest.raises(
+            PublishFailed, match=rf"does not take b-1-0\.conda for the channel cuda.*{said}"
+        ) as error:
             publish(files, server.url, "cuda", patience=120 if status else 15)
         assert "1 package was sent before it; " in error.value.step
-        assert list(dict.fromkeys(server.files)) == ["c-1-0.conda", "b-1-0.conda"]  # rattler asks again at some answers
+        assert list(dict.fromkeys(server.files)) == [
+            "c-1-0.conda",
+            "b-1-0.conda",
+        ]  # rattler asks again at some answers
     with upload_server(tmp_path / "repaired") as repaired:
         publish(files, repaired.url, "cuda")
         assert repaired.files == ["c-1-0.conda", "b-1-0.conda", "a-1-0.conda"]
@@ -88,18 +107,32 @@ def test_a_refusal_or_no_answer_stops_before_what_needs_the_package_and_the_next
 @pytest.mark.parametrize(
     ("status", "step"),
     [
-        (401, "the login in the file that RATTLER_AUTH_FILE names is not that of a user there: correct it"),
-        (403, "that login may not write into the channel: ask whoever runs the server for the right"),
+        (
+            401,
+            (
+                "the login in the file that RATTLER_AUTH_FILE names is not that of a user there:"
+                " correct it"
+            ),
+        ),
+        (
+            403,
+            "that login may not write into the channel: ask whoever runs the server for the right",
+        ),
         (404, "the server has no such channel"),
         (413, "the package is larger than the server takes"),
         (422, "the server looked into the package and refuses it: `ctk check` does the same here"),
         (500, ""),
     ],
 )
-def test_a_refused_upload_has_the_step_that_can_help_with_its_status(tmp_path: Path, status: int, step: str) -> None:
+def test_a_refused_upload_has_the_step_that_can_help_with_its_status(
+    tmp_path: Path, status: int, step: str
+) -> None:
     """Only what may be gone the next time is tried again."""
     files = channel(tmp_path / "channel", {"a": []})
-    with upload_server(tmp_path / "server", **{"a-1": status}) as server, pytest.raises(PublishFailed) as error:
+    with (
+        upload_server(tmp_path / "server", **{"a-1": status}) as server,
+        pytest.raises(PublishFailed) as error,
+    ):
         publish(files, server.url, "cuda")
     assert error.value.step.startswith(step or "0 packages were sent before it; ")
     assert ("run the command again to go on" in error.value.step) is (not step)
@@ -142,7 +175,12 @@ def test_a_folder_that_is_no_channel_is_named(tmp_path: Path, text: str | None) 
 
 def test_the_names_of_a_server_are_read_as_clients_read_them(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "www", tmp_path)
-    drafts = [digit(1), digit(2), Draft("arm", subdir="linux-aarch64"), Draft("win", subdir="win-64")]
+    drafts = [
+        digit(1),
+        digit(2),
+        Draft("arm", subdir="linux-aarch64"),
+        Draft("win", subdir="win-64"),
+    ]
     folder.publish(build(tmp_path / "channel", *drafts))
     with serve(folder.path) as url:
         assert on_server(url) == read_index(folder.path).names()
@@ -229,7 +267,9 @@ def test_nothing_is_sent_to_a_server_without_an_index_unless_the_channel_is_new(
     with upload_server(tmp_path / "server", index=status) as server:
         refused = run_ctk("publish", "--server", server.url, "--channel", "cuda").exception
         assert server.files == []
-        done = run_ctk("publish", "--server", server.url, "--channel", "cuda", "--new", "--wait", "0")
+        done = run_ctk(
+            "publish", "--server", server.url, "--channel", "cuda", "--new", "--wait", "0"
+        )
     assert isinstance(refused, PublishFailed)
     assert "does not say which names it has" in refused.cause
     assert "`ctk publish --new`" in refused.step
@@ -257,14 +297,24 @@ HELD = {"digit1": 409, "hello": 409}
     ("published", "status", "wait", "said"),
     [
         ((), {"later": 9}, 600, "2 packages are in the channel cuda, listed with their sha256"),
-        ((digit(1), Draft("hello")), HELD, 0, "2 packages are in the channel cuda, listed with their sha256"),
+        (
+            (digit(1), Draft("hello")),
+            HELD,
+            0,
+            "2 packages are in the channel cuda, listed with their sha256",
+        ),
         (
             (),
             {"later": 999},
             0,
             "cuda lists 0 of the 2 packages that it was sent; missing: linux-64/hello-1.0-h0_0.con",
         ),
-        ((digit(1),), HELD, 0, "cuda lists 1 of the 2 packages that it was sent; missing: linux-64/hel"),
+        (
+            (digit(1),),
+            HELD,
+            0,
+            "cuda lists 1 of the 2 packages that it was sent; missing: linux-64/hel",
+        ),
     ],
     ids=["listed later", "there already", "not listed", "held back"],
 )
@@ -277,9 +327,13 @@ def test_a_server_is_asked_afterwards_what_it_lists(
     said: str,
 ) -> None:
     if published:
-        Folder(tmp_path / "server" / "published" / "cuda", tmp_path).publish(build(tmp_path / "theirs", *published))
+        Folder(tmp_path / "server" / "published" / "cuda", tmp_path).publish(
+            build(tmp_path / "theirs", *published)
+        )
     with upload_server(tmp_path / "server", **status) as server:
-        done = run_ctk("publish", "--server", server.url, "--channel", "cuda", "--new", "--wait", str(wait))
+        done = run_ctk(
+            "publish", "--server", server.url, "--channel", "cuda", "--new", "--wait", str(wait)
+        )
     failed = "lists" in said
     assert isinstance(done.exception, PublishFailed) if failed else done.exception is None
     assert said in (done.exception.cause if failed else done.stdout)
@@ -292,5 +346,11 @@ def test_a_name_with_other_content_on_the_server_is_an_error_that_names_it(
     with upload_server(tmp_path / "server", hello=409) as server:
         done = run_ctk("publish", "--server", server.url, "--channel", "cuda", "--new")
     assert isinstance(done.exception, NameReused)
-    assert "linux-64/hello-1.0-h0_0.conda" in done.exception.cause and "digit1" not in done.exception.cause
-    assert "raise the first term of `build: number` in recipes/hello/recipe.yaml" in done.exception.step
+    assert (
+        "linux-64/hello-1.0-h0_0.conda" in done.exception.cause
+        and "digit1" not in done.exception.cause
+    )
+    assert (
+        "raise the first term of `build: number` in recipes/hello/recipe.yaml"
+        in done.exception.step
+    )

@@ -20,7 +20,9 @@ from kit.world import NEW, OLD, RECIPES, ROOT, World, built_world, ctk, publish_
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A checkout with two releases, both of them built: its channel can go back by one state."""
     if this_platform() != "linux-64":
-        pytest.skip("its packages are for linux-64, and are built on the platform that they are for")
+        pytest.skip(
+            "its packages are for linux-64, and are built on the platform that they are for"
+        )
     with serve() as index:
         made = built_world(tmp_path_factory.mktemp("commands") / "checkout", index)
         _complete(made)
@@ -31,8 +33,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 @pytest.fixture
-def typed(world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Typed:
-    """Runs a command line in this process, up to its exit code: a start of Python takes longer than most of them."""
+def typed(
+    world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Typed:
+    """Runs a command line in this process, up to its exit code: a start of Python takes longer than
+    most of them.
+    """
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         wanted = world.environment()
@@ -50,7 +56,9 @@ def typed(world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
 
 
 def _complete(world: World) -> None:
-    """Makes it a clone, so that its packages name a commit, with the recipes alone that its releases have parts for."""
+    """Makes it a clone, so that its packages name a commit, with the recipes alone that its
+    releases have parts for.
+    """
     for recipe in world.workspace.recipes.iterdir():
         if recipe.name not in (*RECIPES, "common"):
             shutil.rmtree(recipe)

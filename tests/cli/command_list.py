@@ -33,7 +33,10 @@ def command(name: str) -> Any:
 
 
 def line(world: World, text: str, folder: Path) -> list[str]:
-    """The words of a command line; ``{base}``, ``{channel}`` and so on stand for places in a world."""
+    """The words of a command line.
+
+    ``{base}``, ``{channel}`` and so on stand for places in a world.
+    """
     places = {"base": world.base, "channel": world.workspace.channel, "folder": folder}
     plans = {"new": " ".join(world.plan(NEW)), "both": " ".join(world.plan(OLD, NEW))}
     return text.format(**places, **plans).split()

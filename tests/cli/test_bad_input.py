@@ -40,36 +40,72 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "doctor --driver 13.0": (BadValue, "error: --driver and --arch are for an environment"),
     "doctor /no/place": (BadValue, "error: /no/place is no environment"),
     "env create cuda-crt== --prefix {folder}/env --base {base}": (BadValue, SPEC),
-    "env create cuda-crt --prefix /proc/env --base {base}": (NoSpace, "error: cannot write /proc/env"),
+    "env create cuda-crt --prefix /proc/env --base {base}": (
+        NoSpace,
+        "error: cannot write /proc/env",
+    ),
     "env add /no/place cuda-crt --base {base}": (BadValue, "error: /no/place is no environment"),
-    "env pack cuda-crt -o /no/place/crt.run --base {base}": (BadValue, "error: there is no folder /no/place"),
+    "env pack cuda-crt -o /no/place/crt.run --base {base}": (
+        BadValue,
+        "error: there is no folder /no/place",
+    ),
     "env run /no/place -- true": (BadValue, "error: /no/place is no environment"),
     "feedstock no-recipe {folder}/new": (UnknownName, "error: unknown recipe 'no-recipe'"),
-    "build cuda-crt --fetch-only --all-releases --python 2.7": (UnknownName, "error: unknown Python '2.7'"),
+    "build cuda-crt --fetch-only --all-releases --python 2.7": (
+        UnknownName,
+        "error: unknown Python '2.7'",
+    ),
     "gpu-code /no/place": (UnknownName, "error: there is no /no/place"),
     "help solve cuda-crt": (BadValue, "error: ctk solve has no subcommands"),
     "solve cuda-crt --pin cuda-crt== --base {base}": (BadValue, SPEC),
-    "solve cuda-crt --everywhere --driver 13.0": (BadValue, "error: --everywhere or --pin and --driver, --explain"),
-    "solve cuda-crt -p linux-64 -p win-64": (BadValue, "error: several platforms are for every machine"),
+    "solve cuda-crt --everywhere --driver 13.0": (
+        BadValue,
+        "error: --everywhere or --pin and --driver, --explain",
+    ),
+    "solve cuda-crt -p linux-64 -p win-64": (
+        BadValue,
+        "error: several platforms are for every machine",
+    ),
     "solve ./mine --everywhere": (BadValue, "error: ./mine is a path, and a spec is wanted"),
     "solve cuda-crt --prefix /no/place": (BadValue, "error: /no/place is no environment"),
-    "solve cuda-crt --prefix {folder} --everywhere": (BadValue, "error: --prefix and --everywhere, --drivers"),
-    "solve no-package --everywhere --base {base}": (Unsolvable, "error: there is no package no-package"),
-    "build --dry-run --all-releases --platform linux-46": (UnknownName, "error: unknown platform 'linux-46'"),
-    "build --release 13.4 --all-releases": (BadValue, "error: --release and --all-releases exclude each other"),
-    "build a --all-components": (BadValue, "error: names of packages and --all-components exclude each"),
+    "solve cuda-crt --prefix {folder} --everywhere": (
+        BadValue,
+        "error: --prefix and --everywhere, --drivers",
+    ),
+    "solve no-package --everywhere --base {base}": (
+        Unsolvable,
+        "error: there is no package no-package",
+    ),
+    "build --dry-run --all-releases --platform linux-46": (
+        UnknownName,
+        "error: unknown platform 'linux-46'",
+    ),
+    "build --release 13.4 --all-releases": (
+        BadValue,
+        "error: --release and --all-releases exclude each other",
+    ),
+    "build a --all-components": (
+        BadValue,
+        "error: names of packages and --all-components exclude each",
+    ),
     "build --recipe a": (BadValue, "error: no such option: --recipe"),
     "build --arch 7.0": (BadValue, "error: --arch says nothing without --driver"),
     "build --driver 11.8": (BadValue, "error: no locked release runs on"),
     "lint --planned --check NoCheck": (UnknownName, "error: unknown check 'NoCheck'"),
-    "lint --planned --list": (BadValue, "error: --planned and --list and --format exclude each other"),
+    "lint --planned --list": (
+        BadValue,
+        "error: --planned and --list and --format exclude each other",
+    ),
     "verify --install --sample 3": (BadValue, "error: --sample says nothing beside --install"),
     "verify --again": (BadValue, "error: --again says nothing without --install"),
     "publish": (BadValue, "error: there is no place to publish to"),
     "publish {folder}": (BadValue, "error: there is no place to publish to"),
     "publish --to http://localhost:1/cuda": (BadValue, "error: --to takes a folder"),
     "rollback http://localhost:1/cuda": (BadValue, "error: http:/localhost:1/cuda is an address"),
-    "publish {folder} --to {folder}/www": (PublishFailed, "error: there is no channel with packages in"),
+    "publish {folder} --to {folder}/www": (
+        PublishFailed,
+        "error: there is no channel with packages in",
+    ),
     "release add": (BadValue, "error: nothing says what to lock"),
     "release add python-14": (UnknownName, "error: unknown CUDA major '14'"),
     "release add no-release": (UnknownName, "error: 'no-release' is no name of a release here"),
@@ -84,9 +120,15 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "rollback /no/place --to no-number": (BadValue, "error: invalid value for '--to'"),
     "site /proc/site": (NoSpace, "error: cannot write /proc/site"),
     "site {folder}/site --url notaurl": (BadValue, "error: notaurl is no address on the web"),
-    "site {folder}/site --package no-package --base {base}": (UnknownName, "error: unknown package 'no-package'"),
+    "site {folder}/site --package no-package --base {base}": (
+        UnknownName,
+        "error: unknown package 'no-package'",
+    ),
     "solve cuda-crt==": (BadValue, SPEC),
-    "solve cuda-crt --driver no-driver": (BadValue, "error: 'no-driver' is not the CUDA version of a driver"),
+    "solve cuda-crt --driver no-driver": (
+        BadValue,
+        "error: 'no-driver' is not the CUDA version of a driver",
+    ),
     "solve cuda-crt --arch no-arch": (BadValue, "error: 'no-arch' is not a compute capability"),
     "solve cuda-crt --platform linux-46": (UnknownName, "error: unknown platform 'linux-46'"),
     "solve cuda-crt --python 3.x": (BadValue, "error: '3.x' is not a version of Python"),
@@ -95,15 +137,27 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
         BadValue,
         "error: 13.0 is a version, and the name of a package",
     ),
-    "build cuda-gdb": (UnknownName, "error: cuda-gdb is NVIDIA's debugger; NVIDIA publishes no wheel of it"),
+    "build cuda-gdb": (
+        UnknownName,
+        "error: cuda-gdb is NVIDIA's debugger; NVIDIA publishes no wheel of it",
+    ),
     "build torch": (UnknownName, "error: torch is called pytorch here"),
     "build nvidia-cuda-crt-cu12": (
         UnknownName,
         "error: nvidia-cuda-crt-cu12 is ",
     ),
-    "build cuda-crt --driver 12.4 13.0": (BadValue, "error: 13.0 is a version, and the name of a package"),
-    "solve cuda-crt --archs 9.0 --base {base}": (BadValue, "error: --archs says nothing without --drivers"),
-    "verify --channel /no/place": (ChannelMissing, "error: there is no channel with packages for a platform in /no"),
+    "build cuda-crt --driver 12.4 13.0": (
+        BadValue,
+        "error: 13.0 is a version, and the name of a package",
+    ),
+    "solve cuda-crt --archs 9.0 --base {base}": (
+        BadValue,
+        "error: --archs says nothing without --drivers",
+    ),
+    "verify --channel /no/place": (
+        ChannelMissing,
+        "error: there is no channel with packages for a platform in /no",
+    ),
     "verify --request no-request": (UnknownName, "error: unknown request 'no-request'"),
     "verify --python 2.7": (UnknownName, "error: unknown Python '2.7'"),
     "version --no-option": (BadValue, "error: no such option: --no-option"),
@@ -115,15 +169,31 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     ("words", "said", "step"),
     [
         ("solve", "an argument is missing: what conda would be given", "as in `ctk solve "),
-        ("solve cuda-core --driver", "option '--driver' requires an argument", "see ctk solve --help"),
-        ("env create cuda-core", "missing option '--prefix' / '-p': folder of the", "as in `ctk env create "),
+        (
+            "solve cuda-core --driver",
+            "option '--driver' requires an argument",
+            "see ctk solve --help",
+        ),
+        (
+            "env create cuda-core",
+            "missing option '--prefix' / '-p': folder of the",
+            "as in `ctk env create ",
+        ),
         (
             "env pack numba-cuda cuda-version=12.6 --arch 7.0",
             "missing option '--output' / '-o': file",
             "as in `ctk env pack numba-cuda cuda-version=12.6 --arch 7.0 -o cuda-core.run`; see",
         ),
-        ("env pack --arch 7.0", "an argument is missing: what", "as in `ctk env pack cuda-core --driver 13.0"),
-        ("solve cuda-core -driver 13.0", "no such option: -driver. Did you mean --driver?", "see ctk solve --help"),
+        (
+            "env pack --arch 7.0",
+            "an argument is missing: what",
+            "as in `ctk env pack cuda-core --driver 13.0",
+        ),
+        (
+            "solve cuda-core -driver 13.0",
+            "no such option: -driver. Did you mean --driver?",
+            "see ctk solve --help",
+        ),
         (
             "solve cuda-core -platform=linux-64",
             "no such option: -platform. Did you mean --platform?",
@@ -134,8 +204,16 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
             "'cuda-core numba-cuda' is several packages in one",
             "write them without: cuda",
         ),
-        ("env add cupy", "an argument is missing: what conda would be", "as in `ctk env add ./my-env numba-cuda`"),
-        ("env install cupy", "no such command 'install'", "`ctk env create cuda-core --prefix ./my-env` makes an"),
+        (
+            "env add cupy",
+            "an argument is missing: what conda would be",
+            "as in `ctk env add ./my-env numba-cuda`",
+        ),
+        (
+            "env install cupy",
+            "no such command 'install'",
+            "`ctk env create cuda-core --prefix ./my-env` makes an",
+        ),
         (
             "env create numba-cuda ./my-env",
             "./my-env is no environment, and a spec",
@@ -146,15 +224,31 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
             "./nosuch is no environment, and a spec",
             "name what it shall have, as in `ctk env pack cuda-core -o nosuch.run`",
         ),
-        ("env create ./recipe.yaml --prefix ./e", "./recipe.yaml is a path", "for a recipe: ctk build-recipe ./recipe"),
-        ("env activate ./e", "there is no `ctk env activate`, because an", "`. ./my-env/bin/activate`"),
+        (
+            "env create ./recipe.yaml --prefix ./e",
+            "./recipe.yaml is a path",
+            "for a recipe: ctk build-recipe ./recipe",
+        ),
+        (
+            "env activate ./e",
+            "there is no `ctk env activate`, because an",
+            "`. ./my-env/bin/activate`",
+        ),
         (
             "env remove cupy",
             "there is no `ctk env remove`, because an",
             "delete its folder; to take out a package, name all others",
         ),
-        ("env list", "there is no `ctk env list`, because an", "`ls -d ./*/conda-meta` shows those in this folder"),
-        ("doctor --arch 9.0", "--driver and --arch are for", "name its folder: ctk doctor ./my-env --arch 9.0"),
+        (
+            "env list",
+            "there is no `ctk env list`, because an",
+            "`ls -d ./*/conda-meta` shows those in this folder",
+        ),
+        (
+            "doctor --arch 9.0",
+            "--driver and --arch are for",
+            "name its folder: ctk doctor ./my-env --arch 9.0",
+        ),
         (
             "doctor './no env'",
             "no env is no environment: it",
@@ -167,11 +261,19 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
         ),
         ("list", "there is no `ctk list`", "`ctk solve cuda-core` shows a package"),
         ("search cuda-core", "there is no `ctk search`", "`ctk solve cuda-core` shows a package"),
-        ("install cuda-core", "there is no `ctk install`", "`ctk env create cuda-core --prefix ./my-env` makes an"),
+        (
+            "install cuda-core",
+            "there is no `ctk install`",
+            "`ctk env create cuda-core --prefix ./my-env` makes an",
+        ),
         ("activate ./my-env", "there is no `ctk activate`", "`. ./my-env/bin/activate`"),
         ("lst", "no such command 'lst'", "see ctk --help"),
         ("env creat", "no such command 'creat'. Did you mean 'create'?", "see ctk env --help"),
-        ("env run ./my-env python -V", "no such option: -V", "write -- before the command and its options, as in "),
+        (
+            "env run ./my-env python -V",
+            "no such option: -V",
+            "write -- before the command and its options, as in ",
+        ),
     ],
 )
 def test_a_command_line_that_lacks_something_is_answered_with_one_that_has_it(
@@ -209,7 +311,12 @@ def test_an_environment_of_another_client_is_answered_with_what_that_was_asked_f
 @pytest.mark.parametrize(
     ("command", "lost", "more", "step"),
     [
-        ("env pack", "; what pip installed there is in no pack: tool==1.0", " -o e.run", "; and carry the wheels"),
+        (
+            "env pack",
+            "; what pip installed there is in no pack: tool==1.0",
+            " -o e.run",
+            "; and carry the wheels",
+        ),
         ("env create", "", " --prefix {}", ""),
         ("solve", "", "", ""),
     ],
@@ -230,10 +337,16 @@ def test_an_environment_in_place_of_a_spec_is_answered_with_its_request(
 
 
 @pytest.mark.parametrize("made", ["without pip", "from a folder"])
-def test_what_pip_cannot_fetch_again_is_said_without_a_command_for_it(typed: Typed, tmp_path: Path, made: str) -> None:
-    """`python -m pip` fails in an environment without pip, and a project from a folder is on no index."""
+def test_what_pip_cannot_fetch_again_is_said_without_a_command_for_it(
+    typed: Typed, tmp_path: Path, made: str
+) -> None:
+    """`python -m pip` fails in an environment without pip, and a project from a folder is on no
+    index.
+    """
     (prefix := tmp_path / "e" / "conda-meta").mkdir(parents=True)
-    (info := (prefix := prefix.parent) / "lib/python3.12/site-packages/tool-1.0.dist-info").mkdir(parents=True)
+    (info := (prefix := prefix.parent) / "lib/python3.12/site-packages/tool-1.0.dist-info").mkdir(
+        parents=True
+    )
     if made == "from a folder":
         (prefix / "conda-meta/pip-26.0-0.json").write_text('{"name": "pip", "version": "26.0"}')
         (info / "direct_url.json").write_text("{}")
@@ -243,7 +356,9 @@ def test_what_pip_cannot_fetch_again_is_said_without_a_command_for_it(typed: Typ
 
 
 def test_every_command_is_given_something_that_it_cannot_take() -> None:
-    assert [name for name in ALL if not any(f"{case} ".startswith(f"{name} ") for case in CASES)] == []
+    assert [
+        name for name in ALL if not any(f"{case} ".startswith(f"{name} ") for case in CASES)
+    ] == []
 
 
 ELSEWHERE = ("ctk env create ", "ctk build")
@@ -267,14 +382,21 @@ def test_bad_input_ends_with_the_documented_exit_code_and_says_each_thing_once(
     cause, _, step = "\n".join(told).partition("\nnext: ")
     assert step
     assert "Traceback" not in done.stderr
-    said_once = cause + re.split("in your client: |; then ctk |`", step)[0]  # a command to type has the name again
-    assert max(said_once.count(word) for word in ("no-package", "/no/place", "cuda-crt==", "99.9")) <= 1
+    said_once = (
+        cause + re.split("in your client: |; then ctk |`", step)[0]
+    )  # a command to type has the name again
+    assert (
+        max(said_once.count(word) for word in ("no-package", "/no/place", "cuda-crt==", "99.9"))
+        <= 1
+    )
     steps = {command for command in commands_in(step) if not command.startswith(ELSEWHERE)}
     for step in sorted(steps - seen):
         program, *words = shlex.split(step)
         if program == "ctk":
             done = typed(*words)
         else:
-            done = subprocess.run([program, *words], cwd=world.root, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [program, *words], cwd=world.root, capture_output=True, text=True, check=False
+            )
         assert done.returncode == 0, f"{step}: {done.stderr}"
     seen |= steps

@@ -15,7 +15,11 @@ from ctk.cli.main import COMMANDS, app
 
 def asked(line: str) -> dict[str, str]:
     """The variables that bash sets when TAB is pressed behind a line."""
-    return {"_CTK_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(f"{line}.".split()) - 1)}
+    return {
+        "_CTK_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(f"{line}.".split()) - 1),
+    }
 
 
 def offered(line: str) -> list[str]:
@@ -38,7 +42,15 @@ def test_tab_offers_what_the_command_takes(line: str, words: set[str]) -> None:
     assert set(found) == words
 
 
-WITHOUT = ("rattler", "rattler_build", "rich", "filelock", "ctk.lock.model", "ctk.plan.plan", "ctk.solve.solve")
+WITHOUT = (
+    "rattler",
+    "rattler_build",
+    "rich",
+    "filelock",
+    "ctk.lock.model",
+    "ctk.plan.plan",
+    "ctk.solve.solve",
+)
 WITHOUT += ("sigstore", "cryptography", "jsonschema", "unearth", "distributed", "lief")
 """Modules whose import takes longer than TAB may take."""
 
@@ -51,6 +63,8 @@ def test_tab_imports_what_a_command_takes_and_not_what_it_does(line: str) -> Non
         "from ctk.cli.main import main; main()"
     )
     environment = {**os.environ, "CTK_ROOT": str(ROOT), **asked(line)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
     found = set(done.stderr.split())
     assert "ctk.cli.authors" in found and not set(WITHOUT) & found

@@ -1,4 +1,6 @@
-"""`ctk doctor`: what it sees of a machine, and that nothing that is broken can keep it from saying so."""
+"""`ctk doctor`: what it sees of a machine, and that nothing that is broken can keep it from saying
+so.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def checkout(tmp_path: Path) -> Workspace:
 
 @pytest.fixture
 def full(tmp_path: Path) -> list[str]:
-    """What a disk with little room left adds to the problems: the tests pass there too, and say so."""
+    """What a disk with little room left adds to the problems: the tests pass there too,
+    and say so.
+    """
     return ["disk"] if shutil.disk_usage(tmp_path).free < LEAST_FREE else []
 
 
@@ -70,19 +74,29 @@ def test_a_clone_that_was_set_up_is_ready(checkout: Workspace, full: list[str]) 
     assert [name for name, check in found.items() if check["state"] == "problem"] == full
     code = errors.NotReady.exit_code if full else 0
     assert (done.returncode, document["ready"], len(found)) == (code, not full, len(CHECKS)), found
-    assert {name for name, check in found.items() if check["needed"]} == {"packages", "package index", "disk"}
+    assert {name for name, check in found.items() if check["needed"]} == {
+        "packages",
+        "package index",
+        "disk",
+    }
     assert found["channel"]["state"] == "missing" and "build" in found["channel"]["step"]
 
 
 def test_a_gpu_that_no_toolkit_compiles_for_gets_no_advice_about_the_driver(see: See) -> None:
     old = see(CONDA_OVERRIDE_CUDA="11.4", CONDA_OVERRIDE_CUDA_ARCH="3.7")["driver"]
-    assert old["state"] == "missing" and old["step"].startswith("use a GPU of compute capability 5.0 or newer")
+    assert old["state"] == "missing" and old["step"].startswith(
+        "use a GPU of compute capability 5.0 or newer"
+    )
     assert see(CONDA_OVERRIDE_CUDA_ARCH="5.0")["driver"]["state"] == "ok"
 
 
 def test_what_is_not_ok_says_what_to_do_or_that_it_is_just_not_there(see: See) -> None:
     for check in see(PATH="/nowhere").values():
-        assert check["state"] == "ok" or check["step"] or check["found"].startswith(("not on PATH", "none"))
+        assert (
+            check["state"] == "ok"
+            or check["step"]
+            or check["found"].startswith(("not on PATH", "none"))
+        )
 
 
 def test_what_is_broken_in_a_checkout_is_a_problem(see: See, checkout: Workspace) -> None:
@@ -90,16 +104,30 @@ def test_what_is_broken_in_a_checkout_is_a_problem(see: See, checkout: Workspace
     file.write_text(file.read_text().replace("typer==", "typer==999."))
     checkout.cache.write_text("a file")
     seen = see()
-    assert [name for name, check in seen.items() if check["state"] == "problem"] == ["packages", "disk"]
+    assert [name for name, check in seen.items() if check["state"] == "problem"] == [
+        "packages",
+        "disk",
+    ]
     assert "typer" in seen["packages"]["found"] and "./scripts/setup" in seen["packages"]["step"]
-    assert "cannot be written" in seen["disk"]["found"] and "make it writable" in seen["disk"]["step"]
+    assert (
+        "cannot be written" in seen["disk"]["found"] and "make it writable" in seen["disk"]["step"]
+    )
 
 
 def test_an_index_that_does_not_answer_is_a_problem_and_offline_it_is_not_asked(see: See) -> None:
-    there = {"PIP_INDEX_URL": "http://someone:secret@127.0.0.1:1/simple", "PIP_CONFIG_FILE": os.devnull}
+    there = {
+        "PIP_INDEX_URL": "http://someone:secret@127.0.0.1:1/simple",
+        "PIP_CONFIG_FILE": os.devnull,
+    }
     online, offline = see(offline=False, **there), see(offline=True)
-    assert online["package index"]["state"] == "problem" and "127.0.0.1" in online["package index"]["found"]
-    assert offline["package index"]["state"] == "ok" and "not asked" in offline["package index"]["found"]
+    assert (
+        online["package index"]["state"] == "problem"
+        and "127.0.0.1" in online["package index"]["found"]
+    )
+    assert (
+        offline["package index"]["state"] == "ok"
+        and "not asked" in offline["package index"]["found"]
+    )
     assert "secret" not in json.dumps([online, offline])
 
 
@@ -113,7 +141,9 @@ def test_clients_are_named_with_their_versions(see: See, tmp_path: Path) -> None
 
 def test_a_client_that_sees_another_driver_is_a_problem(see: See, tmp_path: Path) -> None:
     """As mamba does, where a toolkit is in /usr/local/cuda."""
-    path = program(tmp_path / "bin", "conda", "echo virtual packages : __unix=0=0; echo __cuda=12.9=0")
+    path = program(
+        tmp_path / "bin", "conda", "echo virtual packages : __unix=0=0; echo __cuda=12.9=0"
+    )
     found = see(PATH=path, CONDA_OVERRIDE_CUDA="13.0")["clients"]
     assert found["state"] == "problem" and "CUDA 12.9; it supports 13.0" in found["found"]
     assert found["step"] == "export CONDA_OVERRIDE_CUDA=13.0"
@@ -129,20 +159,31 @@ def test_a_client_that_sees_a_driver_that_is_hidden_or_broken_is_not_told_that_t
     monkeypatch.setattr(machines, "detected", lambda subdir: (None, None))
     for name in ("CONDA_OVERRIDE_CUDA", "CONDA_OVERRIDE_CUDA_ARCH"):
         monkeypatch.delenv(name, raising=False)
-    seen, works = Answer(version="13.0", function="cuInit", code=100), Answer(version="13.0", gpus=("9.0",))
+    seen, works = (
+        Answer(version="13.0", function="cuInit", code=100),
+        Answer(version="13.0", gpus=("9.0",)),
+    )
     hidden = DriverState(Limit.VARIABLE, seen, Change("CUDA_VISIBLE_DEVICES", "", None), works)
     for state in (hidden, DriverState(Limit.REFUSED, seen)):
         monkeypatch.setattr(machines, "driver_state", lambda state=state: state)
         assert see(PATH=path)["clients"]["state"] == "ok", state.limit
-    monkeypatch.setattr(machines, "driver_state", lambda: DriverState(Limit.NO_DRIVER, Answer(not_loaded="no file")))
+    monkeypatch.setattr(
+        machines, "driver_state", lambda: DriverState(Limit.NO_DRIVER, Answer(not_loaded="no file"))
+    )
     found = see(PATH=path)["clients"]
-    assert found["state"] == "problem" and "sees a driver for CUDA 13.0; there is none" in found["found"]
+    assert (
+        found["state"] == "problem"
+        and "sees a driver for CUDA 13.0; there is none" in found["found"]
+    )
 
 
 def test_a_driver_is_named_as_rattler_sees_it(see: See, tmp_path: Path) -> None:
     path = program(tmp_path / "bin", "nvidia-smi", "echo NVIDIA H200, 580.65.06")
     found = see(PATH=path, CONDA_OVERRIDE_CUDA="13.0", CONDA_OVERRIDE_CUDA_ARCH="9.0")
-    assert found["driver"]["found"] == "driver 13.0 given, GPU 9.0 given; nvidia-smi: NVIDIA H200, 580.65.06"
+    assert (
+        found["driver"]["found"]
+        == "driver 13.0 given, GPU 9.0 given; nvidia-smi: NVIDIA H200, 580.65.06"
+    )
     found = see(CONDA_OVERRIDE_CUDA="")
     assert found["driver"]["state"] == "missing"
 
@@ -158,11 +199,27 @@ def test_a_channel_older_than_the_newest_lock_is_said_to_be(see: See, checkout: 
         assert state == ("ok" if "99.9" in name else "missing")
 
 
-def test_a_channel_that_is_named_takes_the_place_of_the_built_one(checkout: Workspace, tmp_path: Path) -> None:
-    channel = write(tmp_path / "channel", iter([record("cuda-version", "13.4", "native_100", "noarch")]))
-    done = ctk(checkout, "doctor", "--offline", "--json", "--channel", str(channel), "--channel", str(tmp_path / "no"))
+def test_a_channel_that_is_named_takes_the_place_of_the_built_one(
+    checkout: Workspace, tmp_path: Path
+) -> None:
+    channel = write(
+        tmp_path / "channel", iter([record("cuda-version", "13.4", "native_100", "noarch")])
+    )
+    done = ctk(
+        checkout,
+        "doctor",
+        "--offline",
+        "--json",
+        "--channel",
+        str(channel),
+        "--channel",
+        str(tmp_path / "no"),
+    )
     found = {check["check"]: check for check in json.loads(done.stdout)["checks"]}["channel"]
-    assert found["state"] == "problem" and f"there is no channel in {tmp_path / 'no'}" in found["found"]
+    assert (
+        found["state"] == "problem"
+        and f"there is no channel in {tmp_path / 'no'}" in found["found"]
+    )
     done = ctk(checkout, "doctor", "--offline", "--json", "--channel", str(channel))
     found = {check["check"]: check for check in json.loads(done.stdout)["checks"]}["channel"]
     assert (found["state"], found["found"]) == ("ok", f"{channel}: toolkit 13.4")
@@ -183,10 +240,15 @@ def test_a_check_that_fails_is_a_problem_of_its_own_only(tmp_path: Path) -> None
 
 
 def test_without_what_the_tooling_is_made_of_it_still_speaks(checkout: Workspace) -> None:
-    hidden = "import sys; sys.modules.update(dict.fromkeys(['rattler', 'unearth', 'httpx2', 'ruamel.yaml']))"
+    hidden = (
+        "import sys; sys.modules.update(dict.fromkeys(['rattler', 'unearth', 'httpx2',"
+        " 'ruamel.yaml']))"
+    )
     code = f"{hidden}; from ctk.cli.main import main; main()"
     words = [sys.executable, "-c", code, "doctor", "--offline", "--json"]
-    done = subprocess.run(words, env={**os.environ, "CTK_ROOT": str(checkout.root)}, capture_output=True, text=True)
+    done = subprocess.run(
+        words, env={**os.environ, "CTK_ROOT": str(checkout.root)}, capture_output=True, text=True
+    )
     found = {check["check"]: check for check in json.loads(done.stdout)["checks"]}
     assert done.returncode == errors.NotReady.exit_code
     assert "./scripts/setup" in found["package index"]["step"]
@@ -199,11 +261,19 @@ def test_in_words_each_problem_is_a_line_and_the_error_names_them(checkout: Work
     done = ctk(checkout, "doctor", "--offline")
     assert "problem  disk" in done.stdout
     first, second = done.stderr.splitlines()[:2]
-    assert (done.returncode, first, second[:6]) == (errors.NotReady.exit_code, "error: 1 problem: disk", "next: ")
+    assert (done.returncode, first, second[:6]) == (
+        errors.NotReady.exit_code,
+        "error: 1 problem: disk",
+        "next: ",
+    )
 
 
-@pytest.mark.parametrize("words", ["doctor --offline", "build --dry-run", "release add 13.4", "verify"])
-def test_a_root_that_is_no_checkout_is_said_to_be_none_and_stays_as_it_is(words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words", ["doctor --offline", "build --dry-run", "release add 13.4", "verify"]
+)
+def test_a_root_that_is_no_checkout_is_said_to_be_none_and_stays_as_it_is(
+    words: str, tmp_path: Path
+) -> None:
     """It is mistyped: what its files lack is not worth a word."""
     done = ctk(Workspace(tmp_path), *words.split())
     assert done.returncode == BadValue.exit_code
@@ -213,16 +283,24 @@ def test_a_root_that_is_no_checkout_is_said_to_be_none_and_stays_as_it_is(words:
 
 def test_a_variable_of_a_driver_that_cannot_be_or_be_read_is_named(see: See) -> None:
     doubted = see(CONDA_OVERRIDE_CUDA="99")["driver"]
-    assert doubted["state"] == "missing" and "CONDA_OVERRIDE_CUDA states a driver for CUDA 99.0" in doubted["found"]
+    assert (
+        doubted["state"] == "missing"
+        and "CONDA_OVERRIDE_CUDA states a driver for CUDA 99.0" in doubted["found"]
+    )
     assert doubted["step"].startswith("`export CONDA_OVERRIDE_CUDA=13.0`")
     unread = see(CONDA_OVERRIDE_CUDA="no driver")["driver"]
-    assert unread["found"].startswith("CONDA_OVERRIDE_CUDA: ") and "CONDA_OVERRIDE_CUDA" in unread["step"]
+    assert (
+        unread["found"].startswith("CONDA_OVERRIDE_CUDA: ")
+        and "CONDA_OVERRIDE_CUDA" in unread["step"]
+    )
 
 
 @pytest.mark.parametrize(
     ("installed", "stays"), [("", True), ("0 {here}", True), ("0 /elsewhere", False), ("0", False)]
 )
-def test_setup_makes_a_venv_again_that_was_copied_or_moved(tmp_path: Path, installed: str, stays: bool) -> None:
+def test_setup_makes_a_venv_again_that_was_copied_or_moved(
+    tmp_path: Path, installed: str, stays: bool
+) -> None:
     """Its programs name its folder: in a copy, `ctk` was that of the other checkout."""
     (tmp_path / "scripts").mkdir()
     for file in ("scripts/setup", "requirements.lock", "pyproject.toml"):
@@ -230,7 +308,9 @@ def test_setup_makes_a_venv_again_that_was_copied_or_moved(tmp_path: Path, insta
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / ".installed").write_text(installed.format(here=tmp_path))
     python = tmp_path / "python"
-    python.write_text('#!/bin/sh\n[ "$2" != venv ]\n')  # all well, but that it can make no environment
+    python.write_text(
+        '#!/bin/sh\n[ "$2" != venv ]\n'
+    )  # all well, but that it can make no environment
     python.chmod(0o755)
     done = subprocess.run(
         ["bash", tmp_path / "scripts" / "setup"],

@@ -42,12 +42,19 @@ def test_every_command_has_an_example_that_it_understands(name: str) -> None:
         program, *words = shlex.split(line.split("  #")[0])
         given = name.split()
         assert (program, words[: len(given)]) == ("ctk", given), line
-        found.make_context(name, words[len(given) :])  # fails for an option or a value that it does not have
+        found.make_context(
+            name, words[len(given) :]
+        )  # fails for an option or a value that it does not have
         assert line in shown(name)
 
 
 @pytest.mark.parametrize(
-    ("words", "near"), [("slove cuda-core", "solve"), ("release mesure", "measure"), ("release list --jsno", "--json")]
+    ("words", "near"),
+    [
+        ("slove cuda-core", "solve"),
+        ("release mesure", "measure"),
+        ("release list --jsno", "--json"),
+    ],
 )
 def test_a_command_or_option_that_is_nearly_right_is_named(words: str, near: str) -> None:
     done = ctk(HERE, *words.split())
@@ -57,9 +64,12 @@ def test_a_command_or_option_that_is_nearly_right_is_named(words: str, near: str
 
 
 @pytest.mark.parametrize(
-    ("words", "headings"), [([], {f"\n{heading}:\n" for heading in GROUPS}), (["release"], {"\nCommands:\n"})]
+    ("words", "headings"),
+    [([], {f"\n{heading}:\n" for heading in GROUPS}), (["release"], {"\nCommands:\n"})],
 )
-def test_a_group_alone_prints_its_commands_below_who_uses_them(words: list[str], headings: set[str]) -> None:
+def test_a_group_alone_prints_its_commands_below_who_uses_them(
+    words: list[str], headings: set[str]
+) -> None:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0
     assert done.stderr == "" and all(heading in done.stdout for heading in headings)
@@ -75,7 +85,9 @@ def test_a_name_of_an_earlier_version_ends_with_the_name_that_it_has_now(old: st
     assert {word for word in options if word.startswith("--")} <= known
 
 
-@pytest.mark.parametrize("script", [file.name for file in sorted((ROOT / "scripts").iterdir()) if file.is_file()])
+@pytest.mark.parametrize(
+    "script", [file.name for file in sorted((ROOT / "scripts").iterdir()) if file.is_file()]
+)
 def test_a_script_says_what_it_does_and_does_nothing_else(script: str, tmp_path: Path) -> None:
     """`scripts/collect-news --help` moved all news into the changelog, under this heading."""
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("ctk"))
@@ -83,7 +95,9 @@ def test_a_script_says_what_it_does_and_does_nothing_else(script: str, tmp_path:
     (tmp_path / ".venv").symlink_to(ROOT / ".venv")
     before = sorted(tmp_path.rglob("*"))
     for option in ("--help", "-h"):
-        done = subprocess.run([tmp_path / "scripts" / script, option], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [tmp_path / "scripts" / script, option], capture_output=True, text=True, check=False
+        )
         assert (done.returncode, done.stdout.count("\n") > 0, done.stderr) == (0, True, "")
     assert sorted(tmp_path.rglob("*")) == before
 

@@ -1,4 +1,6 @@
-"""No option is ignored in silence: what says nothing beside another option, or without one, is refused."""
+"""No option is ignored in silence: what says nothing beside another option, or without one, is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,10 @@ COMMANDS = dict(commands())
 def flags(command: str) -> dict[str, Any]:
     """Long name of each option, or the name of an argument in capitals -> the parameter."""
     params = COMMANDS[command].params
-    return {param.opts[0] if param.opts[0].startswith("-") else param.name.upper(): param for param in params}
+    return {
+        param.opts[0] if param.opts[0].startswith("-") else param.name.upper(): param
+        for param in params
+    }
 
 
 def typed(command: str, name: str) -> list[str]:
@@ -91,8 +96,17 @@ def test_rules_are_about_options_that_there_are(command: str) -> None:
 
 
 MODES = {
-    # What makes a command do another thing, or is looked at only beside another option -> where its rules are.
-    "build": {"--dry-run", "--fetch-only", "--format", "--store", "--all-releases", "--all-components", "--libraries"},
+    # What makes a command do another thing, or is looked at only beside another option -> where its
+    # rules are.
+    "build": {
+        "--dry-run",
+        "--fetch-only",
+        "--format",
+        "--store",
+        "--all-releases",
+        "--all-components",
+        "--libraries",
+    },
     "check": {"--list", "--rebuild", "--attested"},
     "clean": {"--yes"},
     "doctor": {"--offline"},
@@ -112,7 +126,9 @@ MODES = {
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_switch_was_looked_at(command: str) -> None:
-    """A new one is written here, once its rules are: which other options does the command ignore beside it?"""
+    """A new one is written here, once its rules are: which other options does the command ignore
+    beside it?
+    """
     switches = {name for name, param in flags(command).items() if getattr(param, "is_flag", False)}
     assert switches - SHARED <= MODES.get(command, set())
 
@@ -160,8 +176,17 @@ def test_a_command_refuses_a_pair_itself(
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_quiet_and_verbose_exclude_each_other(run_ctk: Callable[..., Result], command: str) -> None:
-    needed = [["x"] for param in COMMANDS[command].params if not param.opts[0].startswith("-") and param.required]
+    needed = [
+        ["x"]
+        for param in COMMANDS[command].params
+        if not param.opts[0].startswith("-") and param.required
+    ]
     words = [word for part in needed for word in part]
-    words += [w for name, p in flags(command).items() if name.startswith("-") and p.required for w in (name, "x")]
+    words += [
+        w
+        for name, p in flags(command).items()
+        if name.startswith("-") and p.required
+        for w in (name, "x")
+    ]
     error = run_ctk(*command.split(), *words, "--quiet", "--verbose").exception
     assert isinstance(error, BadValue) and "exclude each other" in error.cause

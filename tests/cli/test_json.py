@@ -1,4 +1,6 @@
-"""Each command with --json: one document on stdout, with the keys that docs/json.md names, whatever happens."""
+"""Each command with --json: one document on stdout, with the keys that docs/json.md names, whatever
+happens.
+"""
 
 from __future__ import annotations
 
@@ -55,10 +57,14 @@ CASES = [
     "version",
 ]
 FAILS = {
-    "verify --install --base {base}": errors.Unsolvable,  # the releases are made up, and have no cuda-core
+    "verify --install --base {base}": (
+        errors.Unsolvable
+    ),  # the releases are made up, and have no cuda-core
 }
 SECTIONS = dict(
-    re.findall(r"^## ctk ([\w -]+)\n(.*?)(?=^## |\Z)", (ROOT / "docs" / "json.md").read_text(), re.M | re.S)
+    re.findall(
+        r"^## ctk ([\w -]+)\n(.*?)(?=^## |\Z)", (ROOT / "docs" / "json.md").read_text(), re.M | re.S
+    )
 )
 
 
@@ -68,7 +74,10 @@ def name_of(case: str) -> str:
 
 
 def documented(name: str) -> set[str]:
-    """The keys that the docs name for a command; those that make environments have those of `solve` as well."""
+    """The keys that the docs name for a command.
+
+    Those that make environments have those of `solve` as well.
+    """
     makes = name in ("env add", "env create", "env pack")
     text = SECTIONS[name] + ("".join(SECTIONS["solve"]) if makes else "")
     return set(re.findall(r"`(\w+)`", text))
@@ -120,8 +129,12 @@ def test_a_command_prints_one_document_with_the_documented_keys_and_quietly_noth
     assert done.stderr == ("said\n" if case.startswith("env run") else "")
 
 
-@pytest.mark.parametrize(("option", "keys"), [("--dry-run", {"builds", "left_out"}), ("--fetch-only", {"artefacts"})])
-def test_a_build_that_builds_nothing_has_the_document_of_its_option(option: str, keys: set[str], world: World) -> None:
+@pytest.mark.parametrize(
+    ("option", "keys"), [("--dry-run", {"builds", "left_out"}), ("--fetch-only", {"artefacts"})]
+)
+def test_a_build_that_builds_nothing_has_the_document_of_its_option(
+    option: str, keys: set[str], world: World
+) -> None:
     done = ctk(world, "build", *world.plan(NEW), option, "--json")
     assert (done.returncode, one_document(done).keys()) == (0, keys)
 
@@ -143,10 +156,20 @@ def test_what_was_found_before_an_error_is_kept(world: World, tmp_path: Path) ->
     assert [finding["package"] for finding in found["findings"]] == ["broken-1-0.conda"]
 
 
-def test_what_nobody_expected_is_a_document_with_the_traceback_beside_it(world: World, tmp_path: Path) -> None:
+def test_what_nobody_expected_is_a_document_with_the_traceback_beside_it(
+    world: World, tmp_path: Path
+) -> None:
     gone = (world.root / "LICENSE").rename(world.root / "LICENSE.gone")
     try:
-        done = ctk(world, "feedstock", "cuda-arch", str(tmp_path / "feedstock"), "--maintainer", "someone", "--json")
+        done = ctk(
+            world,
+            "feedstock",
+            "cuda-arch",
+            str(tmp_path / "feedstock"),
+            "--maintainer",
+            "someone",
+            "--json",
+        )
     finally:
         gone.rename(world.root / "LICENSE")
     assert done.returncode == 1
@@ -158,7 +181,14 @@ def test_what_nobody_expected_is_a_document_with_the_traceback_beside_it(world: 
 def test_a_build_for_machines_says_what_each_of_them_gets(world: World, tmp_path: Path) -> None:
     """cuda-pathfinder needs a Python, which this base channel does not have."""
     tiny_packages.write_channel(tmp_path / "base", [])
-    words = ("--driver", "13.4:9.0,13.5", "--base", str(tmp_path / "base"), "--channel", str(tmp_path / "channel"))
+    words = (
+        "--driver",
+        "13.4:9.0,13.5",
+        "--base",
+        str(tmp_path / "base"),
+        "--channel",
+        str(tmp_path / "channel"),
+    )
     done = ctk(world, "build", "cuda-version", "cuda-pathfinder", *words, "--json")
     got = {"platform": "linux-64", "refused": ["cuda-pathfinder"]}
     assert one_document(done)["machines"] == [

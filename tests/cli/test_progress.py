@@ -1,4 +1,6 @@
-"""Commands that take more than two seconds on a whole channel or set show how far they are, on stderr."""
+"""Commands that take more than two seconds on a whole channel or set show how far they are, on
+stderr.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def test_what_takes_long_says_how_much_of_it_is_done(
     shown: dict[str, float] = {}
 
     @contextmanager
-    def task(self: Reporter, title: str, total: float, *, bytes_: bool = False) -> Iterator[SimpleNamespace]:
+    def task(
+        self: Reporter, title: str, total: float, *, bytes_: bool = False
+    ) -> Iterator[SimpleNamespace]:
         assert total > 0
         shown[title] = total
 

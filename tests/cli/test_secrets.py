@@ -1,4 +1,6 @@
-"""Users, passwords and tokens of addresses: refused where they are typed, and shown by no command, in no file."""
+"""Users, passwords and tokens of addresses: refused where they are typed, and shown by no command,
+in no file.
+"""
 
 from __future__ import annotations
 
@@ -65,15 +67,22 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     shutil.copytree(ROOT / "variants", made.variants, dirs_exist_ok=True)
     for name in ("conda_build_config.yaml", "pyproject.toml"):
         shutil.copy(ROOT / name, made.root / name)
-    recipe = {"package": {"name": "one", "version": "1"}, "build": {"noarch": "generic", "script": ["env"]}}
+    recipe = {
+        "package": {"name": "one", "version": "1"},
+        "build": {"noarch": "generic", "script": ["env"]},
+    }
     (made.root / "one").mkdir()
-    (made.root / "one/recipe.yaml").write_text(json.dumps({**recipe, "requirements": {"run": ["pure"]}}))
+    (made.root / "one/recipe.yaml").write_text(
+        json.dumps({**recipe, "requirements": {"run": ["pure"]}})
+    )
     return made
 
 
 @pytest.fixture(scope="module")
 def host(where: Workspace) -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Closed, directory=str(where.root))) as server:
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Closed, directory=str(where.root))
+    ) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"127.0.0.1:{server.server_port}"
         server.shutdown()
@@ -84,22 +93,38 @@ def shown(folder: Path, *texts: str) -> list[str]:
     for package in folder.rglob("*.conda"):
         if not (unpacked := package.with_suffix(".unpacked")).exists():
             extract(package, unpacked)
-    files = {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file() and not p.is_symlink()}
+    files = {
+        str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file() and not p.is_symlink()
+    }
     contents = {**files, **{f"output {i}": text.encode() for i, text in enumerate(texts)}}
-    return [f"{place}: {secret!r}" for place, content in contents.items() for secret in SECRETS if secret in content]
+    return [
+        f"{place}: {secret!r}"
+        for place, content in contents.items()
+        for secret in SECRETS
+        if secret in content
+    ]
 
 
 LINUX_64 = pytest.mark.skipif(
     this_platform() != "linux-64",
-    reason="the tiny packages are for linux-64; the tests below hold on every platform that no word keeps a secret",
+    reason=(
+        "the tiny packages are for linux-64; the tests below hold on every platform that no word"
+        " keeps a secret"
+    ),
 )
 
 
 @LINUX_64
-def test_a_login_of_the_auth_file_is_used_and_shown_nowhere(where: Workspace, host: str, tmp_path: Path) -> None:
+def test_a_login_of_the_auth_file_is_used_and_shown_nowhere(
+    where: Workspace, host: str, tmp_path: Path
+) -> None:
     auth = tmp_path / "auth.json"
-    auth.write_text(json.dumps({"127.0.0.1": {"BasicHTTP": {"username": USER, "password": PASSWORD}}}))
-    around = dict.fromkeys(("PIP_EXTRA_INDEX_URL", "PIP_PROXY", "https_proxy"), f"http://{USER}:{PASSWORD}@127.0.0.1:9")
+    auth.write_text(
+        json.dumps({"127.0.0.1": {"BasicHTTP": {"username": USER, "password": PASSWORD}}})
+    )
+    around = dict.fromkeys(
+        ("PIP_EXTRA_INDEX_URL", "PIP_PROXY", "https_proxy"), f"http://{USER}:{PASSWORD}@127.0.0.1:9"
+    )
     around["RATTLER_AUTH_FILE"] = str(auth)
     words = (
         "env",
@@ -145,13 +170,23 @@ def _commands(command: Any) -> Iterator[Any]:
         yield command
 
 
-def test_every_command_refuses_a_secret_in_any_of_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_refuses_a_secret_in_any_of_its_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     typed = FORMS["token"].format(host="example.org", path="channel")
     words: dict[str, Any] = {}
-    monkeypatch.setattr(typer.core.TyperCommand, "parse_args", lambda self, ctx, args: ctx.params.update(words) or [])
+    monkeypatch.setattr(
+        typer.core.TyperCommand,
+        "parse_args",
+        lambda self, ctx, args: ctx.params.update(words) or [],
+    )
     for command in _commands(typer.main.get_command(app)):
         for param in command.params:
-            words = {param.name: [typed] if param.nargs == -1 or getattr(param, "multiple", False) else typed}
+            words = {
+                param.name: (
+                    [typed] if param.nargs == -1 or getattr(param, "multiple", False) else typed
+                )
+            }
             context = command.context_class(command, info_name="x")
             if param.metavar == VERBATIM:
                 command.parse_args(context, [])

@@ -1,7 +1,8 @@
 """No command shows a secret that it reads: each is run with one in every place that has one.
 
-The commands are those of the program, with their own examples, so that a new command is among them. What is asked
-answers with all that it was sent, in the status line, the headers and the content: errors quote such answers.
+The commands are those of the program, with their own examples, so that a new command is among them.
+What is asked answers with all that it was sent, in the status line, the headers and the content:
+errors quote such answers.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "aws/0123456789+abcdef",
     "typed": "ty-Typed-W0rd",
 }
-"""Where a secret is -> the secret. Each is another one, so that a failure says where it came from."""
+"""Where a secret is -> the secret.
+
+Each is another one, so that a failure says where it came from.
+"""
 
 
 class Echo(http.server.BaseHTTPRequestHandler):
@@ -55,9 +59,15 @@ class Echo(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         sent = f"{self.path} {' '.join(self.headers.values())}"
-        status = 200 if self.path.endswith((".json", ".html", "/")) and "Authorization" in self.headers else 401
+        status = (
+            200
+            if self.path.endswith((".json", ".html", "/")) and "Authorization" in self.headers
+            else 401
+        )
         self.send_response(status, f"you sent {sent}"[:500])
-        self.send_header("WWW-Authenticate", f'Basic realm="{self.headers.get("Authorization", "")}"')
+        self.send_header(
+            "WWW-Authenticate", f'Basic realm="{self.headers.get("Authorization", "")}"'
+        )
         content = f"<a {sent}".encode()
         self.send_header("Content-Type", "text/html")
         self.send_header("Content-Length", str(len(content)))
@@ -81,9 +91,14 @@ def host() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """A checkout with a few recipes and all locks, and a tiny channel. Nothing of it is built or fetched."""
+    """A checkout with a few recipes and all locks, and a tiny channel.
+
+    Nothing of it is built or fetched.
+    """
     root = tmp_path_factory.mktemp("secrets") / "checkout"
-    made = checkout(root, application(), pure(), tiny("cuda-core"), tiny("cuda-version", version="13.4"))
+    made = checkout(
+        root, application(), pure(), tiny("cuda-core"), tiny("cuda-version", version="13.4")
+    )
     (root / "recipes").mkdir()
     for name in RECIPES:
         (root / "recipes" / name).symlink_to(ROOT / "recipes" / name)
@@ -125,19 +140,28 @@ def readable(host: str, home: Path) -> dict[str, str]:
         "NETRC": str(home / ".netrc"),
         "PIP_CONFIG_FILE": str(home / "pip.conf"),
         "PIP_INDEX_URL": f"http://{login('PIP_INDEX_URL')}/simple",
-        "PIP_EXTRA_INDEX_URL": f"http://{host}/t;token={key}/simple http://{login('PIP_EXTRA_INDEX_URL')}/s?key={key}",
+        "PIP_EXTRA_INDEX_URL": (
+            f"http://{host}/t;token={key}/simple http://{login('PIP_EXTRA_INDEX_URL')}/s?key={key}"
+        ),
         "PIP_FIND_LINKS": f"HTTP://{login('PIP_FIND_LINKS')}/links.html#access_token={key}",
         "PIP_RETRIES": "0",
-        **dict.fromkeys(("ALL_PROXY", "HTTPS_PROXY", "https_proxy"), f"http://{login('ALL_PROXY')}"),
+        **dict.fromkeys(
+            ("ALL_PROXY", "HTTPS_PROXY", "https_proxy"), f"http://{login('ALL_PROXY')}"
+        ),
         "NO_PROXY": "127.0.0.1",
         "RATTLER_AUTH_FILE": str(home / "auth.json"),
-        **{name: SECRETS[name] for name in ("GITHUB_TOKEN", "PREFIX_API_KEY", "AWS_SECRET_ACCESS_KEY")},
+        **{
+            name: SECRETS[name]
+            for name in ("GITHUB_TOKEN", "PREFIX_API_KEY", "AWS_SECRET_ACCESS_KEY")
+        },
     }
 
 
 UNREADABLE = {
     "PIP_INDEX_URL": "{user}:{secret}@{host}/simple",
-    "PIP_EXTRA_INDEX_URL": "https:{user}:{secret}@{host} //{user}:{secret}@{host}/simple {user}@{host}:{secret}",
+    "PIP_EXTRA_INDEX_URL": (
+        "https:{user}:{secret}@{host} //{user}:{secret}@{host}/simple {user}@{host}:{secret}"
+    ),
     "PIP_FIND_LINKS": "HTTPS:/{user}:{secret}@{host}/links",
     "ALL_PROXY": "http://{user}:{secret}/x@{host}:port",
 }
@@ -161,7 +185,10 @@ def _commands(command: Any, name: tuple[str, ...] = ()) -> Iterator[tuple[tuple[
 COMMANDS = dict(_commands(typer.main.get_command(app)))
 MORE = [
     "ctk build cuda-nvtx --release 13.4 --fetch-only",
-    "ctk build-recipe ./examples/cpp-extension --channel https://example.org/cuda --base https://example.org/base",
+    (
+        "ctk build-recipe ./examples/cpp-extension --channel https://example.org/cuda --base"
+        " https://example.org/base"
+    ),
     "ctk build-recipe ./telling --base ./base",
     "ctk check https://example.org/cuda",
     "ctk doctor --channel https://example.org/cuda",
@@ -184,7 +211,11 @@ MORE = [
 def _typed(line: str, host: str, folder: Path) -> list[str]:
     """The words of an example behind `ctk`, with places of this test for those that it names."""
     line = line.replace("{user}", USER).replace("{typed}", SECRETS["typed"])
-    line = line.partition("  #")[0].replace("$CONDA_PREFIX", "./my-env").replace("/srv/www", str(folder / "www"))
+    line = (
+        line.partition("  #")[0]
+        .replace("$CONDA_PREFIX", "./my-env")
+        .replace("/srv/www", str(folder / "www"))
+    )
     line = re.sub(r"https://\w*\.?example\.org", f"http://{host}", line)
     return shlex.split(line)[1:]
 
@@ -213,7 +244,9 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def check(where: Workspace, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs a command, and compares what it printed, and all files of its checkout, with the secrets."""
+    """Runs a command, and compares what it printed, and all files of its checkout, with the
+    secrets.
+    """
     done = ctk(where, *words, **environment)
     print(done.stdout[-1500:], done.stderr[-1500:])
     printed = {"stdout": done.stdout.encode(), "stderr": done.stderr.encode()}
@@ -242,7 +275,12 @@ def test_json_has_no_secret_of_settings_that_cannot_be_read(
 @pytest.mark.parametrize("setting", UNREADABLE)
 @pytest.mark.parametrize("line", ["ctk doctor --json", "ctk release add 13.4 --json"])
 def test_an_address_that_cannot_be_read_is_not_shown_but_named(
-    where: Workspace, host: str, home: Path, monkeypatch: pytest.MonkeyPatch, setting: str, line: str
+    where: Workspace,
+    host: str,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    setting: str,
+    line: str,
 ) -> None:
     monkeypatch.chdir(where.root)
     done = check(where, *shlex.split(line)[1:], **broken(host, home, setting))

@@ -1,4 +1,7 @@
-"""What scripts/write-docs writes is in docs/ as the code says it; docs/architecture.md names what there is."""
+"""What scripts/write-docs writes is in docs/ as the code says it.
+
+Docs/architecture.md names what there is.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from conftest import ROOT
 
 def test_the_pages_that_the_code_writes_are_what_it_says() -> None:
     done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "write-docs", "--check"], capture_output=True, text=True, check=False
+        [sys.executable, ROOT / "scripts" / "write-docs", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, "4 pages of docs/ are up to date\n"), done.stderr
 

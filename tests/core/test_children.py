@@ -16,7 +16,9 @@ import pytest
 
 from conftest import ROOT
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc; the tool runs programs on Linux")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="it reads /proc; the tool runs programs on Linux"
+)
 
 PATIENCE = 120.0
 """Seconds after which something hangs. How fast a process ends is not judged."""
@@ -111,7 +113,9 @@ def env_run(folder: Path, script: str) -> list[str]:
 
 @pytest.mark.parametrize("name", TOLD)
 @pytest.mark.parametrize("kind", CHILDREN)
-def test_env_run_passes_a_signal_on_and_prints_its_document(kind: str, name: str, seconds: str, tmp_path: Path) -> None:
+def test_env_run_passes_a_signal_on_and_prints_its_document(
+    kind: str, name: str, seconds: str, tmp_path: Path
+) -> None:
     script = CHILDREN[kind].format(seconds)
     run = started(env_run(tmp_path / "env", script), seconds)
     run.send_signal(getattr(signal, name))
@@ -135,8 +139,12 @@ def test_a_command_that_is_told_to_end_may_end_in_its_own_way(seconds: str, tmp_
 
 @pytest.mark.parametrize("kind", CHILDREN)
 @pytest.mark.parametrize("starter", ["env run", "pool", "program"])
-def test_what_a_killed_process_had_started_ends(starter: str, kind: str, seconds: str, tmp_path: Path) -> None:
-    """A pool's processes are those that build: `ctk build` and `ctk build-recipe` run scripts in them."""
+def test_what_a_killed_process_had_started_ends(
+    starter: str, kind: str, seconds: str, tmp_path: Path
+) -> None:
+    """A pool's processes are those that build: `ctk build` and `ctk build-recipe` run scripts in
+    them.
+    """
     script = CHILDREN[kind].format(seconds)
     words = env_run(tmp_path / "env", script)
     if starter != "env run":
@@ -150,7 +158,9 @@ def test_what_a_killed_process_had_started_ends(starter: str, kind: str, seconds
 
 
 def test_a_pools_process_keeps_what_its_script_lets_go(seconds: str, tmp_path: Path) -> None:
-    """A daemon's parent has ended before: no tree leads to it but that of the process which adopts it."""
+    """A daemon's parent has ended before: no tree leads to it but that of the process which adopts
+    it.
+    """
     file = tmp_path / "starter.py"
     file.write_text(POOL)
     script = f"(setsid sleep {seconds} &); sleep {seconds}"

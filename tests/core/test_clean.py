@@ -41,8 +41,13 @@ def goes(here: Workspace) -> dict[str, list[Path]]:
     """The files that may go, by group; beside them are files that stay."""
     cache, shm = here.cache, one.MEMORY
     # In use, each in its own way.
-    made(here.builds / "shown" / "noarch" / "a.conda", link=here.output / ".channel-states" / "1" / "a.conda")
-    made(here.packages / "used-1-0" / "lib" / "a.so", link=here.environments / "env" / "lib" / "a.so")
+    made(
+        here.builds / "shown" / "noarch" / "a.conda",
+        link=here.output / ".channel-states" / "1" / "a.conda",
+    )
+    made(
+        here.packages / "used-1-0" / "lib" / "a.so", link=here.environments / "env" / "lib" / "a.so"
+    )
     made(here.store / "aa" / NAMED, link=here.artefacts / "a" / "1" / "noarch.zip")
     made(here.notes / "rendered" / "new.json")
     made(here.rattler / "repodata" / "a.json", used=0)
@@ -59,7 +64,10 @@ def goes(here: Workspace) -> dict[str, list[Path]]:
             here.artefacts / "b" / "1" / "noarch.zip",
             made(here.store / "partial" / UNNAMED),
         ],
-        "notes": [made(here.notes / "rendered" / "old.json", used=0), made(here.logs / "old.log", used=0)],
+        "notes": [
+            made(here.notes / "rendered" / "old.json", used=0),
+            made(here.logs / "old.log", used=0),
+        ],
         "packages": [
             made(here.packages / "free-1-0" / "lib" / "a.so").parents[1],
             made(here.packages / "free-1-0.lock"),
@@ -77,34 +85,46 @@ def there(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file() and path.name != ".cache.lock"}
 
 
-def test_files_that_nothing_needs_go_and_all_others_stay(here: Workspace, goes: dict[str, list[Path]]) -> None:
+def test_files_that_nothing_needs_go_and_all_others_stay(
+    here: Workspace, goes: dict[str, list[Path]]
+) -> None:
     before = there(here.root.parent)
     told = clean.clean(here, dry_run=True)
     assert there(here.root.parent) == before
     gone = clean.clean(here)
     assert gone == told
-    assert {g.name: sorted(g.goes) for g in gone if g.goes} == {name: sorted(goes[name]) for name in goes}
+    assert {g.name: sorted(g.goes) for g in gone if g.goes} == {
+        name: sorted(goes[name]) for name in goes
+    }
     named = [path for paths in goes.values() for path in paths]
-    assert before - there(here.root.parent) == {f for f in before if any(f.is_relative_to(path) for path in named)}
+    assert before - there(here.root.parent) == {
+        f for f in before if any(f.is_relative_to(path) for path in named)
+    }
     assert {g.name: g.freed for g in gone if g.freed} == {
         "builds": 9, "downloads": 18, "notes": 18, "packages": 27, "temporary": 36
     }  # fmt: skip
     assert [path for group in clean.clean(here) for path in group.goes] == []
 
 
-def test_files_that_a_running_command_uses_stay(here: Workspace, goes: dict[str, list[Path]]) -> None:
+def test_files_that_a_running_command_uses_stay(
+    here: Workspace, goes: dict[str, list[Path]]
+) -> None:
     pkgs, dead = here.packages, next(path for path in goes["temporary"] if path.suffix == ".lock")
     with one.at_work(here), FileLock(pkgs / ".cache.lock"), FileLock(dead), ExitStack() as locks:
         assert clean.unused_packages(pkgs, locks) == []
         for folder in (memory := one.in_memory(here)).glob("**/"):
             os.utime(folder, (0, 0))
         other = Workspace(here.root.parent / "other")
-        assert memory not in [path for place in (here, other) for g in clean.clean(place) for path in g.goes]
+        assert memory not in [
+            path for place in (here, other) for g in clean.clean(place) for path in g.goes
+        ]
         assert dead.exists() and memory.exists()
     assert not memory.exists()
 
 
-def test_runs_keep_the_last_used_builds_and_their_own(here: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_keep_the_last_used_builds_and_their_own(
+    here: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(clean, "BOUND", 250)
     for used, key in enumerate(["oldest", "made", "old", "new"]):
         made(here.builds / key / "build.json", used, size=100)

@@ -1,4 +1,6 @@
-"""The list of hidden texts: what is registered is shown in none of its forms, and nothing else is taken out."""
+"""The list of hidden texts: what is registered is shown in none of its forms, and nothing else is
+taken out.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,14 @@ def test_a_setting_of_pip_that_cannot_be_read_is_named_and_not_shown(form: str, 
 
 @pytest.mark.parametrize(
     "value",
-    ["https://u:{}@h/simple", "http://[::1]:8080/simple", "file:///srv/simple", "/srv/simple", "./wheels", "wheels"],
+    [
+        "https://u:{}@h/simple",
+        "http://[::1]:8080/simple",
+        "file:///srv/simple",
+        "/srv/simple",
+        "./wheels",
+        "wheels",
+    ],
 )
 def test_a_setting_that_can_be_read_is_taken(value: str) -> None:
     assert parse_settings(f":env:.index-url={value.format('hunter2')!r}\n").index_url is not None
@@ -101,7 +110,9 @@ def test_a_secret_is_hidden_in_each_form_that_programs_give_it(written: str) -> 
     assert shown.startswith("before ") and shown.endswith(" behind")
 
 
-@pytest.mark.parametrize("secret", ["", " ", "a", "cuda", "13.4", "***", "password", "linux-64", "__token__"])
+@pytest.mark.parametrize(
+    "secret", ["", " ", "a", "cuda", "13.4", "***", "password", "linux-64", "__token__"]
+)
 def test_a_short_or_common_secret_takes_nothing_out_of_other_words(secret: str) -> None:
     hide(secret, "a")
     text = "a password for cuda 13.4 of conda-forge, a channel of linux-64, __token__ ***"
@@ -118,10 +129,15 @@ def test_a_short_secret_is_hidden_as_a_word_if_it_is_no_word_of_a_language() -> 
 def test_the_user_of_an_address_is_hidden_alone_only_if_it_looks_like_a_token() -> None:
     hide_address("https://ghp_0123456789abcdef@host/simple")
     hide_address("https://somebody@host/simple")
-    hide_address("https://firstname-lastname@host/simple")  # as long as a token, and without a digit
+    hide_address(
+        "https://firstname-lastname@host/simple"
+    )  # as long as a token, and without a digit
     shown = without_credentials("ghp_0123456789abcdef of somebody in /home/somebody, somebody@host")
     assert shown == "*** of somebody in /home/somebody, ***@host"
-    assert without_credentials("of firstname-lastname, firstname-lastname@host") == "of firstname-lastname, ***@host"
+    assert (
+        without_credentials("of firstname-lastname, firstname-lastname@host")
+        == "of firstname-lastname, ***@host"
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,7 +188,9 @@ def test_tokens_of_the_environment_are_known_by_the_names_of_their_variables() -
         }
     )
     paths = "/home/abcdefgh /run/abcdefgh9 /tmp/abcdefghij relative-path.json"
-    assert without_credentials(f"abcdef0123 correct-horse qwertz99 {paths}") == f"*** *** *** {paths}"
+    assert (
+        without_credentials(f"abcdef0123 correct-horse qwertz99 {paths}") == f"*** *** *** {paths}"
+    )
 
 
 def test_json_loses_the_secrets_of_its_values_and_keeps_the_names_of_its_keys() -> None:

@@ -1,4 +1,6 @@
-"""A pipe, a device or a socket in the place of a file is refused, and nothing waits for what it brings."""
+"""A pipe, a device or a socket in the place of a file is refused, and nothing waits for what it
+brings.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,15 @@ from ctk.channel.history import STATES
 from ctk.channel.publish import Folder
 from ctk.core.checkout import HISTORY, Workspace
 from ctk.core.errors import ChannelBroken, CtkError, NoSpace
-from ctk.core.files import NotPlain, disk_errors, file_sha256, odd_below, open_plain, read_json, read_plain
+from ctk.core.files import (
+    NotPlain,
+    disk_errors,
+    file_sha256,
+    odd_below,
+    open_plain,
+    read_json,
+    read_plain,
+)
 from ctk.package.reader import read_info
 from ctk.package.records import checked_records, records
 from ctk.solve.solve import reading
@@ -47,7 +57,9 @@ def no_waiting() -> Iterator[None]:
 
 
 @pytest.fixture(params=KINDS)
-def odd(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+def odd(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Path]:
     """Puts what is no file in the place of a file of a channel in the folder ``c``."""
     monkeypatch.chdir(tmp_path)  # the path of a socket is short
     for subdir in ("noarch", "linux-64"):
@@ -72,7 +84,10 @@ def test_a_file_is_opened_if_it_is_one(odd: Callable[[str], Path], tmp_path: Pat
             read(path)
     assert [*odd_below(tmp_path / "c")] == [tmp_path / path]
     assert read_json(path) is None
-    with pytest.raises(NoSpace, match=r"cannot read c/a\.json: it is a pipe, a device or a socket"), disk_errors():
+    with (
+        pytest.raises(NoSpace, match=r"cannot read c/a\.json: it is a pipe, a device or a socket"),
+        disk_errors(),
+    ):
         read_plain(path)
     (tmp_path / "b").write_bytes(b"text")
     (tmp_path / "link").symlink_to("b")
@@ -93,19 +108,30 @@ def test_an_index_is_refused(odd: Callable[[str], Path]) -> None:
         records(Path("c"))
 
 
-@pytest.mark.parametrize("name", ["repodata.json", "repodata.json.zst", "repodata_shards.msgpack.zst"])
+@pytest.mark.parametrize(
+    "name", ["repodata.json", "repodata.json.zst", "repodata_shards.msgpack.zst"]
+)
 @pytest.mark.parametrize("form", ["folder", "address"])
 def test_a_solver_is_not_given_an_index_that_is_no_file(
     odd: Callable[[str], Path], name: str, form: str, tmp_path: Path
 ) -> None:
     odd(f"noarch/{name}")
     channel = tmp_path / "c"
-    with pytest.raises(ChannelBroken, match="is no file"), reading([channel if form == "folder" else channel.as_uri()]):
+    with (
+        pytest.raises(ChannelBroken, match="is no file"),
+        reading([channel if form == "folder" else channel.as_uri()]),
+    ):
         pytest.fail("it was given")
 
 
 @pytest.mark.parametrize(
-    "name", ["linux-64/repodata.json", "noarch/repodata.json.zst", "noarch/run_exports.json", f"{HISTORY}/{STATES}"]
+    "name",
+    [
+        "linux-64/repodata.json",
+        "noarch/repodata.json.zst",
+        "noarch/run_exports.json",
+        f"{HISTORY}/{STATES}",
+    ],
 )
 def test_a_check_names_what_is_no_file(odd: Callable[[str], Path], name: str) -> None:
     odd(name)
@@ -114,7 +140,9 @@ def test_a_check_names_what_is_no_file(odd: Callable[[str], Path], name: str) ->
 
 
 @pytest.mark.parametrize("name", ["times.json", "names.json", STATES])
-def test_the_notes_of_a_published_folder_are_read_without_waiting(odd: Callable[[str], Path], name: str) -> None:
+def test_the_notes_of_a_published_folder_are_read_without_waiting(
+    odd: Callable[[str], Path], name: str
+) -> None:
     odd(f"{HISTORY}/{name}")
     folder = Folder(Path("c"), Path("c"))
     for read in (folder.history, folder.names, folder.times):
@@ -145,7 +173,9 @@ GOOD = {"name": "a", "version": "1.0", "build": "0", "build_number": 0, "depends
         {"constrains": {}},
     ],
 )
-def test_a_record_of_an_index_that_no_client_can_use_is_named(wrong: object, tmp_path: Path) -> None:
+def test_a_record_of_an_index_that_no_client_can_use_is_named(
+    wrong: object, tmp_path: Path
+) -> None:
     record = {**GOOD, **wrong} if isinstance(wrong, dict) else wrong
     (tmp_path / "noarch").mkdir()
     file = tmp_path / "noarch" / "repodata.json"

@@ -35,7 +35,9 @@ def test_a_build_works_in_memory_where_there_is_room_else_on_disk(
     workspace = Workspace(tmp_path / "a")
     folder = new_build_folder(workspace, "key", need, jobs)
     assert folder.is_relative_to(memory if fits else workspace.builds)
-    assert any(folder.is_relative_to(path) for path in machine_paths(workspace)), "no package may name it"
+    assert any(folder.is_relative_to(path) for path in machine_paths(workspace)), (
+        "no package may name it"
+    )
 
 
 def test_folders_of_killed_runs_go_and_those_of_other_checkouts_stay(
@@ -52,7 +54,9 @@ def test_folders_of_killed_runs_go_and_those_of_other_checkouts_stay(
     assert list(memory.iterdir()) == [kept.parent]
 
 
-def test_the_folder_of_a_killed_process_goes_and_that_of_a_running_one_stays(tmp_path: Path) -> None:
+def test_the_folder_of_a_killed_process_goes_and_that_of_a_running_one_stays(
+    tmp_path: Path,
+) -> None:
     for name in ("dead", "alive"):
         (tmp_path / name).mkdir()
         (tmp_path / f"{name}.lock").touch()
@@ -65,7 +69,9 @@ def test_the_folder_of_a_killed_process_goes_and_that_of_a_running_one_stays(tmp
     assert {path.name for path in tmp_path.iterdir()} == {"alive", "alive.lock"}
 
 
-def test_a_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_another_user_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     with pytest.raises(PermissionError):
         hold_folder(tmp_path)

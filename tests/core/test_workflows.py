@@ -1,4 +1,7 @@
-"""The CI workflows: what would break a release or let somebody write. The pre-commit hooks have their form."""
+"""The CI workflows: what would break a release or let somebody write.
+
+The pre-commit hooks have their form.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,9 @@ def test_a_workflow_may_do_no_more_than_it_must(path: Path) -> None:
 def test_who_may_write_or_has_an_identity() -> None:
     """And runs nothing that came from the index: no build, no release, only what was handed on."""
     more = {
-        (path.stem, name): {right for right, kind in job.get("permissions", {}).items() if kind == "write"}
+        (path.stem, name): {
+            right for right, kind in job.get("permissions", {}).items() if kind == "write"
+        }
         for path in FILES
         for name, job in load(path)["jobs"].items()
         if job.get("permissions")
@@ -67,8 +72,12 @@ def test_who_may_write_or_has_an_identity() -> None:
     for stem, name in more:
         job = load(FOLDER / f"{stem}.yml")["jobs"][name]
         scripts = "\n".join(step.get("run", "") for step in job["steps"])
-        assert not re.search(r"scripts/(build|new-release|test)|ctk (build|release|check --rebuild)", scripts)
-        assert any(step.get("uses", "").startswith("actions/download-artifact@") for step in job["steps"])
+        assert not re.search(
+            r"scripts/(build|new-release|test)|ctk (build|release|check --rebuild)", scripts
+        )
+        assert any(
+            step.get("uses", "").startswith("actions/download-artifact@") for step in job["steps"]
+        )
 
 
 def test_what_is_published_was_built_whole_from_no_cache_and_checked() -> None:
@@ -82,14 +91,23 @@ def test_what_is_published_was_built_whole_from_no_cache_and_checked() -> None:
 
 
 def test_a_proposal_touches_only_what_a_release_changes(tmp_path: Path) -> None:
-    """The step that applies it, run: what the job before it was made to add elsewhere does not get through."""
+    """The step that applies it, run: what the job before it was made to add elsewhere does not get
+    through.
+    """
 
     def git(*arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["git", *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
         return done.stdout
 
     wanted = ["docs/a.md", "tests/recipes/golden/a/b.json", "variants/cuda-13.6.lock"]
-    others = [".github/workflows/build.yml", "scripts/build", "tests/conftest.py", "recipes/README.md"]
+    others = [
+        ".github/workflows/build.yml",
+        "scripts/build",
+        "tests/conftest.py",
+        "recipes/README.md",
+    ]
     git("init", "-q")
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "build").write_text("build\n")
@@ -100,7 +118,9 @@ def test_a_proposal_touches_only_what_a_release_changes(tmp_path: Path) -> None:
         (tmp_path / name).write_text("changed\n")
     git("add", "--all")
     (tmp_path / ".git" / "proposal").mkdir()
-    (tmp_path / ".git" / "proposal" / "changes.patch").write_text(git("diff", "--cached", "--binary"))
+    (tmp_path / ".git" / "proposal" / "changes.patch").write_text(
+        git("diff", "--cached", "--binary")
+    )
     git("reset", "-q", "--hard")
     (step,) = (s for s in steps(FOLDER / "release-check.yml") if "git apply" in s.get("run", ""))
     environment = {**os.environ, "RUNNER_TEMP": str(tmp_path / ".git")}

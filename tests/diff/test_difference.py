@@ -27,13 +27,20 @@ def content(name: str) -> Content:
     return Content(Binary("elf", "x86_64", soname=name)) if ".so" in name else PLAIN
 
 
-def made(release: str, components: Mapping[str, Sequence[str]], facts: Facts | None = None) -> Release:
-    """A release for linux-64 of components with these files; components with the same list are one artefact."""
+def made(
+    release: str, components: Mapping[str, Sequence[str]], facts: Facts | None = None
+) -> Release:
+    """A release for linux-64 of components with these files.
+
+    Components with the same list are one artefact.
+    """
     locked, known = {}, Contents()
     for name, files in components.items():
         sha256 = hashlib.sha256(repr(files).encode()).hexdigest()
         artefacts = dict.fromkeys(PLATFORMS) | {
-            "linux-64": Artefact(name, name, f"{release}.1", "linux-64", f"{name}.whl", sha256, 1_000_000)
+            "linux-64": Artefact(
+                name, name, f"{release}.1", "linux-64", f"{name}.whl", sha256, 1_000_000
+            )
         }
         locked[name] = Component(name, name, f"{release}.1", artefacts)
         known.add(sha256, {f"nvidia/lib/{file}": content(file) for file in files})
@@ -51,10 +58,23 @@ BUILTINS = "libx-builtins.so.13.3"
     ("old", "new", "flags"),
     [
         ({"a": ["liba.so.13"]}, {"a": ["liba.so.14"]}, [("SONAME", "a", "liba.so.13 is gone")]),
-        ({"a": ["liba.so.13", "a_64.dll"]}, {"a": ["liba.so.13"]}, [("SONAME", "a", "a_64.dll is gone")]),
-        ({"a": ["liba.so.13"], "b": ["b.h"]}, {"a": ["liba.so.13"]}, [("component", "b", "not published any more")]),
-        # A library in another component is not removed; a library with the minor in its name is for that minor only.
-        ({"a": ["liba.so.1", "libb.so.1"], "b": ["c"]}, {"a": ["liba.so.1"], "b": ["libb.so.1"]}, []),
+        (
+            {"a": ["liba.so.13", "a_64.dll"]},
+            {"a": ["liba.so.13"]},
+            [("SONAME", "a", "a_64.dll is gone")],
+        ),
+        (
+            {"a": ["liba.so.13"], "b": ["b.h"]},
+            {"a": ["liba.so.13"]},
+            [("component", "b", "not published any more")],
+        ),
+        # A library in another component is not removed; a library with the minor in its name is for
+        # that minor only.
+        (
+            {"a": ["liba.so.1", "libb.so.1"], "b": ["c"]},
+            {"a": ["liba.so.1"], "b": ["libb.so.1"]},
+            [],
+        ),
         ({"a": [BUILTINS]}, {"a": ["libx-builtins.so.13.4"]}, []),
         ({"a": ["x64_133.dll"]}, {"a": ["x64_134.dll"]}, []),
     ],
@@ -63,7 +83,9 @@ def test_removed_parts_that_programs_use_are_flagged_within_a_major(
     old: dict[str, list[str]], new: dict[str, list[str]], flags: list[tuple[str, str, str]]
 ) -> None:
     before = made("13.3.1", old)
-    assert [(b.kind, b.place, b.text) for b in breaks(difference(before, made("13.4.0", new)))] == flags
+    assert [
+        (b.kind, b.place, b.text) for b in breaks(difference(before, made("13.4.0", new)))
+    ] == flags
     assert breaks(difference(before, made("14.0.0", new))) == ()
 
 
@@ -80,7 +102,9 @@ def test_what_is_not_measured_is_named_and_not_flagged() -> None:
         "gone within the major: no component",
     ]
     assert "| a | 13.3.1.1 -> 13.4.0.1 | 1.0 | 2.17 -> not measured |  |" in markdown(found, ())
-    assert "HEAD:13.4 is not measured" in summary(difference(old, new._replace(revision="HEAD:")), ())
+    assert "HEAD:13.4 is not measured" in summary(
+        difference(old, new._replace(revision="HEAD:")), ()
+    )
 
 
 def test_a_gpu_architecture_that_is_gone_is_flagged() -> None:
@@ -95,9 +119,14 @@ def test_a_gpu_architecture_that_is_gone_is_flagged() -> None:
 def test_a_library_that_drops_a_gpu_is_named_and_is_no_break() -> None:
     old, new = (made(release, {"a": ["liba.so.13"]}) for release in ("13.3.1", "13.4.0"))
     facts = [({"a": {"linux-64": gpus, "win-64": gpus}}) for gpus in (">=7.0,<13", ">=7.5,<13")]
-    old, new = (r._replace(lock=replace(r.lock, gpu_code=found)) for r, found in zip((old, new), facts, strict=True))
+    old, new = (
+        r._replace(lock=replace(r.lock, gpu_code=found))
+        for r, found in zip((old, new), facts, strict=True)
+    )
     changed = difference(old, new)
-    assert "a on linux-64: its code is for GPUs >=7.5,<13, and was for >=7.0,<13" in summary(changed, ())
+    assert "a on linux-64: its code is for GPUs >=7.5,<13, and was for >=7.0,<13" in summary(
+        changed, ()
+    )
     assert not breaks(changed)
     assert as_json(changed, ())["gpu_code"] == [
         {"component": "a", "platform": "linux-64", "old": ">=7.0,<13", "new": ">=7.5,<13"}
@@ -106,22 +135,31 @@ def test_a_library_that_drops_a_gpu_is_named_and_is_no_break() -> None:
 
 def test_components_of_one_artefact_are_compared_once_with_those_it_was_split_into() -> None:
     old = made("13.3.1", {"nvcc": ["libx.so", "liby.so"], "nvvm": ["libx.so", "liby.so"]})
-    [change] = difference(old, made("13.4.0", {"nvcc": ["libx.so"], "nvvm": ["liby.so"]})).components
+    [change] = difference(
+        old, made("13.4.0", {"nvcc": ["libx.so"], "nvvm": ["liby.so"]})
+    ).components
     assert (change.name, change.old.size, change.new.size) == ("nvcc, nvvm", 1_000_000, 2_000_000)
     assert change.added == change.removed == []
 
 
 def example() -> ReleaseDifference:
-    facts = (Facts(("7.5", "8.0"), "9.3", {}), Facts(("7.5", "8.0", "10.7"), "9.4", {"linux-64": {"a": "2.17"}}))
+    facts = (
+        Facts(("7.5", "8.0"), "9.3", {}),
+        Facts(("7.5", "8.0", "10.7"), "9.4", {"linux-64": {"a": "2.17"}}),
+    )
     old = made("13.3.1", {"a": ["liba.so.13", "libold.so.1"], "same": ["libsame.so.1"]}, facts[0])
-    new = made("13.4.0", {"a": ["liba.so.13"], "new": ["libnew.so.2"], "same": ["libsame.so.1"]}, facts[1])
+    new = made(
+        "13.4.0", {"a": ["liba.so.13"], "new": ["libnew.so.2"], "same": ["libsame.so.1"]}, facts[1]
+    )
     return difference(old, new)
 
 
 def test_the_markdown_of_an_example_is_the_golden_one() -> None:
     found = example()
     shown = markdown(found, breaks(found))
-    assert shown == GOLDEN.read_text(encoding="utf-8"), "if the new text is right, write it to the golden file"
+    assert shown == GOLDEN.read_text(encoding="utf-8"), (
+        "if the new text is right, write it to the golden file"
+    )
 
 
 def test_markdown_shows_names_as_they_are_and_leaves_out_a_text_without_room() -> None:

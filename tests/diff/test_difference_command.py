@@ -22,7 +22,10 @@ pytest_plugins = ["kit.ctk_release_fixtures"]
 
 @pytest.fixture
 def run(run: Run, here: Workspace) -> Run:
-    """Runs `ctk release diff ...` in this process, for linux-64, where two minors are locked; errors propagate."""
+    """Runs `ctk release diff ...` in this process, for linux-64, where two minors are locked.
+
+    Errors propagate.
+    """
     here.variants.mkdir()
     for name, number in (("13.3.1", "1"), ("13.4.0", "2")):
         write(here.variants, locked(name))
@@ -33,14 +36,18 @@ def run(run: Run, here: Workspace) -> Run:
 def locked(version: str) -> ReleaseLock:
     """A release of a component for linux-64."""
     made = component("a", version, ["linux-64"])
-    return release(version, replace(made, artefacts=dict.fromkeys(PLATFORMS) | dict(made.artefacts)))
+    return release(
+        version, replace(made, artefacts=dict.fromkeys(PLATFORMS) | dict(made.artefacts))
+    )
 
 
 def measured(here: Workspace, minor: str, soname: str) -> None:
     """Adds the contents of the artefacts of a lock to those of the checkout: a library."""
     known = contents.load(here)
     for artefact in lock_of(here, minor).artefacts:
-        known.add(artefact.sha256, {f"lib/{soname}": Content(Binary("elf", "x86_64", soname=soname))})
+        known.add(
+            artefact.sha256, {f"lib/{soname}": Content(Binary("elf", "x86_64", soname=soname))}
+        )
     contents.path_of(here).write_text(known.dump())
 
 
@@ -55,9 +62,14 @@ def test_two_locked_minors_are_compared(run: Run) -> None:
     assert "+liba.so.2 -liba.so.1" in shown and "- linux-64: a: liba.so.1 is gone" in shown
 
 
-def test_a_lock_of_a_git_revision_is_compared_with_its_own_contents(run: Run, here: Workspace) -> None:
+def test_a_lock_of_a_git_revision_is_compared_with_its_own_contents(
+    run: Run, here: Workspace
+) -> None:
     def git(*words: str) -> None:
-        subprocess.run(["git", "-C", str(here.root), "-c", "user.name=a", "-c", "user.email=a", *words], check=True)
+        subprocess.run(
+            ["git", "-C", str(here.root), "-c", "user.name=a", "-c", "user.email=a", *words],
+            check=True,
+        )
 
     git("init", "-q")
     git("add", "variants")
@@ -66,7 +78,9 @@ def test_a_lock_of_a_git_revision_is_compared_with_its_own_contents(run: Run, he
     contents.path_of(here).unlink()
     measured(here, "13.4", "liba.so.3")
     shown = run("HEAD:13.4", "13.4")
-    assert "\n\n- HEAD:13.4 is not measured\n- 13.4 is not measured; next: `ctk" in shown  # no facts, only contents
+    assert (
+        "\n\n- HEAD:13.4 is not measured\n- 13.4 is not measured; next: `ctk" in shown
+    )  # no facts, only contents
     assert "CUDA Toolkit 13.4.0 -> 13.4.7" in shown and "+liba.so.3 -liba.so.2" in shown
     with pytest.raises(BadValue, match=r"HEAD:variants/cuda-13\.9\.lock cannot be read"):
         run("HEAD:13.9", "13.4")

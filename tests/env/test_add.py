@@ -1,4 +1,6 @@
-"""`ctk env add` and `ctk solve --prefix`, with the real commands and tiny packages: what stays, and what is refused."""
+"""`ctk env add` and `ctk solve --prefix`, with the real commands and tiny packages: what stays, and
+what is refused.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from kit.packages import Draft
 from kit.packs import checkout
 from kit.tiny_packages import pure, tiny, write_channel
 
-pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
+pytestmark = pytest.mark.skipif(
+    this_platform() != "linux-64", reason="the tiny packages are for linux-64"
+)
 
 MACHINE = ("--driver", "13.0")
 LIBRARY = "share/library"
@@ -42,7 +46,9 @@ def toolkit(version: str) -> Iterator[Draft]:
     yield Draft("cuda-version", version, "native_100", "noarch", depends=(f"__cuda >={version}",))
     yield Draft("cuda-version", version, "compat_0", "noarch", index=tracked)
     yield Draft("nvrtc", f"{version}.9", "native_h0_100", depends=(f"{on} native_*",))
-    yield Draft("nvrtc", f"{version}.9", "with_compat_h0_0", depends=(f"{on} compat_*",), index=tracked)
+    yield Draft(
+        "nvrtc", f"{version}.9", "with_compat_h0_0", depends=(f"{on} compat_*",), index=tracked
+    )
 
 
 def library(version: str) -> Draft:
@@ -80,12 +86,16 @@ def prefix(where: Workspace, tmp_path: Path) -> Path:
 
 def versions(prefix: Path) -> dict[str, str]:
     """Package -> version and build."""
-    return {r["name"]: f"{r['version']} {r['build']}" for r in Installed.read(prefix).records.values()}
+    return {
+        r["name"]: f"{r['version']} {r['build']}" for r in Installed.read(prefix).records.values()
+    }
 
 
 def tree(prefix: Path) -> dict[str, bytes]:
     return {
-        str(p.relative_to(prefix)): p.read_bytes() for p in prefix.rglob("*") if p.is_file() and p.name != LOCK.name
+        str(p.relative_to(prefix)): p.read_bytes()
+        for p in prefix.rglob("*")
+        if p.is_file() and p.name != LOCK.name
     }
 
 
@@ -104,7 +114,9 @@ def is_sound(where: Workspace, prefix: Path) -> bool:
     return ctk(where, "doctor", str(prefix), *MACHINE).returncode == 0
 
 
-def test_the_toolkit_and_the_request_stay_and_the_request_is_the_whole_one(where: Workspace, prefix: Path) -> None:
+def test_the_toolkit_and_the_request_stay_and_the_request_is_the_whole_one(
+    where: Workspace, prefix: Path
+) -> None:
     before = versions(prefix)
     assert before["cuda-version"] == "13.0 native_100"
     done = ctk(where, "env", "add", str(prefix), "more", "pure", check=True)
@@ -131,7 +143,9 @@ def test_an_older_version_is_taken_before_another_toolkit(where: Workspace, pref
     assert (found["either"], found["cuda-version"]) == ("1.0 0", "13.0 native_100")
 
 
-def test_what_is_there_as_a_dependency_is_asked_for_from_then_on(where: Workspace, prefix: Path) -> None:
+def test_what_is_there_as_a_dependency_is_asked_for_from_then_on(
+    where: Workspace, prefix: Path
+) -> None:
     """A later request would take it away without a question."""
     done = ctk(where, "env", "add", str(prefix), "library", check=True)
     assert f"\nunchanged: {prefix}\n" in done.stdout
@@ -144,7 +158,13 @@ def test_what_is_there_as_a_dependency_is_asked_for_from_then_on(where: Workspac
 @pytest.mark.parametrize(
     ("spec", "more", "then", "kinds", "said"),
     [
-        ("for-129", (), "12.9 native", ["toolkit-older"], "the toolkit would change: 13.0 native becomes 12.9 native"),
+        (
+            "for-129",
+            (),
+            "12.9 native",
+            ["toolkit-older"],
+            "the toolkit would change: 13.0 native becomes 12.9 native",
+        ),
         (
             "for-134",
             (),
@@ -164,12 +184,21 @@ def test_what_is_there_as_a_dependency_is_asked_for_from_then_on(where: Workspac
             ("--driver", "12.9"),
             "12.9 native",
             ["toolkit-older"],
-            "cuda-version=13.0=native_* needs a driver for CUDA 13.0 or newer; this one supports 12.9",
+            (
+                "cuda-version=13.0=native_* needs a driver for CUDA 13.0 or newer; this one"
+                " supports 12.9"
+            ),
         ),
     ],
 )
 def test_another_toolkit_is_refused_with_the_reason_but_with_move(
-    where: Workspace, prefix: Path, spec: str, more: tuple[str, ...], then: str, kinds: list[str], said: str
+    where: Workspace,
+    prefix: Path,
+    spec: str,
+    more: tuple[str, ...],
+    then: str,
+    kinds: list[str],
+    said: str,
 ) -> None:
     before = tree(prefix)
     refused = ctk(where, "env", "add", str(prefix), spec, *more)
@@ -177,8 +206,12 @@ def test_another_toolkit_is_refused_with_the_reason_but_with_move(
     assert said in refused.stderr and f"becomes {then}" in refused.stderr
     assert tree(prefix) == before
     found = document(ctk(where, "env", "add", str(prefix), spec, *more, "--json"))
-    assert [one["kind"] for one in found["worse"]] == kinds and found["error"]["kind"] == "WouldLose"
-    shown = document(ctk(where, "solve", spec, "--prefix", str(prefix), *more, "--json", check=True))
+    assert [one["kind"] for one in found["worse"]] == kinds and found["error"][
+        "kind"
+    ] == "WouldLose"
+    shown = document(
+        ctk(where, "solve", spec, "--prefix", str(prefix), *more, "--json", check=True)
+    )
     assert (shown["worse"], f"{shown['toolkit']} {shown['fit']}") == (found["worse"], then)
     step = step_of(refused)
     assert shown["steps"] == [step] and step.endswith(" --move")
@@ -191,14 +224,18 @@ def test_another_toolkit_is_refused_with_the_reason_but_with_move(
     assert ctk(where, "doctor", str(prefix), "--driver", "13.4").returncode == 0
 
 
-def test_a_cuda_build_that_would_become_a_cpu_build_is_refused(where: Workspace, prefix: Path) -> None:
+def test_a_cuda_build_that_would_become_a_cpu_build_is_refused(
+    where: Workspace, prefix: Path
+) -> None:
     ctk(where, "env", "add", str(prefix), "torch=2.0=cuda*", check=True)
     note = Note.read(prefix)
     assert note
     # An earlier request did not name the build.
-    Note(note.packages, tuple("torch" if word == "torch=2.0=cuda*" else word for word in note.asked), note.stamp).write(
-        prefix
-    )
+    Note(
+        note.packages,
+        tuple("torch" if word == "torch=2.0=cuda*" else word for word in note.asked),
+        note.stamp,
+    ).write(prefix)
     done = ctk(where, "env", "add", str(prefix), "no-gpu")
     assert done.returncode == WouldLose.exit_code
     assert "the CUDA build of torch would become a CPU build: cuda_1 becomes cpu_0" in done.stderr
@@ -208,7 +245,9 @@ def test_a_cuda_build_that_would_become_a_cpu_build_is_refused(where: Workspace,
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_a_package_stays_as_it_is_beside_a_newer_one_also_if_the_channel_lost_it(tmp_path: Path, gone: bool) -> None:
+def test_a_package_stays_as_it_is_beside_a_newer_one_also_if_the_channel_lost_it(
+    tmp_path: Path, gone: bool
+) -> None:
     made = checkout(tmp_path / "c", *drafts())
     packs.create(made, tmp_path / "env", "core", *MACHINE)
     others = [draft for draft in drafts() if draft.name != "library"]
@@ -232,11 +271,15 @@ def test_a_request_without_any_solution_says_so(where: Workspace, prefix: Path) 
         assert tree(prefix) == before
 
 
-def test_a_run_that_was_stopped_is_finished_by_the_same_line_and_by_no_other(where: Workspace, prefix: Path) -> None:
+def test_a_run_that_was_stopped_is_finished_by_the_same_line_and_by_no_other(
+    where: Workspace, prefix: Path
+) -> None:
     ctk(where, "env", "add", str(prefix), "more", check=True)
     note = Note.read(prefix)
     assert note
-    Note(note.packages, note.asked).write(prefix)  # the run was stopped before it linked the last package
+    Note(note.packages, note.asked).write(
+        prefix
+    )  # the run was stopped before it linked the last package
     (prefix / "conda-meta" / "more-1.0-0.json").write_text("{")
     (prefix / "share" / "more").unlink()
     other = ctk(where, "env", "add", str(prefix), "pure")
@@ -248,18 +291,28 @@ def test_a_run_that_was_stopped_is_finished_by_the_same_line_and_by_no_other(whe
     assert is_sound(where, prefix) and versions(prefix)["cuda-version"] == "13.0 native_100"
 
 
-def test_a_plan_for_packages_that_another_run_has_changed_is_not_carried_out(where: Workspace, prefix: Path) -> None:
+def test_a_plan_for_packages_that_another_run_has_changed_is_not_carried_out(
+    where: Workspace, prefix: Path
+) -> None:
     """Two at once: the second would remove what the first has added."""
     channels = [where.channel, where.root / "base"]
     pick = solve(Scenario(("core", "more"), "linux-64", "13.0"), channels)
     before = Installed.read(prefix).packages.keys()
     ctk(where, "env", "add", str(prefix), "pure", check=True)
     with pytest.raises(Busy, match="another run has just changed"):
-        create(pick, prefix, where.packages, asked=("core", "more"), terms=Terms(yes=True, since=before))
+        create(
+            pick,
+            prefix,
+            where.packages,
+            asked=("core", "more"),
+            terms=Terms(yes=True, since=before),
+        )
     assert "pure" in versions(prefix) and is_sound(where, prefix)
 
 
-def test_two_runs_at_once_lose_nothing_that_one_of_them_has_promised(where: Workspace, prefix: Path) -> None:
+def test_two_runs_at_once_lose_nothing_that_one_of_them_has_promised(
+    where: Workspace, prefix: Path
+) -> None:
     program = [sys.executable, "-c", "from ctk.cli.main import main; main()"]
     specs = ["more", "pure", "torch=2.0=cuda*"]
     runs = [
@@ -274,7 +327,9 @@ def test_two_runs_at_once_lose_nothing_that_one_of_them_has_promised(where: Work
     codes = [run.wait() for run in runs]
     # A run that begins while another one is at work finds the environment half made.
     assert set(codes) <= {0, Busy.exit_code, BadValue.exit_code} and 0 in codes
-    promised = {spec.partition("=")[0] for spec, code in zip(specs, codes, strict=True) if code == 0}
+    promised = {
+        spec.partition("=")[0] for spec, code in zip(specs, codes, strict=True) if code == 0
+    }
     assert promised <= versions(prefix).keys() and is_sound(where, prefix)
 
 
@@ -284,7 +339,9 @@ def test_two_runs_at_once_lose_nothing_that_one_of_them_has_promised(where: Work
 def of_client(prefix: Path, client: str = "conda") -> Path:
     """The environment as if a client had made it."""
     (prefix / NOTE).unlink()
-    history = f"==> 2026-11-29 10:00:00 <==\n# cmd: /usr/bin/{client} create\n# update specs: ['core']\n"
+    history = (
+        f"==> 2026-11-29 10:00:00 <==\n# cmd: /usr/bin/{client} create\n# update specs: ['core']\n"
+    )
     (prefix / "conda-meta" / "history").write_text(history)
     return prefix
 
@@ -296,13 +353,22 @@ def test_an_environment_of_a_client_is_refused_with_its_line_and_can_be_looked_a
     before = tree(of_client(prefix, client))
     done = ctk(where, "env", "add", str(prefix), "more", CONDA_OVERRIDE_CUDA="13.0")
     assert done.returncode == BadValue.exit_code
-    channels = [word for place in (where.channel, where.root / "base") for word in ("-c", place.as_uri())]
+    channels = [
+        word for place in (where.channel, where.root / "base") for word in ("-c", place.as_uri())
+    ]
     pin = "cuda-version=13.0=native_*"
     line = shlex.join([client, "install", "-p", str(prefix), *channels[:2], "more", pin])
     assert step_of(done) == line
-    shown = document(ctk(where, "solve", "more", "--prefix", str(prefix), "--json", CONDA_OVERRIDE_CUDA="13.0"))
+    shown = document(
+        ctk(where, "solve", "more", "--prefix", str(prefix), "--json", CONDA_OVERRIDE_CUDA="13.0")
+    )
     assert [package["name"] for package in shown["added"]] == ["more"]
-    assert (shown["removed"], shown["replaced"], shown["worse"], shown["steps"]) == ([], [], [], [line])
+    assert (shown["removed"], shown["replaced"], shown["worse"], shown["steps"]) == (
+        [],
+        [],
+        [],
+        [line],
+    )
     assert tree(prefix) == before
 
 
@@ -310,7 +376,17 @@ def test_the_line_states_the_driver_where_none_is(where: Workspace, prefix: Path
     """conda would take a native toolkit away where it sees no driver."""
     done = ctk(where, "env", "add", str(of_client(prefix)), "more", CONDA_OVERRIDE_CUDA="12.9")
     assert step_of(done).startswith("conda install"), "the variable is set, and states the machine"
-    done = ctk(where, "solve", "more", "--prefix", str(prefix), "--driver", "13.0", "--json", CONDA_OVERRIDE_CUDA="")
+    done = ctk(
+        where,
+        "solve",
+        "more",
+        "--prefix",
+        str(prefix),
+        "--driver",
+        "13.0",
+        "--json",
+        CONDA_OVERRIDE_CUDA="",
+    )
     assert document(done)["steps"][0].startswith("CONDA_OVERRIDE_CUDA=13.0 conda install ")
 
 
@@ -319,7 +395,9 @@ def test_what_nothing_needs_and_nobody_asked_for_stays_in_an_environment_of_a_cl
 ) -> None:
     ctk(where, "env", "add", str(prefix), "torch=2.0=cuda*", check=True)
     of_client(prefix)
-    shown = document(ctk(where, "solve", "more", "--prefix", str(prefix), *MACHINE, "--json", check=True))
+    shown = document(
+        ctk(where, "solve", "more", "--prefix", str(prefix), *MACHINE, "--json", check=True)
+    )
     assert (shown["removed"], [package["name"] for package in shown["added"]]) == ([], ["more"])
 
 
@@ -329,22 +407,34 @@ def test_what_is_there_already_needs_no_step(where: Workspace, prefix: Path) -> 
     assert document(ctk(where, "solve", "core", "--prefix", str(prefix), "--json"))["steps"] == []
 
 
-def test_an_environment_that_cannot_be_changed_safely_is_refused(where: Workspace, prefix: Path) -> None:
+def test_an_environment_that_cannot_be_changed_safely_is_refused(
+    where: Workspace, prefix: Path
+) -> None:
     record = next((prefix / "conda-meta").glob("library-*.json"))
     text = record.read_text()
     for damage, error, said in (
         ("{", NotReady, "has records that cannot be read: library-1.0-0.json"),
-        (text.replace(LIBRARY, "../../mine"), NotReady, "could remove or overwrite files that are not of its packages"),
+        (
+            text.replace(LIBRARY, "../../mine"),
+            NotReady,
+            "could remove or overwrite files that are not of its packages",
+        ),
     ):
         record.write_text(damage)
-        for words in (("env", "add", str(prefix), "more"), ("solve", "more", "--prefix", str(prefix))):
+        for words in (
+            ("env", "add", str(prefix), "more"),
+            ("solve", "more", "--prefix", str(prefix)),
+        ):
             done = ctk(where, *words)
             assert done.returncode == error.exit_code and said in done.stderr, done.stderr
     record.write_text(text)
     for file in (prefix / "conda-meta").glob("*.json"):
         file.write_text(file.read_text().replace("linux-64", "linux-aarch64"))
     done = ctk(where, "env", "add", str(prefix), "more")
-    assert done.returncode == BadValue.exit_code and "is of linux-aarch64, and this machine is linux-64" in done.stderr
+    assert (
+        done.returncode == BadValue.exit_code
+        and "is of linux-aarch64, and this machine is linux-64" in done.stderr
+    )
 
 
 def test_the_folder_and_the_specs_in_the_wrong_order_are_answered_with_the_right_one(
@@ -378,7 +468,9 @@ def test_a_history_asks_for_the_last_spec_of_each_name() -> None:
 def test_the_client_is_the_one_of_the_last_command(tmp_path: Path) -> None:
     (history := tmp_path / "conda-meta" / "history").parent.mkdir()
     assert client_of(tmp_path) == "conda"
-    history.write_text("# cmd: /opt/bin/conda create\n# cmd: /opt/micromamba install\n# cmd: ctk env create\n")
+    history.write_text(
+        "# cmd: /opt/bin/conda create\n# cmd: /opt/micromamba install\n# cmd: ctk env create\n"
+    )
     assert client_of(tmp_path) == "micromamba"
     history.write_text("# cmd: /opt/bin/mamba create\n# cmd: /opt/lib/conda/__main__.py install\n")
     assert client_of(tmp_path) == "conda"

@@ -87,7 +87,9 @@ def test_nothing_false_is_said_of_an_environment_of_any_client(place: Place) -> 
 
 @pytest.mark.parametrize("name", STORED)
 def test_what_the_client_was_asked_for_is_known(name: str, tmp_path: Path) -> None:
-    assert Installed.read(lay_out(json.loads(STORED[name].read_text()), tmp_path).prefix).requested == [
+    assert Installed.read(
+        lay_out(json.loads(STORED[name].read_text()), tmp_path).prefix
+    ).requested == [
         "library",
         "pure",
     ]

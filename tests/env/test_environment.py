@@ -31,7 +31,9 @@ from kit.packs import checkout, create, pack, pretend, refused, unpack
 from kit.tiny_packages import PLACEHOLDER, application, pure, tiny
 from kit.world import command as line_of
 
-pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
+pytestmark = pytest.mark.skipif(
+    this_platform() != "linux-64", reason="the tiny packages are for linux-64"
+)
 
 SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 OLD = "lib/python3.1/site-packages"
@@ -43,7 +45,10 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     folder = tiny(
         "folder",
         depends=("python",),
-        files={f"{SITE}/folder/__init__.py": b"x = 1\n", f"{SITE}/folder/broken.py": b"this is no Python\n"},
+        files={
+            f"{SITE}/folder/__init__.py": b"x = 1\n",
+            f"{SITE}/folder/broken.py": b"this is no Python\n",
+        },
     )
     placed = tiny(
         "placed",
@@ -52,7 +57,9 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         placeholders={f"{SITE}/placed.py": PLACEHOLDER},
     )
     old = tiny("old", files={f"{OLD}/old.py": b"x = 1\n"})
-    return checkout(tmp_path_factory.mktemp("a checkout"), application(), pure(), folder, placed, old)
+    return checkout(
+        tmp_path_factory.mktemp("a checkout"), application(), pure(), folder, placed, old
+    )
 
 
 @pytest.fixture(scope="module")
@@ -67,21 +74,32 @@ def compiled(prefix: Path) -> dict[str, bytes]:
     """Module -> its bytecode."""
     found = prefix.rglob("__pycache__/*.pyc")
     return {
-        path.name.partition(".")[0] if "__init__" not in path.name else path.parts[-3]: path.read_bytes()
+        (
+            path.name.partition(".")[0] if "__init__" not in path.name else path.parts[-3]
+        ): path.read_bytes()
         for path in found
     }
 
 
-def test_every_module_has_bytecode_that_is_valid_by_hash_and_names_no_folder(environment: Path) -> None:
+def test_every_module_has_bytecode_that_is_valid_by_hash_and_names_no_folder(
+    environment: Path,
+) -> None:
     found = compiled(environment)
     assert found.keys() == {"pure", "folder", "placed"}  # and not what is no Python
     for name, content in found.items():
         assert content[4] == CHECKED_HASH, name
-        assert (str(environment).encode() in content) is (name == "placed"), "but for a module that has it as text"
+        assert (str(environment).encode() in content) is (name == "placed"), (
+            "but for a module that has it as text"
+        )
     assert f"{SITE}/pure.py".encode() in found["pure"]
 
 
-CACHED = ("{package}.lock", "{package}/site-packages/pure.py", "{package}/info/index.json", "{package}/info/paths.json")
+CACHED = (
+    "{package}.lock",
+    "{package}/site-packages/pure.py",
+    "{package}/info/index.json",
+    "{package}/info/paths.json",
+)
 LIMIT = 120  # seconds; a run takes two, and one that waits for a pipe has no end
 
 
@@ -89,7 +107,9 @@ LIMIT = 120  # seconds; a run takes two, and one that waits for a pipe has no en
 @pytest.mark.parametrize("kind", ["pipe", "link to a pipe"])
 def test_a_pipe_in_the_cache_is_not_waited_for(place: str, kind: str, tmp_path: Path) -> None:
     """Each of them held `ctk env create` for ever, also that of a package that nobody asked for."""
-    where = checkout(tmp_path, application(), pure(), tiny("old", files={f"{OLD}/old.py": b"x = 1\n"}))
+    where = checkout(
+        tmp_path, application(), pure(), tiny("old", files={f"{OLD}/old.py": b"x = 1\n"})
+    )
     base = ("--base", str(where.root / "base"))
     for name in ("old", "pure"):
         create(where, tmp_path / name, name)
@@ -108,16 +128,28 @@ def test_a_pipe_in_the_cache_is_not_waited_for(place: str, kind: str, tmp_path: 
 
 
 @pytest.mark.parametrize("place", ["history", "pure-1.0-0.json", "zzz-1.0-0.json", "ctk.lock"])
-def test_a_pipe_among_the_records_is_not_waited_for(place: str, where: Workspace, tmp_path: Path) -> None:
+def test_a_pipe_among_the_records_is_not_waited_for(
+    place: str, where: Workspace, tmp_path: Path
+) -> None:
     prefix = tmp_path / "env"
     create(where, prefix, "pure")
     odd = prefix / "conda-meta" / place
     odd.unlink(missing_ok=True)
     os.mkfifo(odd)
     variables = {**os.environ, "CTK_ROOT": str(where.root)}
-    line = ["env", "create", "application", "--base", str(where.root / "base"), "--prefix", str(prefix)]
+    line = [
+        "env",
+        "create",
+        "application",
+        "--base",
+        str(where.root / "base"),
+        "--prefix",
+        str(prefix),
+    ]
     for words in (["doctor", str(prefix)], line):
-        done = subprocess.run(line_of(words), env=variables, capture_output=True, text=True, timeout=LIMIT)
+        done = subprocess.run(
+            line_of(words), env=variables, capture_output=True, text=True, timeout=LIMIT
+        )
         named = words[0] == "doctor" and place.endswith("json")
         assert ("no records: " + place in done.stdout) == named
     assert done.returncode == 0, done.stderr
@@ -130,7 +162,9 @@ def test_an_error_of_the_installer_is_of_the_package_whose_file_it_names(tmp_pat
     catalogue = Catalogue([where.channel], this_platform())
     pick = solve_or_say_why(Scenario(("core", "my-core", "x-core"), this_platform()), catalogue)
     for name in ("core", "my-core", "x-core"):
-        error = _not_installed(pick, InstallerError(f"failed to fetch {name}-1.0-0.conda: it is damaged"))
+        error = _not_installed(
+            pick, InstallerError(f"failed to fetch {name}-1.0-0.conda: it is damaged")
+        )
         assert error.cause.startswith(f"{name}-1.0-0.conda of "), error.cause
     assert "see what the reason names" in _not_installed(pick, InstallerError("no space")).step
 
@@ -138,7 +172,15 @@ def test_an_error_of_the_installer_is_of_the_package_whose_file_it_names(tmp_pat
 def test_a_channel_that_somebody_else_built_is_enough(where: Workspace, tmp_path: Path) -> None:
     nothing = Workspace(tmp_path / "nothing built")
     nothing.root.mkdir()
-    words = ("env", "create", "pure", "--base", str(where.root / "base"), "--prefix", str(tmp_path / "env"))
+    words = (
+        "env",
+        "create",
+        "pure",
+        "--base",
+        str(where.root / "base"),
+        "--prefix",
+        str(tmp_path / "env"),
+    )
     refused = ctk(nothing, *words)
     assert refused.returncode == ChannelMissing.exit_code
     assert "`ctk build`" in refused.stderr and "--channel" in refused.stderr
@@ -161,7 +203,16 @@ def test_the_machine_that_was_stated_is_kept_where_there_is_no_driver(
         (("pure", "--driver", "none"), ("pure", "--driver", "none")),
     ):
         console.begin()
-        create_words = ["env", "create", *words, "--yes", "--base", base, "--prefix", str(tmp_path / "env")]
+        create_words = [
+            "env",
+            "create",
+            *words,
+            "--yes",
+            "--base",
+            base,
+            "--prefix",
+            str(tmp_path / "env"),
+        ]
         done = CliRunner().invoke(app, create_words)
         assert done.exit_code == 0, done.output
         same = "for the same machine as before: driver 13.0, GPU 9.0; here: no driver detected\n"
@@ -172,7 +223,9 @@ def test_the_machine_that_was_stated_is_kept_where_there_is_no_driver(
         assert note and note.asked == (*asked, "--base", base)
 
 
-def test_of_a_package_that_goes_no_bytecode_and_no_folder_stays(where: Workspace, tmp_path: Path) -> None:
+def test_of_a_package_that_goes_no_bytecode_and_no_folder_stays(
+    where: Workspace, tmp_path: Path
+) -> None:
     create(where, tmp_path / "env", "application", "folder")
     assert (tmp_path / "env" / SITE / "folder" / "__pycache__").is_dir()
     create(where, tmp_path / "env", "application")
@@ -191,7 +244,9 @@ def test_unpacking_compiles_every_module(where: Workspace, tmp_path: Path) -> No
 
 
 def test_a_pack_for_another_platform_is_unpacked_there_only(tmp_path: Path) -> None:
-    arm = tiny("application", subdir="linux-aarch64", depends=("python", "pure"), files={"lib/a": b"a"})
+    arm = tiny(
+        "application", subdir="linux-aarch64", depends=("python", "pure"), files={"lib/a": b"a"}
+    )
     where = checkout(tmp_path, arm, pure(), subdir="linux-aarch64")
     pack(where, "application", "--platform", "linux-aarch64", "-o", str(tmp_path / "p.run"))
     refused(unpack(tmp_path / "p.run", tmp_path / "e"), "for linux-aarch64", "x86_64")
@@ -209,11 +264,17 @@ def answer(prefix: Path) -> list[str]:
 def test_a_command_runs_activated_wherever_the_environment_has_gone(
     where: Workspace, environment: Path, tmp_path: Path
 ) -> None:
-    assert ctk(where, "env", "run", str(environment), "--", "sh", "-c", ASK).stdout.splitlines() == answer(environment)
+    assert ctk(
+        where, "env", "run", str(environment), "--", "sh", "-c", ASK
+    ).stdout.splitlines() == answer(environment)
     moved = tmp_path / "it was moved"
     shutil.copytree(environment, moved, symlinks=True)
-    assert ctk(where, "env", "run", str(moved), "--", "sh", "-c", ASK).stdout.splitlines() == answer(moved)
-    own = subprocess.run([moved / "bin" / "run-in-environment", "sh", "-c", ASK], capture_output=True, text=True)
+    assert ctk(
+        where, "env", "run", str(moved), "--", "sh", "-c", ASK
+    ).stdout.splitlines() == answer(moved)
+    own = subprocess.run(
+        [moved / "bin" / "run-in-environment", "sh", "-c", ASK], capture_output=True, text=True
+    )
     assert own.stdout.splitlines() == answer(moved)
 
 
@@ -221,26 +282,58 @@ def test_any_conda_environment_will_do(where: Workspace, tmp_path: Path) -> None
     """An environment without our scripts."""
     (tmp_path / "env" / "conda-meta").mkdir(parents=True)
     (tmp_path / "env" / "bin").mkdir()
-    done = ctk(where, "env", "run", str(tmp_path / "env"), "--", "sh", "-c", 'echo "$CONDA_PREFIX"; echo "$PATH"')
+    done = ctk(
+        where,
+        "env",
+        "run",
+        str(tmp_path / "env"),
+        "--",
+        "sh",
+        "-c",
+        'echo "$CONDA_PREFIX"; echo "$PATH"',
+    )
     prefix, path = done.stdout.splitlines()
     assert prefix == str(tmp_path / "env") and path.startswith(f"{prefix}/bin:")
 
 
-def test_the_exit_code_is_the_commands_and_so_are_its_words(where: Workspace, environment: Path) -> None:
+def test_the_exit_code_is_the_commands_and_so_are_its_words(
+    where: Workspace, environment: Path
+) -> None:
     script = 'printf "<%s>" "$@"; exit 7'
-    done = ctk(where, "env", "run", str(environment), "--", "sh", "-c", script, "sh", "", "a b", "--json")
+    done = ctk(
+        where, "env", "run", str(environment), "--", "sh", "-c", script, "sh", "", "a b", "--json"
+    )
     assert (done.returncode, done.stdout, done.stderr) == (7, "<><a b><--json>", "")
 
 
 def test_nothing_of_this_program_is_in_the_commands_surroundings(
     where: Workspace, environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A command would inherit signals that Python ignores; and it has the variables of the caller."""
+    """A command would inherit signals that Python ignores.
+
+    And it has the variables of the caller.
+    """
     monkeypatch.setenv("STRANGE", os.fsdecode(b"\xff"))
-    script = 'echo "${RATTLER_CACHE_DIR-unset}"; echo "${TMPDIR-unset}"; printf "$STRANGE" | od -An -tx1; '
-    done = ctk(where, "env", "run", str(environment), "--", "sh", "-c", f"{script} grep SigIgn /proc/$$/status")
+    script = (
+        'echo "${RATTLER_CACHE_DIR-unset}"; echo "${TMPDIR-unset}"; printf "$STRANGE" | od -An'
+        " -tx1; "
+    )
+    done = ctk(
+        where,
+        "env",
+        "run",
+        str(environment),
+        "--",
+        "sh",
+        "-c",
+        f"{script} grep SigIgn /proc/$$/status",
+    )
     *variables, ignored = done.stdout.splitlines()
-    assert variables == [os.environ.get("RATTLER_CACHE_DIR", "unset"), os.environ.get("TMPDIR", "unset"), " ff"]
+    assert variables == [
+        os.environ.get("RATTLER_CACHE_DIR", "unset"),
+        os.environ.get("TMPDIR", "unset"),
+        " ff",
+    ]
     assert not (where.cache / "tmp").exists()
     assert not int(ignored.split()[1], 16) & 1 << (signal.SIGPIPE - 1)
 
@@ -260,7 +353,9 @@ def test_a_signal_is_the_commands(where: Workspace, environment: Path, tmp_path:
     assert running.returncode == 9
 
 
-def test_nothing_runs_in_an_environment_that_was_not_finished(where: Workspace, tmp_path: Path) -> None:
+def test_nothing_runs_in_an_environment_that_was_not_finished(
+    where: Workspace, tmp_path: Path
+) -> None:
     note = Note(("pure-1.conda#",), ("pure", "--driver", "13.0"))
     (tmp_path / "conda-meta").mkdir()
     note.write(tmp_path)
@@ -276,7 +371,9 @@ def test_an_environment_is_not_made_among_other_files(where: Workspace, tmp_path
     program.parent.mkdir(parents=True)
     program.write_text("somebody's own")
     done = ctk(where, "env", "create", "pure", "--prefix", str(tmp_path / "local"))
-    assert done.returncode == BadValue.exit_code and "holds files and is no environment" in done.stderr
+    assert (
+        done.returncode == BadValue.exit_code and "holds files and is no environment" in done.stderr
+    )
     for below in (program, program / "env"):
         with pytest.raises(BadValue, match="is a file"):
             environments.check(below)
@@ -292,7 +389,10 @@ def test_a_path_that_would_break_the_environment_is_refused(
     assert done.returncode == 2 and "would break files of packages" in done.stderr
     assert not os.path.lexists(tmp_path / name)
     shutil.copytree(environment, tmp_path / name, symlinks=True)  # another program made it
-    for command in (("env", "run", str(tmp_path / name), "--", "true"), ("doctor", str(tmp_path / name))):
+    for command in (
+        ("env", "run", str(tmp_path / name), "--", "true"),
+        ("doctor", str(tmp_path / name)),
+    ):
         done = ctk(where, *command)
         assert done.returncode == 2 and "would break files of packages" in done.stderr
 
@@ -300,14 +400,19 @@ def test_a_path_that_would_break_the_environment_is_refused(
 def test_a_command_that_is_not_there_is_said(where: Workspace, environment: Path) -> None:
     done = ctk(where, "env", "run", str(environment), "--", "no-such-command")
     assert done.returncode == 127
-    assert done.stderr.startswith("error: there is no command no-such-command in ") and "\nnext: " in done.stderr
+    assert (
+        done.stderr.startswith("error: there is no command no-such-command in ")
+        and "\nnext: " in done.stderr
+    )
 
 
 @pytest.mark.parametrize("name", ["pip3", "python", "python3.11"])
 def test_another_python_on_path_does_nothing(
     where: Workspace, environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Before, `pip install` was that of the next Python on PATH, such as ctk's own, with exit code 0."""
+    """Before, `pip install` was that of the next Python on PATH, such as ctk's own, with exit code
+    0.
+    """
     moved, other = tmp_path / "moved", tmp_path / "bin" / name
     other.parent.mkdir()
     other.write_text("#!/bin/sh\necho another\n")
@@ -316,7 +421,10 @@ def test_another_python_on_path_does_nothing(
     shutil.copytree(environment, moved, symlinks=True)
     (moved / "bin" / name).unlink(missing_ok=True)
     (moved / "bin" / name).symlink_to("gone")
-    for script, said in (("", f"error: there is no {name} in {moved}\nnext: "), ("#!/no/python\n", "not found")):
+    for script, said in (
+        ("", f"error: there is no {name} in {moved}\nnext: "),
+        ("#!/no/python\n", "not found"),
+    ):
         if script:  # of an environment that was moved
             (moved / "bin" / name).unlink()
             (moved / "bin" / name).write_text(script)
@@ -329,10 +437,23 @@ def test_from_an_active_venv_the_line_for_ctk_is_said(
     where: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The environment's script leaves that venv, so `ctk` is no command any more."""
-    words = ("env", "create", "pure", "--base", str(where.root / "base"), "--prefix", str(tmp_path / "env"))
+    words = (
+        "env",
+        "create",
+        "pure",
+        "--base",
+        str(where.root / "base"),
+        "--prefix",
+        str(tmp_path / "env"),
+    )
     for venv, lines in (("/another", 0), (sys.prefix, 1)):
         monkeypatch.setenv("VIRTUAL_ENV", venv)
-        assert ctk(where, *words, check=True).stdout.count(f"after the first, ctk is {sys.prefix}/bin/ctk") == lines
+        assert (
+            ctk(where, *words, check=True).stdout.count(
+                f"after the first, ctk is {sys.prefix}/bin/ctk"
+            )
+            == lines
+        )
 
 
 def test_with_json_the_document_has_the_exit_code(where: Workspace, environment: Path) -> None:
@@ -353,16 +474,24 @@ def test_a_package_that_brings_activation_keeps_its_own(tmp_path: Path, where: W
     assert (tmp_path / "env" / "bin" / "activate").read_text() == "its own\n"
 
 
-def test_its_python_started_by_its_path_names_the_environment(where: Workspace, tmp_path: Path) -> None:
+def test_its_python_started_by_its_path_names_the_environment(
+    where: Workspace, tmp_path: Path
+) -> None:
     """As an IDE starts it, perhaps from a shell where another environment is active."""
     create(where, tmp_path / "made", "application")
     assert pack(where, "application", "-o", str(tmp_path / "p.run")).returncode == 0
     assert unpack(tmp_path / "p.run", tmp_path / "unpacked").returncode == 0
     for prefix in (tmp_path / "made", tmp_path / "unpacked"):
-        # The tiny environment's Python is the one of this process, which has its site-packages elsewhere.
-        code = f"import os, site, sys; sys.base_prefix = 'its prefix'; site.addsitedir({str(prefix / SITE)!r})"
+        # The tiny environment's Python is the one of this process, which has its site-packages
+        # elsewhere.
+        code = (
+            "import os, site, sys; sys.base_prefix = 'its prefix';"
+            f" site.addsitedir({str(prefix / SITE)!r})"
+        )
         words = [sys.executable, "-c", f"{code}; print(os.environ['CONDA_PREFIX'])"]
-        done = subprocess.run(words, env={"CONDA_PREFIX": "another"}, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            words, env={"CONDA_PREFIX": "another"}, capture_output=True, text=True, check=True
+        )
         assert done.stdout == "its prefix\n"
 
 

@@ -1,4 +1,6 @@
-"""The checks of an environment: for each a sound environment and a broken one, and records with wrong content."""
+"""The checks of an environment: for each a sound environment and a broken one, and records with
+wrong content.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,14 @@ class Made:
         (prefix / "conda-meta").mkdir(parents=True)
 
     def package(self, name: str, version: str = "1.0", build: str = "0", **more: Any) -> Made:
-        record = {"name": name, "version": version, "build": build, "subdir": "linux-64", "depends": [], **more}
+        record = {
+            "name": name,
+            "version": version,
+            "build": build,
+            "subdir": "linux-64",
+            "depends": [],
+            **more,
+        }
         return self.record(f"{name}-{version}-{build}.json", json.dumps(record).encode())
 
     def record(self, file: str, text: bytes) -> Made:
@@ -51,7 +60,9 @@ class Made:
         return self
 
     def toolkit(self, version: str = "12.6", build: str = "native_100", **rules: Any) -> Made:
-        return self.package("cuda-version", version, build, **(rules or (NATIVE if version == "12.6" else {})))
+        return self.package(
+            "cuda-version", version, build, **(rules or (NATIVE if version == "12.6" else {}))
+        )
 
     def noted(self, *asked: str) -> Made:
         """As if `ctk env create` had made it."""
@@ -72,13 +83,18 @@ class Made:
         info.mkdir(parents=True)
         (info / "INSTALLER").write_text(f"{installer}\n")
         (info / "RECORD").write_text(record or f"{info.name}/METADATA,,\n")
-        (info / "METADATA").write_text(f"Name: {name}\n{needs}\n\nRequires-Dist: what-the-readme-says\n")
+        (info / "METADATA").write_text(
+            f"Name: {name}\n{needs}\n\nRequires-Dist: what-the-readme-says\n"
+        )
         return self.package("python", "3.12.4")
 
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
-    """An environment without packages, and nothing beside it. The release locks are read once for all tests."""
+    """An environment without packages, and nothing beside it.
+
+    The release locks are read once for all tests.
+    """
     for name in ("PYTHONPATH", "PYTHONNOUSERSITE", *CUDA_PLACES):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path / "user"))
@@ -101,14 +117,22 @@ def states(found: dict[str, dict[str, str]]) -> dict[str, str]:
 
 def test_a_whole_environment_is_in_order(made: Made) -> None:
     files = [f"{SITE}/cuda_bindings-12.9.4.dist-info/{name}" for name in ("INSTALLER", "RECORD")]
-    rules = ["cuda-version >=12,<13.0a0 native_*", "cuda-nvrtc >=12,<13.0a0", "python_abi 3.12.* *_cp312"]
-    made.toolkit().wheel("cuda_bindings", "12.9.4", installer="conda").package("python_abi", "3.12", "8_cp312")
+    rules = [
+        "cuda-version >=12,<13.0a0 native_*",
+        "cuda-nvrtc >=12,<13.0a0",
+        "python_abi 3.12.* *_cp312",
+    ]
+    made.toolkit().wheel("cuda_bindings", "12.9.4", installer="conda").package(
+        "python_abi", "3.12", "8_cp312"
+    )
     made.package("cuda-bindings", "12.9.4", "cuda12_py312_native_h1_0", depends=rules, files=files)
     made.package("cuda-nvrtc", "12.6.85", depends=["cuda-version >=12.6,<12.7.0a0"])
     found = check(made)
     assert states(found) == {}
     assert found["native toolkit"]["found"] == "toolkit 12.6 native"
-    made.package("libnvjitlink", "12.9.86", "newer_h1_51", depends=["cuda-version >=12,<12.9 native_*"])
+    made.package(
+        "libnvjitlink", "12.9.86", "newer_h1_51", depends=["cuda-version >=12,<12.9 native_*"]
+    )
     made.package("libcudf", depends=["libnvjitlink >=12.9,<13.0a0"])
     found = check(made)
     assert states(found) == {}
@@ -118,13 +142,29 @@ def test_a_whole_environment_is_in_order(made: Made) -> None:
 
 
 def with_newer_nvjitlink(made: Made, tmp_path: Path) -> Made:
-    """Toolkit 12.6 native of a folder's channel, with the nvJitLink of 12.9; the folder has both nvJitLinks."""
+    """Toolkit 12.6 native of a folder's channel, with the nvJitLink of 12.9.
+
+    The folder has both nvJitLinks.
+    """
     native = {"depends": ["__cuda >=12.6"]}
     tracked = {"track_features": "libnvjitlink-p-0"}
     records = [
         record("cuda-version", "12.6", "native_100", "noarch", **native),
-        record("libnvjitlink", "12.6.85", "native_h0_102", "linux-64", depends=["cuda-version 12.6 native_*"]),
-        record("libnvjitlink", "12.9.86", "newer_h0_52", "linux-64", depends=["cuda-version 12.* native_*"], **tracked),
+        record(
+            "libnvjitlink",
+            "12.6.85",
+            "native_h0_102",
+            "linux-64",
+            depends=["cuda-version 12.6 native_*"],
+        ),
+        record(
+            "libnvjitlink",
+            "12.9.86",
+            "newer_h0_52",
+            "linux-64",
+            depends=["cuda-version 12.* native_*"],
+            **tracked,
+        ),
     ]
     folder = write(tmp_path / "of a toolkit", iter(records))
     for one in (records[0], records[2]):
@@ -135,7 +175,11 @@ def with_newer_nvjitlink(made: Made, tmp_path: Path) -> Made:
 
 
 def history(made: Made, *specs: str, client: str = "conda") -> Made:
-    lines = ["==> 2026-11-29 10:00:00 <==", f"# cmd: /usr/bin/{client} create", f"# update specs: {list(specs)}"]
+    lines = [
+        "==> 2026-11-29 10:00:00 <==",
+        f"# cmd: /usr/bin/{client} create",
+        f"# update specs: {list(specs)}",
+    ]
     (made.prefix / "conda-meta" / "history").write_text("\n".join(lines))
     return made
 
@@ -152,16 +196,33 @@ def test_an_nvjitlink_that_nobody_asked_for_is_found_with_the_line_that_brings_b
     said = "12.9.86, beside toolkit 12.6, and nothing that is there or was asked for needs that"
     assert found["nvJitLink"]["found"] == said
     (source,) = examined(Workspace(ROOT), made.prefix).channels
-    words = [client, "install", "-p", str(made.prefix), "-c", source, "libnvjitlink=12.6", "cuda-version=12.6=native_*"]
+    words = [
+        client,
+        "install",
+        "-p",
+        str(made.prefix),
+        "-c",
+        source,
+        "libnvjitlink=12.6",
+        "cuda-version=12.6=native_*",
+    ]
     assert found["nvJitLink"]["step"] == f"CONDA_OVERRIDE_CUDA=12.6 {shlex.join(words)}"
-    assert states(check(made, "12.9", None)) == {"nvJitLink": "missing"}, "a driver that is as new as it takes its PTX"
+    assert states(check(made, "12.9", None)) == {"nvJitLink": "missing"}, (
+        "a driver that is as new as it takes its PTX"
+    )
 
 
 @pytest.mark.parametrize(
     "specs",
-    [("cuda-version", "libnvjitlink >=12.9"), ("libnvjitlink=12.9.86",), ("cuda-version", "libnvjitlink=*=newer*")],
+    [
+        ("cuda-version", "libnvjitlink >=12.9"),
+        ("libnvjitlink=12.9.86",),
+        ("cuda-version", "libnvjitlink=*=newer*"),
+    ],
 )
-def test_an_nvjitlink_that_was_asked_for_is_said_to_be_that(made: Made, tmp_path: Path, specs: tuple[str, ...]) -> None:
+def test_an_nvjitlink_that_was_asked_for_is_said_to_be_that(
+    made: Made, tmp_path: Path, specs: tuple[str, ...]
+) -> None:
     found = check(history(with_newer_nvjitlink(made, tmp_path), *specs), "12.6", None)
     assert states(found) == {}
     assert "nvJitLink is of toolkit 12.9, as asked for" in found["native toolkit"]["found"]
@@ -171,18 +232,33 @@ def test_no_line_is_printed_that_the_channels_do_not_prove(made: Made, tmp_path:
     history(with_newer_nvjitlink(made, tmp_path), "cuda-version")
     look = shlex.join(["ctk", "solve", "libnvjitlink=12.6", "--prefix", str(made.prefix)])
     words = f"`{look}` says if the toolkit's own can be had"
-    write(tmp_path / "of a toolkit", iter([record("other", "1", "h0_0", subdir) for subdir in ("linux-64", "noarch")]))
+    write(
+        tmp_path / "of a toolkit",
+        iter([record("other", "1", "h0_0", subdir) for subdir in ("linux-64", "noarch")]),
+    )
     assert check(made, "12.6", None)["nvJitLink"]["step"] == words
     for file in (made.prefix / "conda-meta").glob("*.json"):
         file.write_text(file.read_text().replace("file://", "https://example.org"))
     assert check(made, "12.6", None)["nvJitLink"]["step"] == words
 
 
-def test_an_environment_of_ours_gets_the_nvjitlink_of_its_toolkit_with_its_own_line(made: Made, tmp_path: Path) -> None:
+def test_an_environment_of_ours_gets_the_nvjitlink_of_its_toolkit_with_its_own_line(
+    made: Made, tmp_path: Path
+) -> None:
     with_newer_nvjitlink(made, tmp_path).noted("cuda-version", "libnvjitlink", "--driver", "12.6")
     found = check(made, "12.6", None)["nvJitLink"]
     assert found["state"] == "problem"
-    words = ["ctk", "env", "create", "cuda-version", "libnvjitlink", "--driver", "12.6", "--prefix", str(made.prefix)]
+    words = [
+        "ctk",
+        "env",
+        "create",
+        "cuda-version",
+        "libnvjitlink",
+        "--driver",
+        "12.6",
+        "--prefix",
+        str(made.prefix),
+    ]
     assert found["step"] == shlex.join(words)
 
 
@@ -199,8 +275,9 @@ def test_a_glibc_older_than_packages_need_is_found(
     monkeypatch.setenv("CONDA_OVERRIDE_GLIBC", "2.31")
     found = check(made)
     assert states(found) == {"glibc": "problem"}
-    assert found["glibc"]["found"] == (
-        "libstdcxx 12.1.0 needs glibc 2.36, libgcc 12.1.0 and libgomp 12.1.0 need 2.35, "
+    assert (
+        found["glibc"]["found"]
+        == "libstdcxx 12.1.0 needs glibc 2.36, libgcc 12.1.0 and libgomp 12.1.0 need 2.35, "
         "and CONDA_OVERRIDE_GLIBC states 2.31"
     )
 
@@ -211,12 +288,18 @@ def test_the_glibc_of_another_machine_is_not_guessed(made: Made, subdir: str) ->
     assert states(check(made)) == {}
 
 
-@pytest.mark.parametrize("damage", ["missing", "of another size", "of other bytes", "a folder", "a link to nowhere"])
+@pytest.mark.parametrize(
+    "damage", ["missing", "of another size", "of other bytes", "a folder", "a link to nowhere"]
+)
 def test_a_file_that_is_not_as_it_was_installed_is_found(made: Made, damage: str) -> None:
     (made.prefix / "share").mkdir()
     file = made.prefix / "share" / "file"
     file.write_bytes(b"right")
-    entry = {"_path": "share/file", "sha256": hashlib.sha256(b"right").hexdigest(), "size_in_bytes": 5}
+    entry = {
+        "_path": "share/file",
+        "sha256": hashlib.sha256(b"right").hexdigest(),
+        "size_in_bytes": 5,
+    }
     made.toolkit().package("other", paths_data={"paths": [entry]})
     assert states(check(made)) == {}
     file.unlink()
@@ -273,7 +356,10 @@ def test_an_environment_that_was_moved_is_found_by_its_programs(made: Made) -> N
     old = made.prefix.with_name("old")
     script.write_text(f"#!{old}/bin/python3.11\n")
     found = check(made)["files"]
-    assert found["found"] == f"it was moved or copied: programs in it start the Python of {old}: bin/pip"
+    assert (
+        found["found"]
+        == f"it was moved or copied: programs in it start the Python of {old}: bin/pip"
+    )
     assert shlex.split(found["step"]) == ["mv", str(made.prefix), str(old)]
     (old / "conda-meta").mkdir(parents=True)  # another environment has that place now
     assert check(made)["files"]["step"] == "make it again in a new folder"
@@ -284,7 +370,14 @@ def test_a_run_that_was_stopped_is_found_with_the_command_to_type_again(made: Ma
     (made.toolkit().prefix / "conda-meta" / "ctk").write_text(json.dumps(note))
     found = check(made)
     assert states(found) == {"files": "problem"}
-    assert shlex.split(found["files"]["step"])[:6] == ["ctk", "env", "create", "cuda-core", "--driver", "13.0"]
+    assert shlex.split(found["files"]["step"])[:6] == [
+        "ctk",
+        "env",
+        "create",
+        "cuda-core",
+        "--driver",
+        "13.0",
+    ]
     (made.prefix / "conda-meta" / "ctk").write_text(json.dumps({**note, "stamp": "1"}))
     assert states(check(made)) == {}
 
@@ -293,8 +386,14 @@ def test_a_run_that_was_stopped_is_found_with_the_command_to_type_again(made: Ma
     ("asked", "step"),
     [
         (["cuda-core"], "ctk env create cuda-core --driver 13.0 --arch 9.0 --prefix"),
-        (["--driver", "13.4", "cuda-core"], "ctk env create cuda-core --driver 13.0 --arch 9.0 --prefix"),
-        (["cuda-core", "cuda-version=13.4"], "conda install"),  # the same request would give the same again
+        (
+            ["--driver", "13.4", "cuda-core"],
+            "ctk env create cuda-core --driver 13.0 --arch 9.0 --prefix",
+        ),
+        (
+            ["cuda-core", "cuda-version=13.4"],
+            "conda install",
+        ),  # the same request would give the same again
     ],
 )
 def test_an_environment_of_ctk_is_fixed_by_ctk(made: Made, asked: list[str], step: str) -> None:
@@ -315,7 +414,10 @@ def test_an_environment_of_ctk_is_fixed_by_ctk(made: Made, asked: list[str], ste
         (
             "12.4",
             "7.0",
-            "it supports CUDA 12.4, and cuda-version 12.6 needs __cuda >=12.6; made for driver 13.0",
+            (
+                "it supports CUDA 12.4, and cuda-version 12.6 needs __cuda >=12.6; made for driver"
+                " 13.0"
+            ),
             "ctk",
         ),
         ("12.6", "9.0", "it supports CUDA 12.6; made for driver 13.0, GPU 9.0", ""),
@@ -326,13 +428,22 @@ def test_the_machine_that_it_was_made_for_is_said_beside_this_one(
     made: Made, driver: str, arch: str | None, said: str, step: str
 ) -> None:
     asked = ["cuda-core", "--driver", "13.0", "--arch", "9.0"]
-    note = {"packages": list(Installed.read(made.toolkit().prefix).packages), "asked": asked, "stamp": "1"}
+    note = {
+        "packages": list(Installed.read(made.toolkit().prefix).packages),
+        "asked": asked,
+        "stamp": "1",
+    }
     (made.prefix / "conda-meta" / "ctk").write_text(json.dumps(note))
     found = check(made, driver, arch)["driver"]
-    assert found["found"].startswith(said) and ("made for" in found["found"]) is ("made for" in said)
+    assert found["found"].startswith(said) and ("made for" in found["found"]) is (
+        "made for" in said
+    )
     assert found["step"].startswith(step)
     if driver == "none":
-        assert found["step"] == f"for that machine: `ctk doctor '{made.prefix}' --driver 13.0 --arch 9.0`"
+        assert (
+            found["step"]
+            == f"for that machine: `ctk doctor '{made.prefix}' --driver 13.0 --arch 9.0`"
+        )
 
 
 CREATE = "ctk env create cuda-nvrtc --python 3.13 --driver 12.4 --arch 7.0 --prefix"
@@ -342,7 +453,11 @@ CREATE = "ctk env create cuda-nvrtc --python 3.13 --driver 12.4 --arch 7.0 --pre
     ("asked", "first", "step"),
     [
         ("cuda-nvrtc --python 3.13 --driver 13.0 --arch 9.0", ">=12.9,<13", CREATE),
-        ("", ">=12.9,<13", "update the driver to one for CUDA 12.9 or newer"),  # no toolkit is between
+        (
+            "",
+            ">=12.9,<13",
+            "update the driver to one for CUDA 12.9 or newer",
+        ),  # no toolkit is between
         ("cuda-gdb", ">=12.9,<13", "update the driver to one for CUDA 12.9 or newer"),
         ("", ">=13.0", "make another environment: "),  # no driver does
     ],
@@ -350,25 +465,48 @@ CREATE = "ctk env create cuda-nvrtc --python 3.13 --driver 12.4 --arch 7.0 --pre
 def test_a_newer_driver_is_offered_only_if_something_can_be_installed_with_it(
     made: Made, tmp_path: Path, asked: str, first: str, step: str
 ) -> None:
-    """cuda-gdb is there for few toolkits. Of what was asked for, it may not be needed with another one."""
-    both = [record for on in (first, ">=13.0,<14") for record in pair("cuda-gdb", on[2:6], "h", "linux-64", on)]
-    places = [write(tmp_path / "channel", iter([*channel(), *both])), write(tmp_path / "base", base())]
-    pick = Catalogue(places, "linux-64").pick(Scenario(("cuda-nvrtc", "cuda-gdb", "python"), "linux-64", "13.0", "9.0"))
+    """cuda-gdb is there for few toolkits.
+
+    Of what was asked for, it may not be needed with another one.
+    """
+    both = [
+        record
+        for on in (first, ">=13.0,<14")
+        for record in pair("cuda-gdb", on[2:6], "h", "linux-64", on)
+    ]
+    places = [
+        write(tmp_path / "channel", iter([*channel(), *both])),
+        write(tmp_path / "base", base()),
+    ]
+    pick = Catalogue(places, "linux-64").pick(
+        Scenario(("cuda-nvrtc", "cuda-gdb", "python"), "linux-64", "13.0", "9.0")
+    )
     assert pick
     for r in pick.records:
         rules = {"depends": [*map(str, r.depends)], "constrains": [*map(str, r.constrains)]}
-        made.package(r.name.normalized, str(r.version), str(r.build), channel=str(r.channel), **rules)
-    note = {"packages": list(Installed.read(made.prefix).packages), "asked": asked.split(), "stamp": "1"}
+        made.package(
+            r.name.normalized, str(r.version), str(r.build), channel=str(r.channel), **rules
+        )
+    note = {
+        "packages": list(Installed.read(made.prefix).packages),
+        "asked": asked.split(),
+        "stamp": "1",
+    }
     (made.prefix / "conda-meta" / "ctk").write_text(json.dumps(note))
     found = check(made, "12.4", "7.0")
     assert set(states(found)) == {DRIVER, GPU}
-    assert all(found[name]["step"].startswith(step) and ", or " not in found[name]["step"] for name in (DRIVER, GPU))
+    assert all(
+        found[name]["step"].startswith(step) and ", or " not in found[name]["step"]
+        for name in (DRIVER, GPU)
+    )
 
 
 NVRTC = ("nvidia_cuda_nvrtc_cu12", "12.6.77", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12,sha256=x,1\n")
 
 
-def test_libraries_of_wheels_beside_condas_are_found_and_without_condas_they_are_in_order(made: Made) -> None:
+def test_libraries_of_wheels_beside_condas_are_found_and_without_condas_they_are_in_order(
+    made: Made,
+) -> None:
     made.package("numpy").wheel(*NVRTC)
     assert states(check(made)) == {}
     made.toolkit().package("pip").wheel("nvidia_ml_py", "13.0", "pynvml.py,sha256=x,1\n")
@@ -395,7 +533,10 @@ def test_a_project_that_pip_put_in_condas_place_is_found(made: Made, version: st
     assert states(found) == {"wheels of pip": "problem", "files": "missing"}
     assert found["files"]["found"] == "pip replaced those of cuda-bindings"
     assert found["wheels of pip"]["step"].endswith("--force-reinstall cuda-bindings")
-    asked = ["cuda-core", "cuda-version=12.6"]  # `ctk env create` alone repairs what it made, whatever was asked for
+    asked = [
+        "cuda-core",
+        "cuda-version=12.6",
+    ]  # `ctk env create` alone repairs what it made, whatever was asked for
     made.noted(*asked)
     found = check(made)
     steps = [shlex.split(found[name]["step"]) for name in ("files", "wheels of pip")]
@@ -405,14 +546,21 @@ def test_a_project_that_pip_put_in_condas_place_is_found(made: Made, version: st
 def test_a_distribution_that_is_there_twice_is_found(made: Made) -> None:
     """An older `ctk` gave a package its files back beside pip's: Python read either version."""
     (made.prefix / SITE / "numpy-2.1.dist-info").mkdir(parents=True)
-    made.package("pip").wheel("tool", "1.0").package("numpy", "2.1", files=[f"{SITE}/numpy-2.1.dist-info/METADATA"])
+    made.package("pip").wheel("tool", "1.0").package(
+        "numpy", "2.1", files=[f"{SITE}/numpy-2.1.dist-info/METADATA"]
+    )
     (made.prefix / SITE / "numpy-2.1.dist-info" / "METADATA").touch()
     assert states(check(made)) == {}
     made.wheel("Numpy", "2.4").wheel("tool", "0.9")  # the second is pip's own matter
     found = check(made)
     assert states(found) == {"wheels of pip": "problem"}
-    assert found["wheels of pip"]["found"] == "a second dist-info beside that of a conda package: numpy 2.4"
-    pip = f"ctk env run '{made.prefix}' -- python -m pip uninstall --yes numpy"  # takes any of the two
+    assert (
+        found["wheels of pip"]["found"]
+        == "a second dist-info beside that of a conda package: numpy 2.4"
+    )
+    pip = (  # takes any of the two
+        f"ctk env run '{made.prefix}' -- python -m pip uninstall --yes numpy"
+    )
     back = f"conda install -p '{made.prefix}' --force-reinstall numpy"
     assert found["wheels of pip"]["step"] == f"{pip} && {pip} && {back}"
     made.noted("numpy")
@@ -428,21 +576,30 @@ def test_what_pip_installed_before_a_move_is_found_by_its_programs(made: Made, s
     record = "../../../bin/tool,sha256=x,1\ntool-1.0.dist-info/METADATA,,\n"
     made.package("pip").wheel("tool", "1.0", record).noted("python", "pip")
     (made.prefix / "bin").mkdir()
-    (script := made.prefix / "bin" / "tool").write_text(start.format(made.prefix / "bin" / "python"))
+    (script := made.prefix / "bin" / "tool").write_text(
+        start.format(made.prefix / "bin" / "python")
+    )
     assert states(check(made)) == {}
     script.write_text(start.format("/old/bin/python3"))
     found = check(made)
     assert states(found) == {"scripts of pip": "problem"}
     assert found["scripts of pip"]["found"] == "they start the Python of /old: bin/tool"
-    step = f"ctk env run '{made.prefix}' -- python -m pip install --force-reinstall --no-deps tool==1.0"
+    step = (
+        f"ctk env run '{made.prefix}' -- python -m pip install --force-reinstall --no-deps"
+        " tool==1.0"
+    )
     assert found["scripts of pip"]["step"] == step
 
 
 WHEEL = ("nvidia_cuda_nvrtc", "13.5.37", "nvidia/cu13/lib/libnvrtc.so.13,sha256=x,1\n")
 
 
-def beside(made: Made, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
-    """A folder of modules that an environment's Python searches first, and the command that prevents it."""
+def beside(
+    made: Made, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, str]:
+    """A folder of modules that an environment's Python searches first, and the command that
+    prevents it.
+    """
     if place == "PYTHONPATH":
         monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'more'}{os.pathsep}")
         return tmp_path / "more", "unset PYTHONPATH"
@@ -486,15 +643,41 @@ def test_the_users_wheels_are_not_read_where_python_does_not(
         (("egg>=2",), "tool 1.0 needs egg>=2, and there is 1.5"),
         (("bare>=2",), "ok"),  # its folder says no version
         (('extra-one; extra == "more"', "numpy; extra == 'more'"), "ok"),
-        (('old; python_version < "3.12"', 'windows; sys_platform == "win32"', 'pypy; os_name == "java"'), "ok"),
-        (('new; python_full_version >= "3.12.4" and platform_machine == "x86_64"',), "tool 1.0 needs new, which"),
+        (
+            (
+                'old; python_version < "3.12"',
+                'windows; sys_platform == "win32"',
+                'pypy; os_name == "java"',
+            ),
+            "ok",
+        ),
+        (
+            ('new; python_full_version >= "3.12.4" and platform_machine == "x86_64"',),
+            "tool 1.0 needs new, which",
+        ),
         (("a-b @ https://user:secret@host/a.whl",), "tool 1.0 needs a-b, which is not there"),
-        (("one", "one", "two", "three", "four", "five", "six"), "needs four, which is not there; and 2 more"),
+        (
+            ("one", "one", "two", "three", "four", "five", "six"),
+            "needs four, which is not there; and 2 more",
+        ),
         # It is somebody's file.
-        (("[[", "", "x y z", f"x{'x' * 2000}", "x===\x1b[31m", "x; no_such == '1'", f"x; {'(' * 9999}"), "ok"),
+        (
+            (
+                "[[",
+                "",
+                "x y z",
+                f"x{'x' * 2000}",
+                "x===\x1b[31m",
+                "x; no_such == '1'",
+                f"x; {'(' * 9999}",
+            ),
+            "ok",
+        ),
     ],
 )
-def test_what_a_wheel_needs_and_is_not_there_is_found(made: Made, needs: tuple[str, ...], said: str) -> None:
+def test_what_a_wheel_needs_and_is_not_there_is_found(
+    made: Made, needs: tuple[str, ...], said: str
+) -> None:
     made.package("pip").wheel("numpy", "2.1.0").wheel(
         "tool", "1.0", needs="".join(f"Requires-Dist: {n}\n" for n in needs)
     )
@@ -511,18 +694,25 @@ def test_what_wheels_need_comes_by_pip_where_no_channel_is_known_to_have_it(made
     needs = "Requires-Dist: numpy<2\nRequires-Dist: tomli>=2; python_version>'3'\n"
     made.wheel("numpy", "2.1.0").wheel("a_tool", "1.0", needs=needs)
     pip = f"ctk env run '{made.prefix}' -- python -m pip install --upgrade a-tool 'tomli>=2'"
-    assert check(made)["needs of wheels"]["step"] == f"conda install -p '{made.prefix}' pip && {pip}"
+    assert (
+        check(made)["needs of wheels"]["step"] == f"conda install -p '{made.prefix}' pip && {pip}"
+    )
 
 
 def test_wheels_that_a_removed_python_had_are_found(made: Made) -> None:
     made.package("pip").wheel("tool", "1.0", needs="Requires-Dist: more\n")
     (made.prefix / "conda-meta" / "python-3.12.4-0.json").unlink()
-    assert check(made)["needs of wheels"]["found"] == "tool 1.0 needs python==3.12.*, which is not there"
+    assert (
+        check(made)["needs of wheels"]["found"]
+        == "tool 1.0 needs python==3.12.*, which is not there"
+    )
     made.package("python", "3.14.1")
     found = check(made)["needs of wheels"]
     assert found["found"] == "tool 1.0 needs python==3.12.*, and there is 3.14.1"
     assert found["step"].endswith("python -m pip install --upgrade tool")
-    (made.prefix / SITE.replace("12", "14") / "tool-2.0.dist-info").mkdir(parents=True)  # as after that line
+    (made.prefix / SITE.replace("12", "14") / "tool-2.0.dist-info").mkdir(
+        parents=True
+    )  # as after that line
     assert states(check(made)) == {}
 
 
@@ -566,7 +756,10 @@ def test_packages_that_disagree_are_found_with_their_channels(
     assert found["state"] == "problem"
     assert "cuda-core 1.2 0 of channel needs " in found["found"] and said in found["found"]
     assert "secret" not in json.dumps(found)
-    assert found["step"].startswith(f"conda install -p '{made.prefix}' -c ") and " cuda-core " in found["step"]
+    assert (
+        found["step"].startswith(f"conda install -p '{made.prefix}' -c ")
+        and " cuda-core " in found["step"]
+    )
 
 
 def test_a_constraint_counts_only_for_an_installed_package(made: Made) -> None:
@@ -610,7 +803,10 @@ def test_conda_adds_pip_to_the_needs_of_python(made: Made) -> None:
     ("record", "channel"),
     [
         ({"channel": "https://u:secret@host/t/tk-secret/ch/linux-64"}, "https://host/ch"),
-        ({"channel": "ch", "url": "https://host/t/tk-secret/ch/linux-64/a-1.0-0.conda"}, "https://host/ch"),
+        (
+            {"channel": "ch", "url": "https://host/t/tk-secret/ch/linux-64/a-1.0-0.conda"},
+            "https://host/ch",
+        ),
         ({"channel": "file:///somewhere/.channel-states/3/"}, "file:///somewhere/channel"),
         ({"channel": "conda-forge"}, "conda-forge"),
     ],
@@ -644,9 +840,33 @@ DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
             "problem",
             "'cuda-version >=12.0,<=12.4 native_*', or update the driver to",
         ),
-        ("12.6", "native_100", "11.8", "9.0", DRIVER, "problem", "update the driver to one for CUDA 12.6 or newer"),
-        ("12.6", "native_100", "none", None, DRIVER, "missing", "or for another machine: `ctk doctor "),
-        ("13.4", "compat_0", "13.4", "9.0", TOOLKIT, "missing", "cuda-version=13.4=native_*"),  # it would be native
+        (
+            "12.6",
+            "native_100",
+            "11.8",
+            "9.0",
+            DRIVER,
+            "problem",
+            "update the driver to one for CUDA 12.6 or newer",
+        ),
+        (
+            "12.6",
+            "native_100",
+            "none",
+            None,
+            DRIVER,
+            "missing",
+            "or for another machine: `ctk doctor ",
+        ),
+        (
+            "13.4",
+            "compat_0",
+            "13.4",
+            "9.0",
+            TOOLKIT,
+            "missing",
+            "cuda-version=13.4=native_*",
+        ),  # it would be native
         (
             "13.4",
             "compat_0",
@@ -656,7 +876,15 @@ DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
             "problem",
             "<=13.0 native_*', or update the driver to one for CUDA 13.4",
         ),  # error 222
-        ("13.4", "h1_3", "13.0", "9.0", TOOLKIT, "problem", "'cuda-version >=12.0,<=13.0', or update"),  # conda-forge's
+        (
+            "13.4",
+            "h1_3",
+            "13.0",
+            "9.0",
+            TOOLKIT,
+            "problem",
+            "'cuda-version >=12.0,<=13.0', or update",
+        ),  # conda-forge's
         ("13.0", "h1_3", "13.4", "9.0", TOOLKIT, "ok", ""),
         ("13.4", "compat_0", "none", None, TOOLKIT, "ok", ""),
         ("13.0", "native_100", "13.0", "9.0", GPU, "ok", ""),
@@ -678,27 +906,60 @@ DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
             "problem",
             "'cuda-version >=13.0,<=13.0 native_*'",
         ),  # in a hole of its list
-        ("12.6", "native_100", "12.6", "12.1", GPU, "missing", "update the driver to one for CUDA 12.9 or newer"),
-        ("12.6", "native_100", "13.5", "3.5", GPU, "missing", "a newer driver does not help"),  # no toolkit knows it
+        (
+            "12.6",
+            "native_100",
+            "12.6",
+            "12.1",
+            GPU,
+            "missing",
+            "update the driver to one for CUDA 12.9 or newer",
+        ),
+        (
+            "12.6",
+            "native_100",
+            "13.5",
+            "3.5",
+            GPU,
+            "missing",
+            "a newer driver does not help",
+        ),  # no toolkit knows it
         ("11.8", "native_100", "12.6", "12.1", GPU, "ok", ""),  # of which nothing is known
     ],
 )
 def test_a_toolkit_is_compared_with_the_driver_and_the_gpu(
-    made: Made, version: str, build: str, driver: str, arch: str | None, name: str, state: str, step: str
+    made: Made,
+    version: str,
+    build: str,
+    driver: str,
+    arch: str | None,
+    name: str,
+    state: str,
+    step: str,
 ) -> None:
-    rules = {"depends": [f"__cuda >={version}"]} if "native" in build else {"constrains": ["__cuda >=12"]}
+    rules = (
+        {"depends": [f"__cuda >={version}"]}
+        if "native" in build
+        else {"constrains": ["__cuda >=12"]}
+    )
     found = check(made.toolkit(version, build, **rules), driver, arch)
     assert states(found) == ({} if state == "ok" else {name: state})
     assert step in found[name]["step"]
     # What a newer driver is advised for, a newer driver does.
     if newer := re.search(r"driver to one for CUDA (\S+)", found[name]["step"]):
         better = check(made, newer[1], arch)
-        assert states(better).get(name) != "problem" or "update the driver" not in better[name]["step"]
+        assert (
+            states(better).get(name) != "problem" or "update the driver" not in better[name]["step"]
+        )
     if version == "13.0" and arch == "7.0":
-        assert "update the driver" not in found[name]["step"], "no driver makes it know an older GPU"
+        assert "update the driver" not in found[name]["step"], (
+            "no driver makes it know an older GPU"
+        )
 
 
-def test_the_gpu_is_not_in_order_where_programs_do_not_see_it(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gpu_is_not_in_order_where_programs_do_not_see_it(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One line said that the GPU was hidden, and the next that it was in order."""
     seen = Answer(version="13.0", function="cuInit", code=100, error=NO_DEVICE)
     works = Answer(version="13.0", gpus=("9.0",))
@@ -760,7 +1021,9 @@ def test_what_is_no_file_and_what_is_no_spec_hold_nothing_up(made: Made) -> None
     (made.prefix / "conda-meta" / "loop-1-0.json").symlink_to("loop-1-0.json")
     (made.prefix / SITE / "nvidia_x-1.dist-info").mkdir(parents=True)
     os.mkfifo(made.prefix / SITE / "nvidia_x-1.dist-info" / "RECORD")
-    made.package("odd", depends=["", "[[", "x" * 900, ">=1", "odd >>=", "cuda-version <<<"]).toolkit("12.6", "h1_0")
+    made.package(
+        "odd", depends=["", "[[", "x" * 900, ">=1", "odd >>=", "cuda-version <<<"]
+    ).toolkit("12.6", "h1_0")
     found = check(made)
     assert found["records"]["found"] == "no records: fifo-1-0.json, loop-1-0.json and zero-1-0.json"
 
@@ -770,7 +1033,10 @@ def test_in_words_each_finding_has_what_why_and_a_step(made: Made) -> None:
     done = ctk(Workspace(ROOT), "doctor", str(made.prefix), "--driver", "13.0")
     assert done.returncode == errors.NotReady.exit_code
     text = " ".join(done.stdout.split())
-    said = "problem native toolkit toolkit 13.4 compat is newer than the driver, which supports CUDA 13.0 why: A driver"
+    said = (
+        "problem native toolkit toolkit 13.4 compat is newer than the driver, which supports CUDA"
+        " 13.0 why: A driver"
+    )
     assert said in text and "to do: conda install -p" in text
     assert done.stderr.startswith("error: 1 problem in ")
     quiet = ctk(Workspace(ROOT), "doctor", str(made.prefix), "--driver", "13.4", "-q")

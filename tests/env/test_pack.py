@@ -29,7 +29,9 @@ from kit.packs import Made, checkout, left_in, pack, unpack
 from kit.tiny_packages import application, pure, tiny
 
 pytest_plugins = ["kit.pack_fixtures"]
-pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
+pytestmark = pytest.mark.skipif(
+    this_platform() != "linux-64", reason="the tiny packages are for linux-64"
+)
 
 # The rule of CEP 23 for a line of an explicit list.
 EXPLICIT = re.compile(r"(?P<file>[^/\\#]+\.conda)#sha256:(?P<sha256>[0-9a-f]{64})")
@@ -58,7 +60,13 @@ def test_every_file_is_in_the_list_of_hashes(made: Made) -> None:
 
 def test_the_lock_is_an_explicit_list_of_exactly_the_packages(made: Made) -> None:
     comments, lines = made.whole.with_name("whole.run.lock").read_text().split("@EXPLICIT\n")
-    for line in ("platform: linux-64", "asked for: application", "driver: 13.0", "GPU: 9.0", "glibc: 2.20 or newer"):
+    for line in (
+        "platform: linux-64",
+        "asked for: application",
+        "driver: 13.0",
+        "GPU: 9.0",
+        "glibc: 2.20 or newer",
+    ):
         assert f"# {line}\n" in comments
     found = {}
     for line in lines.splitlines():
@@ -67,7 +75,9 @@ def test_the_lock_is_an_explicit_list_of_exactly_the_packages(made: Made) -> Non
         found[match["file"]] = match["sha256"]
     channels = (made.workspace.channel, made.workspace.root / "base")
     packages = {p.name: p for channel in channels for p in channel.glob("*/*.conda")}
-    assert found == {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in packages.items()}
+    assert found == {
+        name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in packages.items()
+    }
 
 
 def test_the_glibc_that_is_needed_is_said_before_it_is_packed(
@@ -98,9 +108,16 @@ def test_nothing_of_a_pack_names_the_machine_it_was_made_on(made: Made, tmp_path
     assert unpack(made.whole, tmp_path / "e").returncode == 0
     unpacked = [p for p in (tmp_path / "e").rglob("*") if p.is_file() and p.name != "python"]
     own = str(made.workspace.root).encode()
-    assert not [p for p in [*unpacked, made.whole, made.whole.with_name("whole.run.lock")] if own in p.read_bytes()]
+    assert not [
+        p
+        for p in [*unpacked, made.whole, made.whole.with_name("whole.run.lock")]
+        if own in p.read_bytes()
+    ]
     record = json.loads((tmp_path / "e/conda-meta/application-1.0-0.json").read_text())
-    assert (record["channel"], record["url"]) == ("channel", "file:///channel/linux-64/application-1.0-0.conda")
+    assert (record["channel"], record["url"]) == (
+        "channel",
+        "file:///channel/linux-64/application-1.0-0.conda",
+    )
     # It is no cache, whatever rattler says, and what wrote the path is of no use twice.
     gone = ("CACHEDIR.TAG", "bin/conda-unpack", "bin/conda_unpack_progress.py")
     assert not [name for name in gone if (tmp_path / "e" / name).exists()]
@@ -109,15 +126,30 @@ def test_nothing_of_a_pack_names_the_machine_it_was_made_on(made: Made, tmp_path
 def run_under(made: Made, limit: str, target: Path, *more: str) -> subprocess.CompletedProcess[str]:
     """`ctk env pack` under a limit that a shell sets."""
     script = f"{limit}; exec {sys.executable} -c 'from ctk.cli.main import main; main()' \"$@\""
-    words = ["env", "pack", "application", "--base", str(made.workspace.root / "base"), "-o", str(target), *more]
+    words = [
+        "env",
+        "pack",
+        "application",
+        "--base",
+        str(made.workspace.root / "base"),
+        "-o",
+        str(target),
+        *more,
+    ]
     environment = {**os.environ, "CTK_ROOT": str(made.workspace.root)}
     return subprocess.run(
-        ["sh", "-c", script, "sh", *words], env=environment, capture_output=True, text=True, check=False
+        ["sh", "-c", script, "sh", *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
 def test_equal_packages_give_equal_packs(made: Made, tmp_path: Path) -> None:
-    run_under(made, "umask 077", tmp_path / "whole.run", "--driver", "13.0", "--arch", "9.0").check_returncode()
+    run_under(
+        made, "umask 077", tmp_path / "whole.run", "--driver", "13.0", "--arch", "9.0"
+    ).check_returncode()
     for name in ("whole.run", "whole.run.lock", "whole.run.sha256"):
         assert (tmp_path / name).read_bytes() == made.whole.with_name(name).read_bytes()
 
@@ -128,11 +160,16 @@ def test_a_pack_that_is_there_is_replaced_only_when_forced_and_then_whole(copy: 
     assert done.returncode == BadValue.exit_code
     assert "whole.run, whole.run.lock" in done.stderr
     assert pack(copy.workspace, *words, "--force").returncode == 0
-    subprocess.run(["sha256sum", "--quiet", "-c", "whole.run.sha256"], cwd=copy.whole.parent, check=True)
+    subprocess.run(
+        ["sha256sum", "--quiet", "-c", "whole.run.sha256"], cwd=copy.whole.parent, check=True
+    )
 
 
 def test_a_full_disk_is_said_and_no_file_appears(made: Made, tmp_path: Path) -> None:
-    """Writing more than the limit fails as on a full disk; the packages are in the cache already."""
+    """Writing more than the limit fails as on a full disk.
+
+    The packages are in the cache already.
+    """
     done = run_under(made, "ulimit -f 12", tmp_path / "p.run")
     assert done.returncode == errors.NoSpace.exit_code, done.stderr
     assert f"File too large: {tmp_path}" in done.stderr
@@ -143,9 +180,17 @@ def test_a_full_disk_is_said_and_no_file_appears(made: Made, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        (["application", "--platform", "win-64"], BadValue, "conda-pack writes for the system that it runs on"),
+        (
+            ["application", "--platform", "win-64"],
+            BadValue,
+            "conda-pack writes for the system that it runs on",
+        ),
         (["application", "--platform", "linux-46"], errors.UnknownName, "linux-64"),
-        (["application", "--platform", "linux-aarch64"], errors.Unsolvable, "nothing is built for linux-aarch64"),
+        (
+            ["application", "--platform", "linux-aarch64"],
+            errors.Unsolvable,
+            "nothing is built for linux-aarch64",
+        ),
         (["nothing-of-it"], errors.Unsolvable, "nothing-of-it"),
         (["alone"], BadValue, "ask for python"),
     ],
@@ -153,7 +198,9 @@ def test_a_full_disk_is_said_and_no_file_appears(made: Made, tmp_path: Path) -> 
 def test_what_cannot_be_packed_is_refused_and_nothing_is_written(
     tmp_path: Path, arguments: list[str], error: type[errors.CtkError], words: str
 ) -> None:
-    where = checkout(tmp_path / "c", application(), pure(), tiny("alone", files={"share/alone": b""}))
+    where = checkout(
+        tmp_path / "c", application(), pure(), tiny("alone", files={"share/alone": b""})
+    )
     (tmp_path / "out").mkdir()
     done = pack(where, *arguments, "-o", str(tmp_path / "out" / "p.run"))
     assert done.returncode == error.exit_code, done.stderr
@@ -192,9 +239,21 @@ def test_an_environment_that_cannot_be_packed_is_refused_with_what_is_wrong(
 @pytest.mark.parametrize(
     ("channel", "address", "public"),
     [
-        ("https://me:secret@host/ch", "https://me:secret@host/ch/noarch/x.conda", "https://host/ch"),
-        ("https://host/t/tk-123/ch/", "https://host/t/tk-123/ch/noarch/x.conda?sig=1", "https://host/ch/"),
-        ("file:///home/me/.channel-states/4/", "file:///home/me/.channel-states/4/noarch/x.conda", "channel"),
+        (
+            "https://me:secret@host/ch",
+            "https://me:secret@host/ch/noarch/x.conda",
+            "https://host/ch",
+        ),
+        (
+            "https://host/t/tk-123/ch/",
+            "https://host/t/tk-123/ch/noarch/x.conda?sig=1",
+            "https://host/ch/",
+        ),
+        (
+            "file:///home/me/.channel-states/4/",
+            "file:///home/me/.channel-states/4/noarch/x.conda",
+            "channel",
+        ),
     ],
 )
 def test_a_record_keeps_its_channel_and_no_secret(channel: str, address: str, public: str) -> None:

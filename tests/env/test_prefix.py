@@ -25,7 +25,10 @@ from kit.tiny_packages import application, pure, tiny
 
 pytestmark = pytest.mark.skipif(
     this_platform() != "linux-64",
-    reason="the tiny packages are for linux-64; test_environment_check.py looks at altered files everywhere",
+    reason=(
+        "the tiny packages are for linux-64; test_environment_check.py looks at altered files"
+        " everywhere"
+    ),
 )
 
 FILE = "share/other"
@@ -36,12 +39,17 @@ VENDORED = f"{SITE}/vendor/tool-1.0.dist-info/INSTALLER"
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     other = tiny("other", files={FILE: b"right", "share/second": b"x"})
-    libs = [Draft("lib", version, build) for version, build in (("1.0", "0"), ("2.0", "0"), ("2.0", "1"))]
+    libs = [
+        Draft("lib", version, build)
+        for version, build in (("1.0", "0"), ("2.0", "0"), ("2.0", "1"))
+    ]
     needed = [
         tiny(
             "needed",
             version,
-            files=dict.fromkeys([f"{SITE}/needed-{version}.dist-info/INSTALLER", VENDORED], b"conda\n"),
+            files=dict.fromkeys(
+                [f"{SITE}/needed-{version}.dist-info/INSTALLER", VENDORED], b"conda\n"
+            ),
         )
         for version in ("1.0", "2.0")
     ]
@@ -57,12 +65,23 @@ def prefix(where: Workspace, tmp_path: Path) -> Path:
 
 
 def words(where: Workspace, prefix: Path, *specs: str) -> list[str]:
-    return ["env", "create", *specs, "--yes", "--prefix", str(prefix), "--base", str(where.root / "base")]
+    return [
+        "env",
+        "create",
+        *specs,
+        "--yes",
+        "--prefix",
+        str(prefix),
+        "--base",
+        str(where.root / "base"),
+    ]
 
 
 def tree(prefix: Path) -> dict[str, bytes]:
     return {
-        str(p.relative_to(prefix)): p.read_bytes() for p in prefix.rglob("*") if p.is_file() and p.name != LOCK.name
+        str(p.relative_to(prefix)): p.read_bytes()
+        for p in prefix.rglob("*")
+        if p.is_file() and p.name != LOCK.name
     }
 
 
@@ -82,7 +101,13 @@ def test_packages_of_others_stay_but_with_force(where: Workspace, prefix: Path, 
     meta = prefix / "conda-meta"
     if whose.startswith("ours"):
         record = json.loads(next(meta.glob("other-*.json")).read_text())
-        added = {"name": "numpy", "version": "2.1", "fn": "numpy-2.1-0.conda", "files": [], "paths_data": {"paths": []}}
+        added = {
+            "name": "numpy",
+            "version": "2.1",
+            "fn": "numpy-2.1-0.conda",
+            "files": [],
+            "paths_data": {"paths": []},
+        }
         (meta / "numpy-2.1-0.json").write_text(json.dumps({**record, **added}))
         lost = ["numpy 2.1"]
     else:
@@ -99,7 +124,9 @@ def test_packages_of_others_stay_but_with_force(where: Workspace, prefix: Path, 
     assert names(prefix) == {"other"} and (prefix / FILE).read_bytes() == b"right"
 
 
-def test_an_environment_of_others_with_all_that_is_asked_for_is_not_ours(where: Workspace, prefix: Path) -> None:
+def test_an_environment_of_others_with_all_that_is_asked_for_is_not_ours(
+    where: Workspace, prefix: Path
+) -> None:
     (prefix / NOTE).unlink()
     done = ctk(where, *words(where, prefix, "application=1.0", "other"))
     assert done.returncode == 2 and "did not put there, and is of another tool" in done.stderr
@@ -112,8 +139,9 @@ def test_what_was_asked_for_before_goes_only_with_yes(where: Workspace, prefix: 
     refused = ctk(where, *create, "other")
     python = f"python {sys.version_info.major}.{sys.version_info.minor}.0"
     assert refused.returncode == WouldLose.exit_code
-    assert refused.stderr == (
-        f"error: {prefix} would lose 3 of its 4 packages, because application is not named now: "
+    assert (
+        refused.stderr
+        == f"error: {prefix} would lose 3 of its 4 packages, because application is not named now: "
         f"application 1.0, pure 1.0 and {python}\nnext: to let them go, type it again with --yes\n"
     )
     document = json.loads(ctk(where, *create, "other", "--json").stdout)
@@ -128,9 +156,20 @@ def test_what_was_asked_for_before_goes_only_with_yes(where: Workspace, prefix: 
     assert names(prefix) == {"other"}
 
 
-def test_a_request_that_names_all_that_was_asked_for_needs_no_yes(where: Workspace, tmp_path: Path) -> None:
-    """What another version no longer needs goes without a question, and so does what stays as a dependency."""
-    create = ["env", "create", "--prefix", str(tmp_path / "env"), "--base", str(where.root / "base")]
+def test_a_request_that_names_all_that_was_asked_for_needs_no_yes(
+    where: Workspace, tmp_path: Path
+) -> None:
+    """What another version no longer needs goes without a question, and so does what stays as a
+    dependency.
+    """
+    create = [
+        "env",
+        "create",
+        "--prefix",
+        str(tmp_path / "env"),
+        "--base",
+        str(where.root / "base"),
+    ]
     ctk(where, *create, "slim=1.0", "application", "pure", check=True)
     assert "second" in names(tmp_path / "env")
     ctk(where, *create, "application", "slim=2.0", "other", "pure", check=True)
@@ -143,7 +182,9 @@ def test_what_changed_is_said(where: Workspace, prefix: Path) -> None:
     def changes(*specs: str) -> list[str]:
         first, *lines = ctk(where, *words(where, prefix, *specs), check=True).stdout.splitlines()
         assert first == f"changed: {prefix}"
-        return lines[: next(i for i, line in enumerate(lines) if line.startswith("no CUDA toolkit"))]
+        return lines[
+            : next(i for i, line in enumerate(lines) if line.startswith("no CUDA toolkit"))
+        ]
 
     python = f"python {sys.version_info.major}.{sys.version_info.minor}.0"
     assert changes("other") == [f"removed: application 1.0, pure 1.0 and {python}"]
@@ -184,7 +225,9 @@ def test_what_a_change_takes_from_a_wheel_is_said_with_the_line_that_brings_it_b
         (step,) = re.findall("^to do: (.*)$", done, re.M)
         found = problems(where, prefix)["needs of wheels"]
         assert (found["found"], found["step"]) == (said, step)
-        document = json.loads(ctk(where, *words(where, prefix, *specs), "--json", check=True).stdout)
+        document = json.loads(
+            ctk(where, *words(where, prefix, *specs), "--json", check=True).stdout
+        )
         assert [(one["found"], one["step"]) for one in document["problems"]] == [(said, step)]
         assert "needs of wheels" not in ctk(where, *shlex.split(step)[1:], check=True).stdout
         assert problems(where, prefix) == {}
@@ -199,7 +242,10 @@ def test_what_pip_put_in_place_of_a_package_goes_when_the_package_is_back(
     create(where, prefix, "python", "needed=2.0", "other")
     shutil.rmtree(site / "needed-2.0.dist-info")
     for info, files in (
-        (f"needed-{version}.dist-info", ("of_both.py", "needed/more.py", f"../../../{FILE}", "../../../../mine")),
+        (
+            f"needed-{version}.dist-info",
+            ("of_both.py", "needed/more.py", f"../../../{FILE}", "../../../../mine"),
+        ),
         ("tool-1.0.dist-info", ("of_both.py", "tool.py")),
     ):
         files = (*files, f"{info}/INSTALLER", f"{info}/RECORD")
@@ -209,18 +255,29 @@ def test_what_pip_put_in_place_of_a_package_goes_when_the_package_is_back(
         (site / info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
     assert problems(where, prefix) == {}
     (site / "needed" / "more.py").unlink()  # as pip does, but for a file that it cannot remove
-    assert problems(where, prefix)["files"]["found"].startswith("missing, or not as they were installed: needed: ")
+    assert problems(where, prefix)["files"]["found"].startswith(
+        "missing, or not as they were installed: needed: "
+    )
     done = create(where, prefix, "python", "needed", "other").stdout
     assert f"\ninstalled again: needed\nreplaced, of pip: needed {version}\n" in done
-    assert {path.name for path in site.iterdir()} >= {"needed-2.0.dist-info", "of_both.py", "tool-1.0.dist-info"}
+    assert {path.name for path in site.iterdir()} >= {
+        "needed-2.0.dist-info",
+        "of_both.py",
+        "tool-1.0.dist-info",
+    }
     assert not (site / "needed").exists() and not (site / "needed-1.5.dist-info").exists()
     assert [path.name for path in (site / "needed-2.0.dist-info").iterdir()] == ["INSTALLER"]
     assert (prefix / FILE).exists() and mine.exists()
-    assert problems(where, prefix) == {} and "unchanged" in create(where, prefix, "python", "needed", "other").stdout
+    assert (
+        problems(where, prefix) == {}
+        and "unchanged" in create(where, prefix, "python", "needed", "other").stdout
+    )
 
 
 @pytest.mark.parametrize("record", ["of_pip.py,,\nneeded-1.5.dist-info/RECORD,,\n", ""])
-def test_a_second_dist_info_that_an_older_ctk_left_goes(where: Workspace, prefix: Path, record: str) -> None:
+def test_a_second_dist_info_that_an_older_ctk_left_goes(
+    where: Workspace, prefix: Path, record: str
+) -> None:
     create(where, prefix, "python", "needed=2.0", "other")
     site = prefix / SITE
     (info := site / "needed-1.5.dist-info").mkdir()
@@ -230,7 +287,10 @@ def test_a_second_dist_info_that_an_older_ctk_left_goes(where: Workspace, prefix
         (info / "RECORD").write_text(record)
     found = problems(where, prefix)["wheels of pip"]
     assert found["found"].endswith("needed 1.5")
-    assert "\nreplaced, of pip: needed 1.5\n" in ctk(where, *shlex.split(found["step"])[1:], check=True).stdout
+    assert (
+        "\nreplaced, of pip: needed 1.5\n"
+        in ctk(where, *shlex.split(found["step"])[1:], check=True).stdout
+    )
     assert not info.exists() and (site / "of_pip.py").exists() is (not record)
     assert problems(where, prefix) == {}
 
@@ -241,7 +301,9 @@ def test_unchanged_is_what_the_prefix_has(where: Workspace, prefix: Path) -> Non
     (prefix / FILE).touch()  # nothing is altered
     assert problems(where, prefix) == {}
     assert "unchanged" in create(where, prefix, *specs).stdout
-    with (prefix / FILE).open("r+b") as stream:  # through the hard link, so into the cache of unpacked packages too
+    with (prefix / FILE).open(
+        "r+b"
+    ) as stream:  # through the hard link, so into the cache of unpacked packages too
         stream.write(b"wrong")
     assert FILE in problems(where, prefix)["files"]["found"]
     asked = [*specs, "--base", str(where.root / "base"), "--prefix", str(prefix)]
@@ -308,7 +370,9 @@ def test_a_run_that_was_stopped_is_said_and_continued(where: Workspace, prefix: 
     assert problems(where, prefix) == {}
 
 
-def test_files_that_a_stopped_run_left_without_a_record_go_with_the_next(where: Workspace, prefix: Path) -> None:
+def test_files_that_a_stopped_run_left_without_a_record_go_with_the_next(
+    where: Workspace, prefix: Path
+) -> None:
     """A dist-info of numba that stayed made Python find a package that was not there."""
     note = Note.read(prefix)
     assert note
@@ -317,7 +381,9 @@ def test_files_that_a_stopped_run_left_without_a_record_go_with_the_next(where: 
         (prefix / "conda-meta" / "other-1.0-0.json").unlink(missing_ok=True)
         (prefix / "share" / "mine").write_text("of the user")
     (info := next(prefix.glob("lib/python3*/site-packages")) / "over-1.dist-info").mkdir()
-    (info / "RECORD").write_text("../../../share/second,,\n")  # pip has put this file over that of other
+    (info / "RECORD").write_text(
+        "../../../share/second,,\n"
+    )  # pip has put this file over that of other
     assert ctk(where, *words(where, prefix, "application=1.0")).returncode == 0
     assert {file.name for file in (prefix / "share").iterdir()} >= {"mine", "second"}
     assert not (prefix / FILE).exists()
@@ -330,10 +396,20 @@ def test_an_environment_that_was_moved_or_copied_is_made_right(
 ) -> None:
     """Its pip wrote into the environment that is at the old place."""
     assert problems(where, prefix) == {}
-    how(prefix, moved := tmp_path / "moved", **({"symlinks": True} if how is shutil.copytree else {}))
+    how(
+        prefix,
+        moved := tmp_path / "moved",
+        **({"symlinks": True} if how is shutil.copytree else {}),
+    )
     found = problems(where, moved)["files"]
-    assert f"it was moved or copied: programs in it start the Python of {prefix}: bin/pure" in found["found"]
-    assert "installed again: application and pure" in ctk(where, *shlex.split(found["step"])[1:], check=True).stdout
+    assert (
+        f"it was moved or copied: programs in it start the Python of {prefix}: bin/pure"
+        in found["found"]
+    )
+    assert (
+        "installed again: application and pure"
+        in ctk(where, *shlex.split(found["step"])[1:], check=True).stdout
+    )
     assert (moved / "bin" / "pure").read_text().startswith(f"#!{moved}/bin/python")
     assert problems(where, moved) == {}
 
@@ -344,7 +420,10 @@ def test_two_runs_at_one_prefix_take_turns(where: Workspace, tmp_path: Path) -> 
     requests = [("application=1.0",), ("other",), ("application", "other"), ("pure",)]
     program = [sys.executable, "-c", "from ctk.cli.main import main; main()"]
     variables = {**os.environ, "CTK_ROOT": str(where.root)}
-    runs = [subprocess.Popen([*program, *words(where, prefix, *specs)], env=variables) for specs in requests]
+    runs = [
+        subprocess.Popen([*program, *words(where, prefix, *specs)], env=variables)
+        for specs in requests
+    ]
     assert [run.wait() for run in runs] == [0] * len(runs)
     note = Note.read(prefix)
     assert note and sorted(note.packages) == sorted(Installed.read(prefix).packages)

@@ -1,4 +1,6 @@
-"""What an environment, a note or a package names outside of a prefix is neither removed nor written."""
+"""What an environment, a note or a package names outside of a prefix is neither removed nor
+written.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from kit.tiny_packages import pure, tiny
 
 pytestmark = pytest.mark.skipif(
     this_platform() != "linux-64",
-    reason="the tiny packages are for linux-64; test_environment_check.py has the doctor everywhere",
+    reason=(
+        "the tiny packages are for linux-64; test_environment_check.py has the doctor everywhere"
+    ),
 )
 
 RECORD = "other-1.0-0.json"
@@ -77,7 +81,17 @@ def links(prefix: Path) -> set[str]:
 
 
 def change(where: Workspace, prefix: Path, *specs: str) -> Any:
-    return ctk(where, "env", "create", *specs, "--yes", "--prefix", str(prefix), "--base", str(where.root / "base"))
+    return ctk(
+        where,
+        "env",
+        "create",
+        *specs,
+        "--yes",
+        "--prefix",
+        str(prefix),
+        "--base",
+        str(where.root / "base"),
+    )
 
 
 def attacked(prefix: Path, attack: Attack) -> None:
@@ -192,7 +206,9 @@ def test_no_command_ends_in_a_traceback_or_changes_such_an_environment(
     assert (files(prefix), files(mine), links(prefix)) == before
 
 
-def test_a_name_with_a_newline_is_inside_and_shown_on_one_line(where: Workspace, prefix: Path) -> None:
+def test_a_name_with_a_newline_is_inside_and_shown_on_one_line(
+    where: Workspace, prefix: Path
+) -> None:
     attacked(prefix, names("share/a\nb", "../a\nb"))
     done = change(where, prefix, "second")
     assert done.returncode == NotReady.exit_code
@@ -216,7 +232,9 @@ def test_a_name_with_a_newline_is_inside_and_shown_on_one_line(where: Workspace,
         {"paths_data": {"paths": [{"path": "a"}]}},
     ],
 )
-def test_a_record_of_another_form_is_a_broken_one(where: Workspace, prefix: Path, fields: Record) -> None:
+def test_a_record_of_another_form_is_a_broken_one(
+    where: Workspace, prefix: Path, fields: Record
+) -> None:
     attacked(prefix, says(**fields))
     assert [file.name for file in Installed.read(prefix).broken] == [RECORD]
     assert RECORD in ctk(where, "doctor", str(prefix)).stdout
@@ -245,8 +263,12 @@ def test_a_link_where_a_new_package_has_files_is_named_before_anything_changes(
     assert files(tmp_path) == before
 
 
-def test_links_where_only_this_command_writes_are_not_followed(where: Workspace, tmp_path: Path, mine: Path) -> None:
-    """A prefix without packages in lib: its bytecode, its startup file and its history are elsewhere."""
+def test_links_where_only_this_command_writes_are_not_followed(
+    where: Workspace, tmp_path: Path, mine: Path
+) -> None:
+    """A prefix without packages in lib: its bytecode, its startup file and its history are
+    elsewhere.
+    """
     prefix = tmp_path / "env"
     create(where, prefix, "other")
     (mine / "python3.9" / "site-packages" / "__pycache__").mkdir(parents=True)
@@ -263,7 +285,9 @@ def test_links_where_only_this_command_writes_are_not_followed(where: Workspace,
     assert not (prefix / "conda-meta" / "history").is_symlink()
 
 
-def test_bytecode_is_not_written_through_a_link(where: Workspace, tmp_path: Path, mine: Path) -> None:
+def test_bytecode_is_not_written_through_a_link(
+    where: Workspace, tmp_path: Path, mine: Path
+) -> None:
     create(where, prefix := tmp_path / "env", "pure")
     (cache,) = prefix.glob("lib/python3*/site-packages/__pycache__")
     shutil.rmtree(cache)
@@ -274,12 +298,18 @@ def test_bytecode_is_not_written_through_a_link(where: Workspace, tmp_path: Path
     assert cache.is_dir() and not cache.is_symlink()
 
 
-@pytest.mark.parametrize("key", ["../../../../mine.conda", "/MINE.conda", "..", "", "a\0b", "..\\mine.conda"])
-def test_a_note_reaches_no_folder_but_those_of_the_cache(where: Workspace, prefix: Path, mine: Path, key: str) -> None:
+@pytest.mark.parametrize(
+    "key", ["../../../../mine.conda", "/MINE.conda", "..", "", "a\0b", "..\\mine.conda"]
+)
+def test_a_note_reaches_no_folder_but_those_of_the_cache(
+    where: Workspace, prefix: Path, mine: Path, key: str
+) -> None:
     """It names what a stopped run may have left."""
     (mine / "info").mkdir()
     entry = {"_path": "share/mine"}
-    (mine / "info" / "paths.json").write_text(json.dumps({"paths": [entry, {"_path": "../mine/file"}]}))
+    (mine / "info" / "paths.json").write_text(
+        json.dumps({"paths": [entry, {"_path": "../mine/file"}]})
+    )
     note = Note.read(prefix)
     assert note
     key = key.replace("/MINE", str(mine))
@@ -304,7 +334,9 @@ def test_a_note_reaches_no_folder_but_those_of_the_cache(where: Workspace, prefi
         "../../../conda-meta/history",
     ],
 )
-def test_the_record_of_a_wheel_reaches_nothing_outside(where: Workspace, tmp_path: Path, mine: Path, line: str) -> None:
+def test_the_record_of_a_wheel_reaches_nothing_outside(
+    where: Workspace, tmp_path: Path, mine: Path, line: str
+) -> None:
     own = tiny("own", files={f"{_site()}/own-2.0.dist-info/INSTALLER": b"conda\n"})
     made = checkout(tmp_path / "c", own)
     create(made, prefix := tmp_path / "env", "own", "python")
@@ -357,7 +389,9 @@ PACKAGES = {
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_a_package_that_reaches_outside_is_not_installed(tmp_path: Path, mine: Path, name: str) -> None:
+def test_a_package_that_reaches_outside_is_not_installed(
+    tmp_path: Path, mine: Path, name: str
+) -> None:
     """rattler ends the process at some of them."""
     draft, why = PACKAGES[name]
     made = checkout(tmp_path / "c", draft, tiny("other", files={"share/other": b"right"}))
@@ -400,14 +434,18 @@ def test_a_python_that_puts_modules_outside_is_refused(tmp_path: Path, mine: Pat
 
 
 @pytest.mark.parametrize("name", ["other-1.0-0/../../../../../mine/x.conda", "../../mine/x.conda"])
-def test_a_file_name_of_the_index_reaches_no_other_folder(tmp_path: Path, mine: Path, name: str) -> None:
+def test_a_file_name_of_the_index_reaches_no_other_folder(
+    tmp_path: Path, mine: Path, name: str
+) -> None:
     """The cache once removed the folder of that name, if a file in it was newer than the folder."""
     made = checkout(tmp_path / "c", tiny("other", files={"share/other": b"right"}))
     create(made, tmp_path / "one", "other")
     (mine / "x").mkdir()
     os.utime(mine / "x", (1, 1))
     (mine / "x" / "file").write_text("mine")
-    in_index(made.channel, "other", lambda packages, old: packages.update({name: packages.pop(old)}))
+    in_index(
+        made.channel, "other", lambda packages, old: packages.update({name: packages.pop(old)})
+    )
     before = files(tmp_path)
     for prefix in ("two", "one"):
         done = change(made, tmp_path / prefix, "other", "--force")
@@ -415,8 +453,12 @@ def test_a_file_name_of_the_index_reaches_no_other_folder(tmp_path: Path, mine: 
     assert files(tmp_path) == before
 
 
-def test_some_packages_are_looked_at_with_the_python_of_all(where: Workspace, tmp_path: Path) -> None:
-    """As those that were just downloaded: without the Python of the pick, each module would be outside."""
+def test_some_packages_are_looked_at_with_the_python_of_all(
+    where: Workspace, tmp_path: Path
+) -> None:
+    """As those that were just downloaded: without the Python of the pick, each module would be
+    outside.
+    """
     catalogue = Catalogue([where.channel, where.root / "base"], this_platform())
     pick = solve_or_say_why(Scenario(("pure", "python"), this_platform()), catalogue)
     some = [record for record in pick.records if record.name.normalized == "pure"]

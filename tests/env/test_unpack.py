@@ -1,4 +1,6 @@
-"""The program that `ctk env pack` writes, on another machine: unpacking, refusals, and leftovers."""
+"""The program that `ctk env pack` writes, on another machine: unpacking, refusals,
+and leftovers.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from kit.packs import CLEAN, Made, create, left_in, pack, pretend, refused, unpa
 from kit.tiny_packages import NOISE, PLACEHOLDER
 
 pytest_plugins = ["kit.pack_fixtures"]
-pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
+pytestmark = pytest.mark.skipif(
+    this_platform() != "linux-64", reason="the tiny packages are for linux-64"
+)
 
 NEEDED = {"gzip", "tar", "sha256sum", "uname", "cat", "tail"}
 
@@ -44,7 +48,12 @@ def test_it_unpacks_anywhere_and_runs_a_command(made: Made, tmp_path: Path, shel
     assert left_in(prefix.parent) == {prefix.name}
     assert (prefix / "etc/application.conf").read_text() == f"home={prefix}/share\n"
     binary = (prefix / "lib/application.bin").read_bytes()
-    assert binary == b"\x7f\x00before " + f"{prefix}/lib".encode().ljust(len(PLACEHOLDER) + 4, b"\0") + b"\0after"
+    assert (
+        binary
+        == b"\x7f\x00before "
+        + f"{prefix}/lib".encode().ljust(len(PLACEHOLDER) + 4, b"\0")
+        + b"\0after"
+    )
     assert (prefix / "lib/noise").read_bytes() == NOISE
 
 
@@ -56,7 +65,9 @@ def test_what_was_unpacked_is_an_environment_of_its_request(made: Made, tmp_path
     assert "nothing is wrong with" in ctk(made.workspace, "doctor", str(prefix), check=True).stdout
     request = ("application", "--driver", "13.0", "--arch", "9.0")
     assert create(made.workspace, prefix, *request).stdout.startswith(f"unchanged: {prefix}\n")
-    assert f"changed: {prefix}\n" in create(made.workspace, prefix, "pure").stdout, "it is no other tool's"
+    assert f"changed: {prefix}\n" in create(made.workspace, prefix, "pure").stdout, (
+        "it is no other tool's"
+    )
 
 
 def test_links_stay_links_and_modes_and_owners_are_the_users(made: Made, tmp_path: Path) -> None:
@@ -67,7 +78,9 @@ def test_links_stay_links_and_modes_and_owners_are_the_users(made: Made, tmp_pat
     assert os.readlink(lib.with_name("lib64")) == "lib"
     assert (lib / "second.so").samefile(lib / "libapplication.so.1")
     assert (tmp_path / "e/bin/pure").read_text().startswith("#!/usr/bin/env python")
-    modes = {p.name: p.stat().st_mode & 0o777 for p in (tmp_path / "e").rglob("*") if not p.is_symlink()}
+    modes = {
+        p.name: p.stat().st_mode & 0o777 for p in (tmp_path / "e").rglob("*") if not p.is_symlink()
+    }
     assert modes["hello"] == modes["run-in-environment"] == modes["bin"] == 0o755
     assert modes["noise"] == modes["application-1.0-0.json"] == 0o644
     assert {p.lstat().st_uid for p in (tmp_path / "e").rglob("*")} == {os.getuid()}
@@ -81,25 +94,41 @@ def test_it_says_how_the_environment_is_used_and_that_is_true(made: Made, tmp_pa
     (run,) = re.findall(r"one command in it: +(.*)", done.stdout)
     (activate,) = re.findall(r"in bash or zsh: +(.*)", done.stdout)
     printed = subprocess.run(
-        ["sh", "-c", f"{run} -c 'import os; print(os.environ[\"CONDA_PREFIX\"])'"], env=CLEAN, capture_output=True
+        ["sh", "-c", f"{run} -c 'import os; print(os.environ[\"CONDA_PREFIX\"])'"],
+        env=CLEAN,
+        capture_output=True,
     )
     assert printed.stdout.decode() == f"{prefix}\n"
     for shell in ("bash", "zsh"):
         if shutil.which(shell):
             words = [shell, *(["-f"] if shell == "zsh" else []), "-c", f"{activate}; hello"]
-            assert f"active in {prefix}" in subprocess.run(words, env=CLEAN, capture_output=True, text=True).stdout
+            assert (
+                f"active in {prefix}"
+                in subprocess.run(words, env=CLEAN, capture_output=True, text=True).stdout
+            )
     moved = prefix.rename(tmp_path / "moved")
-    done = subprocess.run([moved / "bin" / "run-in-environment", "hello"], env=CLEAN, capture_output=True, text=True)
+    done = subprocess.run(
+        [moved / "bin" / "run-in-environment", "hello"], env=CLEAN, capture_output=True, text=True
+    )
     assert f"active in {moved}" in done.stdout
 
 
 def test_its_help_says_what_is_in_it_and_what_it_needs(made: Made) -> None:
     shown = unpack(made.whole, "--help").stdout
-    for line in ("asked for: application", "driver: 13.0", "GPU: 9.0", "glibc 2.20 or newer", "sha256sum", "linux-64"):
+    for line in (
+        "asked for: application",
+        "driver: 13.0",
+        "GPU: 9.0",
+        "glibc 2.20 or newer",
+        "sha256sum",
+        "linux-64",
+    ):
         assert line in shown
 
 
-def test_a_folder_with_something_in_it_a_file_and_a_lost_parent_are_refused(made: Made, tmp_path: Path) -> None:
+def test_a_folder_with_something_in_it_a_file_and_a_lost_parent_are_refused(
+    made: Made, tmp_path: Path
+) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / ".hidden").touch()
     (tmp_path / "file").touch()
@@ -113,7 +142,9 @@ def test_a_folder_with_something_in_it_a_file_and_a_lost_parent_are_refused(made
 
 
 @pytest.mark.parametrize("name", ["a`id`", "a\nb"])
-def test_a_path_that_would_break_files_of_packages_is_refused(made: Made, tmp_path: Path, name: str) -> None:
+def test_a_path_that_would_break_files_of_packages_is_refused(
+    made: Made, tmp_path: Path, name: str
+) -> None:
     """Python's own _sysconfigdata has the path between single quotes."""
     done = unpack(made.whole, tmp_path / name)
     assert done.returncode == 1
@@ -126,9 +157,16 @@ def flipped(data: bytes, place: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "spoil", [lambda data: flipped(data, len(data) - 100), lambda data: data[:-1], lambda data: data + b"\n"]
+    "spoil",
+    [
+        lambda data: flipped(data, len(data) - 100),
+        lambda data: data[:-1],
+        lambda data: data + b"\n",
+    ],
 )
-def test_damaged_data_are_refused(copy: Made, tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
+def test_damaged_data_are_refused(
+    copy: Made, tmp_path: Path, spoil: Callable[[bytes], bytes]
+) -> None:
     copy.whole.write_bytes(spoil(copy.whole.read_bytes()))
     refused(unpack(copy.whole, tmp_path / "e"), str(copy.whole), "damaged or cut short")
     assert left_in(tmp_path) == {"copy"}
@@ -150,18 +188,34 @@ def test_a_machine_that_cannot_have_it_is_told_why(
     assert left_in(tmp_path) == {"programs"}
 
 
-def test_a_machine_without_a_program_that_is_needed_is_told_which(made: Made, tmp_path: Path) -> None:
-    refused(unpack(made.whole, tmp_path / "e", **only(tmp_path / "few", NEEDED - {"gzip"})), "no gzip")
+def test_a_machine_without_a_program_that_is_needed_is_told_which(
+    made: Made, tmp_path: Path
+) -> None:
+    refused(
+        unpack(made.whole, tmp_path / "e", **only(tmp_path / "few", NEEDED - {"gzip"})), "no gzip"
+    )
 
 
 def test_a_full_disk_is_said_and_nothing_stays(made: Made, tmp_path: Path) -> None:
-    """On its own file system; df says that there is room, as if somebody else filled the disk meanwhile."""
+    """On its own file system.
+
+    Df says that there is room, as if somebody else filled the disk meanwhile.
+    """
     folder = tmp_path / "small"
     folder.mkdir()
-    lies = pretend(tmp_path / "programs", df='[ -e ../asked ] && exec /bin/df "$@"; : >../asked; exit 1')
-    script = f'mount -t tmpfs -o size=40k none "{folder}" && cd "{folder}" && sh "{made.whole}" e; s=$?; ls -A; exit $s'
+    lies = pretend(
+        tmp_path / "programs", df='[ -e ../asked ] && exec /bin/df "$@"; : >../asked; exit 1'
+    )
+    script = (
+        f'mount -t tmpfs -o size=40k none "{folder}" && cd "{folder}" && sh "{made.whole}" e; s=$?;'
+        " ls -A; exit $s"
+    )
     done = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", script], env={**CLEAN, **lies}, capture_output=True, text=True, check=False
+        ["unshare", "-rm", "sh", "-c", script],
+        env={**CLEAN, **lies},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if "unpacking" not in done.stderr:
         pytest.skip("this machine lets nobody mount a file system of its own")
@@ -169,7 +223,9 @@ def test_a_full_disk_is_said_and_nothing_stays(made: Made, tmp_path: Path) -> No
     assert done.stdout == ""
 
 
-def test_a_stopped_run_leaves_nothing_and_a_killed_ones_folder_goes_with_the_next(made: Made, tmp_path: Path) -> None:
+def test_a_stopped_run_leaves_nothing_and_a_killed_ones_folder_goes_with_the_next(
+    made: Made, tmp_path: Path
+) -> None:
     # $PPID of what a pipeline runs is the program itself.
     stop = pretend(tmp_path / "stop", tar='kill -TERM $PPID; exec /bin/tar "$@"')
     assert unpack(made.whole, tmp_path / "e", **stop).returncode == 1

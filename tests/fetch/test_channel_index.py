@@ -1,4 +1,6 @@
-"""The index of a channel on a server is fetched within bounds of size and time, and of what is parsed."""
+"""The index of a channel on a server is fetched within bounds of size and time, and of what is
+parsed.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +154,9 @@ def test_a_bomb_is_not_unpacked_to_disk(server: FakeIndex, tmp_path: Path) -> No
     assert part.stat().st_size <= 64 << 20
 
 
-def test_an_endless_body_ends(server: FakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_body_ends(
+    server: FakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(repodata, "PACKED", 1 << 20)
     assert server.folder
     (server.folder / "noarch" / PACKED).unlink()
@@ -178,7 +182,9 @@ def test_a_slow_server_is_given_up(
         fetched(server, tmp_path)
 
 
-def test_a_login_is_sent(server: FakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_is_sent(
+    server: FakeIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     login = tmp_path / "login.json"
     login.write_text('{"127.0.0.1": {"BearerToken": "dolphin"}}')
     monkeypatch.setenv("RATTLER_AUTH_FILE", str(login))
@@ -249,7 +255,9 @@ def test_a_long_list_of_removed_files_is_fine(tmp_path: Path) -> None:
     check_specs(file)
 
 
-def test_a_solver_that_gives_no_answer_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_solver_that_gives_no_answer_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path, record("b"), packed=False)
 
     async def never(**arguments: object) -> None:

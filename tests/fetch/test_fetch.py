@@ -72,7 +72,9 @@ def in_store(workspace: Workspace) -> set[str]:
     return {p.name for p in workspace.store.glob("??/*")}
 
 
-def test_a_fetched_artefact_is_in_the_store_and_where_recipes_read_it(server: FakeIndex, workspace: Workspace) -> None:
+def test_a_fetched_artefact_is_in_the_store_and_where_recipes_read_it(
+    server: FakeIndex, workspace: Workspace
+) -> None:
     (path,) = fetch.fetch([artefact(0)], workspace, client)
     assert path == workspace.root / ".cache/artefacts/cudart/13.4.0/linux-64.zip"
     assert path.read_bytes() == content(0)
@@ -82,12 +84,16 @@ def test_a_fetched_artefact_is_in_the_store_and_where_recipes_read_it(server: Fa
     assert server.requests == []
 
 
-def test_a_source_distribution_keeps_the_ending_by_which_it_is_unpacked(workspace: Workspace) -> None:
+def test_a_source_distribution_keeps_the_ending_by_which_it_is_unpacked(
+    workspace: Workspace,
+) -> None:
     sources = replace(artefact(0), file="cufinufft-2.5.1.tar.gz", target="noarch")
     assert fetch.laid_out(sources, workspace).name == "noarch.tar.gz"
 
 
-def test_a_new_lock_replaces_the_file_that_recipes_read(server: FakeIndex, workspace: Workspace) -> None:
+def test_a_new_lock_replaces_the_file_that_recipes_read(
+    server: FakeIndex, workspace: Workspace
+) -> None:
     fetch.fetch([artefact(0)], workspace, client)
     other = wheel("nvidia-cuda-runtime", "13.4.0", TAGS, [], {"data": b"other"})
     server.add(name(0), other)
@@ -108,7 +114,9 @@ def test_a_download_that_broke_off_continues(server: FakeIndex, workspace: Works
 
 
 @pytest.mark.parametrize("most", [1_000, 50_000])
-def test_a_try_that_brought_data_is_no_failure(server: FakeIndex, workspace: Workspace, most: int) -> None:
+def test_a_try_that_brought_data_is_no_failure(
+    server: FakeIndex, workspace: Workspace, most: int
+) -> None:
     server.faults.append(Fault(match=".whl", truncate=most))
     (path,) = fetch.fetch([artefact(0)], workspace, client)
     assert path.read_bytes() == content(0)
@@ -126,7 +134,9 @@ def test_tries_that_bring_next_to_nothing_or_the_same_again_are_failures(
         assert len([r for r in server.requests if r.path.endswith(".whl")]) <= 4
 
 
-def test_a_server_that_is_too_slow_is_given_up_and_what_came_stays(server: FakeIndex, workspace: Workspace) -> None:
+def test_a_server_that_is_too_slow_is_given_up_and_what_came_stays(
+    server: FakeIndex, workspace: Workspace
+) -> None:
     slow = Retry(attempts=2, sleep=lambda seconds: None, clock=itertools.count(0, 300).__next__)
     with pytest.raises(IndexUnavailable, match="is too slow: "):
         fetch.fetch([artefact(0)], workspace, lambda: Index(pip_settings(), slow))
@@ -134,7 +144,9 @@ def test_a_server_that_is_too_slow_is_given_up_and_what_came_stays(server: FakeI
     assert content(0).startswith(part.read_bytes()) and part.stat().st_size
 
 
-def test_a_later_run_continues_what_an_earlier_one_left(server: FakeIndex, workspace: Workspace) -> None:
+def test_a_later_run_continues_what_an_earlier_one_left(
+    server: FakeIndex, workspace: Workspace
+) -> None:
     server.faults.append(Fault(match=".whl", truncate=50))
     with pytest.raises(IndexUnavailable, match="nvidia-cuda-runtime"):
         fetch.fetch([artefact(0)], workspace, client)
@@ -154,14 +166,18 @@ def test_a_server_without_ranges_works_too(server: FakeIndex, workspace: Workspa
     assert path.read_bytes() == content(0)
 
 
-def test_files_that_were_fetched_before_an_error_stay(server: FakeIndex, workspace: Workspace) -> None:
+def test_files_that_were_fetched_before_an_error_stay(
+    server: FakeIndex, workspace: Workspace
+) -> None:
     server.faults.append(Fault(match=name(1), status=500))
     with pytest.raises(IndexUnavailable):
         fetch.fetch([artefact(0), artefact(1)], workspace, client, jobs=1)
     assert in_store(workspace) == {artefact(0).sha256}
 
 
-def test_other_content_under_the_name_is_refused_and_fetched_anew(server: FakeIndex, workspace: Workspace) -> None:
+def test_other_content_under_the_name_is_refused_and_fetched_anew(
+    server: FakeIndex, workspace: Workspace
+) -> None:
     other = content(9)
     server.faults.append(Fault(match=name(0), content=other))
     with pytest.raises(HashMismatch) as error:
@@ -175,14 +191,18 @@ def test_other_content_under_the_name_is_refused_and_fetched_anew(server: FakeIn
     assert path.read_bytes() == content(0)
 
 
-def test_more_content_than_locked_is_refused_without_reading_all_of_it(server: FakeIndex, workspace: Workspace) -> None:
+def test_more_content_than_locked_is_refused_without_reading_all_of_it(
+    server: FakeIndex, workspace: Workspace
+) -> None:
     server.faults.append(Fault(match=name(0), content=content(0) * 50))
     with pytest.raises(HashMismatch):
         fetch.fetch([artefact(0)], workspace, client)
     assert not [*(workspace.store / "partial").iterdir()]
 
 
-def test_files_that_vanished_from_the_index_are_all_named(server: FakeIndex, workspace: Workspace) -> None:
+def test_files_that_vanished_from_the_index_are_all_named(
+    server: FakeIndex, workspace: Workspace
+) -> None:
     for seed in (1, 2):
         del server.projects["nvidia-cuda-runtime"][name(seed)]
     with pytest.raises(NotPublished) as error:
@@ -198,16 +218,22 @@ def test_files_that_vanished_from_the_index_are_all_named(server: FakeIndex, wor
         fetch.fetch([artefact(0), artefact(1)], workspace, client)
 
 
-def test_a_file_that_the_index_lists_but_does_not_have_is_named_too(server: FakeIndex, workspace: Workspace) -> None:
+def test_a_file_that_the_index_lists_but_does_not_have_is_named_too(
+    server: FakeIndex, workspace: Workspace
+) -> None:
     server.faults.append(Fault(match=name(2), status=404))
     with pytest.raises(NotPublished, match=r"lists .* but does not have it$"):
         fetch.fetch([artefact(2)], workspace, client)
 
 
-def test_borrowed_files_are_removed_again_and_earlier_files_stay(server: FakeIndex, workspace: Workspace) -> None:
+def test_borrowed_files_are_removed_again_and_earlier_files_stay(
+    server: FakeIndex, workspace: Workspace
+) -> None:
     fetch.fetch([artefact(0)], workspace, client)
     three = [artefact(seed) for seed in range(3)]
-    with fetch.borrowed(three, workspace, client, progress=lambda artefact, received: None) as paths:
+    with fetch.borrowed(
+        three, workspace, client, progress=lambda artefact, received: None
+    ) as paths:
         assert [path.read_bytes() for path in paths] == [content(seed) for seed in range(3)]
     assert in_store(workspace) == {artefact(0).sha256}
     assert [path.exists() for path in paths] == [True, False, False]

@@ -20,11 +20,16 @@ TAGS = {tag: f"{tag}-{tag}-manylinux_2_28_x86_64" for tag in ("cp311", "cp312")}
 
 @contextmanager
 def an_index(numpy: dict[str, str]) -> Iterator[Index]:
-    """An index with made-up versions of what the base channel has; of numpy these, each with one tag."""
+    """An index with made-up versions of what the base channel has.
+
+    Of numpy these, each with one tag.
+    """
     with serve() as offered:
         for tag in TAGS.values():
             requires = ["llvmlite<3,>=2", "numpy<2.6", "tbb; extra == 'tbb'"]
-            offered.add_wheel("numba", "0.2", tag, requires=requires, metadata=["Provides-Extra: tbb"])
+            offered.add_wheel(
+                "numba", "0.2", tag, requires=requires, metadata=["Provides-Extra: tbb"]
+            )
             for version in ("2.0", "2.1", "3.0", "4.0rc1"):
                 offered.add_wheel("llvmlite", version, tag)
         for version, tag in numpy.items():
@@ -39,7 +44,11 @@ def test_the_newest_versions_that_accept_each_other_are_locked() -> None:
     with an_index({"2.6": TAGS["cp311"], "2.4": TAGS["cp311"]}) as index:
         made = base.base_release(index, ["cp311", "cp312"])
     versions = {name: component.version for name, component in made.components.items()}
-    assert versions == dict.fromkeys(base.PROJECTS, "1.0") | {"llvmlite": "2.1", "numba": "0.2", "numpy": "2.4"}
+    assert versions == dict.fromkeys(base.PROJECTS, "1.0") | {
+        "llvmlite": "2.1",
+        "numba": "0.2",
+        "numpy": "2.4",
+    }
     assert set(made.components["pip"].artefacts) == {NOARCH}
 
 

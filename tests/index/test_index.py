@@ -28,7 +28,9 @@ WHEEL = "tool-1.0-py3-none-any.whl"
 def server() -> Iterator[FakeIndex]:
     WAITS.clear()
     with serve() as index:
-        index.add_wheel("tool", "1.0", requires=["other>=2"], files={"tool/data.bin": os.urandom(5000)})
+        index.add_wheel(
+            "tool", "1.0", requires=["other>=2"], files={"tool/data.bin": os.urandom(5000)}
+        )
         yield index
 
 
@@ -38,22 +40,37 @@ def client(server: FakeIndex, **settings: object) -> Index:
 
 def artefact(server: FakeIndex, sha256: str | None = None, file: str = WHEEL) -> Artefact:
     content = server.projects["tool"][WHEEL]
-    return Artefact("tool", "tool", "1.0", "noarch", file, sha256 or hashlib.sha256(content).hexdigest(), len(content))
+    return Artefact(
+        "tool",
+        "tool",
+        "1.0",
+        "noarch",
+        file,
+        sha256 or hashlib.sha256(content).hexdigest(),
+        len(content),
+    )
 
 
 def test_pip_s_files_are_read_before_its_environment() -> None:
     settings = parse_settings(
         "global.index-url='https://u:secret@mirror.example/simple'\n"
         "global.extra-index-url='\\nfile:///a/simple\\nfile:///b/simple'\n"
-        "download.timeout='7'\nfreeze.timeout='8'\nglobal.trusted-host='one two'\nglobal.no-index='false'\n"
+        "download.timeout='7'\nfreeze.timeout='8'\nglobal.trusted-host='one"
+        " two'\nglobal.no-index='false'\n"
         ":env:.index-url='https://other.example/simple'\n:env:.default-timeout='9'\n:env:.retries='2'\n"
     )
-    assert settings.index_urls == ("https://other.example/simple", "file:///a/simple", "file:///b/simple")
+    assert settings.index_urls == (
+        "https://other.example/simple",
+        "file:///a/simple",
+        "file:///b/simple",
+    )
     assert (settings.timeout, settings.retries, settings.trusted_hosts) == (9.0, 2, ("one", "two"))
 
 
 def test_settings_are_printed_without_credentials() -> None:
-    settings = IndexSettings(index_url="https://u:secret@mirror.example/simple", proxy="http://u:secret@proxy.example")
+    settings = IndexSettings(
+        index_url="https://u:secret@mirror.example/simple", proxy="http://u:secret@proxy.example"
+    )
     assert "secret" not in repr(settings)
 
 
@@ -73,7 +90,9 @@ def test_a_pip_that_does_not_answer_is_an_error() -> None:
 
 @pytest.mark.parametrize("html", [True, False], ids=["html", "json"])
 @pytest.mark.parametrize("copies", [True, False], ids=["metadata-copies", "no-metadata-copies"])
-def test_files_and_metadata_come_from_every_kind_of_index(server: FakeIndex, html: bool, copies: bool) -> None:
+def test_files_and_metadata_come_from_every_kind_of_index(
+    server: FakeIndex, html: bool, copies: bool
+) -> None:
     server.html, server.metadata_copies = html, copies
     server.add_wheel("tool", "1.1", yanked=True, requires_python=">=3.9")
     with client(server) as index:
@@ -89,7 +108,9 @@ def test_files_and_metadata_come_from_every_kind_of_index(server: FakeIndex, htm
 
 
 def test_a_large_wheel_s_metadata_is_read_without_the_wheel(server: FakeIndex) -> None:
-    content = server.add_wheel("big", "1", files={"big/data.bin": os.urandom(3_000_000)}, requires=["x"])
+    content = server.add_wheel(
+        "big", "1", files={"big/data.bin": os.urandom(3_000_000)}, requires=["x"]
+    )
     with client(server) as index:
         assert index.metadata(index.files("big")[0]).get_all("Requires-Dist") == ["x"]
         assert all(r.range for r in server.requests if r.method == "GET" and "/files/" in r.path)
@@ -145,7 +166,13 @@ def test_an_unknown_distribution_is_not_published(server: FakeIndex) -> None:
         ([Fault(status=500, times=2)], [1, 2]),
         ([Fault(drop=True, times=2)], [1, 2]),
         # As long as the server asks, but no longer than a minute.
-        ([Fault(status=429, retry_after="7", times=1), Fault(status=503, retry_after="99999", times=1)], [7, 60]),
+        (
+            [
+                Fault(status=429, retry_after="7", times=1),
+                Fault(status=503, retry_after="99999", times=1),
+            ],
+            [7, 60],
+        ),
     ],
 )
 def test_a_passing_fault_is_retried_with_growing_waits(
@@ -160,7 +187,10 @@ def test_a_passing_fault_is_retried_with_growing_waits(
 def test_a_lasting_fault_names_the_distribution(server: FakeIndex) -> None:
     """tests/system/faults has the other faults, for each command."""
     server.faults.append(Fault(status=500))
-    with client(server) as index, pytest.raises(IndexUnavailable, match=r"does not give tool, .*answered 500") as error:
+    with (
+        client(server) as index,
+        pytest.raises(IndexUnavailable, match=r"does not give tool, .*answered 500") as error,
+    ):
         index.files("tool")
     assert "run the same command again" in error.value.step
     assert len(server.requests) == QUICK.attempts
@@ -177,7 +207,9 @@ UNUSABLE = {
 }
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name in UNUSABLE for value in UNUSABLE[name]])
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name in UNUSABLE for value in UNUSABLE[name]]
+)
 def test_a_setting_that_cannot_be_used_is_an_error_without_its_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
@@ -194,15 +226,22 @@ def test_a_setting_that_cannot_be_used_is_an_error_without_its_password(
     assert "PROXY" in name or value in error.value.cause
 
 
-def test_a_proxy_without_a_scheme_and_a_folder_of_certificates_are_used_as_pip_uses_them(tmp_path: Path) -> None:
+def test_a_proxy_without_a_scheme_and_a_folder_of_certificates_are_used_as_pip_uses_them(
+    tmp_path: Path,
+) -> None:
     made_with = connection(IndexSettings(proxy="u:secret@h:8080", cert=str(tmp_path)))
     assert made_with["proxy"] == "http://u:secret@h:8080"
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 407, 451])
-def test_a_refused_page_is_not_taken_for_a_page_without_files(server: FakeIndex, status: int) -> None:
+def test_a_refused_page_is_not_taken_for_a_page_without_files(
+    server: FakeIndex, status: int
+) -> None:
     server.faults.append(Fault(match="/simple/", status=status))
-    with client(server) as index, pytest.raises(IndexUnavailable, match=f"answered {status} .* for tool$"):
+    with (
+        client(server) as index,
+        pytest.raises(IndexUnavailable, match=f"answered {status} .* for tool$"),
+    ):
         index.files("tool")
 
 
@@ -218,13 +257,19 @@ def test_another_index_may_have_a_project_that_one_refuses(server: FakeIndex) ->
 def test_one_index_being_down_is_not_hidden_by_another(server: FakeIndex) -> None:
     with serve() as other:
         other.faults.append(Fault(status=502))
-        with client(server, extra_index_urls=(other.url,)) as index, pytest.raises(IndexUnavailable, match="502"):
+        with (
+            client(server, extra_index_urls=(other.url,)) as index,
+            pytest.raises(IndexUnavailable, match="502"),
+        ):
             index.files("tool")
 
 
 def test_wrong_credentials_are_an_error_that_shows_none(server: FakeIndex) -> None:
     server.password = "yes"
-    with client(server) as index, pytest.raises(IndexUnavailable, match="answered 401 Unauthorized for tool"):
+    with (
+        client(server) as index,
+        pytest.raises(IndexUnavailable, match="answered 401 Unauthorized for tool"),
+    ):
         index.files("tool")
     url = server.url.replace("//", "//user:secret@")
     with Index(IndexSettings(index_url=url), QUICK) as index:
@@ -261,7 +306,9 @@ def test_an_artefact_is_found_by_its_name_and_hash(server: FakeIndex) -> None:
         assert locate(index, artefact(server)).file == WHEEL
         with pytest.raises(NotPublished, match=r"has no tool-9.0.whl of tool 1.0"):
             locate(index, artefact(server, file="tool-9.0.whl"))
-        with pytest.raises(HashMismatch, match=f"(?s)locked {'0' * 64}.*index  {artefact(server).sha256}"):
+        with pytest.raises(
+            HashMismatch, match=f"(?s)locked {'0' * 64}.*index  {artefact(server).sha256}"
+        ):
             locate(index, artefact(server, sha256="0" * 64))
 
 
@@ -269,13 +316,21 @@ def test_the_index_that_has_the_locked_content_is_chosen(server: FakeIndex) -> N
     with serve() as other:
         other.add(WHEEL, b"rebuilt by a mirror")
         with client(other, extra_index_urls=(server.url,)) as index:
-            assert locate(index, artefact(server)).url.startswith(server.url.removesuffix("simple/"))
+            assert locate(index, artefact(server)).url.startswith(
+                server.url.removesuffix("simple/")
+            )
 
 
 HERE = f"file://localhost/{WHEEL}"
 TO_THIS_MACHINE: dict[str, tuple[Fault, str]] = {
-    "a link": (Fault("simple/", content=f'<a href="{HERE}">x</a>'.encode()), "to a file of this machine"),
-    "a base": (Fault("simple/", content=f"<base href=file:///><a href={WHEEL}>".encode()), "a file of this machine"),
+    "a link": (
+        Fault("simple/", content=f'<a href="{HERE}">x</a>'.encode()),
+        "to a file of this machine",
+    ),
+    "a base": (
+        Fault("simple/", content=f"<base href=file:///><a href={WHEEL}>".encode()),
+        "a file of this machine",
+    ),
     "a page elsewhere": (Fault("simple/", status=301, headers={"Location": HERE}), "'file://'"),
     "a file elsewhere": (Fault("files/", status=302, headers={"Location": HERE}), "'file://'"),
 }
@@ -301,7 +356,10 @@ def test_a_local_index_leads_to_local_files(server: FakeIndex, tmp_path: Path) -
 def test_an_invalid_page_is_an_error_of_the_index(server: FakeIndex) -> None:
     server.html = False
     server.faults.append(Fault("simple/", content=b"<html>Log in</html>"))
-    with client(server) as index, pytest.raises(IndexUnavailable, match="page of tool cannot be read"):
+    with (
+        client(server) as index,
+        pytest.raises(IndexUnavailable, match="page of tool cannot be read"),
+    ):
         index.files("tool")
 
 
@@ -311,11 +369,16 @@ def test_a_page_has_a_size_and_a_time(server: FakeIndex, monkeypatch: pytest.Mon
     with Index(IndexSettings(index_url=server.url), hours) as index, late:
         index.files("tool")
     monkeypatch.setattr(index_client, "LARGEST", 100)
-    with client(server) as index, pytest.raises(IndexUnavailable, match="the page of tool does not end"):
+    with (
+        client(server) as index,
+        pytest.raises(IndexUnavailable, match="the page of tool does not end"),
+    ):
         index.files("tool")
 
 
-def test_a_file_that_is_shorter_or_longer_than_the_index_says_is_an_error(server: FakeIndex) -> None:
+def test_a_file_that_is_shorter_or_longer_than_the_index_says_is_an_error(
+    server: FakeIndex,
+) -> None:
     content = server.projects["tool"][WHEEL]
     server.faults.append(Fault("files/", length=10**17, times=1))  # of the HEAD
     with client(server) as index, pytest.raises(MeasureFailed, match="ends before byte"):

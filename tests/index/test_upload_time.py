@@ -1,4 +1,6 @@
-"""The upload time of a file: the index's, else that of its newest member, never the current time."""
+"""The upload time of a file: the index's, else that of its newest member, never the
+current time.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def zipped(times: Mapping[str, tuple[int, ...]]) -> bytes:
 
 
 def uploaded(server: FakeIndex, distribution: str = "tool", **settings: object) -> int:
-    with Index(IndexSettings(index_url=server.url, timeout=60, **settings), Retry(attempts=1)) as index:  # type: ignore[arg-type]
+    with Index(
+        IndexSettings(index_url=server.url, timeout=60, **settings), Retry(attempts=1)
+    ) as index:  # type: ignore[arg-type]
         return index.uploaded(index.files(distribution)[0])
 
 
@@ -56,14 +60,18 @@ def server() -> Iterator[FakeIndex]:
         ("1970-01-01T00:00:00Z", "1980-01-01T00:00:00"),
     ],
 )
-def test_the_index_s_time_is_taken_without_another_request(server: FakeIndex, stated: str, expected: str) -> None:
+def test_the_index_s_time_is_taken_without_another_request(
+    server: FakeIndex, stated: str, expected: str
+) -> None:
     server.html, server.uploaded[FILE] = False, stated
     assert uploaded(server) == when(expected)
     assert [r.path for r in server.requests] == ["/simple/tool/"]
 
 
 @pytest.mark.parametrize("html", [True, False], ids=["html", "json"])
-def test_without_the_index_s_time_that_of_the_newest_member_counts(server: FakeIndex, html: bool) -> None:
+def test_without_the_index_s_time_that_of_the_newest_member_counts(
+    server: FakeIndex, html: bool
+) -> None:
     server.html, server.upload_time = html, None
     assert uploaded(server) == when("2021-03-04T05:06:08")
 
@@ -79,7 +87,10 @@ def test_of_a_large_wheel_only_the_directory_is_read(server: FakeIndex) -> None:
 def test_of_a_source_distribution_too(server: FakeIndex) -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        for name, moment in (("source-1/a", "2022-02-02T02:02:02"), ("source-1/b", "2019-01-01T00:00:00")):
+        for name, moment in (
+            ("source-1/a", "2022-02-02T02:02:02"),
+            ("source-1/b", "2019-01-01T00:00:00"),
+        ):
             member = tarfile.TarInfo(name)
             member.mtime = when(moment)
             archive.addfile(member)
@@ -111,8 +122,12 @@ def test_a_lock_has_the_index_s_times(run: Run, here: Workspace, index: FakeInde
     assert '"uploaded": "2025-08-04T12:34:56Z"}' in (here.variants / "cuda-13.4.lock").read_text()
 
 
-def test_a_minor_has_the_time_of_its_first_manifest_and_keeps_it(run: Run, here: Workspace, index: FakeIndex) -> None:
-    """Packages without artefacts have it: neither a newer patch nor an index without the first manifest changes it."""
+def test_a_minor_has_the_time_of_its_first_manifest_and_keeps_it(
+    run: Run, here: Workspace, index: FakeIndex
+) -> None:
+    """Packages without artefacts have it: neither a newer patch nor an index without the first
+    manifest changes it.
+    """
     first, second = (f"cuda_toolkit-13.4.{patch}-py2.py3-none-any.whl" for patch in (2, 3))
     index.uploaded |= {first: "2026-01-02T00:00:00Z", second: "2026-03-04T00:00:00Z"}
     run("add", "13.4", "--write")
@@ -133,7 +148,9 @@ def test_a_locked_file_keeps_its_time_and_a_new_file_has_its_own(
     index.upload_time = None
     assert "nothing changes" in run("add", "13.4", "--write")
     assert snapshot(here) == before
-    index.add_wheel("nvidia-cuda-nvrtc", "13.4.92", "py3-none-win_amd64", files={"other.txt": b"rebuilt"})
+    index.add_wheel(
+        "nvidia-cuda-nvrtc", "13.4.92", "py3-none-win_amd64", files={"other.txt": b"rebuilt"}
+    )
     run("add", "13.4", "--write")
     nvrtc = load(here.variants / "cuda-13.4.lock").components["nvrtc"].artefacts
     assert {t: time_text(a.uploaded) for t, a in nvrtc.items() if a} == {

@@ -1,4 +1,6 @@
-"""The smallest ELF and PE files that say something of themselves, made byte by byte: no compiler, always the same."""
+"""The smallest ELF and PE files that say something of themselves, made byte by byte: no compiler,
+always the same.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def elf(
 
     Args:
         versions: Library -> symbol versions needed of it, e.g. ``{"libc.so.6": ["GLIBC_2.17"]}``.
-        imports: Undefined symbols, ``name``, ``?name`` for a weak one, or ``name@2`` with the number of its version.
+        imports: Undefined symbols, ``name``, ``?name`` for a weak one, or ``name@2`` with the
+            number of its version.
         payload: Bytes at the end, for what is looked for in files.
     """
     strings = _Strings()
@@ -47,7 +50,10 @@ def elf(
     verneed = _verneed(versions or {}, strings)
     dynsym, versym = _symbols(imports, strings) if imports else (b"", b"")
     names = _Strings()
-    section_names = [names.add(name) for name in (".dynstr", ".dynamic", ".gnu.version_r", ".shstrtab", ".dynsym")]
+    section_names = [
+        names.add(name)
+        for name in (".dynstr", ".dynamic", ".gnu.version_r", ".shstrtab", ".dynsym")
+    ]
     strings.table += bytes(-len(strings.table) % 8)  # patchelf wants the section after it aligned
     dynstr = 64 + 2 * 56
     dynamic = dynstr + len(strings.table)
@@ -60,9 +66,13 @@ def elf(
     versym_at = dynsym_at + len(dynsym)
     sections_at = versym_at + len(versym)
     header = b"\x7fELF\x02\x01\x01" + bytes(9)
-    header += struct.pack("<HHIQQQIHHHHHH", 3, _MACHINES[machine][0], 1, 0, 64, sections_at, 0, 64, 56, 2, 64, 7, 4)
+    header += struct.pack(
+        "<HHIQQQIHHHHHH", 3, _MACHINES[machine][0], 1, 0, 64, sections_at, 0, 64, 56, 2, 64, 7, 4
+    )
     segments = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, sections_at, sections_at, 4096)
-    segments += struct.pack("<IIQQQQQQ", 2, 6, dynamic, dynamic, dynamic, len(dynamic_bytes), len(dynamic_bytes), 8)
+    segments += struct.pack(
+        "<IIQQQQQQ", 2, 6, dynamic, dynamic, dynamic, len(dynamic_bytes), len(dynamic_bytes), 8
+    )
     sections = bytes(64)
     for name, kind, offset, size, link, info, entry in (
         (section_names[0], _SHT_STRTAB, dynstr, len(strings.table), 0, 0, 0),
@@ -72,20 +82,39 @@ def elf(
         (section_names[4], _SHT_DYNSYM if dynsym else 0, dynsym_at, len(dynsym), 1, 2, 24),
         (section_names[4], _SHT_VERSYM if versym else 0, versym_at, len(versym), 5, 0, 2),
     ):
-        sections += struct.pack("<IIQQQQIIQQ", name, kind, 2, offset, offset, size, link, info, 1, entry)
+        sections += struct.pack(
+            "<IIQQQQIIQQ", name, kind, 2, offset, offset, size, link, info, 1, entry
+        )
     tables = dynsym + versym
-    return header + segments + strings.table + dynamic_bytes + verneed + names.table + payload + tables + sections
+    return (
+        header
+        + segments
+        + strings.table
+        + dynamic_bytes
+        + verneed
+        + names.table
+        + payload
+        + tables
+        + sections
+    )
 
 
 def _symbols(imports: Sequence[str], strings: _Strings) -> tuple[bytes, bytes]:
     """The tables .dynsym and .gnu.version, with a local and a hidden symbol too."""
-    entries = [("", 0, 0, 0, 0), ("a_local_one", 0x02, 0, 1, 0), ("puts", 0x12, 0, 0, 1), ("hidden_one", 0x12, 2, 1, 1)]
+    entries = [
+        ("", 0, 0, 0, 0),
+        ("a_local_one", 0x02, 0, 1, 0),
+        ("puts", 0x12, 0, 0, 1),
+        ("hidden_one", 0x12, 2, 1, 1),
+    ]
     for name in imports:
         plain, _, version = name.removeprefix("?").partition("@")
         entries.append((plain, 0x22 if name.startswith("?") else 0x12, 0, 0, int(version or 1)))
     dynsym, versym = b"", b""
     for name, info, other, section, version in entries:
-        dynsym += struct.pack("<IBBHQQ", strings.add(name) if name else 0, info, other, section, 64, 0)
+        dynsym += struct.pack(
+            "<IBBHQQ", strings.add(name) if name else 0, info, other, section, 64, 0
+        )
         versym += struct.pack("<H", version)
     return dynsym, versym
 
@@ -97,7 +126,9 @@ def _verneed(versions: Mapping[str, Sequence[str]], strings: _Strings) -> bytes:
         following = size if position < len(versions) - 1 else 0
         result += struct.pack("<HHIII", 1, len(names), strings.add(library), 16, following)
         for index, name in enumerate(names):
-            result += struct.pack("<IHHII", 0, 0, index + 2, strings.add(name), 16 if index < len(names) - 1 else 0)
+            result += struct.pack(
+                "<IHHII", 0, 0, index + 2, strings.add(name), 16 if index < len(names) - 1 else 0
+            )
     return result
 
 
@@ -124,12 +155,16 @@ def pe(
     dos = b"MZ" + bytes(58) + struct.pack("<I", 64)
     coff = b"PE\0\0" + struct.pack("<HHIIIHH", _MACHINES[machine][1], 1, 0, 0, 0, 240, 0x2022)
     optional = struct.pack("<HBBIIIII", 0x20B, 14, 0, 0, len(padded), 0, 0, rva)
-    optional += struct.pack("<QIIHHHHHHIIIIHH", 0x180000000, 0x1000, 0x200, 6, 0, 0, 0, 6, 0, 0, 0x3000, raw, 0, 2, 0)
+    optional += struct.pack(
+        "<QIIHHHHHHIIIIHH", 0x180000000, 0x1000, 0x200, 6, 0, 0, 0, 6, 0, 0, 0x3000, raw, 0, 2, 0
+    )
     optional += struct.pack("<QQQQII", 0x100000, 0x1000, 0x100000, 0x1000, 0, 16)
     directories = [(0, 0)] * 16
     directories[1] = (rva, tables)
     optional += b"".join(struct.pack("<II", *entry) for entry in directories)
-    sections = b".idata\0\0" + struct.pack("<IIIIIIHHI", size, rva, len(padded), raw, 0, 0, 0, 0, 0xC0000040)
+    sections = b".idata\0\0" + struct.pack(
+        "<IIIIIIHHI", size, rva, len(padded), raw, 0, 0, 0, 0, 0xC0000040
+    )
     headers = dos + coff + optional + sections
     return headers + bytes(raw - len(headers)) + padded
 
@@ -144,8 +179,11 @@ def fatbin(*entries: bytes) -> bytes:
     return FATBIN + struct.pack("<HHQ", 1, 16, len(content)) + content
 
 
-def code(kind: str, target: str, isa: str = "8.8", *, size: int = 4096, plain: int = 0, zstd: bool = True) -> bytes:
-    """An entry of a fat binary as ``fatbinary`` lays it out: compressed content, which nothing reads, is zeros.
+def code(
+    kind: str, target: str, isa: str = "8.8", *, size: int = 4096, plain: int = 0, zstd: bool = True
+) -> bytes:
+    """An entry of a fat binary as ``fatbinary`` lays it out: compressed content, which nothing
+    reads, is zeros.
 
     Args:
         target: ``90a``: what it is for.
@@ -154,12 +192,43 @@ def code(kind: str, target: str, isa: str = "8.8", *, size: int = 4096, plain: i
     flags = 0x11 | (0x8000 if zstd else 0x2000) | {"a": 0x100000, "f": 0x200000}.get(target[-1], 0)
     major, minor = map(int, isa.split(".")) if kind == "ptx" else (1, 8)
     number = int(target.rstrip("af"))
-    head = (_KINDS[kind], 0x101, 80, size, size, 64, minor, major, number, 0, 0, flags, 0, plain or 3 * size)
+    head = (
+        _KINDS[kind],
+        0x101,
+        80,
+        size,
+        size,
+        64,
+        minor,
+        major,
+        number,
+        0,
+        0,
+        flags,
+        0,
+        plain or 3 * size,
+    )
     return struct.pack("<HHIQIIHHIIIQQQ", *head) + struct.pack("<II8x", 72, 0) + bytes(size)
 
 
 def together(*targets: str, size: int = 1024) -> bytes:
     """Cubins that are compressed as one, as ``fatbinary --concat`` packs them."""
     parts = b"".join(code("cubin", target, size=0, plain=5000) for target in targets)
-    header = struct.pack("<HHIQIIHHIIIQQQ", 256, 0x101, 72 + len(parts), size, size, 64, 1, 0, 0, 0, 0, 0x8011, 0, 9999)
+    header = struct.pack(
+        "<HHIQIIHHIIIQQQ",
+        256,
+        0x101,
+        72 + len(parts),
+        size,
+        size,
+        64,
+        1,
+        0,
+        0,
+        0,
+        0,
+        0x8011,
+        0,
+        9999,
+    )
     return header + struct.pack("<II", len(targets), len(parts) + 8) + parts + bytes(size)

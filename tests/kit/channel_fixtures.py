@@ -29,7 +29,10 @@ def two_states(tmp_path: Path) -> Workspace:
 
 @pytest.fixture
 def run_ctk(two_states: Workspace, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Runs a command of ctk in this process; an error is in `exception`, and in the document of --json as in `main`."""
+    """Runs a command of ctk in this process.
+
+    An error is in `exception`, and in the document of --json as in `main`.
+    """
     monkeypatch.setenv("CTK_ROOT", str(two_states.root))
     monkeypatch.setenv("COLUMNS", "120")
 

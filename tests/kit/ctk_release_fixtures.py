@@ -28,7 +28,8 @@ def checkout(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 def fill(index: FakeIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     index.html = False  # as the usual index answers: it says when a file was uploaded
     configure_pip(monkeypatch, index)
-    # What pip would say: test_index.py holds that it is asked, and starting it takes longer than most commands here.
+    # What pip would say: test_index.py holds that it is asked, and starting it takes longer than
+    # most commands here.
     settings = IndexSettings(index_url=index.url, retries=0, timeout=60)
     for module in (ctk.index.index, ctk.cli.release):
         monkeypatch.setattr(module, "pip_settings", lambda: settings)
@@ -50,7 +51,9 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeIndex]:
 
 
 @pytest.fixture
-def run(here: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(
+    here: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Run:
     """Runs `ctk release ...` in this process; errors propagate."""
 
     def command(*arguments: str) -> str:
@@ -68,16 +71,24 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     with pytest.MonkeyPatch.context() as monkeypatch, serve() as index:
         fill(index, monkeypatch)
         workspace = checkout(tmp_path_factory.mktemp("both"), monkeypatch)
-        typer.main.get_command(app).main(["release", "add", "12.9", "13.4", "--write"], "ctk", standalone_mode=False)
+        typer.main.get_command(app).main(
+            ["release", "add", "12.9", "13.4", "--write"], "ctk", standalone_mode=False
+        )
     return workspace
 
 
 @pytest.fixture
 def have(here: Workspace, both: Workspace) -> Have:
-    """Puts the locks of CTK minors and their Python sets in place, as ``ctk release add`` had written them."""
+    """Puts the locks of CTK minors and their Python sets in place, as ``ctk release add`` had
+    written them.
+    """
 
     def copy(*minors: str) -> dict[str, bytes]:
-        names = {name for minor in minors for name in (f"cuda-{minor}", f"python-{minor.partition('.')[0]}")}
+        names = {
+            name
+            for minor in minors
+            for name in (f"cuda-{minor}", f"python-{minor.partition('.')[0]}")
+        }
         here.variants.mkdir(exist_ok=True)
         for file, content in snapshot(both).items():
             if Path(file).stem in names:

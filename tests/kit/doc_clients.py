@@ -24,7 +24,8 @@ class Line:
     """What a line asks for.
 
     Attributes:
-        scenario: The request on the machine that its variables or its comment name; None where it asks for no packages.
+        scenario: The request on the machine that its variables or its comment name; None where it
+            asks for no packages.
         channels: In its order; empty where a workspace has them.
         toolkit: What the comment promises: ``12.9``, ``newest``, or "".
         fit: ``native``, ``compat``, or "" where it does not say.

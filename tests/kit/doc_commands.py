@@ -1,4 +1,6 @@
-"""The commands of the docs' shell blocks, taken apart: words, variables set for them, and what a comment promises."""
+"""The commands of the docs' shell blocks, taken apart: words, variables set for them, and what a
+comment promises.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,8 @@ def parse_ctk(words: Sequence[str]) -> None:
     """Reads a command line of ctk as ctk does, and does nothing.
 
     Raises:
-        click.ClickException: An unknown command or option, a missing or a needless argument, a value of the wrong kind.
+        click.ClickException: An unknown command or option, a missing or a needless argument, a
+            value of the wrong kind.
     """
     command = typer.main.get_command(app)
     context = command.make_context("ctk", list(words), resilient_parsing=False)

@@ -1,4 +1,6 @@
-"""The pages of the docs, as tests see them: their code blocks, headings, links, and the files that they name."""
+"""The pages of the docs, as tests see them: their code blocks, headings, links, and the files that
+they name.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ from conftest import ROOT
 
 PAGES = sorted(
     path
-    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md"))
+    for path in (
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+    )
     if not path.is_symlink()
 )
 CURRENT = [path for path in PAGES if path.stem != "CHANGELOG"]
@@ -27,7 +33,9 @@ EXAMPLES = "ctk build-recipe ./examples/"
 _PRINTED_BY = re.compile(r"<!-- printed by: (.+?) -->")
 
 
-_FILE = re.compile(r"[\s`](?:\./)?((?:scripts|tests|docs|recipes|variants)/[\w./-]*\w)(?:::(\w+))?[`\s,;]")
+_FILE = re.compile(
+    r"[\s`](?:\./)?((?:scripts|tests|docs|recipes|variants)/[\w./-]*\w)(?:::(\w+))?[`\s,;]"
+)
 
 
 @dataclass(frozen=True)
@@ -94,13 +102,19 @@ def headings(page: Path) -> list[str]:
 def links(page: Path) -> list[str]:
     """Where its links and pictures lead."""
     children = [child for token in tokens(page) for child in token.children or ()]
-    return [str(target) for child in children if (target := child.attrGet("href") or child.attrGet("src"))]
+    return [
+        str(target)
+        for child in children
+        if (target := child.attrGet("href") or child.attrGet("src"))
+    ]
 
 
 def named_files(page: Path) -> list[tuple[str, str]]:
     """The files of this repository that a page names: path, and the function of a test or "";
     also those in comments."""
-    return [(match[1], match[2] or "") for match in _FILE.finditer(page.read_text(encoding="utf-8"))]
+    return [
+        (match[1], match[2] or "") for match in _FILE.finditer(page.read_text(encoding="utf-8"))
+    ]
 
 
 NUMBER = re.compile(r"(\d+(?:\.\d+)?)((?:\.\d+)*)")
@@ -109,14 +123,21 @@ NUMBER = re.compile(r"(\d+(?:\.\d+)?)((?:\.\d+)*)")
 
 def outline(text: str) -> list[str]:
     """The lines of an output without times of day, hashes, and the width of a table's columns."""
-    text = re.sub(r"^\d\d:\d\d:\d\d ", "", text, flags=re.MULTILINE)  # printed where no terminal shows progress
-    text = re.sub(r"h[0-9a-f]{7}(?=_\d)", "h", text)  # of a variant, to which this machine's Python belongs
+    text = re.sub(
+        r"^\d\d:\d\d:\d\d ", "", text, flags=re.MULTILINE
+    )  # printed where no terminal shows progress
+    text = re.sub(
+        r"h[0-9a-f]{7}(?=_\d)", "h", text
+    )  # of a variant, to which this machine's Python belongs
     lines = [re.sub(r"[━─]+", "─", line) for line in text.splitlines()]
     return [re.sub(r"\s+", " ", line).strip() for line in lines]
 
 
 def alike(shown: str, printed: str) -> bool:
-    """Whether two lines differ in numbers only, and these by at most 20 %; of versions the first two count."""
+    """Whether two lines differ in numbers only, and these by at most 20 %.
+
+    Of versions the first two count.
+    """
     if NUMBER.sub("#", shown) != NUMBER.sub("#", printed):
         return False
     pairs = zip(NUMBER.findall(shown), NUMBER.findall(printed), strict=True)
@@ -124,7 +145,8 @@ def alike(shown: str, printed: str) -> bool:
 
 
 def follows(block: Block, printed: str) -> str:
-    """A sentence about the first line of a block that an output does not have where it should be, or "".
+    """A sentence about the first line of a block that an output does not have where it should be,
+    or "".
 
     ``...`` is any lines.
     """

@@ -1,8 +1,8 @@
 """A small package index on localhost, served by a thread, with faults that a test switches on.
 
-It serves what such servers commonly do: plain HTML pages with the sha256 in the link, HEAD and Range for files; on
-request JSON pages with upload times, copies of the metadata, no ranges, no hashes. It serves the folder of a channel
-too, below ``/channel/``.
+It serves what such servers commonly do: plain HTML pages with the sha256 in the link, HEAD and
+Range for files; on request JSON pages with upload times, copies of the metadata, no ranges, no
+hashes. It serves the folder of a channel too, below ``/channel/``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Request:
 class FakeIndex:
     """The server's state; tests change it while it runs.
 
-    JSON pages say ``upload_time`` of every file that has no entry in ``uploaded``; None leaves it out.
+    JSON pages say ``upload_time`` of every file that has no entry in ``uploaded``; None leaves it
+    out.
     """
 
     projects: dict[str, dict[str, bytes]] = field(default_factory=dict)
@@ -86,9 +87,13 @@ class FakeIndex:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/simple/"
 
-    def add(self, file: str, content: bytes, *, yanked: bool = False, requires_python: str = "") -> None:
+    def add(
+        self, file: str, content: bytes, *, yanked: bool = False, requires_python: str = ""
+    ) -> None:
         """Offer a file; its name says of which project."""
-        self.projects.setdefault(re.sub(r"[-_.]+", "-", file.partition("-")[0]).lower(), {})[file] = content
+        self.projects.setdefault(re.sub(r"[-_.]+", "-", file.partition("-")[0]).lower(), {})[
+            file
+        ] = content
         if yanked:
             self.yanked.add(file)
         if requires_python:
@@ -107,7 +112,10 @@ class FakeIndex:
         yanked: bool = False,
         requires_python: str = "",
     ) -> bytes:
-        """Offer a made-up wheel; its bytes are the same every time. ``metadata`` is more lines of its METADATA."""
+        """Offer a made-up wheel; its bytes are the same every time.
+
+        ``metadata`` is more lines of its METADATA.
+        """
         lines = [*metadata, *(f"Requires-Dist: {r}" for r in requires)]
         content = wheel(name, version, tags, lines, files or {}, licence)
         file = f"{name.replace('-', '_')}-{version}-{tags}.whl"
@@ -124,10 +132,16 @@ class FakeIndex:
 
 
 def wheel(
-    name: str, version: str, tags: str, lines: Iterable[str], files: Mapping[str, bytes], licence: bytes = LICENCE
+    name: str,
+    version: str,
+    tags: str,
+    lines: Iterable[str],
+    files: Mapping[str, bytes],
+    licence: bytes = LICENCE,
 ) -> bytes:
-    """A wheel with these lines in its METADATA and the given files; for extension modules the tags keep contents apart.
+    """A wheel with these lines in its METADATA and the given files.
 
+    For extension modules the tags keep contents apart.
     Without a text of its licence where that is empty.
     """
     info = f"{name.replace('-', '_')}-{version}.dist-info"
@@ -148,8 +162,14 @@ def wheel(
 
 def record(files: Mapping[str, bytes], info: str) -> bytes:
     """The RECORD of a wheel: every file with its hash and size, and RECORD itself without."""
-    hashes = {name: base64.urlsafe_b64encode(hashlib.sha256(data).digest()) for name, data in files.items()}
-    lines = [f"{name},sha256={hashes[name].decode().rstrip('=')},{len(data)}\n" for name, data in files.items()]
+    hashes = {
+        name: base64.urlsafe_b64encode(hashlib.sha256(data).digest())
+        for name, data in files.items()
+    }
+    lines = [
+        f"{name},sha256={hashes[name].decode().rstrip('=')},{len(data)}\n"
+        for name, data in files.items()
+    ]
     return "".join([*lines, f"{info}/RECORD,,\n"]).encode()
 
 
@@ -174,7 +194,10 @@ def serve(index: FakeIndex | None = None) -> Iterator[FakeIndex]:
 
 
 def configure_pip(monkeypatch: pytest.MonkeyPatch, index: FakeIndex, **settings: str) -> None:
-    """Make pip's configuration name this index only; ``settings`` are more options, e.g. ``timeout="1"``."""
+    """Make pip's configuration name this index only; ``settings`` are more options, e.g.
+
+    ``timeout="1"``.
+    """
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
@@ -207,7 +230,9 @@ class _Handler(BaseHTTPRequestHandler):
         state = self.state
         authorization = self.headers.get("Authorization")
         known = self.headers.get("If-None-Match")
-        state.requests.append(Request(self.command, self.path, self.headers.get("Range"), authorization, known))
+        state.requests.append(
+            Request(self.command, self.path, self.headers.get("Range"), authorization, known)
+        )
         fault = state.fault(self.path) or Fault()
         if fault.delay:
             time.sleep(fault.delay)
@@ -225,10 +250,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _page_or_file(self, body: bool, fault: Fault) -> None:
         kind, _, rest = self.path.strip("/").partition("/")
-        files = {file: content for project in self.state.projects.values() for file, content in project.items()}
+        files = {
+            file: content
+            for project in self.state.projects.values()
+            for file, content in project.items()
+        }
         if kind == "simple" and rest in self.state.projects:
             content, kind = self._page(rest)
-            self._send(200, content if fault.content is None else fault.content, body, {"Content-Type": kind}, fault)
+            self._send(
+                200,
+                content if fault.content is None else fault.content,
+                body,
+                {"Content-Type": kind},
+                fault,
+            )
         elif kind == "channel" and self.state.folder and (self.state.folder / rest).is_file():
             content = (self.state.folder / rest).read_bytes()
             etag = f'"{hashlib.sha256(content).hexdigest()}"'
@@ -236,20 +271,34 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(304, b"", body, {"ETag": etag}, fault)
             else:
                 found = content if fault.content is None else fault.content
-                self._send_file(found, body, replace(fault, headers={"ETag": etag, **fault.headers}))
+                self._send_file(
+                    found, body, replace(fault, headers={"ETag": etag, **fault.headers})
+                )
         elif kind == "files" and rest in files:
             self._send_file(files[rest] if fault.content is None else fault.content, body, fault)
-        elif kind == "files" and rest.removesuffix(".metadata") in files and self.state.metadata_copies:
+        elif (
+            kind == "files"
+            and rest.removesuffix(".metadata") in files
+            and self.state.metadata_copies
+        ):
             with zipfile.ZipFile(io.BytesIO(files[rest.removesuffix(".metadata")])) as archive:
                 name = next(n for n in archive.namelist() if n.endswith("/METADATA"))
-                self._send(200, archive.read(name) if fault.content is None else fault.content, body, {}, fault)
+                self._send(
+                    200,
+                    archive.read(name) if fault.content is None else fault.content,
+                    body,
+                    {},
+                    fault,
+                )
         else:
             self._send(404, b"not here", body, {}, fault)
 
     def _page(self, project: str) -> tuple[bytes, str]:
         state = self.state
         if not state.html:
-            entries = [self._entry(file, content) for file, content in state.projects[project].items()]
+            entries = [
+                self._entry(file, content) for file, content in state.projects[project].items()
+            ]
             page = {"meta": {"api-version": "1.0"}, "name": project, "files": entries}
             return json.dumps(page).encode(), "application/vnd.pypi.simple.v1+json"
         links = []
@@ -257,11 +306,15 @@ class _Handler(BaseHTTPRequestHandler):
             fragment = f"#sha256={hashlib.sha256(content).hexdigest()}" if state.hashes else ""
             more = ' data-yanked="withdrawn"' if file in state.yanked else ""
             if file in state.requires_python:
-                more += f' data-requires-python="{state.requires_python[file].replace(">", "&gt;")}"'
+                more += (
+                    f' data-requires-python="{state.requires_python[file].replace(">", "&gt;")}"'
+                )
             if state.metadata_copies:
                 more += ' data-core-metadata="true"'
             links.append(f'<a href="../../files/{file}{fragment}"{more}>{file}</a><br/>')
-        return ("<!DOCTYPE html><html><body>\n" + "\n".join(links) + "\n</body></html>").encode(), "text/html"
+        return (
+            "<!DOCTYPE html><html><body>\n" + "\n".join(links) + "\n</body></html>"
+        ).encode(), "text/html"
 
     def _entry(self, file: str, content: bytes) -> dict[str, object]:
         state = self.state
@@ -288,14 +341,25 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(206, part, body, {"Content-Range": f"bytes {start}-{end}/{len(content)}"}, fault)
 
     def _send(
-        self, status: int, content: bytes, body: bool, headers: Mapping[str, str], fault: Fault | None = None
+        self,
+        status: int,
+        content: bytes,
+        body: bool,
+        headers: Mapping[str, str],
+        fault: Fault | None = None,
     ) -> None:
         fault = fault or Fault()
         self.send_response(status)
-        for name, value in {"Content-Type": "application/octet-stream", **headers, **fault.headers}.items():
+        for name, value in {
+            "Content-Type": "application/octet-stream",
+            **headers,
+            **fault.headers,
+        }.items():
             self.send_header(name, value)
         if fault.repeat == 1:  # else the end of the connection is the end
-            self.send_header("Content-Length", str(len(content) if fault.length is None else fault.length))
+            self.send_header(
+                "Content-Length", str(len(content) if fault.length is None else fault.length)
+            )
         try:
             self.end_headers()
             if body:

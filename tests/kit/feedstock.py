@@ -52,9 +52,15 @@ class Feedstock:
 
 
 def build(
-    recipe: Recipe, variant_files: Sequence[Path], own: Path, channels: Sequence[Path], where: Workspace
+    recipe: Recipe,
+    variant_files: Sequence[Path],
+    own: Path,
+    channels: Sequence[Path],
+    where: Workspace,
 ) -> Feedstock:
-    """Builds every variant of a feedstock for this machine's platform and Python; its tests are not run.
+    """Builds every variant of a feedstock for this machine's platform and Python.
+
+    Its tests are not run.
 
     Args:
         recipe: The feedstock.

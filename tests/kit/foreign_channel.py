@@ -1,6 +1,7 @@
-"""conda-forge's GPU packages as metadata: which builds there are, and what decides between them. No files.
+"""conda-forge's GPU packages as metadata: which builds there are, and what decides between them.
 
-What each feedstock says is in conda_forge.yaml, with where and when it was read; here it becomes records.
+No files. What each feedstock says is in conda_forge.yaml, with where and when it was read; here it
+becomes records.
 """
 
 from __future__ import annotations
@@ -46,11 +47,15 @@ def records(variants: Path, assume: bool = True) -> Iterator[Record]:
         also = [f"__cuda >={minor.split('.')[0]}", f"cudatoolkit {minor}|{minor}.*"]
         yield _later(record("cuda-version", minor, "h0_3", "noarch", constrains=also), minor)
         for tied in FORGE["toolkit"]:
-            yield from (_later(_tied(tied, minor, versions, on), minor) for on in tied.get("only", SUBDIRS))
+            yield from (
+                _later(_tied(tied, minor, versions, on), minor) for on in tied.get("only", SUBDIRS)
+            )
     for feedstock in FORGE["feedstocks"]:
         for name, output in feedstock["outputs"].items():
             for subdir in ("linux-64",) if output.get("noarch") else SUBDIRS:
-                for kind in _kinds(feedstock, subdir, output, {} if assume else feedstock.get("assumed", {})):
+                for kind in _kinds(
+                    feedstock, subdir, output, {} if assume else feedstock.get("assumed", {})
+                ):
                     yield from _builds(feedstock, name, output, kind, subdir, versions)
 
 
@@ -69,13 +74,16 @@ def _versions(path: Path) -> dict[str, str]:
 
 
 def _later(made: Record, kind: str) -> Record:
-    """What is all the same to a solver is decided by time: here CUDA builds, which take longer, come after CPU builds,
+    """What is all the same to a solver is decided by time: here CUDA builds, which take longer,
+    come after CPU builds,
     and those of the newer major last."""
     return made | {"timestamp": 1_790_000_000_000 + (0 if kind == CPU else int(kind.split(".")[0]))}
 
 
 def _tied(tied: Facts, minor: str, versions: Versions, subdir: str) -> Record:
-    """A package of the toolkit, which every platform has under its own name where it has no platform."""
+    """A package of the toolkit, which every platform has under its own name where it has no
+    platform.
+    """
     major, number = minor.split(".")
     oldest = major if tied.get("oldest") == "major" else minor
     build = f"h{minor.replace('.', '')}_0"
@@ -84,7 +92,10 @@ def _tied(tied: Facts, minor: str, versions: Versions, subdir: str) -> Record:
     if tied.get("tied", True):
         needs.append(f"cuda-version >={oldest},<{major}.{int(number) + 1}.0a0")
     needs += [_linked(library, minor, versions) for library in tied.get("links", ())]
-    needs += [f"{name} =={versions[minor].get(COMPONENTS[name], minor)} {build}" for name in tied.get("exact", ())]
+    needs += [
+        f"{name} =={versions[minor].get(COMPONENTS[name], minor)} {build}"
+        for name in tied.get("exact", ())
+    ]
     needs += tied.get("needs", ())
     if subdir in LINUX:
         needs += tied.get("needs_on_linux", ())
@@ -99,25 +110,41 @@ def _tied(tied: Facts, minor: str, versions: Versions, subdir: str) -> Record:
 
 
 def _linked(library: str, minor: str, versions: Versions) -> str:
-    """The run-export of a library's -dev package: since the version that was compiled with, below the next major."""
+    """The run-export of a library's -dev package: since the version that was compiled with, below
+    the next major.
+    """
     version = versions[minor].get(COMPONENTS[library], minor)
     return f"{library} >={version},<{int(version.split('.')[0]) + 1}.0a0"
 
 
-def _builds(feedstock: Facts, name: str, output: Facts, kind: str, subdir: str, versions: Versions) -> Iterator[Record]:
+def _builds(
+    feedstock: Facts, name: str, output: Facts, kind: str, subdir: str, versions: Versions
+) -> Iterator[Record]:
     """One record; one a Python, where the build string names it."""
     cuda, version = kind != CPU, output.get("version", feedstock["version"])
     major = kind.split(".")[0]
-    words = {"word": CPU, "kind": CPU, "version": version} | feedstock.get("words", {}).get(major, {})
+    words = {"word": CPU, "kind": CPU, "version": version} | feedstock.get("words", {}).get(
+        major, {}
+    )
     if cuda:
-        words |= {"word": "cuda", "kind": f"cuda{kind.replace('.', '')}", "minor": kind, "major": major}
+        words |= {
+            "word": "cuda",
+            "kind": f"cuda{kind.replace('.', '')}",
+            "minor": kind,
+            "major": major,
+        }
         words |= {"next": str(int(major) + 1)}
     number = feedstock["number"]["cuda" if cuda else "cpu"]
     needs = [*output.get("needs", ())]
     if cuda:
         parts = ("", "_on_linux") if subdir in LINUX else ("",)
-        needs += [*TIES[output.get("tie", "")], *(need for part in parts for need in output.get(f"cuda{part}", ()))]
-        needs += [_linked(lib, kind, versions) for part in parts for lib in output.get(f"links{part}", ())]
+        needs += [
+            *TIES[output.get("tie", "")],
+            *(need for part in parts for need in output.get(f"cuda{part}", ())),
+        ]
+        needs += [
+            _linked(lib, kind, versions) for part in parts for lib in output.get(f"links{part}", ())
+        ]
     build = output["build"] if cuda else output.get("build_of_cpu", output["build"])
     for python in PYTHONS if "{py}" in build else ("",):
         words |= {"py": python.replace(".", ""), "number": str(number)}
@@ -127,7 +154,10 @@ def _builds(feedstock: Facts, name: str, output: Facts, kind: str, subdir: str, 
             version,
             build.format(**words),
             "noarch" if output.get("noarch") else subdir,
-            depends=[*(python_needs(python) if python else ()), *(need.format(**words) for need in needs)],
+            depends=[
+                *(python_needs(python) if python else ()),
+                *(need.format(**words) for need in needs),
+            ],
             constrains=[text.format(**words) for text in output.get("constrains", ())],
             **more,
         )

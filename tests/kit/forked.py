@@ -1,6 +1,8 @@
-"""Commands of ctk as processes forked from one that has imported everything: a run costs no start of Python.
+"""Commands of ctk as processes forked from one that has imported everything: a run costs no start
+of Python.
 
-Each is a process of its own, with its own environment, signals and exit code; what it changes, no test sees.
+Each is a process of its own, with its own environment, signals and exit code; what it changes, no
+test sees.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ _AT_START = ("PYTHON", "LC_", "LANG")
 
 
 def run(
-    arguments: Sequence[str], environment: Mapping[str, str], timeout: float = 600, mounts: int | None = None
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    timeout: float = 600,
+    mounts: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command line of ctk to its end, with an empty standard input.
 
@@ -34,10 +39,16 @@ def run(
         timeout: Seconds after which the test fails.
         mounts: A process whose mounts the command sees; by default those of this process.
     """
-    if any(os.environ.get(n) != environment.get(n) for n in {*os.environ, *environment} if n.startswith(_AT_START)):
+    if any(
+        os.environ.get(n) != environment.get(n)
+        for n in {*os.environ, *environment}
+        if n.startswith(_AT_START)
+    ):
         command = [sys.executable, "-c", "from ctk.cli.main import main; main()", *arguments]
         quiet = subprocess.DEVNULL
-        return subprocess.run(command, env=environment, stdin=quiet, capture_output=True, text=True, timeout=timeout)
+        return subprocess.run(
+            command, env=environment, stdin=quiet, capture_output=True, text=True, timeout=timeout
+        )
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         given = (list(arguments), dict(environment), os.getcwd(), out, err, mounts)
@@ -47,12 +58,16 @@ def run(
         if process.exitcode is None:
             process.kill()
             raise subprocess.TimeoutExpired(list(arguments), timeout)
-        return subprocess.CompletedProcess(list(arguments), process.exitcode, out.read_text(), err.read_text())
+        return subprocess.CompletedProcess(
+            list(arguments), process.exitcode, out.read_text(), err.read_text()
+        )
 
 
 @cache
 def _context() -> ForkServerContext:
-    """The server is started before the first command, with the modules that `forked_server` imports."""
+    """The server is started before the first command, with the modules that `forked_server`
+    imports.
+    """
     context = get_context("forkserver")
     context.set_forkserver_preload(["kit.forked_server"])
     with mock.patch.dict(os.environ, PYTHONPATH=str(Path(__file__).parents[1])):
@@ -61,7 +76,12 @@ def _context() -> ForkServerContext:
 
 
 def _command(
-    arguments: list[str], environment: dict[str, str], folder: str, out: Path, err: Path, mounts: int | None
+    arguments: list[str],
+    environment: dict[str, str],
+    folder: str,
+    out: Path,
+    err: Path,
+    mounts: int | None,
 ) -> None:
     for number, path in enumerate((Path(os.devnull), out, err)):
         opened = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)

@@ -1,4 +1,6 @@
-"""Imported by the process that `forked` forks commands from: what most of them import, and the locks."""
+"""Imported by the process that `forked` forks commands from: what most of them import, and the
+locks.
+"""
 
 from __future__ import annotations
 
@@ -12,4 +14,5 @@ from ctk.lock.model import release_locks
 for name in ("ctk.index.client", "cyclonedx.validation.json", "unearth.utils"):
     importlib.import_module(name)
 release_locks(workspace())  # of this checkout; parsed once, they are kept by their text
-gc.freeze()  # what is shared with this process is not looked through, and copied for that, when a command ends
+# what is shared with this process is not looked through, and copied for that, when a command ends
+gc.freeze()

@@ -1,4 +1,6 @@
-"""The main job as a process that is disturbed: from the same start each time, with what nothing disturbed leaves."""
+"""The main job as a process that is disturbed: from the same start each time, with what nothing
+disturbed leaves.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from kit.world import NEW, OLD, Fault, World, command, ctk
 
 INSIDE = Path(__file__).with_name("inside")
 STEPS = ("start", "fetch", "build", "audit", "index", "package tests", "publish", "end")
-"""As the lines of `ctk build` name them; what comes before the package index is asked, and after the last line."""
+"""As the lines of `ctk build` name them.
+
+What comes before the package index is asked, and after the last line.
+"""
 PLACES = {
     "output/.channel.new": "publish",
     "output/.channel-states": "index",
@@ -41,7 +46,11 @@ class Point:
     change: str = ""  # such as ``worker:3``: see inside/sitecustomize.py
 
     def __str__(self) -> str:
-        where = f"before change {self.change}" if self.change else f"{self.seconds:.2f} s into {self.step}"
+        where = (
+            f"before change {self.change}"
+            if self.change
+            else f"{self.seconds:.2f} s into {self.step}"
+        )
         return f"{self.whom} {where}"
 
 
@@ -70,7 +79,9 @@ class Outcome:
 
     point: Point
     step: str  # at which the run was then; ``end`` when it was faster than the kill
-    harm: dict[str, list[str]]  # ``channel``, ``next run``, ``other bytes`` or ``orphan`` -> what is wrong
+    harm: dict[
+        str, list[str]
+    ]  # ``channel``, ``next run``, ``other bytes`` or ``orphan`` -> what is wrong
 
     @property
     def complaints(self) -> list[str]:
@@ -112,7 +123,9 @@ class Job:
     def killed(self, point: Point, right: Undisturbed) -> Outcome:
         """Runs it, kills it at a point, and runs it again."""
         self.rewind()
-        extra = {"CTK_FAULT_KILL": point.change, "CTK_FAULT_WHOM": point.whom} if point.change else {}
+        extra = (
+            {"CTK_FAULT_KILL": point.change, "CTK_FAULT_WHOM": point.whom} if point.change else {}
+        )
         run = Run(self.world, **extra)
         if point.step:
             run.kill(point)
@@ -125,9 +138,14 @@ class Job:
         done = ctk(self.world, *self.world.build(OLD, NEW))
         found = state(channel)
         harm = {
-            "channel": broken + [f"after the next run: {line}" for line in problems(channel, self.world.base)],
+            "channel": (
+                broken
+                + [f"after the next run: {line}" for line in problems(channel, self.world.base)]
+            ),
             "next run": [f"exit {done.returncode}: {done.stderr}"] if done.returncode else [],
-            "other bytes": sorted(name for name in {*found, *right.after} if found.get(name) != right.after.get(name)),
+            "other bytes": sorted(
+                name for name in {*found, *right.after} if found.get(name) != right.after.get(name)
+            ),
             "orphan": list(run.left()),
         }
         return Outcome(point, step, harm)
@@ -138,8 +156,9 @@ class Job:
 
 
 class Run:
-    """A run of the main job in a process group of its own; what it prints is read with the time of each line.
+    """A run of the main job in a process group of its own.
 
+    What it prints is read with the time of each line.
     While it runs, the index takes a moment for each artefact, so that a kill finds it half there.
     """
 
@@ -170,9 +189,13 @@ class Run:
         return self.process.returncode == -signal.SIGKILL
 
     def begun(self) -> list[float]:
-        """When each step began, of those that did: fetch with the first request, others with the line before."""
+        """When each step began, of those that did: fetch with the first request, others with the
+        line before.
+        """
         asked = [r.when for r in self._world.index.requests if r.when > self._start]
-        times = {s: at for s in STEPS[1:] for at, line in self._lines if line[9:].startswith(f"{s}: ")}
+        times = {
+            s: at for s in STEPS[1:] for at, line in self._lines if line[9:].startswith(f"{s}: ")
+        }
         return [self._start, *asked[:1], *times.values()]
 
     def step(self, when: float) -> str:
@@ -194,7 +217,9 @@ class Run:
     def wait(self) -> int:
         """Its exit code; orphans may live on."""
         code = self.process.wait(900)
-        while self._reader.is_alive() and not group_of(self.process.pid):  # orphans hold the pipe open
+        while self._reader.is_alive() and not group_of(
+            self.process.pid
+        ):  # orphans hold the pipe open
             self._reader.join(0.05)
         self._world.index.faults.remove(self._SLOW)
         return code

@@ -1,6 +1,8 @@
-"""Small and read-only file systems for a command and its tests, without the rights of root where the kernel allows it.
+"""Small and read-only file systems for a command and its tests, without the rights of root where
+the kernel allows it.
 
-They are mounted in a namespace of their own, which ends with the block, and which other processes never see.
+They are mounted in a namespace of their own, which ends with the block, and which other processes
+never see.
 """
 
 from __future__ import annotations
@@ -30,7 +32,14 @@ class Mounts:
 
     def enlarge(self, place: Path) -> None:
         """Gives a small file system room."""
-        enter = ["nsenter", "--target", str(self.pid), "--user", "--mount", "--preserve-credentials"]
+        enter = [
+            "nsenter",
+            "--target",
+            str(self.pid),
+            "--user",
+            "--mount",
+            "--preserve-credentials",
+        ]
         words = ["mount", "-o", "remount,size=200m", str(place)]
         subprocess.run([*enter, *words], check=True, capture_output=True, text=True)
 
@@ -75,7 +84,9 @@ def mounts(script: str, **places: Path) -> Iterator[Mounts]:
 
 
 def small(**room: int) -> str:
-    """The script that gives each named folder a file system of its own, with that many bytes free."""
+    """The script that gives each named folder a file system of its own, with that many
+    bytes free.
+    """
     lines = []
     for name, free in room.items():
         lines += [

@@ -1,15 +1,33 @@
-"""The commands in what the tool prints as a next step: between backticks, or from the step's first word on."""
+"""The commands in what the tool prints as a next step: between backticks, or from the step's first
+word on.
+"""
 
 from __future__ import annotations
 
 import re
 
-_PROGRAMS = ("ctk", "conda", "mamba", "pip", "python", "git", "rm", "chmod", "export", "unset", "apt-get", "ulimit")
+_PROGRAMS = (
+    "ctk",
+    "conda",
+    "mamba",
+    "pip",
+    "python",
+    "git",
+    "rm",
+    "chmod",
+    "export",
+    "unset",
+    "apt-get",
+    "ulimit",
+)
 _BEGINS = re.compile(rf"(?:(?:run|see|type) )?((?:{'|'.join(_PROGRAMS)}|\./scripts/\w+)(?: .*)?)")
 
 
 def commands_in(step: str) -> list[str]:
-    """The commands of a step as they are typed; what follows a comma or semicolon is another one, or words about it."""
+    """The commands of a step as they are typed.
+
+    What follows a comma or semicolon is another one, or words about it.
+    """
     quoted = re.findall(r"`([^`]+)`", step)
     begins = None if quoted else _BEGINS.fullmatch(step)
     said = quoted or (re.split(r", |; | which | makes | brings ", begins[1])[:1] if begins else [])

@@ -13,9 +13,13 @@ from kit.tiny_packages import NOISE, application, pure
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    where = checkout(tmp_path_factory.mktemp("the checkout"), application(**{"lib/noise": NOISE}), pure())
+    where = checkout(
+        tmp_path_factory.mktemp("the checkout"), application(**{"lib/noise": NOISE}), pure()
+    )
     folder = tmp_path_factory.mktemp("packs")
-    done = pack(where, "application", "--driver", "13.0", "--arch", "9.0", "-o", str(folder / "whole.run"))
+    done = pack(
+        where, "application", "--driver", "13.0", "--arch", "9.0", "-o", str(folder / "whole.run")
+    )
     assert done.returncode == 0, done.stderr
     return Made(where, folder / "whole.run", done.stdout)
 

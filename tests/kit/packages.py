@@ -75,7 +75,9 @@ class Draft:
                 f"pkg-{stem}.tar.zst": _tar(self.files, self.links, self.hardlinks),
                 f"info-{stem}.tar.zst": _tar({f"info/{name}": text for name, text in info.items()}),
             }.items():
-                archive.writestr(zipfile.ZipInfo(name), content)  # without the time: the same draft, the same bytes
+                archive.writestr(
+                    zipfile.ZipInfo(name), content
+                )  # without the time: the same draft, the same bytes
         return path
 
     def index_json(self) -> dict[str, Any]:
@@ -96,7 +98,10 @@ class Draft:
 
     def _paths(self) -> list[dict[str, Any]]:
         entries: dict[str, dict[str, Any]] = {}
-        for path, content in {**self.files, **{path: self.files[to] for path, to in self.hardlinks.items()}}.items():
+        for path, content in {
+            **self.files,
+            **{path: self.files[to] for path, to in self.hardlinks.items()},
+        }.items():
             entries[path] = {
                 "path_type": "hardlink",
                 "sha256": hashlib.sha256(content).hexdigest(),
@@ -105,7 +110,10 @@ class Draft:
             mode = "binary" if b"\0" in content else "text"
             if path in self.placeholders:
                 entries[path] |= {"prefix_placeholder": self.placeholders[path], "file_mode": mode}
-        entries |= {path: {"path_type": "softlink", "sha256": _EMPTY, "size_in_bytes": 0} for path in self.links}
+        entries |= {
+            path: {"path_type": "softlink", "sha256": _EMPTY, "size_in_bytes": 0}
+            for path in self.links
+        }
         for path, fields in self.listed.items():
             if fields is None:
                 del entries[path]
@@ -115,7 +123,9 @@ class Draft:
 
 
 def _tar(
-    files: Mapping[str, bytes], links: Mapping[str, str] | None = None, hardlinks: Mapping[str, str] | None = None
+    files: Mapping[str, bytes],
+    links: Mapping[str, str] | None = None,
+    hardlinks: Mapping[str, str] | None = None,
 ) -> bytes:
     """Compressed, in the form in which `ctk.build.reproducible` writes it."""
     plain = b""
@@ -123,7 +133,9 @@ def _tar(
         entry = tarfile.TarInfo(path)
         entry.size, entry.mtime = len(content), STAMP // 1000
         entry.mode = 0o755 if path.startswith("bin/") else 0o644
-        plain += entry.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
+        plain += (
+            entry.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
+        )
     for kind, several in ((tarfile.SYMTYPE, links or {}), (tarfile.LNKTYPE, hardlinks or {})):
         for path, target in several.items():
             entry = tarfile.TarInfo(path)
@@ -133,7 +145,10 @@ def _tar(
 
 
 def wheel(path: Path, files: Mapping[str, bytes]) -> Path:
-    """A zip of some files, as wheels are; of a project that the index offers, `kit.fake_index.wheel`."""
+    """A zip of some files, as wheels are.
+
+    Of a project that the index offers, `kit.fake_index.wheel`.
+    """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
@@ -171,16 +186,27 @@ def good_set() -> dict[str, Draft]:
         Draft(
             "cuda-cudart",
             "13.4.92",
-            depends=(CTK, pin.replace(" 13", " ==13"), "__glibc >=2.17,<3.0.a0", "libgcc", "libstdcxx"),
+            depends=(
+                CTK,
+                pin.replace(" 13", " ==13"),
+                "__glibc >=2.17,<3.0.a0",
+                "libgcc",
+                "libstdcxx",
+            ),
             links={"lib/libcudart.so.13": f"../{TARGET}/libcudart.so.13"},
         ),
         Draft(
             "cuda-cudart-dev",
             "13.4.92",
             depends=(CTK, "cuda-cudart 13.4.92 h0_0"),
-            files={f"{INCLUDE}/cuda_runtime.h": b"#pragma once\n", "lib/pkgconfig/cudart.pc": b"prefix=/opt/here\n"},
+            files={
+                f"{INCLUDE}/cuda_runtime.h": b"#pragma once\n",
+                "lib/pkgconfig/cudart.pc": b"prefix=/opt/here\n",
+            },
             links={"lib/libcudart.so": "libcudart.so.13"},
-            info={"run_exports.json": json.dumps({"weak": ["cuda-cudart >=13.4.92,<14.0a0"]}).encode()},
+            info={
+                "run_exports.json": json.dumps({"weak": ["cuda-cudart >=13.4.92,<14.0a0"]}).encode()
+            },
             placeholders={"lib/pkgconfig/cudart.pc": "/opt/here"},
         ),
         Draft(
@@ -188,20 +214,27 @@ def good_set() -> dict[str, Draft]:
             "13.4.92",
             depends=(CTK, "__glibc >=2.17,<3.0.a0"),
             files={
-                "nvvm/lib64/libnvvm.so.4.0.0": elf(("libc.so.6",), soname="libnvvm.so.4", versions=GLIBC),
+                "nvvm/lib64/libnvvm.so.4.0.0": elf(
+                    ("libc.so.6",), soname="libnvvm.so.4", versions=GLIBC
+                ),
                 "nvvm/libdevice/libdevice.10.bc": b"BC",
                 "nvvm/include/nvvm.h": b"",
                 "nvvm/bin/cicc": elf(("libc.so.6",), versions=GLIBC),
                 "bin/ptxas": elf(("libc.so.6",), versions=GLIBC, rpath="$ORIGIN/../lib"),
             },
-            links={"nvvm/lib64/libnvvm.so.4": "libnvvm.so.4.0.0", "targets/x86_64-linux/nvvm": "../../nvvm"},
+            links={
+                "nvvm/lib64/libnvvm.so.4": "libnvvm.so.4.0.0",
+                "targets/x86_64-linux/nvvm": "../../nvvm",
+            },
         ),
         Draft(
             "libcufile",
             "1.19.1",
             depends=("__glibc >=2.17,<3.0.a0", "libstdcxx", "rdma-core"),
             files={
-                "lib/libcufile.so.0": elf(("libc.so.6",), soname="libcufile.so.0", versions=GLIBC, rpath="$ORIGIN"),
+                "lib/libcufile.so.0": elf(
+                    ("libc.so.6",), soname="libcufile.so.0", versions=GLIBC, rpath="$ORIGIN"
+                ),
                 "lib/libcufile_rdma.so.1": elf(
                     ("libmlx5.so.1", "libcufile.so.0", "libstdc++.so.6", "libc.so.6"),
                     soname="libcufile_rdma.so.1",
@@ -217,7 +250,9 @@ def good_set() -> dict[str, Draft]:
             depends=("python_abi 3.12.* *_cp312", "__glibc >=2.17,<3.0.a0", "libgcc", "libstdcxx"),
             files={
                 f"{SITE}/cuda/bindings/_internal/runtime.cpython-312-x86_64-linux-gnu.so": elf(
-                    ("libstdc++.so.6", "libc.so.6"), versions=GLIBC, payload=b"startup failure in cuda runtime"
+                    ("libstdc++.so.6", "libc.so.6"),
+                    versions=GLIBC,
+                    payload=b"startup failure in cuda runtime",
                 ),
                 f"{SITE}/cuda/bindings/__init__.py": b"",
             },
@@ -227,7 +262,11 @@ def good_set() -> dict[str, Draft]:
             "13.4.92",
             subdir="win-64",
             depends=(CTK,),
-            files={"Library/bin/nvrtc64_130_0.dll": pe(("KERNEL32.dll", "api-ms-win-core-file-l1-1-0.dll"))},
+            files={
+                "Library/bin/nvrtc64_130_0.dll": pe(
+                    ("KERNEL32.dll", "api-ms-win-core-file-l1-1-0.dll")
+                )
+            },
         ),
         Draft(
             "cuda-core",
@@ -237,7 +276,13 @@ def good_set() -> dict[str, Draft]:
             depends=("python_abi 3.12.* *_cp312", "python", "cuda-nvrtc"),
             files={
                 f"{SITE_WIN}/cuda/core/_device.cp312-win_amd64.pyd": pe(
-                    ("python312.dll", "VCRUNTIME140.dll", "nvrtc64_130_0.dll", "nvcuda.dll", "msvcp140-0fa7.dll")
+                    (
+                        "python312.dll",
+                        "VCRUNTIME140.dll",
+                        "nvrtc64_130_0.dll",
+                        "nvcuda.dll",
+                        "msvcp140-0fa7.dll",
+                    )
                 ),
                 f"{SITE_WIN}/cuda_core.libs/msvcp140-0fa7.dll": pe(("KERNEL32.dll",)),
                 f"{SITE_WIN}/cuda/core/__init__.py": adds_dlls_of("cuda_core.libs"),
@@ -249,4 +294,7 @@ def good_set() -> dict[str, Draft]:
 
 def adds_dlls_of(folder: str) -> bytes:
     """What wheels' repair tools write into a module."""
-    return f"import os\nos.add_dll_directory(os.path.join(os.path.dirname(__file__), os.pardir, {folder!r}))\n".encode()
+    return (
+        "import os\nos.add_dll_directory(os.path.join(os.path.dirname(__file__), os.pardir,"
+        f" {folder!r}))\n".encode()
+    )

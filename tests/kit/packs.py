@@ -34,7 +34,16 @@ def checkout(root: Path, *packages: Draft, subdir: str = "linux-64") -> Workspac
 
 def create(where: Workspace, prefix: Path, *specs: str) -> subprocess.CompletedProcess[str]:
     """Makes an environment, or gives it another request; what that does not name may go."""
-    words = ("env", "create", *specs, "--yes", "--prefix", str(prefix), "--base", str(where.root / "base"))
+    words = (
+        "env",
+        "create",
+        *specs,
+        "--yes",
+        "--prefix",
+        str(prefix),
+        "--base",
+        str(where.root / "base"),
+    )
     return ctk(where, *words, check=True)
 
 
@@ -43,7 +52,11 @@ def pack(where: Workspace, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def unpack(
-    file: Path, *arguments: str | Path, shell: str = "sh", cwd: Path | None = None, **environment: str
+    file: Path,
+    *arguments: str | Path,
+    shell: str = "sh",
+    cwd: Path | None = None,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     words = [shell, "sh"] if shell == "busybox" else [shell]
     return subprocess.run(

@@ -20,12 +20,16 @@ Fails = Callable[..., tuple[int, str]]
 def recipe(tmp_path: Path) -> Recipes:
     """Writes a recipe that needs no compiler."""
 
-    def write(script: str = "mkdir -p $PREFIX/share && touch $PREFIX/share/one", **parts: Any) -> Path:
+    def write(
+        script: str = "mkdir -p $PREFIX/share && touch $PREFIX/share/one", **parts: Any
+    ) -> Path:
         (folder := tmp_path / "one").mkdir(exist_ok=True)
         whole = {
             "package": {"name": "one", "version": "1"},
             "build": {"noarch": "generic", "script": [script]},
-            "requirements": {section: parts[section] for section in ("build", "host", "run") if section in parts},
+            "requirements": {
+                section: parts[section] for section in ("build", "host", "run") if section in parts
+            },
             "tests": [{"script": [parts.get("test", "test -f $PREFIX/share/one")]}],
             "about": {"license": "MIT"},
         }
@@ -40,7 +44,15 @@ def fails(default_only: Workspace, tmp_path: Path) -> Fails:
     """Runs the command, which must fail; returns its exit code and its stderr."""
 
     def run(folder: Path, *options: str) -> tuple[int, str]:
-        done = ctk(default_only, "build-recipe", str(folder), "-q", "--output", str(tmp_path / "made"), *options)
+        done = ctk(
+            default_only,
+            "build-recipe",
+            str(folder),
+            "-q",
+            "--output",
+            str(tmp_path / "made"),
+            *options,
+        )
         assert done.returncode
         assert "Traceback" not in done.stderr
         assert "next: " in done.stderr

@@ -27,7 +27,9 @@ OWN = re.compile(
 def run(shell: str, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     flags = {"bash": ["--norc", "--noprofile"], "zsh": ["-f"]}.get(shell, [])
     command = [str(shutil.which(shell)), *flags, "-c", code]
-    return subprocess.run(command, env={**CLEAN, **environment}, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, env={**CLEAN, **environment}, capture_output=True, text=True, check=False
+    )
 
 
 def compiler(folder: Path, name: str = "g++") -> Path:
@@ -38,7 +40,9 @@ def compiler(folder: Path, name: str = "g++") -> Path:
     return folder
 
 
-def difference(shell: str, options: str, during: str, folder: Path, before: str = "", **environment: str) -> str:
+def difference(
+    shell: str, options: str, during: str, folder: Path, before: str = "", **environment: str
+) -> str:
     """What a shell knows before and after some code, as a diff; "" where nothing changed.
 
     That is: the environment, its own variables and functions, its options.
@@ -54,10 +58,19 @@ def difference(shell: str, options: str, during: str, folder: Path, before: str 
 {during}
 {state} >'{folder}/after'
 echo the end"""
-    done = run(shell, code, **{"PATH": f"{compiler(folder / 'bin')}:{CLEAN['PATH']}", **environment})
+    done = run(
+        shell, code, **{"PATH": f"{compiler(folder / 'bin')}:{CLEAN['PATH']}", **environment}
+    )
     assert done.stdout.endswith("the end\n"), done.stderr
     assert not done.stderr
-    texts = [(folder / name).read_bytes().decode().replace("\0", "\n").splitlines() for name in ("before", "after")]
+    texts = [
+        (folder / name).read_bytes().decode().replace("\0", "\n").splitlines()
+        for name in ("before", "after")
+    ]
     lines = [sorted(line for line in text if not OWN.match(line)) for text in texts]
     assert len(lines[0]) > 5
-    return "\n".join(line for line in unified_diff(*lines, lineterm="", n=0) if not line.startswith(("---", "+++")))
+    return "\n".join(
+        line
+        for line in unified_diff(*lines, lineterm="", n=0)
+        if not line.startswith(("---", "+++"))
+    )

@@ -1,4 +1,6 @@
-"""A hand-made channel and base channel: a few records that follow the rule of native and compat builds; no files."""
+"""A hand-made channel and base channel: a few records that follow the rule of native and compat
+builds; no files.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ _HIGHEST = {"12": "12.10", "13": "13.5"}
 
 
 def record(name: str, version: str, build: str, subdir: str, **more: Any) -> Record:
-    """One record of a repodata.json; its build number is what follows the last underscore of the build."""
+    """One record of a repodata.json.
+
+    Its build number is what follows the last underscore of the build.
+    """
     number = int(re.search(r"(\d+)$", build)[1]) if re.search(r"_\d+$", build) else 0
     return {
         "name": name,
@@ -38,7 +43,13 @@ def record(name: str, version: str, build: str, subdir: str, **more: Any) -> Rec
 
 
 def pair(
-    name: str, version: str, build: str, subdir: str, on: str, depends: tuple[str, ...] = (), number: int = 0
+    name: str,
+    version: str,
+    build: str,
+    subdir: str,
+    on: str,
+    depends: tuple[str, ...] = (),
+    number: int = 0,
 ) -> Iterator[Record]:
     """The native and the compat build of a package that depends on a range of cuda-version."""
     for fit, own in (("native", number + 100), ("compat", number)):
@@ -75,14 +86,17 @@ def python_needs(kind: str) -> tuple[str, ...]:
 
 
 def channel() -> Iterator[Record]:
-    """The channel: cuda-nvrtc for each toolkit, cuda-nvcc for CUDA 13, Python packages for each major."""
+    """The channel: cuda-nvrtc for each toolkit, cuda-nvcc for CUDA 13, Python packages for each
+    major.
+    """
     for version in TOOLKITS:
         yield from toolkit(version)
         major, minor = version.split(".")
         on = f">={version},<{major}.{int(minor) + 1}"
         for subdir in ("linux-64", "linux-aarch64", "win-64"):
             yield from pair("cuda-nvrtc", f"{version}.99", "h1", subdir, on)
-            # As on the index: the whole compiler is published for CUDA 13 only, for Windows from 13.4.
+            # As on the index: the whole compiler is published for CUDA 13 only, for Windows from
+            # 13.4.
             if major == "13" and (subdir != "win-64" or version == "13.4"):
                 yield from pair("cuda-nvcc", f"{version}.20", "h2", subdir, on)
     for major, kinds in PYTHONS.items():
@@ -92,7 +106,15 @@ def channel() -> Iterator[Record]:
             build = f"cuda{major}_py{kind.replace('.', '')}"
             newer_major_first = 1000 * int(major)
             for subdir in ("linux-64", "linux-aarch64", "win-64"):
-                yield from pair("cuda-bindings", f"{_HIGHEST[major]}.1", build, subdir, on, needs, newer_major_first)
+                yield from pair(
+                    "cuda-bindings",
+                    f"{_HIGHEST[major]}.1",
+                    build,
+                    subdir,
+                    on,
+                    needs,
+                    newer_major_first,
+                )
                 also = (*needs, f"cuda-bindings {on}")
                 yield from pair("cuda-core", "1.2.0", build, subdir, on, also, newer_major_first)
     for arch in ("7.0", "9.0"):
@@ -105,17 +127,29 @@ def channel() -> Iterator[Record]:
     for version in ("1.0", "2.0", "3.0"):
         yield record("shared", version, "h10_0", "linux-64")
     # Any two of these go together, and the three do not; the last two never do.
-    for name, wanted in (("a", "1|2"), ("b", "2|3"), ("c", "1|3"), ("only-1", "1"), ("only-2", "2")):
+    for name, wanted in (
+        ("a", "1|2"),
+        ("b", "2|3"),
+        ("c", "1|3"),
+        ("only-1", "1"),
+        ("only-2", "2"),
+    ):
         on = "|".join(f"{version}.*" for version in wanted.split("|"))
         yield record(f"shares-{name}", "1.0", "h11_0", "linux-64", depends=[f"shared {on}"])
 
 
 def asking(*known: str) -> Iterator[Record]:
-    """cuda-gpu, which admits what `known` says of other packages, and cuda-native, which has its native build only."""
+    """cuda-gpu, which admits what `known` says of other packages, and cuda-native, which has its
+    native build only.
+    """
     yield record("cuda-gpu-builds", "1.0", "h_0", "linux-64", constrains=known)
-    native, compat = pair("cuda-gpu", "1.0", "h_", "linux-64", "*", ("__cuda >=12", "cuda-gpu-builds"))
+    native, compat = pair(
+        "cuda-gpu", "1.0", "h_", "linux-64", "*", ("__cuda >=12", "cuda-gpu-builds")
+    )
     yield from (native, compat)
-    yield record("cuda-native", "1.0", "h_0", "linux-64", depends=[f"cuda-gpu ==1.0 {native['build']}"])
+    yield record(
+        "cuda-native", "1.0", "h_0", "linux-64", depends=[f"cuda-gpu ==1.0 {native['build']}"]
+    )
 
 
 def base() -> Iterator[Record]:
@@ -127,7 +161,14 @@ def base() -> Iterator[Record]:
         for subdir in ("linux-64", "linux-aarch64", "win-64"):
             needs = [f"python_abi {minor}.* *_{tag}"]
             yield record("python", f"{minor}.1", f"h8_0_{tag}", subdir, depends=needs, **tracked)
-        yield record("python_abi", minor, f"0_{tag}", "noarch", constrains=[f"python {minor}.* *_{tag}"], **tracked)
+        yield record(
+            "python_abi",
+            minor,
+            f"0_{tag}",
+            "noarch",
+            constrains=[f"python {minor}.* *_{tag}"],
+            **tracked,
+        )
     yield record("pip", "26.0", "pyh9_0", "noarch")  # which classic conda wants with every Python
     yield record("numpy", "1.26", "h9_0", "linux-64")
 

@@ -29,13 +29,23 @@ def build(folder: Path, *drafts: Draft) -> Path:
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     place = folder.with_name(f"{folder.name}-packages") / str(len(list(folder.parent.iterdir())))
-    records = {f"{file.parent.name}/{file.name}": record_of(file) for file in (d.write(place) for d in drafts)}
-    local.commit(local.stage(local.candidates([Built("all", place.name, place, records, {}, 0.0, False)], folder)))
+    records = {
+        f"{file.parent.name}/{file.name}": record_of(file)
+        for file in (d.write(place) for d in drafts)
+    }
+    local.commit(
+        local.stage(
+            local.candidates([Built("all", place.name, place, records, {}, 0.0, False)], folder)
+        )
+    )
     return folder.resolve()
 
 
 def digit(number: int, content: str = "", **more: object) -> Draft:
-    """A package that is named after a number; the even ones are for linux-64, the odd ones for no platform."""
+    """A package that is named after a number.
+
+    The even ones are for linux-64, the odd ones for no platform.
+    """
     subdir = "noarch" if number % 2 else "linux-64"
     files = {"share/digit": f"{number}{content}".encode()}
     exports = {"run_exports.json": b'{"weak": ["digit >=%d"]}' % number}
@@ -45,8 +55,20 @@ def digit(number: int, content: str = "", **more: object) -> Draft:
 @contextmanager
 def serve(folder: Path) -> Iterator[str]:
     """The folder on a web server of its own process; gives the URL."""
-    words = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory", str(folder)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+    words = [
+        sys.executable,
+        "-u",
+        "-m",
+        "http.server",
+        "0",
+        "--bind",
+        "127.0.0.1",
+        "--directory",
+        str(folder),
+    ]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as server:
         try:
             assert server.stdout is not None
             yield f"http://127.0.0.1:{server.stdout.readline().split(' port ')[1].split()[0]}"
@@ -54,7 +76,9 @@ def serve(folder: Path) -> Iterator[str]:
             server.kill()
 
 
-def sound(draft: Draft, commit: str = "1" * 40, licence: str = "MIT", files: PackageFiles = NO_FILES) -> Draft:
+def sound(
+    draft: Draft, commit: str = "1" * 40, licence: str = "MIT", files: PackageFiles = NO_FILES
+) -> Draft:
     """The package with an SBOM that is right; `files` is what it says of files of wheels."""
     artefact = component("cudart", targets=["linux-64"]).artefacts["linux-64"]
     assert artefact

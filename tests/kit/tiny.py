@@ -1,4 +1,6 @@
-"""A checkout with one tiny recipe, whose artefact is a zip of a few bytes: for tests of the steps."""
+"""A checkout with one tiny recipe, whose artefact is a zip of a few bytes: for tests of
+the steps.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def content() -> bytes:
     """The bytes of the artefact."""
     licence = b"Permission is hereby granted, free of charge, to any person obtaining a copy\n"
     files = {"greeting.txt": b"hello\n", "LICENSE": licence}
-    return wheel("nvidia-cuda-runtime", "13.4.92", "py3-none-manylinux2014_x86_64", [], files, licence=b"")
+    return wheel(
+        "nvidia-cuda-runtime", "13.4.92", "py3-none-manylinux2014_x86_64", [], files, licence=b""
+    )
 
 
 def artefact() -> Artefact:
@@ -74,7 +78,9 @@ def artefact() -> Artefact:
     data = content()
     digest = hashlib.sha256(data).hexdigest()
     file = "nvidia_cuda_runtime-13.4.92-py3-none-manylinux2014_x86_64.whl"
-    return Artefact("cudart", "nvidia-cuda-runtime", "13.4.92", "linux-64", file, digest, len(data), UPLOADED)
+    return Artefact(
+        "cudart", "nvidia-cuda-runtime", "13.4.92", "linux-64", file, digest, len(data), UPLOADED
+    )
 
 
 def lock() -> ReleaseLock:

@@ -56,7 +56,9 @@ def application(**files: bytes) -> Draft:
             "etc/application.conf": f"home={PLACEHOLDER}/share\n".encode(),
             "lib/application.bin": BINARY,
             "lib/libapplication.so.1": b"not really\n" * 500,
-            "etc/conda/activate.d/application.sh": b'export APPLICATION="active in $CONDA_PREFIX"\n',
+            "etc/conda/activate.d/application.sh": (
+                b'export APPLICATION="active in $CONDA_PREFIX"\n'
+            ),
             "bin/hello": b'#!/bin/sh\necho hello from "$APPLICATION"; exit 7\n',
             **files,
         },
@@ -68,7 +70,10 @@ def application(**files: bytes) -> Draft:
 
 def pure() -> Draft:
     """A noarch Python package with a command."""
-    link = {"noarch": {"type": "python", "entry_points": ["pure = pure:main"]}, "package_metadata_version": 1}
+    link = {
+        "noarch": {"type": "python", "entry_points": ["pure = pure:main"]},
+        "package_metadata_version": 1,
+    }
     return tiny(
         "pure",
         subdir="noarch",

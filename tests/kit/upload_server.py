@@ -1,7 +1,8 @@
 """A server that takes uploads as prefix.dev does, in a process of its own.
 
-An upload keeps the interpreter to itself until it is answered. What there is to read is in FOLDER/published. A package
-that is taken (201) is listed there, as by prefix.dev's server, by the subdir that its own index.json states.
+An upload keeps the interpreter to itself until it is answered. What there is to read is in
+FOLDER/published. A package that is taken (201) is listed there, as by prefix.dev's server, by the
+subdir that its own index.json states.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ class UploadServer:
 
 @contextmanager
 def upload_server(folder: Path, **status: int) -> Iterator[UploadServer]:
-    """Answers with a status for files whose names have a part; 0 is no answer, ``index`` is for what it has not.
+    """Answers with a status for files whose names have a part.
 
+    0 is no answer, ``index`` is for what it has not.
     What is taken is listed at once, or after ``later`` requests.
     """
     server = UploadServer(folder, status)
@@ -108,7 +110,9 @@ def main(folder: Path, status: Mapping[str, int]) -> None:
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             if self.command == "GET":
-                with suppress(ConnectionError):  # a client that reads several files hangs up when one is wrong
+                with suppress(
+                    ConnectionError
+                ):  # a client that reads several files hangs up when one is wrong
                     self.wfile.write(content)
 
         do_HEAD = do_GET

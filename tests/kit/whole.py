@@ -35,13 +35,22 @@ def problems(channel: Path, base: Path) -> list[str]:
 
 def state(channel: Path) -> State:
     """What readers get from a channel."""
-    files = [*channel.glob("*/repodata.json"), *channel.glob("*/run_exports.json"), *channel.glob("*/*.conda")]
-    return {p.relative_to(channel).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(files)}
+    files = [
+        *channel.glob("*/repodata.json"),
+        *channel.glob("*/run_exports.json"),
+        *channel.glob("*/*.conda"),
+    ]
+    return {
+        p.relative_to(channel).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in sorted(files)
+    }
 
 
 def installed(prefix: Path) -> set[str]:
     """The names of the packages that an environment says it has."""
-    return {json.loads(note.read_text())["name"] for note in (prefix / "conda-meta").glob("*-*.json")}
+    return {
+        json.loads(note.read_text())["name"] for note in (prefix / "conda-meta").glob("*-*.json")
+    }
 
 
 def damaged(prefix: Path) -> list[str]:
@@ -61,7 +70,11 @@ def _of_subdir(folder: Path) -> Iterator[str]:
         plain = (folder / "repodata.json").read_bytes()
         records = json.loads(plain)["packages.conda"]
         exports = json.loads((folder / "run_exports.json").read_bytes())["packages.conda"]
-        packed = zstandard.ZstdDecompressor().stream_reader((folder / "repodata.json.zst").read_bytes()).read()
+        packed = (
+            zstandard.ZstdDecompressor()
+            .stream_reader((folder / "repodata.json.zst").read_bytes())
+            .read()
+        )
     except (OSError, ValueError, KeyError, zstandard.ZstdError) as error:
         yield f"{folder.name}: its index cannot be read: {error!r}"
         return
@@ -81,7 +94,10 @@ def _of_package(package: Path, record: dict[str, object] | None) -> Iterator[str
     if record is None:
         yield f"{name} is there and not named"
     elif (len(content), hashlib.sha256(content).hexdigest()) != (record["size"], record["sha256"]):
-        yield f"{name} is not the file that the index names: {len(content)} bytes, not {record['size']}"
+        yield (
+            f"{name} is not the file that the index names: {len(content)} bytes, not"
+            f" {record['size']}"
+        )
     try:
         with zipfile.ZipFile(package) as archive:
             if archive.testzip():
@@ -92,6 +108,9 @@ def _of_package(package: Path, record: dict[str, object] | None) -> Iterator[str
 
 def _of_clients(channel: Path, base: Path) -> Iterator[str]:
     try:
-        solve(Scenario(("cuda-crt", "cuda-profiler-api", "cuda-pathfinder"), "linux-64"), [channel, base])
+        solve(
+            Scenario(("cuda-crt", "cuda-profiler-api", "cuda-pathfinder"), "linux-64"),
+            [channel, base],
+        )
     except Unsolvable as error:
         yield f"a client finds nothing: {error.cause}"

@@ -28,7 +28,9 @@ Place = tuple[str, str, str, str]
 Change = Callable[[Record], None]
 """Changes one record in place, or empties it, which takes it out, or leaves it as it is."""
 
-_TIE = re.compile(r"^cuda-version >=(?P<lower>[\d.]+),<(?P<upper>\d+\.\d+)\S* (?P<fit>native|compat)_\*$")
+_TIE = re.compile(
+    r"^cuda-version >=(?P<lower>[\d.]+),<(?P<upper>\d+\.\d+)\S* (?P<fit>native|compat)_\*$"
+)
 
 
 def records(content: Repodata) -> Iterator[Record]:
@@ -38,7 +40,9 @@ def records(content: Repodata) -> Iterator[Record]:
 
 
 def tie(record: Record) -> re.Match[str] | None:
-    """What a package that exists in two builds says of cuda-version: ``lower``, ``upper`` and ``fit``."""
+    """What a package that exists in two builds says of cuda-version: ``lower``, ``upper`` and
+    ``fit``.
+    """
     return next(filter(None, map(_TIE.match, record["depends"])), None)
 
 
@@ -50,11 +54,14 @@ def fit(record: Record) -> str:
     return found["fit"] if found else ""
 
 
-def take_out(package: str, field: str, pattern: str = "", instead: str | None = None, of: str = "") -> Change:
+def take_out(
+    package: str, field: str, pattern: str = "", instead: str | None = None, of: str = ""
+) -> Change:
     """Takes out what packages state, or a part of it.
 
     Args:
-        package: Regular expression of a whole name; its files, which are tied alike, change with it.
+        package: Regular expression of a whole name; its files, which are tied alike, change with
+            it.
         field: ``depends``, ``constrains``, ``run_exports`` or ``track_features``.
         pattern: Regular expression somewhere in the text.
         instead: What takes its place; the whole text goes when it is None.
@@ -81,7 +88,9 @@ def take_out(package: str, field: str, pattern: str = "", instead: str | None = 
 
 
 def changed(content: Repodata, changes: Sequence[Change], subdirs: Sequence[str]) -> Repodata:
-    """A copy of some subdirs and noarch with changes, each of which must find something to change."""
+    """A copy of some subdirs and noarch with changes, each of which must find something
+    to change.
+    """
     found: dict[str, Any] = {}
     idle = set(changes)
     for subdir in (*subdirs, NOARCH):
@@ -105,7 +114,8 @@ def changed(content: Repodata, changes: Sequence[Change], subdirs: Sequence[str]
 class Ask:
     """A scenario."""
 
-    question: Question  # the machine, and what the oracle is asked. Its request need not be one that the oracle knows
+    # the machine, and what the oracle is asked. Its request need not be one that the oracle knows
+    question: Question
     specs: tuple[str, ...] = ()  # what is typed, where that is not what the question says
     refused: bool = False  # it must be refused, whatever the oracle says
 
@@ -121,8 +131,12 @@ class World:
 
     folders: tuple[Path, Path]  # this channel and the universe
     facts: OracleFacts  # what the oracle knows
-    states: Mapping[Place, Record]  # what the packages state in the channel that nothing was taken out of
-    twins: Mapping[tuple[str, str, str], TwinBuild]  # see `ctk.solve.channels.Channels`; of that channel, too
+    states: Mapping[
+        Place, Record
+    ]  # what the packages state in the channel that nothing was taken out of
+    twins: Mapping[
+        tuple[str, str, str], TwinBuild
+    ]  # see `ctk.solve.channels.Channels`; of that channel, too
     gateway: Gateway  # shared, so that the universe is read once
 
     def pick(self, asked: Scenario) -> Pick | None:
@@ -138,9 +152,15 @@ class World:
         return Expected() if ask.refused else expected(self.facts, ask.question)
 
     def fault(self, ask: Ask) -> str:
-        """What is wrong with the pick: by the oracle, then by what the packages state when nothing is taken out."""
+        """What is wrong with the pick: by the oracle, then by what the packages state when nothing
+        is taken out.
+        """
         pick = self.pick(ask.scenario)
-        found = {r.name.normalized: Answered(str(r.version), str(r.build)) for r in pick.records} if pick else {}
+        found = (
+            {r.name.normalized: Answered(str(r.version), str(r.build)) for r in pick.records}
+            if pick
+            else {}
+        )
         answer = SolverAnswer(ask.scenario, found, "" if pick else "refused")
         if fault := wrong(ask.question, self.right(ask), answer, self.twins):
             return fault
@@ -157,10 +177,14 @@ class Worlds:
         gateway: For all of them.
     """
 
-    def __init__(self, content: Repodata, facts: OracleFacts, folder: Path, gateway: Gateway) -> None:
+    def __init__(
+        self, content: Repodata, facts: OracleFacts, folder: Path, gateway: Gateway
+    ) -> None:
         self.content, self.facts = content, facts
         self.states = {_place(record): record for record in records(content)}
-        self._twins = {place[1:]: twin for place, record in self.states.items() if (twin := _twin(record))}
+        self._twins = {
+            place[1:]: twin for place, record in self.states.items() if (twin := _twin(record))
+        }
         self._folder, self._gateway, self._made = folder, gateway, 0
         self._universe = write_repodata(universe(), folder / "universe")
 
@@ -175,7 +199,11 @@ class Worlds:
             subdir: {
                 **part,
                 "packages.conda": {
-                    file: {key: value for key, value in record.items() if key not in ("license", "run_exports")}
+                    file: {
+                        key: value
+                        for key, value in record.items()
+                        if key not in ("license", "run_exports")
+                    }
                     for file, record in part["packages.conda"].items()
                 },
             }
@@ -186,11 +214,13 @@ class Worlds:
 
 
 def violations(pick: Pick, states: Mapping[Place, Record]) -> Iterator[str]:
-    """Each dependency, constraint and request that a pick does not keep, read anew with rattler's match specs.
+    """Each dependency, constraint and request that a pick does not keep, read anew with rattler's
+    match specs.
 
     Args:
         pick: What a solver picked, with the machine.
-        states: What packages state, by place. Those that are not there are believed as they are in the pick.
+        states: What packages state, by place. Those that are not there are believed as they are in
+            the pick.
     """
     present: dict[str, list[PackageRecord]] = {r.name.normalized: [r] for r in pick.records}
     if len(present) != len(pick.records):
@@ -222,7 +252,9 @@ def _spec(text: str) -> MatchSpec:
 
 
 def toolkits_of(states: Iterable[Record], package: str) -> list[str]:
-    """The CTK minors that a package of two builds is of, in no order: the last one that its tie allows."""
+    """The CTK minors that a package of two builds is of, in no order: the last one that its tie
+    allows.
+    """
     found = set()
     for record in states:
         if record["name"] == package and (match := tie(record)):
@@ -233,7 +265,9 @@ def toolkits_of(states: Iterable[Record], package: str) -> list[str]:
 
 def _twin(record: Record) -> TwinBuild | None:
     found = tie(record)
-    lower = record["version"] if record["name"] == "cuda-version" else found["lower"] if found else ""
+    lower = (
+        record["version"] if record["name"] == "cuda-version" else found["lower"] if found else ""
+    )
     return TwinBuild(fit(record), lower.split(".")[0]) if lower else None
 
 

@@ -4,8 +4,9 @@ A case is the recipe itself, and one that fails says at its top what is expected
 
     # expect 4: has run exports
 
-or, where a recipe does not say it, `expect` (file, line, message) with `files` (path -> text), `locks` (release ->
-component -> version), `targets` (component -> where it is published), and `unmeasured` (releases).
+or, where a recipe does not say it, `expect` (file, line, message) with `files` (path -> text),
+`locks` (release -> component -> version), `targets` (component -> where it is published), and
+`unmeasured` (releases).
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ from conftest import ROOT
 from ctk.lock.model import dump, variant_config
 from kit.ctk_release import measured
 
-LOCKS = {"12.9.2": {"cudart": "12.9.79"}, "13.4.3": {"cudart": "13.4.92"}, "python-13": {"cuda-core": "1.2.2"}}
+LOCKS = {
+    "12.9.2": {"cudart": "12.9.79"},
+    "13.4.3": {"cudart": "13.4.92"},
+    "python-13": {"cuda-core": "1.2.2"},
+}
 
 
 @dataclass(frozen=True)

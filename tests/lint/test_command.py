@@ -36,11 +36,14 @@ def test_a_finding_says_place_rule_and_fix_and_blocks(checkout: Workspace) -> No
     done = ctk(checkout, "lint", *BOTH)
     assert done.returncode == 31
     exports, version = done.stdout.splitlines()
-    assert exports == (
-        "recipes/thing/recipe.yaml:4: error[StaticHasNoRunExports]: thing-static has run exports;"
+    assert (
+        exports == "recipes/thing/recipe.yaml:4: error[StaticHasNoRunExports]: thing-static has run"
+        " exports;"
         " fix: remove run_exports"
     )
-    assert version.startswith("recipes/thing/recipe.yaml:9: error[NoVersionIsTyped]: 'cuda-version >=13.4' types")
+    assert version.startswith(
+        "recipes/thing/recipe.yaml:9: error[NoVersionIsTyped]: 'cuda-version >=13.4' types"
+    )
     assert "2 checks: 2 errors" in done.stderr
     assert "error: the lint found 2 errors\nnext: " in done.stderr
 

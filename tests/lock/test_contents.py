@@ -1,4 +1,7 @@
-"""``variants/contents.json``: written contents are read again; each is written once, and only for the locks."""
+"""``variants/contents.json``: written contents are read again.
+
+Each is written once, and only for the locks.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ ONE, OTHER = "1" * 64, "2" * 64
 LIBRARY = Content(Binary("elf", "x86_64", "libx.so.1", ("libc.so.6",)), ">=7.5")
 MEMBERS = {
     "nvidia/x/lib/libx.so.1": LIBRARY,
-    "nvidia/x/lib/liby.so.1": Content(Binary("elf", "x86_64", "liby.so.1", ("libc.so.6",)), ">=7.5"),
+    "nvidia/x/lib/liby.so.1": Content(
+        Binary("elf", "x86_64", "liby.so.1", ("libc.so.6",)), ">=7.5"
+    ),
     "nvidia/x/include/x.h": PLAIN,
     "x/__init__.py": Content(dll_folders=("x.libs",)),
     "x-1.dist-info/RECORD": PLAIN,
@@ -37,9 +42,15 @@ def test_added_members_are_read_again(tmp_path: Path) -> None:
     assert again.members(OTHER) is None
 
 
-def test_binaries_are_read_wherever_they_are_and_one_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+def test_binaries_are_read_wherever_they_are_and_one_that_cannot_be_read_is_an_error(
+    tmp_path: Path,
+) -> None:
     artefact = Artefact("x", "x", "1", "linux-64", "x.whl", ONE, 1)
-    files = {"deep/in/it": elf(versions={"libc.so.6": ["GLIBC_2.27"]}), "x.txt": b"GLIBC_2.99", "short": b"\x7f"}
+    files = {
+        "deep/in/it": elf(versions={"libc.so.6": ["GLIBC_2.27"]}),
+        "x.txt": b"GLIBC_2.99",
+        "short": b"\x7f",
+    }
     found = read_contents(artefact, wheel(tmp_path / "x.whl", files), ())
     assert {name: c.binary and c.binary.versions for name, c in found.items()} == {
         "deep/in/it": {"GLIBC": "2.27"},
@@ -78,7 +89,10 @@ def test_contents_that_no_lock_names_are_removed() -> None:
 
 
 def test_a_folder_of_the_machine_that_made_a_wheel_is_not_named() -> None:
-    """It leads nowhere, and would be somebody's path in a file of ours; that there is one stays known."""
+    """It leads nowhere, and would be somebody's path in a file of ours.
+
+    That there is one stays known.
+    """
     search = (SearchPath("RUNPATH", "$ORIGIN/../lib:/home/someone/llvm/lib:"),)
     held = Contents()
     held.add(ONE, {"a.so": Content(binary=Binary("elf", "x86_64", search=search))})

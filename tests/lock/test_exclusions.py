@@ -24,8 +24,12 @@ from kit.ctk_release import release
 OLD_CCCL = Exclusion("cccl", SpecifierSet("<12.3"), "it lacks headers")
 
 
-def classes(packaged: str = "", excluded: str = "", unclassified: str = "", needless: str = "") -> Classes:
-    return Classes(*(frozenset(names.split()) for names in (packaged, excluded, unclassified, needless)))
+def classes(
+    packaged: str = "", excluded: str = "", unclassified: str = "", needless: str = ""
+) -> Classes:
+    return Classes(
+        *(frozenset(names.split()) for names in (packaged, excluded, unclassified, needless))
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,24 +43,40 @@ def classes(packaged: str = "", excluded: str = "", unclassified: str = "", need
         ("12.2.2", {"cudart", "npp", "base"}, classes("cudart npp", "cccl")),
     ],
 )
-def test_a_component_is_packaged_or_excluded_or_unclassified(version: str, read: set[str], expected: Classes) -> None:
+def test_a_component_is_packaged_or_excluded_or_unclassified(
+    version: str, read: set[str], expected: Classes
+) -> None:
     assert classify(release(version, "cccl", "cudart", "npp"), read, [OLD_CCCL]) == expected
 
 
 def test_an_entry_that_speaks_of_no_release_is_needless() -> None:
-    locks = {lock.name: lock for lock in (release("12.3.2", "cccl", "cudart"), release("13.0.3", "cudart"))}
+    locks = {
+        lock.name: lock
+        for lock in (release("12.3.2", "cccl", "cudart"), release("13.0.3", "cudart"))
+    }
     gone = Unpublished("cuda-gdb", SpecifierSet("<12"), "no wheel")
     there = Unpublished("nvprune", SpecifierSet("<13"), "no wheel")
-    assert needless_exclusions(Exclusions((OLD_CCCL,), (gone, there)), locks) == ["cccl", "cuda-gdb"]
-    assert needless_exclusions(Exclusions((Exclusion("cccl", SpecifierSet("<13"), "why not"),), (there,)), locks) == []
+    assert needless_exclusions(Exclusions((OLD_CCCL,), (gone, there)), locks) == [
+        "cccl",
+        "cuda-gdb",
+    ]
+    assert (
+        needless_exclusions(
+            Exclusions((Exclusion("cccl", SpecifierSet("<13"), "why not"),), (there,)), locks
+        )
+        == []
+    )
 
 
 def test_the_plan_gives_the_reason() -> None:
     locks = {
-        lock.name: (lock, Path(f"{lock.name}.yaml")) for lock in (release("12.0.1", "cccl"), release("12.3.2", "cccl"))
+        lock.name: (lock, Path(f"{lock.name}.yaml"))
+        for lock in (release("12.0.1", "cccl"), release("12.3.2", "cccl"))
     }
     planned = plan(Set({}, locks, (), (OLD_CCCL,)), Request(), ())
-    assert [(left.id, left.reason) for left in planned.left_out] == [("cccl-cuda12.0", "it lacks headers")]
+    assert [(left.id, left.reason) for left in planned.left_out] == [
+        ("cccl-cuda12.0", "it lacks headers")
+    ]
     assert plan(Set({}, locks, (), (OLD_CCCL,)), Request(releases=["12.3"]), ()).left_out == ()
 
 

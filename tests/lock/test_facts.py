@@ -14,7 +14,14 @@ from ctk.core.errors import LockError, MeasureFailed
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.lock import contents, facts, redistribution
 from ctk.lock.contents import Content, Contents
-from ctk.lock.facts import compiler_facts, measure, needed_glibc, needs_measuring, to_fetch, with_known
+from ctk.lock.facts import (
+    compiler_facts,
+    measure,
+    needed_glibc,
+    needs_measuring,
+    to_fetch,
+    with_known,
+)
 from ctk.lock.model import Artefact, Facts, load, release_locks, variant_keys
 from ctk.package.binaries import Binary
 from kit.binaries import code, elf, fatbin
@@ -23,7 +30,9 @@ from kit.fake_index import FakeIndex
 from kit.packages import wheel
 
 pytest_plugins = ["kit.ctk_release_fixtures"]
-on_linux_64 = pytest.mark.skipif(this_platform() != "linux-64", reason="loads a linux-64 library; CI runs it there")
+on_linux_64 = pytest.mark.skipif(
+    this_platform() != "linux-64", reason="loads a linux-64 library; CI runs it there"
+)
 
 
 def test_the_newest_need_of_any_elf_file_of_an_artefact_counts() -> None:
@@ -36,8 +45,13 @@ def test_the_newest_need_of_any_elf_file_of_an_artefact_counts() -> None:
     for artefact in lock.artefacts:
         versions = needs.get((artefact.component, artefact.target), [])
         headers = [Binary("elf", "x86_64", versions={"GLIBC": v} if v else {}) for v in versions]
-        held.add(artefact.sha256, {f"lib/{n}.so": Content(header) for n, header in enumerate(headers)})
-    assert needed_glibc(lock, held) == {"linux-64": {"cufile": "2.27"}, "linux-aarch64": {"nvrtc": "2.17"}}
+        held.add(
+            artefact.sha256, {f"lib/{n}.so": Content(header) for n, header in enumerate(headers)}
+        )
+    assert needed_glibc(lock, held) == {
+        "linux-64": {"cufile": "2.27"},
+        "linux-aarch64": {"nvrtc": "2.17"},
+    }
 
 
 @on_linux_64
@@ -49,7 +63,9 @@ def test_an_artefact_without_nvrtc_is_an_error(tmp_path: Path) -> None:
 @on_linux_64
 def test_a_library_that_does_not_load_is_an_error_with_the_loader_s_words(tmp_path: Path) -> None:
     path = wheel(tmp_path / "a.whl", {"nvidia/cu13/lib/libnvrtc.so.13": b"no library"})
-    with pytest.raises(MeasureFailed, match=r"libnvrtc.so.13 does not answer: .*(too short|invalid ELF header)"):
+    with pytest.raises(
+        MeasureFailed, match=r"libnvrtc.so.13 does not answer: .*(too short|invalid ELF header)"
+    ):
         compiler_facts(path)
 
 
@@ -60,13 +76,18 @@ def test_another_platform_cannot_measure(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def with_code(*targets: str) -> bytes:
-    return elf(payload=fatbin(*(code("cubin", target) for target in targets)), versions={"libc.so.6": ["GLIBC_2.17"]})
+    return elf(
+        payload=fatbin(*(code("cubin", target) for target in targets)),
+        versions={"libc.so.6": ["GLIBC_2.17"]},
+    )
 
 
 def test_a_release_is_measured_from_its_artefacts_each_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(facts, "compiler_facts", lambda path: (("7.0", "7.5", "8.0", "10.0", "11.0"), path.stem))
+    monkeypatch.setattr(
+        facts, "compiler_facts", lambda path: (("7.0", "7.5", "8.0", "10.0", "11.0"), path.stem)
+    )
     inside = {
         ("cufft", "linux-64"): with_code("70", "75", "80"),
         ("cufft", "linux-aarch64"): with_code("75", "80"),
@@ -81,7 +102,10 @@ def test_a_release_is_measured_from_its_artefacts_each_read_once(
         names = [f"{a.component} {a.target}" for a in wanted]
         read.extend(names)
         contents_of = [inside.get((a.component, a.target), elf()) for a in wanted]
-        yield [wheel(tmp_path / f"{n}.whl", {"lib/liba.so": c}) for n, c in zip(names, contents_of, strict=True)]
+        yield [
+            wheel(tmp_path / f"{n}.whl", {"lib/liba.so": c})
+            for n, c in zip(names, contents_of, strict=True)
+        ]
 
     found = measure(lock, held, [], at_hand, kept)
     assert found.facts
@@ -96,7 +120,10 @@ def test_a_release_is_measured_from_its_artefacts_each_read_once(
         },
         "npp": {},
     }
-    assert read == ["nvrtc linux-64", *(f"{name} {subdir}" for name in lock.components for subdir in PLATFORMS)]
+    assert read == [
+        "nvrtc linux-64",
+        *(f"{name} {subdir}" for name in lock.components for subdir in PLATFORMS),
+    ]
     assert needs_measuring(lock, held) and not needs_measuring(found, held)
     keys = variant_keys(found)
     assert (keys["cufft_gpus"], keys["cufft_gpus_win_arm64"]) == ([">=7.5,<10.0"], [">=10.0,<11.0"])

@@ -1,4 +1,6 @@
-"""Release locks: a written lock is read again, each field is checked, and every problem is shown with its place."""
+"""Release locks: a written lock is read again, each field is checked, and every problem is shown
+with its place.
+"""
 
 from __future__ import annotations
 
@@ -73,9 +75,17 @@ def broken(tmp_path: Path, *edits: tuple[str, str], half: str = ".lock") -> str:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('"release": "13.4.3"', '"release": "13.5.3"', "release: 13.5.3 belongs into cuda-13.5.lock"),
+        (
+            '"release": "13.4.3"',
+            '"release": "13.5.3"',
+            "release: 13.5.3 belongs into cuda-13.5.lock",
+        ),
         ('"release": "13.4.3"', '"release": "13.4"', "release: String should match pattern"),
-        ('"file": "nvidia_cudart-13.4.92', '"file": "nvidia_cudart-13.4.91', "is no file of nvidia-cudart 13.4.92"),
+        (
+            '"file": "nvidia_cudart-13.4.92',
+            '"file": "nvidia_cudart-13.4.91',
+            "is no file of nvidia-cudart 13.4.92",
+        ),
         ("manylinux2014_x86_64.whl", "win_amd64.whl", "py3-none-win_amd64.whl is not for linux-64"),
         ('"sha256": "', '"sha1": "', "sha256: Field required"),
         ('"sha256": "', '"sha256": "x', "sha256: String should match pattern '^[0-9a-f]{64}$'"),
@@ -88,7 +98,9 @@ def test_a_lock_that_is_wrong_is_refused(tmp_path: Path, old: str, new: str, pro
 
 def test_a_platform_left_out_is_not_a_platform_without_artefact(tmp_path: Path) -> None:
     path = write(tmp_path, release("13.4.3", component(targets=("linux-64", "win-64"))))
-    with pytest.raises(LockError, match=r"components\.cudart: says nothing about linux-aarch64, win-arm64"):
+    with pytest.raises(
+        LockError, match=r"components\.cudart: says nothing about linux-aarch64, win-arm64"
+    ):
         load(path)
 
 

@@ -1,8 +1,9 @@
-"""The code that is read from NVIDIA's binaries is compared with cuobjdump's list, and the GPUs with the locks.
+"""The code that is read from NVIDIA's binaries is compared with cuobjdump's list, and the GPUs with
+the locks.
 
-cuobjdump reads the sections that are made for such code, so both are compared there. At some of NVIDIA's libraries it
-ends with "Invalid ELF" (13.5.37 at cuBLAS 12.0, after seven objects, and at cuFile of 13.4): its list until then is
-compared.
+cuobjdump reads the sections that are made for such code, so both are compared there. At some of
+NVIDIA's libraries it ends with "Invalid ELF" (13.5.37 at cuBLAS 12.0, after seven objects, and at
+cuFile of 13.4): its list until then is compared.
 """
 
 from __future__ import annotations
@@ -37,10 +38,14 @@ SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 
 @pytest.fixture(scope="module")
 def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where it does not run, tests/package/test_gpu_code.py checks the reading of made-up binaries."""
+    """Where it does not run, tests/package/test_gpu_code.py checks the reading of
+    made-up binaries.
+    """
     if this_platform() != PROBED:
         pytest.skip("NVIDIA's cuobjdump that is asked is the one for linux-64")
-    newest = max((k for k in LOCKS.values() if "cuobjdump" in k.components), key=lambda k: k.release)
+    newest = max(
+        (k for k in LOCKS.values() if "cuobjdump" in k.components), key=lambda k: k.release
+    )
     artefact = newest.components["cuobjdump"].artefacts[PROBED]
     assert artefact
     with exclusive(HERE, print):
@@ -53,7 +58,10 @@ def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fetched(lock: ReleaseLock) -> Artefact:
-    """The smallest library of a release with code, a few megabytes; it is fetched if it is not in the cache."""
+    """The smallest library of a release with code, a few megabytes.
+
+    It is fetched if it is not in the cache.
+    """
     (name,) = (name for name in lock.gpu_code if name == "nvjpeg" or name.startswith("nvjpeg2k"))
     artefact = lock.components[name].artefacts[PROBED]
     assert artefact
@@ -72,12 +80,20 @@ def in_cache() -> Iterator[tuple[ReleaseLock, str, Artefact]]:
 
 
 def listed(cuobjdump: Path, file: Path) -> tuple[Counter[str], bool]:
-    """Target, without the letter of a family, which cuobjdump leaves out -> objects; and whether it read to the end."""
+    """Target, without the letter of a family, which cuobjdump leaves out -> objects.
+
+    And whether it read to the end.
+    """
     found: Counter[str] = Counter()
     whole = True
     for option, ending in (("--list-elf", "cubin"), ("--list-ptx", "ptx")):
-        done = subprocess.run([cuobjdump, "-all", option, file], capture_output=True, text=True, check=False)
-        found.update(f"{ending} {target}" for target in re.findall(rf"\.sm_(\d+a?)f?\.{ending}\b", done.stdout))
+        done = subprocess.run(
+            [cuobjdump, "-all", option, file], capture_output=True, text=True, check=False
+        )
+        found.update(
+            f"{ending} {target}"
+            for target in re.findall(rf"\.sm_(\d+a?)f?\.{ending}\b", done.stdout)
+        )
         whole &= "fatal" not in done.stderr
     return found, whole
 
@@ -100,10 +116,16 @@ def compare(artefact: Artefact, cuobjdump: Path, folder: Path) -> int:
                     continue
             file = Path(wheel.extract(item, folder))
             with file.open("rb") as stream:
-                held = [s.data() for name in SECTIONS if (s := ELFFile(stream).get_section_by_name(name))]
+                held = [
+                    s.data()
+                    for name in SECTIONS
+                    if (s := ELFFile(stream).get_section_by_name(name))
+                ]
             expected, whole = listed(cuobjdump, file)
             ours = read_here(read(b"".join(held)))
-            assert ours == expected if whole else ours >= expected, f"{artefact.file}: {item.filename}"
+            assert ours == expected if whole else ours >= expected, (
+                f"{artefact.file}: {item.filename}"
+            )
             compared += bool(expected)
             file.unlink()
     return compared
@@ -111,17 +133,23 @@ def compare(artefact: Artefact, cuobjdump: Path, folder: Path) -> int:
 
 def compare_with_lock(lock: ReleaseLock, name: str, artefact: Artefact) -> None:
     subdir = artefact.target.partition("-cp")[0]
-    found = bound(read_wheel(laid_out(artefact, HERE)).values(), present(known_gpus(LOCKS.values()), subdir))
+    found = bound(
+        read_wheel(laid_out(artefact, HERE)).values(), present(known_gpus(LOCKS.values()), subdir)
+    )
     assert found == lock.gpu_code[name].get(subdir, ""), artefact.file
 
 
 @pytest.mark.parametrize("lock", LIBRARIES, ids=lambda lock: lock.name)
-def test_a_library_holds_what_cuobjdump_lists(lock: ReleaseLock, cuobjdump: Path, tmp_path: Path) -> None:
+def test_a_library_holds_what_cuobjdump_lists(
+    lock: ReleaseLock, cuobjdump: Path, tmp_path: Path
+) -> None:
     assert compare(fetched(lock), cuobjdump, tmp_path)
 
 
 @pytest.mark.sweep
-def test_all_libraries_in_the_cache_hold_what_cuobjdump_lists(cuobjdump: Path, tmp_path: Path) -> None:
+def test_all_libraries_in_the_cache_hold_what_cuobjdump_lists(
+    cuobjdump: Path, tmp_path: Path
+) -> None:
     wheels = {a.sha256: a for _, _, a in in_cache() if a.target.startswith(PROBED)}
     assert sum(compare(artefact, cuobjdump, tmp_path) for artefact in wheels.values())
 

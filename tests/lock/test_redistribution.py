@@ -1,4 +1,7 @@
-"""What a licence text says of distribution, file by file; the quotes are of the texts in NVIDIA's wheels."""
+"""What a licence text says of distribution, file by file.
+
+The quotes are of the texts in NVIDIA's wheels.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,9 @@ crt/host_defines.h, cuda_fp16.h
 libthrust.so
 """
 SDK = "LICENSE AGREEMENT FOR NVIDIA SOFTWARE DEVELOPMENT KITS\n\n"
-SUPPLEMENT = "2. Distribution. The following portions of the SDK are distributable under the Agreement: "
+SUPPLEMENT = (
+    "2. Distribution. The following portions of the SDK are distributable under the Agreement: "
+)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +106,14 @@ def test_without_the_clause_a_file_for_linux_is_not_named() -> None:
 @pytest.mark.parametrize(
     ("sentence", "named"),
     [
-        ("the runtime files .so and .h, cudnn64_7.dll, and cudnn.lib. ", ("*.so", "*.h", "cudnn64_7.dll", "cudnn.lib")),
-        ("the runtimes files ending with .so and .h as part of your application.\n\nlibx.a", ("*.so", "*.h")),
+        (
+            "the runtime files .so and .h, cudnn64_7.dll, and cudnn.lib. ",
+            ("*.so", "*.h", "cudnn64_7.dll", "cudnn.lib"),
+        ),
+        (
+            "the runtimes files ending with .so and .h as part of your application.\n\nlibx.a",
+            ("*.so", "*.h"),
+        ),
     ],
 )
 def test_an_sdk_licence_names_files_or_endings(sentence: str, named: tuple[str, ...]) -> None:
@@ -111,7 +122,12 @@ def test_an_sdk_licence_names_files_or_endings(sentence: str, named: tuple[str, 
 
 def test_a_file_of_an_sdk_licence_is_named_or_not() -> None:
     reading = Reading("SDK licence", named={"All": ("*.so", "cudnn64_7.dll")})
-    files = ("lib/libcudnn.so.9.28.1", "lib/libcudnn_static.a", "Library/bin/cudnn64_9.dll", "Library/bin/x64_9.dll")
+    files = (
+        "lib/libcudnn.so.9.28.1",
+        "lib/libcudnn_static.a",
+        "Library/bin/cudnn64_9.dll",
+        "Library/bin/x64_9.dll",
+    )
     assert [reading.of(file, "win-64", True) for file in files] == [
         "sdk-licence",
         "not-named",
@@ -124,7 +140,11 @@ def test_a_file_of_an_sdk_licence_is_named_or_not() -> None:
     ("text", "declared", "kind"),
     [
         ("Apache License\n   Version 2.0, January 2004", "", "open source"),
-        ("Redistribution and use in source and binary\nforms, with or without", "LicenseRef-NVIDIA", "open source"),
+        (
+            "Redistribution and use in source and binary\nforms, with or without",
+            "LicenseRef-NVIDIA",
+            "open source",
+        ),
         ("../../LICENSE", "OSI Approved :: Apache Software License", "open source"),
         ("../../LICENSE", "LicenseRef-NVIDIA-Proprietary", "not known"),
         (f"{SDK}third parties: Permission is hereby granted, free of charge", "MIT", "SDK licence"),
@@ -135,14 +155,22 @@ def test_third_parties_texts_do_not_hide_nvidia_s(text: str, declared: str, kind
     assert read_text(text, declared).kind == kind
 
 
-def test_every_text_of_a_lock_has_a_reading_that_is_written_as_it_is_read(project: Workspace) -> None:
+def test_every_text_of_a_lock_has_a_reading_that_is_written_as_it_is_read(
+    project: Workspace,
+) -> None:
     readings = load(project)
     assert not [component.name for component in unread(readings, release_locks(project).values())]
     assert redistribution.path_of(project).read_text() == dump(readings)
-    assert {reading.kind for reading in readings.values()} == {"CUDA EULA", "SDK licence", "open source"}
+    assert {reading.kind for reading in readings.values()} == {
+        "CUDA EULA",
+        "SDK licence",
+        "open source",
+    }
 
 
-def test_each_program_and_library_of_nvidia_in_a_wheel_of_others_is_known(project: Workspace) -> None:
+def test_each_program_and_library_of_nvidia_in_a_wheel_of_others_is_known(
+    project: Workspace,
+) -> None:
     """By the names of those in NVIDIA's own wheels; NVPL has no locked wheel."""
     known = contents.load(project)
     components = [c for lock in release_locks(project).values() for c in lock.components.values()]
@@ -151,7 +179,11 @@ def test_each_program_and_library_of_nvidia_in_a_wheel_of_others_is_known(projec
         found = set()
         for artefact in filter(None, component.artefacts.values()):
             members = known.members(artefact.sha256) or {}
-            found |= {n for n, content in members.items() if content.binary and content.binary.format == "elf"}
+            found |= {
+                n
+                for n, content in members.items()
+                if content.binary and content.binary.format == "elf"
+            }
         return found
 
     def stem(path: str) -> str:
@@ -168,4 +200,9 @@ def test_each_program_and_library_of_nvidia_in_a_wheel_of_others_is_known(projec
     unknown = [(d, n) for d, n in inside if d not in NVIDIA_INSIDE or not NVIDIA_INSIDE[d].match(n)]
     assert not unknown
     assert {d for d, _ in inside} == set(NVIDIA_INSIDE)
-    assert {stem(n) for d, n in inside if d == "triton"} >= {"ptxas", "cuobjdump", "nvdisasm", "libcupti"}
+    assert {stem(n) for d, n in inside if d == "triton"} >= {
+        "ptxas",
+        "cuobjdump",
+        "nvdisasm",
+        "libcupti",
+    }

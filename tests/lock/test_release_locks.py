@@ -1,4 +1,7 @@
-"""The release locks of this repository, as other tools read them; `ctk lint` checks the rules (tests/lint)."""
+"""The release locks of this repository, as other tools read them.
+
+`ctk lint` checks the rules (tests/lint).
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ def test_the_table_of_releases_in_the_docs_is_what_the_locks_say(tmp_path: Path)
     page = tmp_path / TABLE.page
     page.parent.mkdir()
     page.write_text(right := (ROOT / TABLE.page).read_text())
-    assert TABLE.write(Workspace(tmp_path), markdown_of(release_locks(HERE).values())) == (), "run its command"
+    assert TABLE.write(Workspace(tmp_path), markdown_of(release_locks(HERE).values())) == (), (
+        "run its command"
+    )
     page.write_text(right.replace("| 5.0 to 8.7, 8.9 to 9.0 | 8.0 |", "| 5.0 to 9.0 | 8.0 |", 1))
     assert TABLE.write(Workspace(tmp_path), markdown_of(CTK)) == (page,)
     assert page.read_text() == right

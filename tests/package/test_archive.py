@@ -33,7 +33,11 @@ def tar_members(package: Path, part: str) -> list[tarfile.TarInfo]:
 def contents(package: Path) -> dict[tuple[str, str], tuple[str, str, str]]:
     """(half, path) -> kind, link, sha256."""
     return {
-        (part, m.path): (m.kind, m.link, hashlib.sha256(stream.read()).hexdigest() if stream else "")
+        (part, m.path): (
+            m.kind,
+            m.link,
+            hashlib.sha256(stream.read()).hexdigest() if stream else "",
+        )
         for part in ("info", "pkg")
         for m, stream in members(package, part)  # type: ignore[arg-type]
     }
@@ -44,10 +48,18 @@ def test_only_times_modes_and_the_name_of_the_build_folder_change(tmp_path: Path
     package = written(tmp_path / "a", **{deep: b"x"})
     before = contents(package)
     rewrite_in_place(package, NOON)
-    after, prefixed = contents(package), {("pkg", p.path) for p in read_info(package).paths if p.placeholder}
+    after, prefixed = (
+        contents(package),
+        {("pkg", p.path) for p in read_info(package).paths if p.placeholder},
+    )
     assert prefixed and after.keys() == before.keys()
-    assert {name for name in after if after[name] != before[name]} == {("info", "info/paths.json"), *prefixed}
-    assert {p.placeholder.partition("_env")[0] for p in read_info(package).paths if p.placeholder} == {"/build/host"}
+    assert {name for name in after if after[name] != before[name]} == {
+        ("info", "info/paths.json"),
+        *prefixed,
+    }
+    assert {
+        p.placeholder.partition("_env")[0] for p in read_info(package).paths if p.placeholder
+    } == {"/build/host"}
     for entry in read_info(package).paths:
         assert not entry.placeholder or after["pkg", entry.path][2] == entry.sha256
     rewrite_in_place(package, NOON)
@@ -62,7 +74,10 @@ def test_only_times_modes_and_the_name_of_the_build_folder_change(tmp_path: Path
 
 
 def test_the_same_contents_give_the_same_bytes_from_any_packer(tmp_path: Path) -> None:
-    """Times, owners, modes, levels and the frames of zstd come from the build; none of them may show."""
+    """Times, owners, modes, levels and the frames of zstd come from the build.
+
+    None of them may show.
+    """
     one, other = written(tmp_path / "a"), written(tmp_path / "b")
     with zipfile.ZipFile(other) as archive:
         halves = {n: archive.read(n) for n in archive.namelist()}
@@ -81,7 +96,10 @@ def repacked(content: bytes, name: str) -> bytes:
         return content
     plain = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(content)).read()
     result = io.BytesIO()
-    with tarfile.open(fileobj=io.BytesIO(plain)) as old, tarfile.open(fileobj=result, mode="w") as new:
+    with (
+        tarfile.open(fileobj=io.BytesIO(plain)) as old,
+        tarfile.open(fileobj=result, mode="w") as new,
+    ):
         for member in old:
             member.mtime, member.uid, member.uname = 1_234_567_890, 1000, "somebody"
             member.mode = member.mode & ~0o022 | 0o040
@@ -101,7 +119,11 @@ def test_metadata_is_what_the_edit_returns_in_order_of_names(tmp_path: Path) -> 
 
     def edit(files: Mapping[str, bytes]) -> Mapping[str, bytes]:
         index = json.loads(files["info/index.json"])
-        return {"info/z": b"last", "info/index.json": json.dumps({**index, "license": "MIT"}).encode(), "info/a": b""}
+        return {
+            "info/z": b"last",
+            "info/index.json": json.dumps({**index, "license": "MIT"}).encode(),
+            "info/a": b"",
+        }
 
     rewrite_in_place(package, NOON, edit)
     assert [m.name for m in tar_members(package, "info")] == ["info/a", "info/index.json", "info/z"]

@@ -71,7 +71,9 @@ def test_symbols_that_libc_took_over_are_seen_where_an_older_glibc_lacks_them(
 
 
 def test_a_library_that_another_one_brings_is_there() -> None:
-    binary, beside = (read_bytes(elf(n, imports=["shm_open"])) for n in (["libx.so.1"], ["liby.so.1"]))
+    binary, beside = (
+        read_bytes(elf(n, imports=["shm_open"])) for n in (["libx.so.1"], ["liby.so.1"])
+    )
     brings = read_bytes(elf(["librt.so.1"]))
     assert binary and beside and brings
     named = {"libx.so.1": beside, "liby.so.1": brings}
@@ -80,7 +82,9 @@ def test_a_library_that_another_one_brings_is_there() -> None:
 
 
 def test_parts_end_where_the_file_ends() -> None:
-    """As PyTorch's libraries, whose strings are their last bytes: a reader of strings asks for more than there is."""
+    """As PyTorch's libraries, whose strings are their last bytes: a reader of strings asks for more
+    than there is.
+    """
     parts = ElfParts()
     parts.feed(bytes(100) + b"libx.so.1\0")
     parts.seek(100)

@@ -56,7 +56,9 @@ PACKAGES: dict[str, tuple[bytes, str]] = {
         "unpacks to more than 67108864 bytes",
     ),
     "a window of 2 GB": (
-        package_of(b"").replace(zstandard.ZstdCompressor().compress(b""), b"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00"),
+        package_of(b"").replace(
+            zstandard.ZstdCompressor().compress(b""), b"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00"
+        ),
         "cannot be read",
     ),
 }
@@ -81,14 +83,18 @@ def test_a_package_that_lies_is_an_error_of_the_audit(tmp_path: Path, name: str)
         ("run_exports.json", b"3"),
     ],
 )
-def test_metadata_that_lies_is_an_error_of_the_audit(tmp_path: Path, file: str, text: bytes) -> None:
+def test_metadata_that_lies_is_an_error_of_the_audit(
+    tmp_path: Path, file: str, text: bytes
+) -> None:
     path = Draft("a", info={file: text}).write(tmp_path)
     with pytest.raises(AuditFailed, match=r"a-1\.0-h0_0\.conda"):
         package.read_info(path)
 
 
 def test_a_table_of_versions_without_an_end_is_read_for_a_while(tmp_path: Path) -> None:
-    """Billions of entries that are all the same one: the file says that the next is nought bytes further on."""
+    """Billions of entries that are all the same one: the file says that the next is nought bytes
+    further on.
+    """
     data = bytearray(made.elf(versions={"libc.so.6": ["GLIBC_2.17"]}))
     (sections,) = struct.unpack_from("<Q", data, 40)
     struct.pack_into("<I", data, sections + 3 * 64 + 44, 0xFFFFFFFF)
@@ -104,7 +110,9 @@ def test_more_segments_than_any_linker_makes_are_not_read() -> None:
         binaries.read_bytes(bytes(data))
 
 
-def zip_of(count: int, size: int = 0, method: int = zipfile.ZIP_DEFLATED, extra: bytes = b"") -> bytes:
+def zip_of(
+    count: int, size: int = 0, method: int = zipfile.ZIP_DEFLATED, extra: bytes = b""
+) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method) as archive:
         for number in range(count):
@@ -119,7 +127,10 @@ WHEELS: dict[str, tuple[bytes, str]] = {
     "no zip": (b"a" * 100, "it is no zip"),
     "a bomb": (zip_of(1, 40 << 20), "which is too much"),
     "many members": (zip_of(50_001), "which is too much"),
-    "a directory of 9 MB": (zip_of(150, extra=b"\xfe\xca\x5c\xea" + bytes(59_996)), "8388608 are the most"),
+    "a directory of 9 MB": (
+        zip_of(150, extra=b"\xfe\xca\x5c\xea" + bytes(59_996)),
+        "8388608 are the most",
+    ),
     "another compression": (zip_of(1, 9, zipfile.ZIP_LZMA), "compressed in a way"),
     "a broken stream": (zip_of(1, 600).replace(b"c`", b"\xff\xff"), "cannot be read"),
 }

@@ -17,7 +17,9 @@ def test_metadata_is_read_without_the_contents(tmp_path: Path) -> None:
     assert info.run_exports == {"weak": ("cuda-cudart >=13.4.92,<14.0a0",)}
     assert info.licenses == {"LICENSE": b"You may.\n"}
     assert PathEntry("lib/libcudart.so", "softlink", hashlib.sha256().hexdigest()) in info.paths
-    assert {entry.path: entry.placeholder for entry in info.paths}["lib/pkgconfig/cudart.pc"] == "/opt/here"
+    assert {entry.path: entry.placeholder for entry in info.paths}[
+        "lib/pkgconfig/cudart.pc"
+    ] == "/opt/here"
 
 
 def test_members_come_one_by_one_with_their_bytes(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""The CI matrix: a job for each release lock and platform, which needs no other job and has a key of its content."""
+"""The CI matrix: a job for each release lock and platform, which needs no other job and has a key
+of its content.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,25 @@ from ctk.plan.plan import Request, plan, published_set, python_tags, small
 
 
 def jobs(where: Workspace, request: Request) -> list[dict[str, str]]:
-    matrix = github_matrix(published_set(where), request, python_tags(where.build_config), lambda platform: "any", "")
+    matrix = github_matrix(
+        published_set(where), request, python_tags(where.build_config), lambda platform: "any", ""
+    )
     found: list[dict[str, str]] = json.loads(matrix)["include"]
     return found
 
 
 @pytest.fixture(scope="module")
 def everything(project: Workspace) -> dict[str, object]:
-    done = ctk(project, "build", "--dry-run", "--format", "github", "--all-releases", "--all-components", check=True)
+    done = ctk(
+        project,
+        "build",
+        "--dry-run",
+        "--format",
+        "github",
+        "--all-releases",
+        "--all-components",
+        check=True,
+    )
     assert done.stdout.count("\n") == 1  # as $GITHUB_OUTPUT needs it
     return json.loads(done.stdout)
 
@@ -32,27 +45,37 @@ def everything(project: Workspace) -> dict[str, object]:
 def test_the_jobs_of_all_platforms_make_the_whole_plan(project: Workspace) -> None:
     request = small(Request(platforms=list(PLATFORMS)), project)
     what, tags = published_set(project), python_tags(project.build_config)
-    wanted = {f"{o.subdir}/{o.file_name}" for b in plan(what, request, tags).builds for o in b.outputs}
+    wanted = {
+        f"{o.subdir}/{o.file_name}" for b in plan(what, request, tags).builds for o in b.outputs
+    }
     made = set()
     for job in jobs(project, request):
         _, release, _, platform = job["options"].split()
         part = plan(what, small(Request([release], (), [platform]), project), tags)
-        # Python can use no nvJitLink of 12.0 to 12.2, and there is no nvFatbin before 12.4 and no cuFile, for Linux,
-        # before 12.6: the next ones come along.
-        later = ("cuda-12.3", "cuda-12.4", *(["cuda-12.6"] if platform.startswith("linux-") else []))
+        # Python can use no nvJitLink of 12.0 to 12.2, and there is no nvFatbin before 12.4 and no
+        # cuFile, for Linux, before 12.6: the next ones come along.
+        later = (
+            "cuda-12.3",
+            "cuda-12.4",
+            *(["cuda-12.6"] if platform.startswith("linux-") else []),
+        )
         newer = {name for name in later if "cuda-12.0" <= release < name}
         assert {b.lock for b in part.builds} == {release, *newer}
         made |= {f"{o.subdir}/{o.file_name}" for b in part.builds for o in b.outputs}
     assert made == wanted
 
 
-def test_every_release_and_platform_that_is_published_has_one_job(everything: dict[str, list[dict[str, str]]]) -> None:
+def test_every_release_and_platform_that_is_published_has_one_job(
+    everything: dict[str, list[dict[str, str]]],
+) -> None:
     ids = [job["id"] for job in everything["include"]]
     assert len(ids) == len(set(ids)) <= 256  # the service starts at most these
     assert "cuda-12.0-linux-64" in ids
     assert "cuda-12.0-linux-aarch64" not in ids  # came with 12.3
     assert "cuda-13.0-win-arm64" not in ids  # came with 13.4
-    assert {f"python-{major}-{subdir}" for major in (12, 13) for subdir in ("linux-64", "win-64")} <= set(ids)
+    assert {
+        f"python-{major}-{subdir}" for major in (12, 13) for subdir in ("linux-64", "win-64")
+    } <= set(ids)
     assert len({job["key"] for job in everything["include"]}) == len(ids)
 
 
@@ -63,17 +86,31 @@ def test_a_job_says_what_to_run_and_where(everything: dict[str, list[dict[str, s
 
 
 def test_a_job_keeps_the_narrowing_of_the_command(project: Workspace) -> None:
-    words = ("--dry-run", "--format", "github", "-r", "13.0", "-p", "win-64", "cuda-nvrtc", "--python", "3.12")
+    words = (
+        "--dry-run",
+        "--format",
+        "github",
+        "-r",
+        "13.0",
+        "-p",
+        "win-64",
+        "cuda-nvrtc",
+        "--python",
+        "3.12",
+    )
     (job,) = json.loads(ctk(project, "build", *words, check=True).stdout)["include"]
     assert (
         job["options"]
-        == "--release cuda-13.0 --platform win-64 cuda-nvrtc cuda-version cuda-version-native --python 3.12"
+        == "--release cuda-13.0 --platform win-64 cuda-nvrtc cuda-version cuda-version-native"
+        " --python 3.12"
     )
     done = ctk(project, "build", *job["options"].split(), "--dry-run", "--json", check=True)
     assert len(json.loads(done.stdout)["builds"]) == 3
 
 
-def test_the_key_changes_with_the_recipe_and_only_for_the_jobs_that_use_it(project: Workspace, tmp_path: Path) -> None:
+def test_the_key_changes_with_the_recipe_and_only_for_the_jobs_that_use_it(
+    project: Workspace, tmp_path: Path
+) -> None:
     for name in ("recipes", "variants"):
         shutil.copytree(project.root / name, tmp_path / name)
     shutil.copy(project.build_config, tmp_path)
@@ -90,10 +127,18 @@ def test_the_key_changes_with_the_recipe_and_only_for_the_jobs_that_use_it(proje
     assert keys("cuda-cudart") == cudart
 
 
-def test_a_platform_without_a_machine_is_an_error_that_says_where_to_set_it(project: Workspace) -> None:
+def test_a_platform_without_a_machine_is_an_error_that_says_where_to_set_it(
+    project: Workspace,
+) -> None:
     what, request = published_set(project), Request(["13.0"], ["cuda-cudart"], ["win-64"])
     with pytest.raises(BadValue, match="win-64") as error:
-        github_matrix(what, request, python_tags(project.build_config), Settings(runners={"linux-64": "x"}).runner, "")
+        github_matrix(
+            what,
+            request,
+            python_tags(project.build_config),
+            Settings(runners={"linux-64": "x"}).runner,
+            "",
+        )
     assert "tool.ctk.runners" in error.value.step
 
 
@@ -101,7 +146,8 @@ def test_a_platform_without_a_machine_is_an_error_that_says_where_to_set_it(proj
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("[tool.ctk", "cannot be read"), ("[tool.ctk]\nmachines = 1", r"tool\.ctk\.machines")]
+    ("text", "message"),
+    [("[tool.ctk", "cannot be read"), ("[tool.ctk]\nmachines = 1", r"tool\.ctk\.machines")],
 )
 def test_settings_that_cannot_be_are_named(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "pyproject.toml").write_text(text)

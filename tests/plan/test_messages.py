@@ -1,4 +1,6 @@
-"""Recipes and variant files that rattler-build refuses: the error names the file, the line, and what is wrong there."""
+"""Recipes and variant files that rattler-build refuses: the error names the file, the line, and
+what is wrong there.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,29 @@ BROKEN = {
     "wrong type": ("  noarch: generic", "  number: many", 5, "invalid digit"),
     "list expected": ("    - python", "    python: 3", 9, "expected sequence"),
     "bad Jinja": ('"1"', "${{ one( }}", 3, "syntax error: unexpected `}`"),
-    "bad condition": ("    - python", "    - if: linux and\n      then: python", 10, "unexpected end of input"),
+    "bad condition": (
+        "    - python",
+        "    - if: linux and\n      then: python",
+        10,
+        "unexpected end of input",
+    ),
     "bad YAML": ("  name: one", "  name: one\n version: [", 3, "did not find expected key"),
     "tab": ("  name: one", "\tname: one", 2, "a tab indents"),
     "tab below": ('  version: "1"', '\tversion: "1"', 3, "a tab indents"),
     "key twice": ("about:", "about:\n  license: BSD\nabout:", 13, 'Duplicate key "about"'),
     "unknown variable": ('"1"', "${{ nothing }}", 3, "undefined value in `${{ nothing }}`"),
-    "unknown name in the context": ("package:", "context:\n  a: ${{ b }}\npackage:", 2, "undefined variable"),
-    "bad spec": ("- python", "- python >=3,<", 10, "no dependency (unable to parse version spec: >=3,<); write"),
+    "unknown name in the context": (
+        "package:",
+        "context:\n  a: ${{ b }}\npackage:",
+        2,
+        "undefined variable",
+    ),
+    "bad spec": (
+        "- python",
+        "- python >=3,<",
+        10,
+        "no dependency (unable to parse version spec: >=3,<); write",
+    ),
     "bad rendered spec": (
         "- python",
         "- python ${{ '3.1, 4' }}",
@@ -44,10 +61,20 @@ BROKEN = {
         "`python 3.1, 4` is no dependency (missing",
     ),
     "C++ compiler": ("- python", "- g++", 10, 'the C++ compiler is `${{ compiler("cxx") }}`'),
-    "conda-build's Jinja": ("name: one", "name: {{ one }}", 2, "write `${{ ... }}`\n    name: {{ one }}"),
+    "conda-build's Jinja": (
+        "name: one",
+        "name: {{ one }}",
+        2,
+        "write `${{ ... }}`\n    name: {{ one }}",
+    ),
     "conda-build's set": ("package:", "{% set a = 1 %}\npackage:", 1, "below `context:`"),
     "selector": ("- python", "- sel(linux): python", 10, "write `- if: linux`"),
-    "no such output": ("- python", '- ${{ pin_subpackage("ona", exact=True) }}', 10, "no output is named ona in"),
+    "no such output": (
+        "- python",
+        '- ${{ pin_subpackage("ona", exact=True) }}',
+        10,
+        "no output is named ona in",
+    ),
     "bad licence": ("MIT", "MITT", 12, "unknown term"),
     "empty": (GOOD, "", 1, "missing required field 'package'"),
     "not UTF-8": ("name: one", "name: on\udce9", 2, "this is not UTF-8"),
@@ -91,14 +118,23 @@ def test_a_recipe_that_is_a_folder_is_said_to_be_one(tmp_path: Path) -> None:
         ("a:\n  - [1\n", 3, "expected ','"),
         ("a: b: c\n", 1, "mapping values"),
         ("a: {b: 1}\n", 1, "expected a sequence"),
-        ("a: [1]\nc: [1, 2]\nb:\n  - 1\nzip_keys: [[a, d], [c, b]]\n", 3, "zip_keys has c with 2 values and b with 1"),
+        (
+            "a: [1]\nc: [1, 2]\nb:\n  - 1\nzip_keys: [[a, d], [c, b]]\n",
+            3,
+            "zip_keys has c with 2 values and b with 1",
+        ),
     ],
 )
-def test_the_line_of_a_variant_file_is_named(tmp_path: Path, text: str, line: int, message: str) -> None:
+def test_the_line_of_a_variant_file_is_named(
+    tmp_path: Path, text: str, line: int, message: str
+) -> None:
     (tmp_path / "recipe.yaml").write_text(GOOD)
     (tmp_path / "conda_build_config.yaml").write_text(text)
     error = refused(tmp_path)
-    assert error.cause.startswith(f"{tmp_path}/conda_build_config.yaml:{line}: ") and message in error.cause
+    assert (
+        error.cause.startswith(f"{tmp_path}/conda_build_config.yaml:{line}: ")
+        and message in error.cause
+    )
 
 
 def test_a_file_below_the_working_folder_is_named_as_people_type_it(

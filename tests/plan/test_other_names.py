@@ -1,4 +1,6 @@
-"""Names that are no packages here: what is said of each is true of the locks, the recipes and the exclusions."""
+"""Names that are no packages here: what is said of each is true of the locks, the recipes and the
+exclusions.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,12 @@ def others(project: Workspace) -> Names:
 
 @pytest.fixture(scope="module")
 def made_of(project: Workspace, whole: Plan) -> dict[str, set[str]]:
-    """Distribution of a release lock -> the packages of the plan that are made from its artefacts."""
-    artefacts = [artefact for lock in release_locks(project).values() for artefact in lock.artefacts]
+    """Distribution of a release lock -> the packages of the plan that are made from
+    its artefacts.
+    """
+    artefacts = [
+        artefact for lock in release_locks(project).values() for artefact in lock.artefacts
+    ]
     distributions = {(a.component, a.version): a.distribution for a in artefacts}
     found: dict[str, set[str]] = {distribution: set() for distribution in distributions.values()}
     for output in (output for build in whole.builds for output in build.outputs):
@@ -37,7 +43,10 @@ def made_of(project: Workspace, whole: Plan) -> dict[str, set[str]]:
 
 
 def packages_for(others: Names, distribution: str) -> list[str]:
-    """The packages that the answer for a distribution names; a package of its own name answers itself."""
+    """The packages that the answer for a distribution names.
+
+    A package of its own name answers itself.
+    """
     other = others.meant_by(distribution)
     if other is None:
         return [distribution]
@@ -104,14 +113,23 @@ def test_a_bare_name_or_a_library_has_its_package(others: Names, name: str, pack
     assert other is not None and other.requests[0] == package
 
 
-def test_a_package_of_the_recipes_means_itself_and_an_unknown_name_nothing(others: Names, project: Workspace) -> None:
-    every = [n for recipe in find_recipes(project.recipes).values() for n in recipe.output_names if "{" not in n]
+def test_a_package_of_the_recipes_means_itself_and_an_unknown_name_nothing(
+    others: Names, project: Workspace
+) -> None:
+    every = [
+        n
+        for recipe in find_recipes(project.recipes).values()
+        for n in recipe.output_names
+        if "{" not in n
+    ]
     assert [name for name in every if others.meant_by(name)] == []
     for name in ("foobarx", "nvidia-no-such-cu12", "cu12", "libfoo.so.1", "numba-cudax"):
         assert others.meant_by(name) is None
 
 
-@pytest.mark.parametrize("name", ["environment.yml", "pixi.toml", "requirements.txt", "pixi.lock", "env.yaml"])
+@pytest.mark.parametrize(
+    "name", ["environment.yml", "pixi.toml", "requirements.txt", "pixi.lock", "env.yaml"]
+)
 def test_a_file_is_said_to_be_one(others: Names, name: str) -> None:
     other = others.meant_by(name)
     assert other is not None
@@ -130,7 +148,9 @@ def test_what_the_table_asks_for_is_made_by_a_recipe(project: Workspace) -> None
     assert [name for name in specs if not makers_of(name, recipes)] == []
 
 
-def test_each_entry_of_the_table_says_where_to_go_and_none_is_a_package_here(project: Workspace) -> None:
+def test_each_entry_of_the_table_says_where_to_go_and_none_is_a_package_here(
+    project: Workspace,
+) -> None:
     recipes = find_recipes(project.recipes)
     here = [name for name in reviewed().names if makers_of(name, recipes)]
     assert here == []
@@ -138,15 +158,23 @@ def test_each_entry_of_the_table_says_where_to_go_and_none_is_a_package_here(pro
     assert {*instead} <= {*reviewed().elsewhere}
 
 
-def test_what_is_said_to_have_no_wheel_is_on_the_list_of_exclusions_and_the_other_way_round(project: Workspace) -> None:
-    unpublished = {entry.name for entry in load_exclusions(project).unpublished if str(entry.releases) == ""}
+def test_what_is_said_to_have_no_wheel_is_on_the_list_of_exclusions_and_the_other_way_round(
+    project: Workspace,
+) -> None:
+    unpublished = {
+        entry.name for entry in load_exclusions(project).unpublished if str(entry.releases) == ""
+    }
     known = reviewed().names
     assert [name for name in unpublished if name not in known] == []
     assert [name for name in unpublished if known[name].ask] == []
 
 
 def test_a_feedstock_is_named_for_each_name_that_conda_forge_has() -> None:
-    assert [name for name, there in reviewed().elsewhere.items() if not there.conda_forge.endswith("-feedstock")] == []
+    assert [
+        name
+        for name, there in reviewed().elsewhere.items()
+        if not there.conda_forge.endswith("-feedstock")
+    ] == []
 
 
 def test_a_project_with_a_cuda_of_its_own_is_not_for_pip() -> None:
@@ -155,7 +183,9 @@ def test_a_project_with_a_cuda_of_its_own_is_not_for_pip() -> None:
         assert reviewed().elsewhere[name].pip == ""
 
 
-def test_every_problem_of_the_table_is_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_problem_of_the_table_is_listed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (file := tmp_path / "names.yaml").write_text("names: {a: {iss: b}}\nelsewhere: {b: {}}\n")
     monkeypatch.setattr(names, "FILE", file)
     with pytest.raises(LockError) as error:
@@ -178,8 +208,18 @@ def test_every_problem_of_the_table_is_listed(monkeypatch: pytest.MonkeyPatch, t
         ("pythn", ["python"]),
     ],
 )
-def test_a_first_word_that_all_names_have_does_not_make_them_alike(name: str, alike: list[str]) -> None:
-    valid = ["cuda-core", "cuda-gpu", "cuda-nvrtc", "cuda-nvrtc-dev", "cuda-cudart-dev", "numba-cuda", "python"]
+def test_a_first_word_that_all_names_have_does_not_make_them_alike(
+    name: str, alike: list[str]
+) -> None:
+    valid = [
+        "cuda-core",
+        "cuda-gpu",
+        "cuda-nvrtc",
+        "cuda-nvrtc-dev",
+        "cuda-cudart-dev",
+        "numba-cuda",
+        "python",
+    ]
     assert nearest(name, valid, cutoff=0.75)[:1] == alike
 
 
@@ -189,15 +229,25 @@ def test_a_first_word_that_all_names_have_does_not_make_them_alike(name: str, al
 @pytest.mark.parametrize(
     ("name", "said", "step"),
     [
-        ("cudatoolkit", "cudatoolkit is the toolkit of", "run `ctk build cuda-version cuda-libraries` or `ctk build"),
-        ("cuda-gdb", "cuda-gdb is NVIDIA's debugger; NVIDIA", "leave it out: no recipe here makes it"),
+        (
+            "cudatoolkit",
+            "cudatoolkit is the toolkit of",
+            "run `ctk build cuda-version cuda-libraries` or `ctk build",
+        ),
+        (
+            "cuda-gdb",
+            "cuda-gdb is NVIDIA's debugger; NVIDIA",
+            "leave it out: no recipe here makes it",
+        ),
         ("nvidia-cublas-cu12", "nvidia-cublas-cu12 is a wheel", "run `ctk build libcublas`"),
         ("cudart", "cudart is called cuda-cudart here", "run `ctk build cuda-cudart`"),
         ("thrust", "thrust is a library of headers", "run `ctk build cuda-cccl`"),
         ("environment.yml", "environment.yml is the name of a file", "name its packages"),
     ],
 )
-def test_a_build_of_another_name_says_what_is_meant(project: Workspace, name: str, said: str, step: str) -> None:
+def test_a_build_of_another_name_says_what_is_meant(
+    project: Workspace, name: str, said: str, step: str
+) -> None:
     with pytest.raises(UnknownName) as error:
         with_needs(published_set(project), Request(recipes=[name]), TAGS)
     assert error.value.cause.startswith(said)

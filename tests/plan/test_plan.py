@@ -51,7 +51,8 @@ build: {noarch: generic}
 PYTHON = """
 schema_version: 1
 package: {name: binding, version: "${{ binding }}"}
-source: {path: "../../.cache/artefacts/binding/${{ binding }}/${{ target_platform }}-${{ python_tag }}.zip"}
+source:
+  path: "../../.cache/artefacts/binding/${{ binding }}/${{ target_platform }}-${{ python_tag }}.zip"
 build: {string: "cuda${{ cuda_major }}_${{ python_tag }}h${{ hash }}_0"}
 requirements:
   run: ["python_abi ${{ python }}", "runtime-static", "toolkit-version >=${{ cuda_major }}"]
@@ -69,8 +70,18 @@ def lock(release: str, components: dict[str, tuple[str, dict[str, int | None]]])
                 f"nvidia-{name}",
                 version,
                 {
-                    target: size
-                    and Artefact(name, f"nvidia-{name}", version, target, f"{name}-{target}.whl", f"{size:064x}", size)
+                    target: (
+                        size
+                        and Artefact(
+                            name,
+                            f"nvidia-{name}",
+                            version,
+                            target,
+                            f"{name}-{target}.whl",
+                            f"{size:064x}",
+                            size,
+                        )
+                    )
                     for target, size in artefacts.items()
                 },
             )
@@ -81,17 +92,25 @@ def lock(release: str, components: dict[str, tuple[str, dict[str, int | None]]])
 
 @pytest.fixture
 def small_set(tmp_path: Path) -> Set:
-    """Three recipes, two CTK releases, a Python lock; for win-arm64 only the newest runtime is published."""
+    """Three recipes, two CTK releases, a Python lock.
+
+    For win-arm64 only the newest runtime is published.
+    """
     for name, text in {"runtime": RUNTIME, "toolkit-version": VERSION, "binding": PYTHON}.items():
         (tmp_path / "recipes" / name).mkdir(parents=True)
         (tmp_path / "recipes" / name / "recipe.yaml").write_text(text)
     (tmp_path / "conda_build_config.yaml").write_text(BUILD_CONFIG)
     platforms = ("linux-64", "linux-aarch64", "win-64")
     locks = {
-        "cuda-12.6": lock("12.6.3", {"cudart": ("12.6.77", {**dict.fromkeys(platforms, 10), "win-arm64": None})}),
-        "cuda-13.4": lock("13.4.3", {"cudart": ("13.4.92", dict.fromkeys((*platforms, "win-arm64"), 20))}),
+        "cuda-12.6": lock(
+            "12.6.3", {"cudart": ("12.6.77", {**dict.fromkeys(platforms, 10), "win-arm64": None})}
+        ),
+        "cuda-13.4": lock(
+            "13.4.3", {"cudart": ("13.4.92", dict.fromkeys((*platforms, "win-arm64"), 20))}
+        ),
         "python-13": lock(
-            "python-13", {"binding": ("13.4.4", {f"{p}-{t}": 5 for p in platforms for t in ("cp312", "cp313")})}
+            "python-13",
+            {"binding": ("13.4.4", {f"{p}-{t}": 5 for p in platforms for t in ("cp312", "cp313")})},
         ),
     }
     variants = {
@@ -126,24 +145,35 @@ def test_every_build_has_a_stable_readable_id(small_set: Set) -> None:
 def test_an_older_version_of_a_project_is_built_beside_the_newest(small_set: Set) -> None:
     locked, variant_file = small_set.locks["python-13"]
     newest, old = (
-        lock("python-13", {"binding": (version, {f"linux-64-{t}": 5 for t in TAGS[:2]})}).components["binding"]
+        lock(
+            "python-13", {"binding": (version, {f"linux-64-{t}": 5 for t in TAGS[:2]})}
+        ).components["binding"]
         for version in ("13.5.0", "13.4.4")
     )
     variant_file.write_text('cuda_major: ["13"]\nbinding: ["13.5.0", "13.4.4"]\n')
-    both = replace(locked, components={"binding": newest, "binding-13.4.4": replace(old, license="Apache-2.0")})
+    both = replace(
+        locked, components={"binding": newest, "binding-13.4.4": replace(old, license="Apache-2.0")}
+    )
     what = replace(small_set, locks={**small_set.locks, "python-13": (both, variant_file)})
     planned = plan(what, Request(), TAGS)
-    found = {b.id: b for b in planned.builds if b.recipe.name == "binding" and b.subdir == "linux-64"}
+    found = {
+        b.id: b for b in planned.builds if b.recipe.name == "binding" and b.subdir == "linux-64"
+    }
     assert {id_: ([a.version for a in b.artefacts], b.licenses) for id_, b in found.items()} == {
         f"binding-{label}cuda13-py{t[2:]}-linux-64": ([version], {"binding": license})
         for t in TAGS[:2]
-        for label, version, license in (("", "13.5.0", UNDECLARED), ("13.4.4-", "13.4.4", "Apache-2.0"))
+        for label, version, license in (
+            ("", "13.5.0", UNDECLARED),
+            ("13.4.4-", "13.4.4", "Apache-2.0"),
+        )
     }
 
 
 def test_a_name_that_is_near_no_other_does_not_bring_them_all() -> None:
     many, few = [f"lib{n}" for n in range(40)], ["linux-64", "win-64"]
-    assert UnknownName.of("recipe", "nosuch", many).step == "there are 40, such as lib0, lib1, lib10"
+    assert (
+        UnknownName.of("recipe", "nosuch", many).step == "there are 40, such as lib0, lib1, lib10"
+    )
     assert UnknownName.of("recipe", "lib3", many).step.count(" or ") == 2
     assert UnknownName.of("recipe", "b", ["a-b", "long-name-c", "d"]).step == "did you mean a-b?"
     assert UnknownName.of("platform", "nosuch", few).step == "choose one of linux-64, win-64"
@@ -153,14 +183,24 @@ def test_a_name_that_is_near_no_other_does_not_bring_them_all() -> None:
 def test_what_was_not_published_is_left_out_with_the_reason(small_set: Set) -> None:
     planned = plan(small_set, Request(platforms=["win-arm64"]), TAGS)
     reasons = {x.id: x.reason for x in planned.left_out}
-    assert reasons["runtime-cuda12.6-win-arm64"] == "nvidia-cudart 12.6.77 is not published for win-arm64"
-    assert reasons["binding-cuda13-py312-win-arm64"] == "nvidia-binding 13.4.4 is not published for win-arm64-cp312"
+    assert (
+        reasons["runtime-cuda12.6-win-arm64"]
+        == "nvidia-cudart 12.6.77 is not published for win-arm64"
+    )
+    assert (
+        reasons["binding-cuda13-py312-win-arm64"]
+        == "nvidia-binding 13.4.4 is not published for win-arm64-cp312"
+    )
     assert "runtime-cuda13.4-win-arm64" in ids(planned)
 
 
-def test_what_is_left_out_for_another_python_than_the_chosen_ones_is_not_named(small_set: Set) -> None:
+def test_what_is_left_out_for_another_python_than_the_chosen_ones_is_not_named(
+    small_set: Set,
+) -> None:
     planned = plan(small_set, Request(platforms=["win-arm64"], pythons=["3.13"]), TAGS)
-    assert [x.id for x in planned.left_out if "binding" in x.id] == ["binding-cuda13-py313-win-arm64"]
+    assert [x.id for x in planned.left_out if "binding" in x.id] == [
+        "binding-cuda13-py313-win-arm64"
+    ]
 
 
 USING = """
@@ -190,11 +230,21 @@ UNNEEDED = "nothing that is built needs it"
         (["13.4"], ["using"], ["7.5", "9.0"], {}),
         (["13.4"], ["binding"], [], {"using": UNNEEDED}),
         (["13.4"], ["using"], ["7.5"], {"using": "for GPUs >=8.0, and you named 7.5"}),
-        (["13.4"], ["runtime"], [], dict.fromkeys(("binding", "using", "toolkit-version"), UNNEEDED)),
+        (
+            ["13.4"],
+            ["runtime"],
+            [],
+            dict.fromkeys(("binding", "using", "toolkit-version"), UNNEEDED),
+        ),
     ],
 )
 def test_what_no_machine_can_use_and_nothing_needs_is_left_out_with_the_reason(
-    releases: list[str], recipes: list[str], gpus: list[str], left: dict[str, str], small_set: Set, tmp_path: Path
+    releases: list[str],
+    recipes: list[str],
+    gpus: list[str],
+    left: dict[str, str],
+    small_set: Set,
+    tmp_path: Path,
 ) -> None:
     (tmp_path / "recipes" / "using").mkdir()
     (tmp_path / "recipes" / "using" / "recipe.yaml").write_text(USING)
@@ -211,15 +261,21 @@ def test_what_no_machine_can_use_and_nothing_needs_is_left_out_with_the_reason(
 
 
 def test_an_output_that_the_recipe_skips_is_named_with_its_condition(small_set: Set) -> None:
-    planned = plan(small_set, Request(platforms=["linux-64"], releases=["12.6"], recipes=["runtime"]), TAGS)
+    planned = plan(
+        small_set, Request(platforms=["linux-64"], releases=["12.6"], recipes=["runtime"]), TAGS
+    )
     assert [(x.id, x.reason) for x in planned.left_out] == [
         ("runtime-static-cuda12.6-linux-64", 'its recipe skips it where cuda_version == "12.6"')
     ]
     assert [o.name for o in planned.builds[0].outputs] == ["runtime_linux-64"]
 
 
-def test_a_release_brings_the_python_projects_of_its_major_and_no_other_release(small_set: Set) -> None:
-    planned = plan(small_set, Request(releases=["13.4"], platforms=["linux-64"], pythons=["3.13"]), TAGS)
+def test_a_release_brings_the_python_projects_of_its_major_and_no_other_release(
+    small_set: Set,
+) -> None:
+    planned = plan(
+        small_set, Request(releases=["13.4"], platforms=["linux-64"], pythons=["3.13"]), TAGS
+    )
     assert ids(planned) == {
         "runtime-cuda13.4-linux-64",
         "toolkit-version-cuda13.4-noarch",
@@ -249,7 +305,10 @@ def test_an_older_release_brings_along_what_a_newer_one_makes_for_it(
     (tmp_path / "recipes" / "linker" / "recipe.yaml").write_text(SERVING)
     locks = dict(small_set.locks)
     if older != "13.4":
-        locks[f"cuda-{older}"] = lock(f"{older}.1", {"cudart": (f"{older}.9", {"linux-64": 10})}), tmp_path / "old.yaml"
+        locks[f"cuda-{older}"] = (
+            lock(f"{older}.1", {"cudart": (f"{older}.9", {"linux-64": 10})}),
+            tmp_path / "old.yaml",
+        )
         (tmp_path / "old.yaml").write_text(f'cuda_version: ["{older}"]\ncudart: ["{older}.9"]\n')
     what = replace(small_set, recipes=find_recipes(tmp_path / "recipes"), locks=locks)
     planned = plan(what, Request(releases=[older], platforms=["linux-64"]), TAGS)
@@ -272,20 +331,32 @@ def test_named_packages_bring_what_they_need_and_nothing_else(
     names: list[str], recipes: set[str], small_set: Set, tmp_path: Path
 ) -> None:
     constraint = "requirements: {run_constraints: [toolkit-version >=12]}\n"
-    source = 'source: {path: "../../.cache/artefacts/cudart/${{ cudart }}/${{ target_platform }}.zip"}\n'
+    source = (
+        'source: {path: "../../.cache/artefacts/cudart/${{ cudart }}/${{ target_platform }}.zip"}\n'
+    )
     for name, more in (("optional", source), ("chooser", "")):
         (tmp_path / "recipes" / name).mkdir()
         text = VERSION.replace("toolkit-version", name) + constraint + more
         (tmp_path / "recipes" / name / "recipe.yaml").write_text(text)
     what = replace(small_set, recipes=find_recipes(tmp_path / "recipes"))
-    assert set(with_needs(what, Request(recipes=names, platforms=["linux-64"]), TAGS).recipes) == recipes
+    assert (
+        set(with_needs(what, Request(recipes=names, platforms=["linux-64"]), TAGS).recipes)
+        == recipes
+    )
 
 
 def test_a_build_knows_the_licences_that_its_artefacts_declare(small_set: Set) -> None:
     lock, file = small_set.locks["cuda-13.4"]
     components = {"cudart": replace(lock.components["cudart"], license="LicenseRef-Somebody")}
-    changed = replace(small_set, locks={**small_set.locks, "cuda-13.4": (replace(lock, components=components), file)})
-    found = {b.lock: b.licenses for b in plan(changed, Request(platforms=["linux-64"]), TAGS).builds if b.artefacts}
+    changed = replace(
+        small_set,
+        locks={**small_set.locks, "cuda-13.4": (replace(lock, components=components), file)},
+    )
+    found = {
+        b.lock: b.licenses
+        for b in plan(changed, Request(platforms=["linux-64"]), TAGS).builds
+        if b.artefacts
+    }
     assert found == {
         "cuda-12.6": {"cudart": UNDECLARED},
         "cuda-13.4": {"cudart": "LicenseRef-Somebody"},
@@ -293,7 +364,9 @@ def test_a_build_knows_the_licences_that_its_artefacts_declare(small_set: Set) -
     }
 
 
-def test_an_unknown_package_is_an_error_with_the_nearest_packages_and_recipes(small_set: Set) -> None:
+def test_an_unknown_package_is_an_error_with_the_nearest_packages_and_recipes(
+    small_set: Set,
+) -> None:
     for name, near in (("runtime-statik", "runtime-static"), ("runtim", "runtime")):
         with pytest.raises(UnknownName, match=f"unknown package '{name}'") as error:
             with_needs(small_set, Request(recipes=[name]), TAGS)

@@ -1,4 +1,6 @@
-"""Built packages have the planned repodata, so `ctk verify` can solve for platforms that were not built."""
+"""Built packages have the planned repodata, so `ctk verify` can solve for platforms that were not
+built.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ import pytest
 from conftest import NEWEST
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
-from ctk.plan.plan import FROM_BUILD, Request, plan, planned_repodata, published_set, python_tags, small
+from ctk.plan.plan import (
+    FROM_BUILD,
+    Request,
+    plan,
+    planned_repodata,
+    published_set,
+    python_tags,
+    small,
+)
 
 Repodata = dict[str, dict[str, Any]]
 EVERYWHERE = tuple(PLATFORMS)
@@ -21,11 +31,16 @@ EVERYWHERE = tuple(PLATFORMS)
 
 @cache
 def planned_for(
-    project: Workspace, platforms: tuple[str, ...], releases: tuple[str, ...] = (), whole: bool = False
+    project: Workspace,
+    platforms: tuple[str, ...],
+    releases: tuple[str, ...] = (),
+    whole: bool = False,
 ) -> Repodata:
     request = Request(releases=releases, platforms=platforms)
     request = request if whole else small(request, project)
-    return planned_repodata(plan(published_set(project), request, python_tags(project.build_config)))
+    return planned_repodata(
+        plan(published_set(project), request, python_tags(project.build_config))
+    )
 
 
 def indexed_in(channel: Path, subdir: str) -> dict[str, Any]:
@@ -33,10 +48,14 @@ def indexed_in(channel: Path, subdir: str) -> dict[str, Any]:
 
 
 def known_before(records: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {file: {k: v for k, v in r.items() if k not in FROM_BUILD} for file, r in records.items()}
+    return {
+        file: {k: v for k, v in r.items() if k not in FROM_BUILD} for file, r in records.items()
+    }
 
 
-def differences(ours: Mapping[str, Mapping[str, Any]], theirs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def differences(
+    ours: Mapping[str, Mapping[str, Any]], theirs: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
     """File -> field -> (planned, indexed), for packages that both have."""
     return {
         file: {
@@ -62,7 +81,9 @@ def test_every_package_of_the_channel_is_indexed_as_planned(built: Workspace, su
 
 
 @pytest.mark.sweep
-def test_the_newest_release_is_indexed_as_planned_on_all_platforms(built: Workspace, all_platforms: Path) -> None:
+def test_the_newest_release_is_indexed_as_planned_on_all_platforms(
+    built: Workspace, all_platforms: Path
+) -> None:
     planned = planned_for(built, EVERYWHERE, (NEWEST,))
     assert set(planned) == {*PLATFORMS, NOARCH}
     for subdir, ours in planned.items():

@@ -67,11 +67,14 @@ def test_a_checkout_without_the_table_builds_everything(here: Workspace, text: s
     assert small(Request(), here) == Request()
 
 
-def test_the_table_of_this_checkout_names_recipes_and_releases_that_are_there(project: Workspace) -> None:
+def test_the_table_of_this_checkout_names_recipes_and_releases_that_are_there(
+    project: Workspace,
+) -> None:
     what, found = published_set(project), small(Request(), project)
     assert set(found.recipes) <= set(what.recipes)
     assert {f"cuda-{minor}" for minor in found.releases} <= set(what.locks)
-    # Small, and yet the ends of every major: a driver older than all of a major's minors gets its .0.
+    # Small, and yet the ends of every major: a driver older than all of a major's minors gets its
+    # .0.
     majors = {lock.major for lock, _ in what.locks.values() if lock.is_ctk}
     assert {minor.partition(".")[0] for minor in found.releases} == majors
     assert 0 < len(found.releases) < sum(lock.is_ctk for lock, _ in what.locks.values())

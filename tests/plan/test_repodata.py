@@ -16,7 +16,8 @@ from ctk.plan.plan import FROM_BUILD, Plan, Request, Set, plan, planned_repodata
 from ctk.plan.recipes import find_recipes, pinned
 from kit.tiny import lock
 
-# Two builds of each output; a half for cross-compiling; every kind of requirement, pin and run export.
+# Two builds of each output; a half for cross-compiling; every kind of requirement, pin and run
+# export.
 TOOL = """
 schema_version: 1
 recipe: {name: tool, version: "2.1.3"}
@@ -35,7 +36,8 @@ outputs:
         - ${{ pin_subpackage("tool_" ~ target_platform, exact=True) }}
         - guide ==1.0 *_0
         - guide ==1.0 *_0
-      run_constraints: ['${{ pin_subpackage("tool_" ~ target_platform, lower_bound="x.x", upper_bound=None) }}']
+      run_constraints:
+        - '${{ pin_subpackage("tool_" ~ target_platform, lower_bound="x.x", upper_bound=None) }}'
   - package: {name: tool-dev}
     requirements:
       run:
@@ -53,7 +55,11 @@ about: {license: BSD-3-Clause}
 GUIDE = """
 schema_version: 1
 package: {name: guide, version: "1.0"}
-build: {noarch: generic, number: 3, string: "${{ cuda_version | replace('.', '_') }}_0", script: ["true"]}
+build:
+  noarch: generic
+  number: 3
+  string: "${{ cuda_version | replace('.', '_') }}_0"
+  script: ["true"]
 """
 
 PLATFORMS = ("linux-64", "win-arm64")
@@ -103,7 +109,9 @@ outputs:
   - package: {name: high}
     requirements: {run: ['${{ pin_subpackage("low", upper_bound="x") }}']}
 """
-    records = planned_repodata(small_plan(tmp_path, pair=pair))["linux-64"]["packages.conda"].values()
+    records = planned_repodata(small_plan(tmp_path, pair=pair))["linux-64"][
+        "packages.conda"
+    ].values()
     assert {r["version"]: r["depends"] for r in records if r["name"] == "high"} == {
         "1.5": ["low >=1.5,<2.0a0"],
         "2.5": ["low >=2.5,<3.0a0"],
@@ -124,7 +132,9 @@ outputs:
         ({}, "1.7", "tool"),
     ],
 )
-def test_a_bounded_pin_is_written_as_rattler_build_does(pin: dict[str, str], version: str, requirement: str) -> None:
+def test_a_bounded_pin_is_written_as_rattler_build_does(
+    pin: dict[str, str], version: str, requirement: str
+) -> None:
     assert pinned({"name": "tool", **pin}, version) == requirement
 
 
@@ -140,7 +150,9 @@ outputs:
     build: {string: "${{ cuda_version }}"}
 """
     makers = r"pair-cuda13\.4-linux-64 and pair-cuda13\.4-win-arm64"
-    with pytest.raises(RecipeError, match=makers + r" both make half-1-13\.4\.conda, with different depends"):
+    with pytest.raises(
+        RecipeError, match=makers + r" both make half-1-13\.4\.conda, with different depends"
+    ):
         planned_repodata(small_plan(tmp_path, pair=pair))
 
 
@@ -149,4 +161,6 @@ def test_what_only_a_build_could_know_is_an_error(small: Plan, tmp_path: Path) -
     with pytest.raises(RecipeError, match=r"guide is built in an environment \(zlib\)"):
         planned_repodata(small_plan(tmp_path / "host", guide=text))
     with pytest.raises(RecipeError, match="output guide has a pin_compatible on zlib"):
-        small_plan(tmp_path / "pin", guide=text.replace("[tool]", "[\"${{ pin_compatible('zlib') }}\"]"))
+        small_plan(
+            tmp_path / "pin", guide=text.replace("[tool]", "[\"${{ pin_compatible('zlib') }}\"]")
+        )

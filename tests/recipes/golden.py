@@ -1,8 +1,10 @@
-"""What every output of every recipe renders to, in files that a reviewer can read: one for each output.
+"""What every output of every recipe renders to, in files that a reviewer can read: one for each
+output.
 
-Of the releases those that are built by default: the oldest and the newest of each CUDA major are among them. Versions,
-platforms, Pythons and the two fits (native, compat) are put as placeholders, so that variants which differ in nothing
-else share an entry, and a newer patch of a release changes no file.
+Of the releases those that are built by default: the oldest and the newest of each CUDA major are
+among them. Versions, platforms, Pythons and the two fits (native, compat) are put as placeholders,
+so that variants which differ in nothing else share an entry, and a newer patch of a release changes
+no file.
 """
 
 from __future__ import annotations
@@ -33,8 +35,9 @@ class Golden:
     """One output.
 
     Attributes:
-        records: Variant (``13.4 linux-64``, ``13 linux-64 cp312``) -> what it renders to. Where native and
-            compat differ in more than their names, each is a variant of its own (``13.4 linux-64 native``).
+        records: Variant (``13.4 linux-64``, ``13 linux-64 cp312``) -> what it renders to. Where
+            native and compat differ in more than their names, each is a variant of its own (``13.4
+            linux-64 native``).
         left_out: Variants for which the recipe leaves the output out.
     """
 
@@ -43,9 +46,14 @@ class Golden:
 
 
 def rendered(workspace: Workspace) -> dict[str, Golden]:
-    """Every output as the recipes render it now, by file name of its golden file. Takes seconds, and no package."""
+    """Every output as the recipes render it now, by file name of its golden file.
+
+    Takes seconds, and no package.
+    """
     goldens: dict[str, Golden] = defaultdict(Golden)
-    wanted = small(Request(platforms=list(PLATFORMS)), workspace, all_components=True, libraries=True)
+    wanted = small(
+        Request(platforms=list(PLATFORMS)), workspace, all_components=True, libraries=True
+    )
     for build in plan(published_set(workspace), wanted, python_tags(workspace.build_config)).builds:
         release = build.arch or build.lock.partition("-")[2]
         label = " ".join(part for part in (release, build.subdir, build.python) if part)
@@ -54,15 +62,21 @@ def rendered(workspace: Workspace) -> dict[str, Golden]:
         for output in _variants(build.recipe, build.variant_files, build.subdir):
             recipe = output.recipe.to_dict()
             if (
-                "{name}-{version}-{build}.conda".format(**recipe["package"], build=recipe["build"]["string"])
+                "{name}-{version}-{build}.conda".format(
+                    **recipe["package"], build=recipe["build"]["string"]
+                )
                 not in files
             ):
                 continue
             name = _file_name(recipe["package"]["name"], build.subdir)
             made.add(name)
-            fit = next((value for key, value in dict(output.variant).items() if key.endswith("_fit")), "")
+            fit = next(
+                (value for key, value in dict(output.variant).items() if key.endswith("_fit")), ""
+            )
             variant = f"{label} {fit}".strip()
-            record = dict(_record(recipe, _names(build, recipe) | ({f"{fit}_*": "FIT_*"} if fit else {})))
+            record = dict(
+                _record(recipe, _names(build, recipe) | ({f"{fit}_*": "FIT_*"} if fit else {}))
+            )
             twin = f"{label} {'compat' if fit == 'native' else 'native'}"
             if fit and goldens[name].records.get(twin) == record:
                 del goldens[name].records[twin]
@@ -93,7 +107,10 @@ def _names(build: Build, recipe: Mapping[str, Any]) -> dict[str, str]:
     else:
         major, _, minor_text = build.lock.partition("-")[2].partition(".")
         if minor_text and not build.arch:
-            names |= {f"{major}.{minor_text}": "MINOR", f"{major}.{int(minor_text) + 1}.0a0": "NEXT_MINOR.0a0"}
+            names |= {
+                f"{major}.{minor_text}": "MINOR",
+                f"{major}.{int(minor_text) + 1}.0a0": "NEXT_MINOR.0a0",
+            }
     return names
 
 
@@ -116,14 +133,24 @@ def _record(recipe: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[tup
             yield key, [_put(_spec(spec), names) for spec in requirements[where]]
     exports = requirements.get("run_exports") or {}
     if exports:
-        yield "run_exports", {kind: [_put(_spec(s), names) for s in specs] for kind, specs in sorted(exports.items())}
+        yield (
+            "run_exports",
+            {
+                kind: [_put(_spec(s), names) for s in specs]
+                for kind, specs in sorted(exports.items())
+            },
+        )
 
 
 def _spec(spec: Any) -> str:
     if isinstance(spec, str):
         return spec
     ((_, pin),) = spec.items()
-    bound = "its own build" if pin.get("exact") else f"from its own version, below the next {pin.get('upper_bound')}"
+    bound = (
+        "its own build"
+        if pin.get("exact")
+        else f"from its own version, below the next {pin.get('upper_bound')}"
+    )
     return f"{pin['name']} ({bound})"
 
 
@@ -133,7 +160,9 @@ def dump(golden: Golden) -> str:
     for variant in sorted(golden.records, key=_order):
         record = golden.records[variant]
         alike.setdefault(repr(record), ([], record))[0].append(variant)
-    content: dict[str, Any] = {"variants": [{"of": variants, **record} for variants, record in alike.values()]}
+    content: dict[str, Any] = {
+        "variants": [{"of": variants, **record} for variants, record in alike.values()]
+    }
     if golden.left_out:
         content["left_out"] = sorted(golden.left_out, key=_order)
     yaml, text = YAML(), io.StringIO()

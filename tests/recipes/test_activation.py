@@ -1,6 +1,8 @@
-"""Activation scripts of cuda-nvcc and of the base channel's gcc and gxx: what they set, and that all of it is undone.
+"""Activation scripts of cuda-nvcc and of the base channel's gcc and gxx: what they set, and that
+all of it is undone.
 
-Each scenario runs in a shell of its own, with the options that users have. The .bat files are read, not run.
+Each scenario runs in a shell of its own, with the options that users have. The .bat files are read,
+not run.
 """
 
 from __future__ import annotations
@@ -23,10 +25,33 @@ from ctk.lock.model import Artefact, ReleaseLock, release_locks
 from kit.shells import CLEAN, SHELLS, compiler, difference, run
 
 HERE = Workspace(Path(__file__).resolve().parents[2])
-VARIABLES = ("CC", "CXX", "CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "CMAKE_PREFIX_PATH", "CUDA_PATH")
-VARIABLES += ("CUDA_HOME", "CUDAARCHS", "NVCC_GENCODE", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "AR")
+VARIABLES = (
+    "CC",
+    "CXX",
+    "CFLAGS",
+    "CPPFLAGS",
+    "CXXFLAGS",
+    "LDFLAGS",
+    "CMAKE_ARGS",
+    "CMAKE_PREFIX_PATH",
+    "CUDA_PATH",
+)
+VARIABLES += (
+    "CUDA_HOME",
+    "CUDAARCHS",
+    "NVCC_GENCODE",
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "NVCC_CCBIN",
+    "AR",
+)
 VARIABLES += ("HOST", "BUILD", "MESON_ARGS", "CC_FOR_BUILD", "DEBUG_CFLAGS", "LDFLAGS_LD")
-BUILD = {"CONDA_BUILD": "1", "PREFIX": "/host env", "BUILD_PREFIX": "/build env", "HOST": "x86_64-conda-linux-gnu"}
+BUILD = {
+    "CONDA_BUILD": "1",
+    "PREFIX": "/host env",
+    "BUILD_PREFIX": "/build env",
+    "HOST": "x86_64-conda-linux-gnu",
+}
 BUILD |= {"SRC_DIR": "/work", "PKG_NAME": "one", "PKG_VERSION": "2"}
 USERS: Mapping[str, Mapping[str, str]] = {
     "nothing": {},
@@ -35,18 +60,39 @@ USERS: Mapping[str, Mapping[str, str]] = {
     "a compiler with spaces": {"CXX": "/my tools/g++"},
     "a build, all set": {**dict.fromkeys(VARIABLES, "-DX"), **BUILD},
 }
-# The targets that an nvcc names in its file, in any order, and what the list of a package build is made of.
-NAMES = b"\0compute_100f\0compute_75\0sm_20\0compute_90\0sm_90a\0compute_90a\0compute_100\0compute_100a\0"
+# The targets that an nvcc names in its file, in any order, and what the list of a package build is
+# made of.
+NAMES = (
+    b"\0compute_100f\0compute_75\0sm_20\0compute_90\0sm_90a"
+    b"\0compute_90a\0compute_100\0compute_100a\0"
+)
 LISTED = ("75", "90a", "100f")
 WITHOUT_LIBRARY = ("8.7", "8.8")
 # conda-forge's, read from ctng-compiler-activation-feedstock and binutils-feedstock in 2026.
-PROGRAMS = {"CC": "gcc", "CXX": "g++", "CPP": "cpp", "GCC": "gcc", "GXX": "g++", "AR": "ar", "LD": "ld", "NM": "nm"}
-PROGRAMS |= {"RANLIB": "ranlib", "STRIP": "strip", "OBJCOPY": "objcopy", "OBJDUMP": "objdump", "READELF": "readelf"}
+PROGRAMS = {
+    "CC": "gcc",
+    "CXX": "g++",
+    "CPP": "cpp",
+    "GCC": "gcc",
+    "GXX": "g++",
+    "AR": "ar",
+    "LD": "ld",
+    "NM": "nm",
+}
+PROGRAMS |= {
+    "RANLIB": "ranlib",
+    "STRIP": "strip",
+    "OBJCOPY": "objcopy",
+    "OBJDUMP": "objdump",
+    "READELF": "readelf",
+}
 
 
 @pytest.fixture(params=SHELLS)
 def shell(request: pytest.FixtureRequest) -> str:
-    if shutil.which(request.param) is None:  # every test runs in bash and sh too, which no machine lacks
+    if (
+        shutil.which(request.param) is None
+    ):  # every test runs in bash and sh too, which no machine lacks
         pytest.skip(f"no {request.param} on this machine")
     return str(request.param)
 
@@ -57,7 +103,9 @@ def installed(prefix: Path, script: Path, **variables: str) -> Path:
     return prefix
 
 
-def with_nvcc(prefix: Path, target: str = "linux-64", platform: str = "linux-64", nvcc: bytes = NAMES) -> Path:
+def with_nvcc(
+    prefix: Path, target: str = "linux-64", platform: str = "linux-64", nvcc: bytes = NAMES
+) -> Path:
     program = prefix / ("Library/bin/nvcc.exe" if target.startswith("win") else "bin/nvcc")
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_bytes(nvcc)
@@ -68,8 +116,12 @@ def with_nvcc(prefix: Path, target: str = "linux-64", platform: str = "linux-64"
 def with_gcc(prefix: Path, target: str = "linux-64", **variables: str) -> Path:
     """With the base channel's gcc and gxx, which stand for this machine's compilers."""
     if this_platform() != "linux-64":
-        pytest.skip("the base channel's compilers are tried on linux-64; the scripts of cuda-nvcc are tried everywhere")
-    # Where g++ is missing, the base channel has no such package: tests/system/environments/test_base_channel.py.
+        pytest.skip(
+            "the base channel's compilers are tried on linux-64; the scripts of cuda-nvcc are tried"
+            " everywhere"
+        )
+    # Where g++ is missing, the base channel has no such package:
+    # tests/system/environments/test_base_channel.py.
     if target not in base.installed_compilers():
         package = "g++" if target == "linux-64" else "g++-aarch64-linux-gnu"
         pytest.skip(f"no g++ for {target} on this machine: apt-get install {package}")
@@ -116,7 +168,9 @@ def deactivate(prefix: Path, *, backwards: bool = True) -> str:
 
 def values(prefix: Path, **environment: str) -> dict[str, str]:
     """The environment after activation; in bash, as what is set does not depend on the shell."""
-    done = run("bash", f"set -eu; {activate(prefix)}\nenv -0", CONDA_PREFIX=str(prefix), **environment)
+    done = run(
+        "bash", f"set -eu; {activate(prefix)}\nenv -0", CONDA_PREFIX=str(prefix), **environment
+    )
     assert done.returncode == 0, done.stderr
     return dict(entry.split("=", 1) for entry in done.stdout.split("\0") if entry)
 
@@ -147,26 +201,42 @@ def test_all_is_undone_in_the_other_order_and_after_a_second_activation(
     any_prefix: Path, tmp_path: Path, shell: str
 ) -> None:
     enter = activate(any_prefix)
-    for code in (f"{enter}; {deactivate(any_prefix, backwards=False)}", f"{enter}; {enter}; {deactivate(any_prefix)}"):
+    for code in (
+        f"{enter}; {deactivate(any_prefix, backwards=False)}",
+        f"{enter}; {enter}; {deactivate(any_prefix)}",
+    ):
         assert not difference(shell, "set -eu", code, tmp_path, CONDA_PREFIX=str(any_prefix))
 
 
-def test_stacked_environments_are_left_one_by_one(any_prefix: Path, tmp_path: Path, shell: str) -> None:
+def test_stacked_environments_are_left_one_by_one(
+    any_prefix: Path, tmp_path: Path, shell: str
+) -> None:
     upper = tmp_path / "upper one"
     shutil.copytree(any_prefix, upper, symlinks=True)
-    into, back = (f"CONDA_PREFIX='{upper}'; {code}" for code in (activate(upper), deactivate(upper)))
-    stack = f"{activate(any_prefix)}; {into}; {back}; CONDA_PREFIX='{any_prefix}'; {deactivate(any_prefix)}"
-    assert not difference(shell, "set -eu", stack, tmp_path, CONDA_PREFIX=str(any_prefix), CFLAGS="-O2")
+    into, back = (
+        f"CONDA_PREFIX='{upper}'; {code}" for code in (activate(upper), deactivate(upper))
+    )
+    stack = (
+        f"{activate(any_prefix)}; {into}; {back}; CONDA_PREFIX='{any_prefix}';"
+        f" {deactivate(any_prefix)}"
+    )
+    assert not difference(
+        shell, "set -eu", stack, tmp_path, CONDA_PREFIX=str(any_prefix), CFLAGS="-O2"
+    )
 
 
-def test_a_variable_that_is_not_exported_is_not_exported_afterwards(scripts: Path, tmp_path: Path, shell: str) -> None:
+def test_a_variable_that_is_not_exported_is_not_exported_afterwards(
+    scripts: Path, tmp_path: Path, shell: str
+) -> None:
     environment = {"CONDA_PREFIX": str(scripts)}
     both = f"{activate(scripts)}; {deactivate(scripts)}"
     before = "CFLAGS='-O2 -g'; LDFLAGS=; NVCC_PREPEND_FLAGS=-v"
     assert not difference(shell, "set -eu", both, tmp_path, before, **environment)
 
 
-def test_without_an_active_environment_nothing_happens(scripts: Path, tmp_path: Path, shell: str) -> None:
+def test_without_an_active_environment_nothing_happens(
+    scripts: Path, tmp_path: Path, shell: str
+) -> None:
     assert not difference(shell, "set -eu", activate(scripts), tmp_path)
 
 
@@ -187,7 +257,11 @@ def test_the_variables_are_those_of_conda_forge(scripts: Path) -> None:
 
 def test_the_environment_is_the_toolkit_that_build_systems_find(scripts: Path) -> None:
     """Whatever the user, an installer or an image had said; after the environment itself."""
-    other = {"CUDA_PATH": "/usr/local/cuda", "CUDA_HOME": "/opt/cuda", "CMAKE_PREFIX_PATH": str(scripts)}
+    other = {
+        "CUDA_PATH": "/usr/local/cuda",
+        "CUDA_HOME": "/opt/cuda",
+        "CMAKE_PREFIX_PATH": str(scripts),
+    }
     for user in ({}, other):
         found = values(scripts, **user)
         assert found["CUDA_PATH"] == found["CUDA_HOME"] == f"{scripts}/lib/cuda"
@@ -195,7 +269,12 @@ def test_the_environment_is_the_toolkit_that_build_systems_find(scripts: Path) -
         assert found["CMAKE_PREFIX_PATH"] == f"{before}{scripts}/targets/x86_64-linux"
     home = scripts / "lib" / "cuda"
     assert (home / "version.txt").read_text() == "CUDA Version 13.5.37\n"
-    leads = {"bin": "bin", "include": "targets/x86_64-linux/include", "targets": "targets", "nvvm": "nvvm"}
+    leads = {
+        "bin": "bin",
+        "include": "targets/x86_64-linux/include",
+        "targets": "targets",
+        "nvvm": "nvvm",
+    }
     leads |= dict.fromkeys(("lib", "lib64"), "targets/x86_64-linux/lib")
     links = [path for path in home.iterdir() if path.is_symlink()]
     assert {path.name: str(path.resolve().relative_to(scripts)) for path in links} == leads
@@ -210,7 +289,9 @@ def test_a_package_build_sees_the_host_environment_first(scripts: Path) -> None:
     assert found["CMAKE_ARGS"] == f"-DX=1 -DCMAKE_FIND_ROOT_PATH=/host env;{sysroot};{host};{build}"
     assert found["LDFLAGS"] == f"-L{host}/lib -L{host}/lib/stubs -L{build}/lib -L{build}/lib/stubs"
     assert (found["CMAKE_PREFIX_PATH"], "NVCC_PREPEND_FLAGS" in found) == (f"{host}:{build}", False)
-    assert found["CUDAARCHS"] == ";".join([*(f"{name.rstrip('f')}-real" for name in LISTED), "100-virtual"])
+    assert found["CUDAARCHS"] == ";".join(
+        [*(f"{name.rstrip('f')}-real" for name in LISTED), "100-virtual"]
+    )
     code = [f"-gencode arch=compute_{name},code=sm_{name}" for name in LISTED]
     assert found["NVCC_GENCODE"] == " ".join([*code, "-gencode arch=compute_100,code=compute_100"])
     for own in ({"CUDAARCHS": "80"}, {"NVCC_GENCODE": ""}):
@@ -218,9 +299,16 @@ def test_a_package_build_sees_the_host_environment_first(scripts: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "own", [{"NVCC_CCBIN": "clang++"}, {"NVCC_PREPEND_FLAGS": "-ccbin clang++"}, {"NVCC_APPEND_FLAGS": "-ccbin=a"}]
+    "own",
+    [
+        {"NVCC_CCBIN": "clang++"},
+        {"NVCC_PREPEND_FLAGS": "-ccbin clang++"},
+        {"NVCC_APPEND_FLAGS": "-ccbin=a"},
+    ],
 )
-def test_a_compiler_that_the_user_chose_for_nvcc_stays(scripts: Path, own: Mapping[str, str]) -> None:
+def test_a_compiler_that_the_user_chose_for_nvcc_stays(
+    scripts: Path, own: Mapping[str, str]
+) -> None:
     found = values(scripts, CXX="c++", **own)
     assert all(found[name].startswith(value) for name, value in own.items())
     assert "-ccbin=c++" not in found["NVCC_PREPEND_FLAGS"]
@@ -236,9 +324,13 @@ def test_a_path_with_spaces_reaches_nvcc_whole_or_not_at_all(scripts: Path, tmp_
 
 
 @pytest.mark.parametrize(
-    ("target", "cxx"), [("linux-64", "g++"), ("linux-aarch64", "aarch64-linux-gnu-g++")], ids=["native", "cross"]
+    ("target", "cxx"),
+    [("linux-64", "g++"), ("linux-aarch64", "aarch64-linux-gnu-g++")],
+    ids=["native", "cross"],
 )
-def test_a_missing_compiler_is_one_sentence_and_no_failure(tmp_path: Path, target: str, cxx: str) -> None:
+def test_a_missing_compiler_is_one_sentence_and_no_failure(
+    tmp_path: Path, target: str, cxx: str
+) -> None:
     made = with_nvcc(tmp_path / "environment", target)
     empty = {"PATH": str(tmp_path / "none"), "CONDA_PREFIX": str(made)}
     code = f"set -eu; {activate(made)}; echo done; {deactivate(made)}"
@@ -247,7 +339,11 @@ def test_a_missing_compiler_is_one_sentence_and_no_failure(tmp_path: Path, targe
     (sentence,) = done.stderr.splitlines()
     assert sentence.startswith("cuda-nvcc: nvcc needs a C++ compiler")
     assert f"gxx_{target} " in sentence and f"or {cxx} on" in sentence and "CXX" in sentence
-    for found in ({"PATH": str(compiler(tmp_path / "bin", cxx))}, {"CXX": "c++"}, {"NVCC_CCBIN": "c++"}):
+    for found in (
+        {"PATH": str(compiler(tmp_path / "bin", cxx))},
+        {"CXX": "c++"},
+        {"NVCC_CCBIN": "c++"},
+    ):
         assert not run("bash", code, **{**empty, **found}).stderr
 
 
@@ -259,10 +355,16 @@ def test_for_another_platform_nvcc_is_told_target_and_compiler(tmp_path: Path) -
     include = f"-I{made}/targets/sbsa-linux/include"
     assert found["CFLAGS"] == f"{include} {include}/cccl"
     assert "rpath" not in found["LDFLAGS"]  # a program for another machine runs somewhere else
-    # Where meson looks for targets/sbsa-linux; nothing in the package has the layout for one target.
+    # Where meson looks for targets/sbsa-linux; nothing in the package has the layout for one
+    # target.
     assert found["CUDA_HOME"] == found["CUDA_PATH"] == str(made) and not (made / "lib").exists()
     assert not difference(
-        "bash", "set -eu", f"{activate(made)}; {deactivate(made)}", tmp_path, PATH=path, CONDA_PREFIX=str(made)
+        "bash",
+        "set -eu",
+        f"{activate(made)}; {deactivate(made)}",
+        tmp_path,
+        PATH=path,
+        CONDA_PREFIX=str(made),
     )
 
 
@@ -285,7 +387,10 @@ def test_what_the_batch_file_sets_the_other_one_takes_back(tmp_path: Path, targe
         *(f"CUDA_NVCC_OLD_%CONDA_SHLVL%_{name}" for name in kept),
     }
     assert {name for name, value in released if not value} == lasting
-    for name in ("CUDAARCHS", "NVCC_GENCODE"):  # in a package build alone, and taken back only where it was set here
+    for name in (
+        "CUDAARCHS",
+        "NVCC_GENCODE",
+    ):  # in a package build alone, and taken back only where it was set here
         mark = f"CUDA_NVCC_OWN_%CONDA_SHLVL%_{name}"
         first = f'@if "%CONDA_BUILD%"=="1" if not defined {name} set "{mark}=1" & set "{name}='
         assert re.search(f"^{re.escape(first)}.*(90a|_100)", texts[0], re.M)
@@ -293,7 +398,10 @@ def test_what_the_batch_file_sets_the_other_one_takes_back(tmp_path: Path, targe
     assert {(name, f"%%CUDA_NVCC_OLD_%CONDA_SHLVL%_{name}%%") for name in kept} <= set(released)
     assert ("CUDA_PATH", r"%CONDA_PREFIX%\Library") in assigned
     machine = {"win-64": "x64", "win-arm64": "arm64"}[target]
-    assert ("CMAKE_PREFIX_PATH", rf"%CMAKE_PREFIX_PATH%;%CUDA_NVCC_ROOT%\lib\{machine}\cmake") in assigned
+    assert (
+        "CMAKE_PREFIX_PATH",
+        rf"%CMAKE_PREFIX_PATH%;%CUDA_NVCC_ROOT%\lib\{machine}\cmake",
+    ) in assigned
 
 
 # ---- an environment from another machine, beside a compiler with a newer C++ library
@@ -380,17 +488,35 @@ def test_the_compilers_of_the_base_channel_take_their_own_newer_c_library_first(
 # ---- what the base channel's gcc and gxx set
 
 
-def test_the_compilers_variables_are_those_of_conda_forge_with_this_machine_s_programs(compilers: Path) -> None:
+def test_the_compilers_variables_are_those_of_conda_forge_with_this_machine_s_programs(
+    compilers: Path,
+) -> None:
     found = values(compilers, CFLAGS="-O0")
     assert PROGRAMS.items() <= found.items()
-    host = subprocess.run(["gcc", "-dumpmachine"], capture_output=True, text=True, check=True).stdout.strip()
-    assert {found[name] for name in ("BUILD", "CONDA_TOOLCHAIN_HOST", "CONDA_TOOLCHAIN_BUILD", "host_alias")} == {host}
-    assert found["CFLAGS"].split()[-3:] == ["-isystem", f"{compilers}/include", "-O0"]  # the user's word is the last
+    host = subprocess.run(
+        ["gcc", "-dumpmachine"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    assert {
+        found[name]
+        for name in ("BUILD", "CONDA_TOOLCHAIN_HOST", "CONDA_TOOLCHAIN_BUILD", "host_alias")
+    } == {host}
+    assert found["CFLAGS"].split()[-3:] == [
+        "-isystem",
+        f"{compilers}/include",
+        "-O0",
+    ]  # the user's word is the last
     assert {"-O2", "-fPIC", "-fstack-protector-strong"} <= set(found["CFLAGS"].split())
-    assert {"-fvisibility-inlines-hidden", "-fmessage-length=0", "-O2"} <= set(found["CXXFLAGS"].split())
+    assert {"-fvisibility-inlines-hidden", "-fmessage-length=0", "-O2"} <= set(
+        found["CXXFLAGS"].split()
+    )
     assert {"-DNDEBUG", "-D_FORTIFY_SOURCE=2"} <= set(found["CPPFLAGS"].split())
-    assert {f"-Wl,-rpath,{compilers}/lib", f"-L{compilers}/lib", "-Wl,--as-needed"} <= set(found["LDFLAGS"].split())
-    assert (found["CMAKE_PREFIX_PATH"], found["CONDA_BUILD_CROSS_COMPILATION"]) == (str(compilers), "")
+    assert {f"-Wl,-rpath,{compilers}/lib", f"-L{compilers}/lib", "-Wl,--as-needed"} <= set(
+        found["LDFLAGS"].split()
+    )
+    assert (found["CMAKE_PREFIX_PATH"], found["CONDA_BUILD_CROSS_COMPILATION"]) == (
+        str(compilers),
+        "",
+    )
     assert "-DCMAKE_BUILD_TYPE=Release" in found["CMAKE_ARGS"].split()
 
 
@@ -399,7 +525,8 @@ def test_a_package_build_with_the_compilers_is_for_the_host_environment(compiler
     for name in ("CFLAGS", "CXXFLAGS", "CPPFLAGS"):
         assert "-isystem /host env/include" in found[name]
     mapped = (
-        "-fdebug-prefix-map=/work=/usr/local/src/conda/one-2 -fdebug-prefix-map=/host env=/usr/local/src/conda-prefix"
+        "-fdebug-prefix-map=/work=/usr/local/src/conda/one-2 -fdebug-prefix-map=/host"
+        " env=/usr/local/src/conda-prefix"
     )
     assert found["CFLAGS"].endswith(f" -fno-merge-constants {mapped}")
     assert "-Wl,-rpath,/host env/lib" in found["LDFLAGS"]
@@ -418,7 +545,10 @@ def test_for_another_platform_the_cross_compiler_is_named(tmp_path: Path) -> Non
 
 NVCCS = [
     pytest.param(
-        lock, artefact, id=f"{lock.minor}-{subdir}", marks=[] if lock.minor in ("13.0", NEWEST) else pytest.mark.sweep
+        lock,
+        artefact,
+        id=f"{lock.minor}-{subdir}",
+        marks=[] if lock.minor in ("13.0", NEWEST) else pytest.mark.sweep,
     )
     for lock in release_locks(HERE).values()
     if lock.is_ctk and lock.major == "13"
@@ -431,22 +561,30 @@ NVCCS = [
 def test_the_gpus_of_a_package_build_are_those_that_were_measured(
     project: Workspace, tmp_path: Path, lock: ReleaseLock, artefact: Artefact
 ) -> None:
-    """Of each nvcc in the cache, for every platform: it names the targets that the release's NVRTC has.
+    """Of each nvcc in the cache, for every platform: it names the targets that the release's NVRTC
+    has.
 
-    Two are left out, which libcudadevrt.a has no code for: tests/system/environments/test_nvcc.py links for all others.
+    Two are left out, which libcudadevrt.a has no code for: tests/system/environments/test_nvcc.py
+    links for all others.
     """
     if not laid_out(artefact, project).exists():
         pytest.skip(
-            f"not fetched: ctk build --fetch-only cuda-nvcc --release {lock.minor} -p {artefact.target}; "
-            "of linux-64, which CI fetches, the same script is run"
+            f"not fetched: ctk build --fetch-only cuda-nvcc --release {lock.minor} -p"
+            f" {artefact.target}; of linux-64, which CI fetches, the same script is run"
         )
     with zipfile.ZipFile(laid_out(artefact, project)) as wheel:
-        (name,) = (name for name in wheel.namelist() if re.search(r"/bin/(\w+/)?nvcc(\.exe)?$", name))
+        (name,) = (
+            name for name in wheel.namelist() if re.search(r"/bin/(\w+/)?nvcc(\.exe)?$", name)
+        )
         made = with_nvcc(tmp_path, artefact.target, artefact.target, wheel.read(name))
     text = "".join(file.read_text() for file in files(made, "activate"))
     (listed,) = re.findall(r"\bCUDAARCHS\b.*?((?:\d+[af]?-(?:real|virtual);?)+)", text)
     assert lock.facts is not None
-    measured = [arch.replace(".", "") for arch in lock.facts.gpu_architectures if arch not in WITHOUT_LIBRARY]
+    measured = [
+        arch.replace(".", "")
+        for arch in lock.facts.gpu_architectures
+        if arch not in WITHOUT_LIBRARY
+    ]
     numbers = [re.sub("[af]?-", "-", one) for one in listed.split(";")]
     assert numbers == [*(f"{number}-real" for number in measured), f"{measured[-1]}-virtual"]
 
@@ -456,17 +594,29 @@ def test_an_nvcc_that_names_no_gpu_is_refused(tmp_path: Path) -> None:
         with_nvcc(tmp_path, nvcc=b"sm_20")
 
 
-@pytest.mark.parametrize("prefix", ["/x/$(touch touched)", "/x/`touch touched`", '/x/"; touch touched; "', "/x/a b"])
+@pytest.mark.parametrize(
+    "prefix", ["/x/$(touch touched)", "/x/`touch touched`", '/x/"; touch touched; "', "/x/a b"]
+)
 def test_activation_takes_the_environments_path_for_one(tmp_path: Path, prefix: str) -> None:
-    """Whoever unpacks an artefact chooses the folder; a name like this must not run when the environment is entered."""
+    """Whoever unpacks an artefact chooses the folder.
+
+    A name like this must not run when the environment is entered.
+    """
     for script in ("activate", "deactivate"):
         text = (HERE.root / "recipes/cuda-nvcc" / f"{script}.sh").read_text()
-        (tmp_path / f"{script}.sh").write_text(re.sub("@(targets|cxx|flags|target_platform)@", "x", text))
+        (tmp_path / f"{script}.sh").write_text(
+            re.sub("@(targets|cxx|flags|target_platform)@", "x", text)
+        )
     program = ". ./activate.sh; . ./deactivate.sh; echo done"
     for shell in ("sh", "bash"):
         environment = {**CLEAN, "CONDA_PREFIX": prefix, "CONDA_BUILD": "1", "PREFIX": prefix}
         done = subprocess.run(
-            [shell, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            [shell, "-c", program],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.stdout == "done\n", done.stderr
     assert not (tmp_path / "touched").exists()

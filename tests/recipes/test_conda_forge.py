@@ -1,4 +1,6 @@
-"""The page's table of differences from conda-forge is complete: outputs and run-exports as its feedstocks have them."""
+"""The page's table of differences from conda-forge is complete: outputs and run-exports as its
+feedstocks have them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from ctk.package.reader import read_info
 from ctk.plan.plan import Request, plan, published_set, python_tags, small
 
 SUBDIRS = ("linux-64", "linux-aarch64", "win-64")
-PLATFORMS = {"all": SUBDIRS, "Linux": SUBDIRS[:2], "Windows": SUBDIRS[2:], **{subdir: (subdir,) for subdir in SUBDIRS}}
+PLATFORMS = {
+    "all": SUBDIRS,
+    "Linux": SUBDIRS[:2],
+    "Windows": SUBDIRS[2:],
+    **{subdir: (subdir,) for subdir in SUBDIRS},
+}
 NONE = "no run-exports"
 
 Outputs = Mapping[str, Mapping[str, str]]
@@ -27,26 +34,40 @@ Difference = tuple[str, str, str, str]
 def theirs() -> Outputs:
     feedstocks = YAML(typ="safe").load(Path(__file__).parent / "conda_forge.yaml").values()
     outputs = ((name, on) for feedstock in feedstocks for name, on in feedstock["outputs"].items())
-    return {name: {s: exports for word, exports in on.items() for s in PLATFORMS[word]} for name, on in outputs}
+    return {
+        name: {s: exports for word, exports in on.items() for s in PLATFORMS[word]}
+        for name, on in outputs
+    }
 
 
 def ours(project: Workspace, known: Iterable[str]) -> Outputs:
-    """Of the newest CTK release and the libraries of its major, the outputs of recipes that make a known one."""
+    """Of the newest CTK release and the libraries of its major, the outputs of recipes that make a
+    known one.
+    """
     published = published_set(project)
-    newest = next(release for release in reversed(published.locks) if release.startswith("cuda-")).removeprefix("cuda-")
+    newest = next(
+        release for release in reversed(published.locks) if release.startswith("cuda-")
+    ).removeprefix("cuda-")
     request = Request(releases=[newest, "libraries-13"], platforms=SUBDIRS)
     wanted = small(request, project, all_components=True, libraries=True)
     made: dict[str, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     for build in plan(published, wanted, python_tags(project.build_config)).builds:
         for output in build.outputs:
             exports = {
-                f"{kind} {spec.split()[0]}": None for kind, specs in output.run_exports.items() for spec in specs
+                f"{kind} {spec.split()[0]}": None
+                for kind, specs in output.run_exports.items()
+                for spec in specs
             }
             name = output.name.replace(f"_{build.subdir}", "_SUBDIR")
             on = SUBDIRS if build.place == "noarch" else (build.subdir,)
             made[build.recipe.name][name] |= dict.fromkeys(on, ", ".join(sorted(exports)))
     names = set(known)
-    return {name: on for outputs in made.values() if names & outputs.keys() for name, on in outputs.items()}
+    return {
+        name: on
+        for outputs in made.values()
+        if names & outputs.keys()
+        for name, on in outputs.items()
+    }
 
 
 def differences(here: Outputs, there: Outputs) -> Iterator[Difference]:
@@ -69,7 +90,11 @@ def table(project: Workspace) -> list[tuple[list[str], str, str, str]]:
     """The rows of the page: names or patterns of outputs, platforms, here, conda-forge."""
     page = (project.root / "docs" / "recipe-reference.md").read_text(encoding="utf-8")
     section = page.partition("\n## Differences from conda-forge\n")[2].partition("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in section.splitlines() if "|" in line][2:]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in section.splitlines()
+        if "|" in line
+    ][2:]
     return [(re.findall(r"`([^`]+)`", row[0]), row[1], row[2], row[3]) for row in rows]
 
 
@@ -89,6 +114,14 @@ def test_the_page_has_every_difference_from_conda_forge_and_no_other(project: Wo
 def test_no_package_has_stubs_the_library_of_nvml_or_sources_in_fortran(built: Workspace) -> None:
     """As the page says."""
     packages = sorted(built.channel.resolve().rglob("*.conda"))
-    names = [f"{package.name}: {entry.path}" for package in packages for entry in read_info(package).paths]
+    names = [
+        f"{package.name}: {entry.path}"
+        for package in packages
+        for entry in read_info(package).paths
+    ]
     assert len(packages) > 100
-    assert [name for name in names if re.search(r"/stubs/[^/]*\.so|nvidia-ml|ortran", name.partition(": ")[2])] == []
+    assert [
+        name
+        for name in names
+        if re.search(r"/stubs/[^/]*\.so|nvidia-ml|ortran", name.partition(": ")[2])
+    ] == []

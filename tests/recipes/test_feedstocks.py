@@ -24,9 +24,18 @@ from kit.conda_build import selector
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = sorted(find_recipes(ROOT / "recipes"))
-# One of each kind: without artefacts, a compiler, a library, a metapackage, for Pythons, of a library set, with keys
-# that one CUDA major has.
-USUAL = ("cuda-arch", "cuda-version", "cuda-nvcc", "libnvjitlink", "cuda-toolkit", "cuda-core", "cupy", "cudnn")
+# One of each kind: without artefacts, a compiler, a library, a metapackage, for Pythons, of a
+# library set, with keys that one CUDA major has.
+USUAL = (
+    "cuda-arch",
+    "cuda-version",
+    "cuda-nvcc",
+    "libnvjitlink",
+    "cuda-toolkit",
+    "cuda-core",
+    "cupy",
+    "cudnn",
+)
 
 
 def address(artefact: Artefact) -> str:
@@ -46,7 +55,9 @@ def plan_of(name: str) -> Plan:
     request = Request(releases=releases, recipes=(name,))
     planned = plan(published_set(workspace), request, python_tags(workspace.build_config))
     # An older version of a project, which has it in the build's name, is for another branch.
-    return replace(planned, builds=tuple(b for b in planned.builds if not re.search(r"-\d+(\.\d+){2,}-", b.id)))
+    return replace(
+        planned, builds=tuple(b for b in planned.builds if not re.search(r"-\d+(\.\d+){2,}-", b.id))
+    )
 
 
 def read(text: str) -> Any:
@@ -54,7 +65,9 @@ def read(text: str) -> Any:
 
 
 def unhashed(text: str) -> str:
-    """Without the hash in build strings: a feedstock's is another where its Pythons are zipped as conda-forge's are."""
+    """Without the hash in build strings: a feedstock's is another where its Pythons are zipped as
+    conda-forge's are.
+    """
     return re.sub(r"h[0-9a-f]{7}(?=_\d)", "h", text)
 
 
@@ -65,25 +78,41 @@ def write(files: dict[str, str], folder: Path) -> None:
 
 
 def test_conda_build_drops_no_line_of_our_variants(project: Workspace) -> None:
-    """It takes a list in square brackets at the end of a line for a selector: zip_keys went without a word."""
-    configs = [p for f in ("examples", "tests", "recipes") for p in (project.root / f).rglob("conda_build_config.yaml")]
-    locks = [p for f in ("variants", "base", "tests/system/downstream") for p in (project.root / f).glob("*.lock")]
+    """It takes a list in square brackets at the end of a line for a selector: zip_keys went without
+    a word.
+    """
+    configs = [
+        p
+        for f in ("examples", "tests", "recipes")
+        for p in (project.root / f).rglob("conda_build_config.yaml")
+    ]
+    locks = [
+        p
+        for f in ("variants", "base", "tests/system/downstream")
+        for p in (project.root / f).glob("*.lock")
+    ]
     files = [project.build_config, *configs, *(lock.with_suffix(".yaml") for lock in locks)]
     assert len(files) > 20
-    assert [line for file in files for line in file.read_text().splitlines() if selector(line)] == []
+    assert [
+        line for file in files for line in file.read_text().splitlines() if selector(line)
+    ] == []
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in USUAL else pytest.mark.sweep) for name in NAMES]
 )
-def test_a_feedstock_renders_the_packages_of_the_plan_from_its_artefacts(name: str, tmp_path: Path) -> None:
-    """Down to the hash, but for Python's matrix, and for a key that one CUDA major has for another version (cudnn).
+def test_a_feedstock_renders_the_packages_of_the_plan_from_its_artefacts(
+    name: str, tmp_path: Path
+) -> None:
+    """Down to the hash, but for Python's matrix, and for a key that one CUDA major has for another
+    version (cudnn).
 
     What lacks a wheel is rendered too, as the Python API heeds no `skip` beside `outputs`.
     """
     files, plan, folder = exported(name), plan_of(name), tmp_path
     text, variants = files["recipe/recipe.yaml"], files["recipe/conda_build_config.yaml"]
-    # conda-smithy takes the oldest glibc for the oldest macOS, unless conda-build drops its line there.
+    # conda-smithy takes the oldest glibc for the oldest macOS, unless conda-build drops its line
+    # there.
     assert {*map(selector, variants.splitlines())} - {""} == (
         {"linux or win"} if "c_stdlib_version" in variants else set()
     )
@@ -93,38 +122,64 @@ def test_a_feedstock_renders_the_packages_of_the_plan_from_its_artefacts(name: s
     assert ".cache" not in text and "../common" not in text
     write(files, folder)
     keys = {*read(variants)} - {"zip_keys", "is_python_min"}
-    assert keys <= {*Recipe(name, folder / "recipe").names_used, *("fit_number", "fit_priority", "cuda_fit")}
+    assert keys <= {
+        *Recipe(name, folder / "recipe").names_used,
+        *("fit_number", "fit_priority", "cuda_fit"),
+    }
     settings = read(files["conda-forge.yml"])
     subdirs = ["linux-64", *(p.replace("_", "-") for p in settings.get("build_platform", ()))]
     planned = {(o.subdir, same(o.file_name)): o for b in plan.builds for o in b.outputs}
     recipe = Recipe(plan.builds[0].recipe.name, folder / "recipe")
-    outputs = [o for s in subdirs for o in render(recipe, [folder / "recipe" / "conda_build_config.yaml"], s)]
+    outputs = [
+        o
+        for s in subdirs
+        for o in render(recipe, [folder / "recipe" / "conda_build_config.yaml"], s)
+    ]
     rendered = {(o.subdir, same(o.file_name)): o for o in outputs}
     assert planned.keys() <= rendered.keys()
     for key, output in planned.items():
         other = rendered[key]
-        assert (*map(same, output.depends), *output.constrains) == (*map(same, other.depends), *other.constrains)
+        assert (*map(same, output.depends), *output.constrains) == (
+            *map(same, other.depends),
+            *other.constrains,
+        )
         assert output.run_exports == other.run_exports
     matrix = read(Workspace(ROOT).build_config.read_text())
     tags = dict(zip(matrix["python"], matrix["python_tag"], strict=True))
     skips = re.findall(r'- target_platform == "(.+?)"(?: and (\w+) (?:==|in) (.+))?', text)
     for key in rendered.keys() - planned.keys():
-        variant = {"python_tag": tags.get(rendered[key].variant.get("python")), **rendered[key].variant}
-        assert any(subdir == key[0] and (not k or f'"{variant[k]}"' in values) for subdir, k, values in skips), key
+        variant = {
+            "python_tag": tags.get(rendered[key].variant.get("python")),
+            **rendered[key].variant,
+        }
+        assert any(
+            subdir == key[0] and (not k or f'"{variant[k]}"' in values)
+            for subdir, k, values in skips
+        ), key
 
 
-@pytest.mark.parametrize(("name", "reasons"), [("cuda-core", 4), ("cuda-version", 3), ("jaxlib", 3), ("cuda-arch", 2)])
-def test_the_readme_says_for_whom_an_export_is_and_why_conda_forge_cannot_take_it(name: str, reasons: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "reasons"), [("cuda-core", 4), ("cuda-version", 3), ("jaxlib", 3), ("cuda-arch", 2)]
+)
+def test_the_readme_says_for_whom_an_export_is_and_why_conda_forge_cannot_take_it(
+    name: str, reasons: int
+) -> None:
     readme = exported(name)["README.md"]
     first = readme.partition("\n\n")[2]
-    assert first.startswith("A feedstock for your own CI and your own channel: conda-forge cannot take it. ")
+    assert first.startswith(
+        "A feedstock for your own CI and your own channel: conda-forge cannot take it. "
+    )
     assert re.search(
-        r"^It makes \d+ packages? of version [\d., and]+ for CUDA [\d., and]+ on [\w, -]+: \w", readme, re.M
+        r"^It makes \d+ packages? of version [\d., and]+ for CUDA [\d., and]+ on [\w, -]+: \w",
+        readme,
+        re.M,
     )
     assert "in the packages rattler-build and conda-smithy of conda-forge" in readme
     listed = [line for line in readme.splitlines() if line.startswith("- ")]
     assert len(listed) == reasons
-    assert any("wheels" in line for line in listed) == ("url: " in exported(name)["recipe/recipe.yaml"])
+    assert any("wheels" in line for line in listed) == (
+        "url: " in exported(name)["recipe/recipe.yaml"]
+    )
 
 
 def test_the_readme_states_the_commit_and_whether_the_files_are_its_own(tmp_path: Path) -> None:
@@ -137,7 +192,9 @@ def test_the_readme_states_the_commit_and_whether_the_files_are_its_own(tmp_path
 
     def git(*words: str) -> str:
         user = ("-c", "user.name=someone", "-c", "user.email=someone@example.org")
-        return subprocess.run(["git", *user, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            ["git", *user, *words], cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout
 
     assert revision() == "files that are not in git"
     git("init", "--quiet")
@@ -148,7 +205,10 @@ def test_the_readme_states_the_commit_and_whether_the_files_are_its_own(tmp_path
     git("remote", "add", "origin", "https://me:secret@example.org/cuda")
     (tmp_path / "new").touch()
     place = "https://example.org/cuda"
-    assert revision() == f"commit {commit} of cuda-feedstocks ({place}), with changes that are not committed"
+    assert (
+        revision()
+        == f"commit {commit} of cuda-feedstocks ({place}), with changes that are not committed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,9 +220,15 @@ def test_the_readme_states_the_commit_and_whether_the_files_are_its_own(tmp_path
         ("cupy", "libraries-13"),
     ],
 )
-def test_a_recipe_is_exported_for_the_release_that_is_named(name: str, release: str, tmp_path: Path) -> None:
+def test_a_recipe_is_exported_for_the_release_that_is_named(
+    name: str, release: str, tmp_path: Path
+) -> None:
     files = feedstock(Workspace(ROOT), name, (release,), ("someone",), address)
-    outputs = Stage0Recipe.from_yaml(files["recipe/recipe.yaml"], recipe_dir=tmp_path).to_dict().get("outputs", [])
+    outputs = (
+        Stage0Recipe.from_yaml(files["recipe/recipe.yaml"], recipe_dir=tmp_path)
+        .to_dict()
+        .get("outputs", [])
+    )
     names = [o["package"]["name"] for o in outputs if "package" in o]
     assert names in ([], [*find_recipes(ROOT / "recipes")[name].output_names])
 
@@ -176,10 +242,16 @@ def test_a_recipe_is_exported_for_the_release_that_is_named(name: str, release: 
         ("cuda-cudart", NEWEST, ""),
     ],
 )
-def test_a_cuda_major_that_the_release_leaves_out_is_named(name: str, release: str, left_out: str) -> None:
+def test_a_cuda_major_that_the_release_leaves_out_is_named(
+    name: str, release: str, left_out: str
+) -> None:
     lines: list[str] = []
-    feedstock(Workspace(ROOT), name, (release,) if release else (), ("someone",), address, lines.append)
-    assert [line.partition(" is left out")[0] for line in lines] == ([f"CUDA {left_out}"] if left_out else [])
+    feedstock(
+        Workspace(ROOT), name, (release,) if release else (), ("someone",), address, lines.append
+    )
+    assert [line.partition(" is left out")[0] for line in lines] == (
+        [f"CUDA {left_out}"] if left_out else []
+    )
 
 
 def test_the_variants_say_why_they_have_what_a_reader_of_the_recipe_does_not_expect() -> None:
@@ -206,6 +278,12 @@ def test_a_release_without_the_recipe_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("name", ["cuda-arch", "cuda-version"])
-def test_a_recipe_that_holds_nothing_of_nvidias_has_this_repositorys_licence(project: Workspace, name: str) -> None:
-    """A copy: rattler-build takes no file from above the recipe's folder, and drops links without a word."""
-    assert (project.recipes / name / "LICENSE").read_bytes() == (project.root / "LICENSE").read_bytes()
+def test_a_recipe_that_holds_nothing_of_nvidias_has_this_repositorys_licence(
+    project: Workspace, name: str
+) -> None:
+    """A copy: rattler-build takes no file from above the recipe's folder, and drops links without a
+    word.
+    """
+    assert (project.recipes / name / "LICENSE").read_bytes() == (
+        project.root / "LICENSE"
+    ).read_bytes()

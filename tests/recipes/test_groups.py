@@ -1,4 +1,6 @@
-"""The groups bring exactly one release: all of it that is packaged, and nothing that is not there."""
+"""The groups bring exactly one release: all of it that is packaged, and nothing that is
+not there.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from ctk.plan.plan import Plan
 from ctk.plan.recipes import Rendered
 
 FEEDSTOCK = "cuda-toolkit"
-# Components of no group, as on conda-forge, and the platforms where that is so: "" is all. NVTX is headers on Windows.
+# Components of no group, as on conda-forge, and the platforms where that is so: "" is all. NVTX is
+# headers on Windows.
 IN_NO_GROUP = {"culibos": "", "tileiras": "", "nvtx": "win-"}
 # What only the groups with a compiler bring; in CUDA 12 there are none.
 OF_THE_COMPILER = {"cuxxfilt", "nvcc", "nvvm"}
@@ -54,8 +57,12 @@ class Here:
             name = waiting.pop()
             if name not in found and name in self.packages:
                 found.add(name)
-                waiting += [spec.split()[0] for output in self.packages[name] for spec in output.depends]
-        return {component for name in found - self.groups.keys() for component in self.components[name]}
+                waiting += [
+                    spec.split()[0] for output in self.packages[name] for spec in output.depends
+                ]
+        return {
+            component for name in found - self.groups.keys() for component in self.components[name]
+        }
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +72,9 @@ def places(whole: Plan, project: Workspace) -> list[Here]:
     found: dict[tuple[str, str], Here] = {}
     for build in whole.builds:
         if locks[build.lock].is_ctk and "cuda_version" in build.recipe.names_used:
-            here = found.setdefault((build.lock, build.subdir), Here(locks[build.lock], build.subdir))
+            here = found.setdefault(
+                (build.lock, build.subdir), Here(locks[build.lock], build.subdir)
+            )
             for output in build.outputs:
                 here.packages.setdefault(output.name, []).append(output)
                 here.components[output.name] = {artefact.component for artefact in build.artefacts}
@@ -76,11 +85,21 @@ def places(whole: Plan, project: Workspace) -> list[Here]:
 
 def members(group: Rendered) -> Mapping[str, str]:
     """Package -> version and build, or "" where it names none."""
-    return {spec.split()[0]: " ".join(spec.split()[1:]) for spec in group.depends if spec.split()[0] not in OTHERS}
+    return {
+        spec.split()[0]: " ".join(spec.split()[1:])
+        for spec in group.depends
+        if spec.split()[0] not in OTHERS
+    }
 
 
 def test_there_are_the_groups_of_conda_forge(places: list[Here]) -> None:
-    everywhere = {"cuda-runtime", "cuda-libraries", "cuda-libraries-dev", "cuda-command-line-tools", "cuda-tools"}
+    everywhere = {
+        "cuda-runtime",
+        "cuda-libraries",
+        "cuda-libraries-dev",
+        "cuda-command-line-tools",
+        "cuda-tools",
+    }
     compiling = {"cuda-compiler", "cuda-minimal-build", "cuda-toolkit", "cuda"}
     assert len(places) > 40
     for here in places:
@@ -88,20 +107,32 @@ def test_there_are_the_groups_of_conda_forge(places: list[Here]) -> None:
         assert here.groups.keys() - {"cuda-libraries-static"} == expected, here
         packaged = here.packages.keys() - here.groups.keys()
         static = {
-            name for name in packaged if name.endswith("-static") and not here.components[name] & here.in_no_group
+            name
+            for name in packaged
+            if name.endswith("-static") and not here.components[name] & here.in_no_group
         }
-        brought = members(here.groups["cuda-libraries-static"]) if "cuda-libraries-static" in here.groups else ()
+        brought = (
+            members(here.groups["cuda-libraries-static"])
+            if "cuda-libraries-static" in here.groups
+            else ()
+        )
         assert static == set(brought), here
 
 
-def test_every_member_of_a_group_is_planned_in_the_version_that_the_group_names(places: list[Here]) -> None:
+def test_every_member_of_a_group_is_planned_in_the_version_that_the_group_names(
+    places: list[Here],
+) -> None:
     wrong = []
     for here in places:
         for group in here.groups.values():
             assert (group.version, group.subdir) == (here.lock.release, here.subdir)
             for name, version in members(group).items():
                 there = here.packages.get(name, [])
-                known = {text for o in there for text in (f"=={o.version}", f"=={o.version} {o.build_string}")}
+                known = {
+                    text
+                    for o in there
+                    for text in (f"=={o.version}", f"=={o.version} {o.build_string}")
+                }
                 if version not in known and (known or not name.startswith(SERVED_BY_NEWER)):
                     wrong.append(f"{group.name} {here}: {name} {version}")
     assert not wrong
@@ -115,6 +146,9 @@ def test_whatever_is_packaged_comes_with_a_group(places: list[Here]) -> None:
         got = here.reached(["cuda-toolkit"] if whole else here.groups)
         left = set().union(*here.components.values()) - got
         needless -= left
-        forgotten += [f"{here}: {name}" for name in left - here.in_no_group - (set() if whole else OF_THE_COMPILER)]
+        forgotten += [
+            f"{here}: {name}"
+            for name in left - here.in_no_group - (set() if whole else OF_THE_COMPILER)
+        ]
     assert not forgotten
     assert not needless, "these come with a group: take them off the list"

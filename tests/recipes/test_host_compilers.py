@@ -1,4 +1,6 @@
-"""The host compilers and the glibc that cuda-nvcc admits are those that the headers of the same release take."""
+"""The host compilers and the glibc that cuda-nvcc admits are those that the headers of the same
+release take.
+"""
 
 from __future__ import annotations
 
@@ -18,31 +20,50 @@ from ctk.index.index import Index
 from ctk.lock.model import Artefact, release_locks
 from ctk.plan.plan import Plan, planned_repodata
 
-# Compiler toolset of Visual Studio 2022, the vs2022_<subdir> that cuda-nvcc requires: _MSC_VER 1930 to 1949.
+# Compiler toolset of Visual Studio 2022, the vs2022_<subdir> that cuda-nvcc requires: _MSC_VER 1930
+# to 1949.
 VS2022 = range(1930, 1950)
-# The functions that math.h got with each glibc, as its NEWS lists them; all are noexcept in C++. A header of CUDA that
-# declares one of them otherwise is an error in every .cu file: seen with the headers of Debian's glibc 2.41 and 2.43.
+# The functions that math.h got with each glibc, as its NEWS lists them; all are noexcept in C++. A
+# header of CUDA that declares one of them otherwise is an error in every .cu file: seen with the
+# headers of Debian's glibc 2.41 and 2.43.
 NEW_IN_GLIBC = {
     "2.41": {"acospi", "asinpi", "atan2pi", "atanpi", "cospi", "sinpi", "tanpi"},
     "2.42": {"compoundn", "pown", "powr", "rootn", "rsqrt"},
 }
 Bounds = dict[tuple[str, str, str], set[str]]
 """By CTK minor, subdir of the compiler, and package without its subdir."""
-DECLARED = re.compile(r"^extern __DEVICE_FUNCTIONS_DECL__ __device_builtin__ .*?\b(\w+)\([^;]*\)([^();]*);", re.M)
+DECLARED = re.compile(
+    r"^extern __DEVICE_FUNCTIONS_DECL__ __device_builtin__ .*?\b(\w+)\([^;]*\)([^();]*);", re.M
+)
 
 
 @pytest.fixture(scope="module")
 def headers(project: Workspace) -> Mapping[tuple[str, str], str]:
-    """The texts of the headers, by CTK minor and subdir: from the cache, or these files from the index."""
+    """The texts of the headers, by CTK minor and subdir: from the cache, or these files from the
+    index.
+    """
     locks = [lock for lock in release_locks(project).values() if lock.is_ctk]
-    named = {(lock.minor, s): a for lock in locks for s, a in lock.components["crt"].artefacts.items() if a}
+    named = {
+        (lock.minor, s): a
+        for lock in locks
+        for s, a in lock.components["crt"].artefacts.items()
+        if a
+    }
     with Index() as index, ThreadPoolExecutor() as threads:
-        return dict(zip(named, threads.map(lambda a: header(a, project, index), named.values()), strict=True))
+        return dict(
+            zip(
+                named, threads.map(lambda a: header(a, project, index), named.values()), strict=True
+            )
+        )
 
 
 def header(artefact: Artefact, project: Workspace, index: Index) -> str:
     def read(wheel: zipfile.ZipFile) -> str:
-        names = [n for n in wheel.namelist() if n.endswith(("/crt/host_config.h", "/crt/math_functions.h"))]
+        names = [
+            n
+            for n in wheel.namelist()
+            if n.endswith(("/crt/host_config.h", "/crt/math_functions.h"))
+        ]
         assert len(names) == 2
         return "\n".join(wheel.read(name).decode() for name in names).replace("\r\n", "\n")
 
@@ -53,7 +74,9 @@ def header(artefact: Artefact, project: Workspace, index: Index) -> str:
         with index.opened(locate(index, artefact)) as stream, zipfile.ZipFile(stream) as wheel:
             return read(wheel)
     except IndexUnavailable as problem:
-        pytest.skip(f"{artefact.file} is not in the cache, and the index cannot be reached: {problem}")
+        pytest.skip(
+            f"{artefact.file} is not in the cache, and the index cannot be reached: {problem}"
+        )
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +86,9 @@ def bounds(whole: Plan) -> Bounds:
     nvcc = tuple(build for build in whole.builds if build.recipe.name == "cuda-nvcc")
     for subdir, index in planned_repodata(replace(whole, builds=nvcc)).items():
         for record in index["packages.conda"].values():
-            (minor,) = re.findall(r"^cuda-version >=([\d.]+),<", "\n".join(record["depends"]), re.M)[:1] or [""]
+            (minor,) = re.findall(
+                r"^cuda-version >=([\d.]+),<", "\n".join(record["depends"]), re.M
+            )[:1] or [""]
             for spec in record.get("constrains", ()):
                 name, _, bound = spec.partition(" ")
                 tool = re.fullmatch(r"(vc|(gcc_impl|clangxx|sysroot)_(\S+))", name)
@@ -79,7 +104,9 @@ def gcc(text: str) -> set[str]:
 
 def clang(text: str) -> set[str]:
     """The last such line is for clang in general; one above it is for another system."""
-    above = re.findall(r"^#if \(__clang_major__ >= (\d+)\) \|\| \(__clang_major__ < 3\)", text, re.M)[-1]
+    above = re.findall(
+        r"^#if \(__clang_major__ >= (\d+)\) \|\| \(__clang_major__ < 3\)", text, re.M
+    )[-1]
     return {f"<{above}.0a0"}
 
 
@@ -117,6 +144,8 @@ def test_cuda_nvcc_admits_what_the_headers_of_its_release_take(
     releases: str,
     stated: Callable[[str], set[str]],
 ) -> None:
-    places = [place for place in headers if place[1].startswith(system) and place[0].startswith(releases)]
+    places = [
+        place for place in headers if place[1].startswith(system) and place[0].startswith(releases)
+    ]
     assert len(places) > 5
     assert {p: bounds[*p, package] for p in places} == {p: stated(headers[p]) for p in places}

@@ -1,4 +1,7 @@
-"""JAX brings CUDA where the driver has it; what its plugin asks for comes with the packages, and is found in them."""
+"""JAX brings CUDA where the driver has it.
+
+What its plugin asks for comes with the packages, and is found in them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ from ctk.index.index import Index
 from ctk.lock.model import Component, ReleaseLock, release_locks
 from ctk.plan.recipes import Rendered, find_recipes, render
 
-# What the extra `with-cuda` names -> the component of a toolkit that it is, and the package that has what JAX opens.
+# What the extra `with-cuda` names -> the component of a toolkit that it is, and the package that
+# has what JAX opens.
 TOOLKIT = {
     "cublas": ("cublas", "libcublas"),
     "cuda-cupti": ("cupti", "cuda-cupti"),
@@ -45,22 +49,34 @@ def plugins() -> Iterator[tuple[ReleaseLock, Component]]:
 
 def outputs(project: Workspace, lock: ReleaseLock, recipe: str, version: str) -> list[Rendered]:
     files = (project.build_config, project.variants / f"{lock.name}.yaml")
-    return [o for o in render(find_recipes(project.recipes)[recipe], files, "linux-64") if o.version == version]
+    return [
+        o
+        for o in render(find_recipes(project.recipes)[recipe], files, "linux-64")
+        if o.version == version
+    ]
 
 
 def asked(project: Workspace, component: Component) -> dict[str, Requirement]:
     """By the names of NVIDIA's distributions, without what says the CUDA major."""
-    artefact = next(a for target, a in component.artefacts.items() if a and target.startswith("linux-64"))
+    artefact = next(
+        a for target, a in component.artefacts.items() if a and target.startswith("linux-64")
+    )
     (path,) = fetch([artefact], project, Index)
     with zipfile.ZipFile(path) as wheel:
         name = next(n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
         texts = BytesParser().parsebytes(wheel.read(name)).get_all("Requires-Dist") or []
     found = (Requirement(text) for text in texts if "with-cuda" in text)
-    return {r.name.removeprefix("nvidia-").removesuffix("-cu12").removesuffix("-cu13"): r for r in found}
+    return {
+        r.name.removeprefix("nvidia-").removesuffix("-cu12").removesuffix("-cu13"): r for r in found
+    }
 
 
-@pytest.mark.parametrize(("lock", "component"), [pytest.param(*p, id=f"{p[1].name}-{p[1].version}") for p in plugins()])
-def test_the_plugin_brings_what_its_wheel_asks_for(project: Workspace, lock: ReleaseLock, component: Component) -> None:
+@pytest.mark.parametrize(
+    ("lock", "component"), [pytest.param(*p, id=f"{p[1].name}-{p[1].version}") for p in plugins()]
+)
+def test_the_plugin_brings_what_its_wheel_asks_for(
+    project: Workspace, lock: ReleaseLock, component: Component
+) -> None:
     wanted = asked(project, component)
     assert not wanted.keys() - TOOLKIT.keys() - LIBRARIES.keys()
     toolkits = [t for t in release_locks(project).values() if t.is_ctk and t.major == lock.major]
@@ -80,7 +96,10 @@ def test_the_plugin_brings_what_its_wheel_asks_for(project: Workspace, lock: Rel
                 assert package in depends
                 for toolkit in toolkits:
                     if Version(toolkit.minor) >= OLDEST[lock.major]:
-                        assert toolkit.components[part].version in requirement.specifier, (toolkit.name, name)
+                        assert toolkit.components[part].version in requirement.specifier, (
+                            toolkit.name,
+                            name,
+                        )
 
 
 SCRIPT = Path("recipes/jax/edit.sh")
@@ -96,28 +115,41 @@ def edit(project: Workspace, folder: Path, text: str) -> subprocess.CompletedPro
 
 
 @pytest.mark.parametrize(("ptxas", "known"), [(True, None), (False, None), (True, "/elsewhere")])
-def test_jax_finds_ptxas_in_its_environment(project: Workspace, tmp_path: Path, ptxas: bool, known: str | None) -> None:
+def test_jax_finds_ptxas_in_its_environment(
+    project: Workspace, tmp_path: Path, ptxas: bool, known: str | None
+) -> None:
     done = edit(project, tmp_path, f"import os, sys\ndef _cuda_path(): return {known!r}\n{ANCHOR}")
     assert done.returncode == 0 and done.stdout == "jax/_src/lib/__init__.py\n"
     prefix = tmp_path / "env"
     (prefix / "bin").mkdir(parents=True)
     if ptxas:
         (prefix / "bin" / "ptxas").touch()
-    code = f"import sys; sys.base_prefix = {str(prefix)!r}; from lib import cuda_path; print(cuda_path)"
+    code = (
+        f"import sys; sys.base_prefix = {str(prefix)!r}; from lib import cuda_path;"
+        " print(cuda_path)"
+    )
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "jax" / "_src")}
-    said = subprocess.run(["python3", "-c", code], env=environment, capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        ["python3", "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
     assert said.stdout.strip() == str(known or (prefix if ptxas else None))
 
 
 @pytest.mark.parametrize("text", ["", "cuda_path = other()\n", ANCHOR * 2])
-def test_a_jax_that_looks_elsewhere_is_not_edited_blindly(project: Workspace, tmp_path: Path, text: str) -> None:
+def test_a_jax_that_looks_elsewhere_is_not_edited_blindly(
+    project: Workspace, tmp_path: Path, text: str
+) -> None:
     done = edit(project, tmp_path, text)
     assert done.returncode and "see how jax finds ptxas now" in done.stderr
 
 
 def test_cuda_ranks_above_the_build_for_cpus(project: Workspace) -> None:
     for lock, component in plugins():
-        cuda = [o for o in outputs(project, lock, "jax-cuda-plugin", component.version) if o.name == "jaxlib"]
+        cuda = [
+            o
+            for o in outputs(project, lock, "jax-cuda-plugin", component.version)
+            if o.name == "jaxlib"
+        ]
         cpu = [o for o in outputs(project, lock, "jaxlib", component.version) if o.name == "jaxlib"]
         assert cuda and cpu
         assert all(o.build_string.startswith(f"cuda{lock.major}_py") for o in cuda)

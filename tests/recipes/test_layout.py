@@ -1,6 +1,8 @@
-"""recipes/common/layout.sh puts a wheel's files where the table in `ctk.package.layout` says, on every platform.
+"""recipes/common/layout.sh puts a wheel's files where the table in `ctk.package.layout` says, on
+every platform.
 
-tests/audit/test_planned_files.py lays out every wheel, and checks places, links and RPATHs of all packages.
+tests/audit/test_planned_files.py lays out every wheel, and checks places, links and RPATHs of all
+packages.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ from ctk.core.checkout import Workspace
 from ctk.package.layout import LAYOUTS, Layout
 
 VERSIONS = {12: ("12.6", "12.6.77"), 13: ("13.4", "13.4.92")}
-ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+ENVIRONMENT = {
+    **os.environ,
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+}
 ROWS = [pytest.param(row, id=f"{row.subdir}-cuda{row.cuda_major}") for row in LAYOUTS.values()]
 
 
@@ -42,31 +47,62 @@ def wheel(work: Path, major: int, version: str = "") -> Path:
     """The parts that every wheel has; returns the folder of its component."""
     root = work / "nvidia" / ("cu13" if major == 13 else "cuda_thing")
     write(root, {"include/__init__.py": "", "__init__.py": "", ".metadata/.sizes.txt": "1"})
-    write(work, {f"nvidia_thing-{version or VERSIONS[major][1]}.dist-info/licenses/License.txt": "the licence"})
+    write(
+        work,
+        {
+            f"nvidia_thing-{version or VERSIONS[major][1]}.dist-info/licenses/License.txt": (
+                "the licence"
+            )
+        },
+    )
     return root
 
 
 def toolkit_of_windows(work: Path, row: Layout) -> None:
     """A wheel with one file of each kind, as NVIDIA publishes it for a CUDA major."""
     root = wheel(work, row.cuda_major)
-    write(root, {"include/cuda.h": "", "include/crt/host_defines.h": "", "nvvm/libdevice/libdevice.10.bc": "BC"})
+    write(
+        root,
+        {
+            "include/cuda.h": "",
+            "include/crt/host_defines.h": "",
+            "nvvm/libdevice/libdevice.10.bc": "BC",
+        },
+    )
     write(root, {"include/nvvm.h" if row.cuda_major == 13 else "nvvm/include/nvvm.h": ""})
     machine = {"win-64": "x86_64", "win-arm64": "arm64"}[row.subdir]
     dll = f"bin/{machine}" if row.cuda_major == 13 else "bin"
     imports = f"lib/{'arm64' if machine == 'arm64' else 'x64'}"
-    write(root, {f"{dll}/cudart64_{row.cuda_major}.dll": "", "bin/ptxas.exe": "", f"{imports}/cudart.lib": ""})
-    write(root, {f"{dll if row.cuda_major == 13 else 'nvvm/bin'}/nvvm64_40_0.dll": "", "nvvm/bin/cicc.exe": ""})
+    write(
+        root,
+        {
+            f"{dll}/cudart64_{row.cuda_major}.dll": "",
+            "bin/ptxas.exe": "",
+            f"{imports}/cudart.lib": "",
+        },
+    )
+    write(
+        root,
+        {
+            f"{dll if row.cuda_major == 13 else 'nvvm/bin'}/nvvm64_40_0.dll": "",
+            "nvvm/bin/cicc.exe": "",
+        },
+    )
 
 
 def cccl(work: Path, row: Layout) -> None:
     """CCCL's wheel."""
     root = wheel(work, row.cuda_major)
-    headers, cmake = ("include/cccl", "cccl/lib/cmake") if row.cuda_major == 13 else ("include", "lib/cmake")
+    headers, cmake = (
+        ("include/cccl", "cccl/lib/cmake") if row.cuda_major == 13 else ("include", "lib/cmake")
+    )
     search = 'set(prefix "../../../")\nPATHS "${CMAKE_CURRENT_LIST_DIR}/${prefix}/include"\n'
     write(root, {f"{headers}/cub/cub.cuh": "", f"{cmake}/cub/cub-header-search.cmake": search})
 
 
-def run(project: Workspace, work: Path, row: Layout, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    project: Workspace, work: Path, row: Layout, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["bash", project.recipes / "common" / "layout.sh"],
         cwd=work,
@@ -91,11 +127,15 @@ def lay_out(project: Workspace, work: Path, row: Layout, **environment: str) -> 
 
 def installed(work: Path) -> set[str]:
     root = work / "prefix"
-    return {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file() or p.is_symlink()}
+    return {
+        p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file() or p.is_symlink()
+    }
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if "win-" in str(row.id)])
-def test_each_kind_of_file_goes_where_the_table_says(project: Workspace, tmp_path: Path, row: Layout) -> None:
+def test_each_kind_of_file_goes_where_the_table_says(
+    project: Workspace, tmp_path: Path, row: Layout
+) -> None:
     """On Windows, where no rule of the audit tells import libraries from others."""
     toolkit_of_windows(tmp_path, row)
     lay_out(project, tmp_path, row)
@@ -115,39 +155,61 @@ def test_each_kind_of_file_goes_where_the_table_says(project: Workspace, tmp_pat
     assert (tmp_path / "LICENSE").read_text() == "the licence"
 
 
-def test_each_library_that_is_named_gets_a_pkgconfig_file_of_its_own(project: Workspace, tmp_path: Path) -> None:
+def test_each_library_that_is_named_gets_a_pkgconfig_file_of_its_own(
+    project: Workspace, tmp_path: Path
+) -> None:
     row = LAYOUTS["linux-64", 12]
     root = wheel(tmp_path, 12)
     for name in ("cufft", "nvJitLink"):
         elf(root / f"lib/lib{name}.so.11", f"lib{name}.so.11")
     lay_out(project, tmp_path, row, PKGCONFIG="cufft nvJitLink")
-    files = {f.name: f.read_text().splitlines() for f in (tmp_path / "prefix" / row.pkgconfig).iterdir()}
-    assert {name: next(line for line in lines if line.startswith("Libs:")) for name, lines in files.items()} == {
+    files = {
+        f.name: f.read_text().splitlines() for f in (tmp_path / "prefix" / row.pkgconfig).iterdir()
+    }
+    assert {
+        name: next(line for line in lines if line.startswith("Libs:"))
+        for name, lines in files.items()
+    } == {
         "cufft-12.6.pc": "Libs: -L${libdir} -lcufft",
         "nvjitlink-12.6.pc": "Libs: -L${libdir} -lnvJitLink",
     }
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_cccl_is_apart_and_finds_its_own_headers(project: Workspace, tmp_path: Path, row: Layout) -> None:
+def test_cccl_is_apart_and_finds_its_own_headers(
+    project: Workspace, tmp_path: Path, row: Layout
+) -> None:
     cccl(tmp_path, row)
     lay_out(project, tmp_path, row)
     search = f"{row.cmake}/cub/cub-header-search.cmake"
     assert installed(tmp_path) == {f"{row.cccl_headers}/cub/cub.cuh", search}
-    prefix, path = (line.split('"')[1] for line in (tmp_path / "prefix" / search).read_text().splitlines())
+    prefix, path = (
+        line.split('"')[1] for line in (tmp_path / "prefix" / search).read_text().splitlines()
+    )
     here = (tmp_path / "prefix" / search).parent
-    found = Path(path.replace("${CMAKE_CURRENT_LIST_DIR}", str(here)).replace("${prefix}", prefix)).resolve()
+    found = Path(
+        path.replace("${CMAKE_CURRENT_LIST_DIR}", str(here)).replace("${prefix}", prefix)
+    ).resolve()
     assert (tmp_path / "prefix" / row.cccl_headers).resolve() in (found, found / "cccl")
 
 
 LINUX = [row for row in ROWS if "linux-64" in str(row.id)]
 
 
-def test_a_sanitizer_without_its_launcher_has_no_program(project: Workspace, tmp_path: Path) -> None:
-    """It could not start another program. Older wheels have its files among headers and libraries."""
+def test_a_sanitizer_without_its_launcher_has_no_program(
+    project: Workspace, tmp_path: Path
+) -> None:
+    """It could not start another program.
+
+    Older wheels have its files among headers and libraries.
+    """
     row = LAYOUTS["linux-64", 12]
     root = wheel(tmp_path, 12)
-    for name in ("bin/compute-sanitizer", "bin/libsanitizer-collection.so", "lib/libsanitizer-collection.so"):
+    for name in (
+        "bin/compute-sanitizer",
+        "bin/libsanitizer-collection.so",
+        "lib/libsanitizer-collection.so",
+    ):
         elf(root / name)
     elf(root / "lib/libsanitizer-public.so")
     write(root, {"include/sanitizer.h": ""})
@@ -165,7 +227,9 @@ def rpath(file: Path) -> str:
 
 
 @pytest.mark.parametrize("row", LINUX)
-def test_a_runpath_of_the_right_text_becomes_an_rpath(project: Workspace, tmp_path: Path, row: Layout) -> None:
+def test_a_runpath_of_the_right_text_becomes_an_rpath(
+    project: Workspace, tmp_path: Path, row: Layout
+) -> None:
     """As the wheels of NVRTC have it up to 12.5, and from 13.1 to 13.3."""
     file = wheel(tmp_path, row.cuda_major) / "lib/libnvrtc.so.13"
     elf(file, "libnvrtc.so.13")
@@ -173,7 +237,10 @@ def test_a_runpath_of_the_right_text_becomes_an_rpath(project: Workspace, tmp_pa
     with file.open("rb") as stream:
         assert list(ELFFile(stream).get_section_by_name(".dynamic").iter_tags("DT_RUNPATH"))
     lay_out(project, tmp_path, row)
-    assert rpath(tmp_path / "prefix" / row.libraries / f"libnvrtc.so.{VERSIONS[row.cuda_major][1]}") == row.rpath
+    assert (
+        rpath(tmp_path / "prefix" / row.libraries / f"libnvrtc.so.{VERSIONS[row.cuda_major][1]}")
+        == row.rpath
+    )
 
 
 @pytest.mark.parametrize("row", LINUX)
@@ -195,7 +262,12 @@ def test_a_runpath_of_the_right_text_becomes_an_rpath(project: Workspace, tmp_pa
     ],
 )
 def test_a_file_that_finds_all_that_it_needs_is_as_nvidia_published_it(
-    project: Workspace, tmp_path: Path, row: Layout, name: str, words: tuple[str, ...], changes: bool
+    project: Workspace,
+    tmp_path: Path,
+    row: Layout,
+    name: str,
+    words: tuple[str, ...],
+    changes: bool,
 ) -> None:
     file = wheel(tmp_path, row.cuda_major) / name
     elf(file)  # it has no RPATH, and needs glibc alone
@@ -215,20 +287,33 @@ def test_a_file_that_finds_all_that_it_needs_is_as_nvidia_published_it(
         assert rpath(laid) == (row.rpath if name.startswith("lib/") else row.tool_rpath)
 
 
-def test_nvcc_for_windows_is_told_where_cccl_and_libraries_are(project: Workspace, tmp_path: Path) -> None:
-    """The folders that conda-forge's nvcc.profile.patch.win names; TOP is Library, which has include and lib."""
+def test_nvcc_for_windows_is_told_where_cccl_and_libraries_are(
+    project: Workspace, tmp_path: Path
+) -> None:
+    """The folders that conda-forge's nvcc.profile.patch.win names.
+
+    TOP is Library, which has include and lib.
+    """
     row = LAYOUTS["win-64", 13]
     toolkit_of_windows(tmp_path, row)
-    lines = 'TOP = $(_HERE_)/..\nINCLUDES += "-I$(TOP)/include" "-I$(TOP)/include/cccl" $(_SPACE_)\n'
+    lines = (
+        'TOP = $(_HERE_)/..\nINCLUDES += "-I$(TOP)/include" "-I$(TOP)/include/cccl" $(_SPACE_)\n'
+    )
     lines += 'LIBRARIES =+ $(_SPACE_) "/LIBPATH:$(TOP)/lib/$(_WIN_PLATFORM_)"\n'
     write(tmp_path / "nvidia" / "cu13", {"bin/nvcc.profile": lines})
     lay_out(project, tmp_path, row)
-    top, includes, libraries = (tmp_path / "prefix" / row.tools / "nvcc.profile").read_text().splitlines()
+    top, includes, libraries = (
+        (tmp_path / "prefix" / row.tools / "nvcc.profile").read_text().splitlines()
+    )
     assert top == "TOP = $(_HERE_)/.."
     cccl = row.cccl_headers.removeprefix("Library/")
-    folders = " ".join(f'"-I$(TOP)/{folder}"' for folder in ("include", cccl, cccl.removesuffix("/cccl")))
+    folders = " ".join(
+        f'"-I$(TOP)/{folder}"' for folder in ("include", cccl, cccl.removesuffix("/cccl"))
+    )
     assert includes == f"INCLUDES += {folders} $(_SPACE_)"
-    searched = " ".join(f'"/LIBPATH:$(TOP)/{folder}"' for folder in ("lib/$(_WIN_PLATFORM_)", "lib"))
+    searched = " ".join(
+        f'"/LIBPATH:$(TOP)/{folder}"' for folder in ("lib/$(_WIN_PLATFORM_)", "lib")
+    )
     assert libraries == f"LIBRARIES =+ $(_SPACE_) {searched}"
 
 
@@ -236,13 +321,18 @@ def test_nvcc_for_windows_is_told_where_cccl_and_libraries_are(project: Workspac
     ("change", "said"),
     [
         (lambda root: write(root, {"share/new.txt": ""}), "no place is known for share"),
-        (lambda root: write(root.parent / "other", {"a": ""}), "expected the tree of one component"),
+        (
+            lambda root: write(root.parent / "other", {"a": ""}),
+            "expected the tree of one component",
+        ),
         (lambda root: wheel(root.parents[1], 13, "1.2.3"), "expected the metadata of one wheel"),
         (lambda root: next(root.parents[1].rglob("License.txt")).unlink(), "no licence text"),
         (lambda root: elf(root / "lib/libodd.so"), "has the SONAME"),
     ],
 )
-def test_a_wheel_that_is_not_understood_is_refused(project: Workspace, tmp_path: Path, change, said: str) -> None:
+def test_a_wheel_that_is_not_understood_is_refused(
+    project: Workspace, tmp_path: Path, change, said: str
+) -> None:
     row = LAYOUTS["linux-64", 13]
     change(wheel(tmp_path, 13))
     done = run(project, tmp_path, row)

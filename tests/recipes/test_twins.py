@@ -1,4 +1,6 @@
-"""Packages that are tied to a CUDA release come in twins, and solvers rank them as recipes/cuda-version says."""
+"""Packages that are tied to a CUDA release come in twins, and solvers rank them as
+recipes/cuda-version says.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,22 @@ Record = Mapping[str, Any]
 # It asks for a native toolkit, and has no compat build on purpose.
 NATIVE_ONLY = "cuda-native"
 FITS = ("native", "compat")
-# Files in a recipe of their own, which more builds share than the twins of one CUDA major and Python.
-SHARED_FILES = ("libnvjitlink-files", "numba-cuda-mlir-files", "jaxlib-files", "jax-cuda-pjrt-files")
+# Files in a recipe of their own, which more builds share than the twins of one CUDA major and
+# Python.
+SHARED_FILES = (
+    "libnvjitlink-files",
+    "numba-cuda-mlir-files",
+    "jaxlib-files",
+    "jax-cuda-pjrt-files",
+)
 
 
 @pytest.fixture(scope="module")
 def records(whole: Plan) -> list[Record]:
     """Every package of the channel, on every platform."""
-    return [r for subdir in planned_repodata(whole).values() for r in subdir["packages.conda"].values()]
+    return [
+        r for subdir in planned_repodata(whole).values() for r in subdir["packages.conda"].values()
+    ]
 
 
 def ties(record: Record) -> list[str]:
@@ -54,7 +64,10 @@ def is_newer(record: Record) -> bool:
 
 def without_fit(specs: Iterable[str]) -> list[str]:
     """Specs without the fits and hashes in them."""
-    return [re.sub(r"((native|with_compat)_)?h[0-9a-f]{7}_\d+$|\b(native|compat)_\*", "*", spec) for spec in specs]
+    return [
+        re.sub(r"((native|with_compat)_)?h[0-9a-f]{7}_\d+$|\b(native|compat)_\*", "*", spec)
+        for spec in specs
+    ]
 
 
 def twins(records: list[Record]) -> Iterator[dict[str, Record]]:
@@ -65,21 +78,30 @@ def twins(records: list[Record]) -> Iterator[dict[str, Record]]:
             alike = without_fit(record["depends"])
             python = next((spec for spec in alike if spec.startswith("python_abi")), "")
             tie = next((spec for spec in alike if spec.split()[0] == "cuda-version"), "")
-            found[f"{record['subdir']}/{record['name']} {record['version']} {tie} {python}"].append(record)
+            found[f"{record['subdir']}/{record['name']} {record['version']} {tie} {python}"].append(
+                record
+            )
     for name, pair in found.items():
         assert sorted(map(fit, pair)) == ["compat", "native"], name
         yield {fit(record): record for record in pair}
 
 
 def test_whatever_depends_on_cuda_version_has_a_twin(records: list[Record]) -> None:
-    single = {r["name"] for r in records if ties(r) and not fit(r) and not r["name"].endswith("-files")}
-    assert single == {"cuda-pathfinder", "libnvjitlink"}  # one goes with both majors, and decides nothing
+    single = {
+        r["name"] for r in records if ties(r) and not fit(r) and not r["name"].endswith("-files")
+    }
+    assert single == {
+        "cuda-pathfinder",
+        "libnvjitlink",
+    }  # one goes with both majors, and decides nothing
     assert len(list(twins(records))) > 300
 
 
 def test_a_tracked_feature_puts_compat_last_and_nothing_else(records: list[Record]) -> None:
     for record in records:
-        assert bool(record.get("track_features")) == (fit(record) == "compat" or is_newer(record)), record["name"]
+        assert bool(record.get("track_features")) == (
+            fit(record) == "compat" or is_newer(record)
+        ), record["name"]
 
 
 def test_a_newer_nvjitlink_is_taken_last_but_for_compat_and_only_beside_an_older_native_toolkit(
@@ -93,23 +115,36 @@ def test_a_newer_nvjitlink_is_taken_last_but_for_compat_and_only_beside_an_older
         alike = [
             r
             for r in records
-            if [r[k] for k in ("name", "version", "subdir")] == [record[k] for k in ("name", "version", "subdir")]
+            if [r[k] for k in ("name", "version", "subdir")]
+            == [record[k] for k in ("name", "version", "subdir")]
         ]
         numbers = {fit(r) or "newer": r["build_number"] for r in alike}
         assert numbers["compat"] < numbers["newer"] < numbers["native"]
 
 
 def test_a_build_string_says_what_its_number_means(records: list[Record]) -> None:
-    """`conda search` shows the string: 12110 and 12010 alone told nobody which is native, and of which CUDA major."""
+    """`conda search` shows the string: 12110 and 12010 alone told nobody which is native, and of
+    which CUDA major.
+    """
     for record in records:
         words, major = record["build"].split("_"), record["build_number"] // 1000
-        assert [word for word in words if word in FITS] == [fit(record)] * bool(fit(record)), record["name"]
-        assert [word for word in words if word.startswith("cuda")] == [f"cuda{major}"] * bool(major), record["name"]
+        assert [word for word in words if word in FITS] == [fit(record)] * bool(fit(record)), (
+            record["name"]
+        )
+        assert [word for word in words if word.startswith("cuda")] == [f"cuda{major}"] * bool(
+            major
+        ), record["name"]
 
 
 def test_the_text_of_each_licence_can_be_told(records: list[Record]) -> None:
-    """`LicenseIsInside` of the audit looks for the text of each that is named: it must know it by some words."""
-    named = {name for record in records for name in re.findall(r"[\w.-]+", record["license"])} - {"AND", "OR", "WITH"}
+    """`LicenseIsInside` of the audit looks for the text of each that is named: it must know it by
+    some words.
+    """
+    named = {name for record in records for name in re.findall(r"[\w.-]+", record["license"])} - {
+        "AND",
+        "OR",
+        "WITH",
+    }
     assert {name for name in named if not name.startswith("LicenseRef-")} == LICENCE_WORDS.keys()
 
 
@@ -119,22 +154,36 @@ def test_twins_differ_in_nothing_but_their_fit(records: list[Record]) -> None:
         assert native["build_number"] == compat["build_number"] + 100, native["name"]
         if native["name"] == "cuda-version":
             continue
-        # rattler asks the first file of the newest version whether it tracks a feature, and files are in order of name.
+        # rattler asks the first file of the newest version whether it tracks a feature, and files
+        # are in order of name.
         assert native["build"] < compat["build"], native["name"]
         for key in ("depends", "constrains"):
-            assert without_fit(native.get(key, ())) == without_fit(compat.get(key, ())), native["name"]
+            assert without_fit(native.get(key, ())) == without_fit(compat.get(key, ())), native[
+                "name"
+            ]
 
 
 def test_a_library_is_of_the_toolkit_that_it_was_published_with(whole: Plan) -> None:
     found = 0
     for build in whole.builds:
         name = build.recipe.name
-        if name in ("libcublas", "libcufft", "libcurand", "libcusolver", "libcusparse", "libnpp", "libnvjpeg"):
+        if name in (
+            "libcublas",
+            "libcufft",
+            "libcurand",
+            "libcusolver",
+            "libcusparse",
+            "libnpp",
+            "libnvjpeg",
+        ):
             major, minor = map(int, build.lock.removeprefix("cuda-").split("."))
             for output in build.outputs:
                 if output.name in (name, f"{name}-dev"):
                     found += 1
-                    assert f"cuda-version >={major}.{minor},<{major}.{minor + 1}.0a0 *" in without_fit(output.depends)
+                    assert (
+                        f"cuda-version >={major}.{minor},<{major}.{minor + 1}.0a0 *"
+                        in without_fit(output.depends)
+                    )
     assert found > 500
 
 
@@ -143,22 +192,36 @@ def test_an_exact_pin_is_to_the_same_fit(records: list[Record]) -> None:
     builds = {(r["name"], r["build"]): fit(r) for r in records}
     pins = 0
     for record in records:
-        for name, build in re.findall(r"^(\S+) ==\S+ ([^\s*]+)$", "\n".join(record["depends"]), re.M):
+        for name, build in re.findall(
+            r"^(\S+) ==\S+ ([^\s*]+)$", "\n".join(record["depends"]), re.M
+        ):
             pins += 1
             assert builds[name, build] in (fit(record), ""), (record["name"], name)
     assert pins > 100
 
 
-def test_only_the_native_cuda_version_depends_on_a_virtual_cuda_package(records: list[Record]) -> None:
-    asking = {(r["name"], fit(r)) for r in records if any(spec.startswith("__cuda") for spec in r["depends"])}
+def test_only_the_native_cuda_version_depends_on_a_virtual_cuda_package(
+    records: list[Record],
+) -> None:
+    asking = {
+        (r["name"], fit(r))
+        for r in records
+        if any(spec.startswith("__cuda") for spec in r["depends"])
+    }
     assert asking == {("cuda-version", "native"), ("cuda-gpu", "native"), ("cuda-gpu", "compat")}
-    limiting = {r["name"]: s for r in records for s in r.get("constrains", ()) if s.startswith("__cuda")}
+    limiting = {
+        r["name"]: s for r in records for s in r.get("constrains", ()) if s.startswith("__cuda")
+    }
     # Of other packages those with code for GPUs, which say for which.
-    others = {name: spec for name, spec in limiting.items() if name not in ("cuda-version", "cuda-arch")}
+    others = {
+        name: spec for name, spec in limiting.items() if name not in ("cuda-version", "cuda-arch")
+    }
     assert {
         name
         for name in others
-        if not re.fullmatch(r"lib(cu|n)\w+|cusparselt|(.+)-files|jax-cuda-plugin|cutile-python|cccl-python", name)
+        if not re.fullmatch(
+            r"lib(cu|n)\w+|cusparselt|(.+)-files|jax-cuda-plugin|cutile-python|cccl-python", name
+        )
     } == set()
     assert all(spec.startswith("__cuda_arch >=") for spec in others.values())
 
@@ -181,9 +244,13 @@ def test_cuda_gpu_depends_on_a_driver_of_its_toolkit_s_major(records: list[Recor
 
 
 def test_cuda_native_is_cuda_gpu_without_its_compat_build(records: list[Record]) -> None:
-    """pixi and conda's rattler solver keep what was asked for by its name, and not the build that it had."""
+    """pixi and conda's rattler solver keep what was asked for by its name, and not the build that
+    it had.
+    """
     native = {
-        (r["subdir"], r["build"]): r["version"] for r in records if r["name"] == "cuda-gpu" and fit(r) == "native"
+        (r["subdir"], r["build"]): r["version"]
+        for r in records
+        if r["name"] == "cuda-gpu" and fit(r) == "native"
     }
     wanted: dict[str, list[list[str]]] = {subdir: [] for subdir, _ in native}
     for (subdir, build), version in native.items():
@@ -198,19 +265,25 @@ def test_cuda_native_is_cuda_gpu_without_its_compat_build(records: list[Record])
 
 
 def test_what_keeps_an_environment_native_can_be_left_out(records: list[Record]) -> None:
-    """A constraint, not a dependency: where nothing native fits, a solver removes it and takes compat."""
+    """A constraint, not a dependency: where nothing native fits, a solver removes it and takes
+    compat.
+    """
     (keeper,) = (r for r in records if r["name"] == "cuda-version-native")
     assert keeper["constrains"] == ["cuda-version * native_*"]
     assert keeper["depends"] == []
 
 
-def test_cuda_gpu_has_the_time_of_the_first_release_of_its_major(whole: Plan, project: Workspace) -> None:
+def test_cuda_gpu_has_the_time_of_the_first_release_of_its_major(
+    whole: Plan, project: Workspace
+) -> None:
     """It has no artefacts; a new version of another package must not change it."""
     releases = [lock for lock in release_locks(project).values() if lock.is_ctk]
     first = {}
     for major in ("12", "13"):
         first[f"python-{major}"] = min(lock.since for lock in releases if lock.major == major)
-    found = {build.lock: build.timestamp for build in whole.builds if build.recipe.name == "cuda-gpu"}
+    found = {
+        build.lock: build.timestamp for build in whole.builds if build.recipe.name == "cuda-gpu"
+    }
     assert found == first
 
 
@@ -227,11 +300,18 @@ def test_cuda_version_says_what_was_measured(records: list[Record], project: Wor
         assert native["constrains"] == [f"__cuda_arch {known}", f"cudatoolkit {minor}.*"]
         assert compat["depends"] == []
         major = minor.split(".")[0]
-        assert compat["constrains"] == [f"__cuda >={major}", f"__cuda_arch >={lowest}", f"cudatoolkit {minor}.*"]
+        assert compat["constrains"] == [
+            f"__cuda >={major}",
+            f"__cuda_arch >={lowest}",
+            f"cudatoolkit {minor}.*",
+        ]
 
 
 def test_a_newer_cuda_and_the_usual_python_rank_first(records: list[Record]) -> None:
-    """cuda-core and numba-cuda have one version for both majors; free-threaded builds differ in python_abi only."""
+    """cuda-core and numba-cuda have one version for both majors.
+
+    Free-threaded builds differ in python_abi only.
+    """
     for name in ("cuda-core", "numba-cuda", "cuda-bindings", "numba-cuda-mlir", "cccl-python"):
         numbers: dict[tuple[str, str, bool], set[int]] = defaultdict(set)
         for r in records:
@@ -263,15 +343,23 @@ def test_a_package_of_files_is_named_by_its_own_twins_only(records: list[Record]
 
 
 def test_files_are_tied_to_the_toolkit_as_their_twins_are(records: list[Record]) -> None:
-    """Or the files of two toolkits meet in one environment: nvPTXCompiler.h was in packages of 12.0 and of 13.0."""
+    """Or the files of two toolkits meet in one environment: nvPTXCompiler.h was in packages of 12.0
+    and of 13.0.
+    """
     twins = [r for r in records if fit(r)]
     tied = 0
     for record in records:
         if record["name"].endswith("-files") and record["name"] not in SHARED_FILES:
             pin = f"{record['name']} =={record['version']} {record['build']}"
-            bringing = [r for r in twins if pin in r["depends"] and record["subdir"] in (r["subdir"], "noarch")]
+            bringing = [
+                r
+                for r in twins
+                if pin in r["depends"] and record["subdir"] in (r["subdir"], "noarch")
+            ]
             assert bringing, record["name"]
-            assert {tie.rpartition(" ")[0] for r in bringing for tie in ties(r)} == set(ties(record)), record["name"]
+            assert {tie.rpartition(" ")[0] for r in bringing for tie in ties(r)} == set(
+                ties(record)
+            ), record["name"]
             tied += 1
     assert tied > 300
 
@@ -282,10 +370,24 @@ def test_built_twins_hold_the_same_files(built: Workspace) -> None:
     for package in sorted(built.channel.resolve().rglob("*.conda")):
         info = read_info(package)
         index = asdict(info.index)
-        tie = next((spec.rpartition(" ")[0] for spec in index["depends"] if spec.startswith("cuda-version")), "")
-        if tie and index["name"] != "cuda-pathfinder" and not is_newer(index) and not index["name"].endswith("-files"):
+        tie = next(
+            (
+                spec.rpartition(" ")[0]
+                for spec in index["depends"]
+                if spec.startswith("cuda-version")
+            ),
+            "",
+        )
+        if (
+            tie
+            and index["name"] != "cuda-pathfinder"
+            and not is_newer(index)
+            and not index["name"].endswith("-files")
+        ):
             python = next((spec for spec in index["depends"] if spec.startswith("python_abi")), "")
-            contents[f"{index['subdir']}/{index['name']} {index['version']} {tie} {python}"].append(info.paths)
+            contents[f"{index['subdir']}/{index['name']} {index['version']} {tie} {python}"].append(
+                info.paths
+            )
     assert len(contents) > 50
     for name, pair in contents.items():
         assert len(pair) == 2, name
@@ -293,8 +395,16 @@ def test_built_twins_hold_the_same_files(built: Workspace) -> None:
 
 
 def test_a_key_of_numbers_is_in_no_hash(whole: Plan) -> None:
-    """Each recipe has in ignore_keys those that it uses: cuda_fit and python tell the builds apart."""
-    numbers = {"fit_number", "fit_priority", "nvjitlink_number", "nvjitlink_priority", "python_number"}
+    """Each recipe has in ignore_keys those that it uses: cuda_fit and python tell the
+    builds apart.
+    """
+    numbers = {
+        "fit_number",
+        "fit_priority",
+        "nvjitlink_number",
+        "nvjitlink_priority",
+        "python_number",
+    }
     for build in whole.builds:
         assert not {key for output in build.outputs for key in output.variant} & numbers, build.id
 
@@ -307,7 +417,14 @@ def test_the_default_set_has_what_conda_forge_compiles_with_and_a_channel_withou
     index = tmp_path / "noarch" / "repodata.json"
     assert lacking(project, tmp_path) == []  # there is no channel
     index.parent.mkdir()
-    for has, lacks in (([], []), (["13.0"], minors), ([minors[0], "13.0"], minors[1:]), (minors, [])):
+    for has, lacks in (
+        ([], []),
+        (["13.0"], minors),
+        ([minors[0], "13.0"], minors[1:]),
+        (minors, []),
+    ):
         records = {minor: {"name": "cuda-version", "version": minor} for minor in has}
-        index.write_text(json.dumps({"packages.conda": {"other": {"name": "other", "version": "1"}, **records}}))
+        index.write_text(
+            json.dumps({"packages.conda": {"other": {"name": "other", "version": "1"}, **records}})
+        )
         assert lacking(project, tmp_path) == lacks

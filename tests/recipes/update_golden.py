@@ -8,7 +8,9 @@ from ctk.core.checkout import workspace
 
 
 def main() -> None:
-    texts = {f"{name}.yaml": golden.dump(output) for name, output in golden.rendered(workspace()).items()}
+    texts = {
+        f"{name}.yaml": golden.dump(output) for name, output in golden.rendered(workspace()).items()
+    }
     for path in golden.FOLDER.glob("*.yaml"):
         if path.name not in texts:
             path.unlink()

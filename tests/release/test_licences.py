@@ -35,7 +35,11 @@ def sha256(text: bytes) -> str:
 
 
 def add_nvrtc(
-    index: FakeIndex, version: str, *metadata: str, licence: bytes = LICENCE, tags: tuple[str, ...] = WHEELS_13
+    index: FakeIndex,
+    version: str,
+    *metadata: str,
+    licence: bytes = LICENCE,
+    tags: tuple[str, ...] = WHEELS_13,
 ) -> None:
     """A newer NVRTC, which the manifest of 13.4 accepts."""
     for tag in tags:
@@ -62,21 +66,34 @@ def read(server: FakeIndex, distribution: str = "tool") -> Licence:
     [
         (["License-Expression: LicenseRef-NVIDIA-Proprietary"], "LicenseRef-NVIDIA-Proprietary"),
         (["License: BSD", "License-Expression: BSD-2-Clause"], "BSD-2-Clause"),
-        (["License: NVIDIA Proprietary Software", "Classifier: License :: A"], "NVIDIA Proprietary Software"),
-        (["License: UNKNOWN", "Classifier: License :: OSI Approved :: MIT License"], "OSI Approved :: MIT License"),
-        (["Classifier: License :: B", "Classifier: Topic :: C", "Classifier: License :: A"], "A; B"),
+        (
+            ["License: NVIDIA Proprietary Software", "Classifier: License :: A"],
+            "NVIDIA Proprietary Software",
+        ),
+        (
+            ["License: UNKNOWN", "Classifier: License :: OSI Approved :: MIT License"],
+            "OSI Approved :: MIT License",
+        ),
+        (
+            ["Classifier: License :: B", "Classifier: Topic :: C", "Classifier: License :: A"],
+            "A; B",
+        ),
         ([], "NOASSERTION"),
     ],
 )
 def test_a_declared_licence_is_one_line(metadata: list[str], expected: str) -> None:
-    assert declared_licence(Parser().parsestr("\n".join(["Name: a", *metadata]) + "\n\n")) == expected
+    assert (
+        declared_licence(Parser().parsestr("\n".join(["Name: a", *metadata]) + "\n\n")) == expected
+    )
 
 
 def test_a_whole_text_as_the_declaration_is_its_first_line_and_a_hash() -> None:
     text = "The licence of it\n\n" + "Do what you like. " * 20
 
     def of(text: str) -> str:
-        return declared_licence(Parser().parsestr("License: " + text.replace("\n", "\n        ") + "\n\n"))
+        return declared_licence(
+            Parser().parsestr("License: " + text.replace("\n", "\n        ") + "\n\n")
+        )
 
     digest = sha256(" ".join(text.split()).encode())
     assert of(text) == f"The licence of it (text {digest})"
@@ -85,13 +102,19 @@ def test_a_whole_text_as_the_declaration_is_its_first_line_and_a_hash() -> None:
 
 def test_texts_are_read_from_the_dist_info_folder_with_any_line_ends(server: FakeIndex) -> None:
     server.add_wheel(
-        "tool", "1", metadata=["License-Expression: MIT"], licence=b"A\r\nB\n", files={"tool/LICENSE": b"C"}
+        "tool",
+        "1",
+        metadata=["License-Expression: MIT"],
+        licence=b"A\r\nB\n",
+        files={"tool/LICENSE": b"C"},
     )
     assert read(server) == Licence("MIT", sha256(b"A\nB\n"))
 
 
 def test_a_wheel_without_a_text_there_may_have_it_beside_its_library(server: FakeIndex) -> None:
-    server.add_wheel("tool", "2", licence=b"", files={"tool/LICENSE": b"C", "tool/lib/LICENSE": b"D"})
+    server.add_wheel(
+        "tool", "2", licence=b"", files={"tool/LICENSE": b"C", "tool/lib/LICENSE": b"D"}
+    )
     assert read(server) == Licence("NOASSERTION", sha256(b"C"))
     server.add_wheel("tool", "4", licence=b"", files={"tool/lib/LICENSE": b"D"})
     assert read(server) == Licence("NOASSERTION", None)
@@ -100,7 +123,11 @@ def test_a_wheel_without_a_text_there_may_have_it_beside_its_library(server: Fak
 def test_a_source_distribution_says_it_too(server: FakeIndex) -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        for name, text in (("PKG-INFO", b"License: X\n"), ("LICENSE", LICENCE), ("src/LICENSE", b"of others")):
+        for name, text in (
+            ("PKG-INFO", b"License: X\n"),
+            ("LICENSE", LICENCE),
+            ("src/LICENSE", b"of others"),
+        ):
             member = tarfile.TarInfo(f"tool-1/{name}")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text))
@@ -108,13 +135,23 @@ def test_a_source_distribution_says_it_too(server: FakeIndex) -> None:
     assert read(server) == Licence("X", TEXT)
 
 
-def test_a_lock_has_the_licence_of_each_component(run: Run, here: Workspace, index: FakeIndex) -> None:
+def test_a_lock_has_the_licence_of_each_component(
+    run: Run, here: Workspace, index: FakeIndex
+) -> None:
     add_nvrtc(index, "13.4.92.1", "License: NVIDIA Proprietary Software", tags=WHEELS_13[:3])
-    add_nvrtc(index, "13.4.92.1", "License: NVIDIA Proprietary Software", licence=NEW_TEXT, tags=WHEELS_13[3:])
+    add_nvrtc(
+        index,
+        "13.4.92.1",
+        "License: NVIDIA Proprietary Software",
+        licence=NEW_TEXT,
+        tags=WHEELS_13[3:],
+    )
     run("add", "13.4", "--write")
     assert nvrtc(here).license == "NVIDIA Proprietary Software"
     assert nvrtc(here).license_texts == tuple(sorted([TEXT, sha256(NEW_TEXT)]))
-    others = [c for c in load(here.variants / "cuda-13.4.lock").components.values() if c.name != "nvrtc"]
+    others = [
+        c for c in load(here.variants / "cuda-13.4.lock").components.values() if c.name != "nvrtc"
+    ]
     assert {(c.license, c.license_texts) for c in others} == {("NOASSERTION", (TEXT,))}
 
 
@@ -127,18 +164,24 @@ def test_a_lock_has_the_licence_of_each_component(run: Run, here: Workspace, ind
         (["python-13"], "13.4.0", None),
     ],
 )
-def test_a_new_lock_is_compared_with_the_nearest_one(in_place: list[str], new: str, expected: str | None) -> None:
+def test_a_new_lock_is_compared_with_the_nearest_one(
+    in_place: list[str], new: str, expected: str | None
+) -> None:
     locks = {lock.name: lock for lock in map(release, in_place)}
     found = predecessor(locks, release(new))
     assert (found and found.name) == expected
 
 
-def test_a_changed_licence_is_a_line_and_is_locked(run: Run, here: Workspace, index: FakeIndex, have: Have) -> None:
+def test_a_changed_licence_is_a_line_and_is_locked(
+    run: Run, here: Workspace, index: FakeIndex, have: Have
+) -> None:
     have("13.4")
     add_nvrtc(index, "13.4.92.1", licence=NEW_TEXT)
     said = "cuda-13.4, compared with cuda-13.4: licence of nvrtc: "
     shown = run("add", "13.4")
-    assert f"{said}another text, still declared as NOASSERTION; release diff shows the text" in shown
+    assert (
+        f"{said}another text, still declared as NOASSERTION; release diff shows the text" in shown
+    )
     assert f"+      license_texts: [{sha256(NEW_TEXT)}]" in shown.replace('"', "")
     add_nvrtc(index, "13.4.92.2", "License: Buy it first")
     assert f"{said}NOASSERTION -> Buy it first; " in run("add", "13.4", "--write")
@@ -163,10 +206,16 @@ def test_a_changed_text_is_compared_with_that_of_the_same_platform(
     shown = run(*words)
     assert "licence of nvrtc: another text, still declared as NOASSERTION" in shown
     name = "nvidia_cuda_nvrtc-{}-py3-none-win_amd64.whl"
-    expected = [f"--- {name.format('13.4.92.1')}", f"+++ {name.format('13.4.92.2')}", "@@ -1 +1,3 @@"]
+    expected = [
+        f"--- {name.format('13.4.92.1')}",
+        f"+++ {name.format('13.4.92.2')}",
+        "@@ -1 +1,3 @@",
+    ]
     assert "\n".join([*expected, "+Or nowhere.", " For Windows alone.", "+?[2J"]) in shown
     run(*words, "--json")
     (change,) = console.mode().document["licences"]
     assert (change["components"], change["diff"][-1]) == (("nvrtc",), "+\x1b[2J")
     index.projects[NVRTC] = {f: c for f, c in index.projects[NVRTC].items() if "13.4.92.2" in f}
-    assert "the texts cannot be shown: the package index has no nvidia_cuda_nvrtc-13.4.92.1" in run(*words)
+    assert "the texts cannot be shown: the package index has no nvidia_cuda_nvrtc-13.4.92.1" in run(
+        *words
+    )

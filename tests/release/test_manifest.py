@@ -29,11 +29,17 @@ def metadata(*lines: str, extras: tuple[str, ...] = ()) -> Message:
 
 STRANGE = [
     (f"{NVRTC}!=13.4.92; extra == 'nvrtc'", "neither a pin nor a range"),
-    (f"{NVRTC}==13.4.92; colour == 'green' and extra == 'nvrtc'", "no requirement that the standard knows"),
+    (
+        f"{NVRTC}==13.4.92; colour == 'green' and extra == 'nvrtc'",
+        "no requirement that the standard knows",
+    ),
     (f"{NVRTC}==13.4.92.*; extra == 'compiler'", "an unknown extra compiler"),
     (f"{NVRTC}==13.4.92.*; sys_platform == 'linux'", "not of exactly one extra"),
     ("nvidia-quantum==1.*; extra == 'all'", "an unknown distribution nvidia-quantum"),
-    (f"{NVRTC}==13.4.92.*; platform_machine == 'riscv64' and extra == 'nvrtc'", "a marker that names riscv64"),
+    (
+        f"{NVRTC}==13.4.92.*; platform_machine == 'riscv64' and extra == 'nvrtc'",
+        "a marker that names riscv64",
+    ),
 ]
 
 

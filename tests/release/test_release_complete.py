@@ -16,7 +16,9 @@ pytest_plugins = ["kit.ctk_release_fixtures"]
 
 def lose(index: FakeIndex, distribution: str, part: str = "") -> None:
     """Take the wheels whose name has ``part`` from the index."""
-    kept = {file: data for file, data in index.projects.pop(distribution).items() if part not in file}
+    kept = {
+        file: data for file, data in index.projects.pop(distribution).items() if part not in file
+    }
     if kept:
         index.projects[distribution] = kept
 
@@ -40,7 +42,10 @@ def test_an_incomplete_release_is_refused_and_every_missing_artefact_named(
     assert error.value.cause.splitlines() == [
         "the package index lacks artefacts of cuda-toolkit 13.4.3: 3 problems",
         "  - 13.4 cufile: nvidia-cufile ==1.19.1.55.* for linux",
-        "  - 13.4 nvcc: nvidia-cuda-nvcc ==13.4.92.* for linux-64, linux-aarch64, win-64, win-arm64",
+        (
+            "  - 13.4 nvcc: nvidia-cuda-nvcc ==13.4.92.* for linux-64, linux-aarch64, win-64,"
+            " win-arm64"
+        ),
         "  - 13.4 nvvm: nvidia-nvvm 13.4.92 for win-64",
     ]
     assert snapshot(here) == {}
@@ -50,17 +55,34 @@ def test_check_says_how_complete_each_release_is(run: Run, index: FakeIndex, hav
     have("12.9", "13.4")
     assert "complete on the index: 2 toolkit releases (-v: each)" in run("check")
     rows = cells(run("check", "-v"))
-    assert ("cuda-12.9", "12.9.2.0", "11 of 11", "complete") in rows  # cudart, nvcc, nvrtc, crt, nvvm twice; cufile
-    assert ("cuda-13.4", "13.4.3", "25 of 25", "complete") in rows  # six components four times; cufile
+    assert (
+        "cuda-12.9",
+        "12.9.2.0",
+        "11 of 11",
+        "complete",
+    ) in rows  # cudart, nvcc, nvrtc, crt, nvvm twice; cufile
+    assert (
+        "cuda-13.4",
+        "13.4.3",
+        "25 of 25",
+        "complete",
+    ) in rows  # six components four times; cufile
 
     lose(index, "nvidia-nvvm", "win_a")
     shown = run("check")
-    assert ("cuda-13.4", "13.4.3", "23 of 25", "nvvm: nvidia-nvvm 13.4.92 for win-64, win-arm64") in cells(shown)
+    assert (
+        "cuda-13.4",
+        "13.4.3",
+        "23 of 25",
+        "nvvm: nvidia-nvvm 13.4.92 for win-64, win-arm64",
+    ) in cells(shown)
     assert "cuda-13.4" not in run("check", "12.9")
     assert "completeness" not in run("check", "python-13")
 
 
-def test_a_release_older_than_every_locked_one_is_not_asked_for(run: Run, index: FakeIndex, have: Have) -> None:
+def test_a_release_older_than_every_locked_one_is_not_asked_for(
+    run: Run, index: FakeIndex, have: Have
+) -> None:
     have("13.4")
     index.add_wheel("cuda-toolkit", "11.8.0", requires=["of another time"])
     shown = run("check", "-v")
@@ -69,7 +91,9 @@ def test_a_release_older_than_every_locked_one_is_not_asked_for(run: Run, index:
 
 
 @pytest.mark.parametrize("how", ["yanked", "candidate"])
-def test_yanked_files_and_candidates_do_not_count(run: Run, index: FakeIndex, have: Have, how: str) -> None:
+def test_yanked_files_and_candidates_do_not_count(
+    run: Run, index: FakeIndex, have: Have, how: str
+) -> None:
     have("13.4")
     if how == "yanked":
         index.yanked.add("nvidia_nvvm-13.4.92-py3-none-win_amd64.whl")
@@ -80,7 +104,9 @@ def test_yanked_files_and_candidates_do_not_count(run: Run, index: FakeIndex, ha
         run("add", "13.4", "--write")
 
 
-def test_a_newer_build_that_is_uploaded_piece_by_piece_waits(run: Run, here: Workspace, index: FakeIndex) -> None:
+def test_a_newer_build_that_is_uploaded_piece_by_piece_waits(
+    run: Run, here: Workspace, index: FakeIndex
+) -> None:
     for wheels, version in ((WHEELS_13[:2], "13.4.92"), (WHEELS_13, "13.4.92.1")):
         add_component(index, "nvidia-nvvm", "13.4.92.1", wheels)
         run("add", "13.4", "--write")
@@ -92,7 +118,12 @@ def test_of_two_machines_of_a_system_one_is_enough_where_the_marker_names_none(
 ) -> None:
     lose(index, "nvidia-cuda-nvrtc-cu12", "aarch64")
     run("add", "12.9", "--write")
-    assert load(here.variants / "cuda-12.9.lock").components["nvrtc"].artefacts["linux-aarch64"] is None
+    assert (
+        load(here.variants / "cuda-12.9.lock").components["nvrtc"].artefacts["linux-aarch64"]
+        is None
+    )
     lose(index, "nvidia-cuda-nvrtc-cu12", "manylinux")
-    with pytest.raises(Incomplete, match=r"12\.9 nvrtc: nvidia-cuda-nvrtc-cu12 12\.9\.86 for linux$"):
+    with pytest.raises(
+        Incomplete, match=r"12\.9 nvrtc: nvidia-cuda-nvrtc-cu12 12\.9\.86 for linux$"
+    ):
         run("add", "12.9")

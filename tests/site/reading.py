@@ -1,4 +1,6 @@
-"""A parser of pages: tags that are not closed, ids, links, text. axe judges the rest, in tests/system/browser."""
+"""A parser of pages: tags that are not closed, ids, links, text. axe judges the rest, in
+tests/system/browser.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ VOID = {"meta", "link", "input", "br", "wbr", "img", "hr"}
 
 
 class Read(HTMLParser):
-    """The parts of a page: `wrong` has errors of HTML, `loaded` the files that a browser fetches by itself."""
+    """The parts of a page: `wrong` has errors of HTML, `loaded` the files that a browser fetches by
+    itself.
+    """
 
     def __init__(self, page: bytes) -> None:
         super().__init__()
@@ -24,7 +28,9 @@ class Read(HTMLParser):
         self.feed(page.decode())
         self.close()
         self.wrong += [f"never closed: {tag}" for tag in self._open]
-        self.wrong += [f"id {i} is there twice" for i, times in Counter(self.ids).items() if times > 1]
+        self.wrong += [
+            f"id {i} is there twice" for i, times in Counter(self.ids).items() if times > 1
+        ]
 
     @property
     def text(self) -> str:
@@ -60,4 +66,6 @@ class Read(HTMLParser):
 def target(page: str, link: str) -> tuple[str, str]:
     """The file below the site to which a relative link of a page leads, and the id in it."""
     path, _, fragment = link.partition("#")
-    return (posixpath.normpath(posixpath.join(posixpath.dirname(page), path)) if path else page), fragment
+    return (
+        posixpath.normpath(posixpath.join(posixpath.dirname(page), path)) if path else page
+    ), fragment

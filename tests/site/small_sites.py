@@ -1,4 +1,6 @@
-"""A tiny checkout with a tiny channel: two toolkits, a package with a hostile text, and the site of both."""
+"""A tiny checkout with a tiny channel: two toolkits, a package with a hostile text, and the site of
+both.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def _release(minor: str) -> ReleaseLock:
 
 
 def drafts() -> list[Draft]:
-    """The packages of a channel in which the driver decides: two builds of each cuda-version, and its users."""
+    """The packages of a channel in which the driver decides: two builds of each cuda-version, and
+    its users.
+    """
     found = []
     for minor in MINORS:
         native, compat = f"__cuda >={minor}", "__cuda >=13"
@@ -50,7 +54,9 @@ def drafts() -> list[Draft]:
             "1.10.0",
             "py313h0_0",
             depends=("cuda-version >=13,<14", "python_abi 3.13.* *_cp313", "nowhere >=1"),
-            files={f"lib/python3.13/site-packages/cuda/core/{n}.py": b"x" * n for n in range(1, 40)},
+            files={
+                f"lib/python3.13/site-packages/cuda/core/{n}.py": b"x" * n for n in range(1, 40)
+            },
             info={
                 "about.json": about,
                 "run_exports.json": b'{"weak": ["cuda-core >=1"]}',
@@ -59,7 +65,12 @@ def drafts() -> list[Draft]:
         )
     )
     found.append(
-        Draft("cuda-core", "1.2.2", "py313h1_0", depends=("cuda-version >=13,<14", "python_abi 3.13.* *_cp313"))
+        Draft(
+            "cuda-core",
+            "1.2.2",
+            "py313h1_0",
+            depends=("cuda-version >=13,<14", "python_abi 3.13.* *_cp313"),
+        )
     )
     found.append(Draft("empty", "1.0", "h0_0", depends=("cuda-core",)))
     return found

@@ -59,11 +59,20 @@ def asked(folders: Folders, locks: list[ReleaseLock]) -> Axes:
 def look_up(axes: Axes, content: Mapping[str, Any], question: SelectorQuestion) -> SelectorAnswer:
     """An answer from packed answers, as the page finds it."""
     row = content["rows"][content["grid"][question.pin][axes.drivers.index(question.driver)]]
-    by_gpu = [answer for answer, length in zip(row[::2], row[1::2], strict=True) for _ in range(length)]
-    pick, toolkit, fit, title, reasons, lasts = content["answers"][by_gpu[axes.gpus.index(question.arch)]]
-    title, *reasons = (" ".join(content["texts"][n] for n in content["lines"][place]) for place in (title, *reasons))
+    by_gpu = [
+        answer for answer, length in zip(row[::2], row[1::2], strict=True) for _ in range(length)
+    ]
+    pick, toolkit, fit, title, reasons, lasts = content["answers"][
+        by_gpu[axes.gpus.index(question.arch)]
+    ]
+    title, *reasons = (
+        " ".join(content["texts"][n] for n in content["lines"][place])
+        for place in (title, *reasons)
+    )
     records = [content["records"][place] for place in content["picks"][pick]] if pick >= 0 else []
-    return SelectorAnswer(tuple(map(tuple, records)), toolkit, fit, title, tuple(reasons), bool(lasts))
+    return SelectorAnswer(
+        tuple(map(tuple, records)), toolkit, fit, title, tuple(reasons), bool(lasts)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +92,12 @@ def driver_scenario(driver: str) -> Scenario:
 
 @pytest.mark.parametrize(
     ("rule", "older", "newer"),
-    [(">=14", True, False), ("<11", False, True), ("=13", True, False), (">11.1,<11.3", False, True)],
+    [
+        (">=14", True, False),
+        ("<11", False, True),
+        ("=13", True, False),
+        (">11.1,<11.3", False, True),
+    ],
 )
 def test_drivers_beyond_the_ends_are_told_apart_where_a_rule_does(
     rule: str, older: bool, newer: bool, locks: list[ReleaseLock], tmp_path: Path
@@ -106,17 +120,28 @@ def test_drivers_beyond_the_ends_are_told_apart_where_a_rule_does(
         (" 13.*", "13.9"),
     ],
 )
-def test_a_rule_cuts_where_it_should_however_it_is_written(rule: str, other: str, tmp_path: Path) -> None:
+def test_a_rule_cuts_where_it_should_however_it_is_written(
+    rule: str, other: str, tmp_path: Path
+) -> None:
     channels = picky(tmp_path, f"__cuda{rule}")
-    alike, alone = GroupedCatalogue(channels, "linux-64", ["picky"]), Catalogue(channels, "linux-64")
+    alike, alone = (
+        GroupedCatalogue(channels, "linux-64", ["picky"]),
+        Catalogue(channels, "linux-64"),
+    )
     for driver in ("12.0", "12.9", "13.0", "13.1", "13.2", "14.0", "14.1", other):
-        assert bool(alike.pick(driver_scenario(driver))) == bool(alone.pick(driver_scenario(driver))), driver
+        assert bool(alike.pick(driver_scenario(driver))) == bool(
+            alone.pick(driver_scenario(driver))
+        ), driver
 
 
-def test_questions_that_were_asked_together_are_answered_as_alone(folders: Folders, asked: Axes) -> None:
+def test_questions_that_were_asked_together_are_answered_as_alone(
+    folders: Folders, asked: Axes
+) -> None:
     drivers, gpus = (None, "11.8", "12.9", "13.1"), (None, "7.0", "9.0")
     few = replace(asked, pins=("", "12", "13.0"), drivers=drivers, gpus=gpus, impossible={})
-    together = dict(answers(GroupedCatalogue(folders, "linux-64", ["cuda-nvcc", *NAMES]), few, "cuda-nvcc", ""))
+    together = dict(
+        answers(GroupedCatalogue(folders, "linux-64", ["cuda-nvcc", *NAMES]), few, "cuda-nvcc", "")
+    )
     alone = Catalogue(folders, "linux-64")
     assert len(together) == 3 * (1 + 3 * 3)
     for question, found in together.items():
@@ -132,7 +157,9 @@ def test_a_machine_that_cannot_exist_is_not_solved_and_its_answer_says_why(
     few = replace(asked, pins=("",), drivers=("13.0", "13.1"), gpus=("7.0", "9.0"))
     solved: set[tuple[str | None, str | None]] = set()
     ask = catalogue.ask
-    monkeypatch.setattr(catalogue, "ask", lambda all_: ask([s for s in all_ if not solved.add((s.driver, s.arch))]))
+    monkeypatch.setattr(
+        catalogue, "ask", lambda all_: ask([s for s in all_ if not solved.add((s.driver, s.arch))])
+    )
     found = list(answers(catalogue, few, "cuda-core", ""))
     said = {(q.driver, q.arch): look_up(few, packed(iter(found)), q) for q, _ in found}
     assert ("13.1", "7.0") not in solved and {("13.0", "7.0"), ("13.1", "9.0")} <= solved
@@ -154,7 +181,12 @@ def test_a_machine_that_cannot_exist_is_not_solved_and_its_answer_says_why(
 def test_an_answer_says_in_plain_words_what_works(
     alike: GroupedCatalogue, driver: str | None, arch: str | None, pin: str, said: str
 ) -> None:
-    assert answer(alike, SelectorQuestion("cuda-core", driver, arch, "", pin).scenario("linux-64")).title == said
+    assert (
+        answer(
+            alike, SelectorQuestion("cuda-core", driver, arch, "", pin).scenario("linux-64")
+        ).title
+        == said
+    )
 
 
 def test_an_answer_says_whether_the_package_can_be_asked_for_so_that_the_toolkit_stays_native(
@@ -172,10 +204,14 @@ def test_an_answer_says_whether_the_package_can_be_asked_for_so_that_the_toolkit
         ("both", "12.9", "", "native", True),
         ("both", "12.0", "", "native", False),  # the CPU build
     ]:
-        found = answer(catalogue, SelectorQuestion(package, driver, None, "", pin).scenario("linux-64"))
+        found = answer(
+            catalogue, SelectorQuestion(package, driver, None, "", pin).scenario("linux-64")
+        )
         assert (found.fit, found.lasts) == (fit, lasts), (package, driver, pin)
     without = Catalogue(folders, "linux-64")
-    assert not answer(without, SelectorQuestion("cuda-core", "13.0", None, "", "").scenario("linux-64")).lasts
+    assert not answer(
+        without, SelectorQuestion("cuda-core", "13.0", None, "", "").scenario("linux-64")
+    ).lasts
 
 
 def test_an_answer_is_the_same_after_it_was_packed(asked: Axes, alike: GroupedCatalogue) -> None:
@@ -196,7 +232,9 @@ def test_halves_of_packages_are_not_offered(tmp_path: Path) -> None:
         "cuda-version-native",
         "libcufile-dev",
     )
-    made = write(tmp_path / "channel", iter([record(name, "1.0", "h_0", "linux-64") for name in names]))
+    made = write(
+        tmp_path / "channel", iter([record(name, "1.0", "h_0", "linux-64") for name in names])
+    )
     assert installed_by_name(Catalogue([made], "linux-64")) == ["cuda-core", "libcufile-dev"]
 
 
@@ -213,15 +251,22 @@ def test_every_listed_gpu_was_solved_unless_it_is_older_than_every_toolkit(asked
     assert {gpu for gpu in listed.values() if version(gpu) >= (5, 0)} <= set(asked.gpus)
     assert {"Tesla K80": "3.7", "Tesla K40": "3.5", "L20": "8.9"}.items() <= listed.items()
     assert {"H200": "9.0", "GeForce RTX 4090": "8.9", "V100": "7.0"}.items() <= listed.items()
-    assert all(re.fullmatch(r"\S+( \S+)*", name) and not name.startswith("NVIDIA") for name in listed)
+    assert all(
+        re.fullmatch(r"\S+( \S+)*", name) and not name.startswith("NVIDIA") for name in listed
+    )
 
 
 def test_the_front_page_says_what_can_be_chosen(small: Site, asked: Axes) -> None:
     page = front_page(small, {"linux-64": asked})
     read = Read(page.content)
-    offered: Mapping[str, Any] = json.loads(page.content.decode().split('id="offered">')[1].split("</script>")[0])
+    offered: Mapping[str, Any] = json.loads(
+        page.content.decode().split('id="offered">')[1].split("</script>")[0]
+    )
     assert offered["channels"] == ["https://example.org/cuda", "conda-forge"]
-    assert offered["first"] == ["cuda-core", "cuda-nvcc"], "the names with buttons, of those that the channel has"
+    assert offered["first"] == [
+        "cuda-core",
+        "cuda-nvcc",
+    ], "the names with buttons, of those that the channel has"
     assert offered["create"]["mamba"].splitlines() == [
         "mamba create --name gpu \\",
         "  --channel https://example.org/cuda \\",
@@ -230,7 +275,9 @@ def test_the_front_page_says_what_can_be_chosen(small: Site, asked: Axes) -> Non
         "  --strict-channel-priority \\",
         "  ",
     ]
-    assert offered["add"]["conda"].startswith("conda install --name gpu \\\n  --channel https://example.org/cuda \\\n")
+    assert offered["add"]["conda"].startswith(
+        "conda install --name gpu \\\n  --channel https://example.org/cuda \\\n"
+    )
     assert offered["lasts"] is None, "this channel has no cuda-native"
     assert offered["pythons"]["3.14t"]["specs"] == ["python=3.14", "python_abi=3.14=*_cp314t"]
     assert offered["platforms"]["linux-64"]["floor"] == ["7.5", "12"]
@@ -244,7 +291,9 @@ def test_the_front_page_says_what_can_be_chosen(small: Site, asked: Axes) -> Non
 def test_no_name_on_the_page_is_said_to_be_meant_by_itself() -> None:
     """Else a pattern such as nsight* would take the place of the name that a reader typed."""
     scripts = {file.path: file.content.decode() for file in assets(known_names(workspace()))}
-    (line,) = re.findall(r"^const OTHER_NAMES = new Map\((.*)\);$", scripts["assets/names.js"], re.M)
+    (line,) = re.findall(
+        r"^const OTHER_NAMES = new Map\((.*)\);$", scripts["assets/names.js"], re.M
+    )
     meant = {name: packages for name, (_, packages) in json.loads(line)}
     assert meant["nsight*"] == [] == meant["cuda-driver"]
     assert meant["magma-cuda*"] == ["libmagma"]

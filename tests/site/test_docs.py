@@ -41,7 +41,12 @@ def test_every_page_has_its_place_in_the_side_bar_or_is_for_developers() -> None
 
 def test_sphinx_understands_every_page(tmp_path: Path) -> None:
     texts = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in NAMES}
-    assert docs.build({name: docs.readable(text, URL) for name, text in texts.items()}, tmp_path, "CUDA here") == ""
+    assert (
+        docs.build(
+            {name: docs.readable(text, URL) for name, text in texts.items()}, tmp_path, "CUDA here"
+        )
+        == ""
+    )
 
 
 def test_commands_of_the_docs_can_be_copied(site: Path) -> None:
@@ -51,15 +56,24 @@ def test_commands_of_the_docs_can_be_copied(site: Path) -> None:
 
 
 def test_a_line_is_not_wrapped_inside_an_option(site: Path) -> None:
-    text, style = (site / "users.html").read_text(), (site.parent / "assets" / "docs.css").read_text()
-    assert '<span class="option">--strict-channel-priority</span>' in text and '<span class="option">-c</span>' in text
+    text, style = (
+        (site / "users.html").read_text(),
+        (site.parent / "assets" / "docs.css").read_text(),
+    )
+    assert (
+        '<span class="option">--strict-channel-priority</span>' in text
+        and '<span class="option">-c</span>' in text
+    )
     assert ".copy .option { white-space: nowrap; }" in style
 
 
 def test_the_docs_have_the_header_of_the_site(site: Path) -> None:
     for page in site.glob("*.html"):
         (header,) = re.findall(r'<div class="site-header">(.*?)</nav>', page.read_text(), re.DOTALL)
-        assert '<a class="brand" href="../index.html">' in header and '<a href="../packages.html">' in header
+        assert (
+            '<a class="brand" href="../index.html">' in header
+            and '<a href="../packages.html">' in header
+        )
         assert '<a href="../docs/index.html" aria-current="true">Docs</a>' in header
 
 
@@ -72,7 +86,10 @@ def test_a_page_has_a_side_bar_a_search_and_the_next_page(site: Path) -> None:
 
 def test_the_commands_name_this_channel(site: Path) -> None:
     text = unescape(re.sub(r"<[^>]+>", "", (site / "users.html").read_text()))
-    assert f"conda create -n gpu -c {URL} -c conda-forge --strict-channel-priority cuda-gpu cuda-core" in text
+    assert (
+        f"conda create -n gpu -c {URL} -c conda-forge --strict-channel-priority cuda-gpu cuda-core"
+        in text
+    )
     assert f'channels = ["{URL}", "conda-forge"]' in text
     assert "ARG CHANNEL" in text, "variables keep their names"
     environments = re.sub(r"<[^>]+>", "", (site / "environments.html").read_text())
@@ -100,16 +117,32 @@ def test_the_search_finds_a_page_from_the_folder(site: Path) -> None:
     assert index.startswith("Search.setIndex(") and '"environments"' in index and '"air"' in index
     browser = shutil.which("chromium")
     if browser is None:
-        pytest.skip("there is no chromium on PATH to run the search's script; the index that it reads is as it must be")
-    words = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=8000", "--dump-dom"]
+        pytest.skip(
+            "there is no chromium on PATH to run the search's script; the index that it reads is as"
+            " it must be"
+        )
+    words = [
+        browser,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--virtual-time-budget=8000",
+        "--dump-dom",
+    ]
     address = f"{(site / 'search.html').as_uri()}?q=air-gapped"
     done = subprocess.run([*words, address], capture_output=True, text=True, check=True)
     line = r'<p class="excerpt">[^<]*<mark>air-gapped</mark>[^<]+</p>'
-    assert re.search(rf'<a href="environments\.html[^"]*"[^>]*>Environments[^<]*</a>{line}', done.stdout)
+    assert re.search(
+        rf'<a href="environments\.html[^"]*"[^>]*>Environments[^<]*</a>{line}', done.stdout
+    )
 
 
 def test_what_is_not_on_the_site_is_no_link() -> None:
     kept = "[pixi](users.md#pixi), [NVIDIA](https://example.org), ([here](#a), [there](users.md))\n"
-    text = f"It runs ([proof](evidence/gpu-proof.md#kernels)) as [the\nexample](../examples/a), {kept}"
+    text = (
+        f"It runs ([proof](evidence/gpu-proof.md#kernels)) as [the\nexample](../examples/a), {kept}"
+    )
     expected = f"It runs as the\nexample, {kept}"
-    assert docs.readable(text + "\n<!-- tests/a.py::test_a,\ntests/b.py -->\n", URL) == expected + "\n"
+    assert (
+        docs.readable(text + "\n<!-- tests/a.py::test_a,\ntests/b.py -->\n", URL) == expected + "\n"
+    )

@@ -50,12 +50,19 @@ def test_every_page_is_sound_html_and_links_inside_the_site(files: Mapping[str, 
     }
     for path, page in pages.items():
         assert page.wrong == [], path
-        assert (page.tags["h1"], page.tags["main"], page.tags["title"] >= 1, page.lang) == (1, 1, True, "en"), path
+        assert (page.tags["h1"], page.tags["main"], page.tags["title"] >= 1, page.lang) == (
+            1,
+            1,
+            True,
+            "en",
+        ), path
         for link in page.links:
             file, fragment = target(path, link)
             if not link.startswith("https://"):
                 assert file == FRONT or file in files, f"{path} links to {link}"
-                assert not fragment or file not in pages or fragment in pages[file].ids, f"{path} links to {link}"
+                assert not fragment or file not in pages or fragment in pages[file].ids, (
+                    f"{path} links to {link}"
+                )
         for loaded in page.loaded:
             assert loaded == "data:," or target(path, loaded)[0] in files, f"{path} loads {loaded}"
     for path, content in files.items():
@@ -83,7 +90,9 @@ def test_a_damaged_channel_is_an_error_with_a_step(tmp_path: Path) -> None:
     assert error.value.step
 
 
-def test_the_heat_map_has_the_picks_of_the_solver_in_words_and_colours(files: Mapping[str, bytes], small: Site) -> None:
+def test_the_heat_map_has_the_picks_of_the_solver_in_words_and_colours(
+    files: Mapping[str, bytes], small: Site
+) -> None:
     with TemporaryDirectory() as folder:
         solved = channels.write(channels.built(small.channel), Path(folder))
         heads, rows = merged(ask(solved.folders, small.releases))
@@ -93,9 +102,14 @@ def test_the_heat_map_has_the_picks_of_the_solver_in_words_and_colours(files: Ma
     seen = {text: colour for colour, text in re.findall(r'<td[^>]* class="(\w+)">(.*?)</td>', page)}
     assert seen.items() >= {"13.4": "native", "13.4 compat": "compat"}.items()
     assert all(colours.get(text, "native") == colour for text, colour in seen.items())
-    shown = [re.findall(r">([^<]*)</t[hd]>", row) for row in re.findall(r'<tr>(<th scope="row">.*?)</tr>', page, re.S)]
+    shown = [
+        re.findall(r">([^<]*)</t[hd]>", row)
+        for row in re.findall(r'<tr>(<th scope="row">.*?)</tr>', page, re.S)
+    ]
     said = [[cell if cell != "-" else "none" for cell in row] for row in rows]
-    assert shown == [row[:2] if len(set(row[1:])) == 1 else row for row in said], "what is the same for all is one cell"
+    assert shown == [row[:2] if len(set(row[1:])) == 1 else row for row in said], (
+        "what is the same for all is one cell"
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,14 +117,21 @@ def test_the_heat_map_has_the_picks_of_the_solver_in_words_and_colours(files: Ma
     [
         (
             "about.html",
-            ["13.4.1 7.5 to 9.0 9.4 yes", "13.3.1 7.5 to 9.0 9.3 yes", "parts included 3", "builds 7"],
+            [
+                "13.4.1 7.5 to 9.0 9.4 yes",
+                "13.3.1 7.5 to 9.0 9.3 yes",
+                "parts included 3",
+                "builds 7",
+            ],
         ),
         (
             "packages/cuda-core.html",
             [
-                "conda create --name gpu \\ --channel https://example.org/cuda \\ --channel conda-forge \\ "
-                "--override-channels \\ --strict-channel-priority \\ __cuda cuda-core "
-                "Then, to use it: conda activate gpu",
+                (
+                    "conda create --name gpu \\ --channel https://example.org/cuda \\ --channel"
+                    " conda-forge \\ --override-channels \\ --strict-channel-priority \\ __cuda"
+                    " cuda-core Then, to use it: conda activate gpu"
+                ),
                 "mamba create --name gpu \\",
                 "mamba activate gpu",
                 "pixi init gpu --channel https://example.org/cuda --channel conda-forge cd gpu",
@@ -121,7 +142,10 @@ def test_the_heat_map_has_the_picks_of_the_solver_in_words_and_colours(files: Ma
                 "2 builds: sizes, SBOMs",
             ],
         ),
-        ("packages/cuda-core.html", ["cuda-version >=13,<14", "What needs it empty", "weak cuda-core >=1"]),
+        (
+            "packages/cuda-core.html",
+            ["cuda-version >=13,<14", "What needs it empty", "weak cuda-core >=1"],
+        ),
         ("packages/cuda-core.html", ["39 files in cuda-core-1.10.0-py313h0_0.conda"]),
         ("packages/cuda-core.html", ["lib/python3.13/site-packages/cuda/core/7.py"]),
         ("packages.html", [HOSTILE]),
@@ -133,30 +157,45 @@ def test_the_heat_map_has_the_picks_of_the_solver_in_words_and_colours(files: Ma
         ("packages/cuda-version.html", ["native_100 native", "compat_0 compat"]),
     ],
 )
-def test_a_page_says_what_its_reader_came_for(files: Mapping[str, bytes], path: str, words: list[str]) -> None:
+def test_a_page_says_what_its_reader_came_for(
+    files: Mapping[str, bytes], path: str, words: list[str]
+) -> None:
     page = Read(files[path]).text
     assert [text for text in words if text in page] == words
-    assert sorted(words, key=page.index) == words or path != "packages/cuda-version.html", "native comes first"
+    assert sorted(words, key=page.index) == words or path != "packages/cuda-version.html", (
+        "native comes first"
+    )
 
 
 def test_pages_say_what_is_not_measured_or_not_locked(small: Site) -> None:
-    bare = replace(small, locks={name: replace(lock, facts=None) for name, lock in small.locks.items()})
+    bare = replace(
+        small, locks={name: replace(lock, facts=None) for name, lock in small.locks.items()}
+    )
     none = replace(small, locks={})
-    for site, said in ((bare, "13.4.1 ? ? yes"), (none, "No release of the CUDA Toolkit is locked here yet")):
+    for site, said in (
+        (bare, "13.4.1 ? ? yes"),
+        (none, "No release of the CUDA Toolkit is locked here yet"),
+    ):
         page = text(report.about(site, report.solve(site)), "about.html")
         assert said in page and "nothing to pick from yet" in page
 
 
-def test_each_build_has_its_sbom_and_its_licence_beside_the_pages(files: Mapping[str, bytes]) -> None:
+def test_each_build_has_its_sbom_and_its_licence_beside_the_pages(
+    files: Mapping[str, bytes],
+) -> None:
     sbom = "sboms/linux-64/cuda-core-1.10.0-py313h0_0.cdx.json"
     assert json.loads(files[sbom]) == {"bomFormat": "CycloneDX"}
     assert f'href="../{sbom}"' in files["packages/cuda-core.html"].decode()
-    assert [content for path, content in files.items() if path.startswith("licences/")] == [b"You may.\n"]
+    assert [content for path, content in files.items() if path.startswith("licences/")] == [
+        b"You may.\n"
+    ]
 
 
 def test_a_page_says_which_files_are_changed_and_what_their_licence_says(tmp_path: Path) -> None:
     changed = Changed("bin/ptxas", "RPATH $ORIGIN/../lib", "1" * 64, "not-named")
-    found = PackageFiles(2, (changed,), ("CUDA EULA",), {"clause-2.3": 2, "not-named": 1}, ("bin/ptxas",))
+    found = PackageFiles(
+        2, (changed,), ("CUDA EULA",), {"clause-2.3": 2, "not-named": 1}, ("bin/ptxas",)
+    )
     draft = sound(Draft("nvcc", files={"bin/ptxas": b"a"}), files=found)
     page = Read(contents(small_site(tmp_path, [*drafts(), draft]))["packages/nvcc.html"]).text
     for words in (
@@ -175,9 +214,15 @@ def test_nobody_is_told_to_install_what_other_packages_bring(tmp_path: Path) -> 
     assert "conda create" not in Read(pages["packages/cuda-nvrtc-files.html"]).text
 
 
-def test_a_package_is_as_large_as_it_is_with_what_it_needs_and_has_its_parts_in_its_row(tmp_path: Path) -> None:
+def test_a_package_is_as_large_as_it_is_with_what_it_needs_and_has_its_parts_in_its_row(
+    tmp_path: Path,
+) -> None:
     large = {"lib/large": random.Random(1).randbytes(500_000)}
-    nvrtc = Draft("cuda-nvrtc", "13.4.92", depends=("cuda-nvrtc-files ==13.4.92", "cuda-version >=13.4,<13.5.0a0"))
+    nvrtc = Draft(
+        "cuda-nvrtc",
+        "13.4.92",
+        depends=("cuda-nvrtc-files ==13.4.92", "cuda-version >=13.4,<13.5.0a0"),
+    )
     parts = [
         Draft("cuda-nvrtc-files", "13.4.92", files=large),
         Draft("cuda-nvrtc-dev_linux-64", "13.4.92", subdir="noarch"),
@@ -186,9 +231,21 @@ def test_a_package_is_as_large_as_it_is_with_what_it_needs_and_has_its_parts_in_
     pages = contents(small_site(tmp_path, [*drafts(), nvrtc, *parts]))
     rows = re.findall(r"<tr><th scope=.row.>.*?</tr>", pages["packages.html"].decode(), re.S)
     listed = [Read(row.encode()).text for row in rows]
-    assert [row.split()[0] for row in listed] == ["cuda-core", "cuda-nvrtc", "cuda-version", "empty", "libcufile-impl"]
-    assert "2 parts cuda-nvrtc-dev_linux-64 cuda-nvrtc-files 13.4.92 50" in listed[1] and "kB 2023-11-14" in listed[1]
-    assert "download, with what it needs of this channel 50" in Read(pages["packages/cuda-nvrtc.html"]).text
+    assert [row.split()[0] for row in listed] == [
+        "cuda-core",
+        "cuda-nvrtc",
+        "cuda-version",
+        "empty",
+        "libcufile-impl",
+    ]
+    assert (
+        "2 parts cuda-nvrtc-dev_linux-64 cuda-nvrtc-files 13.4.92 50" in listed[1]
+        and "kB 2023-11-14" in listed[1]
+    )
+    assert (
+        "download, with what it needs of this channel 50"
+        in Read(pages["packages/cuda-nvrtc.html"]).text
+    )
 
 
 @pytest.mark.parametrize(
@@ -205,7 +262,9 @@ def test_a_package_is_as_large_as_it_is_with_what_it_needs_and_has_its_parts_in_
 )
 def test_a_build_says_which_cuda_it_is_for(spec: str, cuda: str, small: Site) -> None:
     entry = small.packages["empty"][0]
-    build = report.PackageBuild(replace(entry, index=replace(entry.index, depends=("libgcc", spec))))
+    build = report.PackageBuild(
+        replace(entry, index=replace(entry.index, depends=("libgcc", spec)))
+    )
     assert build.cuda == cuda
 
 
@@ -217,9 +276,16 @@ def test_a_site_has_its_title_on_each_page_and_a_tab_for_docs_that_are_there(sma
         assert ("../docs/index.html" in pages["packages/empty.html"].links) is docs
 
 
-def test_pages_allow_no_script_and_no_style_but_those_of_the_site(files: Mapping[str, bytes]) -> None:
+def test_pages_allow_no_script_and_no_style_but_those_of_the_site(
+    files: Mapping[str, bytes],
+) -> None:
     for path, content in files.items():
         if path.endswith(".html"):
             page = content.decode()
-            assert """content="default-src 'none'; script-src 'self'; style-src 'self'; img-src""" in page, path
-            assert not re.search(r"<style|\sstyle=|<script(?! src=| type=.application/json)", page), path
+            assert (
+                """content="default-src 'none'; script-src 'self'; style-src 'self'; img-src"""
+                in page
+            ), path
+            assert not re.search(
+                r"<style|\sstyle=|<script(?! src=| type=.application/json)", page
+            ), path

@@ -38,7 +38,9 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
     return run
 
 
-def test_a_platform_for_which_nothing_is_built_is_refused(build: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_platform_for_which_nothing_is_built_is_refused(
+    build: Callable[..., Path], tmp_path: Path
+) -> None:
     with pytest.raises(Unsolvable, match="nothing is built for win-64 here") as caught:
         build("--platform", "win-64")
     assert "ctk build --platform win-64" in caught.value.step
@@ -59,17 +61,32 @@ def test_a_site_of_a_channel_that_somebody_else_built_names_that_channel(
     build: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = (tmp_path / "checkout" / "output" / "channel").resolve().rename(tmp_path / "other")
-    site = build("--channel", str(other), "--platform", "linux-64", "--package", "cuda-version", "--jobs", "1")
+    site = build(
+        "--channel",
+        str(other),
+        "--platform",
+        "linux-64",
+        "--package",
+        "cuda-version",
+        "--jobs",
+        "1",
+    )
     assert other.as_uri() in (site / "index.html").read_text()
     out, err = capsys.readouterr()
-    assert "its commands name folders of this machine; for others, make it with --url and --base" in out
+    assert (
+        "its commands name folders of this machine; for others, make it with --url and --base"
+        in out
+    )
     assert err.splitlines()[0].endswith(f" reading the packages of {other}")
 
 
 def test_pages_for_others_name_no_folder_of_this_machine(
     build: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    url, few = "https://example.org/cuda", ("--platform", "linux-64", "--package", "cuda-version", "--jobs", "1")
+    url, few = (
+        "https://example.org/cuda",
+        ("--platform", "linux-64", "--package", "cuda-version", "--jobs", "1"),
+    )
     base = (tmp_path / "checkout" / "output" / "base").resolve()
     for address in ("notaurl", "file:///srv/cuda", "https://", "ftp://example.org/cuda"):
         with pytest.raises(BadValue, match="is no address on the web") as caught:
@@ -84,14 +101,19 @@ def test_pages_for_others_name_no_folder_of_this_machine(
         site = build("--url", url, "--base", served, *few)
     said = " ".join(capsys.readouterr().out.split())
     assert "folders of this machine" not in said
-    assert "output/channel, as built here; to show what readers have, name their folder with --channel" in said
+    assert (
+        "output/channel, as built here; to show what readers have, name their folder with --channel"
+        in said
+    )
     for page in site.rglob("*.html"):
         assert "file:" not in page.read_text() and str(tmp_path) not in page.read_text(), page.name
     page = (site / "packages" / "cuda-version.html").read_text()
     assert f"--channel {url} \\\n  --channel {served} \\\n" in page
 
 
-def test_a_folder_that_has_docs_and_is_no_site_is_refused(build: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_folder_that_has_docs_and_is_no_site_is_refused(
+    build: Callable[..., Path], tmp_path: Path
+) -> None:
     (tmp_path / "site" / "docs").mkdir(parents=True)
     (tmp_path / "site" / "docs" / "index.html").write_text("somebody's")
     with pytest.raises(BadValue):
@@ -105,16 +127,22 @@ def test_a_site_has_the_docs_of_the_checkout_with_the_address_of_the_channel(
     folder = tmp_path / "checkout" / "docs"
     folder.mkdir()
     (folder / "users.md").write_text("# For users\n\n`CHANNEL`\n")
-    site = build("--platform", "linux-64", "--package", "cuda-version", "--jobs", "1", "--title", "Ours")
+    site = build(
+        "--platform", "linux-64", "--package", "cuda-version", "--jobs", "1", "--title", "Ours"
+    )
     assert "<title>Install CUDA packages · Ours</title>" in (site / "index.html").read_text()
     channel = (tmp_path / "checkout" / "output" / "channel").as_uri()
-    assert f">{channel}<" in re.sub(r"</?span[^>]*>", "", (site / "docs" / "users.html").read_text())
+    assert f">{channel}<" in re.sub(
+        r"</?span[^>]*>", "", (site / "docs" / "users.html").read_text()
+    )
     assert '<a href="docs/index.html">Docs</a>' in (site / "index.html").read_text()
     assert not list(site.rglob("doctrees"))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {f.relative_to(folder).as_posix(): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+    return {
+        f.relative_to(folder).as_posix(): f.read_bytes() for f in folder.rglob("*") if f.is_file()
+    }
 
 
 def test_a_site_takes_the_place_of_the_one_before_as_a_whole(tmp_path: Path) -> None:
@@ -131,7 +159,9 @@ def test_a_site_takes_the_place_of_the_one_before_as_a_whole(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("of_channel", [HISTORY, "linux-64/repodata.json"])
-def test_a_site_does_not_replace_a_channel_that_was_published_into_it(tmp_path: Path, of_channel: str) -> None:
+def test_a_site_does_not_replace_a_channel_that_was_published_into_it(
+    tmp_path: Path, of_channel: str
+) -> None:
     folder = tmp_path / "site"
     write([Page("index.html", b"1")], folder)
     (folder / of_channel).mkdir(parents=True)

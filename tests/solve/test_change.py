@@ -15,10 +15,19 @@ def record(text: str, *depends: str, constrains: tuple[str, ...] = ()) -> RepoDa
     """A package, written as ``name version build``."""
     name, version, build = text.split()
     found = PackageRecord(
-        name, version, BuildString(build), 0, "linux-64", depends=list(depends), constrains=list(constrains)
+        name,
+        version,
+        BuildString(build),
+        0,
+        "linux-64",
+        depends=list(depends),
+        constrains=list(constrains),
     )
     return RepoDataRecord(
-        found, f"{name}-{version}-{build}.conda", f"https://example.org/{name}.conda", "https://example.org"
+        found,
+        f"{name}-{version}-{build}.conda",
+        f"https://example.org/{name}.conda",
+        "https://example.org",
     )
 
 
@@ -50,9 +59,9 @@ def test_a_toolkit_that_goes_is_seen_and_one_that_comes_is_no_loss() -> None:
 
 
 def test_minors_are_ordered_as_versions() -> None:
-    assert kinds([record("cuda-version 12.9 native_1")], [record("cuda-version 12.10 native_1")]) == [
-        Kind.TOOLKIT_NEWER
-    ]
+    assert kinds(
+        [record("cuda-version 12.9 native_1")], [record("cuda-version 12.10 native_1")]
+    ) == [Kind.TOOLKIT_NEWER]
 
 
 def test_a_compat_toolkit_that_becomes_native_is_no_loss() -> None:
@@ -88,14 +97,19 @@ def test_what_is_added_removed_and_changed_is_sorted_by_name() -> None:
     change = compare(before, after, [], [])
     assert [package.name for package in change.added] == ["e"]
     assert [package.name for package in change.removed] == ["b"]
-    assert [(one.version, one.build, other.version, other.build) for one, other in change.changed] == [
+    assert [
+        (one.version, one.build, other.version, other.build) for one, other in change.changed
+    ] == [
         ("1", "0", "2", "0"),
         ("1", "0", "1", "1"),
     ]
     assert change and not compare(before, before, [], [])
 
 
-OWN, NEWER = record("libnvjitlink 13.0.88 native_h1_102"), record("libnvjitlink 13.5.37 newer_h1_52")
+OWN, NEWER = (
+    record("libnvjitlink 13.0.88 native_h1_102"),
+    record("libnvjitlink 13.5.37 newer_h1_52"),
+)
 
 
 def test_an_nvjitlink_that_leaves_its_toolkit_unasked_is_seen_once() -> None:
@@ -122,11 +136,16 @@ def test_an_nvjitlink_that_leaves_its_toolkit_unasked_is_seen_once() -> None:
         ("libnvjitlink-dev >=13.5", False),
     ],
 )
-def test_a_spec_asks_for_another_nvjitlink_if_no_version_of_the_toolkits_satisfies_it(spec: str, asks: bool) -> None:
+def test_a_spec_asks_for_another_nvjitlink_if_no_version_of_the_toolkits_satisfies_it(
+    spec: str, asks: bool
+) -> None:
     expected = None if asks else Package.of(NEWER)
     assert unasked_nvjitlink([NATIVE, NEWER], [spec]) == expected
     assert unasked_nvjitlink([NATIVE, NEWER, record("libcudf 1 0", spec)], []) == expected
-    assert unasked_nvjitlink([NATIVE, NEWER, record("libcudf 1 0", constrains=(spec,))], []) == expected
+    assert (
+        unasked_nvjitlink([NATIVE, NEWER, record("libcudf 1 0", constrains=(spec,))], [])
+        == expected
+    )
 
 
 def test_builds_that_are_tied_to_a_toolkit_are_its_own() -> None:
@@ -135,5 +154,7 @@ def test_builds_that_are_tied_to_a_toolkit_are_its_own() -> None:
     for build in ("native_h1_102", "with_compat_h1_2"):
         assert unasked_nvjitlink([old, record(f"libnvjitlink 12.3.101 {build}")], []) is None
     assert unasked_nvjitlink([old, record("libnvjitlink 12.9.86 newer_h1_52")], []) is not None
-    assert unasked_nvjitlink([NATIVE, record("libnvjitlink 13.4.92 hb9d3cd8_0")], []) is not None, "conda-forge's"
+    assert unasked_nvjitlink([NATIVE, record("libnvjitlink 13.4.92 hb9d3cd8_0")], []) is not None, (
+        "conda-forge's"
+    )
     assert unasked_nvjitlink([NEWER], []) is None, "without a toolkit"

@@ -14,7 +14,17 @@ from conftest import ROOT
 from ctk.core.errors import BadValue
 from ctk.core.platforms import this_platform
 from ctk.env.doctor import driver_at_fault
-from ctk.solve.driver import LIBRARY, NO_DEVICE, Answer, Detection, DriverState, Limit, ask, detect, driver_state
+from ctk.solve.driver import (
+    LIBRARY,
+    NO_DEVICE,
+    Answer,
+    Detection,
+    DriverState,
+    Limit,
+    ask,
+    detect,
+    driver_state,
+)
 from ctk.solve.machine import machine
 from kit.packs import checkout
 from kit.tiny_packages import application, pure
@@ -31,7 +41,9 @@ HIDDEN = Answer(
     description="no CUDA-capable device is detected",
 )
 # Each was seen on an H200 with driver 580.159.04.
-INVALID = Answer(library=OWN, version="13.0", function="cuInit", code=101, error="CUDA_ERROR_INVALID_DEVICE")
+INVALID = Answer(
+    library=OWN, version="13.0", function="cuInit", code=101, error="CUDA_ERROR_INVALID_DEVICE"
+)
 MISMATCH = Answer(
     library="compat",
     version="13.0",
@@ -43,8 +55,12 @@ MISMATCH = Answer(
 STUB = Answer(library="stub", function="cuDriverGetVersion", code=34)
 
 
-def state(answers: Mapping[str, Answer], variables: Mapping[str, str], *, devices: bool = True) -> DriverState:
-    """The state of a driver that fails while one of these variables is set, and works without them."""
+def state(
+    answers: Mapping[str, Answer], variables: Mapping[str, str], *, devices: bool = True
+) -> DriverState:
+    """The state of a driver that fails while one of these variables is set, and works
+    without them.
+    """
 
     def fake(these: Mapping[str, str]) -> Answer:
         return next((answer for name, answer in answers.items() if name in these), WORKS)
@@ -60,21 +76,32 @@ def words(found: DriverState) -> tuple[str, str]:
 
 @pytest.mark.parametrize("value", ["", "-1", "7", "GPU-0000"])
 def test_a_variable_that_hides_the_gpu_is_named(value: str) -> None:
-    hidden = state({"CUDA_VISIBLE_DEVICES": HIDDEN}, {"CUDA_VISIBLE_DEVICES": value, "HOME": "/root"})
+    hidden = state(
+        {"CUDA_VISIBLE_DEVICES": HIDDEN}, {"CUDA_VISIBLE_DEVICES": value, "HOME": "/root"}
+    )
     assert hidden.limit is Limit.VARIABLE and hidden.after == WORKS
     assert words(hidden) == (
-        f"CUDA_VISIBLE_DEVICES={value} hides the GPU from programs: cuInit gives CUDA_ERROR_NO_DEVICE "
-        "(no CUDA-capable device is detected); without it they find one",
+        (
+            f"CUDA_VISIBLE_DEVICES={value} hides the GPU from programs: cuInit gives"
+            " CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected); without it they find one"
+        ),
         "unset CUDA_VISIBLE_DEVICES",
     )
 
 
 @pytest.mark.parametrize(
     ("variable", "answer"),
-    [("CUDA_DEVICE_ORDER", INVALID), ("CUDA_MPS_PIPE_DIRECTORY", HIDDEN), ("NVIDIA_ANY", HIDDEN), ("LD_PRELOAD", STUB)],
+    [
+        ("CUDA_DEVICE_ORDER", INVALID),
+        ("CUDA_MPS_PIPE_DIRECTORY", HIDDEN),
+        ("NVIDIA_ANY", HIDDEN),
+        ("LD_PRELOAD", STUB),
+    ],
 )
 def test_any_variable_of_cuda_can_be_the_cause(variable: str, answer: Answer) -> None:
-    found = state({variable: answer}, {"CUDA_HOME": "/x", variable: "X", "CUDA_VISIBLE_DEVICES": "0"})
+    found = state(
+        {variable: answer}, {"CUDA_HOME": "/x", variable: "X", "CUDA_VISIBLE_DEVICES": "0"}
+    )
     assert found.change is not None and found.change.variable == variable
     assert words(found)[1] == f"unset {variable}"
 
@@ -86,7 +113,9 @@ def test_two_variables_that_hide_the_gpu_are_no_change_of_one() -> None:
 
 
 @pytest.mark.parametrize("answer", [MISMATCH, STUB], ids=["compat", "stub"])
-def test_another_library_in_front_of_the_drivers_own_is_taken_out_of_the_path(answer: Answer, tmp_path: Path) -> None:
+def test_another_library_in_front_of_the_drivers_own_is_taken_out_of_the_path(
+    answer: Answer, tmp_path: Path
+) -> None:
     folders = [tmp_path / name for name in ("compat", "plain", "own dir")]
     for folder in folders:
         folder.mkdir()
@@ -97,9 +126,13 @@ def test_another_library_in_front_of_the_drivers_own_is_taken_out_of_the_path(an
     def fake(these: Mapping[str, str]) -> Answer:
         return answer if "compat" in these.get("LD_LIBRARY_PATH", "") else WORKS
 
-    found = driver_state(fake, {"LD_LIBRARY_PATH": os.pathsep.join(map(str, folders))}, lambda: True)
+    found = driver_state(
+        fake, {"LD_LIBRARY_PATH": os.pathsep.join(map(str, folders))}, lambda: True
+    )
     cause, step = words(found)
-    assert cause.startswith(f"LD_LIBRARY_PATH leads to {folders[0]}/{LIBRARY}, which is not this machine's driver: ")
+    assert cause.startswith(
+        f"LD_LIBRARY_PATH leads to {folders[0]}/{LIBRARY}, which is not this machine's driver: "
+    )
     assert step == f"export LD_LIBRARY_PATH='{folders[1]}:{folders[2]}'"
     alone = driver_state(fake, {"LD_LIBRARY_PATH": str(folders[0])}, lambda: True)
     assert words(alone)[1] == "unset LD_LIBRARY_PATH"
@@ -123,11 +156,31 @@ def test_a_library_where_no_program_looks_is_put_on_the_path() -> None:
 @pytest.mark.parametrize(
     ("answer", "devices", "limit", "said"),
     [
-        (HIDDEN, False, Limit.NO_DEVICE, "a driver for CUDA 13.0 is installed, and no GPU is here: cuInit gives"),
-        (MISMATCH, True, Limit.REFUSED, "the driver for CUDA 13.0 does not start: cuInit gives CUDA_ERROR_SYSTEM_"),
+        (
+            HIDDEN,
+            False,
+            Limit.NO_DEVICE,
+            "a driver for CUDA 13.0 is installed, and no GPU is here: cuInit gives",
+        ),
+        (
+            MISMATCH,
+            True,
+            Limit.REFUSED,
+            "the driver for CUDA 13.0 does not start: cuInit gives CUDA_ERROR_SYSTEM_",
+        ),
         (STUB, True, Limit.REFUSED, "the driver does not start: cuDriverGetVersion gives error 34"),
-        (Answer(library=OWN, version="13.0"), True, Limit.REFUSED, "the driver for CUDA 13.0 does not start: cuDevice"),
-        (Answer(is_silent=True), True, Limit.SILENT, "the driver is installed, and crashes or does not answer"),
+        (
+            Answer(library=OWN, version="13.0"),
+            True,
+            Limit.REFUSED,
+            "the driver for CUDA 13.0 does not start: cuDevice",
+        ),
+        (
+            Answer(is_silent=True),
+            True,
+            Limit.SILENT,
+            "the driver is installed, and crashes or does not answer",
+        ),
     ],
 )
 def test_a_driver_that_no_variable_hides_is_said_to_fail(
@@ -161,7 +214,10 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     *value = attribute == 75 ? 12 - 3 * device : 0;
     return attribute == 75 || attribute == 76 ? 0 : 1;
 }
-int cuGetErrorName(int code, const char **text) { *text = "CUDA_ERROR_NO_DEVICE"; return code != 100; }
+int cuGetErrorName(int code, const char **text) {
+    *text = "CUDA_ERROR_NO_DEVICE";
+    return code != 100;
+}
 int cuGetErrorString(int code, const char **text) { *text = "no device"; return code != 100; }
 """
 
@@ -200,7 +256,9 @@ def test_a_file_that_is_no_driver_is_said_to_be_none(library: Path, tmp_path: Pa
     assert answer.function == "dlsym" and "cuDriverGetVersion" in answer.description
 
 
-def test_a_hidden_driver_is_still_the_driver_of_this_machine(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hidden_driver_is_still_the_driver_of_this_machine(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A client that starts the driver itself, as rattler does without NVML, sees none then."""
     for name in ("CONDA_OVERRIDE_CUDA", "CONDA_OVERRIDE_CUDA_ARCH"):
         monkeypatch.delenv(name, raising=False)
@@ -231,7 +289,9 @@ def test_what_clients_detect_comes_from_a_child(library: Path) -> None:
     variables = {"LD_LIBRARY_PATH": str(library)}
     works = detect(variables)
     assert "__glibc" in works.packages and works.error == ""
-    if not Path("/dev/nvidiactl").exists():  # a driver of this machine has an NVML, which rattler asks first
+    if not Path(
+        "/dev/nvidiactl"
+    ).exists():  # a driver of this machine has an NVML, which rattler asks first
         assert works.packages["__cuda"] == "13.0"
         assert detect({**variables, "CUDA_VISIBLE_DEVICES": "crash"}) == Detection()
 
@@ -239,7 +299,9 @@ def test_what_clients_detect_comes_from_a_child(library: Path) -> None:
 def test_rattlers_words_are_those_of_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CONDA_OVERRIDE_CUDA", raising=False)
     monkeypatch.setattr("ctk.solve.machine.detect", lambda: Detection(error="no version: x"))
-    with pytest.raises(BadValue, match="this machine's driver and GPU cannot be told: no version: x"):
+    with pytest.raises(
+        BadValue, match="this machine's driver and GPU cannot be told: no version: x"
+    ):
         machine()
 
 
@@ -249,7 +311,9 @@ def test_a_driver_that_crashes_is_none_and_is_said_not_to_work(crashing: Path) -
     assert on.unseen is not None and on.unseen.limit is Limit.SILENT
 
 
-def test_a_driver_that_works_counts_where_the_detection_crashes(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_works_counts_where_the_detection_crashes(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As with a broken NVML, which programs do not need."""
     monkeypatch.delenv("CONDA_OVERRIDE_CUDA", raising=False)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
@@ -270,7 +334,9 @@ _NO_USE = "a driver is installed here and does not work: `ctk doctor` says why"
         ("doctor --offline", "the driver is installed, and crashes or does not answer"),
     ],
 )
-def test_no_command_crashes_with_the_driver(words: str, said: str, crashing: Path, tmp_path: Path) -> None:
+def test_no_command_crashes_with_the_driver(
+    words: str, said: str, crashing: Path, tmp_path: Path
+) -> None:
     """The loader reads LD_LIBRARY_PATH once: the command is a new process."""
     line, root = words.split(), ROOT
     if line[0] != "doctor":

@@ -1,4 +1,6 @@
-"""Environments for a fleet: the fewest that serve it, the command's output, and the picks from what it prints."""
+"""Environments for a fleet: the fewest that serve it, the command's output, and the picks from what
+it prints.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,12 @@ from ctk.verify import clients
 from kit import foreign_channel
 from kit.small_channel import TOOLKITS, asking, base, channel, record, write
 
-# The small channel is of linux-64, and the command asks for the packages of the machine that it runs on. What it prints
-# is made by functions that the other tests here ask for linux-64 on every platform.
+# The small channel is of linux-64, and the command asks for the packages of the machine that it
+# runs on. What it prints is made by functions that the other tests here ask for linux-64 on every
+# platform.
 PRINTED = pytest.mark.skipif(
-    this_platform() != "linux-64", reason="the small channel is of linux-64; the functions are tested on every platform"
+    this_platform() != "linux-64",
+    reason="the small channel is of linux-64; the functions are tested on every platform",
 )
 DRIVERS = ("12.0", "12.9", "13.0", "13.4")
 GPUS = (None, "6.0", "7.0", "9.0", "10.0", "10.7", "11.0", "13.0")
@@ -37,7 +41,10 @@ GPUS = (None, "6.0", "7.0", "9.0", "10.0", "10.7", "11.0", "13.0")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """The small channel, and a library whose newest version has no code for old GPUs."""
     made = Workspace(tmp_path_factory.mktemp("checkout"))
-    library = [record("library", v, "h_0", "linux-64", constrains=[f"__cuda_arch >={gpu}"]) for v, gpu in LIBRARY]
+    library = [
+        record("library", v, "h_0", "linux-64", constrains=[f"__cuda_arch >={gpu}"])
+        for v, gpu in LIBRARY
+    ]
     write(made.channel, iter([*channel(), *library]))
     write(made.base_channel, base())
     return made
@@ -51,7 +58,9 @@ def catalogue(where: Workspace) -> Catalogue:
     return Catalogue([where.channel, where.base_channel], "linux-64")
 
 
-def fleet(catalogue: Catalogue, *stated: tuple[str, str | None], request: tuple[str, ...] = ("cuda-core",)) -> Fleet:
+def fleet(
+    catalogue: Catalogue, *stated: tuple[str, str | None], request: tuple[str, ...] = ("cuda-core",)
+) -> Fleet:
     return find_fleet(request, [machine("linux-64", *one) for one in stated], catalogue)
 
 
@@ -70,8 +79,17 @@ def test_no_fewer_toolkits_are_native_on_all_machines_and_each_machine_gets_one(
     machines = [on for on in found.alone if native(on)]
     for on in machines:
         environment = found.environment(on)
-        assert environment and environment.pick.toolkit in native(on) and environment.pick.fit == "native"
-    sizes = (n for n in range(6) for some in combinations(TOOLKITS, n) if all(native(m) & {*some} for m in machines))
+        assert (
+            environment
+            and environment.pick.toolkit in native(on)
+            and environment.pick.fit == "native"
+        )
+    sizes = (
+        n
+        for n in range(6)
+        for some in combinations(TOOLKITS, n)
+        if all(native(m) & {*some} for m in machines)
+    )
     assert len({e.name for e in found.environments if e.pick.fit == "native"}) == next(sizes)
     # What is stated to a client gives these packages, and they install where they should.
     for environment in found.environments:
@@ -95,12 +113,16 @@ def test_of_several_ways_to_have_few_the_newest_toolkits_are_taken(catalogue: Ca
     ]
 
 
-def test_a_v100_with_a_driver_for_13_gets_12_9_by_a_driver_that_every_client_can_be_told(catalogue: Catalogue) -> None:
+def test_a_v100_with_a_driver_for_13_gets_12_9_by_a_driver_that_every_client_can_be_told(
+    catalogue: Catalogue,
+) -> None:
     (only,) = fleet(catalogue, ("13.0", "7.0")).environments
     assert (only.specs, only.pick.scenario.driver) == (("cuda-core", "__cuda"), "12.9")
 
 
-def test_where_nothing_is_native_only_a_client_that_knows_the_gpu_picks_the_same(catalogue: Catalogue) -> None:
+def test_where_nothing_is_native_only_a_client_that_knows_the_gpu_picks_the_same(
+    catalogue: Catalogue,
+) -> None:
     (only,) = fleet(catalogue, ("13.4", "13.0"), ("13.0", "13.0")).environments
     assert (only.name, only.every_client) == ("cuda-13.4-compat", False)
     assert only.variables["CONDA_OVERRIDE_CUDA_ARCH"] == "13.0"
@@ -109,15 +131,23 @@ def test_where_nothing_is_native_only_a_client_that_knows_the_gpu_picks_the_same
 def test_an_environment_with_a_cpu_build_does_not_serve_who_would_have_cuda(
     project: Workspace, where: Workspace, tmp_path: Path
 ) -> None:
-    both = write(tmp_path / "conda-forge", iter([*base(), *foreign_channel.records(project.variants)]))
+    both = write(
+        tmp_path / "conda-forge", iter([*base(), *foreign_channel.records(project.variants)])
+    )
     channels = Catalogue([where.channel, both], "linux-64")
     found = fleet(channels, ("13.0", "13.0"), ("none", None), request=("pytorch", "cuda-core"))
-    builds = [(e.name, str(r.build)[:3]) for e in found.environments if (r := e.pick.record("pytorch"))]
+    builds = [
+        (e.name, str(r.build)[:3]) for e in found.environments if (r := e.pick.record("pytorch"))
+    ]
     assert builds == [("cuda-13.4-compat", "cpu"), ("cuda-13.4-compat-2", "cud")]
-    assert all(installs(found.environments[0].pick, on) for on in found.alone), "or it would not be said by this"
+    assert all(installs(found.environments[0].pick, on) for on in found.alone), (
+        "or it would not be said by this"
+    )
 
 
-def test_an_environment_that_is_native_is_made_so_that_it_stays_native(where: Workspace, tmp_path: Path) -> None:
+def test_an_environment_that_is_native_is_made_so_that_it_stays_native(
+    where: Workspace, tmp_path: Path
+) -> None:
     ours = write(tmp_path / "asking", iter([*channel(), *asking()]))
     channels = Catalogue([ours, where.base_channel], "linux-64")
     found = fleet(channels, ("12.9", "9.0"), ("13.0", "13.0"))
@@ -128,14 +158,24 @@ def test_an_environment_that_is_native_is_made_so_that_it_stays_native(where: Wo
     for environment in found.environments:
         scenario = replace(environment.pick.scenario, specs=("cuda-gpu", "cuda-core"))
         pick = solve(scenario, channels.channels)
-        rest = [record for record in environment.pick.records if record.name.normalized != "cuda-native"]
-        assert {r.file_name for r in pick.records} == {r.file_name for r in rest}, "what is created is the same"
+        rest = [
+            record for record in environment.pick.records if record.name.normalized != "cuda-native"
+        ]
+        assert {r.file_name for r in pick.records} == {r.file_name for r in rest}, (
+            "what is created is the same"
+        )
     (only,) = fleet(channels, ("13.0", "9.0"), request=("cuda-gpu", "cuda-core")).environments
     assert only.specs == ("cuda-gpu", "cuda-core"), "as it was asked for"
 
 
 def test_specs_are_lines_of_a_pixi_toml() -> None:
-    specs = ("cuda-core", "numpy >=1.26", "numpy <3", "conda-forge::pip", "python_abi=3.14=*_cp314t")
+    specs = (
+        "cuda-core",
+        "numpy >=1.26",
+        "numpy <3",
+        "conda-forge::pip",
+        "python_abi=3.14=*_cp314t",
+    )
     assert tomllib.loads("\n".join(pixi_lines(specs))) == {
         "cuda-core": "*",
         "numpy": ">=1.26,<3",
@@ -149,9 +189,19 @@ def test_specs_are_lines_of_a_pixi_toml() -> None:
 
 def test_machines_are_every_driver_with_every_gpu() -> None:
     stated = [(on.driver, on.arch) for on in pairs("12.4, 13,none", "sm_70,9.0", "linux-64")]
-    assert stated == [("12.4", "7.0"), ("12.4", "9.0"), ("13.0", "7.0"), ("13.0", "9.0"), (None, None)]
+    assert stated == [
+        ("12.4", "7.0"),
+        ("12.4", "9.0"),
+        ("13.0", "7.0"),
+        ("13.0", "9.0"),
+        (None, None),
+    ]
     stated = [(on.driver, on.arch) for on in pairs("12.4:sm_70,13", "9.0,10.0", "linux-64")]
-    assert stated == [("12.4", "7.0"), ("13.0", "9.0"), ("13.0", "10.0")], "a driver with a GPU has no other"
+    assert stated == [
+        ("12.4", "7.0"),
+        ("13.0", "9.0"),
+        ("13.0", "10.0"),
+    ], "a driver with a GPU has no other"
     with pytest.raises(BadValue, match=r"each driver has a GPU already, and none is left for 9\.0"):
         pairs("12.4:7.0", "9.0", "linux-64")
 
@@ -166,12 +216,22 @@ def test_the_answer_comes_first_then_each_machine_and_what_to_type(where: Worksp
     printed = ctk(where, "solve", "cuda-core", *STATED, check=True).stdout
     first, *rest = printed.splitlines()
     assert first == "3 environments serve 9 kinds of machines"
-    assert re.search(r"│ 13\.0 +│ 7\.0 +│ cuda-12\.0 +│ 12\.0 +│ native +│ 12\.9 native +│", printed)
-    typed = "  CONDA_OVERRIDE_CUDA=13.0 CONDA_OVERRIDE_CUDA_ARCH=9.0 conda create -n cuda-13.0 -c file://"
+    assert re.search(
+        r"│ 13\.0 +│ 7\.0 +│ cuda-12\.0 +│ 12\.0 +│ native +│ 12\.9 native +│", printed
+    )
+    typed = (
+        "  CONDA_OVERRIDE_CUDA=13.0 CONDA_OVERRIDE_CUDA_ARCH=9.0 conda create -n cuda-13.0 -c"
+        " file://"
+    )
     assert [line for line in rest if line.startswith(typed) and line.endswith("cuda-core __cuda")]
     assert "  ctk env create cuda-core --driver 13.0 --arch 9.0 --prefix ./cuda-13.0" in rest
-    assert "driver 13.0, GPU 13.0: toolkit 13.4, compat: the driver does not load its PTX" in printed
-    assert "no such driver runs the GPU: driver 12.0, GPU 10.0; driver 12.0, GPU 13.0; driver 13.4, GPU 7.0" in printed
+    assert (
+        "driver 13.0, GPU 13.0: toolkit 13.4, compat: the driver does not load its PTX" in printed
+    )
+    assert (
+        "no such driver runs the GPU: driver 12.0, GPU 10.0; driver 12.0, GPU 13.0; driver 13.4,"
+        " GPU 7.0" in printed
+    )
 
 
 @PRINTED
@@ -181,39 +241,59 @@ def test_machines_that_cannot_exist_or_get_nothing_are_said(
     made = Workspace(tmp_path)
     (tmp_path / "output").symlink_to(where.output)
     (tmp_path / "variants").symlink_to(project.variants)
-    printed = ctk(made, "solve", "cuda-core", "--drivers", "12.9,13.4", "--archs", "7.0", check=True).stdout
+    printed = ctk(
+        made, "solve", "cuda-core", "--drivers", "12.9,13.4", "--archs", "7.0", check=True
+    ).stdout
     assert printed.startswith("1 environment serves 1 kind of machine\n")
     assert "left out, since no such driver runs the GPU: driver 13.4, GPU 7.0" in printed
     done = ctk(made, "solve", "cuda-core", "--drivers", "11.8,12.9")
     assert (done.returncode, "1 environment serves 1 kind of machine" in done.stdout) == (10, True)
-    assert "error: 1 of 2 kinds of machines get nothing; driver 11.8, GPU not given: the driver supp" in done.stderr
+    assert (
+        "error: 1 of 2 kinds of machines get nothing; driver 11.8, GPU not given: the driver supp"
+        in done.stderr
+    )
 
 
 @PRINTED
 def test_ctk_is_told_the_machine_that_gives_it_the_same_packages(where: Workspace) -> None:
-    fleet = ("solve", "cuda-core", "--drivers", "12.0:7.0,13.4:10.0,none", *("--channel", where.channel.as_uri()))
+    fleet = (
+        "solve",
+        "cuda-core",
+        "--drivers",
+        "12.0:7.0,13.4:10.0,none",
+        *("--channel", where.channel.as_uri()),
+    )
     typed = re.findall(r"  ctk env create (.*) --prefix ", ctk(where, *fleet, check=True).stdout)
     environments = json.loads(ctk(where, *fleet, "--json", check=True).stdout)["environments"]
-    alone = [json.loads(ctk(where, "solve", *words.split(), "--json", check=True).stdout) for words in typed]
-    assert [sorted(p["file"] for p in one["packages"]) for one in alone] == [one["files"] for one in environments]
+    alone = [
+        json.loads(ctk(where, "solve", *words.split(), "--json", check=True).stdout)
+        for words in typed
+    ]
+    assert [sorted(p["file"] for p in one["packages"]) for one in alone] == [
+        one["files"] for one in environments
+    ]
 
 
 @PRINTED
 @pytest.mark.parametrize("name", ["rattler", "libsolv", "libsolv-2.8.1"])
-def test_every_solver_picks_the_same_from_what_is_printed(name: str, project: Workspace, where: Workspace) -> None:
+def test_every_solver_picks_the_same_from_what_is_printed(
+    name: str, project: Workspace, where: Workspace
+) -> None:
     """From the specs, on the machine of the variables."""
     try:
         solver = clients.solver(name, project)
     except SolverMissing as missing:  # rattler, the first of the names, is always there
         pytest.skip(missing.cause)
-    for environment in json.loads(ctk(where, "solve", "cuda-core", *STATED, "--json", check=True).stdout)[
-        "environments"
-    ]:
+    for environment in json.loads(
+        ctk(where, "solve", "cuda-core", *STATED, "--json", check=True).stdout
+    )["environments"]:
         assert environment["channels"] == [where.channel.as_uri(), where.base_channel.as_uri()]
         variables = environment["variables"]
         stated = variables["CONDA_OVERRIDE_CUDA"] or None, variables.get("CONDA_OVERRIDE_CUDA_ARCH")
         scenario = Scenario(tuple(environment["specs"]), "linux-64", *stated)
         (answer,) = solver.solve_all([scenario], [where.channel, where.base_channel])
-        records = {package: r for package, r in answer.records.items() if package != "pip"}  # conda adds it to Python
+        records = {
+            package: r for package, r in answer.records.items() if package != "pip"
+        }  # conda adds it to Python
         found = [f"{package}-{r.version}-{r.build}.conda" for package, r in records.items()]
         assert sorted(found) == environment["files"], answer.problem

@@ -71,9 +71,17 @@ def test_drivers_gpus_and_pythons_may_be_written_as_their_programs_do(
 @pytest.mark.parametrize(
     ("read", "texts", "said"),
     [
-        (driver_version, ("abc", "", "13.", "12.4.x", "v12", "12,4", "-1"), "such as 13.0; or none"),
+        (
+            driver_version,
+            ("abc", "", "13.", "12.4.x", "v12", "12,4", "-1"),
+            "such as 13.0; or none",
+        ),
         (driver_version, ("580", "580.65.06", "535.104"), "own version"),
-        (compute_capability, ("12", "9", "H500", "sm_9", "9.0.1", "90b", "", "sm-90"), "9.0, sm_90 or none"),
+        (
+            compute_capability,
+            ("12", "9", "H500", "sm_9", "9.0.1", "90b", "", "sm-90"),
+            "9.0, sm_90 or none",
+        ),
         (python_specs, ("3", "abc", "cp313", "3.13 t", ">=3.12"), "not a version of Python"),
         (machine, ("win64",), "win-64"),
     ],
@@ -122,8 +130,17 @@ def test_a_path_is_no_spec_and_of_a_recipe_there_is_another_command(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadValue, match="env a is an environment"):
         _no_paths(typer.Context(typer.main.get_command(app)), ["env a"])
-    specs = ["ruamel.yaml", "conda-forge/linux-64::pip", "pip[channel=file:///mine]", "cuda-version=13.0=native*"]
-    assert _no_paths(typer.Context(typer.main.get_command(app)), specs) == [*wanted_specs(specs, None)] == specs
+    specs = [
+        "ruamel.yaml",
+        "conda-forge/linux-64::pip",
+        "pip[channel=file:///mine]",
+        "cuda-version=13.0=native*",
+    ]
+    assert (
+        _no_paths(typer.Context(typer.main.get_command(app)), specs)
+        == [*wanted_specs(specs, None)]
+        == specs
+    )
 
 
 # --- the machine
@@ -137,13 +154,20 @@ def test_a_gpu_is_never_there_without_a_driver(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(BadValue, match="without a driver") as error:
         machine(arch="9.0")
     assert "--driver" in error.value.step
-    virtual = {p.name.normalized for p in Scenario((), this_platform(), None, "9.0").virtual_packages}
+    virtual = {
+        p.name.normalized for p in Scenario((), this_platform(), None, "9.0").virtual_packages
+    }
     assert "__cuda_arch" not in virtual
 
 
-def test_a_driver_given_by_hand_comes_with_the_gpu_given_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_given_by_hand_comes_with_the_gpu_given_by_hand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     override(monkeypatch, "13.4", "9.0")
-    assert (machine(driver="12.4").arch, machine(driver="12.4").words) == (None, "driver 12.4, GPU not given")
+    assert (machine(driver="12.4").arch, machine(driver="12.4").words) == (
+        None,
+        "driver 12.4, GPU not given",
+    )
     assert machine(driver="12.4", arch="7.0").words == "driver 12.4, GPU 7.0"
     assert machine(driver="12.4", arch="none").words == "driver 12.4, no GPU"
     assert machine(arch="sm_70").words == "driver 13.4 given, GPU 7.0"
@@ -163,9 +187,15 @@ def test_a_driver_given_by_hand_comes_with_the_gpu_given_by_hand(monkeypatch: py
     ],
 )
 def test_variables_are_read_as_conda_reads_them_on_every_platform(
-    monkeypatch: pytest.MonkeyPatch, platform: str | None, driver: str, arch: str, read: tuple[str | None, str | None]
+    monkeypatch: pytest.MonkeyPatch,
+    platform: str | None,
+    driver: str,
+    arch: str,
+    read: tuple[str | None, str | None],
 ) -> None:
-    """conda/plugins/types.py of conda 26.7, and nvidia_virtual_packages/cuda/arch.py of nvidia-virtual-packages 0.2."""
+    """conda/plugins/types.py of conda 26.7, and nvidia_virtual_packages/cuda/arch.py of
+    nvidia-virtual-packages 0.2.
+    """
     override(monkeypatch, driver, arch)
     assert (machine(platform).driver, machine(platform).arch) == read
 
@@ -183,13 +213,20 @@ def test_variables_are_read_as_conda_reads_them_on_every_platform(
     ],
 )
 def test_a_variable_that_cannot_be_read_is_named_with_what_to_set_it_to(
-    monkeypatch: pytest.MonkeyPatch, platform: str | None, driver: str, arch: str, variable: str, example: str
+    monkeypatch: pytest.MonkeyPatch,
+    platform: str | None,
+    driver: str,
+    arch: str,
+    variable: str,
+    example: str,
 ) -> None:
     override(monkeypatch, driver, arch)
     with pytest.raises(BadValue) as error:
         machine(platform)
     assert error.value.cause.startswith(f"{variable}: ")
-    assert error.value.step.startswith(f"`export {variable}={example}`, or `export {variable}=` for none")
+    assert error.value.step.startswith(
+        f"`export {variable}={example}`, or `export {variable}=` for none"
+    )
     assert f"`unset {variable}`" in error.value.step
 
 
@@ -197,26 +234,41 @@ def test_a_driver_that_no_toolkit_is_for_is_doubted_where_it_is_stated(
     checkout: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = Workspace(ROOT)
-    for driver, doubted in (("99", True), ("14.0", True), ("13.9", False), ("12.9", False), ("", False)):
+    for driver, doubted in (
+        ("99", True),
+        ("14.0", True),
+        ("13.9", False),
+        ("12.9", False),
+        ("", False),
+    ):
         override(monkeypatch, driver)
         assert bool(overstated(machine(), where)) is doubted, driver
-    assert overstated(machine(driver="99"), where).startswith("--driver states a driver for CUDA 99.0")
+    assert overstated(machine(driver="99"), where).startswith(
+        "--driver states a driver for CUDA 99.0"
+    )
     # Of one that was detected nothing is said, however new; and nothing where no toolkit is known.
     assert overstated(Machine(this_platform(), "99.0", None, ""), where) == ""
     assert overstated(machine(driver="99"), checkout) == ""
 
 
 @pytest.mark.parametrize("platform", ["linux-64", "linux-aarch64"])
-def test_the_glibc_of_a_machine_is_what_condas_variable_states(checkout: Workspace, platform: str) -> None:
+def test_the_glibc_of_a_machine_is_what_condas_variable_states(
+    checkout: Workspace, platform: str
+) -> None:
     words = ("solve", "needs-glibc", "--platform", platform)
-    whose = "this machine has" if platform == this_platform() else f"a {platform} machine is taken to have"
+    whose = (
+        "this machine has"
+        if platform == this_platform()
+        else f"a {platform} machine is taken to have"
+    )
     assert f"needs-glibc 1.0 needs glibc 2.98, and {whose} " in ctk(checkout, *words).stderr
     assert ctk(checkout, *words, CONDA_OVERRIDE_GLIBC="2.98.1").returncode == 0
     said = ctk(checkout, *words, CONDA_OVERRIDE_GLIBC="2.97.0").stderr
     assert "needs glibc 2.98, and CONDA_OVERRIDE_GLIBC states 2.97.0" in said
     said = ctk(checkout, *words, CONDA_OVERRIDE_GLIBC="new").stderr
     assert (
-        "CONDA_OVERRIDE_GLIBC: 'new' is not a version of glibc" in said and "`export CONDA_OVERRIDE_GLIBC=2.34`" in said
+        "CONDA_OVERRIDE_GLIBC: 'new' is not a version of glibc" in said
+        and "`export CONDA_OVERRIDE_GLIBC=2.34`" in said
     )
 
 
@@ -237,8 +289,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 def test_the_first_line_says_what_the_pick_means_for_the_machine(checkout: Workspace) -> None:
     printed = ctk(checkout, "solve", "cuda-core", check=True, **V100).stdout
     assert re.search(r"│ cuda-version +│ 12\.9 +│ native_100 +│ channel +│", printed)
-    assert printed.splitlines()[0] == (
-        "toolkit 12.9, native: the driver loads the PTX that it compiles "
+    assert (
+        printed.splitlines()[0]
+        == "toolkit 12.9, native: the driver loads the PTX that it compiles "
         "(linux-64, driver 13.0 given, GPU 7.0 given; 6 packages, 6.0 MB)"
     )
 
@@ -252,18 +305,31 @@ def test_a_better_toolkit_that_is_not_built_here_is_said_with_what_builds_it(
     (Workspace(tmp_path).notes / "rendered").symlink_to(project.notes / "rendered")
     words = ("solve", "cuda-core", "--driver", "12.4", "--arch", "9.0")
     _, line, *_ = ctk(Workspace(tmp_path), *words, check=True).stdout.splitlines()
-    assert line == "toolkit 12.4 would be native, and is not built here: `ctk build --driver 12.4 --arch 9.0`"
-    assert json.loads(ctk(Workspace(tmp_path), *words, "--json", check=True).stdout)["not_built"] == "12.4"
+    assert (
+        line
+        == "toolkit 12.4 would be native, and is not built here: `ctk build --driver 12.4 --arch"
+        " 9.0`"
+    )
+    assert (
+        json.loads(ctk(Workspace(tmp_path), *words, "--json", check=True).stdout)["not_built"]
+        == "12.4"
+    )
     failed = ctk(Workspace(tmp_path), "solve", "cuda-nvml-dev", *words[2:])
-    assert failed.stderr.splitlines()[1:] == ["next: run `ctk build cuda-nvml-dev --driver 12.4 --arch 9.0`"]
+    assert failed.stderr.splitlines()[1:] == [
+        "next: run `ctk build cuda-nvml-dev --driver 12.4 --arch 9.0`"
+    ]
     # Somebody else's channel is not for this checkout to build.
     others = ctk(Workspace(tmp_path), *words, "--channel", str(checkout.channel), check=True).stdout
     assert "is not built here" not in others
 
 
-@pytest.mark.parametrize("name", ["conda-forge/label/dev", "conda-forge", "https://example.org/a/b"])
+@pytest.mark.parametrize(
+    "name", ["conda-forge/label/dev", "conda-forge", "https://example.org/a/b"]
+)
 def test_a_relative_folder_is_no_channel_of_a_server(tmp_path: Path, name: str) -> None:
-    """Before, a misspelled output/recipe/x was asked for at a server, where somebody else may have it."""
+    """Before, a misspelled output/recipe/x was asked for at a server, where somebody else may have
+    it.
+    """
     assert base_channel(name, Workspace(tmp_path)) == name
     assert base_channel("output/recipe/x", Workspace(tmp_path)) == Path.cwd() / "output/recipe/x"
 
@@ -287,15 +353,24 @@ def test_a_relative_folder_is_no_channel_of_a_server(tmp_path: Path, name: str) 
 def test_what_a_named_channel_lacks_is_not_for_this_checkout_to_build(
     checkout: Workspace, project: Workspace, tmp_path: Path, words: str, said: str
 ) -> None:
-    """As a keeper meets it after `ctk rollback`: the folder has packages that readers of its state do not see."""
+    """As a keeper meets it after `ctk rollback`: the folder has packages that readers of its state
+    do not see.
+    """
     own = Workspace(tmp_path)
-    for place in (project.recipes, project.variants, project.build_config, project.root / "pyproject.toml"):
+    for place in (
+        project.recipes,
+        project.variants,
+        project.build_config,
+        project.root / "pyproject.toml",
+    ):
         (tmp_path / place.name).symlink_to(place)
     places = {"CHANNEL": checkout.channel, "BASE": checkout.base_channel}
     places |= {"EMPTY": write(tmp_path / "empty", iter(())), "ABSENT": tmp_path / "absent"}
     named = places[next((word for word in ("EMPTY", "ABSENT") if word in said), "CHANNEL")]
     base_ = () if words == "verify" else ("--base", str(checkout.base_channel))
-    done = ctk(own, *words.replace("my", str(tmp_path / "my")).split(), "--channel", str(named), *base_)
+    done = ctk(
+        own, *words.replace("my", str(tmp_path / "my")).split(), "--channel", str(named), *base_
+    )
     for word, place in places.items():
         said = said.replace(word, str(place))
     assert done.returncode and said in done.stderr
@@ -311,18 +386,33 @@ def test_without_a_driver_it_says_how_another_machines_driver_is_stated(
     console.begin()
     toolkit, second, *_ = CliRunner().invoke(app, ["solve", "cuda-core"]).stdout.splitlines()
     assert toolkit.startswith("toolkit 13.4, compat: it makes machine code, ") and second == line
-    for words, variables in ((["--driver", "none"], {}), ([], NO_DRIVER), (["--driver", "13.4"], {})):
-        assert line not in ctk(checkout, "solve", "cuda-core", *words, check=True, **variables).stdout
+    for words, variables in (
+        (["--driver", "none"], {}),
+        ([], NO_DRIVER),
+        (["--driver", "13.4"], {}),
+    ):
+        assert (
+            line not in ctk(checkout, "solve", "cuda-core", *words, check=True, **variables).stdout
+        )
 
 
-def test_a_request_without_a_solution_ends_with_the_cause_the_solver_s_text_and_a_step(checkout: Workspace) -> None:
+def test_a_request_without_a_solution_ends_with_the_cause_the_solver_s_text_and_a_step(
+    checkout: Workspace,
+) -> None:
     done = ctk(checkout, "solve", "cuda-core", "--driver", "11.8")
     assert done.returncode == 10
     first, second, third, *_, last = done.stderr.splitlines()
-    assert first == "error: the driver supports CUDA 11.8; the oldest toolkit in the channel needs 12.0"
-    assert second == "no set of packages satisfies cuda-core on linux-64 with a driver for CUDA 11.8:"
+    assert (
+        first
+        == "error: the driver supports CUDA 11.8; the oldest toolkit in the channel needs 12.0"
+    )
+    assert (
+        second == "no set of packages satisfies cuda-core on linux-64 with a driver for CUDA 11.8:"
+    )
     assert third.startswith("Cannot solve the request because of")
-    assert last.startswith("next: update the driver to one for CUDA 12.0 or newer; that does not help a GPU older than")
+    assert last.startswith(
+        "next: update the driver to one for CUDA 12.0 or newer; that does not help a GPU older than"
+    )
     assert "more; --explain shows all" in done.stderr
     assert len(done.stderr.splitlines()) < 20
     whole = ctk(checkout, "solve", "cuda-core", "--driver", "11.8", "--explain")
@@ -335,13 +425,23 @@ def test_a_package_with_cuda_and_cpu_builds_is_said_below_the_toolkit_and_to_oth
 ) -> None:
     both = write(tmp_path / "conda-forge", chain(base(), foreign_channel.records(project.variants)))
     options = ("--base", str(both), "--driver", "12.6")
-    toolkit, line, *_ = ctk(checkout, "solve", "pytorch", "cuda-core", *options, check=True).stdout.splitlines()
+    toolkit, line, *_ = ctk(
+        checkout, "solve", "pytorch", "cuda-core", *options, check=True
+    ).stdout.splitlines()
     assert toolkit.startswith("toolkit 12.9, compat")
     assert line.startswith("pytorch is the CUDA build here") and '"pytorch=*=cpu*" gives' in line
-    said = json.loads(ctk(checkout, "solve", "pytorch", "cuda-core", *options, "--json", check=True).stdout)
-    assert said["choices"][0]["cpu"] == {"spec": "pytorch=*=cpu*", "toolkit": "12.0", "fit": "native"}
+    said = json.loads(
+        ctk(checkout, "solve", "pytorch", "cuda-core", *options, "--json", check=True).stdout
+    )
+    assert said["choices"][0]["cpu"] == {
+        "spec": "pytorch=*=cpu*",
+        "toolkit": "12.0",
+        "fit": "native",
+    }
     assert said["native_instead"] is None
-    _, line, *_ = ctk(checkout, "solve", "cuda-gdb", "cuda-core", *options, check=True).stdout.splitlines()
+    _, line, *_ = ctk(
+        checkout, "solve", "cuda-gdb", "cuda-core", *options, check=True
+    ).stdout.splitlines()
     assert line == "toolkit 12.0 native can be had too: add cuda-version=12.0"
 
 
@@ -353,18 +453,24 @@ def unbuilt(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Wor
     return same_recipes(project, tmp_path_factory.mktemp("unbuilt"))
 
 
-def test_a_platform_that_is_not_built_here_is_solved_as_planned_and_says_so(unbuilt: Workspace) -> None:
+def test_a_platform_that_is_not_built_here_is_solved_as_planned_and_says_so(
+    unbuilt: Workspace,
+) -> None:
     options = ("--platform", FOREIGN, "--driver", "13.0", "--python", "3.13")
     first, second, *_ = ctk(unbuilt, "solve", "cuda-core", *options, check=True).stdout.splitlines()
-    assert first == (
-        f"nothing is built for {FOREIGN} here: solved against what recipes and release locks say, "
+    assert (
+        first
+        == f"nothing is built for {FOREIGN} here: solved against what recipes and release locks"
+        " say, "
         "with a stand-in for conda-forge"
     )
     assert second.startswith("toolkit 13.0, native")
     assert re.search(rf"\({FOREIGN}, driver 13.0.*; \d+ packages\)", second)
 
 
-def test_named_channels_of_a_platform_that_is_not_built_here_are_all_asked(built: Workspace, tmp_path: Path) -> None:
+def test_named_channels_of_a_platform_that_is_not_built_here_are_all_asked(
+    built: Workspace, tmp_path: Path
+) -> None:
     """Before, the stand-in for conda-forge took the place of the second one."""
     one, two, lacks = (tmp_path / name for name in ("one", "two", "lacks"))
     write(one, iter([record("one", "1", "h_0", FOREIGN, depends=["two"])]))
@@ -385,10 +491,17 @@ def test_named_channels_of_a_platform_that_is_not_built_here_are_all_asked(built
         ("cupy cuda-version=11.8", "make no cuda-version 11.8; the newest that they make are "),
         ("numba-cuda[cu13]", "next: leave [cu13] out"),
         ("cupy --driver 13.0 --arch 9.0", "next: run `ctk build cupy --driver 13.0 --arch 9.0`"),
-        ("cuda-nvcc_linux-aarch64 --driver 13.0", "next: run `ctk build cuda-nvcc --platform linux-aarch64`"),
+        (
+            "cuda-nvcc_linux-aarch64 --driver 13.0",
+            "next: run `ctk build cuda-nvcc --platform linux-aarch64`",
+        ),
     ],
 )
-def test_a_build_is_proposed_only_where_it_gives_what_is_asked(default_only: Workspace, words: str, said: str) -> None:
-    """Before, `ctk build cuda-toolkit` of 9 GB, after which there was none for that driver either."""
+def test_a_build_is_proposed_only_where_it_gives_what_is_asked(
+    default_only: Workspace, words: str, said: str
+) -> None:
+    """Before, `ctk build cuda-toolkit` of 9 GB, after which there was none for that
+    driver either.
+    """
     stderr = ctk(default_only, "solve", *words.split()).stderr
     assert said in stderr and ("next: run `ctk build" in stderr) is ("ctk build" in said)

@@ -18,7 +18,15 @@ from ctk.plan.names import known_names
 from ctk.solve.advice import asking_for_cuda
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import ASKING, Catalogue, Maker, Pick, Scenario
-from ctk.solve.why import choices, explain, fit_in_words, native_instead, newer_nvjitlink, not_built, solve_or_say_why
+from ctk.solve.why import (
+    choices,
+    explain,
+    fit_in_words,
+    native_instead,
+    newer_nvjitlink,
+    not_built,
+    solve_or_say_why,
+)
 from kit import foreign_channel
 from kit.small_channel import Record, asking, base, channel, pair, record, toolkit, write
 
@@ -36,7 +44,9 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory, project: Workspace) -> C
 
 def read(name: str) -> list[tuple[str, list[str]]]:
     """The questions of a file, each with its indented lines."""
-    blocks = re.findall(r"^([^#\s].*)\n((?:  .*\n)+)", Path(__file__).with_name(name).read_text(), re.M)
+    blocks = re.findall(
+        r"^([^#\s].*)\n((?:  .*\n)+)", Path(__file__).with_name(name).read_text(), re.M
+    )
     return [(question, [line.strip() for line in lines.splitlines()]) for question, lines in blocks]
 
 
@@ -46,9 +56,18 @@ def asked(question: str) -> tuple[str, str | None, str | None]:
     return specs, None if driver == "none" else driver, None if gpu == "none" else gpu
 
 
-def pick(catalogue: Catalogue, specs: str, driver: str | None = None, arch: str | None = None) -> Pick:
-    """The pick for a request on the catalogue's platform; ``python:3.14t`` stands for --python 3.14t."""
-    wanted = [one for s in specs.split() for one in (python_specs(s[7:]) if s.startswith("python:") else (s,))]
+def pick(
+    catalogue: Catalogue, specs: str, driver: str | None = None, arch: str | None = None
+) -> Pick:
+    """The pick for a request on the catalogue's platform.
+
+    ``python:3.14t`` stands for --python 3.14t.
+    """
+    wanted = [
+        one
+        for s in specs.split()
+        for one in (python_specs(s[7:]) if s.startswith("python:") else (s,))
+    ]
     return solve_or_say_why(Scenario(tuple(wanted), catalogue.subdir, driver, arch), catalogue)
 
 
@@ -81,15 +100,22 @@ def problem(catalogue: Catalogue, specs: str, *machine: str | None) -> tuple[str
 def test_a_locked_toolkit_that_would_be_better_and_is_not_in_the_channel_is_named(
     question: str, best: str, catalogue: Catalogue, project: Workspace
 ) -> None:
-    assert not_built(pick(catalogue, *asked(question)), release_locks(project).values(), catalogue) == best
+    assert (
+        not_built(pick(catalogue, *asked(question)), release_locks(project).values(), catalogue)
+        == best
+    )
 
 
 @pytest.mark.parametrize(("question", "lines"), read("explained.txt"))
-def test_each_toolkit_that_was_passed_over_has_a_line(catalogue: Catalogue, question: str, lines: list[str]) -> None:
+def test_each_toolkit_that_was_passed_over_has_a_line(
+    catalogue: Catalogue, question: str, lines: list[str]
+) -> None:
     assert explain(pick(catalogue, *asked(question)), catalogue) == lines
 
 
-def test_a_library_of_a_newer_toolkit_is_named_with_the_driver_that_its_ptx_needs(tmp_path: Path) -> None:
+def test_a_library_of_a_newer_toolkit_is_named_with_the_driver_that_its_ptx_needs(
+    tmp_path: Path,
+) -> None:
     records = [
         *toolkit("12.0"),
         *pair("libnvjitlink", "12.3.101", "h", "linux-64", ">=12.0,<12.4"),
@@ -97,37 +123,59 @@ def test_a_library_of_a_newer_toolkit_is_named_with_the_driver_that_its_ptx_need
     ]
     made = Catalogue([write(tmp_path / "channel", iter(records))], "linux-64")
     (line,) = explain(pick(made, "libnvjitlink libnvfatbin", "12.2", "9.0"), made)
-    assert line == (
-        f"12.0 is picked, {LOADS}. "
-        "12.0 has no nvJitLink that Python can use: libnvjitlink is 12.3's, and PTX that it links needs a driver for "
-        "CUDA 12.3. 12.0 has no nvFatbin that Python can use: libnvfatbin is 12.4's."
+    assert (
+        line
+        == f"12.0 is picked, {LOADS}. 12.0 has no nvJitLink that Python can use: libnvjitlink is"
+        " 12.3's, and PTX that it links needs a driver for CUDA 12.3. 12.0 has no nvFatbin that"
+        " Python can use: libnvfatbin is 12.4's."
     )
 
 
 @pytest.mark.parametrize(
     ("lost", "specs", "line"),
     [
-        (("cuda-nvcc", "13.4.20", ""), "cuda-nvcc", "cuda-nvcc is not published for toolkit 13.4; it is for 13.0."),
+        (
+            ("cuda-nvcc", "13.4.20", ""),
+            "cuda-nvcc",
+            "cuda-nvcc is not published for toolkit 13.4; it is for 13.0.",
+        ),
         (
             ("cuda-core", "1.2.0", "cuda13_py312"),
             "cuda-core python:3.12",
-            "cuda-core is not built for Python 3.12 with toolkit 13.4; it is for 3.13, 3.14 and 3.14t.",
+            (
+                "cuda-core is not built for Python 3.12 with toolkit 13.4; it is for 3.13, 3.14 and"
+                " 3.14t."
+            ),
         ),
     ],
 )
-def test_what_a_newer_toolkit_lacks_is_named(tmp_path: Path, lost: tuple[str, ...], specs: str, line: str) -> None:
+def test_what_a_newer_toolkit_lacks_is_named(
+    tmp_path: Path, lost: tuple[str, ...], specs: str, line: str
+) -> None:
     name, version, build = lost
-    few = (r for r in channel() if not (r["name"] == name and r["version"] == version and build in r["build"]))
-    made = Catalogue([write(tmp_path / "channel", few), write(tmp_path / "base", base())], "linux-64")
+    few = (
+        r
+        for r in channel()
+        if not (r["name"] == name and r["version"] == version and build in r["build"])
+    )
+    made = Catalogue(
+        [write(tmp_path / "channel", few), write(tmp_path / "base", base())], "linux-64"
+    )
     assert explain(pick(made, specs, "13.4"), made)[0] == f"13.4: {line}"
 
 
 def test_a_channel_with_one_build_of_each_toolkit_has_nothing_to_explain(tmp_path: Path) -> None:
-    one = [{**r, "build": "h1_0"} for r in channel() if r["name"] == "cuda-version" and "compat" in r["build"]]
+    one = [
+        {**r, "build": "h1_0"}
+        for r in channel()
+        if r["name"] == "cuda-version" and "compat" in r["build"]
+    ]
     old = Catalogue([write(tmp_path / "old", iter(one))], "linux-64")
     picked = pick(old, "cuda-version", "13.0")
     assert (picked.fit, fit_in_words(picked, old)) == ("", "")
-    assert explain(picked, old) == ["this channel's cuda-version has no native and compat builds to choose by"]
+    assert explain(picked, old) == [
+        "this channel's cuda-version has no native and compat builds to choose by"
+    ]
 
 
 # --- why there is no solution
@@ -138,7 +186,9 @@ def test_a_request_without_a_solution_has_one_sentence_and_a_step(
     catalogue: Catalogue, question: str, said: list[str]
 ) -> None:
     subdir, _, rest = question.partition(" ")
-    found = problem(Catalogue(catalogue.channels, subdir, known_names=catalogue.known_names), *asked(rest))
+    found = problem(
+        Catalogue(catalogue.channels, subdir, known_names=catalogue.known_names), *asked(rest)
+    )
     for text, wanted in zip(found, said, strict=True):
         assert fnmatchcase(text, wanted.replace("[", "[[]").replace("*", "[*]").replace("...", "*"))
 
@@ -152,14 +202,27 @@ def test_conda_forge_is_named_for_a_package_unless_it_was_asked_and_a_client_onl
         made = Catalogue(places, "linux-64", is_planned=ours.startswith("planned"))
         steps[ours] = problem(made, "cuda-core pytorch")[1]
     assert steps["planned/channel"] == "conda-forge has pytorch: add --base conda-forge"
-    assert steps["channel"] == "see how its name is written, or name a channel that has it with --channel or --base"
+    assert (
+        steps["channel"]
+        == "see how its name is written, or name a channel that has it with --channel or --base"
+    )
 
 
-NOBODY = ("foobarx", "cub-client", "pytorch-cudax", "scipyy", "requests-oauth", "cpu-only-torch", "nvidia-no-such-cu12")
+NOBODY = (
+    "foobarx",
+    "cub-client",
+    "pytorch-cudax",
+    "scipyy",
+    "requests-oauth",
+    "cpu-only-torch",
+    "nvidia-no-such-cu12",
+)
 
 
 @pytest.mark.parametrize("name", NOBODY)
-def test_a_name_of_no_list_is_never_a_command_that_fetches_it(catalogue: Catalogue, name: str) -> None:
+def test_a_name_of_no_list_is_never_a_command_that_fetches_it(
+    catalogue: Catalogue, name: str
+) -> None:
     """Anybody may register such a name at pip's index, or at a channel."""
     cause, step = problem(catalogue, f"cuda-core {name}")
     assert cause == f"there is no package {name} in the channels"
@@ -169,11 +232,16 @@ def test_a_name_of_no_list_is_never_a_command_that_fetches_it(catalogue: Catalog
 FETCHES = re.compile(r"pip install (\S+)|conda-forge has (\S+):|-c conda-forge (.+)")
 
 
-@pytest.mark.parametrize("name", ["pytorch-cuda", "cpuonly", "thrust", "environment.yml", "cub", "magma", "pytorch"])
+@pytest.mark.parametrize(
+    "name", ["pytorch-cuda", "cpuonly", "thrust", "environment.yml", "cub", "magma", "pytorch"]
+)
 def test_what_is_fetched_is_of_the_list_whatever_was_typed(catalogue: Catalogue, name: str) -> None:
     _, step = problem(catalogue, name)
     fetched = {
-        word for found in FETCHES.findall(step) for word in " ".join(found).split() if "cuda-version" not in word
+        word
+        for found in FETCHES.findall(step)
+        for word in " ".join(found).split()
+        if "cuda-version" not in word
     }
     assert fetched <= {"pytorch", "pytorch-cpu", "libmagma"}
     assert "pip install" not in step, (
@@ -181,18 +249,26 @@ def test_what_is_fetched_is_of_the_list_whatever_was_typed(catalogue: Catalogue,
     )
 
 
-def test_pip_is_named_with_an_environment_that_has_it_and_the_rest_of_the_request(catalogue: Catalogue) -> None:
+def test_pip_is_named_with_an_environment_that_has_it_and_the_rest_of_the_request(
+    catalogue: Catalogue,
+) -> None:
     here = Catalogue(catalogue.channels, this_platform(), known_names=catalogue.known_names)
     *_, with_pip = problem(here, "cuda-core pandas", "13.0", "9.0")[1].splitlines()
-    assert with_pip == (
-        "with pip: ctk env create cuda-core pip --prefix ./my-env --driver 13.0 --arch 9.0 && "
+    assert (
+        with_pip
+        == "with pip: ctk env create cuda-core pip --prefix ./my-env --driver 13.0 --arch 9.0 && "
         "ctk env run ./my-env -- python -m pip install pandas"
     )
 
 
-def test_a_package_that_needs_a_newer_glibc_with_one_toolkit_is_published_for_it_all_the_same(tmp_path: Path) -> None:
+def test_a_package_that_needs_a_newer_glibc_with_one_toolkit_is_published_for_it_all_the_same(
+    tmp_path: Path,
+) -> None:
     records = [*toolkit("13.0"), *toolkit("13.4")]
-    for version, on, glibc in (("13.0.9", ">=13.0,<13.1", "2.17"), ("13.4.9", ">=13.4,<13.5", "2.34")):
+    for version, on, glibc in (
+        ("13.0.9", ">=13.0,<13.1", "2.17"),
+        ("13.4.9", ">=13.4,<13.5", "2.34"),
+    ):
         records += pair("programs", version, "h", "linux-aarch64", on, (f"__glibc >={glibc}",))
     made = Catalogue([write(tmp_path / "channel", iter(records))], "linux-aarch64")
     sentence, step = problem(made, "programs cuda-version=13.4", "13.4")
@@ -217,8 +293,10 @@ def test_every_package_that_needs_a_newer_glibc_is_named_with_the_glibc_that_it_
     steps = {}
     for stated, said in {
         "2.35": "libstdcxx 1.0 needs glibc 2.36, and CONDA_OVERRIDE_GLIBC states 2.35",
-        "2.28": "libstdcxx 1.0 needs glibc 2.36, libgcc 1.0 and python 1.0 need 2.35, "
-        "and CONDA_OVERRIDE_GLIBC states 2.28",
+        "2.28": (
+            "libstdcxx 1.0 needs glibc 2.36, libgcc 1.0 and python 1.0 need 2.35, "
+            "and CONDA_OVERRIDE_GLIBC states 2.28"
+        ),
     }.items():
         monkeypatch.setenv("CONDA_OVERRIDE_GLIBC", stated)
         sentence, steps[stated] = problem(Catalogue(channels, "linux-64"), "app", "13.0")
@@ -256,11 +334,16 @@ def test_a_request_for_nvcc_with_cuda_12_gets_the_reason(
     assert problem(catalogue, request_, driver)[0].endswith(f"; {NO_NVCC}") is said
 
 
-def test_a_package_with_a_recipe_that_was_not_built_says_how_to_get_it(catalogue: Catalogue) -> None:
+def test_a_package_with_a_recipe_that_was_not_built_says_how_to_get_it(
+    catalogue: Catalogue,
+) -> None:
     makers = {"libcublas": Maker("libcublas", False), "cuda-runtime": Maker("cuda-toolkit", True)}
     here = Catalogue(catalogue.channels, "linux-64", maker=makers.get)
     assert problem(here, "libcublas") == (
-        "libcublas is not built here: it is made by the recipe libcublas, which the default build leaves out",
+        (
+            "libcublas is not built here: it is made by the recipe libcublas, which the default"
+            " build leaves out"
+        ),
         "run `ctk build libcublas`",
     )
     assert problem(here, "cuda-runtime") == (
@@ -269,13 +352,29 @@ def test_a_package_with_a_recipe_that_was_not_built_says_how_to_get_it(catalogue
     )
 
 
-def test_a_build_is_proposed_only_of_a_version_that_the_recipes_make(catalogue: Catalogue, tmp_path: Path) -> None:
-    more = [record("tools", v, "h_0", "linux-64", depends=[f"cuda-version {v}.*"]) for v in ("12.9", "13.0")]
-    planned = Catalogue([write(tmp_path / "planned", iter([*channel(), *more])), *catalogue.channels[1:]], "linux-64")
+def test_a_build_is_proposed_only_of_a_version_that_the_recipes_make(
+    catalogue: Catalogue, tmp_path: Path
+) -> None:
+    more = [
+        record("tools", v, "h_0", "linux-64", depends=[f"cuda-version {v}.*"])
+        for v in ("12.9", "13.0")
+    ]
+    planned = Catalogue(
+        [write(tmp_path / "planned", iter([*channel(), *more])), *catalogue.channels[1:]],
+        "linux-64",
+    )
     few = [r for r in channel() if r["version"] != "12.9"]
-    few += [record(f"one{v}", "1", "h_0", "linux-64", depends=[f"tools {v}.*"]) for v in ("12.8", "12.9", "13.0")]
-    few.append(record("two", "1", "h_0", "linux-64", depends=["cuda-version <13", "cuda-version >=13"]))
-    places, makers = [write(tmp_path / "channel", iter(few)), *catalogue.channels[1:]], {"tools": Maker("tools", False)}
+    few += [
+        record(f"one{v}", "1", "h_0", "linux-64", depends=[f"tools {v}.*"])
+        for v in ("12.8", "12.9", "13.0")
+    ]
+    few.append(
+        record("two", "1", "h_0", "linux-64", depends=["cuda-version <13", "cuda-version >=13"])
+    )
+    places, makers = (
+        [write(tmp_path / "channel", iter(few)), *catalogue.channels[1:]],
+        {"tools": Maker("tools", False)},
+    )
     here = Catalogue(places, "linux-64", maker=makers.get, planned=lambda: planned)
     platform = "" if this_platform() == "linux-64" else " --platform linux-64"
     cause, step = problem(here, "one12.8")
@@ -283,7 +382,10 @@ def test_a_build_is_proposed_only_of_a_version_that_the_recipes_make(catalogue: 
     assert step.startswith("name a base channel that has tools")
     assert problem(here, "one12.9")[1] == f"run `ctk build tools --release 12.9{platform}`"
     assert problem(here, "one13.0")[1] == f"run `ctk build tools{platform}`"
-    assert problem(here, "two")[0] == "two needs cuda-version <13 and cuda-version >=13, which cannot be had together"
+    assert (
+        problem(here, "two")[0]
+        == "two needs cuda-version <13 and cuda-version >=13, which cannot be had together"
+    )
 
 
 ONLY_13 = "cuda-core is not built here for this machine"
@@ -293,14 +395,34 @@ NOT_AT_ALL = "there is no cuda-bindings 12.10.1 in the channels; there is 13.5.1
 @pytest.mark.parametrize(
     ("question", "cause", "step"),
     [
-        ("12.9 9.0 cuda-core cuda-nvrtc", ONLY_13, "run `ctk build cuda-core --driver 12.9 --arch 9.0`"),
+        (
+            "12.9 9.0 cuda-core cuda-nvrtc",
+            ONLY_13,
+            "run `ctk build cuda-core --driver 12.9 --arch 9.0`",
+        ),
         ("12.9 none cuda-core", ONLY_13, "run `ctk build cuda-core --driver 12.9`"),
         # Toolkit 12.0 is not there either, so the rest of the request is built for it too.
-        ("12.4 7.0 cuda-core cuda-nvrtc", ONLY_13, "run `ctk build cuda-core cuda-nvrtc --driver 12.4 --arch 7.0`"),
-        ("12.9 7.0 cuda-bindings==12.10.1", NOT_AT_ALL, "run `ctk build cuda-bindings --driver 12.9 --arch 7.0`"),
+        (
+            "12.4 7.0 cuda-core cuda-nvrtc",
+            ONLY_13,
+            "run `ctk build cuda-core cuda-nvrtc --driver 12.4 --arch 7.0`",
+        ),
+        (
+            "12.9 7.0 cuda-bindings==12.10.1",
+            NOT_AT_ALL,
+            "run `ctk build cuda-bindings --driver 12.9 --arch 7.0`",
+        ),
         # `ctk build` makes 12.9 for this machine.
-        ("12.9 9.0 cuda-core cuda-version=12.0", "there is no cuda-version 12.0 *", "run `ctk build --release 12.0`"),
-        ("none none cuda-version==12.0", "there is no cuda-version 12.0 *", "run `ctk build --release 12.0`"),
+        (
+            "12.9 9.0 cuda-core cuda-version=12.0",
+            "there is no cuda-version 12.0 *",
+            "run `ctk build --release 12.0`",
+        ),
+        (
+            "none none cuda-version==12.0",
+            "there is no cuda-version 12.0 *",
+            "run `ctk build --release 12.0`",
+        ),
         (
             "none none cuda-version=12.0.1",
             "*has three; there is no cuda-version 12.0 *",
@@ -311,14 +433,25 @@ NOT_AT_ALL = "there is no cuda-bindings 12.10.1 in the channels; there is 13.5.1
             "the driver supports CUDA 11.8; *",
             "update the driver to one *",
         ),
-        ("11.8 9.0 cuda-core", "the driver supports CUDA 11.8; *", "update the driver to one for CUDA 13.0 or newer"),
+        (
+            "11.8 9.0 cuda-core",
+            "the driver supports CUDA 11.8; *",
+            "update the driver to one for CUDA 13.0 or newer",
+        ),
     ],
 )
 def test_what_is_built_for_other_machines_only_is_built_for_this_one(
     catalogue: Catalogue, tmp_path: Path, question: str, cause: str, step: str
 ) -> None:
-    few = (r for r in channel() if r["version"] not in ("12.0", "12.0.99") and "cuda12_" not in r["build"])
-    makers = {name: Maker(name, True) for name in ("cuda-core", "cuda-bindings", "cuda-nvrtc", "cuda-version")}
+    few = (
+        r
+        for r in channel()
+        if r["version"] not in ("12.0", "12.0.99") and "cuda12_" not in r["build"]
+    )
+    makers = {
+        name: Maker(name, True)
+        for name in ("cuda-core", "cuda-bindings", "cuda-nvrtc", "cuda-version")
+    }
     places = [write(tmp_path / "channel", few), *catalogue.channels[1:]]
     here = Catalogue(places, "linux-64", maker=makers.get, planned=lambda: catalogue)
     platform = "" if this_platform() == "linux-64" else " --platform linux-64"
@@ -337,23 +470,35 @@ def test_a_package_of_build_recipe_names_its_channel(tmp_path: Path) -> None:
 
 
 def test_a_channel_of_build_recipe_alone_names_the_other_channels(tmp_path: Path) -> None:
-    """Before, what output/channel and another recipe have was looked for at conda-forge, or in pip."""
+    """Before, what output/channel and another recipe have was looked for at conda-forge, or
+    in pip.
+    """
     ours = write(tmp_path / "channel", channel())
     needs = ["cuda-core", "__linux"]
-    below = write(tmp_path / "recipes" / "below", iter([record("below", "1", "h_0", "noarch", depends=needs)]))
+    below = write(
+        tmp_path / "recipes" / "below", iter([record("below", "1", "h_0", "noarch", depends=needs)])
+    )
     mine = [record("mine", "1", "h_0", "linux-64", depends=["below >=1"])]
     made = write(tmp_path / "recipes" / "mine", iter(mine))
     here = Catalogue([made, write(tmp_path / "base", base())], "linux-64", is_named=True)
     cause = f"cuda-core is in the channel {ours}, which was not named"
-    assert problem(here, "cuda-core") == (cause, f"name the channels: --channel {made} --channel {ours}")
-    assert problem(here, "mien") == ("there is no package mien in the channels", "did you mean mine?")
+    assert problem(here, "cuda-core") == (
+        cause,
+        f"name the channels: --channel {made} --channel {ours}",
+    )
+    assert problem(here, "mien") == (
+        "there is no package mien in the channels",
+        "did you mean mine?",
+    )
     cause = f"mine needs below >=1, and below is in the channel {below}, which was not named"
     every = f"name the channels: --channel {below} --channel {made} --channel {ours}"
     assert problem(here, "mine") == (cause, every)
     assert problem(here, "cuda-core below")[1] == every
 
 
-def test_a_package_that_has_no_code_for_a_gpu_is_the_reason_and_not_its_toolkits(tmp_path: Path) -> None:
+def test_a_package_that_has_no_code_for_a_gpu_is_the_reason_and_not_its_toolkits(
+    tmp_path: Path,
+) -> None:
     mine = record("mine", "1", "h_0", "linux-64", depends=["cuda-arch 9.0.*", "cuda-version"])
     ours = write(tmp_path / "channel", iter([*channel(), mine]))
     here = Catalogue([ours, write(tmp_path / "base", base())], "linux-64")
@@ -362,9 +507,13 @@ def test_a_package_that_has_no_code_for_a_gpu_is_the_reason_and_not_its_toolkits
     assert step == "use a GPU of compute capability 9.0 or newer"
 
 
-def test_a_base_channel_that_has_nothing_for_the_platform(catalogue: Catalogue, tmp_path: Path) -> None:
+def test_a_base_channel_that_has_nothing_for_the_platform(
+    catalogue: Catalogue, tmp_path: Path
+) -> None:
     ours, _ = catalogue.channels
-    linux_base = write(tmp_path / "base", (r for r in base() if r["subdir"] in ("linux-64", "noarch")))
+    linux_base = write(
+        tmp_path / "base", (r for r in base() if r["subdir"] in ("linux-64", "noarch"))
+    )
     windows = Catalogue([ours, linux_base], "win-64", known_names=catalogue.known_names)
     lacks = "the base channel, which has nothing for win-64"
     step = "name a base channel that has python, such as --base conda-forge"
@@ -381,9 +530,13 @@ def test_a_folder_without_an_index_is_a_missing_channel(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def beside(catalogue: Catalogue, project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
+def beside(
+    catalogue: Catalogue, project: Workspace, tmp_path_factory: pytest.TempPathFactory
+) -> Catalogue:
     """The small channel above conda-forge's GPU packages."""
-    foreign = write(tmp_path_factory.mktemp("conda-forge"), foreign_channel.records(project.variants))
+    foreign = write(
+        tmp_path_factory.mktemp("conda-forge"), foreign_channel.records(project.variants)
+    )
     ours, base_channel = catalogue.channels
     return Catalogue([ours, foreign, base_channel], "linux-64")
 
@@ -392,15 +545,21 @@ def said(beside: Catalogue, specs: str, *machine: str | None) -> list[str]:
     return [line for line, _ in choices(pick(beside, specs, *machine), beside)]
 
 
-def test_a_cuda_build_that_costs_the_native_toolkit_is_said_with_what_to_type(beside: Catalogue) -> None:
+def test_a_cuda_build_that_costs_the_native_toolkit_is_said_with_what_to_type(
+    beside: Catalogue,
+) -> None:
     assert said(beside, "pytorch cuda-core", "12.6") == [
-        "pytorch is the CUDA build here, and another client may take the CPU build: name the one you want. "
+        "pytorch is the CUDA build here, and another client may take the CPU build: name the one"
+        " you want. "
         f'"pytorch=*=cuda*" gives CUDA with toolkit 12.9, compat: {PTX_NOT}; '
-        '"pytorch=*=cpu*" gives the CPU build with toolkit 12.0, native: the driver loads the PTX that it compiles'
+        '"pytorch=*=cpu*" gives the CPU build with toolkit 12.0, native: the driver loads the PTX'
+        " that it compiles"
     ]
 
 
-def test_explain_says_that_an_older_native_toolkit_goes_with_the_cpu_build(beside: Catalogue) -> None:
+def test_explain_says_that_an_older_native_toolkit_goes_with_the_cpu_build(
+    beside: Catalogue,
+) -> None:
     *_, oldest = explain(pick(beside, "pytorch cuda-core", "12.6"), beside)
     assert oldest == "12.0 native can be had too, with the CPU build of pytorch."
 
@@ -410,7 +569,8 @@ def test_a_cpu_build_where_cuda_can_be_had_is_said_with_what_gives_cuda(beside: 
     theirs = pick(beside, "pytorch=*=cpu* cuda-core", "12.6")
     theirs = replace(theirs, scenario=replace(theirs.scenario, specs=("pytorch", "cuda-core")))
     assert [line for line, _ in choices(theirs, beside)] == [
-        f'pytorch is the CPU build here; "pytorch=*=cuda*" gives CUDA with toolkit 12.9, compat: {PTX_NOT}'
+        'pytorch is the CPU build here; "pytorch=*=cuda*" gives CUDA with toolkit 12.9, compat:'
+        f" {PTX_NOT}"
     ]
 
 
@@ -421,7 +581,10 @@ def test_a_build_string_that_ends_in_cuda_is_asked_for_as_such(beside: Catalogue
 
 def test_a_cuda_build_of_the_older_major_is_said_too(beside: Catalogue) -> None:
     (line,) = said(beside, "jaxlib cuda-core", "13.0")
-    assert "gives CUDA with toolkit 12.9, native" in line and "the CPU build with toolkit 13.0, native" in line
+    assert (
+        "gives CUDA with toolkit 12.9, native" in line
+        and "the CPU build with toolkit 13.0, native" in line
+    )
 
 
 def test_a_pin_that_keeps_every_cuda_build_out_is_named(beside: Catalogue) -> None:
@@ -435,10 +598,17 @@ def test_a_cuda_build_that_nothing_of_the_request_keeps_out_is_said_to_be_out_of
 ) -> None:
     """A package of the first channel hides all versions of the same package in the others."""
     _, foreign, base_channel = beside.channels
-    newer = [record("cuda-cuobjdump", "13.4.1", "h0_0", "linux-64", depends=["cuda-version >=13.4,<13.5"])]
+    newer = [
+        record(
+            "cuda-cuobjdump", "13.4.1", "h0_0", "linux-64", depends=["cuda-version >=13.4,<13.5"]
+        )
+    ]
     hiding = write(tmp_path / "hiding", iter([*channel(), *newer]))
-    assert said(Catalogue([hiding, foreign, base_channel], "linux-64"), "pytorch cuda-core", "12.9") == [
-        "pytorch is the CPU build here: its CUDA builds do not go with these channels on this machine"
+    assert said(
+        Catalogue([hiding, foreign, base_channel], "linux-64"), "pytorch cuda-core", "12.9"
+    ) == [
+        "pytorch is the CPU build here: its CUDA builds do not go with these channels on this"
+        " machine"
     ]
 
 
@@ -468,7 +638,9 @@ def test_the_package_that_asks_for_cuda_builds_is_what_to_type_for_those_it_know
     beside: Catalogue, tmp_path: Path
 ) -> None:
     _, foreign, base_channel = beside.channels
-    ours = write(tmp_path / "asks", iter([*channel(), *asking("pytorch * cuda*", "jaxlib * cuda*")]))
+    ours = write(
+        tmp_path / "asks", iter([*channel(), *asking("pytorch * cuda*", "jaxlib * cuda*")])
+    )
     asks = Catalogue([ours, foreign, base_channel], "linux-64")
     (line,) = said(asks, "pytorch cuda-core", "12.6")
     assert f"cuda-gpu, named first, gives CUDA with toolkit 12.9, compat: {PTX_NOT};" in line
@@ -528,7 +700,9 @@ def test_without_a_driver_the_package_that_asks_for_cuda_builds_may_be_left_out(
     catalogue: Catalogue, tmp_path: Path
 ) -> None:
     asks = pair("cuda-gpu", "1", "h_", "linux-64", "*", ("__cuda",))
-    asked = Catalogue([write(tmp_path / "asks", iter([*channel(), *asks])), *catalogue.channels[1:]], "linux-64")
+    asked = Catalogue(
+        [write(tmp_path / "asks", iter([*channel(), *asks])), *catalogue.channels[1:]], "linux-64"
+    )
     state = "state the driver of the machine, as in --driver 12.0"
     assert (
         problem(asked, "cuda-gpu cuda-core", None)[1]
@@ -546,27 +720,42 @@ def test_a_toolkit_that_the_channel_lacks_is_named_where_a_cuda_build_needs_it(
     picked = pick(only, "pytorch=*=cpu* cuda-version", "13.0")
     picked = replace(picked, scenario=replace(picked.scenario, specs=("pytorch", "cuda-version")))
     assert [line for line, _ in choices(picked, only)] == [
-        "pytorch is the CPU build here: its CUDA builds do not go with this channel, which lacks toolkit 12.9 and 13.4"
+        "pytorch is the CPU build here: its CUDA builds do not go with this channel, which lacks"
+        " toolkit 12.9 and 13.4"
     ]
 
 
 def test_a_newer_nvjitlink_is_said_with_what_it_costs(beside: Catalogue, tmp_path: Path) -> None:
     _, _, base_channel = beside.channels
-    newer = record("libnvjitlink", "13.4.92", "newer_h0_50", "linux-64", depends=["cuda-version >=13,<13.4 native_*"])
+    newer = record(
+        "libnvjitlink",
+        "13.4.92",
+        "newer_h0_50",
+        "linux-64",
+        depends=["cuda-version >=13,<13.4 native_*"],
+    )
     ours = write(tmp_path / "newer", iter([*channel(), newer]))
     found = pick(Catalogue([ours, base_channel], "linux-64"), "libnvjitlink=13.4.92", "13.0")
     assert list(newer_nvjitlink(found.records, found.scenario.specs)) == [
-        "nvJitLink is of toolkit 13.4, as asked for: machine code that it links runs, and PTX that it writes needs a "
-        "driver for CUDA 13.4"
+        "nvJitLink is of toolkit 13.4, as asked for: machine code that it links runs, and PTX that"
+        " it writes needs a driver for CUDA 13.4"
     ]
     assert list(newer_nvjitlink(found.records, ["cuda-core"])) == [], "nobody asked for it"
     assert list(newer_nvjitlink(pick(beside, "cuda-core", "13.0").records, ["cuda-core"])) == []
 
 
-def test_a_package_tied_to_a_minor_may_bring_compat_where_native_could_be_had(beside: Catalogue) -> None:
+def test_a_package_tied_to_a_minor_may_bring_compat_where_native_could_be_had(
+    beside: Catalogue,
+) -> None:
     tied = pick(beside, "cuda-gdb cuda-core", "12.6")
     assert (tied.toolkit, tied.fit) == ("12.9", "compat")
     assert native_instead(tied, beside) == "12.0"
-    assert native_instead(pick(beside, "cuda-version=12.0 cuda-gdb cuda-core", "12.6"), beside) == ""
-    assert native_instead(pick(beside, "pytorch", "12.6"), beside) == ""  # it would be the CPU build
-    assert native_instead(pick(beside, "cuda-version=12.9 cuda-core", "12.6"), beside) == ""  # as asked for
+    assert (
+        native_instead(pick(beside, "cuda-version=12.0 cuda-gdb cuda-core", "12.6"), beside) == ""
+    )
+    assert (
+        native_instead(pick(beside, "pytorch", "12.6"), beside) == ""
+    )  # it would be the CPU build
+    assert (
+        native_instead(pick(beside, "cuda-version=12.9 cuda-core", "12.6"), beside) == ""
+    )  # as asked for

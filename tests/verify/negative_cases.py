@@ -1,4 +1,5 @@
-"""Each part of the scheme that the right pick depends on, with the scenarios that go wrong without it.
+"""Each part of the scheme that the right pick depends on, with the scenarios that go wrong without
+it.
 
 They are for the releases in `RELEASES` only, so a new release changes none of them.
 """
@@ -25,7 +26,8 @@ class Case:
 
     Attributes:
         id: The purpose of the parts.
-        changes: The changes that take them out. If there are several, each part alone is enough for the right pick.
+        changes: The changes that take them out. If there are several, each part alone is enough for
+            the right pick.
         wrong: Scenario -> its fault without the parts (`plain`); with them, it is right.
         given: Changes that are always made: circumstances in which the parts matter.
     """
@@ -52,7 +54,10 @@ def ask(
 
 
 def number(changes: Mapping[str, int]) -> Change:
-    """Adds to the build number of builds that match a regular expression; the result is at least zero."""
+    """Adds to the build number of builds that match a regular expression.
+
+    The result is at least zero.
+    """
 
     def changing(record: Record) -> None:
         for pattern, change in changes.items():
@@ -87,7 +92,8 @@ def only_its_minor(*packages: str) -> Change:
         if record["name"] in packages:
             lower = f">={toolkits_of([record], record['name'])[0]},"
             record["depends"] = [
-                re.sub(r"^(cuda-version )>=[\d.]+,", rf"\1{lower}", spec) for spec in record["depends"]
+                re.sub(r"^(cuda-version )>=[\d.]+,", rf"\1{lower}", spec)
+                for spec in record["depends"]
             ]
 
     return changing
@@ -160,7 +166,10 @@ CASES = [
             (ask("cuda-core", "13.4", OLD_GPU), "toolkit 13.4 native, not 12.9 native"),
             (ask("cuda-nvcc", "13.4", OLD_GPU), GPU_TOO_OLD),
             (ask("cuda-core", "12.6", NEW_GPU), "toolkit 12.6 native, not 12.9 compat"),
-            (ask("cuda-nvrtc", "13.5", NEWEST_GPU, subdir="win-64"), "toolkit 13.4 native, not 13.4 compat"),
+            (
+                ask("cuda-nvrtc", "13.5", NEWEST_GPU, subdir="win-64"),
+                "toolkit 13.4 native, not 13.4 compat",
+            ),
         ),
     ),
     Case(
@@ -178,7 +187,10 @@ CASES = [
         (
             (ask("cuda-core", "11.8", "9.0"), DRIVER_TOO_OLD),
             (ask("cuda-nvcc", "12.9", "9.0"), DRIVER_TOO_OLD),
-            (ask("cuda-core", "12.2", "9.0", subdir="linux-aarch64"), "toolkit 13.4 compat, not 12.9 compat"),
+            (
+                ask("cuda-core", "12.2", "9.0", subdir="linux-aarch64"),
+                "toolkit 13.4 compat, not 12.9 compat",
+            ),
         ),
     ),
     Case(
@@ -199,7 +211,10 @@ CASES = [
         (NO_FEATURES,),
         (
             (ask("cuda-nvrtc", "13.0", "9.0"), "toolkit 13.4 compat, not 13.0 native"),
-            (ask("cuda-nvcc", "13.2", "9.0", subdir="linux-aarch64"), "toolkit 13.4 compat, not 13.0 native"),
+            (
+                ask("cuda-nvcc", "13.2", "9.0", subdir="linux-aarch64"),
+                "toolkit 13.4 compat, not 13.0 native",
+            ),
         ),
     ),
     Case(
@@ -242,7 +257,17 @@ CASES = [
         (
             (ask("cuda-core", "13.0", "9.0"), "libnvjitlink 13.4 is not of toolkit 13.0"),
             (ask("cuda-bindings", "12.2", "9.0"), "libnvjitlink 12.9 is not of toolkit 12.3"),
-            (ask("libnvjitlink", None, None, "libnvjitlink=13.4", "cuda-version=13.0", refused=True), MUST_REFUSE),
+            (
+                ask(
+                    "libnvjitlink",
+                    None,
+                    None,
+                    "libnvjitlink=13.4",
+                    "cuda-version=13.0",
+                    refused=True,
+                ),
+                MUST_REFUSE,
+            ),
         ),
     ),
     Case(
@@ -252,8 +277,20 @@ CASES = [
     ),
     Case(
         "a newer libnvjitlink goes with an older native toolkit",
-        (take_out("libnvjitlink", "depends", r"^(cuda-version >=\d+),<(13\.\d+)( native_\*)$", r"\1,<13.0\3"),),
-        ((ask("cuda-core libnvjitlink>=13.4", "13.0", "9.0"), "toolkit 13.4 compat, not 13.0 native"),),
+        (
+            take_out(
+                "libnvjitlink",
+                "depends",
+                r"^(cuda-version >=\d+),<(13\.\d+)( native_\*)$",
+                r"\1,<13.0\3",
+            ),
+        ),
+        (
+            (
+                ask("cuda-core libnvjitlink>=13.4", "13.0", "9.0"),
+                "toolkit 13.4 compat, not 13.0 native",
+            ),
+        ),
     ),
     Case(
         "libnvfatbin is not newer than the toolkit",
@@ -271,8 +308,24 @@ CASES = [
     ),
     Case(
         "libnvjitlink is not older than the toolkit",
-        (take_out("libnvjitlink", "depends", r"^(cuda-version >=(\d+)\S*),<[\d.]+\.0a0", r"\1,<\2.99"),),
-        ((ask("libnvjitlink", None, None, "libnvjitlink=13.0", "cuda-version=13.4", refused=True), MUST_REFUSE),),
+        (
+            take_out(
+                "libnvjitlink", "depends", r"^(cuda-version >=(\d+)\S*),<[\d.]+\.0a0", r"\1,<\2.99"
+            ),
+        ),
+        (
+            (
+                ask(
+                    "libnvjitlink",
+                    None,
+                    None,
+                    "libnvjitlink=13.0",
+                    "cuda-version=13.4",
+                    refused=True,
+                ),
+                MUST_REFUSE,
+            ),
+        ),
     ),
     Case(
         "libnvjitlink has what cuda-bindings 12 calls",
@@ -295,7 +348,17 @@ CASES = [
         ),
         (
             (ask("cuda-core", pin="12"), "cuda-core cuda13 is of CUDA 13 compat: builds are mixed"),
-            (ask("cuda-core", None, None, "cuda-core[build=cuda12_*]", "cuda-bindings=13", refused=True), MUST_REFUSE),
+            (
+                ask(
+                    "cuda-core",
+                    None,
+                    None,
+                    "cuda-core[build=cuda12_*]",
+                    "cuda-bindings=13",
+                    refused=True,
+                ),
+                MUST_REFUSE,
+            ),
         ),
     ),
     Case(
@@ -307,10 +370,20 @@ CASES = [
         ),
         (
             (
-                ask("cuda-python", None, None, "cuda-python=13", "cuda-core[build=cuda12_*]", refused=True),
+                ask(
+                    "cuda-python",
+                    None,
+                    None,
+                    "cuda-python=13",
+                    "cuda-core[build=cuda12_*]",
+                    refused=True,
+                ),
                 MUST_REFUSE,
             ),
-            (ask("numba-cuda", pin="12.6"), "cuda-core cuda13 is of CUDA 13 compat: builds are mixed"),
+            (
+                ask("numba-cuda", pin="12.6"),
+                "cuda-core cuda13 is of CUDA 13 compat: builds are mixed",
+            ),
         ),
     ),
     Case(
@@ -333,7 +406,9 @@ CASES = [
 
 def plain(fault: str) -> str:
     """The fault without the parts that change with every new version of a package."""
-    fault = re.sub(r"^Python is cp\d+t, not cp\d+$", "Python is free-threaded, not with the GIL", fault)
+    fault = re.sub(
+        r"^Python is cp\d+t, not cp\d+$", "Python is free-threaded, not with the GIL", fault
+    )
     fault = re.sub(r"^(\S+) \S+ (cuda\d+)_\S+", r"\1 \2", fault)
     fault = re.sub(r"(wants \S+) .*", r"\1", fault)
     return re.sub(r"(\d+\.\d+)\.\d+", r"\1", fault)

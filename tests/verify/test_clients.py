@@ -1,4 +1,5 @@
-"""The clients as second solvers: the commands for them, and how their answers and failures are read.
+"""The clients as second solvers: the commands for them, and how their answers and failures are
+read.
 
 The last test runs the clients that are on PATH; the workflow `clients` installs all of them.
 """
@@ -36,16 +37,28 @@ printf '%s\\n' "$@" >> "{folder}/words"
 
 
 def link(name: str, version: str, build: str) -> dict[str, Any]:
-    """A package of a transaction: libmamba writes both keys of a build, conda only the second (mamba-org/mamba#207)."""
+    """A package of a transaction: libmamba writes both keys of a build, conda only the second
+    (mamba-org/mamba#207).
+    """
     return {"name": name, "version": version, "build_string": build, "channel": URLS[0]}
 
 
-LINKS = [link("cuda-version", "13.0", "native_100"), link("cuda-core", "1.2.0", "cuda13_py314_13100")]
-# What a dry run of `create` answers (conda/cli/install.py, `handle_txn`; the same keys in libmamba).
+LINKS = [
+    link("cuda-version", "13.0", "native_100"),
+    link("cuda-core", "1.2.0", "cuda13_py314_13100"),
+]
+# What a dry run of `create` answers (conda/cli/install.py, `handle_txn`; the same keys in
+# libmamba).
 PICKED = json.dumps({"actions": {"FETCH": [], "LINK": LINKS}, "dry_run": True, "success": True})
 
 
-def install(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, answers: str, sees: str = "__cuda_arch") -> None:
+def install(
+    name: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: str,
+    sees: str = "__cuda_arch",
+) -> None:
     """A client on PATH, beside the system's own programs only."""
     program = folder / name.partition("-")[0]
     program.write_text(PROGRAM.format(sees=json.dumps([sees]), folder=folder, answers=answers))
@@ -74,9 +87,13 @@ def test_it_is_asked_for_a_dry_run_of_these_specs_from_these_channels_only(
     assert ("--solver" in words) == ("-" in name)
     assert ("--platform" in words) == (not name.startswith("conda"))
     # Nothing of the user's configuration reaches it, and nothing is left behind.
-    environment = dict(line.partition("=")[::2] for line in (tmp_path / "environment").read_text().splitlines())
+    environment = dict(
+        line.partition("=")[::2] for line in (tmp_path / "environment").read_text().splitlines()
+    )
     assert "/home/user" not in environment.values()
-    places = [environment[v] for v in ("HOME", "CONDARC", "CONDA_PKGS_DIRS", "XDG_CONFIG_HOME", "TMPDIR")]
+    places = [
+        environment[v] for v in ("HOME", "CONDARC", "CONDA_PKGS_DIRS", "XDG_CONFIG_HOME", "TMPDIR")
+    ]
     (folder,) = {Path(place).parent for place in (*places, words[words.index("--prefix") + 1])}
     assert not folder.exists()
 
@@ -87,7 +104,9 @@ def test_a_client_that_knows_no_gpus_answers_for_the_machine_it_sees(
     install("conda", tmp_path, monkeypatch, f"echo '{PICKED}'", sees="__cuda")
     scenarios = [ASKED, Scenario(ASKED.specs, "linux-64", "13.0", "7.0")]
     answers = list(CondaLike("conda").solve_all(scenarios, CHANNELS))
-    assert [(answer.scenario, answer.sees_gpus) for answer in answers] == [(asked, False) for asked in scenarios]
+    assert [(answer.scenario, answer.sees_gpus) for answer in answers] == [
+        (asked, False) for asked in scenarios
+    ]
     assert (tmp_path / "words").read_text().count("create\n") == 1  # the same question, once
     assert "CONDA_OVERRIDE_CUDA_ARCH=\n" in (tmp_path / "environment").read_text()
 
@@ -117,11 +136,16 @@ def ran(out: str = "", err: str = "", code: int = 0) -> Ran:
     "document",
     [
         # mamba-org/mamba#2513, and `CondaError.dump_map` of conda
-        {"solver_problems": ["package a requires missing, but none can be installed"], "success": False},
+        {
+            "solver_problems": ["package a requires missing, but none can be installed"],
+            "success": False,
+        },
         {"exception_name": "LibMambaUnsatisfiableError", "message": "package a requires missing"},
     ],
 )
-def test_an_unsolvable_request_is_an_answer_with_the_client_s_reason(document: dict[str, Any]) -> None:
+def test_an_unsolvable_request_is_an_answer_with_the_client_s_reason(
+    document: dict[str, Any],
+) -> None:
     found = answer(ASKED, ran(json.dumps(document), code=1))
     assert not found.solved and found.problem.startswith("package a requires missing")
 
@@ -135,10 +159,15 @@ def test_an_answer_counts_though_the_client_crashed_after_it() -> None:
     ("wrote", "message"),
     [
         ({"out": PICKED[:-9], "code": -6}, "was ended by SIGABRT and wrote no JSON"),
-        ({"out": '{"exception_name": "CondaHTTPError"}', "code": 1}, "does not say why there is no solution"),
+        (
+            {"out": '{"exception_name": "CondaHTTPError"}', "code": 1},
+            "does not say why there is no solution",
+        ),
     ],
 )
-def test_what_is_no_answer_is_an_error_with_what_the_client_said(wrote: dict[str, Any], message: str) -> None:
+def test_what_is_no_answer_is_an_error_with_what_the_client_said(
+    wrote: dict[str, Any], message: str
+) -> None:
     with pytest.raises(SolverFailed) as error:
         answer(ASKED, ran(**wrote))
     assert message in error.value.cause
@@ -147,7 +176,8 @@ def test_what_is_no_answer_is_an_error_with_what_the_client_said(wrote: dict[str
 
 
 @pytest.mark.parametrize(
-    ("answers", "message"), [("kill -SEGV $$", "was ended by SIGSEGV"), ("exec sleep 60", "did not answer within 1 s")]
+    ("answers", "message"),
+    [("kill -SEGV $$", "was ended by SIGSEGV"), ("exec sleep 60", "did not answer within 1 s")],
 )
 def test_a_client_that_crashes_or_does_not_end_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: str, message: str
@@ -179,7 +209,8 @@ environments:
       - conda: file:///channels/second/linux-64/python-3.14.1-h1_100_cp314.tar.bz2
 """
 # As rattler words it and pixi draws it.
-PIXI_REFUSAL = """Error:   × failed to solve requirements of environment 'default' for platform 'linux-64'
+PIXI_REFUSAL = """Error:   × failed to solve requirements of environment 'default' for platform \
+'linux-64'
   ╰─▶ Cannot solve the request
       because of: cuda-core * cannot be installed because there are no viable
       options
@@ -196,9 +227,12 @@ def test_a_lock_of_pixi_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("subdir", "driver", "gpu"), [("win-64", None, None), ("linux-64", "12.4", None), ("linux-64", "13.0", "9.0")]
+    ("subdir", "driver", "gpu"),
+    [("win-64", None, None), ("linux-64", "12.4", None), ("linux-64", "13.0", "9.0")],
 )
-def test_a_workspace_of_pixi_says_no_more_than_the_scenario(subdir: str, driver: str | None, gpu: str | None) -> None:
+def test_a_workspace_of_pixi_says_no_more_than_the_scenario(
+    subdir: str, driver: str | None, gpu: str | None
+) -> None:
     specs = ("python_abi=3.14=*_cp314t", "python>=3.12,<3.15")
     workspace = tomllib.loads(manifest(Scenario(specs, subdir, driver, gpu), CHANNELS))
     assert workspace["workspace"]["channels"] == URLS
@@ -230,7 +264,8 @@ def test_the_clients_that_are_here_pick_what_rattler_picks(name: str, tmp_path: 
     """Requests without a pin for several drivers, which every client gets right."""
     program_of(name)
     folders = [write(tmp_path / "channel", channel()), write(tmp_path / "base", base())]
-    # classic conda takes the newest version of a requested package first; only cuda-core's is one for all toolkits.
+    # classic conda takes the newest version of a requested package first; only cuda-core's is one
+    # for all toolkits.
     requests = ("cuda-core",) if name == "conda-classic" else ("cuda-core", "cuda-nvrtc")
     asked = [
         Scenario((request,), "linux-64", driver)
@@ -243,4 +278,6 @@ def test_the_clients_that_are_here_pick_what_rattler_picks(name: str, tmp_path: 
             expected = solve(found.scenario, folders).toolkit
         except Unsolvable:
             expected = ""
-        assert (found.records["cuda-version"].version if found.solved else "") == expected, found.scenario
+        assert (found.records["cuda-version"].version if found.solved else "") == expected, (
+            found.scenario
+        )

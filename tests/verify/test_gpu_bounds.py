@@ -1,4 +1,5 @@
-"""A library does not install for a GPU for which it has no code, by the bounds that were read from the binaries.
+"""A library does not install for a GPU for which it has no code, by the bounds that were read from
+the binaries.
 
 The requests are solved from the planned channel, with the libraries beside the toolkit.
 """
@@ -12,7 +13,14 @@ from pathlib import Path
 import pytest
 
 from ctk.core.checkout import Workspace
-from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, write_repodata
+from ctk.plan.plan import (
+    Request,
+    plan,
+    planned_repodata,
+    published_set,
+    python_tags,
+    write_repodata,
+)
 from ctk.solve.channels import Repodata, universe
 from ctk.solve.solve import Scenario
 from ctk.verify.clients import RattlerSolver
@@ -20,7 +28,18 @@ from ctk.verify.run import SolverAnswer
 from kit.worlds import records
 
 HERE = "linux-64"
-RELEASES = ("12.4", "12.6", "12.8", "12.9", "13.0", "13.1", "13.2", "13.4", "libraries-12", "libraries-13")
+RELEASES = (
+    "12.4",
+    "12.6",
+    "12.8",
+    "12.9",
+    "13.0",
+    "13.1",
+    "13.2",
+    "13.4",
+    "libraries-12",
+    "libraries-13",
+)
 Ask = Callable[..., SolverAnswer]
 
 
@@ -28,7 +47,9 @@ Ask = Callable[..., SolverAnswer]
 def content(project: Workspace) -> Repodata:
     """The toolkits and both library sets, for one platform and one Python."""
     request = Request(RELEASES, (), (HERE,), ("3.13",))
-    return planned_repodata(plan(published_set(project), request, python_tags(project.build_config)))
+    return planned_repodata(
+        plan(published_set(project), request, python_tags(project.build_config))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +74,9 @@ def ask(content: Repodata, base: Path, tmp_path_factory: pytest.TempPathFactory)
 
 
 def word(answer: SolverAnswer, package: str) -> str:
-    """``12.9 native``, or ``refused``, or without a toolkit the beginning of the package's build."""
+    """``12.9 native``, or ``refused``, or without a toolkit the beginning of the
+    package's build.
+    """
     if not answer.solved:
         return "refused"
     toolkit = answer.records.get("cuda-version")
@@ -65,7 +88,8 @@ def word(answer: SolverAnswer, package: str) -> str:
 @pytest.mark.parametrize(
     ("request_", "driver", "gpu", "expected"),
     [
-        # The newest cuDNN for CUDA 12 begins with 7.5; a V100 gets the last one that has code for it.
+        # The newest cuDNN for CUDA 12 begins with 7.5; a V100 gets the last one that has code for
+        # it.
         ("cudnn", "12.9", "7.5", "12.9 native"),
         ("cudnn", "12.9", "7.0", "12.9 native"),
         ("jaxlib", "12.9", "7.0", "12.9 native"),
@@ -100,10 +124,15 @@ def test_a_gpu_that_a_release_dropped_gets_the_last_one_that_has_it(
     """As if libcufft of 12.9 had dropped Volta, which its NVRTC still knows."""
     changed: Repodata = copy.deepcopy(content)
     files = [record for record in records(changed) if record["name"] == "libcufft-files"]
-    for record in (r for r in files if any(s.startswith("cuda-version >=12.9,") for s in r["depends"])):
+    for record in (
+        r for r in files if any(s.startswith("cuda-version >=12.9,") for s in r["depends"])
+    ):
         bounds = [spec for spec in record["constrains"] if spec.startswith("__cuda_arch")]
         assert bounds, "the package has no bound of its own"
-        record["constrains"] = [*(s for s in record["constrains"] if s not in bounds), "__cuda_arch >=7.5,<13"]
+        record["constrains"] = [
+            *(s for s in record["constrains"] if s not in bounds),
+            "__cuda_arch >=7.5,<13",
+        ]
     ask = asking(changed, base, tmp_path)
     assert word(ask("libcufft", "12.9", "7.0"), "libcufft") == "12.8 native"
     assert word(ask("libcufft", "12.9", "7.5"), "libcufft") == "12.9 native"

@@ -1,4 +1,6 @@
-"""libsolv, called as conda's clients call it: requests with the same picks as rattler's, and known differences."""
+"""libsolv, called as conda's clients call it: requests with the same picks as rattler's, and known
+differences.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ REQUESTS = (
 )
 MACHINES = [
     (None, None),
-    *product(("11.8", "12.0", "12.5", "12.9", "13.0", "13.2", "13.5"), (None, "7.0", "9.0", "13.0")),
+    *product(
+        ("11.8", "12.0", "12.5", "12.9", "13.0", "13.2", "13.5"), (None, "7.0", "9.0", "13.0")
+    ),
 ]
 SCENARIOS = [
     Scenario(tuple(request.split()), subdir, driver, arch)
@@ -41,7 +45,9 @@ SCENARIOS = [
 @pytest.fixture(scope="module")
 def place(project: Workspace) -> Workspace:
     if not libsolv.library(project).exists():  # test_verify checks the same rule with rattler
-        pytest.skip("libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler")
+        pytest.skip(
+            "libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler"
+        )
     return project
 
 
@@ -72,10 +78,14 @@ def packages(answer: SolverAnswer) -> dict[str, tuple[str, str]]:
     return {name: (found.version, found.build) for name, found in answer.records.items()}
 
 
-def ask(place: Workspace, folder: Path, specs: str, *records: dict[str, Any], **how: bool) -> SolverAnswer:
+def ask(
+    place: Workspace, folder: Path, specs: str, *records: dict[str, Any], **how: bool
+) -> SolverAnswer:
     """libsolv's answer from a channel with only these records."""
     made = write(folder, iter(records))
-    (answer,) = Libsolv(place, **how).solve_all([Scenario(tuple(specs.split()), "linux-64")], [made])
+    (answer,) = Libsolv(place, **how).solve_all(
+        [Scenario(tuple(specs.split()), "linux-64")], [made]
+    )
     return answer
 
 
@@ -101,7 +111,9 @@ def test_until_libmamba_2_8_1_it_removes_virtual_packages_where_rattler_refuses_
         elif answer.solved:
             assert answer.removed
             assert set(answer.removed) <= {"__cuda", "__cuda_arch"}
-    old_driver = next(a for a in answers if a.scenario == Scenario(("cuda-core",), "linux-64", "11.8", None))
+    old_driver = next(
+        a for a in answers if a.scenario == Scenario(("cuda-core",), "linux-64", "11.8", None)
+    )
     assert old_driver.removed == ("__cuda",)
     assert old_driver.records["cuda-version"].version == "13.4"
 

@@ -1,7 +1,9 @@
-"""What a second command does to an environment: the matrix of `ctk.verify.life`, in models of four clients.
+"""What a second command does to an environment: the matrix of `ctk.verify.life`, in models of four
+clients.
 
-``life_cells.txt`` has what is wrong, by channels and client. Run as a program, this file solves the whole matrix anew
-and writes it, and the table in docs/how-the-right-build-is-picked.md. A test solves some cells of each; the sweep all.
+``life_cells.txt`` has what is wrong, by channels and client. Run as a program, this file solves the
+whole matrix anew and writes it, and the table in docs/how-the-right-build-is-picked.md. A test
+solves some cells of each; the sweep all.
 """
 
 from __future__ import annotations
@@ -22,7 +24,14 @@ from test_foreign import RELEASES
 
 from conftest import ROOT
 from ctk.core.checkout import Marked, Workspace, markdown_table, settings, workspace
-from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, write_repodata
+from ctk.plan.plan import (
+    Request,
+    plan,
+    planned_repodata,
+    published_set,
+    python_tags,
+    write_repodata,
+)
 from ctk.solve.channels import Repodata, universe
 from ctk.verify.libsolv import library
 from ctk.verify.life import Cell, Client, Refused, Result, World, cells, run
@@ -37,7 +46,8 @@ TABLE = Marked("table of second commands", COMMAND, "docs/how-the-right-build-is
 CLIENTS = ("mamba", "conda", "pixi", "conda, rattler")
 SAMPLE = 25  # cells of each client and channels, in an ordinary run
 FOREIGN = ("pytorch", "jaxlib", "cupy", "libcudf", "cuda-nvcc")
-"""Packages whose CUDA builds need a toolkit that is as new as the one that they were compiled with."""
+"""Packages whose CUDA builds need a toolkit that is as new as the one that they were compiled with.
+"""
 
 
 # --- the channels
@@ -54,12 +64,18 @@ class Channels:
 
 
 BEFORE = Channels("before", is_before=True)
-AFTER = (Channels("strict"), Channels("flexible", is_strict=False), Channels("alone", is_foreign=False))
+AFTER = (
+    Channels("strict"),
+    Channels("flexible", is_strict=False),
+    Channels("alone", is_foreign=False),
+)
 EVERY = (BEFORE, *AFTER)
 
 
 def without_keepers(content: Repodata) -> Repodata:
-    """The channel without cuda-version-native, cuda-gpu-builds, cuda-native and a libnvjitlink-files of its toolkit."""
+    """The channel without cuda-version-native, cuda-gpu-builds, cuda-native and a
+    libnvjitlink-files of its toolkit.
+    """
     content = copy.deepcopy(content)
     for subdir in content.values():
         packages = subdir["packages.conda"]
@@ -69,9 +85,13 @@ def without_keepers(content: Repodata) -> Repodata:
             if record["name"] in ("cuda-version-native", "cuda-gpu-builds", "cuda-native"):
                 del packages[file]
             elif record["name"] == "cuda-version":
-                record["depends"] = [spec for spec in record["depends"] if spec != "cuda-version-native"]
+                record["depends"] = [
+                    spec for spec in record["depends"] if spec != "cuda-version-native"
+                ]
             elif record["name"] == "cuda-gpu":
-                record["depends"] = [spec for spec in record["depends"] if spec != "cuda-gpu-builds"]
+                record["depends"] = [
+                    spec for spec in record["depends"] if spec != "cuda-gpu-builds"
+                ]
                 record["constrains"] = constrains[0]
             elif record["name"] == "libnvjitlink" and record["build"].startswith("newer_"):
                 own = files[record["version"]]
@@ -80,7 +100,9 @@ def without_keepers(content: Repodata) -> Repodata:
         for record in files.values():
             major = int(record["version"].split(".")[0])
             of_major = f"cuda-version >={major},<{major + 1}.0a0"
-            record["depends"] = [of_major if s.startswith("cuda-version ") else s for s in record["depends"]]
+            record["depends"] = [
+                of_major if s.startswith("cuda-version ") else s for s in record["depends"]
+            ]
     return content
 
 
@@ -88,8 +110,12 @@ class Worlds:
     """The channels, each written once."""
 
     def __init__(self, project: Workspace, folder: Path) -> None:
-        request = Request(RELEASES, settings(project.root).default.recipes or (), foreign_channel.SUBDIRS)
-        content = planned_repodata(plan(published_set(project), request, python_tags(project.build_config)))
+        request = Request(
+            RELEASES, settings(project.root).default.recipes or (), foreign_channel.SUBDIRS
+        )
+        content = planned_repodata(
+            plan(published_set(project), request, python_tags(project.build_config))
+        )
         self._ours = write_repodata(content, folder / "ours")
         self._before = write_repodata(without_keepers(content), folder / "before")
         self._foreign = write(folder / "conda-forge", foreign_channel.records(project.variants))
@@ -112,12 +138,19 @@ def facts(world: World) -> LifeFacts:
     """What the oracle knows of the channels: toolkits, and what packages were compiled with."""
     toolkits = {str(r.version) for r in world.by_name["cuda-version"]}
     compiled = {name: compiled_with(world, name) for name in FOREIGN if name in world.by_name}
-    return LifeFacts(tuple(sorted(toolkits)), {name: minors for name, minors in compiled.items() if minors})
+    return LifeFacts(
+        tuple(sorted(toolkits)), {name: minors for name, minors in compiled.items() if minors}
+    )
 
 
 def compiled_with(world: World, name: str) -> tuple[str, ...]:
     """The oldest toolkits that the CUDA builds of a package name."""
-    specs = [spec for record in world.by_name[name] for spec in record.depends if spec.startswith("cuda-version ")]
+    specs = [
+        spec
+        for record in world.by_name[name]
+        for spec in record.depends
+        if spec.startswith("cuda-version ")
+    ]
     found = {match[1] for spec in specs if (match := re.search(r">=(\d+(?:\.\d+)?)", spec))}
     return tuple(sorted(minor if "." in minor else f"{minor}.0" for minor in found))
 
@@ -137,14 +170,18 @@ def client(name: str, project: Workspace) -> Client:
 
 @dataclass(frozen=True)
 class Part:
-    """What is written of a client with some channels: all cells, and the words of those that are wrong."""
+    """What is written of a client with some channels: all cells, and the words of those that are
+    wrong.
+    """
 
     there: tuple[str, ...]
     wrong: Mapping[str, str]
 
 
 def part(results: Sequence[Result]) -> Part:
-    wrong = {str(result.cell): ", ".join(sorted(result.harms)) for result in results if result.harms}
+    wrong = {
+        str(result.cell): ", ".join(sorted(result.harms)) for result in results if result.harms
+    }
     return Part(tuple(str(result.cell) for result in results), wrong)
 
 
@@ -168,7 +205,9 @@ def read() -> dict[tuple[str, str], Part]:
 def members(channels: Channels) -> list[Cell]:
     """The cells that channels have: cuda-native is one of the things that were not there before."""
     found = cells(foreign=channels.is_foreign)
-    return [cell for cell in found if not (channels.is_before and "cuda-native" in cell.start.specs)]
+    return [
+        cell for cell in found if not (channels.is_before and "cuda-native" in cell.start.specs)
+    ]
 
 
 def lines(parts: Mapping[tuple[str, str], Part]) -> Iterator[str]:
@@ -180,16 +219,27 @@ def lines(parts: Mapping[tuple[str, str], Part]) -> Iterator[str]:
 
 def table(parts: Mapping[tuple[str, str], Part]) -> str:
     """Wrong cells of all, before and after, by client and by what the environment asks for."""
-    headings = ("client", "asked for at first", "driver as it was, or newer", "older driver", "no driver")
+    headings = (
+        "client",
+        "asked for at first",
+        "driver as it was, or newer",
+        "older driver",
+        "no driver",
+    )
     rows = []
     for by in CLIENTS:
         for asks in ("plain", "cuda-gpu", "cuda-native"):
-            cells_ = [_share(parts, by, asks, drivers) for drivers in (("13.0", "13.5"), ("12.6",), ("none",))]
+            cells_ = [
+                _share(parts, by, asks, drivers)
+                for drivers in (("13.0", "13.5"), ("12.6",), ("none",))
+            ]
             rows.append((by, "neither" if asks == "plain" else f"`{asks}`", *cells_))
     return markdown_table(headings, rows)
 
 
-def _share(parts: Mapping[tuple[str, str], Part], by: str, asks: str, drivers: Sequence[str]) -> str:
+def _share(
+    parts: Mapping[tuple[str, str], Part], by: str, asks: str, drivers: Sequence[str]
+) -> str:
     after = _count(parts["strict", by], asks, drivers)
     if asks == "cuda-native":
         return f"{after[0]} of {after[1]}"
@@ -220,7 +270,13 @@ def main() -> None:
                 parts[channels.name, by] = part(results)
                 harms = Counter(harm for result in results for harm in result.harms)
                 refused = sum(isinstance(result.after, Refused) for result in results)
-                print(channels.name, by, f"{len(results)} cells, {refused} refused,", dict(harms), file=sys.stderr)
+                print(
+                    channels.name,
+                    by,
+                    f"{len(results)} cells, {refused} refused,",
+                    dict(harms),
+                    file=sys.stderr,
+                )
     head = [line for line in WRONG.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
     WRONG.write_text("\n".join([*head, *lines(parts)]) + "\n", encoding="utf-8")
     TABLE.write(project, table(parts))
@@ -229,20 +285,28 @@ def main() -> None:
 # --- tests
 
 
-def _results(worlds: Worlds, project: Workspace, channels: Channels, by: str, wanted: Sequence[Cell]) -> list[Result]:
+def _results(
+    worlds: Worlds, project: Workspace, channels: Channels, by: str, wanted: Sequence[Cell]
+) -> list[Result]:
     if by in ("mamba", "conda") and not library(project).exists():
-        pytest.skip("libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler")
+        pytest.skip(
+            "libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler"
+        )
     world = worlds.world(channels)
     return list(run(client(by, project), world, wanted, facts(world)))
 
 
 def _is_as_written(found: Sequence[Result], written: Part) -> None:
     solved = part(found)
-    assert solved.wrong == {cell: written.wrong[cell] for cell in solved.there if cell in written.wrong}
+    assert solved.wrong == {
+        cell: written.wrong[cell] for cell in solved.there if cell in written.wrong
+    }
 
 
 @pytest.mark.parametrize("by", CLIENTS)
-def test_a_sample_of_second_commands_is_as_written_down(worlds: Worlds, project: Workspace, by: str) -> None:
+def test_a_sample_of_second_commands_is_as_written_down(
+    worlds: Worlds, project: Workspace, by: str
+) -> None:
     chosen = random.Random(by).sample(members(AFTER[0]), SAMPLE)
     found = _results(worlds, project, AFTER[0], by, chosen)
     assert len(found) == SAMPLE
@@ -255,18 +319,29 @@ def test_a_sample_of_second_commands_is_as_written_down(worlds: Worlds, project:
 def test_every_second_command_is_as_written_down(
     worlds: Worlds, project: Workspace, channels: Channels, by: str
 ) -> None:
-    _is_as_written(_results(worlds, project, channels, by, members(channels)), read()[channels.name, by])
+    _is_as_written(
+        _results(worlds, project, channels, by, members(channels)), read()[channels.name, by]
+    )
 
 
 def test_the_table_of_the_docs_has_what_is_written_down() -> None:
-    assert f"`{COMMAND}` -->\n\n{table(read())}\n<!--" in (ROOT / TABLE.page).read_text(encoding="utf-8")
+    assert f"`{COMMAND}` -->\n\n{table(read())}\n<!--" in (ROOT / TABLE.page).read_text(
+        encoding="utf-8"
+    )
 
 
 def test_with_the_same_or_a_newer_driver_what_asks_for_native_stays_native() -> None:
-    """mamba removes PyTorch where a command names a toolkit that it does not go with; nothing else is left."""
+    """mamba removes PyTorch where a command names a toolkit that it does not go with.
+
+    Nothing else is left.
+    """
     for by in CLIENTS:
         wrong = read()["strict", by].wrong
-        left = {cell: words for cell, words in wrong.items() if cell.startswith("cuda-native") and _has_driver(cell)}
+        left = {
+            cell: words
+            for cell, words in wrong.items()
+            if cell.startswith("cuda-native") and _has_driver(cell)
+        }
         assert all(words == "a package that was asked for is gone" for words in left.values()), by
         assert not left or by == "mamba"
 

@@ -40,7 +40,9 @@ def asked(name: str, home: Path) -> LifeProgram:
         pytest.skip(f"no {family}: CTK_TEST_{family.upper()} names one")
     if solver:
         variables = {**os.environ, "CONDA_SOLVER": solver}
-        done = subprocess.run([path, "info"], env=variables, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [path, "info"], env=variables, capture_output=True, text=True, check=False
+        )
         if f"solver/{solver}" not in done.stdout:
             pytest.skip(f"conda here has no solver {solver}")
     return LifeProgram(PROGRAMS[name], home, path)
@@ -53,7 +55,13 @@ def seen(outcome: Outcome) -> tuple[object, ...]:
     builds = outcome.state.builds
     kinds = {name: outcome.state.is_cuda(name) for name in ("pytorch", "jaxlib", "cupy")}
     asked_for = tuple(name for name in ("cuda-gpu", "cuda-native") if name in builds)
-    return outcome.state.toolkit, outcome.state.fit, builds.get("libnvjitlink"), json.dumps(kinds), asked_for
+    return (
+        outcome.state.toolkit,
+        outcome.state.fit,
+        builds.get("libnvjitlink"),
+        json.dumps(kinds),
+        asked_for,
+    )
 
 
 @pytest.mark.parametrize("channels", AFTER[:2], ids=lambda channels: channels.name)
@@ -63,7 +71,9 @@ def test_a_model_does_what_the_client_does(
 ) -> None:
     real: Client = asked(name, tmp_path)
     if name != "conda, rattler" and not library(project).exists():
-        pytest.skip("libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler")
+        pytest.skip(
+            "libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler"
+        )
     model = client(name, project)
     world = worlds.world(channels)
     found, expected = {}, {}

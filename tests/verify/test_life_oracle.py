@@ -6,20 +6,28 @@ import pytest
 
 from ctk.verify.life_oracle import Change, Harm, LifeFacts, State, harms
 
-FACTS = LifeFacts(("12.6", "12.9", "13.0", "13.4"), {"pytorch": ("12.9", "13.4"), "cuda-nvcc": ("13.0",)})
+FACTS = LifeFacts(
+    ("12.6", "12.9", "13.0", "13.4"), {"pytorch": ("12.9", "13.4"), "cuda-nvcc": ("13.0",)}
+)
 CORE = ("cuda-gpu", "cuda-core")
 
 
 def state(toolkit: str, *asked: str, floors: tuple[str, ...] = (), **builds: str) -> State:
-    """An environment with a toolkit such as ``13.0 native``, and with other packages as ``1.0 cuda_h0_0``."""
+    """An environment with a toolkit such as ``13.0 native``, and with other packages as ``1.0
+    cuda_h0_0``.
+    """
     version, fit = toolkit.split()
     found = {name.replace("_", "-"): tuple(text.split()) for name, text in builds.items()}
     names = {spec.partition("=")[0] for spec in asked} - {"cuda-version"}
-    there = dict.fromkeys(names, ("1.0", "h0_0")) | {name: (both[0], both[1]) for name, both in found.items()}
+    there = dict.fromkeys(names, ("1.0", "h0_0")) | {
+        name: (both[0], both[1]) for name, both in found.items()
+    }
     return State({**there, "cuda-version": (version, f"{fit}_0")}, asked, floors)
 
 
-def found(before: State, command: str, after: State | None, driver: str | None = "13.0") -> set[Harm]:
+def found(
+    before: State, command: str, after: State | None, driver: str | None = "13.0"
+) -> set[Harm]:
     kind, *specs = command.split()
     return set(harms(FACTS, Change(before, after, kind, tuple(specs), driver)))
 
@@ -35,19 +43,27 @@ def test_a_command_that_keeps_everything_is_right() -> None:
 def test_native_stays_native_where_a_native_toolkit_serves() -> None:
     compat = state("13.4 compat", *CORE, "pytorch", pytorch="2.9 cuda134_h0_0")
     assert found(NATIVE, "install pytorch", compat) == {Harm.COMPAT}
-    assert found(NATIVE, "install pytorch", state("12.9 native", *CORE, pytorch="2.9 cuda129_h0_0")) == set()
+    assert (
+        found(NATIVE, "install pytorch", state("12.9 native", *CORE, pytorch="2.9 cuda129_h0_0"))
+        == set()
+    )
 
 
 def test_compat_is_right_where_only_compat_serves() -> None:
     before = state("12.6 native", *CORE)
     after = state("12.9 compat", *CORE, pytorch="2.9 cuda129_h0_0")
     assert found(before, "install pytorch", after, "12.6") == set()
-    assert found(before, "install numpy", state("12.9 compat", *CORE, "numpy"), "12.6") == {Harm.COMPAT, Harm.MOVED}
+    assert found(before, "install numpy", state("12.9 compat", *CORE, "numpy"), "12.6") == {
+        Harm.COMPAT,
+        Harm.MOVED,
+    }
     assert found(NATIVE, "install cuda-version=13.4", state("13.4 compat", *CORE)) == set()
 
 
 def test_without_a_driver_nothing_but_a_named_toolkit_makes_compat() -> None:
-    assert Harm.COMPAT in found(NATIVE, "install pytorch", state("13.4 compat", *CORE, "pytorch"), None)
+    assert Harm.COMPAT in found(
+        NATIVE, "install pytorch", state("13.4 compat", *CORE, "pytorch"), None
+    )
     assert found(NATIVE, "install cuda-version=12", state("12.9 compat", *CORE), None) == set()
 
 
@@ -59,12 +75,17 @@ def test_who_asked_for_cuda_builds_gets_none_for_cpus(command: str) -> None:
 
 def test_cpu_builds_are_right_for_those_who_did_not_ask_or_name_them() -> None:
     plain = state("13.0 native", "cuda-core")
-    assert found(plain, "install pytorch", state("13.0 native", "cuda-core", pytorch="2.9 cpu_h0_0")) == set()
+    assert (
+        found(plain, "install pytorch", state("13.0 native", "cuda-core", pytorch="2.9 cpu_h0_0"))
+        == set()
+    )
     after = state("13.0 native", *CORE, pytorch="2.9 cpu_h0_0")
     assert found(NATIVE, "install pytorch=*=cpu*", after) == set()
     had = state("12.9 native", "pytorch", pytorch="2.9 cuda129_h0_0")
     lost = state("12.9 native", "pytorch", pytorch="2.9 cpu_h0_0")
-    assert found(had, "install numpy", State({**lost.builds, "numpy": ("2", "0")}, lost.asked)) == {Harm.CPU}
+    assert found(had, "install numpy", State({**lost.builds, "numpy": ("2", "0")}, lost.asked)) == {
+        Harm.CPU
+    }
 
 
 def test_what_was_asked_for_stays() -> None:
@@ -85,7 +106,9 @@ def test_what_was_asked_for_stays() -> None:
 def test_nvjitlink_is_the_toolkit_s_unless_somebody_needs_another(
     toolkit: str, nvjitlink: str, floors: tuple[str, ...], is_right: bool
 ) -> None:
-    after = state(toolkit, *CORE, floors=floors, libnvjitlink=f"{nvjitlink} newer_0", cuda_bindings="13 0")
+    after = state(
+        toolkit, *CORE, floors=floors, libnvjitlink=f"{nvjitlink} newer_0", cuda_bindings="13 0"
+    )
     pin = f"cuda-version={toolkit.split()[0]}"
     assert (Harm.NVJITLINK not in found(NATIVE, f"install {pin}", after)) is is_right
 

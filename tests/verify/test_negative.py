@@ -1,7 +1,8 @@
 """If a part of the scheme is taken out of a copy of the planned channel, a scenario goes wrong.
 
-So the scenarios can fail, and each part of the scheme has a reason. If two parts have the same effect, a case lists
-both, and the scenario goes wrong without both. tests/recipes/test_twins.py shows that all packages have these parts.
+So the scenarios can fail, and each part of the scheme has a reason. If two parts have the same
+effect, a case lists both, and the scenario goes wrong without both. tests/recipes/test_twins.py
+shows that all packages have these parts.
 """
 
 from __future__ import annotations
@@ -26,9 +27,15 @@ from kit.worlds import Ask, Change, Record, World, Worlds, changed, fit, records
 @pytest.fixture(scope="module")
 def channel(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
     """The channel as it is, of this checkout's recipes and some releases."""
-    locks = [lock for lock in release_locks(project).values() if not lock.is_ctk or lock.minor in RELEASES]
+    locks = [
+        lock
+        for lock in release_locks(project).values()
+        if not lock.is_ctk or lock.minor in RELEASES
+    ]
     request = Request(releases=RELEASES)
-    content = planned_repodata(plan(published_set(project), request, python_tags(project.build_config)))
+    content = planned_repodata(
+        plan(published_set(project), request, python_tags(project.build_config))
+    )
     folder = tmp_path_factory.mktemp("worlds")
     yield Worlds(content, facts(locks), folder, Gateway())
     shutil.rmtree(folder)
@@ -48,7 +55,9 @@ def test_a_scenario_goes_wrong_without(case: Case, channel: Worlds) -> None:
         assert [world.fault(asked) for asked, _ in case.wrong] == [""] * len(case.wrong)
 
 
-def test_without_its_range_cuda_pathfinder_goes_with_a_major_that_it_does_not_know(channel: Worlds) -> None:
+def test_without_its_range_cuda_pathfinder_goes_with_a_major_that_it_does_not_know(
+    channel: Worlds,
+) -> None:
     def next_major(record: Record) -> None:
         if record["name"] == "cuda-version" and record["version"] == "13.4":
             record.update(version="14.0", constrains=[])
@@ -60,13 +69,19 @@ def test_without_its_range_cuda_pathfinder_goes_with_a_major_that_it_does_not_kn
 
 
 @pytest.mark.parametrize("package", ["cuda-nvcc-impl", "cuda-nvcc_linux-64"])
-def test_without_its_run_export_a_program_runs_with_an_older_toolkit(package: str, channel: Worlds) -> None:
+def test_without_its_run_export_a_program_runs_with_an_older_toolkit(
+    package: str, channel: Worlds
+) -> None:
     """Code of nvcc 13.4 has PTX of 13.4; if nothing is native, its cubin runs."""
 
     def picked(*changes: Change) -> str:
         content = changed(channel.content, changes, ["linux-64"])
-        made = next(r for r in records(content) if r["name"] == package and r["version"].startswith("13.4."))
-        pick = channel.without().pick(ask("cuda-cudart", "13.0", "9.0", *made["run_exports"]["strong"]).scenario)
+        made = next(
+            r for r in records(content) if r["name"] == package and r["version"].startswith("13.4.")
+        )
+        pick = channel.without().pick(
+            ask("cuda-cudart", "13.0", "9.0", *made["run_exports"]["strong"]).scenario
+        )
         return f"{pick.toolkit} {pick.fit}" if pick else ""
 
     assert picked() == "13.4 compat"
@@ -77,7 +92,9 @@ def test_without_its_run_export_a_program_runs_with_an_older_toolkit(package: st
 
 
 def conda_forges(record: Record) -> None:
-    """The scheme of conda-forge: cuda-version constrains the driver's major, and nothing constrains the GPU."""
+    """The scheme of conda-forge: cuda-version constrains the driver's major, and nothing constrains
+    the GPU.
+    """
     if fit(record) == "compat":
         record.clear()
     elif record["name"] == "cuda-version":
@@ -93,27 +110,52 @@ def test_one_build_of_cuda_version_loads_its_ptx_on_few_machines(
     """docs/upstream/cuda-version.md has the numbers; ``-s`` shows them."""
     toolkits = {toolkit.minor: toolkit for toolkit in channel.facts.toolkits}
     everything = matrix(channel.facts, pythons())
-    drivers = [driver for driver in everything.drivers if driver and version(driver) >= (12, 0)][:-1]
-    gpus = [gpu for gpu in everything.gpus if gpu][:-1]  # the last of both is newer than what is known
-    asked = [ask(name, *machine) for machine in everything.machines if machine in set(product(drivers, gpus))]
+    drivers = [driver for driver in everything.drivers if driver and version(driver) >= (12, 0)][
+        :-1
+    ]
+    gpus = [gpu for gpu in everything.gpus if gpu][
+        :-1
+    ]  # the last of both is newer than what is known
+    asked = [
+        ask(name, *machine)
+        for machine in everything.machines
+        if machine in set(product(drivers, gpus))
+    ]
     solvable = [a for a in asked if expected(channel.facts, a.question).toolkit]
-    possible = [a for a in solvable if any(loads(toolkit, a.question) for toolkit in toolkits.values())]
+    possible = [
+        a for a in solvable if any(loads(toolkit, a.question) for toolkit in toolkits.values())
+    ]
 
     def loading(world: World) -> list[Ask]:
         picks = {a: world.pick(a.scenario) for a in solvable}
-        return [a for a, pick in picks.items() if pick and loads(toolkits[pick.toolkit], a.question)]
+        return [
+            a for a, pick in picks.items() if pick and loads(toolkits[pick.toolkit], a.question)
+        ]
 
-    one, two, ours = (loading(channel.without(*changes)) for changes in ((conda_forges,), (single,), ()))
-    print(f"{name} on {len(solvable)} machines, {len(possible)} of which have a toolkit whose PTX loads. It loads on")
-    print(f"{len(one)} with one build of cuda-version, {len(two)} with two, {len(ours)} with two of every package")
+    one, two, ours = (
+        loading(channel.without(*changes)) for changes in ((conda_forges,), (single,), ())
+    )
+    print(
+        f"{name} on {len(solvable)} machines, {len(possible)} of which have a toolkit whose PTX"
+        " loads. It loads on"
+    )
+    print(
+        f"{len(one)} with one build of cuda-version, {len(two)} with two, {len(ours)} with two of"
+        " every package"
+    )
     assert len(solvable) > 200
     assert ours == possible
     assert len(one) < len(two) < len(ours)
     assert len(one) < 0.5 * len(possible)
-    row = " | ".join([f"`{name}`", *(f"{len(right)} of {len(possible)}" for right in (one, two, ours))])
+    row = " | ".join(
+        [f"`{name}`", *(f"{len(right)} of {len(possible)}" for right in (one, two, ours))]
+    )
     page = (project.root / "docs/upstream/cuda-version.md").read_text()
     assert row in page and f"The {len(solvable)} machines have a driver" in page
-    assert name != "cuda-core" or f"# {name} on {len(solvable)} machines, {len(possible)} of which" in page
+    assert (
+        name != "cuda-core"
+        or f"# {name} on {len(solvable)} machines, {len(possible)} of which" in page
+    )
 
 
 def loads(toolkit: Toolkit, question: Question) -> bool:

@@ -1,4 +1,6 @@
-"""The oracle states the promised rule, knows only its facts, and shares no code with the solvers."""
+"""The oracle states the promised rule, knows only its facts, and shares no code with
+the solvers.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ LINUX, ARM, WINDOWS, WINDOWS_ARM = "linux-64", "linux-aarch64", "win-64", "win-a
 GROUPED = ("cublas", "cufft", "curand", "cusolver", "cusparse", "npp", "nvjitlink", "nvjpeg")
 
 
-# The GPUs that an NVRTC knows; between the oldest and the newest there are others that it does not know.
+# The GPUs that an NVRTC knows; between the oldest and the newest there are others that it does not
+# know.
 OF_12_0 = ("5.0", "7.0", "7.5", "8.0", "8.9", "9.0")
 OF_12_9 = (*OF_12_0, "10.0", "10.1", "10.3", "12.0", "12.1")
 OF_13_0 = ("7.5", "8.0", "8.8", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1")
@@ -55,7 +58,12 @@ def python_set(subdirs: tuple[str, ...]) -> dict[str, frozenset[str]]:
     every = targets("cp311", "cp312", "cp313", "cp314", "cp314t", "cp315", "cp315t")
     numba = targets("cp311", "cp312", "cp313", "cp314", on=(LINUX, ARM, WINDOWS))
     compute = targets("cp311", "cp312", "cp313", on=(LINUX, ARM, WINDOWS))
-    projects = {"cuda-bindings": every, "cuda-core": every, "cuda-python": frozenset({"noarch"}), "numba-cuda": numba}
+    projects = {
+        "cuda-bindings": every,
+        "cuda-core": every,
+        "cuda-python": frozenset({"noarch"}),
+        "numba-cuda": numba,
+    }
     return {**projects, "numba-cuda-mlir": numba, "cuda-cccl": compute}
 
 
@@ -174,7 +182,8 @@ def test_what_a_pin_gets(pin: str, driver: str | None, gpu: str | None, pick: st
         (ask("cuda-core", "13.4", python="3.10"), Cause.PYTHON),
         (ask("numba-cuda", "13.4", python="3.14t"), Cause.PYTHON),
         (ask("cuda-nvrtc", "13.4", python="3.10"), "13.4 native"),
-        # A newer nvJitLink goes with an older native toolkit of its major, and with no older compatible one.
+        # A newer nvJitLink goes with an older native toolkit of its major, and with no older
+        # compatible one.
         (ask("cuda-core libnvjitlink>=13.4", "13.0", "9.0"), "13.0 native"),
         (ask("cuda-core libnvjitlink>=13.4", "12.9", "9.0"), Cause.DRIVER),
         (ask("cuda-core libnvjitlink>=13.4", None, pin="13.0"), Cause.GPU),
@@ -186,13 +195,21 @@ def test_what_is_published_nowhere_is_not_expected(question: Question, pick: str
 
 
 def test_a_newer_nvjitlink_is_of_the_major_of_the_toolkit_and_only_where_its_own_is_older() -> None:
-    asked = [ask("cuda-core libnvjitlink>=12.9", driver, "9.0") for driver in ("12.6", "12.9", "13.0")]
+    asked = [
+        ask("cuda-core libnvjitlink>=12.9", driver, "9.0") for driver in ("12.6", "12.9", "13.0")
+    ]
     assert [expected(FACTS, question).nvjitlink for question in asked] == [("12.9",), (), ()]
 
 
 @pytest.mark.parametrize(
     ("gpu", "pick"),
-    [("7.5", "13.4 native"), ("9.0", "13.4 native"), ("10.0", Cause.GPU), ("12.0", "13.4 native"), ("5.0", Cause.GPU)],
+    [
+        ("7.5", "13.4 native"),
+        ("9.0", "13.4 native"),
+        ("10.0", Cause.GPU),
+        ("12.0", "13.4 native"),
+        ("5.0", Cause.GPU),
+    ],
 )
 def test_a_gpu_gets_no_toolkit_whose_libraries_have_no_code_for_it(gpu: str, pick: str) -> None:
     code = {"nvrtc": {LINUX: "<5.0|>=7.5,<10.0|>=12.0"}}
@@ -215,7 +232,9 @@ def test_a_gpu_gets_no_toolkit_whose_libraries_have_no_code_for_it(gpu: str, pic
         (ask("cuda-nvrtc", "13.4", python="3.10"), "cp310"),
     ],
 )
-def test_the_python_is_the_one_asked_for_else_the_newest_with_the_gil(question: Question, tag: str) -> None:
+def test_the_python_is_the_one_asked_for_else_the_newest_with_the_gil(
+    question: Question, tag: str
+) -> None:
     assert expected(FACTS, question).python == tag
 
 
@@ -267,10 +286,14 @@ def test_the_oracle_imports_nothing_of_this_project_and_nothing_that_solves() ->
             modules.add(str(node.module).split(".")[0])
     assert modules
     assert modules <= sys.stdlib_module_names
-    assert modules.isdisjoint({"importlib", "subprocess", "os", "pathlib", "json"})  # nor by a way around
+    assert modules.isdisjoint(
+        {"importlib", "subprocess", "os", "pathlib", "json"}
+    )  # nor by a way around
 
 
-def test_a_release_without_measured_facts_is_named_and_no_release_is_an_error(project: Workspace) -> None:
+def test_a_release_without_measured_facts_is_named_and_no_release_is_an_error(
+    project: Workspace,
+) -> None:
     lock = replace(release_locks(project)["cuda-13.4"], facts=None)
     with pytest.raises(LockError, match=r"13\.4 has not been measured") as error:
         facts([lock])

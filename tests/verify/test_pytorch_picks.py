@@ -1,6 +1,8 @@
-"""PyTorch and Triton are picked by the oracle's rule, and each bound in their packages is needed for that.
+"""PyTorch and Triton are picked by the oracle's rule, and each bound in their packages is needed
+for that.
 
-The oracle's rule is that of the toolkit, for the toolkits that a wheel goes with and the GPUs that it has code for.
+The oracle's rule is that of the toolkit, for the toolkits that a wheel goes with and the GPUs that
+it has code for.
 """
 
 from __future__ import annotations
@@ -26,14 +28,28 @@ from kit.worlds import Ask, Change, World, Worlds, take_out
 
 RELEASES = ("12.4", "12.8", "12.9", "13.0", "13.1", "13.2", "13.4")
 SUBDIRS = ("linux-64", "linux-aarch64")
-# CUDA major -> the oldest toolkit of its wheels; tests/recipes/test_pytorch.py has it from what they require.
+# CUDA major -> the oldest toolkit of its wheels; tests/recipes/test_pytorch.py has it from what
+# they require.
 OLDEST = {"torch": {"12": "12.8", "13": "13.0"}, "triton": {"12": "12.8", "13": "13.0"}}
 # Request -> what it needs: libtorch is linked with NCCL and NVSHMEM.
 TORCH = ("torch", "nccl", "nvshmem")
 REQUESTS = {"pytorch": TORCH, "pytorch-gpu": TORCH, "libtorch": TORCH, "triton": ("triton",)}
 
 
-DRIVERS = (None, "11.8", "12.0", "12.4", "12.8", "12.9", "13.0", "13.1", "13.2", "13.3", "13.4", "13.9")
+DRIVERS = (
+    None,
+    "11.8",
+    "12.0",
+    "12.4",
+    "12.8",
+    "12.9",
+    "13.0",
+    "13.1",
+    "13.2",
+    "13.3",
+    "13.4",
+    "13.9",
+)
 GPUS = (None, "5.2", "6.1", "7.0", "7.5", "8.0", "8.9", "9.0", "10.0", "10.3", "12.0", "12.1")
 
 
@@ -41,7 +57,9 @@ GPUS = (None, "5.2", "6.1", "7.0", "7.5", "8.0", "8.9", "9.0", "10.0", "10.3", "
 def channel(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
     """Some toolkits and both library sets, and what the oracle knows of them."""
     request = Request((*RELEASES, "libraries-12", "libraries-13"), (), SUBDIRS, ("3.13",))
-    content = planned_repodata(plan(published_set(project), request, python_tags(project.build_config)))
+    content = planned_repodata(
+        plan(published_set(project), request, python_tags(project.build_config))
+    )
     locks = release_locks(project).values()
     known = facts(lock for lock in locks if not lock.is_ctk or lock.minor in RELEASES)
     published: dict[str, dict[str, set[str]]] = {}
@@ -62,7 +80,8 @@ def channel(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Ite
             | {
                 name: frozenset(published[toolkit.major].get(name, ()))
                 for name in (*TORCH, "triton")
-                if version(toolkit.minor) >= version(OLDEST.get(name, {}).get(toolkit.major, "12.0"))
+                if version(toolkit.minor)
+                >= version(OLDEST.get(name, {}).get(toolkit.major, "12.0"))
             },
             code=dict(toolkit.code)
             | {name: dict.fromkeys(SUBDIRS, gpus) for name, gpus in code[toolkit.major].items()},
@@ -82,8 +101,12 @@ def whole(channel: Worlds) -> World:
     return channel.without(subdirs=SUBDIRS)
 
 
-def ask(request: str, driver: str | None = None, gpu: str | None = None, subdir: str = "linux-64") -> Ask:
-    return asked(request, driver, gpu, subdir=subdir, python=None if request == "libtorch" else "3.13")
+def ask(
+    request: str, driver: str | None = None, gpu: str | None = None, subdir: str = "linux-64"
+) -> Ask:
+    return asked(
+        request, driver, gpu, subdir=subdir, python=None if request == "libtorch" else "3.13"
+    )
 
 
 PINNED = asked("pytorch", "13.4", "9.0", "pytorch=2.14.1", "python=3.13", python="3.13")
@@ -91,8 +114,12 @@ PINNED = asked("pytorch", "13.4", "9.0", "pytorch=2.14.1", "python=3.13", python
 
 @pytest.mark.parametrize("request_", REQUESTS)
 @pytest.mark.parametrize("subdir", SUBDIRS)
-def test_every_machine_gets_what_the_oracle_expects(request_: str, subdir: str, whole: World) -> None:
-    machines = [(d, gpu) for d, gpu in product(DRIVERS, GPUS) if (d or not gpu) and not impossible(d, gpu)]
+def test_every_machine_gets_what_the_oracle_expects(
+    request_: str, subdir: str, whole: World
+) -> None:
+    machines = [
+        (d, gpu) for d, gpu in product(DRIVERS, GPUS) if (d or not gpu) and not impossible(d, gpu)
+    ]
     questions = [ask(request_, driver, gpu, subdir) for driver, gpu in machines]
     assert {q.scenario: fault for q in questions if (fault := whole.fault(q))} == {}
     assert len({whole.right(q).toolkit for q in questions}) > 4
@@ -113,7 +140,12 @@ def test_every_machine_gets_what_the_oracle_expects(request_: str, subdir: str, 
         ),
         pytest.param(
             (take_out("libtorch|pytorch", "depends", r"^(cuda-version >=13)\.2,", r"\1,"),),
-            [(ask("libtorch", "13.0", "9.0"), "libtorch wants cuda-version >=13.2,<14.0a0 native_*")],
+            [
+                (
+                    ask("libtorch", "13.0", "9.0"),
+                    "libtorch wants cuda-version >=13.2,<14.0a0 native_*",
+                )
+            ],
             id="the toolkit of the newest",
         ),
         pytest.param(

@@ -1,6 +1,7 @@
 """What a machine whose driver is too old, or that has none, is told of `cuda-gpu`.
 
-rattler is here always. conda and mamba are asked where ``CTK_TEST_CONDA`` and ``CTK_TEST_MAMBA`` name them.
+rattler is here always. conda and mamba are asked where ``CTK_TEST_CONDA`` and ``CTK_TEST_MAMBA``
+name them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ import pytest
 
 from conftest import ROOT
 from ctk.core.checkout import Workspace
-from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, write_repodata
+from ctk.plan.plan import (
+    Request,
+    plan,
+    planned_repodata,
+    published_set,
+    python_tags,
+    write_repodata,
+)
 from ctk.solve.solve import Scenario
 from ctk.verify.clients import RattlerSolver
 from kit.client_records import Place, program
@@ -70,7 +78,9 @@ def test_cuda_gpu_without_its_driver_is_one_line_of_rattlers_error(
     driver: str, project: Workspace, tmp_path: Path
 ) -> None:
     channel = write_repodata(metapackage(project), tmp_path)
-    (answer,) = RattlerSolver().solve_all([Scenario(("cuda-gpu",), "linux-64", driver or None)], [channel])
+    (answer,) = RattlerSolver().solve_all(
+        [Scenario(("cuda-gpu",), "linux-64", driver or None)], [channel]
+    )
     lines = [line for line in answer.problem.splitlines() if "__cuda" in line]
     assert len(lines) == 1 and CAUSE in lines[0], answer.problem
 
@@ -80,7 +90,9 @@ def test_cuda_gpu_without_its_driver_is_one_line_of_rattlers_error(
 def test_cuda_gpu_without_its_driver_is_one_line_of_a_clients_error(
     client: str, driver: str, project: Workspace, tmp_path: Path
 ) -> None:
-    said = Asking(client, tmp_path).said(write_repodata(metapackage(project), tmp_path / "channel"), driver, "cuda-gpu")
+    said = Asking(client, tmp_path).said(
+        write_repodata(metapackage(project), tmp_path / "channel"), driver, "cuda-gpu"
+    )
     assert said.count("__cuda >=") == 1 and CAUSE in said, said
 
 
@@ -105,11 +117,18 @@ def named_first() -> Iterator[Record]:
         yield record(f"other{number}", "1", "h0_0", "noarch")
 
 
-def test_mamba_may_name_another_package_and_names_the_right_one_beside_a_version(tmp_path: Path) -> None:
-    """docs/upstream/mamba-names.md. If no mamba names another one, take it and its row of troubleshooting.md away."""
+def test_mamba_may_name_another_package_and_names_the_right_one_beside_a_version(
+    tmp_path: Path,
+) -> None:
+    """docs/upstream/mamba-names.md.
+
+    If no mamba names another one, take it and its row of troubleshooting.md away.
+    """
     asking = Asking("mamba", tmp_path)
     channel = write(tmp_path / "channel", named_first())
-    row = "is not installable because it conflicts with any installable versions previously reported"
+    row = (
+        "is not installable because it conflicts with any installable versions previously reported"
+    )
     assert f"`{row}`" in (ROOT / "docs/troubleshooting.md").read_text()
     cause = "missing >=2 *, which does not exist"
     plain = asking.said(channel, "", "wanted")

@@ -1,6 +1,8 @@
-"""The table of docs/environments.md: what adding pytorch does to an environment, by models of the clients.
+"""The table of docs/environments.md: what adding pytorch does to an environment, by models of the
+clients.
 
-The models are of four clients; each cell was seen in the clients themselves, and is asked of those that are on PATH.
+The models are of four clients; each cell was seen in the clients themselves, and is asked of those
+that are on PATH.
 """
 
 from __future__ import annotations
@@ -13,7 +15,14 @@ import pytest
 
 from conftest import program_of
 from ctk.core.checkout import Workspace, settings, workspace
-from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, write_repodata
+from ctk.plan.plan import (
+    Request,
+    plan,
+    planned_repodata,
+    published_set,
+    python_tags,
+    write_repodata,
+)
 from ctk.solve.channels import universe
 from ctk.solve.solve import Scenario
 from ctk.verify.libsolv import library
@@ -46,7 +55,9 @@ def world(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Itera
     folder = tmp_path_factory.mktemp("adding")
     recipes = settings(project.root).default.recipes or ()
     request = Request(RELEASES, recipes, ("linux-64",))
-    content = planned_repodata(plan(published_set(project), request, python_tags(project.build_config)))
+    content = planned_repodata(
+        plan(published_set(project), request, python_tags(project.build_config))
+    )
     ours = write_repodata(content, folder / "ours")
     foreign = write(folder / "conda-forge", foreign_channel.records(project.variants))
     yield World([ours, foreign, write_repodata(universe(), folder / "base")])
@@ -76,13 +87,22 @@ def word(outcome: Outcome, first: str) -> str:
 
 def model(name: str, project: Workspace) -> Client:
     if name in ("mamba", "conda-libmamba") and not library(project).exists():
-        pytest.skip("libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler")
+        pytest.skip(
+            "libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler"
+        )
     makers = {"mamba": Mamba, "conda-libmamba": CondaLibmamba}
-    return makers[name](project) if name in makers else {"conda-rattler": CondaRattler, "pixi": Pixi}[name]()
+    return (
+        makers[name](project)
+        if name in makers
+        else {"conda-rattler": CondaRattler, "pixi": Pixi}[name]()
+    )
 
 
 def outcome(client: Client, world: World, made: str, driver: str, typed: str) -> Outcome:
-    """What a later command does; ``13.0, later none`` is a machine whose driver is not seen then."""
+    """What a later command does.
+
+    ``13.0, later none`` is a machine whose driver is not seen then.
+    """
     before, _, later = driver.partition(", later ")
     seen = later or before
     on = Scenario((), world.subdir, None if seen == "none" else seen)
@@ -97,7 +117,9 @@ def test_the_page_says_what_adding_pytorch_does(
     assert word(found, made) == said.replace("`", "")
 
 
-@pytest.mark.parametrize(("name", "made", "driver", "typed", "said"), [c for c in CASES if "pixi" not in c.id])
+@pytest.mark.parametrize(
+    ("name", "made", "driver", "typed", "said"), [c for c in CASES if "pixi" not in c.id]
+)
 def test_the_clients_that_are_here_do_what_the_page_says(
     name: str, made: str, driver: str, typed: str, said: str, world: World
 ) -> None:

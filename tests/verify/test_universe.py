@@ -1,4 +1,6 @@
-"""The stand-in for conda-forge: every Python installs on every platform, and no dependency is missing."""
+"""The stand-in for conda-forge: every Python installs on every platform, and no dependency is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ Record = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def records() -> list[Record]:
-    return [record for content in universe().values() for record in content["packages.conda"].values()]
+    return [
+        record for content in universe().values() for record in content["packages.conda"].values()
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +33,17 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], So
     """Platform and Python -> a solver's pick of this Python with numpy."""
     folder = write_repodata(universe(), tmp_path_factory.mktemp("universe"))
     kinds = [f"3.{tag.removeprefix('cp3')}" for tag in pythons()]
-    asked = {Scenario((*python_specs(kind), "numpy"), subdir): (subdir, kind) for subdir in PLATFORMS for kind in kinds}
+    asked = {
+        Scenario((*python_specs(kind), "numpy"), subdir): (subdir, kind)
+        for subdir in PLATFORMS
+        for kind in kinds
+    }
     return {asked[answer.scenario]: answer for answer in RattlerSolver().solve_all(asked, [folder])}
 
 
-def test_every_python_installs_on_every_platform(solved: dict[tuple[str, str], SolverAnswer]) -> None:
+def test_every_python_installs_on_every_platform(
+    solved: dict[tuple[str, str], SolverAnswer],
+) -> None:
     assert {place: answer.problem for place, answer in solved.items() if not answer.solved} == {}
     for (_, kind), answer in solved.items():
         tag = f"cp{kind.replace('.', '')}"
@@ -47,7 +57,11 @@ def test_nothing_depends_on_what_is_not_there(records: list[Record]) -> None:
     for record in records:
         for need in map(MatchSpec, record["depends"]):
             if need.name and not need.name.normalized.startswith("__"):
-                reachable = [p for subdir, p in there if record["subdir"] in (subdir, NOARCH) or subdir == NOARCH]
+                reachable = [
+                    p
+                    for subdir, p in there
+                    if record["subdir"] in (subdir, NOARCH) or subdir == NOARCH
+                ]
                 assert any(need.matches(p) for p in reachable), f"{record['name']} needs {need}"
 
 
@@ -55,7 +69,9 @@ def test_it_has_what_packages_of_the_channel_need(planned: Repodata) -> None:
     """Packages of optional recipes too, on each platform."""
     channels, lost = (planned, universe()), set()
     for subdir in PLATFORMS:
-        places = [channel[part]["packages.conda"] for channel in channels for part in (subdir, NOARCH)]
+        places = [
+            channel[part]["packages.conda"] for channel in channels for part in (subdir, NOARCH)
+        ]
         there = {record["name"] for packages in places for record in packages.values()}
         for record in planned[subdir]["packages.conda"].values():
             needs = {need.split()[0] for need in record["depends"] if not need.startswith("__")}
@@ -65,4 +81,6 @@ def test_it_has_what_packages_of_the_channel_need(planned: Repodata) -> None:
 
 def package(record: Record) -> PackageRecord:
     build = BuildString(record["build"])
-    return PackageRecord(record["name"], record["version"], build, record["build_number"], record["subdir"])
+    return PackageRecord(
+        record["name"], record["version"], build, record["build_number"], record["subdir"]
+    )

@@ -40,7 +40,9 @@ def small(planned: channels.Repodata, tmp_path_factory: pytest.TempPathFactory) 
 # --- the matrix is right
 
 
-def test_a_sample_of_all_scenarios_is_right(known: OracleFacts, every: Matrix, solved: Channels) -> None:
+def test_a_sample_of_all_scenarios_is_right(
+    known: OracleFacts, every: Matrix, solved: Channels
+) -> None:
     tally = Tally(known, solved)
     tally.run(RattlerSolver(), every.sample(SAMPLE, 1))
     total = tally.total
@@ -112,14 +114,34 @@ SIDES |= {
             Record("12.9.10", "cuda12_py314_native_hdef_12110"),
             "is of CUDA 12 native: builds are mixed",
         ),
-        ("cuda-nvvm-impl", Record("12.9.86", "h9_100"), "cuda-nvvm-impl 12.9.86 is not of toolkit 13.0"),
-        ("libnvjitlink", Record("13.4.92", "h9_100"), "libnvjitlink 13.4.92 is not of toolkit 13.0"),
+        (
+            "cuda-nvvm-impl",
+            Record("12.9.86", "h9_100"),
+            "cuda-nvvm-impl 12.9.86 is not of toolkit 13.0",
+        ),
+        (
+            "libnvjitlink",
+            Record("13.4.92", "h9_100"),
+            "libnvjitlink 13.4.92 is not of toolkit 13.0",
+        ),
         ("python", Record("3.14.6", "h4_0_cp314t"), "Python is cp314t, not cp314"),
         ("python_abi", Record("3.14", "8_cp314t"), "python_abi is 8_cp314t"),
-        ("numba-cuda", Record("0.30", "cuda13_py314t_native_habc_0"), "numba-cuda is cuda13_py314t_native_habc_0, not"),
-        ("cuda-python", Record("12.9", "cuda12_py_native_habc_0"), "is cuda12_py_native_habc_0, not cuda13_py_native_"),
+        (
+            "numba-cuda",
+            Record("0.30", "cuda13_py314t_native_habc_0"),
+            "numba-cuda is cuda13_py314t_native_habc_0, not",
+        ),
+        (
+            "cuda-python",
+            Record("12.9", "cuda12_py_native_habc_0"),
+            "is cuda12_py_native_habc_0, not cuda13_py_native_",
+        ),
         ("python", None, "Python is not there, not cp314"),
-        *((name, None, f"{name} is not there") for name in RECORDS if name not in ("python", "python_abi")),
+        *(
+            (name, None, f"{name} is not there")
+            for name in RECORDS
+            if name not in ("python", "python_abi")
+        ),
     ],
 )
 def test_what_can_be_wrong_with_an_answer(name: str, record: Record | None, said: str) -> None:
@@ -134,7 +156,9 @@ def test_a_pick_where_there_must_be_none_and_none_where_there_must_be_one() -> N
     assert wrong(QUESTION, RIGHT, refused, SIDES) == "it can be solved, but was refused"
     assert wrong(QUESTION, Expected(cause=Cause.GPU), refused, SIDES) == ""
     solved = SolverAnswer(scenario(QUESTION), RECORDS)
-    assert "must be refused (GPU too old)" in wrong(QUESTION, Expected(cause=Cause.GPU), solved, SIDES)
+    assert "must be refused (GPU too old)" in wrong(
+        QUESTION, Expected(cause=Cause.GPU), solved, SIDES
+    )
 
 
 def test_machines_that_are_alike_get_what_each_gets_alone(
@@ -159,7 +183,9 @@ def test_machines_that_are_alike_get_what_each_gets_alone(
     others = [members[-1] for members in classes.values() if len(members) > 1]
     alone = Catalogue(solved.folders, "linux-64")
     for machine in others:
-        assert together[machine] == clients._as_answer(machine, alone.answer(machine)).records, machine
+        assert together[machine] == clients._as_answer(machine, alone.answer(machine)).records, (
+            machine
+        )
 
 
 # --- counting
@@ -173,7 +199,9 @@ class Scripted:
     def __init__(self, end: BaseException) -> None:
         self.end = end
 
-    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
+    def solve_all(
+        self, scenarios: Iterable[Scenario], channels: Sequence[Path]
+    ) -> Iterator[SolverAnswer]:
         yield from RattlerSolver().solve_all(tuple(scenarios)[:-1], channels)
         raise self.end
 
@@ -186,7 +214,9 @@ class Answering:
     def __init__(self, machine: Scenario, **changed: Any) -> None:
         self.machine, self.changed = machine, changed
 
-    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
+    def solve_all(
+        self, scenarios: Iterable[Scenario], channels: Sequence[Path]
+    ) -> Iterator[SolverAnswer]:
         (answer,) = RattlerSolver().solve_all([self.machine], channels)
         yield from (replace(answer, scenario=scenario, **self.changed) for scenario in scenarios)
 
@@ -197,14 +227,18 @@ def tally(known: OracleFacts, solved: Channels, solver: Answering, question: Que
     return counting.total
 
 
-def test_a_client_that_sees_no_gpu_is_judged_for_a_machine_without(known: OracleFacts, solved: Channels) -> None:
+def test_a_client_that_sees_no_gpu_is_judged_for_a_machine_without(
+    known: OracleFacts, solved: Channels
+) -> None:
     question = Question("cuda-nvrtc", "linux-64", "13.0", "7.0")  # with its GPU, 12.9 is right
     blind = replace(scenario(question), arch=None)
     assert tally(known, solved, Answering(blind, sees_gpus=False), question) == {"right": 1}
     assert tally(known, solved, Answering(blind), question) == {"wrong": 1}
 
 
-def test_a_solver_that_takes_the_driver_away_loses_the_refusal_only(known: OracleFacts, solved: Channels) -> None:
+def test_a_solver_that_takes_the_driver_away_loses_the_refusal_only(
+    known: OracleFacts, solved: Channels
+) -> None:
     removing = Answering(Scenario(("cuda-nvrtc",), "linux-64"), removed=("__cuda",))
 
     def removed(question: Question) -> Counts:
@@ -226,31 +260,71 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["verify", *arguments], env={"COLUMNS": "120"})
 
 
-def test_the_command_says_how_many_of_how_many_are_right_in_words_and_as_json(small: Path, every: Matrix) -> None:
+def test_the_command_says_how_many_of_how_many_are_right_in_words_and_as_json(
+    small: Path, every: Matrix
+) -> None:
     of = len(replace(every, subdirs=("win-arm64",), requests=("cuda-nvrtc",)))
-    asked = ("--channel", str(small), "--request", "cuda-nvrtc", "--constraints", "ignored", "--sample", "100")
+    asked = (
+        "--channel",
+        str(small),
+        "--request",
+        "cuda-nvrtc",
+        "--constraints",
+        "ignored",
+        "--sample",
+        "100",
+    )
     said, found = run(*asked), json.loads(run(*asked, "--json").stdout)
     assert said.exit_code == 0, said.output
-    for words in (f"100 of {of} scenarios", "none wrong", "lost: refusal", "too old for all that was asked for"):
+    for words in (
+        f"100 of {of} scenarios",
+        "none wrong",
+        "lost: refusal",
+        "too old for all that was asked for",
+    ):
         assert words in said.output
-    assert (found["solver"], found["of"], found["complete"], found["first_wrong"]) == ("rattler", of, True, [])
-    judged = found["right"] + sum(found["refused"].values()) + sum(found["lost"].values()) + found["wrong"]
+    assert (found["solver"], found["of"], found["complete"], found["first_wrong"]) == (
+        "rattler",
+        of,
+        True,
+        [],
+    )
+    judged = (
+        found["right"]
+        + sum(found["refused"].values())
+        + sum(found["lost"].values())
+        + found["wrong"]
+    )
     assert found["scenarios"] == found["total"] == judged == 100
     assert set(found["requests"]) == {"cuda-nvrtc"}
 
 
-def test_a_wrong_pick_is_printed_whole_and_ends_with_a_code_of_its_own(small: Path, tmp_path: Path) -> None:
+def test_a_wrong_pick_is_printed_whole_and_ends_with_a_code_of_its_own(
+    small: Path, tmp_path: Path
+) -> None:
     """In a channel whose native builds fit every driver."""
     content = channels.built(small)
     for record in content[NOARCH]["packages.conda"].values():
         if record["name"] == "cuda-version":
             record["depends"] = []
-    done = run("--channel", str(write_repodata(content, tmp_path)), "--request", "cuda-nvrtc", "--sample", "200")
+    done = run(
+        "--channel",
+        str(write_repodata(content, tmp_path)),
+        "--request",
+        "cuda-nvrtc",
+        "--sample",
+        "200",
+    )
     assert isinstance(done.exception, VerifyFailed) and done.exception.exit_code == 17
     assert "picks are wrong" in done.exception.cause and done.exception.step
     assert done.stdout.count("wrong: ctk solve ") == 3
     text = done.stdout[done.stdout.index("wrong: ctk solve ") :]
-    for part in ("--platform win-arm64 --driver ", "  expected: ", "  found: ", "    cuda-version "):
+    for part in (
+        "--platform win-arm64 --driver ",
+        "  expected: ",
+        "  found: ",
+        "    cuda-version ",
+    ):
         assert part in text
 
 
@@ -263,13 +337,17 @@ def test_a_wrong_pick_is_printed_whole_and_ends_with_a_code_of_its_own(small: Pa
         (["--channel", "/nowhere"], 33, "there is no channel"),
     ],
 )
-def test_what_cannot_be_asked_is_a_clear_error(small: Path, arguments: list[str], code: int, said: str) -> None:
+def test_what_cannot_be_asked_is_a_clear_error(
+    small: Path, arguments: list[str], code: int, said: str
+) -> None:
     error = run("--channel", str(small), *arguments).exception
     assert isinstance(error, CtkError)
     assert (error.exit_code, said in error.cause, bool(error.step)) == (code, True, True)
 
 
-@pytest.mark.parametrize("end", [KeyboardInterrupt(), SolverFailed("micromamba crashed", "try it by hand")], ids=type)
+@pytest.mark.parametrize(
+    "end", [KeyboardInterrupt(), SolverFailed("micromamba crashed", "try it by hand")], ids=type
+)
 def test_a_run_that_ended_early_does_not_say_that_none_is_wrong(
     small: Path, monkeypatch: pytest.MonkeyPatch, end: BaseException
 ) -> None:
@@ -281,5 +359,8 @@ def test_a_run_that_ended_early_does_not_say_that_none_is_wrong(
     assert done.exit_code != 0
     (result,) = [json.loads(text) for text in shown if text.startswith("{")]
     assert (result["complete"], result["total"], result["scenarios"]) == (False, 49, 50)
-    assert any(re.search(r"^stopped: 49 of \d+ scenarios in .* s: 0 wrong so far, 1 not answered$", t) for t in shown)
+    assert any(
+        re.search(r"^stopped: 49 of \d+ scenarios in .* s: 0 wrong so far, 1 not answered$", t)
+        for t in shown
+    )
     assert not any("none wrong" in text for text in shown)

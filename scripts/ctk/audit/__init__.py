@@ -1,4 +1,6 @@
-"""Checks of built packages, and of the packages of a plan before they are built, by the rules of the design."""
+"""Checks of built packages, and of the packages of a plan before they are built, by the rules of
+the design.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,20 @@ CHECKS: tuple[Check[Any], ...] = checks_of(files, binaries, packages)
 
 @dataclass(frozen=True)
 class AuditReport(Report):
-    """The outcome of an audit, whose subjects are packages; `earlier` if it is the kept report of an earlier run."""
+    """The outcome of an audit, whose subjects are packages.
+
+    `earlier` if it is the kept report of an earlier run.
+    """
 
     earlier: bool = field(compare=False, default=False)
 
     def summary(self) -> str:
         """The outcome in one line."""
         unchanged = ", unchanged" if self.earlier else ""
-        return f"{count(self.subjects, 'package')}, {count(len(self.counts), 'check')}, {self.verdict()}{unchanged}"
+        return (
+            f"{count(self.subjects, 'package')}, {count(len(self.counts), 'check')},"
+            f" {self.verdict()}{unchanged}"
+        )
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -51,7 +59,12 @@ class AuditReport(Report):
             "seconds": round(self.seconds, 2),
             "checks": self.counts,
             "findings": self.rows(
-                check="check", package="where", path="path", message="message", fix="fix", severity="severity"
+                check="check",
+                package="where",
+                path="path",
+                message="message",
+                fix="fix",
+                severity="severity",
             ),
         }
 
@@ -78,8 +91,10 @@ def audit_packages(
         base: Packages that they may depend on.
         jobs: Threads.
         only: Names of checks.
-        cache: The folder of notes, with scans and reports: the same code does not audit the same packages again.
-        earlier: Whether to look for a kept report, for which packages that were not hashed yet are read.
+        cache: The folder of notes, with scans and reports: the same code does not audit the same
+            packages again.
+        earlier: Whether to look for a kept report, for which packages that were not hashed yet are
+            read.
         progress: Is called in a thread after each package, with its size in bytes.
 
     Raises:
@@ -103,7 +118,9 @@ def audit_packages(
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         results = list(pool.map(scan, sorted(paths, key=sizes.__getitem__, reverse=True)))
         beside = [scan for scan in pool.map(_listed, base) if scan is not None]
-    scans = sorted((scan for scan in results if isinstance(scan, PackageScan)), key=lambda scan: scan.file)
+    scans = sorted(
+        (scan for scan in results if isinstance(scan, PackageScan)), key=lambda scan: scan.file
+    )
     findings = [unreadable for unreadable in results if isinstance(unreadable, Finding)]
     findings += _found(scans, PackageSet(scans, beside), checks)
     report = AuditReport.of(findings, checks, len(paths), start)
@@ -120,7 +137,8 @@ def audit_planned(
     only: Collection[str] = (),
     progress: Callable[[], None] = lambda: None,
 ) -> AuditReport:
-    """Runs the checks that need no bytes of packages, or those of them named in `only`, on the packages of a plan.
+    """Runs the checks that need no bytes of packages, or those of them named in `only`, on the
+    packages of a plan.
 
     `progress` is called after each build.
     """
@@ -141,17 +159,27 @@ def audit_planned(
     return AuditReport.of([*hints, *findings], checks, len(scans), start)
 
 
-def _found(scans: Sequence[PackageScan], together: PackageSet, checks: Sequence[Check[Any]]) -> Iterator[Finding]:
+def _found(
+    scans: Sequence[PackageScan], together: PackageSet, checks: Sequence[Check[Any]]
+) -> Iterator[Finding]:
     for check in checks:
         for subject in (*scans, together):
             if isinstance(subject, check.subject):
                 yield from filterfalse(is_exempt, check(subject))
 
 
-def _note(cache: Path, paths: Sequence[Path], base: Sequence[Path], asked: list[Any]) -> Memo[AuditReport] | None:
-    """The note of the outcome for these packages, paths, checks and code; None if a package is missing."""
+def _note(
+    cache: Path, paths: Sequence[Path], base: Sequence[Path], asked: list[Any]
+) -> Memo[AuditReport] | None:
+    """The note of the outcome for these packages, paths, checks and code.
+
+    None if a package is missing.
+    """
     try:
-        of = [[[p.parent.name, p.name, file_sha256(p)] for p in sorted(packages)] for packages in (paths, base)]
+        of = [
+            [[p.parent.name, p.name, file_sha256(p)] for p in sorted(packages)]
+            for packages in (paths, base)
+        ]
     except OSError:
         return None
     return memo(cache / "audits", [of, asked, _code()], _REPORT)
@@ -159,7 +187,9 @@ def _note(cache: Path, paths: Sequence[Path], base: Sequence[Path], asked: list[
 
 @remembered
 def _code() -> list[str]:
-    """The inputs of an audit besides packages: the modules of ctk, and the version of rattler, which a check uses."""
+    """The inputs of an audit besides packages: the modules of ctk, and the version of rattler,
+    which a check uses.
+    """
     root = Path(__file__).parents[2]
     return [version("py-rattler"), *(file_sha256(file) for file in sorted(root.rglob("*.py")))]
 
@@ -172,6 +202,8 @@ def _scan(path: Path, scanner: Scanner) -> PackageScan | Finding:
 
 
 def _listed(path: Path) -> PackageScan | None:
-    with suppress(AuditFailed):  # the base channel has tests of its own; here it only provides names
+    with suppress(
+        AuditFailed
+    ):  # the base channel has tests of its own; here it only provides names
         return listed_package(path)
     return None

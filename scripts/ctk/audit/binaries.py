@@ -1,4 +1,6 @@
-"""Checks of the binaries of one package, and of the places of a toolkit component's files (`ctk.package.layout`)."""
+"""Checks of the binaries of one package, and of the places of a toolkit component's files
+(`ctk.package.layout`).
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ def search_folders(path: str, binary: Binary) -> list[str]:
 
 
 def _folder(path: str, entry: str) -> str | None:
-    """The folder of an RPATH entry of a file, as a path from the prefix; None if it is not relative to $ORIGIN."""
+    """The folder of an RPATH entry of a file, as a path from the prefix.
+
+    None if it is not relative to $ORIGIN.
+    """
     match = _ORIGIN.fullmatch(entry)
     below = (match[2] or "").lstrip("/") if match else ""
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), below)) if match else None
@@ -44,10 +49,15 @@ def _folder(path: str, entry: str) -> str | None:
 
 @check(
     PackageScan,
-    fix="check the artefact: the file is cut short or corrupted (libnvvm.so, for one, does not survive patching)",
+    fix=(
+        "check the artefact: the file is cut short or corrupted (libnvvm.so, for one, does not"
+        " survive patching)"
+    ),
 )
 def BinariesAreReadable(package: PackageScan) -> Iterator[Finding]:
-    """A file that begins like an ELF or PE file can be read as one, so that the other checks see it."""
+    """A file that begins like an ELF or PE file can be read as one, so that the other checks see
+    it.
+    """
     for file in package.installed():
         if file.unreadable:
             yield at(package, file, file.unreadable)
@@ -55,21 +65,30 @@ def BinariesAreReadable(package: PackageScan) -> Iterator[Finding]:
 
 @check(PackageScan, fix="check which target's artefact the recipe's source line names")
 def BinariesFitTheSubdir(package: PackageScan) -> Iterator[Finding]:
-    """Binaries are for the machine and system of the package's subdir, or of the subdir that its name ends with."""
+    """Binaries are for the machine and system of the package's subdir, or of the subdir that its
+    name ends with.
+    """
     subdir = package.target_subdir
     for file, binary in binaries(package):
         if not subdir:
-            yield at(package, file, f"{binary.format}, {binary.machine}, in a package for any machine")
+            yield at(
+                package, file, f"{binary.format}, {binary.machine}, in a package for any machine"
+            )
         elif (binary.format, binary.machine) != _MACHINES.get(subdir):
             yield at(package, file, f"{binary.format}, {binary.machine}, in a package for {subdir}")
 
 
-@check(PackageScan, fix="write rpath FILE '$ORIGIN' in the recipe's script, as recipes/common/layout.sh does")
+@check(
+    PackageScan,
+    fix="write rpath FILE '$ORIGIN' in the recipe's script, as recipes/common/layout.sh does",
+)
 def RpathIsRelative(package: PackageScan) -> Iterator[Finding]:
-    """RPATH entries begin with ``$ORIGIN``, stay inside the prefix, and are no folders of the wheels' layout.
+    """RPATH entries begin with ``$ORIGIN``, stay inside the prefix, and are no folders of the
+    wheels' layout.
 
-    An empty entry, as in ``$ORIGIN:``, is an error: the loader reads it as the current directory, so a program that is
-    started in a folder of somebody else loads that person's ``librt.so.1`` or ``libcuda.so.1`` (CWE-427).
+    An empty entry, as in ``$ORIGIN:``, is an error: the loader reads it as the current directory,
+    so a program that is started in a folder of somebody else loads that person's ``librt.so.1`` or
+    ``libcuda.so.1`` (CWE-427).
     """
     for file, binary in binaries(package):
         for search in binary.search:
@@ -92,8 +111,9 @@ _MAJOR = re.compile(r"cuda-version\s*[>=~]*\s*(\d+)\.")
 
 
 def layout_of(package: PackageScan) -> Layout | None:
-    """The layout of a package of a CTK component; None for Python projects and packages beside the CTK.
+    """The layout of a package of a CTK component.
 
+    None for Python projects and packages beside the CTK.
     These are built for a CUDA major, as their build strings say.
     """
     if package.info.index.build.startswith("cuda") or any(
@@ -106,12 +126,17 @@ def layout_of(package: PackageScan) -> Layout | None:
 
 @check(
     PackageScan,
-    fix="fix recipes/common/layout.sh, or the table in scripts/ctk/package/layout.py, which the tests of recipes share",
+    fix=(
+        "fix recipes/common/layout.sh, or the table in scripts/ctk/package/layout.py, which the"
+        " tests of recipes share"
+    ),
 )
 def FilesAreInTheirPlace(package: PackageScan) -> Iterator[Finding]:
-    """Files of the CUDA Toolkit are in the places of the layout table, and no folder of the wheels is left.
+    """Files of the CUDA Toolkit are in the places of the layout table, and no folder of the wheels
+    is left.
 
-    DLLs are in Library/bin, libraries below targets/ under their full version, libdevice where compilers look for it.
+    DLLs are in Library/bin, libraries below targets/ under their full version, libdevice where
+    compilers look for it.
     """
     layout = layout_of(package)
     if layout is None:
@@ -125,7 +150,12 @@ def FilesAreInTheirPlace(package: PackageScan) -> Iterator[Finding]:
         places = _places(layout, file)
         if places and not any(_lies(file.path, place) for place in places):
             yield at(package, file, f"belongs in {' or '.join(dict.fromkeys(places))}")
-        elif layout.pkgconfig and file.kind == "file" and file.binary is not None and file.binary.soname:
+        elif (
+            layout.pkgconfig
+            and file.kind == "file"
+            and file.binary is not None
+            and file.binary.soname
+        ):
             name, *_ = layout.library_names(file.binary.soname, package.info.index.version)
             if posixpath.basename(file.path) != name:
                 yield at(package, file, f"the real file of {file.binary.soname} is called {name}")
@@ -133,15 +163,20 @@ def FilesAreInTheirPlace(package: PackageScan) -> Iterator[Finding]:
 
 @check(PackageScan, fix="write rpath FILE RPATH in recipes/common/layout.sh; leave libNVVM alone")
 def RpathIsTheLayouts(package: PackageScan) -> Iterator[Finding]:
-    """Libraries and tools of the CUDA Toolkit have the layout table's RPATH; libNVVM, which is never patched, none.
+    """Libraries and tools of the CUDA Toolkit have the layout table's RPATH.
 
-    It is RPATH, not RUNPATH: loaders search LD_LIBRARY_PATH before a RUNPATH, so NVRTC would compile with the parts of
-    another toolkit. A file that needs no library but glibc's, and opens none by its name, is as NVIDIA published it.
+    LibNVVM, which is never patched, none. It is RPATH, not RUNPATH: loaders search LD_LIBRARY_PATH
+    before a RUNPATH, so NVRTC would compile with the parts of another toolkit. A file that needs no
+    library but glibc's, and opens none by its name, is as NVIDIA published it.
     """
     layout = layout_of(package)
     if layout is None or not layout.pkgconfig:
         return
-    rpaths = {layout.libraries: layout.rpath, layout.tools: layout.tool_rpath, layout.sanitizer: layout.sanitizer_rpath}
+    rpaths = {
+        layout.libraries: layout.rpath,
+        layout.tools: layout.tool_rpath,
+        layout.sanitizer: layout.sanitizer_rpath,
+    }
     for file, binary in binaries(package):
         rpath = rpaths.get(posixpath.dirname(file.path), "")
         wanted = f"RPATH {rpath}" if rpath else "no RPATH"
@@ -151,7 +186,9 @@ def RpathIsTheLayouts(package: PackageScan) -> Iterator[Finding]:
 
 
 def _finds_all(path: str, binary: Binary) -> bool:
-    """Whether a file works as it was published, as ``finds_all`` of recipes/common/layout.sh says."""
+    """Whether a file works as it was published, as ``finds_all`` of
+    recipes/common/layout.sh says.
+    """
     name = posixpath.basename(path)
     if OPENS_BY_NAME.fullmatch(name) or (binary.search and ".so" in name):
         return False
@@ -159,7 +196,10 @@ def _finds_all(path: str, binary: Binary) -> bool:
 
 
 def _places(layout: Layout, file: ScannedFile) -> tuple[str, ...]:
-    """The places for a file of this kind: folders, ending with a slash, or whole paths; empty for any place."""
+    """The places for a file of this kind: folders, ending with a slash, or whole paths.
+
+    Empty for any place.
+    """
     folder_of = {
         r"libdevice\..*\.bc": (layout.libdevice,),
         r"(libnvvm|nvvm64).*\.(so.*|dll)": (f"{layout.nvvm_library}/",),
@@ -189,14 +229,21 @@ def _lies(path: str, place: str) -> bool:
 
 @check(
     PackageScan,
-    fix="check which wheel the recipe took; if NVIDIA links cudart dynamically again, depend on cuda-cudart",
+    fix=(
+        "check which wheel the recipe took; if NVIDIA links cudart dynamically again, depend on"
+        " cuda-cudart"
+    ),
 )
 def CudartIsInside(package: PackageScan) -> Iterator[Finding]:
-    """cuda-bindings from 13 on links cudart statically: no module needs libcudart, and off Windows a module has it."""
+    """cuda-bindings from 13 on links cudart statically: no module needs libcudart, and off Windows
+    a module has it.
+    """
     if package.name != "cuda-bindings" or version_key(package.info.index.version)[0] < 13:
         return
     modules = list(binaries(package))
-    if not package.subdir.startswith("win-") and not any(file.code and file.code.cudart for file, _ in modules):
+    if not package.subdir.startswith("win-") and not any(
+        file.code and file.code.cudart for file, _ in modules
+    ):
         yield at(package, "", "no module has cudart inside")
     for file, binary in modules:
         for name in (*binary.needed, *binary.delayed):

@@ -13,9 +13,13 @@ from ctk.package.scan import PackageScan
 from ctk.rules import Finding, Severity, check
 
 
-def at(package: PackageScan, file: ScannedFile | str, message: str, severity: Severity = "") -> Finding:
+def at(
+    package: PackageScan, file: ScannedFile | str, message: str, severity: Severity = ""
+) -> Finding:
     """A finding in a file of a package; the severity is that of the check by default."""
-    return Finding(package.file_name, message, file if isinstance(file, str) else file.path, severity=severity)
+    return Finding(
+        package.file_name, message, file if isinstance(file, str) else file.path, severity=severity
+    )
 
 
 # Licence or exception -> words that its text has; for all that recipes name, except LicenseRef-*.
@@ -29,9 +33,17 @@ LICENCE_WORDS = {
 }
 
 
-@check(PackageScan, fix="add `license_file: FILE` below `about`: a licence file of the artefact, or beside the recipe")
+@check(
+    PackageScan,
+    fix=(
+        "add `license_file: FILE` below `about`: a licence file of the artefact, or beside the"
+        " recipe"
+    ),
+)
 def LicenseIsInside(package: PackageScan) -> Iterator[Finding]:
-    """The package names its licence and has the text of each under info/licenses, unless it installs nothing."""
+    """The package names its licence and has the text of each under info/licenses, unless it
+    installs nothing.
+    """
     if not package.info.index.license:
         yield at(package, "info/index.json", "no licence named")
     if any(True for _ in package.installed()) and not package.info.licenses:
@@ -48,10 +60,15 @@ def LicenseIsInside(package: PackageScan) -> Iterator[Finding]:
 
 @check(
     PackageScan,
-    fix="let the build step clean info/; keep the path out of other files; declare a prefix in paths.json",
+    fix=(
+        "let the build step clean info/; keep the path out of other files; declare a prefix in"
+        " paths.json"
+    ),
 )
 def NoBuildPath(package: PackageScan) -> Iterator[Finding]:
-    """No file, including metadata, contains a path of the build machine or an undeclared placeholder."""
+    """No file, including metadata, contains a path of the build machine or an undeclared
+    placeholder.
+    """
     for file in package.files:
         for seen in file.sightings:
             times = f" ({seen.count} times)" if seen.count > 1 else ""
@@ -66,7 +83,9 @@ _EXTENSION = re.compile(r"\.(?:cpython-|cp)(3\d+t?)-[^/]*\.(?:so|pyd)$")
 
 @check(PackageScan, fix="build it again; a package must not be changed after it was built")
 def ArchiveMatchesPaths(package: PackageScan) -> Iterator[Finding]:
-    """The archive contains exactly the files that paths.json lists, with the size and sha256 that it states."""
+    """The archive contains exactly the files that paths.json lists, with the size and sha256 that
+    it states.
+    """
     listed = {entry.path: entry for entry in package.info.paths}
     found = {file.path: file for file in package.files if file.part == "pkg"}
     if len(listed) != len(package.info.paths):
@@ -86,15 +105,22 @@ def _differences(package: PackageScan, file: ScannedFile, entry: PathEntry) -> I
     if _KINDS.get(entry.kind) != file.kind:
         yield at(package, file, f"paths.json says {entry.kind}, the archive contains a {file.kind}")
     elif file.kind == "file" and entry.size != file.size:
-        yield at(package, file, f"paths.json says {entry.size} bytes, the archive contains {file.size}")
+        yield at(
+            package, file, f"paths.json says {entry.size} bytes, the archive contains {file.size}"
+        )
     elif file.kind == "file" and entry.sha256 != file.sha256:
-        yield at(package, file, f"paths.json says sha256 {entry.sha256}, the archive contains {file.sha256}")
+        yield at(
+            package,
+            file,
+            f"paths.json says sha256 {entry.sha256}, the archive contains {file.sha256}",
+        )
 
 
 @check(PackageScan, fix="fix the glob in the recipe, or the script that should have made the file")
 def KeepsItsPromises(package: PackageScan) -> Iterator[Finding]:
-    """Each glob of the recipe's ``build: files`` and of its package_contents tests matches a file; ``not_exists`` none.
+    """Each glob of the recipe's ``build: files`` and of its package_contents tests matches a file.
 
+    ``not_exists`` none.
     This is for packages of a plan: of a built package, rattler-build has run these tests.
     """
     promise = package.info.promise
@@ -114,7 +140,9 @@ def KeepsItsPromises(package: PackageScan) -> Iterator[Finding]:
 
 
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    """A glob of rattler-build as a regular expression: ``**`` spans folders, and a folder matches all files in it."""
+    """A glob of rattler-build as a regular expression: ``**`` spans folders, and a folder matches
+    all files in it.
+    """
     pieces = {"**/": r"(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     tokens = re.findall(r"\*\*/|\*\*|\*|\?|\{[^}]*\}|\[[^]]*\]|.", glob)
     body = "".join(pieces.get(token) or _literal(token) for token in tokens)
@@ -127,9 +155,15 @@ def _literal(token: str) -> str:
     return token if token.startswith("[") else re.escape(token)
 
 
-@check(PackageScan, fix="make the link relative to its own folder, or ship the file; on Windows, ship the file")
+@check(
+    PackageScan,
+    fix="make the link relative to its own folder, or ship the file; on Windows, ship the file",
+)
 def LinksStayInside(package: PackageScan) -> Iterator[Finding]:
-    """Symbolic links are relative and stay inside the prefix; packages for Windows have no links."""
+    """Symbolic links are relative and stay inside the prefix.
+
+    Packages for Windows have no links.
+    """
     windows = package.target_subdir.startswith("win-")
     for file in package.files:
         if file.kind == "other":
@@ -139,7 +173,9 @@ def LinksStayInside(package: PackageScan) -> Iterator[Finding]:
         if file.kind != "link":
             continue
         if windows:
-            yield at(package, file, f"links to {file.link}; Windows needs privileges to make a link")
+            yield at(
+                package, file, f"links to {file.link}; Windows needs privileges to make a link"
+            )
         if file.link.startswith("/"):
             yield at(package, file, f"links to the absolute path {file.link}")
         elif file.target.startswith(".."):
@@ -151,10 +187,11 @@ def LinksStayInside(package: PackageScan) -> Iterator[Finding]:
     fix="write build: {files: {exclude: lib/libX.so}}, and leave the link to the -dev output",
 )
 def BareNameOnlyInDev(package: PackageScan) -> Iterator[Finding]:
-    """The bare name of a library (``lib/libX.so``), by which linkers find it, is in ``-dev`` packages only.
+    """The bare name of a library (``lib/libX.so``), by which linkers find it, is in ``-dev``
+    packages only.
 
-    Exceptions: a package that is in its own run-exports, such as nccl, and a library whose SONAME is the bare name,
-    since it cannot be loaded by another name.
+    Exceptions: a package that is in its own run-exports, such as nccl, and a library whose SONAME
+    is the bare name, since it cannot be loaded by another name.
     """
     exported = {spec_name(spec) for specs in package.info.run_exports.values() for spec in specs}
     if "-dev" in package.name or package.name in exported:
@@ -173,10 +210,17 @@ def BareNameOnlyInDev(package: PackageScan) -> Iterator[Finding]:
             yield at(package, file, "the bare name of a library, outside a -dev package")
 
 
-@check(PackageScan, fix="check ${{ python_tag }} in the source of the recipe, and its requirement python_abi")
+@check(
+    PackageScan,
+    fix="check ${{ python_tag }} in the source of the recipe, and its requirement python_abi",
+)
 def ExtensionsFitThePython(package: PackageScan) -> Iterator[Finding]:
-    """Extension modules are in the folder of their Python, and the package depends on the ABI of that Python."""
-    depends = [spec for spec in package.info.index.depends if spec.split()[0] in ("python", "python_abi")]
+    """Extension modules are in the folder of their Python, and the package depends on the ABI of
+    that Python.
+    """
+    depends = [
+        spec for spec in package.info.index.depends if spec.split()[0] in ("python", "python_abi")
+    ]
     if package.name == "python":
         depends.append(f"python {package.info.index.version}")
     missing = set()

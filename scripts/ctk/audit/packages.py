@@ -1,4 +1,6 @@
-"""Checks of packages that share an environment: owners of files, targets of links, needed libraries, glibc, GPUs."""
+"""Checks of packages that share an environment: owners of files, targets of links, needed
+libraries, glibc, GPUs.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +36,26 @@ def _spec(text: str) -> MatchSpec | None:
 
 
 def _exact(spec: str) -> tuple[str, ...]:
-    """Name, version and build of a spec for exactly one build; for other specs, another number of words."""
+    """Name, version and build of a spec for exactly one build.
+
+    For other specs, another number of words.
+    """
     return tuple(spec.replace("==", "").replace("=", " ").split())
 
 
 def _record(index: IndexJson) -> PackageRecord | None:
     try:
-        return PackageRecord(index.name, index.version, BuildString(index.build), index.build_number, index.subdir)
+        return PackageRecord(
+            index.name, index.version, BuildString(index.build), index.build_number, index.subdir
+        )
     except (InvalidVersionError, ValueError):
         return None
 
 
 class PackageSet:
-    """The packages under audit, and the base packages that they may depend on, as one channel would have them."""
+    """The packages under audit, and the base packages that they may depend on, as one channel would
+    have them.
+    """
 
     def __init__(self, audited: Sequence[PackageScan], base: Sequence[PackageScan] = ()) -> None:
         self.audited = tuple(audited)
@@ -73,21 +82,28 @@ class PackageSet:
             self._matching[spec, subdir] = [
                 package
                 for package, record in self._named.get(spec_name(spec), ())
-                if parsed is not None and (not subdir or package.subdir in (subdir, NOARCH)) and parsed.matches(record)
+                if parsed is not None
+                and (not subdir or package.subdir in (subdir, NOARCH))
+                and parsed.matches(record)
             ]
         return self._matching[spec, subdir]
 
     def owners(self, package: PackageScan) -> list[PackageScan]:
         """The packages with which this one is always installed, and which pin exactly this build.
 
-        For a package ``<name>_<subdir>`` this is ``<name>``; for ``<name>-files``, the twins that depend on it.
+        For a package ``<name>_<subdir>`` this is ``<name>``; for ``<name>-files``, the twins that
+        depend on it.
         """
         half = package.half
         name = package.name.removesuffix(f"_{half}" if half else "-files")
         if name == package.name:
             return []
         subdir = half or package.subdir
-        return [other for other in self._pinning(package) if (other.name, other.subdir) == (name, subdir)]
+        return [
+            other
+            for other in self._pinning(package)
+            if (other.name, other.subdir) == (name, subdir)
+        ]
 
     @staticmethod
     def is_exact(spec: str, package: PackageScan) -> bool:
@@ -96,7 +112,10 @@ class PackageSet:
         return _exact(spec) == (index.name, index.version, index.build)
 
     def closure(self, package: PackageScan) -> tuple[tuple[PackageScan, ...], frozenset[str]]:
-        """The package, its owners and all their dependencies; and the names of dependencies that are not in the set."""
+        """The package, its owners and all their dependencies.
+
+        And the names of dependencies that are not in the set.
+        """
         if package.file not in self._closures:
             self._closures[package.file] = self._walk(package)
         return self._closures[package.file]
@@ -111,23 +130,43 @@ class PackageSet:
             seen[current.file] = current
             for spec in current.info.index.depends:
                 name = spec_name(spec)
-                # Packages of other subdirs do not count: the base channel has those of this machine alone.
-                if all(other.subdir not in (subdir or other.subdir, NOARCH) for other, _ in self._named.get(name, ())):
+                # Packages of other subdirs do not count: the base channel has those of this machine
+                # alone.
+                if all(
+                    other.subdir not in (subdir or other.subdir, NOARCH)
+                    for other, _ in self._named.get(name, ())
+                ):
                     outside.add(name)
-                queue.extend(found for found in self.matching(spec, subdir) if found.file not in seen)
+                queue.extend(
+                    found for found in self.matching(spec, subdir) if found.file not in seen
+                )
         return tuple(seen.values()), frozenset(outside)
 
     def constrained(self, package: PackageScan) -> tuple[PackageScan, ...]:
-        """The packages in the run constraints of the package and its owners, with their dependencies."""
-        specs = {spec for stating in (package, *self.owners(package)) for spec in stating.info.index.constrains}
-        found = (other for spec in sorted(specs) for other in self.matching(spec, package.target_subdir))
-        return tuple({reached.file: reached for other in found for reached in self.closure(other)[0]}.values())
+        """The packages in the run constraints of the package and its owners, with their
+        dependencies.
+        """
+        specs = {
+            spec
+            for stating in (package, *self.owners(package))
+            for spec in stating.info.index.constrains
+        }
+        found = (
+            other for spec in sorted(specs) for other in self.matching(spec, package.target_subdir)
+        )
+        return tuple(
+            {
+                reached.file: reached for other in found for reached in self.closure(other)[0]
+            }.values()
+        )
 
     def companions(self, package: PackageScan) -> list[PackageScan]:
         """The closure of the package, and the closures of packages that pin exactly this build."""
         subdir = package.target_subdir
         pinning = (other for other in self._pinning(package) if other.subdir in (subdir, NOARCH))
-        found = {other.file: other for start in (package, *pinning) for other in self.closure(start)[0]}
+        found = {
+            other.file: other for start in (package, *pinning) for other in self.closure(start)[0]
+        }
         return list(found.values())
 
     def _pinning(self, package: PackageScan) -> list[PackageScan]:
@@ -157,14 +196,23 @@ class PackageSet:
             names: dict[str, list[str]] = defaultdict(list)
             for file in package.installed():
                 name = posixpath.basename(file.path)
-                names[name.lower() if name.lower().endswith((".dll", ".pyd", ".exe")) else name].append(file.path)
+                names[
+                    name.lower() if name.lower().endswith((".dll", ".pyd", ".exe")) else name
+                ].append(file.path)
             self._files[package.file] = names
-        return self._files[package.file].get(library.lower() if library.lower().endswith(".dll") else library, [])
+        return self._files[package.file].get(
+            library.lower() if library.lower().endswith(".dll") else library, []
+        )
 
     def links_to(self, package: PackageScan, path: str) -> list[str]:
         """The links to a file, also through other links, in the package's closure."""
         reach, _ = self.closure(package)
-        targets = {file.path: file.target for other in reach for file in other.installed() if file.kind == "link"}
+        targets = {
+            file.path: file.target
+            for other in reach
+            for file in other.installed()
+            if file.kind == "link"
+        }
         found, new = [], [path]
         while new:
             new = [link for link, target in targets.items() if target in new and link not in found]
@@ -172,7 +220,9 @@ class PackageSet:
         return found
 
     def coexist(self, one: PackageScan, other: PackageScan, subdir: str) -> bool:
-        """Whether two packages fit in one environment: of each common dependency some build fits both."""
+        """Whether two packages fit in one environment: of each common dependency some build fits
+        both.
+        """
         wanted: dict[str, set[str]] = {i.info.index.name: {i.file} for i in (one, other)}
         for spec in (*one.info.index.depends, *other.info.index.depends):
             if (name := spec_name(spec)) in self._named and _spec(spec) is not None:
@@ -187,19 +237,25 @@ class PackageSet:
     def subdirs(self) -> tuple[str, ...]:
         """The subdirs for which the set has packages."""
         found = {package.subdir for package in self.audited} - {NOARCH}
-        return tuple(sorted(found or {package.half for package in self.audited} - {""})) or ("linux-64",)
+        return tuple(sorted(found or {package.half for package in self.audited} - {""})) or (
+            "linux-64",
+        )
 
     def environment(self, subdir: str) -> Iterator[PackageScan]:
         """The packages for environments of the subdir."""
         return (package for package in self.all if package.subdir in (subdir, NOARCH))
 
 
-# noarch: python packages have site-packages/ and python-scripts/; the installer moves them to the Python's folders.
+# noarch: python packages have site-packages/ and python-scripts/; the installer moves them to the
+# Python's folders.
 _SITE = re.compile(r"(lib/python3\.\d+t?|Lib)/site-packages/")
 _SCRIPTS = re.compile(r"(python-scripts|bin|Scripts)/")
 
 
-@check(PackageSet, fix="write build: {files: {exclude: FILE}} in one output, and let it depend on the other")
+@check(
+    PackageSet,
+    fix="write build: {files: {exclude: FILE}} in one output, and let it depend on the other",
+)
 def FilesHaveOneOwner(packages: PackageSet) -> Iterator[Finding]:
     """No file is in two packages that fit in one environment; on Windows, case is ignored."""
     reported: set[frozenset[str]] = set()
@@ -212,14 +268,24 @@ def FilesHaveOneOwner(packages: PackageSet) -> Iterator[Finding]:
         for pair, paths in shared.items():
             first, second = (by_file[file] for file in pair)
             names = frozenset((first.name, second.name))
-            if len(names) == 2 and names not in reported and packages.coexist(first, second, subdir):
+            if (
+                len(names) == 2
+                and names not in reported
+                and packages.coexist(first, second, subdir)
+            ):
                 reported.add(names)
                 more = f", as are {len(paths) - 1} more files" if len(paths) > 1 else ""
-                yield at(first, min(paths), f"also in {second.file_name}{more}; both fit in one environment")
+                yield at(
+                    first,
+                    min(paths),
+                    f"also in {second.file_name}{more}; both fit in one environment",
+                )
 
 
 def _holders(packages: PackageSet, subdir: str) -> dict[str, list[PackageScan]]:
-    """Path -> the packages with this file, for paths in several packages, of which one is under audit."""
+    """Path -> the packages with this file, for paths in several packages, of which one is under
+    audit.
+    """
     holders: dict[str, list[PackageScan]] = defaultdict(list)
     for package in packages.environment(subdir):
         for path in {_place(package, file.path, subdir) for file in package.installed()}:
@@ -232,7 +298,9 @@ def _holders(packages: PackageSet, subdir: str) -> dict[str, list[PackageScan]]:
 
 
 def _place(package: PackageScan, path: str, subdir: str) -> str:
-    """The path to which the installer writes a file, without the Python's version and, on Windows, without case."""
+    """The path to which the installer writes a file, without the Python's version and, on Windows,
+    without case.
+    """
     path = _SITE.sub("site-packages/", path)
     if package.info.index.noarch == "python":
         path = _SCRIPTS.sub("bin/" if not subdir.startswith("win-") else "Scripts/", path, count=1)
@@ -241,21 +309,35 @@ def _place(package: PackageScan, path: str, subdir: str) -> str:
 
 @check(
     PackageSet,
-    fix="write run: ${{ pin_subpackage('NAME', exact=True) }}, with the target's package, or drop the link",
+    fix=(
+        "write run: ${{ pin_subpackage('NAME', exact=True) }}, with the target's package, or drop"
+        " the link"
+    ),
 )
 def LinksLeadSomewhere(packages: PackageSet) -> Iterator[Finding]:
-    """The target of each symbolic link is in the same package, in a dependency, or in a package that pins this build.
+    """The target of each symbolic link is in the same package, in a dependency, or in a package
+    that pins this build.
 
     For example, the parts of the compiler pin each other.
     """
     for package in packages.audited:
-        links = [file for file in package.installed() if file.kind == "link" and not file.link.startswith("/")]
+        links = [
+            file
+            for file in package.installed()
+            if file.kind == "link" and not file.link.startswith("/")
+        ]
         if not links:
             continue
         there = [packages.places(other) for other in packages.companions(package)]
         for file in links:
-            if not file.target.startswith("..") and not any(file.target in places for places in there):
-                yield at(package, file, f"leads to {file.target}, which no package that is installed with it has")
+            if not file.target.startswith("..") and not any(
+                file.target in places for places in there
+            ):
+                yield at(
+                    package,
+                    file,
+                    f"leads to {file.target}, which no package that is installed with it has",
+                )
 
 
 # glibc and the loader, which every system has on which conda packages are installed.
@@ -263,8 +345,9 @@ _GLIBC = r"lib(c|m|dl|pthread|rt|util)\.so\.\d+|ld-linux-(x86-64\.so\.2|aarch64\
 # Libraries of the driver, which the machine provides.
 _LINUX_DRIVER = r"lib(cuda|nvidia-ml|cudla)\.so\.1"
 _WINDOWS = (
-    r"(kernel32|user32|advapi32|ole32|oleaut32|shell32|ws2_32|ntdll|gdi32|bcrypt|crypt32|setupapi|cfgmgr32|version|dbghelp"
-    r"|psapi|imagehlp|wintrust|shlwapi|rpcrt4|secur32|winmm|userenv|powrprof|iphlpapi|mswsock|msvcrt|normaliz)\.dll"
+    r"(kernel32|user32|advapi32|ole32|oleaut32|shell32|ws2_32|ntdll|gdi32|bcrypt|crypt32|setupapi"
+    r"|cfgmgr32|version|dbghelp|psapi|imagehlp|wintrust|shlwapi|rpcrt4|secur32|winmm|userenv"
+    r"|powrprof|iphlpapi|mswsock|msvcrt|normaliz)\.dll"
     r"|(api-ms-win-(core|security|eventing|service|base)|ext-ms)-.*\.dll"
 )
 _WINDOWS_DRIVER = r"(nvcuda|nvml)\.dll"
@@ -278,7 +361,9 @@ _SYSTEM = {
 COMPILER_RUNTIME = re.compile(r"libgcc_s\.so\.1|libstdc\+\+\.so\.6")
 
 _UCRT = r"api-ms-win-crt-.*\.dll|ucrtbase\.dll"
-_VC = rf"(vcruntime140(_1|_threads)?|msvcp140(_1|_2|_atomic_wait|_codecvt_ids)?|concrt140|vccorlib140)\.dll|{_UCRT}"
+_VCRUNTIME = r"vcruntime140(_1|_threads)?"
+_MSVCP = r"msvcp140(_1|_2|_atomic_wait|_codecvt_ids)?"
+_VC = rf"({_VCRUNTIME}|{_MSVCP}|concrt140|vccorlib140)\.dll|{_UCRT}"
 
 EXTERNAL: Mapping[str, re.Pattern[str]] = {
     name: re.compile(pattern, re.IGNORECASE)
@@ -296,30 +381,37 @@ EXTERNAL: Mapping[str, re.Pattern[str]] = {
     }.items()
 }
 
-# (package, part of a path) -> library. These modules are imported only after the library was loaded, which neither an
-# RPATH nor a dependency states.
+# (package, part of a path) -> library. These modules are imported only after the library was
+# loaded, which neither an RPATH nor a dependency states.
 OPTIONAL: Mapping[tuple[str, str], re.Pattern[str]] = {
     # Reads PyTorch tensors; imported after torch.
     ("cuda-core", "_tensor_bridge"): re.compile(r"torch_cpu\.dll", re.IGNORECASE),
     # On Windows torch loads the libraries in torch/lib before its module.
     ("pytorch", "/torch/_C."): re.compile(r"torch_python\.dll", re.IGNORECASE),
-    # On Windows jax imports jaxlib/_jax.pyd first, which has this DLL beside it. A loaded DLL is found by its name.
+    # On Windows jax imports jaxlib/_jax.pyd first, which has this DLL beside it. A loaded DLL is
+    # found by its name.
     ("jaxlib-files", "/_mlir_libs/"): re.compile(r"jax_common\.dll", re.IGNORECASE),
 }
 
 
-# Folders of an environment in which Windows looks for DLLs, besides that of the program: conda adds them to PATH, and
-# Python searches them for the DLLs of its modules.
+# Folders of an environment in which Windows looks for DLLs, besides that of the program: conda adds
+# them to PATH, and Python searches them for the DLLs of its modules.
 _DLL_FOLDERS = frozenset({"", "Library/bin"})
 
 
 @check(PackageSet, fix="write requirements: {run: NAME} for the package that has the library")
 def NeededIsProvided(packages: PackageSet) -> Iterator[Finding]:
-    """Each library that a binary needs is part of the system or the driver, in the package, or in a dependency."""
+    """Each library that a binary needs is part of the system or the driver, in the package, or in a
+    dependency.
+    """
     for package, file, _, library in needs(packages):
         if not _places(packages, package, file, library):
-            depends = ", ".join(dict.fromkeys(map(spec_name, package.info.index.depends))) or "nothing"
-            yield at(package, file, f"needs {library}, which is not in {depends} or their dependencies")
+            depends = (
+                ", ".join(dict.fromkeys(map(spec_name, package.info.index.depends))) or "nothing"
+            )
+            yield at(
+                package, file, f"needs {library}, which is not in {depends} or their dependencies"
+            )
 
 
 @check(
@@ -327,17 +419,22 @@ def NeededIsProvided(packages: PackageSet) -> Iterator[Finding]:
     fix="write rpath FILE '$ORIGIN' in the recipe's script; move DLLs to Library/bin",
 )
 def NeededIsFound(packages: PackageSet) -> Iterator[Finding]:
-    """The loader finds each needed library: by the RPATH of the binary, or in folders that Python or Windows search.
+    """The loader finds each needed library: by the RPATH of the binary, or in folders that Python
+    or Windows search.
 
-    On Windows these include the folders that a module of the package adds with ``os.add_dll_directory``. A library that
-    relies on the RPATH of the loading program works in some programs only. For the compiler's runtime this is a hint,
-    since the loader takes the system's copy.
+    On Windows these include the folders that a module of the package adds with
+    ``os.add_dll_directory``. A library that relies on the RPATH of the loading program works in
+    some programs only. For the compiler's runtime this is a hint, since the loader takes the
+    system's copy.
     """
     for package, file, binary, library in needs(packages):
         places = _places(packages, package, file, library)
         folders = _loader_folders(packages, package, file, binary)
         if places and not any(posixpath.dirname(place) in folders for place in places):
-            looked = ", ".join(f"{folder}/" for folder in sorted(folders)) or "no folder of the environment"
+            looked = (
+                ", ".join(f"{folder}/" for folder in sorted(folders))
+                or "no folder of the environment"
+            )
             message = f"needs {library} ({places[0]}); the loader looks in {looked}"
             yield at(package, file, message, "hint" if COMPILER_RUNTIME.fullmatch(library) else "")
 
@@ -355,10 +452,13 @@ def needs(packages: PackageSet) -> Iterator[tuple[PackageScan, ScannedFile, Bina
                     yield package, file, binary, library
 
 
-def _places(packages: PackageSet, package: PackageScan, file: ScannedFile, library: str) -> list[str]:
+def _places(
+    packages: PackageSet, package: PackageScan, file: ScannedFile, library: str
+) -> list[str]:
     """The paths of a library in the environments of a package, in the order of its dependencies.
 
-    Packages in its run constraints count as well, since a module that needs them is imported where they are installed.
+    Packages in its run constraints count as well, since a module that needs them is imported where
+    they are installed.
     """
     reach, outside = packages.closure(package)
     reach += packages.constrained(package)
@@ -372,32 +472,51 @@ def _places(packages: PackageSet, package: PackageScan, file: ScannedFile, libra
     return places + [f"Library/bin/{library}" if windows else f"lib/{library}" for _ in known]
 
 
-def _loader_folders(packages: PackageSet, package: PackageScan, file: ScannedFile, binary: Binary) -> set[str]:
+def _loader_folders(
+    packages: PackageSet, package: PackageScan, file: ScannedFile, binary: Binary
+) -> set[str]:
     here = posixpath.dirname(file.path)
     if binary.format == "pe":
-        # Folders that a module of the package adds, as __init__.py does after the repair of a wheel.
+        # Folders that a module of the package adds, as __init__.py does after the repair of a
+        # wheel.
         added = {name for other in package.installed() for name in other.dll_folders}
-        folders = {posixpath.dirname(other.path) for other in package.installed() if other.path.endswith(".dll")}
-        return {here, *_DLL_FOLDERS, *(folder for folder in folders if posixpath.basename(folder) in added)}
-    # $ORIGIN is the folder of the name by which a library was opened, so each link to it adds a folder.
+        folders = {
+            posixpath.dirname(other.path)
+            for other in package.installed()
+            if other.path.endswith(".dll")
+        }
+        return {
+            here,
+            *_DLL_FOLDERS,
+            *(folder for folder in folders if posixpath.basename(folder) in added),
+        }
+    # $ORIGIN is the folder of the name by which a library was opened, so each link to it adds a
+    # folder.
     names = [file.path, *packages.links_to(package, file.path)] if binary.search else []
     folders = {folder for name in names for folder in search_folders(name, binary)}
     # conda's Python searches its lib for everything that its modules load.
     return folders | ({"lib"} if "site-packages/" in file.path else set())
 
 
-@check(PackageSet, fix="write run: '__glibc >=X.Y,<3.0.a0', with X.Y from the measured facts of the release")
+@check(
+    PackageSet,
+    fix="write run: '__glibc >=X.Y,<3.0.a0', with X.Y from the measured facts of the release",
+)
 def GlibcIsDeclared(packages: PackageSet) -> Iterator[Finding]:
-    """No ELF file needs a newer glibc than the ``__glibc`` floor in the dependencies of the package and its owners.
+    """No ELF file needs a newer glibc than the ``__glibc`` floor in the dependencies of the package
+    and its owners.
 
-    The versions of symbols state the needed glibc. A symbol without a version that moved to libc.so.6 in 2.34 needs
-    2.34, unless a library that is loaded with the file needs the old library of the symbol; see libcutensorMg.
+    The versions of symbols state the needed glibc. A symbol without a version that moved to
+    libc.so.6 in 2.34 needs 2.34, unless a library that is loaded with the file needs the old
+    library of the symbol; see libcutensorMg.
     """
     for package in packages.audited:
         reach, _ = packages.closure(package)
         named = partial(_binaries_named, packages, reach)
         files = [(file.path, oldest_glibc(binary, named)) for file, binary in binaries(package)]
-        file, highest = max(files, key=lambda need: (version_key(need[1]), need[0]), default=("", ""))
+        file, highest = max(
+            files, key=lambda need: (version_key(need[1]), need[0]), default=("", "")
+        )
         if not highest:
             continue
         floor = _glibc_floor(packages, package)
@@ -407,11 +526,15 @@ def GlibcIsDeclared(packages: PackageSet) -> Iterator[Finding]:
             yield at(package, file, f"needs glibc {highest}, above the declared floor {floor}")
 
 
-def _binaries_named(packages: PackageSet, reach: Sequence[PackageScan], name: str) -> Iterator[Binary]:
+def _binaries_named(
+    packages: PackageSet, reach: Sequence[PackageScan], name: str
+) -> Iterator[Binary]:
     """The libraries of a name in the given packages."""
     for package in reach:
         paths = packages.named(package, name)
-        yield from (binary for file, binary in (binaries(package) if paths else ()) if file.path in paths)
+        yield from (
+            binary for file, binary in (binaries(package) if paths else ()) if file.path in paths
+        )
 
 
 def _glibc_floor(packages: PackageSet, package: PackageScan) -> str:
@@ -422,7 +545,9 @@ def _glibc_floor(packages: PackageSet, package: PackageScan) -> str:
             certain += _glibc_floors(other) if packages.is_exact(spec, other) else []
     owners = packages.owners(package)
     if owners and all(_glibc_floors(owner) for owner in owners):
-        certain.append(min((max(_glibc_floors(owner), key=version_key) for owner in owners), key=version_key))
+        certain.append(
+            min((max(_glibc_floors(owner), key=version_key) for owner in owners), key=version_key)
+        )
     return max(certain, key=version_key, default="")
 
 
@@ -431,16 +556,27 @@ def _glibc_floors(package: PackageScan) -> list[str]:
     return [floor] if floor else []
 
 
-@check(PackageSet, fix="write run_constraints: __cuda_arch ${{ COMPONENT_gpus }}, a variant key of the release")
+@check(
+    PackageSet,
+    fix="write run_constraints: __cuda_arch ${{ COMPONENT_gpus }}, a variant key of the release",
+)
 def CodeIsForItsGpus(packages: PackageSet) -> Iterator[Finding]:
     """A package can be installed only for GPUs for which all its libraries have code."""
     known = Known.of_toolkits(package.info.index for package in packages.all)
     for package in packages.audited:
         files = {file.path: file.code for file in package.installed() if file.code}
-        subject = Subject(package.name, "package", files, package.info.index, package.target_subdir, known=known)
+        subject = Subject(
+            package.name, "package", files, package.info.index, package.target_subdir, known=known
+        )
         gpus = subject.uncovered_gpus
         if not subject.exemption:  # of files that are not at hand only the range is known
             ranges = [file.gpus for file in package.installed() if file.gpus]
-            gpus += tuple(g for g in subject.promised or () if not all(within(g, range_) for range_ in ranges))
+            gpus += tuple(
+                g for g in subject.promised or () if not all(within(g, range_) for range_ in ranges)
+            )
         if gpus:
-            yield at(package, "", f"has no code, or little, for GPUs that it allows: {spans(gpus, known.gpus)}")
+            yield at(
+                package,
+                "",
+                f"has no code, or little, for GPUs that it allows: {spans(gpus, known.gpus)}",
+            )

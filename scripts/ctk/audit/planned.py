@@ -1,8 +1,10 @@
-"""The packages of a plan, before they are built: from recipes, locks and ``variants/contents.json``.
+"""The packages of a plan, before they are built: from recipes, locks and
+``variants/contents.json``.
 
-Each recipe's script runs on stand-ins, a few lines of text for each member of the artefacts. Files that an output's own
-script adds to a shared tree (activation scripts of nvcc) are not seen, so the `package_contents` of that output are not
-checked; edits of texts (``EDIT``) add no file and need the text, so they are left out.
+Each recipe's script runs on stand-ins, a few lines of text for each member of the artefacts. Files
+that an output's own script adds to a shared tree (activation scripts of nvcc) are not seen, so the
+`package_contents` of that output are not checked; edits of texts (``EDIT``) add no file and need
+the text, so they are left out.
 """
 
 from __future__ import annotations
@@ -38,11 +40,17 @@ _FILES = TypeAdapter(list[ScannedFile])
 
 
 def planned_scans(
-    plan: Plan, workspace: Workspace, contents: Contents, jobs: int, progress: Callable[[], None] = lambda: None
+    plan: Plan,
+    workspace: Workspace,
+    contents: Contents,
+    jobs: int,
+    progress: Callable[[], None] = lambda: None,
 ) -> tuple[list[PackageScan], list[PackageScan], list[Finding]]:
-    """Returns the packages of a plan that can be seen, the others without files, and a hint for the locks of these.
+    """Returns the packages of a plan that can be seen, the others without files, and a hint for the
+    locks of these.
 
-    A package can be seen if its artefacts are measured. Of the builds for each Python, one is measured for all.
+    A package can be seen if its artefacts are measured. Of the builds for each Python, one is
+    measured for all.
 
     Raises:
         RecipeError: A recipe's script fails.
@@ -52,15 +60,31 @@ def planned_scans(
         progress()
     seen = {_but_for_python(build) for build in measured}
     made: dict[str, PackageScan] = {}
-    with tempfile.TemporaryDirectory(prefix="ctk-planned-") as scratch, ThreadPoolExecutor(jobs) as pool:
-        programs = Path(scratch, "programs")  # written once: a program is busy while some thread writes it
-        standins.write_patchelf(programs, _TOKEN, "false", Path(scratch, "unanswered"), Path(os.devnull))
+    with (
+        tempfile.TemporaryDirectory(prefix="ctk-planned-") as scratch,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
+        programs = Path(
+            scratch, "programs"
+        )  # written once: a program is busy while some thread writes it
+        standins.write_patchelf(
+            programs, _TOKEN, "false", Path(scratch, "unanswered"), Path(os.devnull)
+        )
         for scans in pool.map(lambda build: _scans(build, workspace, contents, programs), measured):
             made |= {scan.file: scan for scan in scans}
             progress()
     lacking = [build for build in plan.builds if _but_for_python(build) not in seen]
-    unseen = [scan for b in lacking for output in b.outputs if (scan := _scan(output, ())).file not in made]
-    return list(made.values()), unseen, [_not_measured(lock) for lock in dict.fromkeys(b.lock for b in lacking)]
+    unseen = [
+        scan
+        for b in lacking
+        for output in b.outputs
+        if (scan := _scan(output, ())).file not in made
+    ]
+    return (
+        list(made.values()),
+        unseen,
+        [_not_measured(lock) for lock in dict.fromkeys(b.lock for b in lacking)],
+    )
 
 
 def _not_measured(lock: str) -> Finding:
@@ -74,7 +98,9 @@ def _but_for_python(build: Build) -> tuple[object, ...]:
     return build.recipe.name, build.lock, build.subdir, build.arch, tuple(build.versions.items())
 
 
-def _scans(build: Build, workspace: Workspace, contents: Contents, programs: Path) -> list[PackageScan]:
+def _scans(
+    build: Build, workspace: Workspace, contents: Contents, programs: Path
+) -> list[PackageScan]:
     trees: dict[str, list[ScannedFile]] = {}
     found = []
     for output in build.outputs:
@@ -89,7 +115,9 @@ def _scans(build: Build, workspace: Workspace, contents: Contents, programs: Pat
 
 
 def _scan(output: Rendered, tree: Sequence[ScannedFile]) -> PackageScan:
-    wanted, unwanted = (list(map(glob_pattern, globs)) for globs in (output.files, output.left_files))
+    wanted, unwanted = (
+        list(map(glob_pattern, globs)) for globs in (output.files, output.left_files)
+    )
     held = [f for f in tree if not wanted or any(w.fullmatch(f.path) for w in wanted)]
     files = tuple(f for f in held if not any(u.fullmatch(f.path) for u in unwanted))
     index = IndexJson(
@@ -112,7 +140,10 @@ def _scan(output: Rendered, tree: Sequence[ScannedFile]) -> PackageScan:
 def _tree(
     build: Build, output: Rendered, workspace: Workspace, contents: Contents, programs: Path
 ) -> list[ScannedFile]:
-    """The files that the script of an output makes of its artefacts; cached by everything that decides them."""
+    """The files that the script of an output makes of its artefacts.
+
+    Cached by everything that decides them.
+    """
     script = output.scripts[0]
     shas = {(a.component, a.target): a.sha256 for a in build.artefacts}
     members: dict[str, Content] = {}
@@ -123,16 +154,26 @@ def _tree(
         tops = {name.partition("/")[0] for name in inside if "/" in name}
         top = f"{tops.pop()}/" if len(tops) == 1 and all("/" in name for name in inside) else ""
         folder = top if not source.folder else folder
-        members |= {str(PurePosixPath(source.folder, n.removeprefix(top))): c for n, c in inside.items()}
+        members |= {
+            str(PurePosixPath(source.folder, n.removeprefix(top))): c for n, c in inside.items()
+        }
     scripts = (file_sha256(file) for file in build.recipe.files() if file != build.recipe.file)
-    decisive = [script.file, sorted(script.env.items()), build.subdir, folder, sorted(members.items(), key=str)]
+    decisive = [
+        script.file,
+        sorted(script.env.items()),
+        build.subdir,
+        folder,
+        sorted(members.items(), key=str),
+    ]
     code = (file_sha256(Path(file)) for file in (__file__, standins.__file__))
     key = repr([*code, *scripts, *decisive])
     note = memo(workspace.notes / "laid-out", key, _FILES)
     return note.get(lambda: _lay_out(build, script, members, folder, programs))
 
 
-def _lay_out(build: Build, script: Script, members: Members, folder: str, programs: Path) -> list[ScannedFile]:
+def _lay_out(
+    build: Build, script: Script, members: Members, folder: str, programs: Path
+) -> list[ScannedFile]:
     with tempfile.TemporaryDirectory(prefix="ctk-planned-") as scratch:
         work, prefix = Path(scratch, "work"), Path(scratch, "prefix")
         prefix.mkdir()
@@ -155,7 +196,9 @@ def _lay_out(build: Build, script: Script, members: Members, folder: str, progra
         command = ["bash", str(build.recipe.folder / script.file)]
         done = run_program(command, cwd=work, env=os.environ | variables)
         if done.returncode:
-            raise RecipeError(f"{build.id} cannot be laid out: {done.stderr.strip()}", f"fix {script.file}")
+            raise RecipeError(
+                f"{build.id} cannot be laid out: {done.stderr.strip()}", f"fix {script.file}"
+            )
         return sorted(_placed(prefix, names, members), key=lambda file: file.path)
 
 
@@ -192,4 +235,6 @@ def _file(path: str, content: Content, edits: Sequence[str]) -> ScannedFile:
             binary = replace(binary, needed=needed, moved=() if LIBRT in needed else binary.moved)
         else:
             binary = replace(binary, search=(SearchPath("RPATH", value),) if value else ())
-    return ScannedFile("pkg", path, "file", binary=binary, gpus=content.gpus, dll_folders=content.dll_folders)
+    return ScannedFile(
+        "pkg", path, "file", binary=binary, gpus=content.gpus, dll_folders=content.dll_folders
+    )

@@ -12,7 +12,8 @@ from ctk.solve.why import Reason
 
 _ERROR = re.compile(
     r"""[\s|│]*(?:
-    \S*?(?::\d+|\(\d+\))(?::\d+)?:\s(?:fatal\s)?(?:error|ERROR)\b   # a compiler, nvcc, meson, Cython
+    # a compiler, nvcc, meson, Cython
+    \S*?(?::\d+|\(\d+\))(?::\d+)?:\s(?:fatal\s)?(?:error|ERROR)\b
     |\S*:\s(?:fatal\s)?error:                                      # g++: no input files; ninja
     |\w+\s(?:fatal|error)\s*:                                       # nvcc, ptxas
     |\S*ld(?:\.\w+)?:\s|.*:\sundefined\sreference\sto                # the linker
@@ -35,7 +36,8 @@ _OURS = "PyRattlerBuildError: "
 _NO_LIBRARY = re.compile(
     r"""
     (?:cannot|unable\sto)\sfind\s(?:library\s)?-l([\w-]+)
-    |links\sto:(?:.*\n){1,15}?[\s|│]*CUDA::(\w+)$   # between are lines of the other stream, in any order
+    # between are lines of the other stream, in any order
+    |links\sto:(?:.*\n){1,15}?[\s|│]*CUDA::(\w+)$
     """,
     re.VERBOSE | re.MULTILINE,
 )
@@ -49,21 +51,32 @@ def what_failed(lines: Sequence[str]) -> list[str]:
 
     rattler-build's advice on how to run the script again is left out, since its folder is removed.
     """
-    last = next((n for n, line in enumerate(lines) if line.startswith("Script execution failed")), len(lines))
+    last = next(
+        (n for n, line in enumerate(lines) if line.startswith("Script execution failed")),
+        len(lines),
+    )
     said = [_COLOUR.sub("", line) for line in lines[:last] if line.strip()]
-    first = next((n for n, line in enumerate(said) if _ERROR.match(line) or _TRACEBACK in line), None)
+    first = next(
+        (n for n, line in enumerate(said) if _ERROR.match(line) or _TRACEBACK in line), None
+    )
     if first is None:  # above the script are the tables of its environments
         script = next((n for n in range(len(said), 0, -1) if _ENVIRONMENT in said[n - 1]), 0)
         return (said[script:] or said)[-_TAIL:]
     top = []
-    if "CMake Error" in said[first]:  # what a compiler said is below, after all that CMake says of it
+    if (
+        "CMake Error" in said[first]
+    ):  # what a compiler said is below, after all that CMake says of it
         top = [line.lstrip(_MARGIN) for line in _block(said, first) if _ERROR.match(line)][:1]
     tracebacks = [n for n, line in enumerate(said) if _TRACEBACK in line and n >= first]
-    if first in tracebacks:  # the error is below, and those before it in a chain of errors above the last traceback
+    if (
+        first in tracebacks
+    ):  # the error is below, and those before it in a chain of errors above the last traceback
         chain = [first, *takewhile(lambda n: "above exception" in said[n - 1], tracebacks[1:])]
         ends = [min(n + len(_block(said, n)) + 1, len(said) - 1) for n in chain]
         top, first = [said[n].lstrip(_MARGIN) for n in ends[:-1]], ends[-1]
-    return [line.removeprefix(_OURS) for line in (*top, *said[max(first - _BEFORE, 0) : first + _AFTER])]
+    return [
+        line.removeprefix(_OURS) for line in (*top, *said[max(first - _BEFORE, 0) : first + _AFTER])
+    ]
 
 
 def _block(lines: Sequence[str], first: int) -> list[str]:
@@ -81,7 +94,9 @@ def missing_headers(lines: Sequence[str]) -> list[str]:
 
 
 def missing_libraries(lines: Sequence[str]) -> list[str]:
-    """The files of the libraries that a log says the linker did not find, or CMake as a target ``CUDA::NAME``."""
+    """The files of the libraries that a log says the linker did not find, or CMake as a target
+    ``CUDA::NAME``.
+    """
     names = dict.fromkeys(map("".join, _NO_LIBRARY.findall("\n".join(lines))))
     return [f"lib{name}.{'a' if name.endswith('_static') else 'so'}" for name in names]
 
@@ -103,13 +118,17 @@ def other_toolkits(lines: Sequence[str]) -> Iterator[Reason]:
 def _machine_toolkits(text: str) -> Iterator[str]:
     """The toolkits of this machine that a log names.
 
-    In a log, the environments are called $PREFIX and $BUILD_PREFIX, so a path from the root is outside of them.
+    In a log, the environments are called $PREFIX and $BUILD_PREFIX, so a path from the root is
+    outside of them.
     """
     seen = set()
     for path in map(Path, dict.fromkeys(_FROM_ROOT.findall(text))):
-        # Debian installs its package of the toolkit into /usr, between other files: there, only the file's name counts.
+        # Debian installs its package of the toolkit into /usr, between other files: there, only the
+        # file's name counts.
         above = (f for f in (path, *path.parents) if f not in _SHARED)
-        folder = next((f for f in above if os.path.isfile(f / "include" / "cuda_runtime_api.h")), None)
+        folder = next(
+            (f for f in above if os.path.isfile(f / "include" / "cuda_runtime_api.h")), None
+        )
         place = folder or (path if _OF_CUDA.fullmatch(path.name) else None)
         if place and (real := os.path.realpath(place)) not in seen:
             seen.add(real)

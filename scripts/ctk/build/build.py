@@ -1,7 +1,8 @@
-"""Makes the builds of a plan, each by itself: in processes of this machine, on a Dask cluster, or as jobs of a CI.
+"""Makes the builds of a plan, each by itself: in processes of this machine, on a Dask cluster, or
+as jobs of a CI.
 
-rattler-build checks the contents of a package as it builds it; tests that need an environment run later, when the
-channel exists (`ctk.pipeline`).
+rattler-build checks the contents of a package as it builds it; tests that need an environment run
+later, when the channel exists (`ctk.pipeline`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ class BuildReport:
 
 
 def finished(plan: Plan, workspace: Workspace, *, jobs: int | None = None) -> dict[str, Built]:
-    """The builds of a plan that are in the cache, by id; reads every package that may have changed."""
+    """The builds of a plan that are in the cache, by id.
+
+    Reads every package that may have changed.
+    """
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
         builds = pool.map(lambda build: cached(build, workspace), plan.builds)
         return {built.id: built for built in builds if built}
@@ -65,14 +69,24 @@ def run(
     for build_id in done:
         progress(build_id, "unchanged")
     # The largest first, so that none is left for a single core at the end.
-    todo = sorted((b for b in plan.builds if b.id not in done), key=lambda b: -sum(a.size for a in b.artefacts))
+    todo = sorted(
+        (b for b in plan.builds if b.id not in done),
+        key=lambda b: -sum(a.size for a in b.artefacts),
+    )
     working = at_work(workspace) if todo else nullcontext()
-    with disk_errors(workspace.builds), working, _started(todo, workspace, jobs, cluster) as running:
+    with (
+        disk_errors(workspace.builds),
+        working,
+        _started(todo, workspace, jobs, cluster) as running,
+    ):
         for future in as_completed(running):
             build_id = running[future]
             try:
                 built = done[build_id] = future.result()
-                progress(build_id, "taken from the store" if built.cached else f"built in {built.seconds:.1f} s")
+                progress(
+                    build_id,
+                    "taken from the store" if built.cached else f"built in {built.seconds:.1f} s",
+                )
             except BuildFailed as error:
                 failed[build_id] = error.cause
                 progress(build_id, "FAILED")
@@ -82,7 +96,9 @@ def run(
                     "run the command again: finished builds are kept (is memory short?)",
                 ) from None
     order = [b.id for b in plan.builds]
-    return BuildReport(tuple(done[i] for i in order if i in done), {i: failed[i] for i in order if i in failed})
+    return BuildReport(
+        tuple(done[i] for i in order if i in done), {i: failed[i] for i in order if i in failed}
+    )
 
 
 @contextmanager
@@ -113,13 +129,17 @@ def _started(
 
 
 def github_matrix(
-    what: Set, request: Request, python_tags: Sequence[str], runner: Callable[[str], str], options: str
+    what: Set,
+    request: Request,
+    python_tags: Sequence[str],
+    runner: Callable[[str], str],
+    options: str,
 ) -> str:
     """The value of a workflow's ``strategy.matrix``, as JSON on one line.
 
-    It has a job for each release lock and platform of a request, unless earlier jobs make all its packages. Packages
-    that are the same on all platforms are in each job, so a job is whole without the others. The key of a job is a
-    digest of everything that can change its packages.
+    It has a job for each release lock and platform of a request, unless earlier jobs make all its
+    packages. Packages that are the same on all platforms are in each job, so a job is whole without
+    the others. The key of a job is a digest of everything that can change its packages.
 
     Args:
         what: Recipes and their locks.
@@ -135,7 +155,9 @@ def github_matrix(
     for release in (name for name in what.locks if name in asked and name in planned):
         known: set[str] = set()
         for platform in request.platforms or PLATFORMS:
-            builds = plan(what, replace(request, releases=[release], platforms=[platform]), python_tags).builds
+            builds = plan(
+                what, replace(request, releases=[release], platforms=[platform]), python_tags
+            ).builds
             packages = {f"{o.subdir}/{o.file_name}" for b in builds for o in b.outputs}
             if packages <= known:
                 continue
@@ -144,7 +166,9 @@ def github_matrix(
             job = {
                 "id": f"{release}-{platform}",
                 "runner": runner(platform),
-                "options": " ".join(filter(None, (f"--release {release} --platform {platform}", options))),
+                "options": " ".join(
+                    filter(None, (f"--release {release} --platform {platform}", options))
+                ),
                 "key": hashlib.sha256(keys.encode()).hexdigest()[:32],
             }
             include.append(job)

@@ -1,8 +1,10 @@
-"""Builds on the workers of a Dask cluster: orders and results go through the scheduler, files through a store.
+"""Builds on the workers of a Dask cluster: orders and results go through the scheduler, files
+through a store.
 
-A build is finished when the store has its note, and packages with the names of the plan and the hashes of the note. A
-worker needs this package and rattler-build, and no checkout: a work order names every file of the build by its place
-in the checkout and its sha256. Dask chooses the workers, notices dead ones, and gives their builds to others.
+A build is finished when the store has its note, and packages with the names of the plan and the
+hashes of the note. A worker needs this package and rattler-build, and no checkout: a work order
+names every file of the build by its place in the checkout and its sha256. Dask chooses the workers,
+notices dead ones, and gives their builds to others.
 """
 
 from __future__ import annotations
@@ -27,7 +29,15 @@ from typing import TYPE_CHECKING, Any
 from ctk.build.one import at_work, clear_build_folders, processes
 from ctk.build.runner import Built, build_key, keep, log_file, make, read_note, tools, write_log
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, BuildFailed, ClusterFailed, CtkError, NoSpace, describe, without_credentials
+from ctk.core.errors import (
+    BadValue,
+    BuildFailed,
+    ClusterFailed,
+    CtkError,
+    NoSpace,
+    describe,
+    without_credentials,
+)
 from ctk.core.files import FULL, disk_errors, file_sha256, hold_folder, release_folder
 from ctk.fetch.fetch import laid_out
 from ctk.plan.plan import Build
@@ -38,7 +48,8 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT = 5  # seconds in which a scheduler answers
 _A_STORE = (
-    "a store is a folder that every worker sees, such as file:///shared/ctk, or an object store such as s3://bucket"
+    "a store is a folder that every worker sees, such as file:///shared/ctk, or an object store"
+    " such as s3://bucket"
 )
 _SAME = "install the same revision of ctk on the scheduler and every worker"
 _STEP = "finished builds are kept: fix the cluster and run the command again, or leave --dask out"
@@ -58,9 +69,12 @@ class Store:
         self.shown = without_credentials(url)
         try:
             self._fs, self._root = url_to_fs(url)
-        except Exception as error:  # of fsspec, or of the package for this protocol, which may be missing
+        except (
+            Exception
+        ) as error:  # of fsspec, or of the package for this protocol, which may be missing
             raise BadValue(
-                f"the store {self.shown} cannot be opened: {without_credentials(str(error))}", _A_STORE
+                f"the store {self.shown} cannot be opened: {without_credentials(str(error))}",
+                _A_STORE,
             ) from None
         # An object appears whole in an object store; a file is there as soon as it is opened.
         self._renames = isinstance(self._fs, LocalFileSystem)
@@ -88,12 +102,17 @@ class Store:
             if file_sha256(target) == sha256:
                 return True
             target.unlink()
-            with suppress(OSError, ValueError):  # gone, or not ours to remove: nobody trusts it anyway
+            with suppress(
+                OSError, ValueError
+            ):  # gone, or not ours to remove: nobody trusts it anyway
                 self._fs.rm(self._blob(sha256))
             return False
 
     def publish(self, key: str, note: dict[str, Any]) -> None:
-        """Marks a build as finished; its packages must be in the store. The last of several writers wins."""
+        """Marks a build as finished; its packages must be in the store.
+
+        The last of several writers wins.
+        """
         with self._errors(), self._whole(self._note(key)) as place:
             self._fs.pipe_file(place, json.dumps(note, indent=1).encode())
 
@@ -135,8 +154,13 @@ class Store:
         except OSError as error:
             full = error.errno in FULL
             raise NoSpace(
-                f"the store {self.shown} {'is full' if full else 'fails'}: {without_credentials(str(error))}",
-                "free some space there" if full else "make it readable and writable for this machine and every worker",
+                f"the store {self.shown} {'is full' if full else 'fails'}:"
+                f" {without_credentials(str(error))}",
+                (
+                    "free some space there"
+                    if full
+                    else "make it readable and writable for this machine and every worker"
+                ),
             ) from None
 
 
@@ -148,7 +172,8 @@ class WorkOrder:
     """A build for a worker.
 
     Attributes:
-        files: Place in the checkout -> sha256, of recipe files, shared ones too, variant files, and artefacts.
+        files: Place in the checkout -> sha256, of recipe files, shared ones too, variant files, and
+            artefacts.
     """
 
     store: str  # URL
@@ -174,8 +199,13 @@ def work_order(build: Build, workspace: Workspace, store: str) -> WorkOrder:
 
     sources = {place(f).as_posix(): f for f in (*build.recipe.files(), *build.variant_files)}
     files = {name: file_sha256(f) for name, f in sources.items()}
-    files |= {laid_out(a, workspace).relative_to(workspace.root).as_posix(): a.sha256 for a in build.artefacts}
-    known = replace(build, recipe=replace(build.recipe, commit=recipe_commit(build.recipe)))  # a worker has no git
+    files |= {
+        laid_out(a, workspace).relative_to(workspace.root).as_posix(): a.sha256
+        for a in build.artefacts
+    }
+    known = replace(
+        build, recipe=replace(build.recipe, commit=recipe_commit(build.recipe))
+    )  # a worker has no git
     return WorkOrder(store, tools(), _moved(known, place), files)
 
 
@@ -196,7 +226,9 @@ def fulfil(order: WorkOrder) -> WorkResult:
         BrokenExecutor: The build process was killed.
     """
     if tools() != order.tools:
-        raise ClusterFailed(f"the worker {socket.gethostname()} has {tools()}, and this run {order.tools}", _SAME)
+        raise ClusterFailed(
+            f"the worker {socket.gethostname()} has {tools()}, and this run {order.tools}", _SAME
+        )
     home = Path(tempfile.gettempdir()) / f"ctk-workers-{os.getuid()}"
     # Also removes the folders of killed workers, with what they left in memory.
     workspace = Workspace(hold_folder(home, lambda left: clear_build_folders(Workspace(left))))
@@ -226,8 +258,8 @@ def _make(order: WorkOrder, workspace: Workspace, store: Store) -> WorkResult:
 
 def _lost(name: str, build: Build, store: Store) -> BuildFailed:
     return BuildFailed(
-        f"{build.id}: the store {store.shown} does not return {name}, which was put there: check that nothing removes "
-        "its files, and run the command again",
+        f"{build.id}: the store {store.shown} does not return {name}, which was put there: check"
+        " that nothing removes its files, and run the command again",
         _STEP,
     )
 
@@ -237,9 +269,13 @@ _own = local()
 
 
 def _in_process(build: Build, workspace: Workspace) -> Built:
-    """Makes a build in another process: rattler-build holds the GIL, and Dask takes a silent worker for dead."""
+    """Makes a build in another process: rattler-build holds the GIL, and Dask takes a silent worker
+    for dead.
+    """
     if not hasattr(_own, "process"):
-        multiprocessing.current_process().daemon = False  # a worker below a nanny is one, and may start no process
+        multiprocessing.current_process().daemon = (
+            False  # a worker below a nanny is one, and may start no process
+        )
         _own.process = processes(1, Path(os.devnull))
     try:
         built: Built = _own.process.submit(make, build, workspace, os.cpu_count() or 1).result()
@@ -261,7 +297,9 @@ class Cluster(AbstractContextManager["Cluster"]):
         say: Gets a message when no worker is left.
     """
 
-    def __init__(self, address: str, url: str, say: Callable[[str], None] = lambda message: None) -> None:
+    def __init__(
+        self, address: str, url: str, say: Callable[[str], None] = lambda message: None
+    ) -> None:
         try:
             import distributed  # noqa: F401
         except ImportError:
@@ -309,19 +347,23 @@ class Cluster(AbstractContextManager["Cluster"]):
         from distributed import KilledWorker
 
         try:
-            # Not pure: Dask must not answer with an earlier result. Deaths of workers do not count as retries.
+            # Not pure: Dask must not answer with an earlier result. Deaths of workers do not count
+            # as retries.
             result: WorkResult = self._client.submit(fulfil, order, pure=False, retries=1).result()
             return result
         except (CancelledError, asyncio.CancelledError) as error:
             raise ClusterFailed(
-                f"the connection to the scheduler at {self._address} was lost: {describe(error)}", _STEP
+                f"the connection to the scheduler at {self._address} was lost: {describe(error)}",
+                _STEP,
             ) from None
         except ClusterFailed:
             raise
         except (KilledWorker, BrokenExecutor) as error:
             return WorkResult(f"{order.build.id}: {error}; is memory short there?")
         except Exception as error:  # also of a scheduler or worker that cannot load this ctk
-            raise ClusterFailed(f"a worker failed at {order.build.id}: {describe(error)}", _SAME) from error
+            raise ClusterFailed(
+                f"a worker failed at {order.build.id}: {describe(error)}", _SAME
+            ) from error
 
     async def _noticed(self, event: tuple[float, Mapping[str, Any]]) -> None:
         """Says when no worker is left; Dask gives the builds to the next one that joins."""
@@ -329,10 +371,16 @@ class Cluster(AbstractContextManager["Cluster"]):
             self._say_no_worker()
 
     def _say_no_worker(self) -> None:
-        self._say(f"no worker at {self._address}; waiting for one: dask worker {self._address} --nthreads 1")
+        self._say(
+            f"no worker at {self._address}; waiting for one: dask worker {self._address}"
+            " --nthreads 1"
+        )
 
     def _take(self, build: Build, workspace: Workspace, *, cached: bool) -> Built | None:
-        """Brings a finished build from the store into the cache; None if the store does not have all of it."""
+        """Brings a finished build from the store into the cache.
+
+        None if the store does not have all of it.
+        """
         key = build_key(build)
         built = read_note(self._store.finished(key), build, key, workspace, cached=cached)
         packages = built.sha256 if built else {}
@@ -341,7 +389,9 @@ class Cluster(AbstractContextManager["Cluster"]):
             try:
                 promised = {f"{o.subdir}/{o.file_name}" for o in build.outputs}
                 whole = packages.keys() == promised
-                whole = whole and all(self._store.get(sha256, folder / name) for name, sha256 in packages.items())
+                whole = whole and all(
+                    self._store.get(sha256, folder / name) for name, sha256 in packages.items()
+                )
                 return keep(folder, built) if built and whole else None
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -354,7 +404,9 @@ def _connect(address: str) -> Client:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # its errors are reported as ours
 
     async def knock() -> None:
-        await (await asyncio.wait_for(connect(address, timeout=CONNECT_TIMEOUT), CONNECT_TIMEOUT)).close()
+        await (
+            await asyncio.wait_for(connect(address, timeout=CONNECT_TIMEOUT), CONNECT_TIMEOUT)
+        ).close()
 
     try:
         asyncio.run(knock())  # a client waits for ever for a listener that is no scheduler
@@ -362,5 +414,6 @@ def _connect(address: str) -> Client:
     except (OSError, ValueError, TimeoutError) as error:
         raise ClusterFailed(
             f"no Dask scheduler answers at {address}: {describe(error)}",
-            "check the address, and that `dask scheduler` runs there; without --dask, builds run on this machine",
+            "check the address, and that `dask scheduler` runs there; without --dask, builds run on"
+            " this machine",
         ) from None

@@ -36,19 +36,30 @@ class LargeBinary:
     elf: Dynamic | None  # for an ELF file
 
 
-_NOTE = TypeAdapter(dict[str, LargeBinary], config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))
+_NOTE = TypeAdapter(
+    dict[str, LargeBinary], config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+)
 
 
-def large_binaries(artefact: Artefact, file: Path, workspace: Workspace) -> Mapping[str, LargeBinary]:
-    """The readable large binaries of an artefact by name; none of a source distribution. A note keeps them."""
+def large_binaries(
+    artefact: Artefact, file: Path, workspace: Workspace
+) -> Mapping[str, LargeBinary]:
+    """The readable large binaries of an artefact by name; none of a source distribution.
+
+    A note keeps them.
+    """
     if artefact.file.endswith(".tar.gz"):
         return {}
-    return memo(workspace.notes / "artefacts", [_REVISION, artefact.sha256], _NOTE).get(lambda: _read(file))
+    return memo(workspace.notes / "artefacts", [_REVISION, artefact.sha256], _NOTE).get(
+        lambda: _read(file)
+    )
 
 
 def _read(file: Path) -> dict[str, LargeBinary]:
     with zipfile.ZipFile(file) as archive:
-        large = {i.filename: _binary(archive, i) for i in archive.infolist() if i.file_size >= LARGE}
+        large = {
+            i.filename: _binary(archive, i) for i in archive.infolist() if i.file_size >= LARGE
+        }
         return {name: binary for name, binary in large.items() if binary}
 
 
@@ -64,5 +75,7 @@ def _binary(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> LargeBinary | No
         return None
     with suppress(UnreadableBinary):
         elf = parts.dynamic() if start.startswith(ELF_MAGIC) else None
-        return LargeBinary(item.file_size, item.compress_size, digest.hexdigest(), start[:HEAD], elf)
+        return LargeBinary(
+            item.file_size, item.compress_size, digest.hexdigest(), start[:HEAD], elf
+        )
     return None

@@ -1,7 +1,7 @@
 """The process that makes builds, one after another: how it starts, and where it works.
 
-rattler-build writes every file that it reads several times: unpacked, laid out, staged, restored for each output. So
-builds work in memory where there is room for it, else in the cache.
+rattler-build writes every file that it reads several times: unpacked, laid out, staged, restored
+for each output. So builds work in memory where there is room for it, else in the cache.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ def environment(**values: str) -> Iterator[None]:
 
 
 def new_build_folder(workspace: Workspace, name: str, need: int, jobs: int) -> Path:
-    """Makes an empty folder for one build, which writes at most `need` bytes; `jobs` of them share the memory."""
+    """Makes an empty folder for one build, which writes at most `need` bytes.
+
+    `jobs` of them share the memory.
+    """
     folder = (
         in_memory(workspace) if _is_roomy(workspace, need, jobs) else workspace.builds
     ) / f".tmp-{name}-{os.getpid()}"
@@ -60,7 +63,9 @@ def new_build_folder(workspace: Workspace, name: str, need: int, jobs: int) -> P
 
 @contextmanager
 def temporary_files(workspace: Workspace, need: int, jobs: int) -> Iterator[Path]:
-    """Gives the folder for rattler-build's temporary files: in memory, if each job has room there for `need` bytes."""
+    """Gives the folder for rattler-build's temporary files: in memory, if each job has room there
+    for `need` bytes.
+    """
     if not _is_roomy(workspace, need, jobs):
         yield Path(tempfile.gettempdir())
         return
@@ -70,7 +75,9 @@ def temporary_files(workspace: Workspace, need: int, jobs: int) -> Iterator[Path
 
 @contextmanager
 def at_work(workspace: Workspace) -> Iterator[None]:
-    """Removes leftovers of builds, before and after, and shows other checkouts that builds are at work in memory."""
+    """Removes leftovers of builds, before and after, and shows other checkouts that builds are at
+    work in memory.
+    """
     clear_build_folders(workspace)
     with ExitStack() as stack:
         if _is_roomy(workspace, 0, 1):
@@ -82,7 +89,10 @@ def at_work(workspace: Workspace) -> Iterator[None]:
 
 
 def clear_build_folders(workspace: Workspace) -> None:
-    """Removes leftovers of builds, killed ones too; the run lock makes sure that nobody is using them."""
+    """Removes leftovers of builds, killed ones too.
+
+    The run lock makes sure that nobody is using them.
+    """
     places = [workspace.builds]
     if _is_ours(in_memory(workspace)):  # what another user made may be a link to anywhere
         places.append(in_memory(workspace))
@@ -94,16 +104,20 @@ def clear_build_folders(workspace: Workspace) -> None:
 
 
 def machine_paths(workspace: Workspace) -> list[str]:
-    """The folders of this machine that no package may name: the checkout, the user's home, those of builds.
+    """The folders of this machine that no package may name: the checkout, the user's home, those of
+    builds.
 
-    Root's home is the same on every machine: Triton's wheels have it from the machine that made them.
+    Root's home is the same on every machine: Triton's wheels have it from the machine that made
+    them.
     """
     homes = [home for home in [Path.home()] if home != Path("/root")]
     return [str(path) for path in (workspace.root, *homes, workspace.builds, in_memory(workspace))]
 
 
 def in_memory(workspace: Workspace) -> Path:
-    """The folder of this user's builds in memory: another user of the machine has one for the same checkout."""
+    """The folder of this user's builds in memory: another user of the machine has one for the same
+    checkout.
+    """
     return MEMORY / f"{workspace.name}-{os.getuid()}"
 
 
@@ -113,7 +127,9 @@ def for_tests(workspace: Workspace) -> Path:
 
 
 def _is_ours(place: Path) -> bool:
-    """Whether a place is free, or a folder of this user: anybody may make a folder in memory, under any name."""
+    """Whether a place is free, or a folder of this user: anybody may make a folder in memory, under
+    any name.
+    """
     try:
         status = place.lstat()
     except FileNotFoundError:
@@ -129,10 +145,15 @@ def _is_roomy(workspace: Workspace, need: int, jobs: int) -> bool:
 
 
 def _free_memory() -> int:
-    """Bytes that can be written to memory without pressing the machine; 0 without such a file system."""
+    """Bytes that can be written to memory without pressing the machine.
+
+    0 without such a file system.
+    """
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
-            available = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
+            available = next(
+                int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:")
+            )
         if not os.access(MEMORY, os.W_OK):
             return 0
         return min(shutil.disk_usage(MEMORY).free, available * 3 // 4)

@@ -1,4 +1,7 @@
-"""The files of a package compared with those of its wheels: as published, or changed, and why; and their licences."""
+"""The files of a package compared with those of its wheels: as published, or changed, and why.
+
+And their licences.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ EDITED = "edited"
 
 @dataclass(frozen=True)
 class Changed:
-    """A file that is not as its wheel has it: why not, its sha256 in the package, what its licence text says of it."""
+    """A file that is not as its wheel has it: why not, its sha256 in the package, what its licence
+    text says of it.
+    """
 
     path: str
     why: str
@@ -61,8 +66,8 @@ class Wheel:
 
     Attributes:
         members: Name -> sha256, by its RECORD.
-        readings: Name of a folder with a licence text of its own -> the reading of this; "" for all other files. The
-            text in ``cccl`` is for ``include/cccl`` too.
+        readings: Name of a folder with a licence text of its own -> the reading of this; "" for all
+            other files. The text in ``cccl`` is for ``include/cccl`` too.
         distribution: Its name.
     """
 
@@ -72,10 +77,15 @@ class Wheel:
     distribution: str = ""
 
     def reading(self, member: str) -> Reading:
-        """That of the nearest folder above a member that has one; none for a file of NVIDIA in a wheel of others."""
+        """That of the nearest folder above a member that has one.
+
+        None for a file of NVIDIA in a wheel of others.
+        """
         if (nvidias := NVIDIA_INSIDE.get(self.distribution)) and nvidias.match(member):
             return Reading("not known")
-        return next(self.readings[f] for f in (*reversed(member.split("/")[:-1]), "") if f in self.readings)
+        return next(
+            self.readings[f] for f in (*reversed(member.split("/")[:-1]), "") if f in self.readings
+        )
 
 
 def read_wheel(artefact: Artefact, path: Path) -> Wheel:
@@ -91,21 +101,28 @@ def read_wheel(artefact: Artefact, path: Path) -> Wheel:
                 if folder.endswith(".dist-info"):
                     record = member.content().decode() if name == "RECORD" else record
                 elif _OWN_TEXT.fullmatch(name):
-                    readings[posixpath.basename(folder)] = read_text(member.content().decode("utf-8", "replace"))
+                    readings[posixpath.basename(folder)] = read_text(
+                        member.content().decode("utf-8", "replace")
+                    )
     rows = (row for row in csv.reader(io.StringIO(record)) if row[1].startswith("sha256="))
-    return Wheel(artefact.subdir, {row[0]: _sha256(row[1]) for row in rows}, readings, artefact.distribution)
+    return Wheel(
+        artefact.subdir, {row[0]: _sha256(row[1]) for row in rows}, readings, artefact.distribution
+    )
 
 
 def _sha256(stated: str) -> str:
     return base64.urlsafe_b64decode(stated.removeprefix("sha256=") + "=").hex()
 
 
-def compare(entries: Iterable[Mapping[str, Any]], wheels: Sequence[Wheel], edits: Mapping[str, str]) -> PackageFiles:
-    """Compares the entries of a package's paths.json with wheels; `edits` has what patchelf changed, by path.
+def compare(
+    entries: Iterable[Mapping[str, Any]], wheels: Sequence[Wheel], edits: Mapping[str, str]
+) -> PackageFiles:
+    """Compares the entries of a package's paths.json with wheels.
 
-    A file of another sha256 with a name of a wheel's member is that member, changed: libraries get their full version,
-    so names are compared up to ``.so``. If several have the name, it is the one with the most folders in common, and
-    must have one. Other files are the recipe's own.
+    `edits` has what patchelf changed, by path. A file of another sha256 with a name of a wheel's
+    member is that member, changed: libraries get their full version, so names are compared up to
+    ``.so``. If several have the name, it is the one with the most folders in common, and must have
+    one. Other files are the recipe's own.
     """
     known: dict[str, list[_Member]] = defaultdict(list)
     by_name: dict[str, list[_Member]] = defaultdict(list)
@@ -116,8 +133,12 @@ def compare(entries: Iterable[Mapping[str, Any]], wheels: Sequence[Wheel], edits
     changed: list[Changed] = []
     licences: set[str] = set()
     words: dict[str, Word] = {}
-    for path, sha256 in sorted((e["_path"], e["sha256"]) for e in entries if e["path_type"] == "hardlink"):
-        if origin := _nearest(path, known.get(sha256, ()), 0) or _nearest(path, by_name.get(_stem(path), ()), 1):
+    for path, sha256 in sorted(
+        (e["_path"], e["sha256"]) for e in entries if e["path_type"] == "hardlink"
+    ):
+        if origin := _nearest(path, known.get(sha256, ()), 0) or _nearest(
+            path, by_name.get(_stem(path), ()), 1
+        ):
             wheel, member = origin
             reading = wheel.reading(member)
             licences.add(reading.kind)
@@ -137,7 +158,10 @@ _Member = tuple[Wheel, str]
 
 
 def _nearest(path: str, members: Sequence[_Member], least: int) -> _Member | None:
-    """The member with the most folders above its name in common; of several, it must have so many."""
+    """The member with the most folders above its name in common.
+
+    Of several, it must have so many.
+    """
 
     def common(member: _Member) -> int:
         pairs = zip(path.split("/")[-2::-1], member[1].split("/")[-2::-1], strict=False)

@@ -1,7 +1,8 @@
 """Makes packages again from their SBOM, and compares them byte by byte.
 
-The SBOM names the recipe with its commit, the variant, the artefacts by sha256 and the compression. Nothing else
-decides the bytes of a package, so anybody with the repository and a package index can check its origin.
+The SBOM names the recipe with its commit, the variant, the artefacts by sha256 and the compression.
+Nothing else decides the bytes of a package, so anybody with the repository and a package index can
+check its origin.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from ctk.plan.recipes import Recipe, recipe_digest, render, variant_config
 _BATCH = 32  # builds; their packages lie on the disk together
 
 Differences = list[tuple[str, str]]
-"""Pairs of a place and the difference in a few words. A place is a file of the package (``info/...``, ``pkg/...``), all
+"""Pairs of a place and the difference in a few words. A place is a file of the package
+(``info/...``, ``pkg/...``), all
 of it (``archive``), or ``build`` if no package was made."""
 
 
@@ -54,7 +56,9 @@ def rebuild(
         scratch = Workspace(folder / "rebuild")
         every = list(groups.values())
         for start in range(0, len(every), _BATCH):
-            for package, differences in _make_again(every[start : start + _BATCH], workspace, scratch, jobs):
+            for package, differences in _make_again(
+                every[start : start + _BATCH], workspace, scratch, jobs
+            ):
                 results[package] = differences
                 progress(package, differences)
             shutil.rmtree(scratch.root)
@@ -62,7 +66,10 @@ def rebuild(
 
 
 def _make_again(
-    batch: list[tuple[Provenance, list[Path]]], workspace: Workspace, scratch: Workspace, jobs: int | None
+    batch: list[tuple[Provenance, list[Path]]],
+    workspace: Workspace,
+    scratch: Workspace,
+    jobs: int | None,
 ) -> Iterator[tuple[Path, Differences]]:
     """Makes the packages of some builds again, and compares them."""
     builds: list[Build] = []
@@ -83,11 +90,16 @@ def _make_again(
             if reason := failed.get(str(number)):
                 yield package, [("build", reason)]
             else:
-                yield package, list(_differences(package, made.get((str(number), package.name)), origin))
+                yield (
+                    package,
+                    list(_differences(package, made.get((str(number), package.name)), origin)),
+                )
 
 
 def _recipe(origin: Provenance, workspace: Workspace, folder: Path) -> Recipe:
-    """The recipe of a package's commit, in a checkout of its own, with recipes and artefacts alone."""
+    """The recipe of a package's commit, in a checkout of its own, with recipes and
+    artefacts alone.
+    """
     recipe = Recipe(origin.recipe, folder / "recipes" / origin.recipe, origin.commit)
     if not folder.exists():
         (folder / ".cache").mkdir(parents=True)
@@ -99,15 +111,16 @@ def _recipe(origin: Provenance, workspace: Workspace, folder: Path) -> Recipe:
             shutil.copytree(workspace.recipes, folder / "recipes")
         elif not origin.commit:
             raise RecipeError(
-                f"the package names no commit, and the recipe {origin.recipe} has changed since it was built",
+                f"the package names no commit, and the recipe {origin.recipe} has changed since it"
+                " was built",
                 "only packages built from committed recipes can be made again later",
             )
         elif not git_export(workspace.root, origin.commit, ["recipes"], folder):
             raise RecipeError(
-                f"git has no commit {origin.commit}, which has the recipe {origin.recipe} as the package was built "
-                "from it",
-                "fetch the whole history (`git fetch --unshallow`), or clone the repository that the package comes "
-                "from",
+                f"git has no commit {origin.commit}, which has the recipe {origin.recipe} as the"
+                " package was built from it",
+                "fetch the whole history (`git fetch --unshallow`), or clone the repository that"
+                " the package comes from",
             )
     if not recipe.file.exists() or recipe_digest(recipe) != origin.digest:
         raise RecipeError(
@@ -125,7 +138,8 @@ def _build(name: str, origin: Provenance, recipe: Recipe, wanted: set[str]) -> B
     outputs = {o.file_name: o for o in render(recipe, (variants,), subdir)}
     if lost := wanted - outputs.keys():
         raise RecipeError(
-            f"the recipe {recipe.name} makes no {', '.join(sorted(lost))} of the inputs that the package names",
+            f"the recipe {recipe.name} makes no {', '.join(sorted(lost))} of the inputs that the"
+            " package names",
             f"it makes {', '.join(sorted(outputs))}",
         )
     return Build(
@@ -135,7 +149,9 @@ def _build(name: str, origin: Provenance, recipe: Recipe, wanted: set[str]) -> B
         lock="",
         subdir=subdir,
         python="",
-        outputs=tuple(outputs.values()),  # all, also those not asked for: the SBOM has the variant of all of them
+        outputs=tuple(
+            outputs.values()
+        ),  # all, also those not asked for: the SBOM has the variant of all of them
         artefacts=tuple(i.artefact for i in origin.inputs),
         timestamp=origin.timestamp,
         licenses={i.artefact.component: i.license for i in origin.inputs},
@@ -158,10 +174,16 @@ def _differences(old: Path, new: Path | None, origin: Provenance) -> Iterator[tu
         elif before[place] != after[place]:
             yield place, _change(before[place][0], after[place][0])
     if before == after:
-        yield "archive", "same files, in another order, with other times or compressed in another way"
+        yield (
+            "archive",
+            "same files, in another order, with other times or compressed in another way",
+        )
     for name, version in tools().items():
         if origin.tools.get(name) != version:
-            yield "archive", f"made with {name} {origin.tools.get(name, 'unknown')}, and here is {version}"
+            yield (
+                "archive",
+                f"made with {name} {origin.tools.get(name, 'unknown')}, and here is {version}",
+            )
 
 
 def _contents(package: Path) -> dict[str, tuple[ScannedFile, str]]:
@@ -172,7 +194,11 @@ def _contents(package: Path) -> dict[str, tuple[ScannedFile, str]]:
             digest = hashlib.sha256()
             while stream is not None and (block := stream.read(1 << 20)):
                 digest.update(block)
-            place = member.path if part == "info" and member.path.startswith("info/") else f"{part}/{member.path}"
+            place = (
+                member.path
+                if part == "info" and member.path.startswith("info/")
+                else f"{part}/{member.path}"
+            )
             contents[place] = (member, digest.hexdigest())
     return contents
 

@@ -1,7 +1,8 @@
 """Writes a package again, so that its bytes follow from its inputs alone, and adds its SBOM.
 
-rattler-build records the time of the build, its folders and channels, and the kernel, glibc and processor of the
-machine. Here these are replaced, and the archives get one time, one owner and one order.
+rattler-build records the time of the build, its folders and channels, and the kernel, glibc and
+processor of the machine. Here these are replaced, and the archives get one time, one owner and one
+order.
 """
 
 from __future__ import annotations
@@ -40,8 +41,11 @@ _CHUNK = 1 << 20
 _BLOCK = 512  # of a tar archive
 # zstd's own limit at its highest levels; what rattler-build wrote needs less.
 _WINDOW = 1 << 27
-_LARGE = 1 << 31  # bytes from which on a member is written with 64-bit sizes; zip needs them from twice that
-# The name of this machine's folders in published metadata. The prefix keeps the start of its placeholder.
+_LARGE = (
+    1 << 31
+)  # bytes from which on a member is written with 64-bit sizes; zip needs them from twice that
+# The name of this machine's folders in published metadata. The prefix keeps the start of its
+# placeholder.
 BUILD_ROOT = "/build"
 _FILLING = b"_placehold"
 _PLACEHOLDER = re.compile(r"(?:_placehold)+(?:_[placehod]*)?")
@@ -52,12 +56,18 @@ _CONFIGURATION = "\nbuild_configuration:\n"
 
 
 def rewrite(
-    package: Path, target: Path, *, time: int, edit: Edit, find: Find = lambda content: nullcontext()
+    package: Path,
+    target: Path,
+    *,
+    time: int,
+    edit: Edit,
+    find: Find = lambda content: nullcontext(),
 ) -> tuple[dict[str, Any], int]:
     """Writes a package again; returns its record for an index, and the number of its tests.
 
     Raises:
-        Changed: The package has a stand-in elsewhere than as the content of a file, or with the prefix in it.
+        Changed: The package has a stand-in elsewhere than as the content of a file, or with the
+            prefix in it.
     """
     metadata: Mapping[str, bytes] = {}
     entries: dict[str, tuple[str, int]] = {}  # sha256 of a stand-in -> sha256 and size of the file
@@ -79,30 +89,50 @@ def rewrite(
                         metadata = edit(info)
                         files = (_file(name, content) for name, content in sorted(metadata.items()))
                         _write_tar(plain := io.BytesIO(), files, time)
-                        # Small: a twentieth smaller at a higher level, which costs a millisecond; at 19, 25 of them.
+                        # Small: a twentieth smaller at a higher level, which costs a millisecond;
+                        # at 19, 25 of them.
                         new.write(_compressor(9).compress(plain.getbuffer()))
                     elif member.filename.startswith("pkg-"):
-                        packed = _compressor(LEVEL).stream_writer(new, write_size=_CHUNK, closefd=False)
+                        packed = _compressor(LEVEL).stream_writer(
+                            new, write_size=_CHUNK, closefd=False
+                        )
                         # Each call of it takes 70 µs, and a header has 512 bytes.
-                        with packed, io.BufferedWriter(cast(io.RawIOBase, packed), _CHUNK) as gathered:
-                            _write_tar(gathered, _put_back(_tar(old), find, entries, prefixed), time)
+                        with (
+                            packed,
+                            io.BufferedWriter(cast(io.RawIOBase, packed), _CHUNK) as gathered,
+                        ):
+                            _write_tar(
+                                gathered, _put_back(_tar(old), find, entries, prefixed), time
+                            )
                     else:
                         new.write(old.read())
         return index_record(metadata, digests(file)), count_tests(metadata)
 
 
 def edit_texts(package: Path, edit: Callable[[str], str]) -> None:
-    """Edits what a package says of the channels that it was built against; everything else stays byte for byte."""
+    """Edits what a package says of the channels that it was built against.
+
+    Everything else stays byte for byte.
+    """
     fresh = package.with_suffix(".part")
-    with zipfile.ZipFile(package) as source, zipfile.ZipFile(fresh, "w", zipfile.ZIP_STORED) as archive:
+    with (
+        zipfile.ZipFile(package) as source,
+        zipfile.ZipFile(fresh, "w", zipfile.ZIP_STORED) as archive,
+    ):
         for member in source.infolist():
             large = member.file_size >= _LARGE
-            with source.open(member) as old, archive.open(member.filename, "w", force_zip64=large) as new:
+            with (
+                source.open(member) as old,
+                archive.open(member.filename, "w", force_zip64=large) as new,
+            ):
                 if not member.filename.startswith("info-"):
                     shutil.copyfileobj(old, new, _CHUNK)
                     continue
                 packed = _compressor(9).stream_writer(new, closefd=False)
-                with packed, tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as target:
+                with (
+                    packed,
+                    tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as target,
+                ):
                     for info, content in _tar(old):
                         text = content.read() if content else b""
                         if info.name in (_ABOUT, _RECIPE):
@@ -127,7 +157,9 @@ def _tar(compressed: IO[bytes]) -> _Members:
 
 
 def _prefixed(paths: bytes) -> dict[str, tuple[bytes, bytes]]:
-    """Path -> the prefix in this file, which is a folder of this build, and the same for every build, as long."""
+    """Path -> the prefix in this file, which is a folder of this build, and the same for every
+    build, as long.
+    """
     found: dict[str, tuple[bytes, bytes]] = {}
     for entry in json.loads(paths)["paths"]:
         if prefix := entry.get("prefix_placeholder", "").encode():
@@ -142,7 +174,8 @@ def _put_back(
     entries: dict[str, tuple[str, int]],
     prefixed: dict[str, tuple[bytes, bytes]],
 ) -> _Members:
-    """The members of a package, with the real file for each stand-in, and the same prefix for every build.
+    """The members of a package, with the real file for each stand-in, and the same prefix for every
+    build.
 
     Their sha256 and sizes go into `entries`.
     """
@@ -203,8 +236,11 @@ def _write_tar(target: IO[bytes], members: _Members, time: int) -> None:
         member.mtime = time
         member.uid = member.gid = 0
         member.uname = member.gname = ""
-        # The umask of the build does not reach users: rattler and conda keep the executable bit alone.
-        member.mode = 0o777 if member.issym() else 0o755 if member.isdir() or member.mode & 0o111 else 0o644
+        # The umask of the build does not reach users: rattler and conda keep the executable bit
+        # alone.
+        member.mode = (
+            0o777 if member.issym() else 0o755 if member.isdir() or member.mode & 0o111 else 0o644
+        )
         target.write(member.tobuf(tarfile.GNU_FORMAT))
         left = member.size if content else 0
         while content and left:
@@ -220,8 +256,8 @@ def _write_tar(target: IO[bytes], members: _Members, time: int) -> None:
 
 @cache
 def _compressor(level: int) -> zstandard.ZstdCompressor:
-    # Kept: making one takes most of the time of a small file. One thread: with several, the result depends on how the
-    # work is cut.
+    # Kept: making one takes most of the time of a small file. One thread: with several, the result
+    # depends on how the work is cut.
     return zstandard.ZstdCompressor(level=level)
 
 
@@ -237,7 +273,8 @@ def portable(
     Args:
         files: The files under ``info/``, as rattler-build wrote them.
         origin: The provenance of the package.
-        folders: This machine's folders -> their names in the package; longer names are replaced first.
+        folders: This machine's folders -> their names in the package; longer names are replaced
+            first.
         wheels: Its artefacts.
         edits: Path -> what patchelf changed in it.
     """
@@ -245,7 +282,9 @@ def portable(
 
     index, paths = json.loads(files[_INDEX]), json.loads(files[_PATHS])["paths"]
     index["timestamp"] = origin.timestamp * 1000
-    texts = {name: _without(files[name].decode(), folders) for name in (_ABOUT, _RECIPE) if name in files}
+    texts = {
+        name: _without(files[name].decode(), folders) for name in (_ABOUT, _RECIPE) if name in files
+    }
     if _RECIPE in texts:
         texts[_RECIPE] = _rendered(texts[_RECIPE], origin)
     return {
@@ -263,7 +302,9 @@ def _without(text: str, folders: Mapping[str, str]) -> str:
 
 
 def _rendered(text: str, origin: Provenance) -> str:
-    """A rendered recipe without the virtual packages of the machine, and with the time of the lock."""
+    """A rendered recipe without the virtual packages of the machine, and with the time of
+    the lock.
+    """
     before, found, configuration = text.partition(_CONFIGURATION)
     moment = datetime.fromtimestamp(origin.timestamp, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     for pattern, number, value in (
@@ -275,8 +316,9 @@ def _rendered(text: str, origin: Provenance) -> str:
         configuration, times = re.subn(pattern, value, configuration, flags=re.MULTILINE)
         if not found or times != number:
             raise BuildFailed(
-                f"rattler-build {origin.tools['rattler-build']} writes rendered recipes in another way "
-                f"({times} places look like {pattern!r}, not {number})",
-                "adapt ctk.build.reproducible to it; without that, two builds of a package would differ",
+                f"rattler-build {origin.tools['rattler-build']} writes rendered recipes in another"
+                f" way ({times} places look like {pattern!r}, not {number})",
+                "adapt ctk.build.reproducible to it; without that, two builds of a package would"
+                " differ",
             )
     return before + found + configuration

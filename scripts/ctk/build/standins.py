@@ -1,14 +1,17 @@
-"""Stand-ins for large binaries: rattler-build moves a few lines of text, and packages get the real files.
+"""Stand-ins for large binaries: rattler-build moves a few lines of text, and packages get the real
+files.
 
-Nearly all bytes of a wheel are a few large binaries, and rattler-build writes and reads every file many times for each
-output: it unpacks it, lays it out, stages it, hashes it and packs it. Measured in processor time, where 1 is unzipping
-the same wheels and compressing the same bytes once: the whole release 13.5 with its libraries (139 builds) takes 2.8
-with stand-ins and 6.4 without, libcublas alone 1.8 and 9.0.
+Nearly all bytes of a wheel are a few large binaries, and rattler-build writes and reads every file
+many times for each output: it unpacks it, lays it out, stages it, hashes it and packs it. Measured
+in processor time, where 1 is unzipping the same wheels and compressing the same bytes once: the
+whole release 13.5 with its libraries (139 builds) takes 2.8 with stand-ins and 6.4 without,
+libcublas alone 1.8 and 9.0.
 
-rattler-build reads wheels in which a stand-in, some lines of text, replaces each large binary. The real file goes in
-when the package is written again (`ctk.build.reproducible`). Scripts that call patchelf find a substitute, which notes
-in the stand-in what to do; the real patchelf does it later. If a stand-in was changed in another way, or a build
-fails, the build is made again from the wheels themselves.
+rattler-build reads wheels in which a stand-in, some lines of text, replaces each large binary. The
+real file goes in when the package is written again (`ctk.build.reproducible`). Scripts that call
+patchelf find a substitute, which notes in the stand-in what to do; the real patchelf does it later.
+If a stand-in was changed in another way, or a build fails, the build is made again from the wheels
+themselves.
 """
 
 from __future__ import annotations
@@ -40,10 +43,15 @@ _WORD = re.compile(r"[\w.+-]+")
 _CHUNK = 1 << 20
 _SET_RPATH = ("--force-rpath", "--set-rpath")
 _PATCHELF = """#!/bin/bash
-# A stand-in has the first bytes of its binary and its name in a line, then its SONAME, its RPATH, the libraries that it
-# needs, and a line for each edit: a new RPATH, or a library that the binary needs from now on.
+# A stand-in has the first bytes of its binary and its name in a line, then its SONAME, its RPATH,
+# the libraries that it needs, and a line for each edit: a new RPATH, or a library that the binary
+# needs from now on.
 file=${{!#}}
-case $1 in --remove-rpath) edit="no RPATH" ;; --force-rpath) edit="RPATH $3" ;; --add-needed) edit="needs $2" ;; esac
+case $1 in
+  --remove-rpath) edit="no RPATH" ;;
+  --force-rpath) edit="RPATH $3" ;;
+  --add-needed) edit="needs $2" ;;
+esac
 [[ ${{edit:-}} ]] && echo "$(realpath -s --relative-to "${{PREFIX:-/}}" "$file") $edit" >>{edits}
 {{ IFS= read -r -n 64 name; read -r soname; read -r rpath; read -r needed; }} <"$file" 2>/dev/null
 case $name/$# in
@@ -65,7 +73,8 @@ exit 1
 
 
 def write_patchelf(folder: Path, token: str, patchelf: str, unanswered: Path, edits: Path) -> None:
-    """Writes the substitute of patchelf: it answers for stand-ins, and calls the real program for other files.
+    """Writes the substitute of patchelf: it answers for stand-ins, and calls the real program for
+    other files.
 
     Args:
         folder: Of the program, made here.
@@ -82,12 +91,17 @@ def write_patchelf(folder: Path, token: str, patchelf: str, unanswered: Path, ed
     program.chmod(0o755)
 
 
-def stand_in(token: str, number: int, head: bytes, elf: Dynamic | Binary | None) -> tuple[bytes, bytes]:
+def stand_in(
+    token: str, number: int, head: bytes, elf: Dynamic | Binary | None
+) -> tuple[bytes, bytes]:
     """The name of a new stand-in, and its content. The token has 16 characters."""
     name = f"{token}.{'elf' if elf else 'other'}.{number}"
     rpath = elf.search[-1].text if elf and elf.search else ""
     needed = " ".join(elf.needed) if elf else ""
-    return name.encode(), head + f"{name}\n{elf.soname if elf else ''}\n{rpath}\n{needed}\n".encode()
+    return (
+        name.encode(),
+        head + f"{name}\n{elf.soname if elf else ''}\n{rpath}\n{needed}\n".encode(),
+    )
 
 
 class Changed(Exception):
@@ -125,16 +139,24 @@ Chosen = Mapping[Artefact, Mapping[str, LargeBinary]]
 def choose(build: Build) -> Chosen:
     """The large binaries of a build; none if anything but patchelf may read or change them."""
     # rattler-build runs a script of that name, though no recipe names it.
-    may_edit = (build.recipe.folder / "build.sh").exists() or any(output.may_edit for output in build.outputs)
-    # Recipes of the base channel compile modules with the interpreter that is among their artefacts.
+    may_edit = (build.recipe.folder / "build.sh").exists() or any(
+        output.may_edit for output in build.outputs
+    )
+    # Recipes of the base channel compile modules with the interpreter that is among their
+    # artefacts.
     if may_edit or any(artefact.component == "cpython" for artefact in build.artefacts):
         return {artefact: {} for artefact in build.artefacts}
     where = checkout_of(build)
-    return {artefact: large_binaries(artefact, laid_out(artefact, where), where) for artefact in build.artefacts}
+    return {
+        artefact: large_binaries(artefact, laid_out(artefact, where), where)
+        for artefact in build.artefacts
+    }
 
 
 def checkout_of(build: Build) -> Workspace:
-    """The checkout of a build's recipe: two folders up, or three, as those of the downstream tests."""
+    """The checkout of a build's recipe: two folders up, or three, as those of the
+    downstream tests.
+    """
     places = [Workspace(folder) for folder in build.recipe.folder.parents]
     return next((place for place in places if place.own_cache.is_dir()), places[1])
 
@@ -150,19 +172,28 @@ class StandIns:
     def __init__(self, folder: Path, patchelf: Path) -> None:
         self.root = folder / "checkout"
         self.programs = folder / "programs"
-        self._patched, self._patchelf, self._unanswered = folder / "patched", patchelf, folder / "unanswered"
+        self._patched, self._patchelf, self._unanswered = (
+            folder / "patched",
+            patchelf,
+            folder / "unanswered",
+        )
         self._edits = folder / "edits"
-        self._token = secrets.token_hex(8)  # nothing in a wheel can guess it, and pass for a stand-in
+        self._token = secrets.token_hex(
+            8
+        )  # nothing in a wheel can guess it, and pass for a stand-in
         self._members: dict[bytes, _Member] = {}
 
     def lay_out(self, build: Build, large: Chosen) -> Build:
-        """The same build in a checkout of its recipe and artefacts alone, with stand-ins in the wheels.
+        """The same build in a checkout of its recipe and artefacts alone, with stand-ins in the
+        wheels.
 
         Args:
             build: A build whose artefacts are laid out.
             large: The binaries to replace. Those that a script names are not replaced.
         """
-        write_patchelf(self.programs, self._token, str(self._patchelf), self._unanswered, self._edits)
+        write_patchelf(
+            self.programs, self._token, str(self._patchelf), self._unanswered, self._edits
+        )
         # As deep as it lies: its sources are beside it by relative paths.
         recipe = self.root / build.recipe.folder.relative_to(checkout_of(build).root)
         named: set[str] = set()  # in scripts, which may do anything to a file with that name
@@ -173,7 +204,11 @@ class StandIns:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, target)
         for artefact, found in large.items():
-            chosen = {name: binary for name, binary in found.items() if name.rpartition("/")[2] not in named}
+            chosen = {
+                name: binary
+                for name, binary in found.items()
+                if name.rpartition("/")[2] not in named
+            }
             wheel = laid_out(artefact, checkout_of(build)).resolve()
             self._lay_out(wheel, laid_out(artefact, Workspace(self.root)), chosen)
         return replace(build, recipe=replace(build.recipe, folder=recipe))
@@ -204,7 +239,8 @@ class StandIns:
         """The real file for the content of a stand-in; None for the content of any other file.
 
         Raises:
-            Changed: Something else than patchelf changed the stand-in, or patchelf fails for the real file.
+            Changed: Something else than patchelf changed the stand-in, or patchelf fails for the
+                real file.
         """
         if self._token.encode() not in content:
             yield None
@@ -212,7 +248,11 @@ class StandIns:
         member = self._members.get(content.partition(b"\n")[0][HEAD:])
         edits = content[len(member.head) :].decode(errors="replace").splitlines() if member else []
         mark = f"{self._token} "
-        if not member or not content.startswith(member.head) or not all(edit.startswith(mark) for edit in edits):
+        if (
+            not member
+            or not content.startswith(member.head)
+            or not all(edit.startswith(mark) for edit in edits)
+        ):
             raise Changed("something else than patchelf changed a stand-in")
         rpaths = [edit.removeprefix(mark) for edit in edits]
         with zipfile.ZipFile(member.wheel) as archive, archive.open(member.name) as stream:

@@ -1,7 +1,8 @@
 """Signs packages, and verifies their attestations: sidecars as in CEP 50, statements as in CEP 27.
 
-rattler verifies, as it does for the clients that are built on it, and needs no network for that. The signer is compared
-only with a policy that names an identity or an issuer, and is reported otherwise.
+rattler verifies, as it does for the clients that are built on it, and needs no network for that.
+The signer is compared only with a policy that names an identity or an issuer, and is reported
+otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from typing import TYPE_CHECKING
 from rattler import PackageRecord, RepoDataRecord
 from rattler.exceptions import AttestationError
 from rattler.package import BuildString
-from rattler.sigstore import ChannelCheck, Issuer, Publisher, TrustedRoot, VerificationPolicy, verify_attestation
+from rattler.sigstore import (
+    ChannelCheck,
+    Issuer,
+    Publisher,
+    TrustedRoot,
+    VerificationPolicy,
+    verify_attestation,
+)
 
 from ctk.channel.check_package import ChannelPackage
 from ctk.channel.publish import FIELD, SIDECAR
@@ -45,7 +53,9 @@ class Sigstore:
     def __call__(self, file: str, sha256: str) -> str:
         from sigstore import dsse
         from sigstore.oidc import ExpiredIdentity
-        from sigstore.sign import ExpiredCertificate  # type: ignore[attr-defined]  # it has no other public place
+
+        # It has no other public place.
+        from sigstore.sign import ExpiredCertificate  # type: ignore[attr-defined]
 
         statement = (
             dsse.StatementBuilder()
@@ -57,14 +67,18 @@ class Sigstore:
         try:
             try:
                 return self.signer().sign_dsse(statement).to_json()
-            except (ExpiredCertificate, ExpiredIdentity):  # they are valid for minutes; a large channel takes longer
+            except (
+                ExpiredCertificate,
+                ExpiredIdentity,
+            ):  # they are valid for minutes; a large channel takes longer
                 self._signer = None
                 return self.signer().sign_dsse(statement).to_json()
         except CtkError:
             raise
         except Exception as error:  # sigstore's errors have no common base class
             raise PublishFailed(
-                f"{file} cannot be attested: {type(error).__name__}: {error}", "run the command again to go on"
+                f"{file} cannot be attested: {type(error).__name__}: {error}",
+                "run the command again to go on",
             ) from error
 
     def signer(self) -> Signer:
@@ -82,8 +96,10 @@ class Sigstore:
 
 def no_identity() -> PublishFailed:
     return PublishFailed(
-        "an attestation says which CI job published a package, and this is none that has an identity",
-        "run it in a job of GitHub Actions with `permissions: id-token: write`, or without --attest: a key cannot sign",
+        "an attestation says which CI job published a package, and this is none that has an"
+        " identity",
+        "run it in a job of GitHub Actions with `permissions: id-token: write`, or without"
+        " --attest: a key cannot sign",
     )
 
 
@@ -105,7 +121,10 @@ def _ambient() -> str | None:
 
 @dataclass(frozen=True)
 class Policy:
-    """The demands on attestations; None for any signer, any channel, or the keys of Sigstore's public instance."""
+    """The demands on attestations.
+
+    None for any signer, any channel, or the keys of Sigstore's public instance.
+    """
 
     identity: str | None = None
     issuer: str | None = None
@@ -125,14 +144,23 @@ class Verifier:
         self._policy = policy
         try:
             signer = Publisher(policy.identity, Issuer(policy.issuer) if policy.issuer else None)
-            self._root = TrustedRoot.from_path(policy.trusted_root) if policy.trusted_root else TrustedRoot.embedded()
+            self._root = (
+                TrustedRoot.from_path(policy.trusted_root)
+                if policy.trusted_root
+                else TrustedRoot.embedded()
+            )
         except ValueError as error:
-            raise BadValue(f"attestations cannot be verified: {error}", "see --issuer and --trusted-root") from None
+            raise BadValue(
+                f"attestations cannot be verified: {error}", "see --issuer and --trusted-root"
+            ) from None
         channel_check = ChannelCheck.REQUIRE if policy.channel else ChannelCheck.IGNORE
         self._rule = VerificationPolicy.require(signer, channel_check=channel_check)
 
     def check(self, package: ChannelPackage) -> Iterator[Finding]:
-        """The problems of a package's attestations; an "ok" with signer and target of the one that is valid."""
+        """The problems of a package's attestations.
+
+        An "ok" with signer and target of the one that is valid.
+        """
         plain = package.path.with_name(package.path.name + SIDECAR)
         if FIELD not in package.record:
             if plain.exists():
@@ -149,7 +177,11 @@ class Verifier:
             yield Finding(package.name, f"{fixed.name} is no file")
             return
         try:
-            found = run(verify_attestation(self._record(package, *hashes), self._rule, trusted_root=self._root))
+            found = run(
+                verify_attestation(
+                    self._record(package, *hashes), self._rule, trusted_root=self._root
+                )
+            )
         except AttestationError as error:
             yield Finding(package.name, " ".join(str(error).split()))
             return
@@ -157,12 +189,20 @@ class Verifier:
             yield Finding(package.name, f"{plain.name} differs from {fixed.name}")
         if valid := found.attestation:
             signer = f"{valid.identity} (issuer {valid.issuer or 'not stated'})"
-            yield Finding(package.name, f"{signer}, for {valid.target_channel or 'no channel'}", severity="ok")
+            yield Finding(
+                package.name, f"{signer}, for {valid.target_channel or 'no channel'}", severity="ok"
+            )
 
     def _record(self, package: ChannelPackage, attestations: str, sha256: str) -> RepoDataRecord:
-        """What rattler needs of a package: file name, sha256, sha256 of the sidecar, and addresses."""
-        unnamed = PackageRecord("package", "0", BuildString("0"), 0, "noarch", sha256=bytes.fromhex(sha256))
+        """What rattler needs of a package: file name, sha256, sha256 of the sidecar,
+        and addresses.
+        """
+        unnamed = PackageRecord(
+            "package", "0", BuildString("0"), 0, "noarch", sha256=bytes.fromhex(sha256)
+        )
         address = package.path.absolute().as_uri()
-        record = RepoDataRecord(unnamed, package.path.name, address, self._policy.channel or address)
+        record = RepoDataRecord(
+            unnamed, package.path.name, address, self._policy.channel or address
+        )
         record.attestations_sha256 = bytes.fromhex(attestations)
         return record

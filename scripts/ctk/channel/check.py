@@ -1,7 +1,7 @@
 """`ctk check`: compares a channel, in a folder or on a server, with its index.
 
-The index files must agree with each other and with the history of a published folder, and each file must be explained
-by them. `ctk.channel.check_package` compares a package with its record.
+The index files must agree with each other and with the history of a published folder, and each file
+must be explained by them. `ctk.channel.check_package` compares a package with its record.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ _SECTION = "packages.conda"
 
 @dataclass(frozen=True)
 class ChannelReport(Report):
-    """The outcome of a check of a channel; `attestations` counts the verified attestations by signer."""
+    """The outcome of a check of a channel.
+
+    `attestations` counts the verified attestations by signer.
+    """
 
     size: int = 0
     sboms: int = 0
@@ -75,10 +78,11 @@ def check_channel(
     is_copy: bool = False,
     progress: Callable[[int], None] = lambda size: None,
 ) -> ChannelReport:
-    """Checks the index of a channel folder, its packages, and that the index explains all other files.
+    """Checks the index of a channel folder, its packages, and that the index explains all other
+    files.
 
-    `is_copy` is for a folder from `mirrored`. `progress` is called in a thread after each package, with its size in
-    bytes.
+    `is_copy` is for a folder from `mirrored`. `progress` is called in a thread after each package,
+    with its size in bytes.
 
     Raises:
         ChannelMissing: The folder does not exist.
@@ -87,9 +91,15 @@ def check_channel(
     if not channel.is_dir():
         raise channel_missing(channel)
     index = IndexFiles(channel, is_copy)
-    packages = [ChannelPackage(channel, n, record, index.run_exports.get(n)) for n, record in index.records.items()]
+    packages = [
+        ChannelPackage(channel, n, record, index.run_exports.get(n))
+        for n, record in index.records.items()
+    ]
     of_index = (IndexIsConsistent, Orphans)
-    of_package = (PackageFile, Check("attestation", ChannelPackage, Verifier(policy or Policy()).check))
+    of_package = (
+        PackageFile,
+        Check("attestation", ChannelPackage, Verifier(policy or Policy()).check),
+    )
 
     def look(package: ChannelPackage) -> list[Finding]:
         found = [finding for rule in of_package for finding in rule(package)]
@@ -98,7 +108,9 @@ def check_channel(
 
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         results = list(pool.map(look, sorted(packages, key=lambda package: -package.size)))
-    verified = Counter(finding.message for found in results for finding in found if finding.severity == "ok")
+    verified = Counter(
+        finding.message for found in results for finding in found if finding.severity == "ok"
+    )
     problems = [finding for found in results for finding in found if finding.severity == "error"]
     problems += [finding for rule in of_index for finding in rule(index)]
     return ChannelReport.of(
@@ -107,14 +119,18 @@ def check_channel(
         len(packages),
         start,
         size=sum(package.size for package in packages),
-        sboms=sum(not any(finding.check in ("file", "sbom") for finding in found) for found in results),
+        sboms=sum(
+            not any(finding.check in ("file", "sbom") for finding in found) for found in results
+        ),
         attestations=dict(verified),
     )
 
 
 @dataclass
 class IndexFiles:
-    """The index of a channel as far as it can be read: entries by ``subdir/file``, and the faults of its files."""
+    """The index of a channel as far as it can be read: entries by ``subdir/file``, and the faults
+    of its files.
+    """
 
     channel: Path
     is_copy: bool = False  # of a channel on a server: it has only the files that the index names
@@ -127,25 +143,42 @@ class IndexFiles:
 
     def __post_init__(self) -> None:
         self.folder = Folder(self.channel, self.channel)
-        places = (p for p in sorted(self.channel.iterdir()) if p.is_dir() and not p.name.startswith("."))
+        places = (
+            p for p in sorted(self.channel.iterdir()) if p.is_dir() and not p.name.startswith(".")
+        )
         self.subdirs = [p for p in places if not (p / SITE).is_file()]
         for folder in self.subdirs:
             empty = {"packages": {}, "repodata_version": 1, "removed": [], "v3": {}}
             self._read(folder / REPODATA, {}, empty, self.records)
             self._read(folder / RUN_EXPORTS, {"version": 1}, {"packages": {}}, self.run_exports)
 
-    def _read(self, file: Path, about: Mapping[str, Any], empty: Mapping[str, Any], entries: dict[str, Any]) -> None:
-        """Adds the entries of an index file, whose ``info`` must be `about`, and whose other keys `empty`."""
+    def _read(
+        self,
+        file: Path,
+        about: Mapping[str, Any],
+        empty: Mapping[str, Any],
+        entries: dict[str, Any],
+    ) -> None:
+        """Adds the entries of an index file, whose ``info`` must be `about`, and whose other keys
+        `empty`.
+        """
         subdir, faults = file.parent.name, []
         try:
             content = json.loads(read_plain(file))
             info, packages = content.pop("info", None), content.pop(_SECTION, None)
             if not isinstance(info, dict) or not isinstance(packages, dict):
                 raise ValueError("is not shaped like an index")
-            for key, found, wanted in (*differences(info, {"subdir": subdir, **about}), *differences(content, empty)):
+            for key, found, wanted in (
+                *differences(info, {"subdir": subdir, **about}),
+                *differences(content, empty),
+            ):
                 faults.append(f"has {found} as {key}, and should have {wanted}")
             for name, value in packages.items():
-                if not isinstance(value, dict) or not is_file_name(name) or not name.endswith(".conda"):
+                if (
+                    not isinstance(value, dict)
+                    or not is_file_name(name)
+                    or not name.endswith(".conda")
+                ):
                     faults.append(f"has an entry for {name!r} that cannot be read")
                 else:
                     entries[f"{subdir}/{name}"] = value
@@ -162,7 +195,9 @@ class IndexFiles:
 
 @check(IndexFiles, "index")
 def IndexIsConsistent(index: IndexFiles) -> Iterator[Finding]:
-    """Every client can read the index files, and they agree with each other and with the current state."""
+    """Every client can read the index files, and they agree with each other and with the current
+    state.
+    """
     yield from index.faults
     for folder in index.subdirs:
         if folder.name in index.unread or not (folder / REPODATA).is_file():
@@ -181,7 +216,8 @@ def _compressed(folder: Path) -> str:
     try:
         wanted = read_plain(plain)
         with open_plain(packed) as stream:
-            # One byte more than expected is enough to see a difference, whatever the file unpacks to.
+            # One byte more than expected is enough to see a difference, whatever the file unpacks
+            # to.
             found = zstandard.ZstdDecompressor().stream_reader(stream).read(len(wanted) + 1)
     except (zstandard.ZstdError, OSError) as error:
         return f"cannot be read: {error.strerror if isinstance(error, OSError) else error}"
@@ -189,7 +225,9 @@ def _compressed(folder: Path) -> str:
 
 
 def _times(index: IndexFiles) -> Iterator[Finding]:
-    """Times of publication (CEP 47) that are malformed, or differ from the history of a published folder."""
+    """Times of publication (CEP 47) that are malformed, or differ from the history of a published
+    folder.
+    """
     noted = moments(index.channel / HISTORY / TIMES)
     for name, record in index.records.items():
         stated, made = record.get(TIME), record.get("timestamp")
@@ -197,7 +235,9 @@ def _times(index: IndexFiles) -> Iterator[Finding]:
             yield Finding(name, f"its {TIME} is {stated!r}, and no number of milliseconds")
         elif name in noted and stated != milliseconds(noted[name]):
             text = "has no" if stated is None else f"says {stated} as its"
-            yield Finding(name, f"repodata {text} {TIME}, and it was published first at {noted[name]}")
+            yield Finding(
+                name, f"repodata {text} {TIME}, and it was published first at {noted[name]}"
+            )
         elif stated is not None and type(made) is int and stated < made:
             yield Finding(name, f"its {TIME} is {stated}, before the package was made ({made})")
 
@@ -222,10 +262,17 @@ def _history(index: IndexFiles) -> Iterator[Finding]:
         yield Finding(file, f"{error.cause}; {error.step}")
         return
     seen = ChannelIndex(index.records).undated()
-    differing = {name.partition("/")[0] for name in seen.keys() | wanted.keys() if seen.get(name) != wanted.get(name)}
+    differing = {
+        name.partition("/")[0]
+        for name in seen.keys() | wanted.keys()
+        if seen.get(name) != wanted.get(name)
+    }
     number = state.number if state else "none"
     for subdir in sorted(differing):
-        message = f"is not that of state {number}, which {file} says is shown: an older one, or a run was killed"
+        message = (
+            f"is not that of state {number}, which {file} says is shown: an older one, or a run was"
+            " killed"
+        )
         yield Finding(f"{subdir}/{REPODATA}", f"{message}; publish again")
 
 
@@ -234,14 +281,20 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
     """The index explains each file, and each entry of run_exports.json has a package."""
     channel, leftovers = index.channel, {*index.folder.leftovers()}
     for name in sorted(index.run_exports.keys() - index.records.keys()):
-        if not index.is_copy and name.partition("/")[0] not in index.unread and not (channel / name).is_file():
+        if (
+            not index.is_copy
+            and name.partition("/")[0] not in index.unread
+            and not (channel / name).is_file()
+        ):
             yield Finding(name, f"{RUN_EXPORTS} names it, and there is no such package")
     for path in sorted(channel.iterdir()):
         if not path.is_dir() or (path.name.startswith(".") and path.name != HISTORY):
             yield Finding(path.name, "is no part of a channel")
     known = {*index.records, *_retained(index.folder)}
     known |= {f"{folder.name}/{name}" for folder in index.subdirs for name in FILES}
-    read = [folder for folder in index.subdirs if folder.name not in index.unread]  # else all files would be orphans
+    read = [
+        folder for folder in index.subdirs if folder.name not in index.unread
+    ]  # else all files would be orphans
     for path in (path for folder in read for path in sorted(folder.iterdir())):
         name, sidecar = path.relative_to(channel).as_posix(), _SIDECAR.fullmatch(path.name)
         if path in leftovers:
@@ -254,7 +307,9 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
 
 
 def _retained(folder: Folder) -> set[str]:
-    """Packages of a published folder that left its index, and that its history keeps for a while."""
+    """Packages of a published folder that left its index, and that its history keeps for
+    a while.
+    """
     retained = set(moments(folder.notes / UNUSED))
     with suppress(ChannelBroken):
         retained.update(*(index.records for index in folder.whole(folder.history()).values()))
@@ -270,8 +325,8 @@ def mirrored(url: str, beside: Path, report: Reporter) -> Iterator[Path]:
 
     `report` shows how much of the packages is there.
 
-    It takes as much space as the channel. A file that the server lacks is missing from it, and a file that is larger
-    than the index says is cut off one byte later, so that the check reports it.
+    It takes as much space as the channel. A file that the server lacks is missing from it, and a
+    file that is larger than the index says is cut off one byte later, so that the check reports it.
 
     Raises:
         PublishFailed: The server does not answer.
@@ -287,7 +342,9 @@ def mirrored(url: str, beside: Path, report: Reporter) -> Iterator[Path]:
     ):
         transfer = servers.of(service)
 
-        def get(wanted: Iterable[tuple[str, int]], progress: Callable[[], None] = lambda: None) -> None:
+        def get(
+            wanted: Iterable[tuple[str, int]], progress: Callable[[], None] = lambda: None
+        ) -> None:
             def one(file: tuple[str, int]) -> None:
                 _download(transfer, url.rstrip("/"), file[0], folder, file[1])
                 progress()
@@ -299,7 +356,11 @@ def mirrored(url: str, beside: Path, report: Reporter) -> Iterator[Path]:
         get((name, _MAX_INDEX) for name in (*index, f"{HISTORY}/{STATES}", f"{HISTORY}/{TIMES}"))
         with suppress(ChannelBroken):
             if state := Folder(folder, folder).history().shown:
-                kept = [f"{HISTORY}/{state.number}/{subdir}/{name}" for subdir in subdirs for name in STATED]
+                kept = [
+                    f"{HISTORY}/{state.number}/{subdir}/{name}"
+                    for subdir in subdirs
+                    for name in STATED
+                ]
                 get((name, _MAX_INDEX) for name in kept)
         named = [*_named(IndexFiles(folder))]
         with report.task("download", len(named)) as task:
@@ -308,12 +369,17 @@ def mirrored(url: str, beside: Path, report: Reporter) -> Iterator[Path]:
 
 
 def _named(index: IndexFiles) -> Iterator[tuple[str, int]]:
-    """The packages and sidecars that an index names, with the largest size that each may have, in bytes."""
+    """The packages and sidecars that an index names, with the largest size that each may have, in
+    bytes.
+    """
     for name, record in index.records.items():
         size, digest = record.get("size"), record.get(FIELD)
         yield name, size if isinstance(size, int) and size >= 0 else 0
         if isinstance(digest, str) and digest.isalnum():
-            yield from ((f"{name}{SIDECAR}", _MAX_SIDECAR), (f"{name}{SIDECAR}.{digest}", _MAX_SIDECAR))
+            yield from (
+                (f"{name}{SIDECAR}", _MAX_SIDECAR),
+                (f"{name}{SIDECAR}.{digest}", _MAX_SIDECAR),
+            )
 
 
 def _download(transfer: Transfer, url: str, name: str, folder: Path, most: int) -> None:

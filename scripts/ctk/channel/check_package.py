@@ -1,4 +1,6 @@
-"""Compares a package of a channel with its record in the index: archive, metadata, payload and SBOM."""
+"""Compares a package of a channel with its record in the index: archive, metadata, payload and
+SBOM.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ def _open(package: ChannelPackage) -> OpenedPackage:
     for part in _PARTS:
         for member, content in members(package.path, part):
             if wrong_with(member.path) or member.kind == "other":
-                faults.append(f"{shown_name(member.path)}: it is no file, link or folder inside the package")
+                faults.append(
+                    f"{shown_name(member.path)}: it is no file, link or folder inside the package"
+                )
             # Both halves are unpacked into one folder.
             if (member.path.partition("/")[0] == "info") != (part == "info"):
                 faults.append(f"{shown_name(member.path)}: is in the {part} half")
@@ -120,10 +124,16 @@ def _open(package: ChannelPackage) -> OpenedPackage:
             files.append(replace(member, sha256=digest.hexdigest()))
     with open_plain(package.path) as stream:
         hashes = digests(stream)
-    index, exports = (json.loads(texts.get(f"info/{name}.json", b"{}")) for name in ("index", "run_exports"))
+    index, exports = (
+        json.loads(texts.get(f"info/{name}.json", b"{}")) for name in ("index", "run_exports")
+    )
     paths = tuple(map(path_entry, json.loads(texts["info/paths.json"])["paths"]))
-    scan = PackageScan(str(package.path), "", PackageInfo(index_of(index), paths, exports), tuple(files))
-    return OpenedPackage(package, scan, {**index, **hashes, "run_exports": exports}, texts, tuple(faults))
+    scan = PackageScan(
+        str(package.path), "", PackageInfo(index_of(index), paths, exports), tuple(files)
+    )
+    return OpenedPackage(
+        package, scan, {**index, **hashes, "run_exports": exports}, texts, tuple(faults)
+    )
 
 
 @check(OpenedPackage, "payload")
@@ -132,20 +142,28 @@ def Payload(package: OpenedPackage) -> Iterator[Finding]:
     for fault in package.faults:
         yield Finding(package.name, fault)
     for found in ArchiveMatchesPaths(package.scan):
-        yield Finding(package.name, f"{found.path}: {found.message}" if found.path else found.message)
+        yield Finding(
+            package.name, f"{found.path}: {found.message}" if found.path else found.message
+        )
 
 
 @check(OpenedPackage, "metadata")
 def Metadata(package: OpenedPackage) -> Iterator[Finding]:
-    """The record is that of this file, and repeats the index.json and the run exports of the package."""
+    """The record is that of this file, and repeats the index.json and the run exports of the
+    package.
+    """
     name, index, record = package.name, package.index, package.indexed.record
     subdir, _, file = name.partition("/")
     if file != f"{index.identity}.conda":
         yield Finding(name, f"it is {index.identity} by its own index.json")
     if index.subdir != subdir:
         yield Finding(name, f"it is for {index.subdir} by its own index.json")
-    wanted = {key: value for key, value in package.record.items() if key in record or key not in _OPTIONAL}
-    for key, theirs, ours in differences({k: v for k, v in record.items() if k not in _OF_CHANNELS}, wanted):
+    wanted = {
+        key: value for key, value in package.record.items() if key in record or key not in _OPTIONAL
+    }
+    for key, theirs, ours in differences(
+        {k: v for k, v in record.items() if k not in _OF_CHANNELS}, wanted
+    ):
         yield Finding(name, f"repodata says {key} {theirs}, the package {ours}")
 
 
@@ -159,12 +177,16 @@ def RunExports(package: OpenedPackage) -> Iterator[Finding]:
     elif not isinstance(stated, Mapping) or len(entry) != 1:
         yield Finding(package.name, "its entry in run_exports.json cannot be read")
     elif any(differences(stated, ours)):
-        yield Finding(package.name, f"run_exports.json says {shown(stated)}, the package {shown(ours)}")
+        yield Finding(
+            package.name, f"run_exports.json says {shown(stated)}, the package {shown(ours)}"
+        )
 
 
 @check(OpenedPackage, "sbom")
 def Sbom(package: OpenedPackage) -> Iterator[Finding]:
-    """The package has a single SBOM, which can be read, is about this package, and names commit and licences."""
+    """The package has a single SBOM, which can be read, is about this package, and names commit and
+    licences.
+    """
     name, index = package.name, package.index
     place = sbom.place(index.name)
     text = package.texts.get(place)
@@ -184,14 +206,21 @@ def Sbom(package: OpenedPackage) -> Iterator[Finding]:
     if ours != theirs:
         yield Finding(name, f"it is about {theirs}")
     if not found.provenance.commit:
-        yield Finding(name, "it names no commit of the recipe: commit the recipe, and build it again")
+        yield Finding(
+            name, "it names no commit of the recipe: commit the recipe, and build it again"
+        )
     for given in found.provenance.inputs:
         if not given.license:
             yield Finding(name, f"it states no licence of {given.artefact.file}")
 
 
-def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """The keys in which two mappings differ, with both values as text; an empty value equals a missing key."""
+def differences(
+    found: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    """The keys in which two mappings differ, with both values as text.
+
+    An empty value equals a missing key.
+    """
     for key in sorted(found.keys() | wanted.keys()):
         ours, theirs = _form(found.get(key)), _form(wanted.get(key))
         if ours != theirs or key not in wanted:

@@ -1,4 +1,5 @@
-"""What the licence texts in packages say of their distribution, from their SBOMs: for `ctk check` and `ctk publish`.
+"""What the licence texts in packages say of their distribution, from their SBOMs: for `ctk check`
+and `ctk publish`.
 
 It is the reading of a program (`ctk.lock.redistribution`), not legal advice.
 """
@@ -24,19 +25,27 @@ _FEW = 10  # packages of which each changed file is listed
 
 @dataclass(frozen=True)
 class Distribution:
-    """The files of wheels in some packages, by ``subdir/file``; packages without such files are not in it."""
+    """The files of wheels in some packages, by ``subdir/file``.
+
+    Packages without such files are not in it.
+    """
 
     files: Mapping[str, PackageFiles]
 
     @property
     def summary(self) -> str:
         """The numbers of files in one line."""
-        published, changed = (sum(f.published for f in self.files.values()), sum(1 for _ in self.changes))
+        published, changed = (
+            sum(f.published for f in self.files.values()),
+            sum(1 for _ in self.changes),
+        )
         return f"{count(published, 'file')} as NVIDIA and others published them, {changed} changed"
 
     @property
     def words(self) -> list[tuple[str, int, int]]:
-        """For each thing that a text may say: that, and the numbers of files and packages of which one says it."""
+        """For each thing that a text may say: that, and the numbers of files and packages of which
+        one says it.
+        """
         files: Counter[Word] = Counter()
         for found in self.files.values():
             files.update(found.words)
@@ -54,7 +63,9 @@ class Distribution:
 
     @property
     def change_rows(self) -> list[tuple[str, str]]:
-        """The changes for a table: each file of a few packages, else the number of files by change."""
+        """The changes for a table: each file of a few packages, else the number of files
+        by change.
+        """
         if len(self.files) <= _FEW:
             return [(path, why) for _, path, why in self.changes]
         numbers = Counter(why for _, _, why in self.changes)
@@ -62,7 +73,9 @@ class Distribution:
 
     @property
     def not_named(self) -> dict[str, tuple[str, ...]]:
-        """Package name -> its files that the text does not name for distribution, of all its builds."""
+        """Package name -> its files that the text does not name for distribution, of all its
+        builds.
+        """
         found: dict[str, set[str]] = {}
         for name, files in self.files.items():
             if files.not_named:
@@ -84,7 +97,10 @@ class Distribution:
 
 
 def read(packages: Iterable[Path]) -> Distribution:
-    """Reads the SBOMs of packages; one without an SBOM of ours is left out, `ctk check` reports it."""
+    """Reads the SBOMs of packages.
+
+    One without an SBOM of ours is left out, `ctk check` reports it.
+    """
     found = {}
     for package in packages:
         with suppress(AuditFailed):
@@ -100,12 +116,14 @@ def package_name(name: str) -> str:
 
 
 def ask(not_named: Mapping[str, Collection[str]], accepted: bool, channel: Path) -> None:
-    """Raises NotAccepted, if there are files of a channel that no text names, and nobody has accepted that."""
+    """Raises NotAccepted, if there are files of a channel that no text names, and nobody has
+    accepted that.
+    """
     if not_named and not accepted:
         raise NotAccepted(
-            f"the licence text of {count(len(not_named), 'package')} does not name all of its files for distribution, "
-            f"nor lets them be copied as they are ({ADVICE})",
-            f"read these texts, which are in info/licenses of each package in {channel}, and ask a lawyer or NVIDIA; "
-            "then give --accept-redistribution, or set accept_redistribution = true in [tool.ctk.publish] of "
-            "pyproject.toml; nothing was written",
+            f"the licence text of {count(len(not_named), 'package')} does not name all of its files"
+            f" for distribution, nor lets them be copied as they are ({ADVICE})",
+            f"read these texts, which are in info/licenses of each package in {channel}, and ask a"
+            " lawyer or NVIDIA; then give --accept-redistribution, or set accept_redistribution ="
+            " true in [tool.ctk.publish] of pyproject.toml; nothing was written",
         )

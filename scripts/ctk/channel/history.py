@@ -1,4 +1,6 @@
-"""The states of a channel: numbered folders, and the history that a published folder keeps to return to a state."""
+"""The states of a channel: numbered folders, and the history that a published folder keeps to
+return to a state.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class History:
 
     def until(self, now: str) -> History:
         """The history without times after `now`, which a wrong clock stated: they become `now`."""
-        states = (replace(s, made=min(s.made, now, key=datetime.fromisoformat)) for s in self.states)
+        states = (
+            replace(s, made=min(s.made, now, key=datetime.fromisoformat)) for s in self.states
+        )
         return replace(self, states=tuple(states))
 
     def kept(self, count: int) -> History:
@@ -65,7 +69,12 @@ class History:
     def without(self, numbers: Set[int]) -> History:
         """The history without some states, which are no longer a `before` either."""
         states = (s for s in self.states if s.number not in numbers)
-        return replace(self, states=tuple(replace(s, before=None if s.before in numbers else s.before) for s in states))
+        return replace(
+            self,
+            states=tuple(
+                replace(s, before=None if s.before in numbers else s.before) for s in states
+            ),
+        )
 
     def target(self, number: int | None, channel: Path) -> State:
         """The state to return to: by default the state before the current one.
@@ -74,11 +83,17 @@ class History:
             UnknownName: The state is not kept, or does not exist.
         """
         by_number = {s.number: s for s in self.states}
-        kept = f"kept are {', '.join(map(str, sorted(by_number)))}" if by_number else "no state is kept"
+        kept = (
+            f"kept are {', '.join(map(str, sorted(by_number)))}"
+            if by_number
+            else "no state is kept"
+        )
         if number is None:
             number = self.shown.before if self.shown else None
             if number is None:
-                raise UnknownName(f"{channel} has no state before the one it shows; {kept}", "name one with --to")
+                raise UnknownName(
+                    f"{channel} has no state before the one it shows; {kept}", "name one with --to"
+                )
         if number not in by_number:
             step = f"see `ctk rollback {shlex.quote(str(channel))}`"
             raise UnknownName(f"{channel} has no state {number}; {kept}", step)
@@ -117,7 +132,12 @@ def load(folder: Path) -> History:
     Raises:
         ChannelBroken: The file is damaged.
     """
-    return read_note(folder / STATES, History, "its states are forgotten, and what readers see is kept") or History()
+    return (
+        read_note(
+            folder / STATES, History, "its states are forgotten, and what readers see is kept"
+        )
+        or History()
+    )
 
 
 def numbered(folder: Path) -> list[Path]:

@@ -1,13 +1,14 @@
 """The built channel: a link to its current state.
 
-A state is a folder that never changes once it is visible. The next state is written beside it, indexed, and put in
-place by one rename. Guarantees for readers:
+A state is a folder that never changes once it is visible. The next state is written beside it,
+indexed, and put in place by one rename. Guarantees for readers:
 
-- A reader that follows the link once and stays in that folder sees one whole state, until `KEPT` newer states were
-  made. All of ctk reads in this way (`ctk.solve.solve.channel_url`).
-- A reader that follows the link for each file sees whole files, but may get the index of one state and the packages of
-  the next, in which a package may be gone or replaced: here, where recipes are developed, a file name is reused. So a
-  web server must not serve this link, but a folder that `ctk publish --to` fills (`ctk.channel.publish`).
+- A reader that follows the link once and stays in that folder sees one whole state, until `KEPT`
+  newer states were made. All of ctk reads in this way (`ctk.solve.solve.channel_url`).
+- A reader that follows the link for each file sees whole files, but may get the index of one state
+  and the packages of the next, in which a package may be gone or replaced: here, where recipes are
+  developed, a file name is reused. So a web server must not serve this link, but a folder that `ctk
+  publish --to` fills (`ctk.channel.publish`).
 """
 
 from __future__ import annotations
@@ -52,11 +53,15 @@ class Candidates:
 
     channel: Path
     builds: Mapping[str, Any]  # build id -> its key and packages
-    files: Mapping[str, Path]  # ``subdir/file`` -> the package, in the folder of its build or in the current state
+    files: Mapping[
+        str, Path
+    ]  # ``subdir/file`` -> the package, in the folder of its build or in the current state
     records: Records
     is_new: bool  # whether builds or packages differ from those of the current state
     earlier: Mapping[str, str]  # file name of a package of an earlier run -> build id
-    gone: Sequence[str]  # ids of builds of earlier runs of which the current state has lost a package
+    gone: Sequence[
+        str
+    ]  # ids of builds of earlier runs of which the current state has lost a package
 
 
 def candidates(
@@ -67,17 +72,20 @@ def candidates(
     without: Collection[str] = (),
     cache: Path | None = None,
 ) -> Candidates:
-    """The packages of the next state of a channel: those of `built`, and those of other builds that it has now.
+    """The packages of the next state of a channel: those of `built`, and those of other builds that
+    it has now.
 
     Args:
         built: Builds, whose packages replace earlier packages of the same builds.
         channel: The channel; it may not exist yet.
         holds: Whether a package file has a sha256.
         without: Ids of builds whose packages leave the channel.
-        cache: The folder that has each build under its key: packages that the channel has lost are taken from there.
+        cache: The folder that has each build under its key: packages that the channel has lost are
+            taken from there.
 
     Raises:
-        ChannelBroken: A package of another build was changed in the channel, and is not in the cache.
+        ChannelBroken: A package of another build was changed in the channel, and is not in the
+            cache.
     """
     built, current = tuple(built), channel.resolve()
     before, indexed = _builds(current), _indexed(current)
@@ -89,30 +97,49 @@ def candidates(
         n: cache / note["key"] / n
         for note in kept.values()
         for n, sha256 in note["packages"].items()
-        if cache and note["key"] and not holds(current / n, sha256) and holds(cache / note["key"] / n, sha256)
+        if cache
+        and note["key"]
+        and not holds(current / n, sha256)
+        and holds(cache / note["key"] / n, sha256)
     }
-    there = {n for note in kept.values() for n in note["packages"] if n in restored or (current / n).exists()}
+    there = {
+        n
+        for note in kept.values()
+        for n in note["packages"]
+        if n in restored or (current / n).exists()
+    }
     wanted = {i: note for i, note in kept.items() if there.issuperset(note["packages"])} | made
-    stated = {n: sha256 for note in (*wanted.values(), *made.values()) for n, sha256 in note["packages"].items()}
+    stated = {
+        n: sha256
+        for note in (*wanted.values(), *made.values())
+        for n, sha256 in note["packages"].items()
+    }
     files = {n: fresh.get(n) or restored.get(n, current / n) for n in stated}
     records = {**indexed, **{n: record for b in built for n, record in b.records.items()}}
-    for name in stated.keys() - records.keys():  # a damaged index: the packages themselves have its records
+    for name in (
+        stated.keys() - records.keys()
+    ):  # a damaged index: the packages themselves have its records
         with suppress(AuditFailed):
             records[name] = record_of(files[name])
     damaged = {
         n
         for n, sha256 in stated.items()
-        if n not in records or (sha256 and not (records[n]["sha256"] == sha256 and holds(current / n, sha256)))
+        if n not in records
+        or (sha256 and not (records[n]["sha256"] == sha256 and holds(current / n, sha256)))
     }
     if lost := sorted(damaged - fresh.keys() - restored.keys()):
         raise ChannelBroken(
             f"{channel} has other content than was built under {listing(lost, most=3)}",
             "build these packages again, with the options of the earlier build",
         )
-    earlier = {Path(n).name: i for i, note in wanted.items() for n in note["packages"] if n not in fresh}
+    earlier = {
+        Path(n).name: i for i, note in wanted.items() for n in note["packages"] if n not in fresh
+    }
     is_new = wanted != before or bool(damaged)
     gone = [i for i in kept if i not in wanted]
-    return Candidates(channel, wanted, files, {name: records[name] for name in files}, is_new, earlier, gone)
+    return Candidates(
+        channel, wanted, files, {name: records[name] for name in files}, is_new, earlier, gone
+    )
 
 
 def stage(found: Candidates) -> Staged:
@@ -122,7 +149,10 @@ def stage(found: Candidates) -> Staged:
         NoSpace: The disk is full; the current state stays as it was.
     """
     channel, current = found.channel, found.channel.resolve()
-    exports = {name: {"run_exports": record.get("run_exports", {})} for name, record in found.records.items()}
+    exports = {
+        name: {"run_exports": record.get("run_exports", {})}
+        for name, record in found.records.items()
+    }
     subdirs = frozenset({NOARCH, *(name.partition("/")[0] for name in found.files)})
     index = ChannelIndex(found.records, exports, subdirs)
     changed = found.is_new or not shows(current, index)
@@ -131,11 +161,16 @@ def stage(found: Candidates) -> Staged:
         with disk_errors(channel.parent):
             path = _assemble(channel, found.builds, found.files, index)
     counts = dict(sorted(Counter(name.partition("/")[0] for name in found.files).items()))
-    return Staged(channel, path, counts, sum(f.stat().st_size for f in found.files.values()), changed)
+    return Staged(
+        channel, path, counts, sum(f.stat().st_size for f in found.files.values()), changed
+    )
 
 
 def commit(staged: Staged) -> None:
-    """Makes a staged state the current state. Older states stay on disk until `KEPT` newer states were staged."""
+    """Makes a staged state the current state.
+
+    Older states stay on disk until `KEPT` newer states were staged.
+    """
     channel = staged.channel
     if staged.changed:
         link = channel.with_name(f".{channel.name}.new")
@@ -160,10 +195,20 @@ def _states(channel: Path) -> Path:
 
 
 def _builds(state: Path) -> dict[str, dict[str, Any]]:
-    """Build id -> ``key`` and ``packages`` (``subdir/file`` -> sha256) of a state, from the file beside it."""
+    """Build id -> ``key`` and ``packages`` (``subdir/file`` -> sha256) of a state, from the file
+    beside it.
+    """
     raw = read_json(state.with_suffix(".json"))
-    notes = [(i, note, listed_packages(note)) for i, note in raw.items()] if isinstance(raw, dict) else []
-    return {i: {"key": note.get("key"), "packages": names} for i, note, names in notes if names is not None}
+    notes = (
+        [(i, note, listed_packages(note)) for i, note in raw.items()]
+        if isinstance(raw, dict)
+        else []
+    )
+    return {
+        i: {"key": note.get("key"), "packages": names}
+        for i, note, names in notes
+        if names is not None
+    }
 
 
 def _indexed(state: Path) -> Records:
@@ -174,11 +219,18 @@ def _indexed(state: Path) -> Records:
         return {}
 
 
-def _assemble(channel: Path, builds: Mapping[str, Any], files: Mapping[str, Path], index: ChannelIndex) -> Path:
-    """Writes a new state with its index and the list of its builds, and removes old states; returns its folder."""
+def _assemble(
+    channel: Path, builds: Mapping[str, Any], files: Mapping[str, Path], index: ChannelIndex
+) -> Path:
+    """Writes a new state with its index and the list of its builds, and removes old states.
+
+    Returns its folder.
+    """
     states, place = _states(channel), channel.resolve()
     if channel.exists() and (not channel.is_symlink() or place.parent != states.resolve()):
-        raise UnknownName(f"{channel} is no channel that ctk built", "name one, or a place where nothing is")
+        raise UnknownName(
+            f"{channel} is no channel that ctk built", "name one, or a place where nothing is"
+        )
     make_folder(states)
     before = numbered(states)
     shown = int(place.name) if channel.exists() else 0

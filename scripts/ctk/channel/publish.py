@@ -1,19 +1,22 @@
 """Publishes into a folder that a web server, rsync or an object store serves file by file.
 
-The folder is a real tree, not a link: packages have their final names in it, and each file is put in place with one
-rename. Guarantees for readers at any moment, even when runs were killed:
+The folder is a real tree, not a link: packages have their final names in it, and each file is put
+in place with one rename. Guarantees for readers at any moment, even when runs were killed:
 
 - An index file is whole, and every package that it names exists with the stated size and sha256.
-- The index of one subdir and an older index of another subdir were published together (`put_in_place`).
-- A package stays for days after the last index that names it, for readers that still use that index.
-- A package file name is never reused for other content, since clients, mirrors and lock files keep it. Packages are
-  reproducible, so another sha256 means a change that needs another build number.
+- The index of one subdir and an older index of another subdir were published together
+  (`put_in_place`).
+- A package stays for days after the last index that names it, for readers that still use that
+  index.
+- A package file name is never reused for other content, since clients, mirrors and lock files keep
+  it. Packages are reproducible, so another sha256 means a change that needs another build number.
 - A record states when its package was first in this index (CEP 47), and this time never changes.
 
-The data for these guarantees is in ``.history``: the index files of the states, every name that was ever used with its
-sha256, the time when each was first in the index, the time since when a package is unused, and the names that a run is
-about to add. A killed run leaves the state before it, or a mixture as above; the next run finishes the work. Only
-files that these notes name are deleted, since other people may have files in the folder.
+The data for these guarantees is in ``.history``: the index files of the states, every name that was
+ever used with its sha256, the time when each was first in the index, the time since when a package
+is unused, and the names that a run is about to add. A killed run leaves the state before it, or a
+mixture as above; the next run finishes the work. Only files that these notes name are deleted,
+since other people may have files in the folder.
 """
 
 from __future__ import annotations
@@ -48,7 +51,15 @@ from ctk.channel.repodata import (
     write_index,
 )
 from ctk.core.checkout import HISTORY
-from ctk.core.errors import BadValue, Busy, ChannelBroken, NameReused, NotReady, PublishFailed, UnknownName
+from ctk.core.errors import (
+    BadValue,
+    Busy,
+    ChannelBroken,
+    NameReused,
+    NotReady,
+    PublishFailed,
+    UnknownName,
+)
 from ctk.core.files import (
     copy_file,
     disk_errors,
@@ -71,7 +82,9 @@ FIELD = "attestations_sha256"  # in repodata: the sha256 of the sidecar
 SIDECAR = ".sigs"
 NAMES, TIMES, UNUSED, INCOMING = "names.json", "published.json", "unused.json", "incoming.json"
 _SUBDIRS = (*PLATFORMS, NOARCH)
-_STALE = timedelta(days=365)  # a channel is not published that long after its build, so the clock is fast
+_STALE = timedelta(
+    days=365
+)  # a channel is not published that long after its build, so the clock is fast
 
 Attester = Callable[[str, str], str]
 """Signs a package, given its file name and sha256; returns a Sigstore bundle as JSON."""
@@ -82,7 +95,9 @@ class Keep:
     """How long old states and packages are kept."""
 
     states: int = 10  # states to return to, including the current state
-    unused: timedelta = timedelta(days=7)  # time until a package is deleted that no kept state names
+    unused: timedelta = timedelta(
+        days=7
+    )  # time until a package is deleted that no kept state names
 
 
 @dataclass(frozen=True)
@@ -95,7 +110,9 @@ class Published:
     left: tuple[str, ...]  # no longer in the index
     deleted: tuple[str, ...]  # unused for longer than `Keep.unused`
     left_out: tuple[str, ...]  # not published: their names have other content
-    repaired: tuple[str, ...] = ()  # damaged in the folder, and written again: packages, and repodata.json of a subdir
+    repaired: tuple[
+        str, ...
+    ] = ()  # damaged in the folder, and written again: packages, and repodata.json of a subdir
     lost: tuple[str, ...] = ()  # in the index, neither in the folder nor in what was published now
     forgotten: tuple[int, ...] = ()  # the numbers of older states that had lost index files
 
@@ -133,9 +150,15 @@ class Folder:
         except ChannelBroken:
             index = ChannelIndex()
         if len(index) != state.packages:
-            step = f"put {place} back, or return to another state: the next `ctk publish` forgets this one"
+            step = (
+                f"put {place} back, or return to another state: the next `ctk publish` forgets"
+                " this one"
+            )
             if state.number == self.history().current:
-                step = f"put {place} back, or delete {self.notes / STATES}: then its states are forgotten, and what "
+                step = (
+                    f"put {place} back, or delete {self.notes / STATES}: then its states are"
+                    " forgotten, and what "
+                )
                 step += "readers see is kept"
             raise ChannelBroken(f"state {state.number} of {self.path} has lost index files", step)
         return index
@@ -149,7 +172,8 @@ class Folder:
         return found
 
     def changes(self, history: History) -> Mapping[State, tuple[int, int] | tuple[None, None]]:
-        """For each state with its index files how many packages it has that the state before has not, and the reverse.
+        """For each state with its index files how many packages it has that the state before has
+        not, and the reverse.
 
         None where no state before it is kept, or where that has lost index files.
         """
@@ -157,34 +181,58 @@ class Folder:
         found: dict[State, tuple[int, int] | tuple[None, None]] = {}
         for state in (state for state in history.states if state.number in names):
             ours, before = names[state.number], names.get(state.before)
-            found[state] = (None, None) if before is None else (len(ours - before), len(before - ours))
+            found[state] = (
+                (None, None) if before is None else (len(ours - before), len(before - ours))
+            )
         return found
 
     def names(self) -> dict[str, str]:
-        """Every name that was ever used -> sha256; files of killed runs and of other people are hashed.
+        """Every name that was ever used -> sha256.
+
+        Files of killed runs and of other people are hashed.
 
         Raises:
-            ChannelBroken: The file of names is damaged. Without it a name could be reused for other content.
+            ChannelBroken: The file of names is damaged. Without it a name could be reused for other
+                content.
         """
-        noted = read_note(self.notes / NAMES, dict[str, str], "the names of deleted packages may be used again") or {}
+        noted = (
+            read_note(
+                self.notes / NAMES,
+                dict[str, str],
+                "the names of deleted packages may be used again",
+            )
+            or {}
+        )
         indexed = self.visible().names()
         # Files of other people count with their current content.
         unknown = self._packages() - indexed.keys() - (noted.keys() & self._ours())
-        return {**indexed, **noted, **{name: file_sha256(self.path / name) for name in sorted(unknown)}}
+        return {
+            **indexed,
+            **noted,
+            **{name: file_sha256(self.path / name) for name in sorted(unknown)},
+        }
 
     def times(self) -> dict[str, str]:
-        """``subdir/file`` -> time of first publication, from the notes or, after a killed run, from the index."""
+        """``subdir/file`` -> time of first publication, from the notes or, after a killed run, from
+        the index.
+        """
         return {**self.visible().times(), **moments(self.notes / TIMES)}
 
     def check_is_for_readers(self, channel: Path) -> None:
-        """Raises BadValue if the folder is the channel to be published, a built one or in one, a site, or a file."""
+        """Raises BadValue if the folder is the channel to be published, a built one or in one, a
+        site, or a file.
+        """
         place = Path(os.path.realpath(self.path))
         if (there := next(p for p in (place, *place.parents) if p.exists())).is_file():
             raise BadValue(f"{there} is a file", "name a folder, such as --to /srv/www/cuda")
         if (place / SITE).exists():  # `ctk site` would replace it, with the channel
-            raise BadValue(f"{self.path} is a site of ctk", "name another folder, such as --to /srv/www/cuda")
+            raise BadValue(
+                f"{self.path} is a site of ctk", "name another folder, such as --to /srv/www/cuda"
+            )
         if place == self.recipes.parent.resolve():
-            raise BadValue(f"{self.path} is this checkout", "name another folder, such as --to /srv/www/cuda")
+            raise BadValue(
+                f"{self.path} is this checkout", "name another folder, such as --to /srv/www/cuda"
+            )
         if outer := next((p for p in place.parents if (p / HISTORY / NAMES).is_file()), None):
             step = f"ctk publish --to {shlex.quote(str(outer))}"
             raise BadValue(f"{self.path} is in the published folder {outer}", step)
@@ -193,9 +241,16 @@ class Folder:
                 f"{self.path} is a built channel, or in one; nothing can be published into it",
                 "name another folder, which is for readers only, such as --to /srv/www/cuda",
             )
-        inner = [c.name for c in place.iterdir() if (c / HISTORY).is_dir() or is_built(c)] if place.is_dir() else []
+        inner = (
+            [c.name for c in place.iterdir() if (c / HISTORY).is_dir() or is_built(c)]
+            if place.is_dir()
+            else []
+        )
         if inner and not self.notes.is_dir():
-            raise BadValue(f"{self.path} has another channel in it, {inner[0]}", "name a folder for this channel alone")
+            raise BadValue(
+                f"{self.path} has another channel in it, {inner[0]}",
+                "name a folder for this channel alone",
+            )
 
     def publish(
         self,
@@ -206,10 +261,11 @@ class Folder:
         attester: Attester | None = None,
         progress: Callable[[str], None] = lambda name: None,
     ) -> Published:
-        """Publishes a built channel, which must not change meanwhile; after an error, readers see the old state.
+        """Publishes a built channel, which must not change meanwhile.
 
-        Packages that are damaged in the folder are replaced. An impossible time of publication, from a run with a wrong
-        clock, becomes the time of this run.
+        After an error, readers see the old state. Packages that are damaged in the folder are
+        replaced. An impossible time of publication, from a run with a wrong clock, becomes the time
+        of this run.
 
         Args:
             channel: The built channel.
@@ -237,7 +293,10 @@ class Folder:
             skipped = tuple(taken)
             fresh = ours.without(skipped)
             sha256, times = fresh.names(), self.times()
-            incoming = {**dict.fromkeys(sha256.keys() - times.keys(), now), **moments(self.notes / INCOMING)}
+            incoming = {
+                **dict.fromkeys(sha256.keys() - times.keys(), now),
+                **moments(self.notes / INCOMING),
+            }
             write_notes(self.notes / INCOMING, incoming)
             repaired = [*self._unreadable()]
             for name in order:
@@ -254,7 +313,9 @@ class Folder:
             if exact:
                 wanted = wanted.without(wanted.names().keys() - ours.names().keys())
             if attester:
-                wanted = self._attested(wanted, [name for name in order if name in sha256], attester)
+                wanted = self._attested(
+                    wanted, [name for name in order if name in sha256], attester
+                )
             write_notes(self.notes / NAMES, {**names, **sha256})
             if (wanted.undated(), wanted.subdirs) != (before.undated(), before.subdirs):
                 history = self._new_state(history, self._present(wanted))
@@ -262,15 +323,28 @@ class Folder:
             self._show(wanted, history)
             write_notes(self.notes / TIMES, times)
             deleted = self._clean(history, wanted, times)
-            incoming = {n: t for n, t in incoming.items() if n not in times and (self.path / n).exists()}
+            incoming = {
+                n: t for n, t in incoming.items() if n not in times and (self.path / n).exists()
+            }
             write_notes(self.notes / INCOMING, incoming)
             left = tuple(sorted(before.names().keys() - wanted.names().keys()))
             lost = tuple(name for name in wanted.records if not (self.path / name).is_file())
-            done = history.current or 0, len(wanted), tuple(added), left, deleted, skipped, tuple(repaired), lost
+            done = (
+                history.current or 0,
+                len(wanted),
+                tuple(added),
+                left,
+                deleted,
+                skipped,
+                tuple(repaired),
+                lost,
+            )
             return Published(*done, tuple(sorted(forgotten)))
 
     def rollback(self, number: int | None = None) -> State:
-        """Shows readers an older state, by default the state before; newer states stay, to be returned to as well.
+        """Shows readers an older state, by default the state before.
+
+        Newer states stay, to be returned to as well.
 
         Raises:
             UnknownName: The state is not kept, or readers see it already.
@@ -280,19 +354,32 @@ class Folder:
             history = self.history()
             state = history.target(number, self.path)
             index = self._dated(state)
-            if state.number == history.current and shows(self.path, self._present(index)):  # else its index is damaged
-                raise UnknownName(f"{self.path} shows state {state.number} already", "name another with --to")
-            if gone := [name for name, sha256 in index.names().items() if not holds(self.path / name, sha256)]:
-                named = ", ".join(f"{name} (damaged)" if (self.path / name).exists() else name for name in gone)
+            if state.number == history.current and shows(
+                self.path, self._present(index)
+            ):  # else its index is damaged
+                raise UnknownName(
+                    f"{self.path} shows state {state.number} already", "name another with --to"
+                )
+            if gone := [
+                name
+                for name, sha256 in index.names().items()
+                if not holds(self.path / name, sha256)
+            ]:
+                named = ", ".join(
+                    f"{name} (damaged)" if (self.path / name).exists() else name for name in gone
+                )
                 raise ChannelBroken(
                     f"state {state.number} of {self.path} lacks {named}",
-                    f"return to another state, or add them again with `ctk publish --to {shlex.quote(str(self.path))}`",
+                    "return to another state, or add them again with `ctk publish --to"
+                    f" {shlex.quote(str(self.path))}`",
                 )
             self._show(index, replace(history, current=state.number))
             return state
 
     def _refuse_links_out(self) -> None:
-        """Raises ChannelBroken for a folder of it that is elsewhere, where a run would remove files."""
+        """Raises ChannelBroken for a folder of it that is elsewhere, where a run would remove
+        files.
+        """
         for why in outside(self.path, [f"{name}/file" for name in (HISTORY, *_SUBDIRS)]).values():
             step = "put a folder in its place; nothing was changed"
             raise ChannelBroken(f"{self.path} is not in one place: {why}", step)
@@ -313,7 +400,9 @@ class Folder:
                 yield
 
     def leftovers(self) -> Iterator[Path]:
-        """Half-written files of killed runs: notes, index files, and packages that the notes name."""
+        """Half-written files of killed runs: notes, index files, and packages that the
+        notes name.
+        """
         yield from temporaries(self.notes)
         ours = self._ours()
         for file in (file for subdir in _SUBDIRS for file in temporaries(self.path / subdir)):
@@ -327,29 +416,49 @@ class Folder:
         return {*moments(self.notes / TIMES), *moments(self.notes / INCOMING)}
 
     def _check_clock(self, channel: Path, ours: ChannelIndex) -> None:
-        """Raises NotReady if the clock is before a package was made, or a year after the build: dates are permanent."""
+        """Raises NotReady if the clock is before a package was made, or a year after the build:
+        dates are permanent.
+        """
         now = self.now()
         records = (self.visible() | ours).records
-        newest = datetime.fromtimestamp(max(map(made_at, records.values()), default=FIRST) / 1000, UTC)
+        newest = datetime.fromtimestamp(
+            max(map(made_at, records.values()), default=FIRST) / 1000, UTC
+        )
         file = max(channel.glob(f"*/{REPODATA}"), key=lambda file: file.stat().st_mtime)
-        built = max(newest, datetime.fromtimestamp(file.stat().st_mtime, UTC))  # an unpacked archive may state 1980
-        says, step = f"the clock of this machine says {now:%Y-%m-%d %H:%M} UTC", "set it; `date -u` shows it"
+        built = max(
+            newest, datetime.fromtimestamp(file.stat().st_mtime, UTC)
+        )  # an unpacked archive may state 1980
+        says, step = (
+            f"the clock of this machine says {now:%Y-%m-%d %H:%M} UTC",
+            "set it; `date -u` shows it",
+        )
         if now < newest:
             raise NotReady(f"{says}, before a package was made ({newest:%Y-%m-%d %H:%M})", step)
         if now - built > _STALE:
             step += f"; if it is right, `touch {shlex.quote(str(file))}`"
-            raise NotReady(f"{says}, more than a year after the channel was built ({built:%Y-%m-%d %H:%M})", step)
+            raise NotReady(
+                f"{says}, more than a year after the channel was built ({built:%Y-%m-%d %H:%M})",
+                step,
+            )
 
     def _dated(self, state: State) -> ChannelIndex:
         return self.state_index(state).dated(self.times())
 
     def _packages(self) -> set[str]:
         """The packages in the folder, whether an index names them or not."""
-        files = (file for subdir in _SUBDIRS for file in (self.path / subdir).glob("[!.]*.conda") if file.is_file())
+        files = (
+            file
+            for subdir in _SUBDIRS
+            for file in (self.path / subdir).glob("[!.]*.conda")
+            if file.is_file()
+        )
         return {f"{file.parent.name}/{file.name}" for file in files}
 
     def _adopted(self, history: History) -> History:
-        """The history; a folder that had an index before the first run gets it as its first state."""
+        """The history.
+
+        A folder that had an index before the first run gets it as its first state.
+        """
         found = read_index(self.path) if history.current is None else ChannelIndex()
         return self._new_state(history, found) if len(found) else history
 
@@ -363,23 +472,31 @@ class Folder:
         return history.with_state(len(index), self.now())
 
     def _put(self, source: Path, sha256: str) -> bool:
-        """Copies a package into the folder unless it is there, undamaged; returns whether it was copied."""
+        """Copies a package into the folder unless it is there, undamaged.
+
+        Returns whether it was copied.
+        """
         target = self.path / source.parent.name / source.name
         if holds(target, sha256):
             return False
         make_folder(target.parent)
         if target.is_dir():
-            raise ChannelBroken(f"{target} is a folder, in place of a package", f"rmdir {shlex.quote(str(target))}")
+            raise ChannelBroken(
+                f"{target} is a folder, in place of a package", f"rmdir {shlex.quote(str(target))}"
+            )
         if not source.is_file() or not copy_file(source, target, sha256):
             step = "run `ctk build` again, then publish again"
             raise PublishFailed(f"{source} is not the package that its index names", step)
         return True
 
-    def _attested(self, index: ChannelIndex, names: Sequence[str], attester: Attester) -> ChannelIndex:
+    def _attested(
+        self, index: ChannelIndex, names: Sequence[str], attester: Attester
+    ) -> ChannelIndex:
         """The index with attestations of the named packages; existing attestations stay.
 
-        A sidecar is written under the name with its hash, then under the name that tools guess, and only then is it in
-        the index that this returns, so that a reader of any index finds the files that it names.
+        A sidecar is written under the name with its hash, then under the name that tools guess, and
+        only then is it in the index that this returns, so that a reader of any index finds the
+        files that it names.
         """
         records = dict(index.records)
         for name in names:
@@ -387,7 +504,9 @@ class Folder:
                 continue
             package = self.path / name
             plain = package.with_name(package.name + SIDECAR)
-            left = read_plain(plain) if plain.exists() else b""  # accepted attestations stay, as CEP 50 requires
+            left = (
+                read_plain(plain) if plain.exists() else b""
+            )  # accepted attestations stay, as CEP 50 requires
             content = left or f"[{attester(package.name, records[name]['sha256'])}]".encode()
             digest = hashlib.sha256(content).hexdigest()
             replace_file(package.with_name(f"{plain.name}.{digest}"), content)
@@ -398,7 +517,8 @@ class Folder:
     def _show(self, index: ChannelIndex, history: History, gone: Collection[str] = ()) -> None:
         """Shows readers an index, and saves the history in which it is current.
 
-        Entries of run_exports.json stay as long as their packages, except for those of packages in `gone`.
+        Entries of run_exports.json stay as long as their packages, except for those of packages in
+        `gone`.
         """
         old, new = self._present(self.visible(), gone), self._present(index, gone)
         # A subdir that is no longer in the index gets empty index files.
@@ -409,7 +529,9 @@ class Folder:
 
     def _present(self, index: ChannelIndex, gone: Collection[str] = ()) -> ChannelIndex:
         """The index with only the run exports of packages that are in the folder."""
-        there = {n: e for n, e in index.run_exports.items() if n not in gone and (self.path / n).exists()}
+        there = {
+            n: e for n, e in index.run_exports.items() if n not in gone and (self.path / n).exists()
+        }
         return replace(index, run_exports=there)
 
     def visible(self) -> ChannelIndex:
@@ -420,7 +542,10 @@ class Folder:
             return ChannelIndex()
 
     def known(self) -> Set[str]:
-        """The packages that readers see, by the history; by the index, where nothing was published yet."""
+        """The packages that readers see, by the history.
+
+        By the index, where nothing was published yet.
+        """
         state = self.history().shown
         return (self.state_index(state) if state else self.visible()).records.keys()
 
@@ -431,7 +556,9 @@ class Folder:
             except ChannelBroken:
                 yield f"{file.parent.name}/{REPODATA}"
 
-    def _clean(self, history: History, index: ChannelIndex, times: Mapping[str, str]) -> tuple[str, ...]:
+    def _clean(
+        self, history: History, index: ChannelIndex, times: Mapping[str, str]
+    ) -> tuple[str, ...]:
         """Deletes the oldest states, and packages that were unused for `Keep.unused`.
 
         Returns:
@@ -448,9 +575,15 @@ class Folder:
         unused = dict.fromkeys((self._packages() & self._ours()) - used, stamp)
         for name, since in moments(self.notes / UNUSED).items():
             # A time before the package was published, or in the future, is from a wrong clock.
-            if name in unused and milliseconds(times.get(name, since)) <= milliseconds(since) <= milliseconds(stamp):
+            if name in unused and milliseconds(times.get(name, since)) <= milliseconds(
+                since
+            ) <= milliseconds(stamp):
                 unused[name] = since
-        old = tuple(sorted(n for n, t in unused.items() if now - datetime.fromisoformat(t) >= self.keep.unused))
+        old = tuple(
+            sorted(
+                n for n, t in unused.items() if now - datetime.fromisoformat(t) >= self.keep.unused
+            )
+        )
         if old:
             self._show(index, kept, gone=old)
         for package in (self.path / name for name in old):
@@ -458,7 +591,9 @@ class Folder:
             sidecars = package.parent.glob(f"{glob.escape(package.name)}{SIDECAR}*")
             for file in (*sidecars, package):
                 file.unlink(missing_ok=True)
-        write_notes(self.notes / UNUSED, {name: since for name, since in unused.items() if name not in old})
+        write_notes(
+            self.notes / UNUSED, {name: since for name, since in unused.items() if name not in old}
+        )
         return old
 
 
@@ -467,18 +602,32 @@ Clashes = Mapping[str, tuple[str, str]]
 
 
 def clashes(ours: Mapping[str, str], taken: Mapping[str, str]) -> Clashes:
-    """The packages of ours that differ from the published ones; both arguments are ``subdir/file`` -> sha256."""
-    return {name: (taken[name], ours[name]) for name in sorted(ours.keys() & taken.keys()) if taken[name] != ours[name]}
+    """The packages of ours that differ from the published ones.
+
+    Both arguments are ``subdir/file`` -> sha256.
+    """
+    return {
+        name: (taken[name], ours[name])
+        for name in sorted(ours.keys() & taken.keys())
+        if taken[name] != ours[name]
+    }
 
 
 def refuse(found: Clashes, where: str, recipes: Path) -> None:
-    """Raises NameReused if there are clashes, with both hashes of each name and the recipes to change."""
+    """Raises NameReused if there are clashes, with both hashes of each name and the recipes to
+    change.
+    """
     if not found:
         return
-    lines = [f"  {name}\n    published sha256 {old}\n    this one's sha256 {new}" for name, (old, new) in found.items()]
+    lines = [
+        f"  {name}\n    published sha256 {old}\n    this one's sha256 {new}"
+        for name, (old, new) in found.items()
+    ]
     names = f"{len(found)} package file name" + ("s are" if len(found) > 1 else " is")
     known = find_recipes(recipes)
-    makers = {maker_of(name.partition("/")[2].rsplit("-", 2)[0], known) or "<feedstock>" for name in found}
+    makers = {
+        maker_of(name.partition("/")[2].rsplit("-", 2)[0], known) or "<feedstock>" for name in found
+    }
     files = ", ".join(f"recipes/{maker}/recipe.yaml" for maker in sorted(makers))
     raise NameReused(
         "\n".join([f"{names} taken by other content in {where}:", *lines]),
@@ -498,10 +647,18 @@ def moments(file: Path) -> dict[str, str]:
 
 
 def possible(times: Mapping[str, str], index: ChannelIndex, now: str) -> dict[str, str]:
-    """The times of publication; a time in the future, or before the package was made, becomes `now`."""
+    """The times of publication.
+
+    A time in the future, or before the package was made, becomes `now`.
+    """
     latest, records = milliseconds(now), index.records
-    known = {name: (text, milliseconds(text), made_at(records.get(name, {}))) for name, text in times.items()}
-    return {name: text if made <= time <= latest else now for name, (text, time, made) in known.items()}
+    known = {
+        name: (text, milliseconds(text), made_at(records.get(name, {})))
+        for name, text in times.items()
+    }
+    return {
+        name: text if made <= time <= latest else now for name, (text, time, made) in known.items()
+    }
 
 
 def _is_moment(text: object) -> bool:

@@ -26,7 +26,9 @@ FILES = (RUN_EXPORTS, COMPRESSED, REPODATA)
 STATED = (RUN_EXPORTS, REPODATA)
 """The index files from which the others follow; a state in a history has only these."""
 TIME = "indexed_timestamp"
-"""Key of a record: the time at which the package was first indexed, in milliseconds since 1970 (CEP 47)."""
+"""Key of a record: the time at which the package was first indexed, in milliseconds since 1970 (CEP
+47).
+"""
 FIRST = 1_325_376_000_000  # 2012, the first year of conda, in milliseconds: no package is older
 Records = Mapping[str, Any]
 
@@ -45,33 +47,59 @@ class ChannelIndex:
 
     def without(self, names: Collection[str]) -> ChannelIndex:
         """The index without the records of some packages; their run exports stay."""
-        return replace(self, records={name: record for name, record in self.records.items() if name not in names})
+        return replace(
+            self,
+            records={name: record for name, record in self.records.items() if name not in names},
+        )
 
     def times(self) -> dict[str, str]:
-        """``subdir/file`` -> when it came into the index first, where its record says so (CEP 47), as ISO 8601."""
-        known = {name: record[TIME] / 1000 for name, record in self.records.items() if record.get(TIME)}
-        return {n: datetime.fromtimestamp(t, UTC).isoformat(timespec="milliseconds") for n, t in known.items()}
+        """``subdir/file`` -> when it came into the index first, where its record says so (CEP 47),
+        as ISO 8601.
+        """
+        known = {
+            name: record[TIME] / 1000 for name, record in self.records.items() if record.get(TIME)
+        }
+        return {
+            n: datetime.fromtimestamp(t, UTC).isoformat(timespec="milliseconds")
+            for n, t in known.items()
+        }
 
     def dated(self, times: Mapping[str, str]) -> ChannelIndex:
         """The index with the times of publication in `times`; records of other packages stay."""
-        dated = {n: {**self.records[n], TIME: milliseconds(times[n])} for n in self.records.keys() & times.keys()}
+        dated = {
+            n: {**self.records[n], TIME: milliseconds(times[n])}
+            for n in self.records.keys() & times.keys()
+        }
         return replace(self, records={**self.records, **dated})
 
     def undated(self) -> dict[str, dict[str, Any]]:
-        """The records without times of publication, which differ between indexes of the same state."""
-        return {name: {k: v for k, v in record.items() if k != TIME} for name, record in self.records.items()}
+        """The records without times of publication, which differ between indexes of the
+        same state.
+        """
+        return {
+            name: {k: v for k, v in record.items() if k != TIME}
+            for name, record in self.records.items()
+        }
 
     def __or__(self, newer: ChannelIndex) -> ChannelIndex:
-        """The union; `self` wins, since its records may name attestations that the other index lacks."""
+        """The union.
+
+        `self` wins, since its records may name attestations that the other index lacks.
+        """
         exports = {**newer.run_exports, **self.run_exports}
-        return ChannelIndex({**newer.records, **self.records}, exports, self.subdirs | newer.subdirs)
+        return ChannelIndex(
+            {**newer.records, **self.records}, exports, self.subdirs | newer.subdirs
+        )
 
     def __len__(self) -> int:
         return len(self.records)
 
 
 def made_at(record: Mapping[str, Any]) -> int:
-    """The timestamp of a record in milliseconds since 1970; `FIRST` if it has none or an older one."""
+    """The timestamp of a record in milliseconds since 1970.
+
+    `FIRST` if it has none or an older one.
+    """
     return max(FIRST, int(record.get("timestamp", 0)))
 
 
@@ -87,12 +115,16 @@ def read_index(channel: Path) -> ChannelIndex:
         ChannelBroken: An index file is damaged.
     """
     found, folders = records(channel), sorted(file.parent for file in channel.glob(f"*/{REPODATA}"))
-    run_exports = {name: entry for folder in folders for name, entry in entries(folder / RUN_EXPORTS).items()}
+    run_exports = {
+        name: entry for folder in folders for name, entry in entries(folder / RUN_EXPORTS).items()
+    }
     for name, record in found.items():
         try:
             record["name"], bytes.fromhex(record["sha256"] + record.get("md5", ""))
         except (ValueError, KeyError, TypeError):
-            raise ChannelBroken(f"the index of {channel} has no name or no hash of {name}", REMAKE) from None
+            raise ChannelBroken(
+                f"the index of {channel} has no name or no hash of {name}", REMAKE
+            ) from None
     return ChannelIndex(found, run_exports, frozenset(folder.name for folder in folders))
 
 
@@ -106,7 +138,9 @@ def write_index(index: ChannelIndex, channel: Path, subdir: str, files: Iterable
 def shows(channel: Path, index: ChannelIndex) -> bool:
     """Whether the index files of a channel are exactly those of `index`."""
     return all(
-        _has(channel / subdir / name, _content(index, subdir, name)) for subdir in index.subdirs for name in FILES
+        _has(channel / subdir / name, _content(index, subdir, name))
+        for subdir in index.subdirs
+        for name in FILES
     )
 
 
@@ -117,7 +151,9 @@ def _has(file: Path, content: bytes) -> bool:
 def _content(index: ChannelIndex, subdir: str, name: str) -> bytes:
     is_exports = name == RUN_EXPORTS
     content: dict[str, Any] = {"info": {"subdir": subdir}, "packages": {}, "packages.conda": {}}
-    for file, entry in _of_subdir(index.run_exports if is_exports else index.records, subdir).items():
+    for file, entry in _of_subdir(
+        index.run_exports if is_exports else index.records, subdir
+    ).items():
         content["packages.conda" if file.endswith(".conda") else "packages"][file] = entry
     if is_exports:
         content["info"]["version"] = 1
@@ -128,20 +164,26 @@ def _content(index: ChannelIndex, subdir: str, name: str) -> bytes:
 
 
 def _of_subdir(entries: Records, subdir: str) -> dict[str, Any]:
-    return {name.partition("/")[2]: entry for name, entry in entries.items() if name.startswith(f"{subdir}/")}
+    return {
+        name.partition("/")[2]: entry
+        for name, entry in entries.items()
+        if name.startswith(f"{subdir}/")
+    }
 
 
 def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
     """Replaces the index files of a channel, so that readers see a consistent index at any moment.
 
-    Only single files can be replaced atomically, and a reader may combine the old file of one subdir with the new file
-    of another. So packages leave the index in two steps: first to the union of both indexes, then to the new index. Any
-    mixture then contains all of the old index or all of the new index, and names only packages that exist.
-    Entries of run_exports.json stay, since a build that has read the old index asks for them later. ``noarch`` is
-    written first; in a subdir, run_exports.json before the repodata that needs it; repodata.json, which every client
+    Only single files can be replaced atomically, and a reader may combine the old file of one
+    subdir with the new file of another. So packages leave the index in two steps: first to the
+    union of both indexes, then to the new index. Any mixture then contains all of the old index or
+    all of the new index, and names only packages that exist. Entries of run_exports.json stay,
+    since a build that has read the old index asks for them later. ``noarch`` is written first; in a
+    subdir, run_exports.json before the repodata that needs it; repodata.json, which every client
     can read, is last.
 
-    The folder has the packages of both indexes, and the run exports of `new` include those of `old`.
+    The folder has the packages of both indexes, and the run exports of `new` include those of
+    `old`.
     """
     union = new | old
     subdirs = sorted({*union.subdirs, NOARCH}, key=lambda subdir: (subdir != NOARCH, subdir))
@@ -153,9 +195,14 @@ def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
 
 
 def add(source: Path, channel: Path) -> None:
-    """Adds the packages of one channel folder to another, replacing packages of the same file name."""
+    """Adds the packages of one channel folder to another, replacing packages of the same
+    file name.
+    """
     found = read_index(source)
-    exports = {name: {"run_exports": record.get("run_exports", {})} for name, record in found.records.items()}
+    exports = {
+        name: {"run_exports": record.get("run_exports", {})}
+        for name, record in found.records.items()
+    }
     with disk_errors(channel):
         for name in found.records:
             make_folder((channel / name).parent)
@@ -166,7 +213,9 @@ def add(source: Path, channel: Path) -> None:
 
 
 def in_order(channel: Path) -> list[str]:
-    """The packages of a channel folder, each after its dependencies; packages in a cycle are sorted by name.
+    """The packages of a channel folder, each after its dependencies.
+
+    Packages in a cycle are sorted by name.
 
     Raises:
         ChannelMissing: The folder does not exist.
@@ -180,13 +229,19 @@ def in_order(channel: Path) -> list[str]:
         needs[file] = [spec.split()[0] for spec in record["depends"]]
         providers.setdefault(record["name"], []).append(file)
     if not needs:
-        raise PublishFailed(f"there is no channel with packages in {channel}", "run `ctk build` first")
+        raise PublishFailed(
+            f"there is no channel with packages in {channel}", "run `ctk build` first"
+        )
     done: dict[str, None] = {}
     entered: set[str] = set()
     stack = sorted(needs, reverse=True)
     while stack:  # depth first, without recursion: a cycle may have thousands of files
         file = stack[-1]
-        needed = [] if file in entered else [other for name in needs[file] for other in providers.get(name, [])]
+        needed = (
+            []
+            if file in entered
+            else [other for name in needs[file] for other in providers.get(name, [])]
+        )
         entered.add(file)
         if fresh := [other for other in needed if other not in entered]:
             stack += reversed(fresh)

@@ -1,7 +1,8 @@
-"""A channel on a server: its package names, the upload of packages, and a check that it lists them afterwards.
+"""A channel on a server: its package names, the upload of packages, and a check that it lists them
+afterwards.
 
-A server takes packages one by one, so a reader may see a part of a new set. The dependencies of a package are uploaded
-before the package.
+A server takes packages one by one, so a reader may see a part of a new set. The dependencies of a
+package are uploaded before the package.
 """
 
 from __future__ import annotations
@@ -36,15 +37,29 @@ _AGAIN = "run the command again to go on"
 _KEEPER = "ask whoever runs the server"
 _STEPS = {
     400: f"{_KEEPER} what it does not take of the package; its answer is above",
-    401: "the login in the file that RATTLER_AUTH_FILE names is not that of a user there: correct it",
-    403: f"that login may not write into the channel: {_KEEPER} for the right, or name another --channel",
-    404: "the server has no such channel, or takes no packages at this address: check --server and --channel",
+    401: (
+        "the login in the file that RATTLER_AUTH_FILE names is not that of a user there: correct it"
+    ),
+    403: (
+        f"that login may not write into the channel: {_KEEPER} for the right, or name another"
+        " --channel"
+    ),
+    404: (
+        "the server has no such channel, or takes no packages at this address: check --server and"
+        " --channel"
+    ),
     405: "the server takes no packages at this address: check --server",
     407: "the proxy wants a login: put it into HTTPS_PROXY",
     411: f"{_KEEPER} or the proxy before it: uploads state no size there",
-    413: f"the package is larger than the server takes: {_KEEPER} to raise the limit, also of a proxy before it",
+    413: (
+        f"the package is larger than the server takes: {_KEEPER} to raise the limit, also of a"
+        " proxy before it"
+    ),
     415: f"the server does not take this format: {_KEEPER} whether it takes .conda",
-    422: f"the server looked into the package and refuses it: `ctk check` does the same here; else {_KEEPER}",
+    422: (
+        "the server looked into the package and refuses it: `ctk check` does the same here; else"
+        f" {_KEEPER}"
+    ),
     451: f"the server may not have this package: {_KEEPER}",
     507: f"the disk of the server is full: {_KEEPER}",
 }
@@ -55,7 +70,8 @@ MIN_SPEED = 50_000  # bytes per second; a slower server counts as stopped
 def on_server(url: str) -> dict[str, str]:
     """The packages of a channel on a server: ``subdir/file`` -> sha256.
 
-    Our client fetches what is new in its index, within the bounds of `IndexFolder`; rattler reads it.
+    Our client fetches what is new in its index, within the bounds of `IndexFolder`; rattler reads
+    it.
 
     Raises:
         PublishFailed: The server does not give its index, so the taken names are unknown.
@@ -66,8 +82,12 @@ def on_server(url: str) -> dict[str, str]:
         gateway, channel = open_gateway(), [folder.resolve().as_uri()]
         subdirs = [Subdir(name) for name in platforms]
         names = [name.normalized for name in await gateway.names(channel, subdirs, "disabled")]
-        found = await gateway.query(channel, subdirs, names, recursive=False, channel_relations="disabled")
-        return {f"{r.subdir}/{r.file_name}": r.sha256.hex() for part in found for r in part if r.sha256}
+        found = await gateway.query(
+            channel, subdirs, names, recursive=False, channel_relations="disabled"
+        )
+        return {
+            f"{r.subdir}/{r.file_name}": r.sha256.hex() for part in found for r in part if r.sha256
+        }
 
     try:
         return run(ask(IndexFolder(url, workspace().notes / "channels").fetch(platforms)))
@@ -75,7 +95,9 @@ def on_server(url: str) -> dict[str, str]:
         cause, step = error.cause, error.step
     except (GatewayError, InvalidChannelError) as error:
         cause, step = str(error), "ask the keeper of the channel to publish its index again"
-    new = "a channel without an index needs `ctk publish --new`"  # a store such as S3 says 403 of it
+    new = (  # a store such as S3 says 403 of it
+        "a channel without an index needs `ctk publish --new`"
+    )
     raise PublishFailed(
         f"{without_credentials(url)} does not say which names it has: {without_credentials(cause)}",
         f"{step}; {new}; nothing was sent",
@@ -85,8 +107,9 @@ def on_server(url: str) -> dict[str, str]:
 def confirm(sent: Mapping[str, str], url: str, recipes: Path, wait: float) -> None:
     """Checks that a server lists the uploaded packages, repeatedly for up to `wait` seconds.
 
-    A successful upload does not prove that a package is in the channel: a server refuses a name that it has without
-    comparing the content, another server may have answered, and some list a package only minutes later.
+    A successful upload does not prove that a package is in the channel: a server refuses a name
+    that it has without comparing the content, another server may have answered, and some list a
+    package only minutes later.
 
     Args:
         sent: ``subdir/file`` -> sha256.
@@ -112,8 +135,10 @@ def confirm(sent: Mapping[str, str], url: str, recipes: Path, wait: float) -> No
         time.sleep(min(5.0, left))
     named = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
     raise PublishFailed(
-        f"{place} lists {len(sent) - len(missing)} of the {len(sent)} packages that it was sent; missing: {named}{why}",
-        "run the command again with a longer --wait; if it still lists too few, check --server, --channel and --url",
+        f"{place} lists {len(sent) - len(missing)} of the {len(sent)} packages that it was sent;"
+        f" missing: {named}{why}",
+        "run the command again with a longer --wait; if it still lists too few, check --server,"
+        " --channel and --url",
     )
 
 
@@ -126,19 +151,21 @@ def publish(
     *,
     patience: float = 120.0,
 ) -> None:
-    """Uploads packages, in the given order, to a channel of a server; packages that it has are skipped.
+    """Uploads packages, in the given order, to a channel of a server.
 
-    With `attest`, in a CI job that has an identity, each package is uploaded with a signed attestation (CEP 27).
-    The server's key is the one that rattler has stored, or that of a trusted publisher in CI. The server must answer
-    within `patience` seconds, plus the time that the bytes of the package take at `MIN_SPEED`.
+    Packages that it has are skipped. With `attest`, in a CI job that has an identity, each package
+    is uploaded with a signed attestation (CEP 27). The server's key is the one that rattler has
+    stored, or that of a trusted publisher in CI. The server must answer within `patience` seconds,
+    plus the time that the bytes of the package take at `MIN_SPEED`.
 
     Raises:
-        PublishFailed: The server refuses a package or does not answer. Uploaded packages stay; the next run continues.
+        PublishFailed: The server refuses a package or does not answer. Uploaded packages stay; the
+            next run continues.
     """
     if attest and not os.environ.get(_IDENTITY):
         raise no_identity()
-    # rattler waits for an answer for ever and holds the interpreter's lock meanwhile, so it does that in a process of
-    # its own, which can be ended.
+    # rattler waits for an answer for ever and holds the interpreter's lock meanwhile, so it does
+    # that in a process of its own, which can be ended.
     pool = ProcessPool(1)
     try:
         pool.submit(int).result()  # the time in which the process starts is not the server's
@@ -160,7 +187,10 @@ def publish(
 
 
 def _step_after(problem: str, sent: int, server: str) -> str:
-    """What to do about a refused upload: what can help with its status; the same command again only if it can."""
+    """What to do about a refused upload: what can help with its status.
+
+    The same command again only if it can.
+    """
     before = f"{count(sent, 'package')} {'was' if sent == 1 else 'were'} sent before it"
     status = _STATUS.search(problem)
     if "API key" in problem:

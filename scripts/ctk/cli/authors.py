@@ -25,7 +25,15 @@ from ctk.cli.options import (
 )
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
-from ctk.core.errors import AuditFailed, BadValue, BuildFailed, LintFailed, UnknownName, Unsolvable, printable
+from ctk.core.errors import (
+    AuditFailed,
+    BadValue,
+    BuildFailed,
+    LintFailed,
+    UnknownName,
+    Unsolvable,
+    printable,
+)
 from ctk.core.files import check_path, check_place, held
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 
@@ -44,33 +52,46 @@ if TYPE_CHECKING:
 
 
 def build_recipe_command(
-    recipe: Annotated[Path, typer.Argument(help="A recipe.yaml, or the folder that has it.", metavar="DIR")],
+    recipe: Annotated[
+        Path, typer.Argument(help="A recipe.yaml, or the folder that has it.", metavar="DIR")
+    ],
     cuda: Annotated[
         list[str] | None,
         typer.Option(
             "--cuda",
-            help="CUDA major such as 13, or toolkit such as 12.6; may be repeated. All of the recipe's by default.",
+            help=(
+                "CUDA major such as 13, or toolkit such as 12.6; may be repeated. All of the"
+                " recipe's by default."
+            ),
         ),
     ] = None,
     driver: Annotated[
         list[str] | None,
         typer.Option(
             "--driver",
-            help="Test as on a machine with this driver, such as 12.6 or none; may be repeated. By default the oldest "
-            "and the newest that each build is for.",
+            help=(
+                "Test as on a machine with this driver, such as 12.6 or none; may be repeated. By"
+                " default the oldest "
+                "and the newest that each build is for."
+            ),
         ),
     ] = None,
     python: Annotated[
         list[str] | None,
         typer.Option(
             "--python",
-            help="Such as 3.12 or 3.14t; may be repeated. By default all of the recipe's that the channels have.",
+            help=(
+                "Such as 3.12 or 3.14t; may be repeated. By default all of the recipe's that the"
+                " channels have."
+            ),
         ),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="Folder, made a channel, for the packages; output/recipes/NAME by default."
+            "--output",
+            "-o",
+            help="Folder, made a channel, for the packages; output/recipes/NAME by default.",
         ),
     ] = None,
     variant_config: VariantConfig = None,
@@ -79,19 +100,19 @@ def build_recipe_command(
 ) -> None:
     """Build a recipe (recipe.yaml) against the channel, test it, and say where its packages run.
 
-    Each build is tested as on machines with the oldest and the newest driver that it is for. For each package, the
-    output of ctk gpu-code and ctk solve --everywhere follows.
+    Each build is tested as on machines with the oldest and the newest driver that it is for. For
+    each package, the output of ctk gpu-code and ctk solve --everywhere follows.
 
     Examples: ctk build-recipe ./examples/cpp-extension
     ctk build-recipe ./my-recipe --cuda 12 --cuda 13.0 --driver 12.8 --output ./packages
 
     JSON:
     - `recipe` (its file), `output`, `log`, `notes` (what is left out)
-    - `packages`: one for each build: `file`, `toolkit` (that it was built with), `variant` (key -> value), `requires`,
-      `seconds`, `notes` (mistakes that its log shows)
-      - `tests`: for each `driver` (`null` is none) `state` (`passed`, `failed`, `none` of them, `refused`: it does not
-        install), `toolkit` and `fit` of the environment, `detail`, `lacks` (libraries that it needs and the environment
-        lacks)
+    - `packages`: one for each build: `file`, `toolkit` (that it was built with), `variant` (key ->
+      value), `requires`, `seconds`, `notes` (mistakes that its log shows)
+      - `tests`: for each `driver` (`null` is none) `state` (`passed`, `failed`, `none` of them,
+        `refused`: it does not install), `toolkit` and `fit` of the environment, `detail`, `lacks`
+        (libraries that it needs and the environment lacks)
       - `gpu_code`: as `subjects` of `ctk gpu-code`
     - `surveys`: as those of `ctk solve --everywhere`, one for each package
     """
@@ -110,7 +131,9 @@ def build_recipe_command(
     where, report = checkout(), Reporter()
     for text in cuda or ():
         if not re.fullmatch(r"(?a)\d\d(\.\d\d?)?", text):
-            raise BadValue(f"{text!r} is no CUDA major and no toolkit", "write it as --cuda 12 or --cuda 12.6")
+            raise BadValue(
+                f"{text!r} is no CUDA major and no toolkit", "write it as --cuda 12 or --cuda 12.6"
+            )
     for text in python or ():
         python_specs(text)
     asked = [None if text.lower() == "none" else driver_version(text) for text in driver or ()]
@@ -118,14 +141,18 @@ def build_recipe_command(
     own = output is None
     output = (output or where.output / "recipes" / found.name).absolute()
     if output.resolve() in (where.channel.resolve(), where.base_channel.resolve()):
-        raise BadValue(f"{shown(output)} is a channel that `ctk build` writes", "name another folder")
+        raise BadValue(
+            f"{shown(output)} is a channel that `ctk build` writes", "name another folder"
+        )
     if output.is_file():
         raise BadValue(f"{shown(output)} is a file", "name a folder, such as --output ./packages")
     check_place(output)
     check_path(found.folder, "move the recipe")  # scripts name it
     check_machine(where)
     log = where.logs / f"recipe-{found.name}.log"
-    channels = catalogue(where, base_beside(base, channel, where), this_platform(), others=channel or ())
+    channels = catalogue(
+        where, base_beside(base, channel, where), this_platform(), others=channel or ()
+    )
     subdirs = [this_platform(), NOARCH]
     if "cuda-version" not in channels.names(subdirs):
         step = "name another --channel" if channel else "run `ctk build`, or name another --channel"
@@ -150,18 +177,25 @@ def build_recipe_command(
         if goes := own and not (cuda or python):  # a part of the builds leaves the others there
             shutil.rmtree(output, ignore_errors=True)
         if old:
-            report.line(f"{'removed' if goes else 'packages of earlier runs there, which stay'}: {', '.join(old)}")
+            report.line(
+                f"{'removed' if goes else 'packages of earlier runs there, which stay'}:"
+                f" {', '.join(old)}"
+            )
         add(work, output)
         tests = []
         for tested in shop.test(made, asked):
             tests.append(tested)
-            report.say(f"tests of {tested.package.file.stem}, {_machine(tested.driver)}: {tested.state}")
+            report.say(
+                f"tests of {tested.package.file.stem}, {_machine(tested.driver)}: {tested.state}"
+            )
         known = known_gpu_code(release_locks(where).values())
         codes = [subject for one in made for subject in subjects(one.file, known)]
         wrong = [
             (one.file.stem, faults)
             for one, code in zip(made, codes, strict=True)
-            if (faults := [*_wrong(one, tests), *(() if one.notes else code.wrong)])  # another compiler has other GPUs
+            if (
+                faults := [*_wrong(one, tests), *(() if one.notes else code.wrong)]
+            )  # another compiler has other GPUs
         ]
         _show_tests(made, tests, len(wrong), report)
         report.result(
@@ -201,18 +235,28 @@ def _show_tests(made: list[Made], tests: list[Tested], wrong: int, report: Repor
         first: tuple[str, ...] = (one.file.stem, one.toolkit)
         for tested in (tested for tested in tests if tested.package is one):
             state = {"none": "it has none", "refused": "not for it"}.get(tested.state, tested.state)
-            rows.append((*first, tested.driver or "none", f"{tested.toolkit} {tested.fit}".strip(), state))
+            rows.append(
+                (*first, tested.driver or "none", f"{tested.toolkit} {tested.fit}".strip(), state)
+            )
             first = ("", "")
     failed = any(tested.state == "failed" for tested in tests)
     faulty = f"built, and {count(wrong, 'package')} {'is' if wrong == 1 else 'are'} wrong"
     passed = {tested.package.spec for tested in tests if tested.state == "passed"}
-    done = "built, and not tested" if not passed else "built and tested" + " in part" * (len(passed) < len(made))
+    done = (
+        "built, and not tested"
+        if not passed
+        else "built and tested" + " in part" * (len(passed) < len(made))
+    )
     title = "built, and tests failed" if failed else faulty if wrong else done
     report.table(title, ["package", "built with", "driver", "gets toolkit", "its tests"], rows)
 
 
 def _show_verdict(
-    made: list[Made], tests: list[Tested], codes: list[Subject], surveys: list[Survey], report: Reporter
+    made: list[Made],
+    tests: list[Tested],
+    codes: list[Subject],
+    surveys: list[Survey],
+    report: Reporter,
 ) -> None:
     """Prints on which GPUs the packages run, and on which machines they install."""
     for one, code in zip(made, codes, strict=True):
@@ -228,49 +272,96 @@ def _show_verdict(
         report.table("its builds", ["build", "kind", "toolkits", "pairs"], rows, right=["pairs"])
         mine = [one for one in made if one.index.name == survey.asked]
         for build in _never_picked(mine, {row[0] for row in rows}):
-            report.line(f"no machine gets {build}: another build for that CUDA major is preferred everywhere; keep one")
+            report.line(
+                f"no machine gets {build}: another build for that CUDA major is preferred"
+                " everywhere; keep one"
+            )
 
 
 def _never_picked(made: list[Made], picked: set[str]) -> list[str]:
-    """The builds of a package that no machine gets, beside one that is picked for the same CUDA major and Python."""
+    """The builds of a package that no machine gets, beside one that is picked for the same CUDA
+    major and Python.
+    """
     groups: dict[tuple[str, str], list[str]] = {}
     for one in made:
         key = one.toolkit.partition(".")[0], one.variant.values.get("python", "")
         groups.setdefault(key, []).append(f"{one.index.name} {one.index.version} {one.index.build}")
-    return [build for group in groups.values() if picked & {*group} for build in group if build not in picked]
+    return [
+        build
+        for group in groups.values()
+        if picked & {*group}
+        for build in group
+        if build not in picked
+    ]
 
 
 def _wrong(package: Made, tests: list[Tested]) -> list[Reason]:
     """What is wrong with a package apart from its GPUs, each with what to write."""
-    lacks = {reason: tested.driver for tested in tests if tested.package is package for reason in tested.lacks}
-    found = [(f"{text}, which its environment lacks ({_machine(on)})", step) for (text, step), on in lacks.items()]
+    lacks = {
+        reason: tested.driver
+        for tested in tests
+        if tested.package is package
+        for reason in tested.lacks
+    }
+    found = [
+        (f"{text}, which its environment lacks ({_machine(on)})", step)
+        for (text, step), on in lacks.items()
+    ]
     return [*package.notes, *found]
 
 
-def _show_install(names: list[str], output: Path, channels: Catalogue, base: str, report: Reporter) -> None:
-    """Prints the commands that install the packages, with the channels in the order that strict priority needs."""
+def _show_install(
+    names: list[str], output: Path, channels: Catalogue, base: str, report: Reporter
+) -> None:
+    """Prints the commands that install the packages, with the channels in the order that strict
+    priority needs.
+    """
     from ctk.plan.messages import shown
     from ctk.solve.solve import channel_url, lasting
 
     places = [output, *channels.channels[:-1]]
-    folders = [shown(Path(lasting(str(place)))) if isinstance(place, Path) else place for place in places]
+    folders = [
+        shown(Path(lasting(str(place)))) if isinstance(place, Path) else place for place in places
+    ]
     named = [word for place in folders for word in ("--channel", place)]
     named += ["--base", base] if base != "local" else []
-    report.line(f"to install: {shlex.join(['ctk', 'env', 'create', *names, *named, '--prefix', './my-env'])}")
+    report.line(
+        "to install:"
+        f" {shlex.join(['ctk', 'env', 'create', *names, *named, '--prefix', './my-env'])}"
+    )
     urls = [word for place in places for word in ("-c", lasting(channel_url(place)))]
-    conda = ["conda", "create", "-n", "my-env", *urls, "-c", "conda-forge", "--strict-channel-priority", *names]
+    conda = [
+        "conda",
+        "create",
+        "-n",
+        "my-env",
+        *urls,
+        "-c",
+        "conda-forge",
+        "--strict-channel-priority",
+        *names,
+    ]
     report.line(f"or, also with mamba: {shlex.join(conda)}")
 
 
-def _judge(tests: list[Tested], wrong: list[tuple[str, list[Reason]]], asked: list[str | None], log: Path) -> None:
-    """Ends the run with an error if tests failed, a package is wrong, or no build is for a driver of --driver."""
+def _judge(
+    tests: list[Tested], wrong: list[tuple[str, list[Reason]]], asked: list[str | None], log: Path
+) -> None:
+    """Ends the run with an error if tests failed, a package is wrong, or no build is for a driver
+    of --driver.
+    """
     steps = dict.fromkeys(step for _, found in wrong for _, step in found)
     if failed := [tested for tested in tests if tested.state == "failed"]:
-        lines = [f"the tests of {one.package.file.stem} failed with {_machine(one.driver)}" for one in failed]
+        lines = [
+            f"the tests of {one.package.file.stem} failed with {_machine(one.driver)}"
+            for one in failed
+        ]
         text = "\n".join(f"    {line}" for line in failed[0].detail.splitlines())
         last = f"the packages are there; the whole log is {log}"
         hints = dict.fromkeys(hint for one in failed for hint in one.hints)
-        raise BuildFailed("\n".join([f"{lines[0]}:", text, *lines[1:]]), "; ".join([*steps, *hints, last]))
+        raise BuildFailed(
+            "\n".join([f"{lines[0]}:", text, *lines[1:]]), "; ".join([*steps, *hints, last])
+        )
     if lines := [f"{name}: {sentence}" for name, found in wrong for sentence, _ in found]:
         raise AuditFailed("\n".join(lines), "; ".join(steps))
     for driver in asked:
@@ -282,8 +373,12 @@ def _judge(tests: list[Tested], wrong: list[tuple[str, list[Reason]]], asked: li
             )
 
 
-def _check_installable(made: list[Made], tests: list[Tested], channels: Catalogue, every: Matrix, recipe: Path) -> None:
-    """Ends the run with an error if a build can be installed on no machine, as when it needs an unnamed channel."""
+def _check_installable(
+    made: list[Made], tests: list[Tested], channels: Catalogue, every: Matrix, recipe: Path
+) -> None:
+    """Ends the run with an error if a build can be installed on no machine, as when it needs an
+    unnamed channel.
+    """
     from ctk.authors.installable import take_survey
     from ctk.plan.messages import shown
 
@@ -298,11 +393,16 @@ def _check_installable(made: list[Made], tests: list[Tested], channels: Catalogu
             line = f"ctk build-recipe {shlex.quote(str(recipe))} --channel {named}".replace(
                 f" --channel {shlex.quote(shown(work))}", ""
             )
-            other = "correct requirements: run, or name a --channel or --base that has what is missing"
+            other = (
+                "correct requirements: run, or name a --channel or --base that has what is missing"
+            )
             if step.startswith("run `ctk build"):
                 other = step
             sentence = sentence.replace(one.spec, "it")
-            raise Unsolvable(f"{one.file.stem} can be installed on no machine: {sentence}", line if unnamed else other)
+            raise Unsolvable(
+                f"{one.file.stem} can be installed on no machine: {sentence}",
+                line if unnamed else other,
+            )
 
 
 # --- the lint
@@ -320,16 +420,22 @@ def lint_command(
         list[str] | None,
         typer.Option(help="Run this check only (see --list); may be repeated."),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List the checks with their help and exit.")] = False,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List the checks with their help and exit.")
+    ] = False,
     format_: Annotated[
-        LintFormat, typer.Option("--format", help="As lines, or as annotations of a GitHub workflow.")
+        LintFormat,
+        typer.Option("--format", help="As lines, or as annotations of a GitHub workflow."),
     ] = LintFormat.text,
     planned: Annotated[
         bool,
         typer.Option(
             "--planned",
-            help="Instead, audit every package of every release and platform, unbuilt; --check takes the rules of "
-            "`ctk check --list`.",
+            help=(
+                "Instead, audit every package of every release and platform, unbuilt; --check takes"
+                " the rules of "
+                "`ctk check --list`."
+            ),
         ),
     ] = False,
     jobs: Jobs = None,
@@ -344,7 +450,8 @@ def lint_command(
     JSON:
     - `ok`, `files` (how many), `seconds`
     - `checks`: how many were run; with `--list` a list of `check`, `kind`, `help` and `fix`
-    - `findings`: `file`, `line`, `column`, `check`, `severity` (`error` or `hint`), `message`, `fix`
+    - `findings`: `file`, `line`, `column`, `check`, `severity` (`error` or `hint`), `message`,
+      `fix`
 
     With `--planned`: as `ctk check` of packages.
     """
@@ -356,13 +463,18 @@ def lint_command(
     from ctk.lint.tree import Tree
 
     report = Reporter()
-    not_both("--planned", "--list and --format", planned and (list_ or format_ is not LintFormat.text))
+    not_both(
+        "--planned", "--list and --format", planned and (list_ or format_ is not LintFormat.text)
+    )
     if planned:
-        for error in show_audit(_audit_planned(checkout(), jobs or os.cpu_count() or 1, check or (), report), report):
+        for error in show_audit(
+            _audit_planned(checkout(), jobs or os.cpu_count() or 1, check or (), report), report
+        ):
             raise error
         return
     if list_:
-        # A table has no room for this much text in a narrow terminal: a line for the name, then the help.
+        # A table has no room for this much text in a narrow terminal: a line for the name, then the
+        # help.
         report.result(checks=[_as_json(known) for known in lints.CHECKS])
         for known in lints.CHECKS:
             report.line(f"{known.name} [{known.severity}]", "bold")
@@ -377,7 +489,9 @@ def lint_command(
         found = lint(tree, check or ())
     report.result(**found.as_json())
     for finding in found.findings:
-        report.line(printable(annotation(finding) if format_ is LintFormat.github else str(finding)))
+        report.line(
+            printable(annotation(finding) if format_ is LintFormat.github else str(finding))
+        )
     report.say(f"lint: {found.summary()} ({found.seconds:.1f} s)")
     if not found.ok:
         step = "each line names its fix; ctk lint --list says why"
@@ -388,7 +502,9 @@ def _as_json(check: Check[Any]) -> dict[str, str]:
     return {"check": check.name, "kind": check.severity, "help": check.help, "fix": check.fix}
 
 
-def _audit_planned(where: Workspace, jobs: int, only: Collection[str], report: Reporter) -> AuditReport:
+def _audit_planned(
+    where: Workspace, jobs: int, only: Collection[str], report: Reporter
+) -> AuditReport:
     """The audit of every release, component and platform together."""
     from ctk.audit import audit_planned
     from ctk.lock import contents
@@ -399,4 +515,6 @@ def _audit_planned(where: Workspace, jobs: int, only: Collection[str], report: R
         everything = plan(what, request, python_tags(where.build_config), lambda: task.advance(1))
     with report.task("audit", len(everything.builds)) as task:
         measured = contents.load(where)
-        return audit_planned(everything, where, measured, jobs=jobs, only=only, progress=lambda: task.advance(1))
+        return audit_planned(
+            everything, where, measured, jobs=jobs, only=only, progress=lambda: task.advance(1)
+        )

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ctk.cli.machines import stated_machines
-from ctk.cli.options import Base, Jobs, Releases, Selection, base_channel, not_both, refuse_versions, selecting
+from ctk.cli.options import (
+    Base,
+    Jobs,
+    Releases,
+    Selection,
+    base_channel,
+    not_both,
+    refuse_versions,
+    selecting,
+)
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
@@ -23,7 +32,9 @@ from ctk.core.files import exclusive
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.core.versions import python_name
 
-if TYPE_CHECKING:  # these take half a second to be imported, and commands that build nothing do without
+if (
+    TYPE_CHECKING
+):  # these take half a second to be imported, and commands that build nothing do without
     from ctk.lock.model import Artefact
     from ctk.pipeline import Result
     from ctk.plan.plan import LeftOut, Plan, Request, Set
@@ -41,30 +52,43 @@ def _request(chosen: Selection, what: Set, tags: Sequence[str], where: Workspace
     not_both(named, "--all-components", chosen.packages and chosen.all_components)
     not_both(named, "--libraries", chosen.packages and chosen.libraries)
     if chosen.gpus and not chosen.drivers:
-        raise BadValue("--arch says nothing without --driver", "name the machines' drivers, such as --driver 13.0")
+        raise BadValue(
+            "--arch says nothing without --driver",
+            "name the machines' drivers, such as --driver 13.0",
+        )
     platforms = chosen.platforms or [this_platform()]
     check_names("platform", platforms, PLATFORMS)
-    releases = _releases(chosen, what, platforms, where) if chosen.drivers else chosen.releases or ()
+    releases = (
+        _releases(chosen, what, platforms, where) if chosen.drivers else chosen.releases or ()
+    )
     request = Request(releases, chosen.packages or (), platforms, chosen.pythons or ())
     every = {"all_releases": chosen.all_releases, "all_components": chosen.all_components}
     request = small(request, where, **every, libraries=chosen.libraries)
     return with_needs(what, request, tags) if chosen.packages else request
 
 
-def _releases(chosen: Selection, what: Set, platforms: Sequence[str], where: Workspace) -> list[str]:
-    """The releases that machines with the drivers and GPUs of --driver and --arch get on any of the platforms.
+def _releases(
+    chosen: Selection, what: Set, platforms: Sequence[str], where: Workspace
+) -> list[str]:
+    """The releases that machines with the drivers and GPUs of --driver and --arch get on any of the
+    platforms.
 
-    For named packages they are those of a solver's picks: PyTorch needs a newer toolkit than a driver for 12.4 has.
+    For named packages they are those of a solver's picks: PyTorch needs a newer toolkit than a
+    driver for 12.4 has.
     """
     from packaging.version import Version
 
     from ctk.plan.plan import release_for
 
     locks, machines = [lock for lock, _ in what.locks.values()], _machines(chosen)
-    known = sorted({gpu for lock in locks if lock.facts for gpu in lock.facts.gpu_architectures}, key=Version)
+    known = sorted(
+        {gpu for lock in locks if lock.facts for gpu in lock.facts.gpu_architectures}, key=Version
+    )
     # One that is newer than all may come to be.
     gpus = dict.fromkeys(on.arch for on in machines if on.arch)
-    if strange := [gpu for gpu in gpus if gpu not in known and known and Version(gpu) < Version(known[-1])]:
+    if strange := [
+        gpu for gpu in gpus if gpu not in known and known and Version(gpu) < Version(known[-1])
+    ]:
         cause = f"no locked release knows a GPU of compute capability {listing(strange, 'or')}"
         raise BadValue(cause, f"choose one of {listing(known, 'or')}")
     toolkits = _toolkits(chosen, what, platforms, where) if chosen.packages else None
@@ -73,12 +97,17 @@ def _releases(chosen: Selection, what: Set, platforms: Sequence[str], where: Wor
         minors: list[str] = []
         for platform in platforms:
             if own := release_for(locks, platform, on.driver, on.arch):
-                minors += [minor or own for minor in toolkits(platform, on.driver, on.arch)] if toolkits else [own]
+                minors += (
+                    [minor or own for minor in toolkits(platform, on.driver, on.arch)]
+                    if toolkits
+                    else [own]
+                )
         if not minors:
             runs = f"release with {listing(chosen.packages)}" if chosen.packages else "release"
             raise BadValue(
                 f"no locked {runs} runs on {listing(platforms, 'or')} with {on.words}",
-                "see docs/how-the-right-build-is-picked.md for the drivers and GPUs of each release",
+                "see docs/how-the-right-build-is-picked.md for the drivers and GPUs of each"
+                " release",
             )
         found += minors
     return list(dict.fromkeys(found))
@@ -92,7 +121,8 @@ def _machines(chosen: Selection) -> list[Machine]:
 def _toolkits(
     chosen: Selection, what: Set, platforms: Sequence[str], where: Workspace
 ) -> Callable[[str, str | None, str | None], Iterator[str]]:
-    """Returns a function that has the picks of the named packages made for a platform, a driver and a GPU.
+    """Returns a function that has the picks of the named packages made for a platform, a driver and
+    a GPU.
 
     It yields their toolkits, "" for a pick without; one for each Python that has a pick.
     """
@@ -105,15 +135,21 @@ def _toolkits(
     specs: list[str] = []
     for name in chosen.packages or ():
         recipes = recipes_of(what, [name])
-        outputs = [o for recipe in recipes for o in what.recipes[recipe].output_names if "{" not in o]
+        outputs = [
+            o for recipe in recipes for o in what.recipes[recipe].output_names if "{" not in o
+        ]
         specs += [name] if makers_of(name, what.recipes) else outputs
     pythons = [python_specs(python) for python in chosen.pythons or ()] or [()]
-    channels = write(planned(where, platforms), where.notes / "planned" / "+".join(platforms)).folders
+    channels = write(
+        planned(where, platforms), where.notes / "planned" / "+".join(platforms)
+    ).folders
     catalogues = {platform: Catalogue(channels, platform) for platform in platforms}
 
     def toolkits(platform: str, driver: str | None, gpu: str | None) -> Iterator[str]:
         for python in pythons:
-            if pick := catalogues[platform].pick(Scenario((*specs, *python), platform, driver, gpu)):
+            if pick := catalogues[platform].pick(
+                Scenario((*specs, *python), platform, driver, gpu)
+            ):
                 yield pick.toolkit
 
     return toolkits
@@ -126,11 +162,17 @@ def _show(planned: Plan, asked: Collection[str], where: Workspace, report: Repor
     report.result(**planned.as_json())
     done = finished(planned, where)
     report.line(
-        f"{count(len(planned.builds), 'build')}, {count(sum(len(b.outputs) for b in planned.builds), 'package')}, "
-        f"{count(len(planned.artefacts), 'artefact')} of {megabytes(total)} MB; {len(planned.left_out)} left out"
+        f"{count(len(planned.builds), 'build')},"
+        f" {count(sum(len(b.outputs) for b in planned.builds), 'package')},"
+        f" {count(len(planned.artefacts), 'artefact')} of {megabytes(total)} MB;"
+        f" {len(planned.left_out)} left out"
     )
     rows = [  # native and compat packages have a name together
-        (b.id, " ".join(dict.fromkeys(o.name for o in b.outputs)), megabytes(sum(a.size for a in b.artefacts)))
+        (
+            b.id,
+            " ".join(dict.fromkeys(o.name for o in b.outputs)),
+            megabytes(sum(a.size for a in b.artefacts)),
+        )
         for b in planned.builds
         if report.verbose or b.id not in done
     ]
@@ -143,7 +185,10 @@ def _show(planned: Plan, asked: Collection[str], where: Workspace, report: Repor
 
 
 def _show_left_out(planned: Plan, asked: Collection[str], report: Reporter) -> None:
-    """Prints a line for each reason, of named recipes if any were named; with -v a row for each that is left out."""
+    """Prints a line for each reason, of named recipes if any were named.
+
+    With -v a row for each that is left out.
+    """
     if planned.left_out and report.verbose:
         report.table("left out", ["what", "why"], [(x.id, x.reason) for x in planned.left_out])
     elif planned.left_out:
@@ -163,8 +208,12 @@ def _show_left_out(planned: Plan, asked: Collection[str], report: Reporter) -> N
             report.line(f"- {', '.join(sorted(names[why]))}: {why}")
 
 
-def _show_jobs(chosen: Selection, what: Set, request: Request, tags: Sequence[str], where: Workspace) -> None:
-    """Prints the matrix of a workflow, whose jobs repeat the command's options that choose recipes and Pythons."""
+def _show_jobs(
+    chosen: Selection, what: Set, request: Request, tags: Sequence[str], where: Workspace
+) -> None:
+    """Prints the matrix of a workflow, whose jobs repeat the command's options that choose recipes
+    and Pythons.
+    """
     from ctk.build.build import github_matrix
 
     words = list(request.recipes) if chosen.packages else []
@@ -197,7 +246,10 @@ def _fetch(planned: Plan, where: Workspace, report: Reporter) -> None:
         ]
     )
     size = megabytes(sum(a.size for a in planned.artefacts))
-    report.line(f"{count(len(planned.artefacts), 'artefact')} of {size} MB at hand, {len(fetched)} of them fetched now")
+    report.line(
+        f"{count(len(planned.artefacts), 'artefact')} of {size} MB at hand, {len(fetched)} of them"
+        " fetched now"
+    )
 
 
 @selecting
@@ -205,39 +257,58 @@ def build_command(
     chosen: Selection,
     base: Base = "local",
     jobs: Jobs = None,
-    channel: Annotated[Path | None, typer.Option(help="Publish in this folder; output/channel by default.")] = None,
+    channel: Annotated[
+        Path | None, typer.Option(help="Publish in this folder; output/channel by default.")
+    ] = None,
     dask: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Build on a Dask cluster, such as tcp://scheduler:8786.")
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="Build on a Dask cluster, such as tcp://scheduler:8786."
+        ),
     ] = None,
     store: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
             envvar="CTK_STORE",
-            help="Where artefacts and packages go through to the cluster: a folder or fsspec URL that all workers see; "
-            ".cache/store by default.",
+            help=(
+                "Where artefacts and packages go through to the cluster: a folder or fsspec URL"
+                " that all workers see; "
+                ".cache/store by default."
+            ),
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be built, and what is left out and why; build nothing.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Show what would be built, and what is left out and why; build nothing.",
+        ),
     ] = False,
     fetch_only: Annotated[
         bool,
         typer.Option(
             "--fetch-only",
-            help="Download the artefacts, check them against the release locks, and lay them out for recipes, which "
-            "rattler-build alone can then build.",
+            help=(
+                "Download the artefacts, check them against the release locks, and lay them out for"
+                " recipes, which "
+                "rattler-build alone can then build."
+            ),
         ),
     ] = False,
     form: Annotated[
         Literal["table", "github"],
-        typer.Option("--format", help="Of --dry-run: github prints a job matrix, by default of all platforms."),
+        typer.Option(
+            "--format",
+            help="Of --dry-run: github prints a job matrix, by default of all platforms.",
+        ),
     ] = "table",
 ) -> None:
     """Build, audit, test and index packages, then publish them as a channel.
 
-    Without options: the default releases and recipes for this machine's platform. What did not change is not built
-    again. In a folder that has a channel, it adds to that channel, or replaces what changed.
+    Without options: the default releases and recipes for this machine's platform. What did not
+    change is not built again. In a folder that has a channel, it adds to that channel, or replaces
+    what changed.
 
     Examples: ctk build --release 13.4 --platform win-64 --platform linux-aarch64
     ctk build cupy jax --driver 12.4 --driver 13.0 --dry-run
@@ -245,19 +316,21 @@ def build_command(
     JSON:
     - `channel`, `changed`, `size`, `packages` (platform -> how many)
     - `builds`: `id`, `packages`, `size`, `unchanged`, `seconds`; `left_out`: `id`, `reason`
-    - `dropped`: builds of earlier runs that left the channel, as no recipe makes it, a package of it is lost, or the
-      audit refuses it
-    - `tests`: `package`, `state`, `detail`, `missing` (what it needs, if it was not run); `audit`, as in `ctk check`;
-      `stages`: `name`, `seconds`, `note`
-    - `machines`: those of `--driver` and `--arch`: `platform`, `driver`, `gpu`, `toolkits` that the packages get there,
-      `refused` (packages that cannot be installed there)
+    - `dropped`: builds of earlier runs that left the channel, as no recipe makes it, a package of
+      it is lost, or the audit refuses it
+    - `tests`: `package`, `state`, `detail`, `missing` (what it needs, if it was not run); `audit`,
+      as in `ctk check`; `stages`: `name`, `seconds`, `note`
+    - `machines`: those of `--driver` and `--arch`: `platform`, `driver`, `gpu`, `toolkits` that the
+      packages get there, `refused` (packages that cannot be installed there)
 
     With `--dry-run`, instead:
 
-    - `builds`: `id`, `recipe`, `release`, `platform`, `python`, `packages`, `artefacts` (`file`, `sha256`, `size`)
+    - `builds`: `id`, `recipe`, `release`, `platform`, `python`, `packages`, `artefacts` (`file`,
+      `sha256`, `size`)
     - `left_out`: `id`, `reason`
 
-    `--format github` prints the matrix of a workflow instead, on one line. With `--fetch-only`, instead:
+    `--format github` prints the matrix of a workflow instead, on one line. With `--fetch-only`,
+    instead:
 
     - `artefacts`: `file`, `sha256`, `size`, `path`, `fetched` (whether it was not there before)
     """
@@ -270,7 +343,9 @@ def build_command(
     where, report = checkout(), Reporter()
     # Before anything that takes long: an address that does not answer is an error within seconds.
     cluster = (
-        Cluster(dask, store or str(where.cache / "store"), report.say) if dask and not (dry_run or fetch_only) else None
+        Cluster(dask, store or str(where.cache / "store"), report.say)
+        if dask and not (dry_run or fetch_only)
+        else None
     )
     with cluster or nullcontext():
         what, tags = published_set(where), python_tags(where.build_config)
@@ -280,7 +355,10 @@ def build_command(
             chosen = replace(chosen, platforms=chosen.platforms or list(PLATFORMS))
             _show_jobs(chosen, what, _request(chosen, what, tags, where), tags, where)
             return
-        request, asked = _request(chosen, what, tags, where), recipes_of(what, chosen.packages or ())
+        request, asked = (
+            _request(chosen, what, tags, where),
+            recipes_of(what, chosen.packages or ()),
+        )
         with report.task("plan", len(what.locks)) as task:
             planned = plan(what, request, tags, lambda: task.advance(1))
         if chosen.packages or chosen.drivers:
@@ -310,7 +388,9 @@ def _show_machines(
     where: Workspace,
     report: Reporter,
 ) -> None:
-    """Solves each package that was asked for on each machine that --driver states, and says what it gets."""
+    """Solves each package that was asked for on each machine that --driver states, and says what it
+    gets.
+    """
     from ctk.site.answers import is_half
     from ctk.solve.channels import catalogue, maker
     from ctk.solve.solve import Scenario
@@ -318,28 +398,49 @@ def _show_machines(
     machines, answers, others = _machines(chosen), list[dict[str, Any]](), [str(channel)]
     for subdir in dict.fromkeys(build.subdir for build in planned.builds) if machines else ():
         channels = catalogue(where, base, subdir, others=others if channel != where.channel else ())
-        # Also what an earlier run built, of which a machine of this run may get nothing: cuda-nvcc for a V100.
-        makers = {name: maker(where, name) for name in sorted(channels.own_names) if not is_half(name)}
-        names = [name for name, by in makers.items() if by and (by.recipe in asked if asked else by.is_default)]
+        # Also what an earlier run built, of which a machine of this run may get nothing: cuda-nvcc
+        # for a V100.
+        makers = {
+            name: maker(where, name) for name in sorted(channels.own_names) if not is_half(name)
+        }
+        names = [
+            name
+            for name, by in makers.items()
+            if by and (by.recipe in asked if asked else by.is_default)
+        ]
         channels = channels.grouped(names)
-        channels.ask(Scenario((name,), subdir, on.driver, on.arch) for on in machines for name in names)
+        channels.ask(
+            Scenario((name,), subdir, on.driver, on.arch) for on in machines for name in names
+        )
         for on in machines:
-            picks = {name: channels.pick(Scenario((name,), subdir, on.driver, on.arch)) for name in names}
+            picks = {
+                name: channels.pick(Scenario((name,), subdir, on.driver, on.arch)) for name in names
+            }
             gets: dict[str, list[str]] = defaultdict(list)
             for name, pick in picks.items():
                 if not pick or pick.toolkit:
-                    gets[f"toolkit {pick.toolkit} {pick.fit}".strip() if pick else "nothing"].append(name)
+                    gets[
+                        f"toolkit {pick.toolkit} {pick.fit}".strip() if pick else "nothing"
+                    ].append(name)
             refused = gets.pop("nothing", [])
             most, *rest = sorted(gets, key=lambda toolkit: -len(gets[toolkit])) or ["no toolkit"]
             words = [most, *(f"{other} for {listing(gets[other], most=5)}" for other in rest)]
             words += [f"it gets no {listing(refused, 'or', most=5)}"] if refused else []
             machine = {"platform": subdir, "driver": on.driver, "gpu": on.arch}
-            answers.append({**machine, "toolkits": [t.removeprefix("toolkit ") for t in gets], "refused": refused})
+            answers.append(
+                {
+                    **machine,
+                    "toolkits": [t.removeprefix("toolkit ") for t in gets],
+                    "refused": refused,
+                }
+            )
             report.line(f"{on.words} ({subdir}): {'; '.join(words)}")
     report.result(machines=answers)
 
 
-def _summary(result: Result, planned: Plan, named: Sequence[str], asked: Collection[str], report: Reporter) -> None:
+def _summary(
+    result: Result, planned: Plan, named: Sequence[str], asked: Collection[str], report: Reporter
+) -> None:
     from ctk.pipeline import verdict
     from ctk.plan.plan import lacking
     from ctk.plan.recipes import recipe_commit
@@ -353,43 +454,59 @@ def _summary(result: Result, planned: Plan, named: Sequence[str], asked: Collect
         report.line(line)
     if result.dropped:
         report.line(
-            "left the channel, as no recipe makes it, a package of it is lost or the audit refuses it: "
-            f"{listing(result.dropped, most=5)}; `ctk build NAME` makes again what a recipe makes"
+            "left the channel, as no recipe makes it, a package of it is lost or the audit refuses"
+            f" it: {listing(result.dropped, most=5)}; `ctk build NAME` makes again what a recipe"
+            " makes"
         )
     if lacks := lacking(workspace(), channel):
         more = " ".join([*named, *(f"--release {minor}" for minor in lacks)])
         more += f" --channel {shlex.quote(str(channel))}" if channel != workspace().channel else ""
         report.line(
-            f"it lacks toolkit {listing(lacks)}, with which conda-forge compiles: beside conda-forge, pytorch and "
-            f"others are CPU builds then; `ctk build {more}` adds it"
+            f"it lacks toolkit {listing(lacks)}, with which conda-forge compiles: beside"
+            f" conda-forge, pytorch and others are CPU builds then; `ctk build {more}` adds it"
         )
     _show_left_out(planned, asked, report)
     recipes = {build.recipe.name: recipe_commit(build.recipe) for build in planned.builds}
     if any(recipes.values()) and not all(recipes.values()):  # else it is no git checkout
         changed = listing([name for name, commit in recipes.items() if not commit])
-        report.line(f"not committed: {changed}; before you publish, commit and build again: packages name the commit")
+        report.line(
+            f"not committed: {changed}; before you publish, commit and build again: packages name"
+            " the commit"
+        )
     if result.staged.changed:
         source = "" if channel == workspace().channel else f" {shlex.quote(str(channel))}"
-        report.line(f"readers of a published channel see this after: ctk publish{source} --to FOLDER")
+        report.line(
+            f"readers of a published channel see this after: ctk publish{source} --to FOLDER"
+        )
 
 
 def export_command(
     recipe: Annotated[str, typer.Argument(help="Folder name below recipes/.")],
-    folder: Annotated[Path, typer.Argument(help="Where to write the feedstock: a new or empty folder.", metavar="DIR")],
+    folder: Annotated[
+        Path,
+        typer.Argument(help="Where to write the feedstock: a new or empty folder.", metavar="DIR"),
+    ],
     releases: Releases = None,
     maintainers: Annotated[
         list[str] | None,
-        typer.Option("--maintainer", help="GitHub name or org/team; may be repeated. [tool.ctk.feedstock] by default."),
+        typer.Option(
+            "--maintainer",
+            help="GitHub name or org/team; may be repeated. [tool.ctk.feedstock] by default.",
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite our files in DIR; others stay.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite our files in DIR; others stay.")
+    ] = False,
 ) -> None:
-    """Write a recipe as a feedstock that conda-smithy and stock rattler-build take without this repository.
+    """Write a recipe as a feedstock that conda-smithy and stock rattler-build take without this
+    repository.
 
-    The folder is for your own CI. conda-forge cannot take it: the sources are wheels. Its README has all reasons, and
-    the commit that it was exported from.
+    The folder is for your own CI. conda-forge cannot take it: the sources are wheels. Its README
+    has all reasons, and the commit that it was exported from.
 
-    Its sources are named by the addresses of the index that pip is configured for. A recipe of the toolkit is written
-    for the newest release, or for those that --release names. DIR is outside the checkout, or below its output/.
+    Its sources are named by the addresses of the index that pip is configured for. A recipe of the
+    toolkit is written for the newest release, or for those that --release names. DIR is outside the
+    checkout, or below its output/.
 
     Example: ctk feedstock cuda-core ../cuda-core --maintainer your-name
 
@@ -410,10 +527,15 @@ def export_command(
             address = public(locate(index, artefact).url)
             if address == UNREADABLE:
                 cause = f"the index's address of {artefact.file} may have a password in it"
-                raise IndexUnavailable(cause, "ask whoever runs the index for addresses without an @")
+                raise IndexUnavailable(
+                    cause, "ask whoever runs the index for addresses without an @"
+                )
             return address
 
         files = feedstock(where, recipe, releases or (), names, source, report.line)
     write(files, folder)
     report.result(folder=str(folder), files=sorted(map(str, files)))
-    report.line(f"{folder}: {count(len(files), 'file')} for your own CI; `conda smithy rerender` there makes the rest")
+    report.line(
+        f"{folder}: {count(len(files), 'file')} for your own CI; `conda smithy rerender` there"
+        " makes the rest"
+    )

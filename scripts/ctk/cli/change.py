@@ -1,4 +1,6 @@
-"""What a change makes of an environment, in words: for `ctk solve --prefix`, `ctk env add` and `ctk env create`."""
+"""What a change makes of an environment, in words: for `ctk solve --prefix`, `ctk env add` and `ctk
+env create`.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,11 @@ class Stated:
     @property
     def machine_options(self) -> list[tuple[str, str]]:
         """The options that state the machine, with their values."""
-        return [(name, value) for name, value in (("--driver", self.driver), ("--arch", self.arch)) if value]
+        return [
+            (name, value)
+            for name, value in (("--driver", self.driver), ("--arch", self.arch))
+            if value
+        ]
 
     @property
     def channel_options(self) -> list[tuple[str, str]]:
@@ -59,7 +65,8 @@ def words_of(options: Iterable[tuple[str, str]]) -> list[str]:
 def machine_of(note: Note | None, stated: Stated, report: Reporter) -> tuple[Machine, Stated]:
     """The machine of a whole request for an environment, and the options that state it.
 
-    Where none is detected and none stated, it is the machine that was stated when the environment was made.
+    Where none is detected and none stated, it is the machine that was stated when the environment
+    was made.
     """
     from ctk.solve.machine import machine
 
@@ -77,8 +84,8 @@ def machine_of(note: Note | None, stated: Stated, report: Reporter) -> tuple[Mac
 def machine_for_more(found: Examined, stated: Stated, report: Reporter) -> Machine:
     """The machine of an environment that gets more packages.
 
-    It is the stated one, else that which was stated when the environment was made, else this one. If this one has no
-    driver, a native toolkit is taken to be for a machine with the driver for it.
+    It is the stated one, else that which was stated when the environment was made, else this one.
+    If this one has no driver, a native toolkit is taken to be for a machine with the driver for it.
     """
     from ctk.env.add import on_its_driver
     from ctk.solve.machine import machine
@@ -95,12 +102,17 @@ def machine_for_more(found: Examined, stated: Stated, report: Reporter) -> Machi
         return was
     there = on_its_driver(found)
     if there != on:
-        report.line(f"for a machine with a driver for CUDA {there.driver}, as its toolkit needs; here: {on.words}")
+        report.line(
+            f"for a machine with a driver for CUDA {there.driver}, as its toolkit needs; here:"
+            f" {on.words}"
+        )
     return there
 
 
 def channels_of(found: Examined, where: Workspace, stated: Stated) -> Catalogue:
-    """The channels of a request for an environment: those that are named, else those that it was made from."""
+    """The channels of a request for an environment: those that are named, else those that it was
+    made from.
+    """
     from ctk.env.request import values_of
     from ctk.solve.channels import built_catalogue
 
@@ -124,7 +136,9 @@ def _place(source: str) -> str:
 
 
 def refuse_of_others(found: Examined, specs: Sequence[str], on: Machine) -> None:
-    """Refuses an environment with packages that `ctk env create` did not put there; the step has its client's line.
+    """Refuses an environment with packages that `ctk env create` did not put there.
+
+    The step has its client's line.
 
     Raises:
         BadValue: It has such packages.
@@ -155,7 +169,8 @@ def refuse_other_platform(found: Examined) -> None:
 
 
 def refuse_half_made(found: Examined, specs: Sequence[str]) -> None:
-    """Refuses an environment that a run did not finish, but for the same request again, which finishes it.
+    """Refuses an environment that a run did not finish, but for the same request again, which
+    finishes it.
 
     Raises:
         BadValue: The specs are not of that request.
@@ -177,14 +192,18 @@ def refuse_worse(found: Examined, plan: Plan, specs: Sequence[str], stated: Stat
     words = [f"{found.prefix}: {'; '.join(worse_in_words(plan.change.worse))}"]
     if plan.obstacle:
         words.append(f"why: {plan.obstacle}")
-    add = shlex.join(["ctk", "env", "add", str(found.prefix), *specs, *words_of(stated.options), "--move"])
+    add = shlex.join(
+        ["ctk", "env", "add", str(found.prefix), *specs, *words_of(stated.options), "--move"]
+    )
     whole = with_more(found.note.asked if found.note else (), specs, stated.options)
     other = shlex.join(["ctk", "env", "create", *whole, "--prefix", "./another-env"])
     step = f"to let it change: `{add}`; to keep it, and make another one: `{other}`"
     raise WouldLose("\n".join(words), step)
 
 
-def steps_for(found: Examined, plan: Plan, specs: Sequence[str], stated: Stated, on: Machine) -> list[str]:
+def steps_for(
+    found: Examined, plan: Plan, specs: Sequence[str], stated: Stated, on: Machine
+) -> list[str]:
     """The command lines that do what a plan says."""
     from ctk.env.add import client_line
 
@@ -192,7 +211,11 @@ def steps_for(found: Examined, plan: Plan, specs: Sequence[str], stated: Stated,
         return []
     if found.note:
         move = ["--move"] if plan.change.worse else []
-        return [shlex.join(["ctk", "env", "add", str(found.prefix), *specs, *words_of(stated.options), *move])]
+        return [
+            shlex.join(
+                ["ctk", "env", "add", str(found.prefix), *specs, *words_of(stated.options), *move]
+            )
+        ]
     return [client_line(found, specs, on)] if not plan.obstacle else []
 
 
@@ -231,10 +254,15 @@ def _in_words(worse: Worse) -> str:
         return f"nvJitLink would be of toolkit {after.minor}, which nothing asks for"
     if worse.kind is Kind.PYTHON_CHANGES:
         return f"Python would change: {before.version} becomes {after.version}"
-    return f"the CUDA build of {before.name} would become a CPU build: {before.build} becomes {after.build}"
+    return (
+        f"the CUDA build of {before.name} would become a CPU build: {before.build} becomes"
+        f" {after.build}"
+    )
 
 
-def show_plan(found: Examined, plan: Plan, on: Machine, channels: Catalogue, steps: Sequence[str]) -> None:
+def show_plan(
+    found: Examined, plan: Plan, on: Machine, channels: Catalogue, steps: Sequence[str]
+) -> None:
     """Prints what more specs would make of an environment, and what to type for it."""
     from ctk.solve.why import choices, newer_nvjitlink
 
@@ -249,7 +277,10 @@ def show_plan(found: Examined, plan: Plan, on: Machine, channels: Catalogue, ste
         choices=[document for _, document in named],
         added=[_as_json(package) for package in change.added],
         removed=[_as_json(package) for package in change.removed],
-        replaced=[{"before": _as_json(before), "after": _as_json(after)} for before, after in change.changed],
+        replaced=[
+            {"before": _as_json(before), "after": _as_json(after)}
+            for before, after in change.changed
+        ],
         worse=[worse_as_json(one) for one in change.worse],
         obstacle=plan.obstacle or None,
         steps=list(steps),
@@ -259,7 +290,10 @@ def show_plan(found: Examined, plan: Plan, on: Machine, channels: Catalogue, ste
         report.line(line)
     if plan.obstacle:
         report.line(f"why: {plan.obstacle}")
-    for line in (*(line for line, _ in named), *newer_nvjitlink(pick.records, plan.pick.scenario.specs)):
+    for line in (
+        *(line for line, _ in named),
+        *newer_nvjitlink(pick.records, plan.pick.scenario.specs),
+    ):
         report.line(line)
     if not change:
         report.line("nothing would change: it has all of this")
@@ -280,7 +314,9 @@ def _first(plan: Plan) -> str:
 
 
 def show_change(plan: Plan, changes: Mapping[str, Sequence[str]], report: Reporter) -> None:
-    """Prints the packages that were changed as planned, and what else was done: `changes` of an `Environment`."""
+    """Prints the packages that were changed as planned, and what else was done: `changes` of an
+    `Environment`.
+    """
     if plan.change:
         _show_packages(_rows(plan), report)
     for kind, packages in changes.items():
@@ -289,7 +325,9 @@ def show_change(plan: Plan, changes: Mapping[str, Sequence[str]], report: Report
 
 
 def _rows(plan: Plan) -> list[tuple[str, str, str, str, str]]:
-    """A row for each package that a plan changes: what happens, its name, its version now and then, its size."""
+    """A row for each package that a plan changes: what happens, its name, its version now and then,
+    its size.
+    """
     change, sizes = plan.change, _sizes(plan.pick)
     rows = [("removed", one.name, one.version, "", "") for one in change.removed]
     for before, after in change.changed:
@@ -305,7 +343,9 @@ def _sizes(pick: Pick) -> dict[str, str]:
 
 
 def _show_packages(rows: Sequence[tuple[str, str, str, str, str]], report: Reporter) -> None:
-    counts = [(kind, sum(row[0] == kind for row in rows)) for kind in ("removed", "replaced", "added")]
+    counts = [
+        (kind, sum(row[0] == kind for row in rows)) for kind in ("removed", "replaced", "added")
+    ]
     title = listing([f"{count(number, 'package')} {kind}" for kind, number in counts if number])
     report.table(title, ["", "package", "now", "then", "MB"], rows, right=["MB"])
 
@@ -318,4 +358,8 @@ def _as_json(package: Package | None) -> dict[str, Any] | None:
 
 def worse_as_json(worse: Worse) -> dict[str, Any]:
     """The kind of what gets worse, and the package before and after."""
-    return {"kind": worse.kind.value, "before": _as_json(worse.before), "after": _as_json(worse.after)}
+    return {
+        "kind": worse.kind.value,
+        "before": _as_json(worse.before),
+        "after": _as_json(worse.after),
+    }

@@ -1,4 +1,6 @@
-"""`ctk check`: a channel is compared with its index, packages are audited, or made again and compared."""
+"""`ctk check`: a channel is compared with its index, packages are audited, or made again and
+compared.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,21 @@ def check_command(
     places: Annotated[
         list[str] | None,
         typer.Argument(
-            help="A channel (a folder or a URL), or packages and folders of them; output/channel by default.",
+            help=(
+                "A channel (a folder or a URL), or packages and folders of them; output/channel by"
+                " default."
+            ),
             metavar="CHANNEL|FILE",
         ),
     ] = None,
     rebuild: Annotated[
         str | None,
         typer.Option(
-            metavar="N", help="Instead, make so many packages again, chosen at random, or 'all', and compare each byte."
+            metavar="N",
+            help=(
+                "Instead, make so many packages again, chosen at random, or 'all', and compare each"
+                " byte."
+            ),
         ),
     ] = None,
     check: Annotated[
@@ -54,34 +63,49 @@ def check_command(
         typer.Option(help="Only audit, by this rule (see --list); may be repeated."),
     ] = None,
     base: Annotated[
-        list[Path] | None, typer.Option(help="Packages to depend on, not audited; the local base channel by default.")
+        list[Path] | None,
+        typer.Option(help="Packages to depend on, not audited; the local base channel by default."),
     ] = None,
     published: Annotated[
-        str | None, typer.Option(help="URL or folder: no name that is taken there may have other content here.")
+        str | None,
+        typer.Option(
+            help="URL or folder: no name that is taken there may have other content here."
+        ),
     ] = None,
-    url: Annotated[str | None, typer.Option(help="URL of the channel, for which its attestations must be.")] = None,
+    url: Annotated[
+        str | None, typer.Option(help="URL of the channel, for which its attestations must be.")
+    ] = None,
     identity: Annotated[
-        str | None, typer.Option(help="Who must have signed the attestations, such as a workflow's URL.")
+        str | None,
+        typer.Option(help="Who must have signed the attestations, such as a workflow's URL."),
     ] = None,
     issuer: Annotated[
-        str | None, typer.Option(help="Who must have vouched for the signer, such as a CI service's URL.")
+        str | None,
+        typer.Option(help="Who must have vouched for the signer, such as a CI service's URL."),
     ] = None,
-    attested: Annotated[bool, typer.Option("--attested", help="Every package must have an attestation.")] = False,
+    attested: Annotated[
+        bool, typer.Option("--attested", help="Every package must have an attestation.")
+    ] = False,
     trusted_root: Annotated[
-        Path | None, typer.Option(help="Keys to trust; by default those of Sigstore's public instance.", exists=True)
+        Path | None,
+        typer.Option(
+            help="Keys to trust; by default those of Sigstore's public instance.", exists=True
+        ),
     ] = None,
     jobs: Jobs = None,
-    list_: Annotated[bool, typer.Option("--list", help="List the rules of packages and exit.")] = False,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List the rules of packages and exit.")
+    ] = False,
 ) -> None:
     """Check a channel, or packages.
 
-    A channel: every file is compared with its index, and the index with the packages: hashes, sizes, metadata,
-    payloads, run exports, SBOMs, attestations, and files that nothing names. It needs no network but for URLs.
-    Packages, and those of output/channel and output/base: they are opened and compared with the rules
-    of the design, as a set: what a package depends on must be among them, in the base channel, or well
-    known.
-    With --rebuild, packages are made again from their own metadata, which names the commit of the recipe, the variant
-    and the artefacts by sha256; what is missing is fetched.
+    A channel: every file is compared with its index, and the index with the packages: hashes,
+    sizes, metadata, payloads, run exports, SBOMs, attestations, and files that nothing names. It
+    needs no network but for URLs. Packages, and those of output/channel and output/base: they are
+    opened and compared with the rules of the design, as a set: what a package depends on must be
+    among them, in the base channel, or well known. With --rebuild, packages are made again from
+    their own metadata, which names the commit of the recipe, the variant and the artefacts by
+    sha256; what is missing is fetched.
 
     Examples: ctk check
     ctk check --published https://conda.example.org/cuda
@@ -97,14 +121,16 @@ def check_command(
     Of packages, and besides for the built channel and its base channel:
 
     - `ok`, `packages` (how many), `seconds`
-    - `checks`: check -> number of its findings; with `--list` a list of `check`, `looks_at` and `rule`
+    - `checks`: check -> number of its findings; with `--list` a list of `check`, `looks_at` and
+      `rule`
     - `findings`: `check`, `severity`, `package`, `path`, `message`, `fix`
 
     Of both, without `--check`:
 
-    - `files`: each package with files of wheels: `package`, `published` (how many are as their wheel has them),
-      `changed` (`path`, `why`, `sha256`, `word`), `licences` (kinds of texts), `words` (what the texts say -> how many
-      files), `not_named` (paths). A word is `attachment-a`, `clause-2.3`, `sdk-licence`, `open-source` or `not-named`
+    - `files`: each package with files of wheels: `package`, `published` (how many are as their
+      wheel has them), `changed` (`path`, `why`, `sha256`, `word`), `licences` (kinds of texts),
+      `words` (what the texts say -> how many files), `not_named` (paths). A word is `attachment-a`,
+      `clause-2.3`, `sdk-licence`, `open-source` or `not-named`
 
     With `--rebuild`, instead:
 
@@ -121,9 +147,13 @@ def check_command(
     for name in names:
         check_was_shown(Path(name))
     for name in (*names, *map(str, base or ()), *([published] if published else [])):
-        if "://" not in name and not Path(name).exists():  # a check of a wrong folder would pass for ever
+        if (
+            "://" not in name and not Path(name).exists()
+        ):  # a check of a wrong folder would pass for ever
             if name.endswith(".conda"):
-                raise UnknownName(f"there is no {name}", "name a package file, a folder of packages, or a channel")
+                raise UnknownName(
+                    f"there is no {name}", "name a package file, a folder of packages, or a channel"
+                )
             raise channel_missing(name)
     if rebuild is not None:
         _rebuild(names, rebuild, jobs, where, report)
@@ -132,13 +162,18 @@ def check_command(
     of_channel = published or url or identity or issuer or attested or trusted_root
     not_both("--check", "the options about a channel", check and of_channel)
     if of_channel and not channels:
-        raise BadValue(f"there is no channel in {' '.join(names)}", "name one, or leave out what is about a channel")
+        raise BadValue(
+            f"there is no channel in {' '.join(names)}",
+            "name one, or leave out what is about a channel",
+        )
     is_audited = check or not channels or _is_built(names[0], where)
     if base and not is_audited:
         step = "leave it out, or name a rule of the audit with --check"
         raise BadValue("--base is for the audit, which is of built channels and of packages", step)
     if channels and len(names) > 1 and not check:
-        raise BadValue("a channel is checked alone", "give each channel, and packages, a run of their own")
+        raise BadValue(
+            "a channel is checked alone", "give each channel, and packages, a run of their own"
+        )
     errors: list[CtkError] = []
     start = time.monotonic()
     if channels and not check:
@@ -170,7 +205,12 @@ def _is_at(name: str, place: Path) -> bool:
 
 
 def _check_channel(
-    name: str, published: str | None, policy: Policy, jobs: int | None, where: Workspace, report: Reporter
+    name: str,
+    published: str | None,
+    policy: Policy,
+    jobs: int | None,
+    where: Workspace,
+    report: Reporter,
 ) -> list[CtkError]:
     """Prints the problems of a channel, and returns the error that they are."""
     from ctk.channel.check import check_channel, mirrored
@@ -180,15 +220,29 @@ def _check_channel(
     from ctk.channel.repodata import read_index
     from ctk.channel.server import on_server
 
-    source = mirrored(name, where.temporary, report) if "://" in name else nullcontext(Path(os.path.realpath(name)))
+    source = (
+        mirrored(name, where.temporary, report)
+        if "://" in name
+        else nullcontext(Path(os.path.realpath(name)))
+    )
     with source as place:
         if published:
-            taken = on_server(published) if "://" in published else Folder(Path(published), where.recipes).names()
-            refuse(clashes(read_index(place).names(), taken), without_credentials(published), where.recipes)
+            taken = (
+                on_server(published)
+                if "://" in published
+                else Folder(Path(published), where.recipes).names()
+            )
+            refuse(
+                clashes(read_index(place).names(), taken),
+                without_credentials(published),
+                where.recipes,
+            )
         packages = _packages([place], empty_ok=True)
         with report.reading("check", packages) as task:
             workers, is_copy = jobs or os.cpu_count() or 1, "://" in name
-            found = check_channel(place, policy=policy, jobs=workers, is_copy=is_copy, progress=task.advance)
+            found = check_channel(
+                place, policy=policy, jobs=workers, is_copy=is_copy, progress=task.advance
+            )
         files = read(packages)
     report.result(**found.as_json())
     shown = without_credentials(name)
@@ -203,7 +257,10 @@ def _check_channel(
     elif is_built(Path(os.path.realpath(name))):
         step = "build these packages again with `ctk build`, which also makes the index again"
     elif (Path(name) / HISTORY).is_dir():
-        step = f"publish the same packages again (ctk publish --to {shlex.quote(name)}), or return to a sound state: "
+        step = (
+            f"publish the same packages again (ctk publish --to {shlex.quote(name)}), or return to"
+            " a sound state: "
+        )
         step += f"ctk rollback {shlex.quote(name)}"
     else:
         step = "get it again from where you have it"
@@ -212,8 +269,8 @@ def _check_channel(
 
 def _show_channel(found: ChannelReport, by_anybody: bool, place: str, report: Reporter) -> None:
     report.line(
-        f"{count(found.subjects, 'package')}, {megabytes(found.size)} MB, {found.sboms} with a sound SBOM: "
-        f"{count(len(found.findings), 'problem')} ({found.seconds:.1f} s)"
+        f"{count(found.subjects, 'package')}, {megabytes(found.size)} MB, {found.sboms} with a"
+        f" sound SBOM: {count(len(found.findings), 'problem')} ({found.seconds:.1f} s)"
     )
     for signer, number in found.attestations.items():
         report.line(f"{count(number, 'attestation')} verified, signed by {signer}")
@@ -250,7 +307,11 @@ def _list_rules(report: Reporter) -> None:
 
     columns = ("check", "looks_at", "rule")
     listed = [
-        (c.name, "each package" if c.subject is PackageScan else "the set", c.help.replace("``", ""))
+        (
+            c.name,
+            "each package" if c.subject is PackageScan else "the set",
+            c.help.replace("``", ""),
+        )
         for c in audit.CHECKS
     ]
     report.table("rules of packages", [name.replace("_", " ") for name in columns], listed)
@@ -290,7 +351,12 @@ def show_audit(found: AuditReport, report: Reporter) -> list[CtkError]:
     report.line(f"audit: {found.summary()} ({found.seconds:.1f} s)")
     if found.findings:
         rows = [
-            (f"{seen.check}\n({seen.severity})", f"{seen.where}\n{seen.path}", seen.message, seen.fix)
+            (
+                f"{seen.check}\n({seen.severity})",
+                f"{seen.where}\n{seen.path}",
+                seen.message,
+                seen.fix,
+            )
             for seen in found.findings
         ]
         report.table("findings", ["check", "where", "problem", "fix"], rows)
@@ -301,14 +367,21 @@ def show_audit(found: AuditReport, report: Reporter) -> list[CtkError]:
 
 
 def _packages(places: Iterable[Path], *, empty_ok: bool = False) -> list[Path]:
-    """The package files in some places: files, and folders that have them or whose folders have them."""
+    """The package files in some places: files, and folders that have them or whose folders have
+    them.
+    """
     found: dict[Path, None] = {}
     for place in places:
-        here = [place] if place.is_file() else sorted({*place.glob("*.conda"), *place.glob("*/*.conda")})
+        here = (
+            [place]
+            if place.is_file()
+            else sorted({*place.glob("*.conda"), *place.glob("*/*.conda")})
+        )
         if not here and not empty_ok:
             raise UnknownName(
                 f"there are no packages in {place}",
-                "name packages, or a folder with *.conda in it or in folders such as noarch below it",
+                "name packages, or a folder with *.conda in it or in folders such as noarch"
+                " below it",
             )
         found |= dict.fromkeys(here)
     return list(found)
@@ -317,7 +390,9 @@ def _packages(places: Iterable[Path], *, empty_ok: bool = False) -> list[Path]:
 # --- packages that are made again
 
 
-def _rebuild(names: Sequence[str], number: str, jobs: int | None, where: Workspace, report: Reporter) -> None:
+def _rebuild(
+    names: Sequence[str], number: str, jobs: int | None, where: Workspace, report: Reporter
+) -> None:
     """Makes packages again, and prints how each differs.
 
     Raises:
@@ -326,9 +401,14 @@ def _rebuild(names: Sequence[str], number: str, jobs: int | None, where: Workspa
     from ctk.build.rebuild import rebuild
 
     if any("://" in name for name in names):
-        raise BadValue("packages of a channel on a server cannot be made again", "download them, and name the files")
+        raise BadValue(
+            "packages of a channel on a server cannot be made again",
+            "download them, and name the files",
+        )
     if number != "all" and not (number.isdecimal() and int(number)):
-        raise BadValue(f"{number!r} is no number of packages", "write it as --rebuild 10 or --rebuild all")
+        raise BadValue(
+            f"{number!r} is no number of packages", "write it as --rebuild 10 or --rebuild all"
+        )
     chosen = _packages(Path(os.path.realpath(name)) for name in names)
     if number != "all" and int(number) < len(chosen):
         report.line(f"{number} from {count(len(chosen), 'package')}")
@@ -338,12 +418,18 @@ def _rebuild(names: Sequence[str], number: str, jobs: int | None, where: Workspa
             chosen,
             where,
             jobs=jobs,
-            progress=lambda p, differences: task.advance(1, f"{p.name} differs" if differences else ""),
+            progress=lambda p, differences: task.advance(
+                1, f"{p.name} differs" if differences else ""
+            ),
         )
     named = [(f"{p.parent.name}/{p.name}", differences) for p, differences in outcomes.items()]
     report.result(
         rebuilt=[
-            {"package": name, "identical": not found, "differences": [{"where": w, "what": what} for w, what in found]}
+            {
+                "package": name,
+                "identical": not found,
+                "differences": [{"where": w, "what": what} for w, what in found],
+            }
             for name, found in named
         ]
     )
@@ -360,5 +446,6 @@ def _rebuild(names: Sequence[str], number: str, jobs: int | None, where: Workspa
     if changed:
         raise NotReproduced(
             f"{count(changed.total(), 'package')} of {len(outcomes)} came out in another way",
-            "the table says which file differs; what another version of ctk built has to be built again",
+            "the table says which file differs; what another version of ctk built has to be built"
+            " again",
         )

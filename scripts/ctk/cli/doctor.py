@@ -24,20 +24,22 @@ _COLOURS = {"ok": "green", "hint": "yellow", "error": "bold red"}
 
 def doctor_command(
     prefix: Annotated[
-        Path | None, typer.Argument(help="Folder of an environment; without it, this machine and checkout.")
+        Path | None,
+        typer.Argument(help="Folder of an environment; without it, this machine and checkout."),
     ] = None,
     driver: Driver = None,
     arch: Arch = None,
     channel: OtherChannels = None,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Ask neither the package index nor a channel on a server.")
+        bool,
+        typer.Option("--offline", help="Ask neither the package index nor a channel on a server."),
     ] = False,
 ) -> None:
     """Say if this machine, or an environment, is as it should be, and what to do if it is not.
 
-    Without PREFIX it fails if ./scripts/build and ./scripts/test would not work here; what is missing otherwise is
-    needed by some commands only. With PREFIX, any conda environment will do, for this machine or another one. It fails
-    if something is wrong.
+    Without PREFIX it fails if ./scripts/build and ./scripts/test would not work here; what is
+    missing otherwise is needed by some commands only. With PREFIX, any conda environment will do,
+    for this machine or another one. It fails if something is wrong.
 
     Examples: ctk doctor
     ctk doctor ./my-env
@@ -50,7 +52,8 @@ def doctor_command(
     With PREFIX, of the environment:
 
     - `ok`, `prefix`; `machine`: `platform`, `driver`, `gpu`
-    - `checks`: `check`, `state` (`ok`, `problem`, or `missing`, which is only a hint), `found`, `why`, `step`
+    - `checks`: `check`, `state` (`ok`, `problem`, or `missing`, which is only a hint), `found`,
+      `why`, `step`
     """
     if prefix is None:
         if driver or arch:
@@ -61,7 +64,10 @@ def doctor_command(
         _machine(channel or (), offline)
     else:
         if channel or offline:
-            raise BadValue("--channel and --offline are for this machine, not for an environment", "leave them out")
+            raise BadValue(
+                "--channel and --offline are for this machine, not for an environment",
+                "leave them out",
+            )
         _environment(prefix, driver, arch)
 
 
@@ -73,14 +79,19 @@ def _machine(channels: Sequence[str], offline: bool) -> None:
     problems = [check.name for check, finding in found if finding.severity == "error"]
     report.result(
         ready=not problems,
-        checks=[{**as_json(finding), "needed": check.severity == "error"} for check, finding in found],
+        checks=[
+            {**as_json(finding), "needed": check.severity == "error"} for check, finding in found
+        ],
     )
     if not problems:
         report.line("ready: ./scripts/build and ./scripts/test work here")
     report.console.print(table(found))
     if problems:
         names = ", ".join(problems)
-        raise NotReady(f"{count(len(problems), 'problem')}: {names}", "fix each as its line says, and run it again")
+        raise NotReady(
+            f"{count(len(problems), 'problem')}: {names}",
+            "fix each as its line says, and run it again",
+        )
 
 
 def _environment(prefix: Path, driver: str | None, arch: str | None) -> None:
@@ -109,7 +120,8 @@ def _environment(prefix: Path, driver: str | None, arch: str | None) -> None:
     report.console.print(table(seen, why=True))
     if problems:
         raise NotReady(
-            f"{count(len(problems), 'problem')} in {prefix}: {', '.join(problems)}", "do what each line says"
+            f"{count(len(problems), 'problem')} in {prefix}: {', '.join(problems)}",
+            "do what each line says",
         )
 
 
@@ -142,5 +154,9 @@ def table(found: Sequence[tuple[Check[Any], Finding]], *, why: bool = False) -> 
             text.append(f"\nwhy: {check.help}", "dim")
         if finding.fix and finding.severity != "ok":
             text.append(f"\nto do: {finding.fix}", "dim")
-        table.add_row(Text(state(finding.severity), _COLOURS[finding.severity]), Text(check.name, "bold"), text)
+        table.add_row(
+            Text(state(finding.severity), _COLOURS[finding.severity]),
+            Text(check.name, "bold"),
+            text,
+        )
     return table

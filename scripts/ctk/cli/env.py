@@ -46,17 +46,22 @@ def create_command(
     channel: OtherChannels = None,
     base: Base = "local",
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Let packages go that were asked for before and are not named now.")
+        bool,
+        typer.Option(
+            "--yes", "-y", help="Let packages go that were asked for before and are not named now."
+        ),
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also remove packages that this command did not install.")
+        bool,
+        typer.Option("--force", help="Also remove packages that this command did not install."),
     ] = False,
 ) -> None:
     """Create an environment from the channel, or change one that this command created.
 
-    It has what is asked for now and nothing else, and the output says what that changed. If packages would go because
-    they are not named now, it lists them and changes nothing without --yes; `ctk env add` keeps them. A folder with
-    other files is refused, and so is an environment with packages of other tools.
+    It has what is asked for now and nothing else, and the output says what that changed. If
+    packages would go because they are not named now, it lists them and changes nothing without
+    --yes; `ctk env add` keeps them. A folder with other files is refused, and so is an environment
+    with packages of other tools.
 
     Example: ctk env create cuda-core --prefix ./my-env
 
@@ -75,7 +80,9 @@ def create_command(
     from ctk.solve.channels import built_catalogue
 
     where, report = workspace(), Reporter()
-    prefix = Path(os.path.realpath(prefix))  # Path.resolve is a traceback for a link that leads to itself
+    prefix = Path(
+        os.path.realpath(prefix)
+    )  # Path.resolve is a traceback for a link that leads to itself
     check_prefix(prefix)
     stated = Stated(driver, arch, tuple(channel or ()), base)
     on, stated = machine_of(Note.read(prefix), stated, report)
@@ -83,14 +90,18 @@ def create_command(
     pick = solve_request(specs, python, on, channels)
     asked = [*_asked(specs, stated.driver, stated.arch, python), *words_of(stated.channel_options)]
     try:
-        made = create(pick, prefix, where.packages, report.say, asked, Terms(force=force, yes=yes), report)
+        made = create(
+            pick, prefix, where.packages, report.say, asked, Terms(force=force, yes=yes), report
+        )
     except WouldLose as error:
         report.result(would_remove=list(error.packages))
         raise
     _show_state(made)
     for kind, packages in made.changes.items():
         if kind in ("removed", "replaced") and len(packages) > _LINE:
-            report.table(kind, ["package", "version"], [package.split(" ", 1) for package in packages])
+            report.table(
+                kind, ["package", "version"], [package.split(" ", 1) for package in packages]
+            )
         elif packages:  # all others are in the table of packages
             report.line(f"{kind}: {listing(packages, most=_LINE)}")
     show_pick(pick, on, channels, report)
@@ -105,14 +116,18 @@ def add_command(
     channel: OtherChannels = None,
     base: Base = "local",
     move: Annotated[
-        bool, typer.Option("--move", help="Let its toolkit and its Python change, if the specs need that.")
+        bool,
+        typer.Option(
+            "--move", help="Let its toolkit and its Python change, if the specs need that."
+        ),
     ] = False,
 ) -> None:
     """Add packages to an environment that `ctk env create` made, and keep what is there.
 
-    Its toolkit, its Python and all that was asked for stay; of the other packages, as many as possible. If its toolkit
-    would have to change, it says why and changes nothing without --move. The machine and the channels are those that it
-    was made for, if you state no others. `ctk solve SPEC --prefix PREFIX` shows the change before.
+    Its toolkit, its Python and all that was asked for stay; of the other packages, as many as
+    possible. If its toolkit would have to change, it says why and changes nothing without --move.
+    The machine and the channels are those that it was made for, if you state no others. `ctk solve
+    SPEC --prefix PREFIX` shows the change before.
 
     Example: ctk env add ./my-env numba-cuda
 
@@ -120,7 +135,8 @@ def add_command(
     Those of `ctk solve`, and
 
     - `prefix`, `changed`; `removed`: names of packages that were there before
-    - `worse`: what gets worse, as that of `ctk solve --prefix`; `obstacle`: why that cannot be avoided, or null
+    - `worse`: what gets worse, as that of `ctk solve --prefix`; `obstacle`: why that cannot be
+      avoided, or null
     - `problems`: what is wrong with what pip installed in it: some of the `checks` of `ctk doctor`
     """
     from ctk.cli.change import (
@@ -157,7 +173,10 @@ def add_command(
         refuse_unreadable(found)
     channels = channels_of(found, where, stated)
     planned = plan(found, wanted, on, channels, REASON_LINES)
-    report.result(worse=[worse_as_json(one) for one in planned.change.worse], obstacle=planned.obstacle or None)
+    report.result(
+        worse=[worse_as_json(one) for one in planned.change.worse],
+        obstacle=planned.obstacle or None,
+    )
     if planned.change.worse and not move:
         refuse_worse(found, planned, wanted, stated)
     asked = with_more(found.note.asked if found.note else (), wanted, stated.options)
@@ -195,25 +214,39 @@ def _show_rest(made: Environment, on: Machine) -> None:
     ending = ".fish" if os.environ.get("SHELL", "").endswith("/fish") else ""
     report.line(f"to use it: . {place}/bin/activate{ending}")
     report.line(f"or: ctk env run {place} -- COMMAND")
-    if os.environ.get("VIRTUAL_ENV") == sys.prefix:  # it was activated, and the environment's script leaves it
+    if (
+        os.environ.get("VIRTUAL_ENV") == sys.prefix
+    ):  # it was activated, and the environment's script leaves it
         report.line(f"after the first, ctk is {shlex.quote(f'{sys.prefix}/bin/ctk')}")
 
 
 def _asked(specs: list[str], driver: str | None, arch: str | None, python: str | None) -> list[str]:
     """The words of a request that say what is asked for, and for which machine."""
     options = {"--driver": driver, "--arch": arch, "--python": python}
-    return [*specs, *(word for option, value in options.items() if value is not None for word in (option, value))]
+    return [
+        *specs,
+        *(
+            word
+            for option, value in options.items()
+            if value is not None
+            for word in (option, value)
+        ),
+    ]
 
 
 def run_command(
     prefix: Prefix,
-    command: Annotated[list[str], typer.Argument(metavar=VERBATIM, help="The command and its arguments, behind --.")],
+    command: Annotated[
+        list[str],
+        typer.Argument(metavar=VERBATIM, help="The command and its arguments, behind --."),
+    ],
 ) -> None:
-    """Run a command in an environment, activated as conda does it: PATH, CONDA_PREFIX and the scripts of its packages.
+    """Run a command in an environment, activated as conda does it: PATH, CONDA_PREFIX and the
+    scripts of its packages.
 
-    It ends with the exit code of the command, and with 127 where there is no such command. Any conda environment will
-    do. With --json, what the command prints goes to stderr, and a signal that tells ctk to end is passed on: 5 seconds
-    later, whatever still runs is killed.
+    It ends with the exit code of the command, and with 127 where there is no such command. Any
+    conda environment will do. With --json, what the command prints goes to stderr, and a signal
+    that tells ctk to end is passed on: 5 seconds later, whatever still runs is killed.
 
     Example: ctk env run ./my-env -- python -c "import cuda.core"
 
@@ -227,7 +260,9 @@ def run_command(
     environment = given_environment()
     if not console.mode().json:
         sys.stdout.flush()
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and what is ignored stays so
+        signal.signal(
+            signal.SIGPIPE, signal.SIG_DFL
+        )  # Python ignores it, and what is ignored stays so
         release_folders()  # nothing of this process is left
         os.execvpe(words[0], words, environment)  # signals and the exit code are the command's
     code, told = run_in_front(words, env=environment, stdout=sys.stderr)
@@ -240,7 +275,10 @@ def run_command(
 
 def pack_command(
     specs: Specs,
-    file: Annotated[Path, typer.Option("--output", "-o", help="File to write; others have its name and an ending.")],
+    file: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="File to write; others have its name and an ending."),
+    ],
     driver: Driver = None,
     arch: Arch = None,
     platform: Platform = None,
@@ -251,9 +289,9 @@ def pack_command(
 ) -> None:
     """Pack an environment into a program that unpacks it on an air-gapped machine.
 
-    There, `sh FILE DIR` unpacks and `sh FILE DIR COMMAND` also runs something in it. FILE.lock lists the packages and
-    FILE.sha256 the hashes. State the driver and the GPU of that machine: this one's are taken otherwise. What pip
-    installed in an environment is in no pack.
+    There, `sh FILE DIR` unpacks and `sh FILE DIR COMMAND` also runs something in it. FILE.lock
+    lists the packages and FILE.sha256 the hashes. State the driver and the GPU of that machine:
+    this one's are taken otherwise. What pip installed in an environment is in no pack.
 
     Example: ctk env pack cuda-core --driver 13.0 --arch 9.0 -o cuda-core.run
 
@@ -291,8 +329,9 @@ def pack_command(
         needs={"platform": contents.subdir, "glibc": contents.glibc},
     )
     report.line(
-        f"packed: {count(len(files), 'file')}, {megabytes(total)} MB; {megabytes(unpacked)} MB unpacked, for "
-        f"{contents.subdir} with glibc {contents.glibc} or newer; there: sh {order.file.name} DIR"
+        f"packed: {count(len(files), 'file')}, {megabytes(total)} MB; {megabytes(unpacked)} MB"
+        f" unpacked, for {contents.subdir} with glibc {contents.glibc} or newer; there: sh"
+        f" {order.file.name} DIR"
     )
     rows = [(path.name, megabytes(size)) for path, size in files]
     report.table(str(order.file.parent), ["file", "MB"], rows, right=["MB"])

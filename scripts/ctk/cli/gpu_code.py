@@ -21,13 +21,23 @@ if TYPE_CHECKING:
 
 def gpu_code_command(
     paths: Annotated[
-        list[Path], typer.Argument(help="Packages, wheels, libraries, environments, channels, or folders of files.")
+        list[Path],
+        typer.Argument(
+            help="Packages, wheels, libraries, environments, channels, or folders of files."
+        ),
     ],
     explain: Annotated[
-        bool, typer.Option("--explain", help="For each GPU, what each file has; and how many objects of each target.")
+        bool,
+        typer.Option(
+            "--explain",
+            help="For each GPU, what each file has; and how many objects of each target.",
+        ),
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Fail where metadata admits a GPU for which there is no code.")
+        bool,
+        typer.Option(
+            "--check", help="Fail where metadata admits a GPU for which there is no code."
+        ),
     ] = False,
 ) -> None:
     """Show which GPUs and drivers the code in binaries is for, and whether their metadata agrees.
@@ -38,13 +48,14 @@ def gpu_code_command(
 
     JSON:
     - `subjects`: `name`, `kind` (`package`, `wheel` or `files`)
-      - `files`: path -> `code` (`kind`: `cubin`, `ptx`, `lto` or `stub`, which has no kernel; `target`, `isa`,
-        `packed`, `objects`), `cudart`, `uses`, `damaged` (how many fat binaries)
-      - `gpus`: compute capability -> `runs` (`native`, `jit`, `part` or `none`), `driver` (the oldest CUDA version that
-        is enough)
-      - `alternatives`: sets of files of which a program loads one: `name`, `files` (paths), `gpus` as above; then the
-        `gpus` above are those of the best of them for each GPU
-      - `promised`: the GPUs that its metadata allows; `promised_in_vain`: those of them for which it has no code
+      - `files`: path -> `code` (`kind`: `cubin`, `ptx`, `lto` or `stub`, which has no kernel;
+        `target`, `isa`, `packed`, `objects`), `cudart`, `uses`, `damaged` (how many fat binaries)
+      - `gpus`: compute capability -> `runs` (`native`, `jit`, `part` or `none`), `driver` (the
+        oldest CUDA version that is enough)
+      - `alternatives`: sets of files of which a program loads one: `name`, `files` (paths), `gpus`
+        as above; then the `gpus` above are those of the best of them for each GPU
+      - `promised`: the GPUs that its metadata allows; `promised_in_vain`: those of them for which
+        it has no code
     """
     from ctk.lock.facts import known as known_gpu_code
     from ctk.lock.model import release_locks
@@ -86,7 +97,9 @@ def _targets(file: FileCode, *kinds: str) -> str:
 
 
 def show_subject(subject: Subject, report: Reporter, explain: bool = False) -> None:
-    """Prints the GPUs and drivers that the code of a subject is for, and whether its metadata agrees."""
+    """Prints the GPUs and drivers that the code of a subject is for, and whether its metadata
+    agrees.
+    """
     report.line(subject.name, "bold")
     names = _names(subject.files)
     rows = [
@@ -121,7 +134,13 @@ def show_subject(subject: Subject, report: Reporter, explain: bool = False) -> N
 
 def _runtime(file: FileCode) -> str:
     shared = [name for name in file.uses if "cudart" in name.lower()]
-    inside = f"{file.cudart} inside" if file.cudart and file.cudart != "?" else "inside" if file.cudart else ""
+    inside = (
+        f"{file.cudart} inside"
+        if file.cudart and file.cudart != "?"
+        else "inside"
+        if file.cudart
+        else ""
+    )
     return inside or " ".join(shared)
 
 
@@ -142,14 +161,24 @@ def _verdict(subject: Subject) -> Iterable[str]:
     """The GPUs that the code is for, and the drivers."""
     if native := subject.gpus("native"):
         drivers = {subject.driver(gpu) for gpu in native} - {""}
-        since = f", with a driver for CUDA {min(drivers)} or newer that knows the GPU" if drivers else ""
+        since = (
+            f", with a driver for CUDA {min(drivers)} or newer that knows the GPU"
+            if drivers
+            else ""
+        )
         lack_some = any(_files(subject, gpu) for gpu in subject.gpus("part", "none"))
-        yield f"machine code {'in every file ' if lack_some else ''}for {_words(subject, native)}{since}"
+        yield (
+            f"machine code {'in every file ' if lack_some else ''}for"
+            f" {_words(subject, native)}{since}"
+        )
     by_driver: dict[str, list[str]] = {}
     for gpu in subject.gpus("jit"):
         by_driver.setdefault(subject.driver(gpu), []).append(gpu)
     for driver, gpus in sorted(by_driver.items()):
-        yield f"PTX that a driver for {driver or 'a newer CUDA than any known'} compiles: {_words(subject, gpus)}"
+        yield (
+            f"PTX that a driver for {driver or 'a newer CUDA than any known'} compiles:"
+            f" {_words(subject, gpus)}"
+        )
     for how, text in (("part", "little code"), ("none", "no code")):
         lacking: dict[str, list[str]] = {}
         for gpu in (gpu for gpu, found in subject.runs.items() if found.how == how):
@@ -170,12 +199,19 @@ def _metadata(subject: Subject) -> Iterable[str]:
         yield f"its metadata lets it be installed for {lacking} on purpose: {subject.exemption}"
     elif subject.runs:
         yield f"its metadata admits {_words(subject, subject.promised)}: right"
-        if kept := sorted({*subject.gpus("native", "jit")} - {*subject.promised}, key=subject.known.gpus.index):
-            yield f"it would run on {_words(subject, kept)}, too, which its metadata, or its toolkit's, does not admit"
+        if kept := sorted(
+            {*subject.gpus("native", "jit")} - {*subject.promised}, key=subject.known.gpus.index
+        ):
+            yield (
+                f"it would run on {_words(subject, kept)}, too, which its metadata, or its"
+                " toolkit's, does not admit"
+            )
 
 
 def _explain(subject: Subject, report: Reporter) -> None:
-    codes: dict[str, list[GpuCode]] = {path: list(file.code) for path, file in subject.files.items() if file.code}
+    codes: dict[str, list[GpuCode]] = {
+        path: list(file.code) for path, file in subject.files.items() if file.code
+    }
     names = _names(subject.files)
     rows = [
         (names[path], str(code), code.kind, code.isa, code.packed, code.count, code.size)
@@ -193,13 +229,20 @@ def _explain(subject: Subject, report: Reporter) -> None:
 def _names(paths: Collection[str]) -> dict[str, str]:
     """Path -> its last name; with the folder if another path has the same name."""
     last = Counter(path.rpartition("/")[2] for path in paths)
-    return {path: "/".join(path.split("/")[-1 if last[path.rpartition("/")[2]] == 1 else -2 :]) for path in paths}
+    return {
+        path: "/".join(path.split("/")[-1 if last[path.rpartition("/")[2]] == 1 else -2 :])
+        for path in paths
+    }
 
 
 def _files(subject: Subject, gpu: str) -> str:
     """The files that decide how the subject runs on a GPU; "" if all files run alike."""
     names = _names(subject.by_file)
-    named = [names[path] for path, each in subject.by_file.items() if each[gpu].how == subject.runs[gpu].how]
+    named = [
+        names[path]
+        for path, each in subject.by_file.items()
+        if each[gpu].how == subject.runs[gpu].how
+    ]
     several = len(subject.by_file)
     rest = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return f"{', '.join(named[:_NAMED])}{rest} (of {several} files)" if len(named) < several else ""
@@ -207,4 +250,9 @@ def _files(subject: Subject, gpu: str) -> str:
 
 _NO_CODE = "no code for GPUs"
 _NAMED = 3  # files that a line names
-_HOW = {"native": "machine code", "jit": "PTX for the driver", "part": "little code", "none": "no code"}
+_HOW = {
+    "native": "machine code",
+    "jit": "PTX for the driver",
+    "part": "little code",
+    "none": "no code",
+}

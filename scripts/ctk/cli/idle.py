@@ -1,4 +1,6 @@
-"""Options that say nothing beside another one, or without one: they are refused, so that none is ignored in silence."""
+"""Options that say nothing beside another one, or without one: they are refused, so that none is
+ignored in silence.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +38,27 @@ class Idle:
 
 
 _OF_A_CHANNEL = ("--published", "--url", "--identity", "--issuer", "--attested", "--trusted-root")
-_OF_THE_MATRIX = ("--solver", "--constraints", "--platform", "--request", "--python", "--sample", "--seed")
+_OF_THE_MATRIX = (
+    "--solver",
+    "--constraints",
+    "--platform",
+    "--request",
+    "--python",
+    "--sample",
+    "--seed",
+)
 
 RULES: Mapping[str, tuple[Idle, ...]] = {
     "build": (
-        # --dry-run and --fetch-only take all options: they are put behind the line that is to be run.
+        # --dry-run and --fetch-only take all options: they are put behind the line that is to be
+        # run.
         Idle(("--store",), without=("--dask",)),
         Idle(("--format",), without=("--dry-run",)),
     ),
     "check": (
-        Idle(("PLACES", "--rebuild", "--check", "--base", *_OF_A_CHANNEL, "--jobs"), beside="--list"),
+        Idle(
+            ("PLACES", "--rebuild", "--check", "--base", *_OF_A_CHANNEL, "--jobs"), beside="--list"
+        ),
         Idle(("--check", "--base", *_OF_A_CHANNEL), beside="--rebuild"),
     ),
     "lint": (
@@ -66,7 +79,10 @@ RULES: Mapping[str, tuple[Idle, ...]] = {
         Idle(("--again", "--base"), without=("--install",)),
     ),
 }
-"""Words of a command -> the rules for its options. Those with a step of their own are in the commands."""
+"""Words of a command -> the rules for its options.
+
+Those with a step of their own are in the commands.
+"""
 
 
 def refuse_idle(context: Any) -> None:
@@ -82,13 +98,18 @@ def refuse_idle(context: Any) -> None:
         verb = "says" if len(idle) == 1 else "say"
         said = f"{listing(idle)} {verb} nothing"
         if rule.beside:
-            raise BadValue(f"{said} beside {rule.beside}", f"leave out {rule.beside}, or {listing(idle)}")
+            raise BadValue(
+                f"{said} beside {rule.beside}", f"leave out {rule.beside}, or {listing(idle)}"
+            )
         needed = listing([*rule.without], "or")
         raise BadValue(f"{said} without {needed}", f"add {needed}, or leave out {listing(idle)}")
 
 
 def _typed(context: Any) -> list[str]:
-    """The options that stand on the command line, and the arguments, in capitals; others may be of variables."""
+    """The options that stand on the command line, and the arguments, in capitals.
+
+    Others may be of variables.
+    """
     found = []
     for param in context.command.params:
         source = context.get_parameter_source(param.name)

@@ -1,4 +1,6 @@
-"""The `ctk` command: its subcommands, the options that all of them have, and the exit code of an error."""
+"""The `ctk` command: its subcommands, the options that all of them have, and the exit code of an
+error.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ _FEWEST_FILES = 64
 
 
 class Command(TyperCommand):
-    """A command whose docstring ends with ``Example:``, a line for each, and ``JSON:``, what its document has."""
+    """A command whose docstring ends with ``Example:``, a line for each, and ``JSON:``, what its
+    document has.
+    """
 
     def __init__(self, name: str | None, **settings: Any) -> None:
         super().__init__(name, **settings)
@@ -55,11 +59,17 @@ class Command(TyperCommand):
         text, _, self.document = (self.help or "").partition("\nJSON:\n")
         text, *rest = re.split(r"^Examples?: *", text, flags=re.M)
         self.help = text.strip()
-        self.examples = [line.strip() for part in rest for line in part.splitlines() if line.strip()]
+        self.examples = [
+            line.strip() for part in rest for line in part.splitlines() if line.strip()
+        ]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuses addresses with secrets, and an empty value: of it, `Path` would make the current folder."""
-        own = args[: args.index("--")] if "--" in args else [*args]  # the parser takes words out of args
+        """Refuses addresses with secrets, and an empty value: of it, `Path` would make the current
+        folder.
+        """
+        own = (
+            args[: args.index("--")] if "--" in args else [*args]
+        )  # the parser takes words out of args
         if not ctx.resilient_parsing and any(
             not word or (word.startswith("--") and word.endswith("=")) for word in own
         ):
@@ -67,13 +77,20 @@ class Command(TyperCommand):
         _refuse_long(own, ctx)
         verbatim = {param.name for param in self.params if param.metavar == VERBATIM}
         options = {name for param in self.params for name in param.opts}
-        for word in (word.partition("=")[0] for word in own):  # of -platform, -p would take the rest as its value
+        for word in (
+            word.partition("=")[0] for word in own
+        ):  # of -platform, -p would take the rest as its value
             if not verbatim and word.startswith("-") and f"-{word}" in options:
-                raise BadValue(f"no such option: {word}. Did you mean -{word}?", f"see {ctx.command_path} --help")
+                raise BadValue(
+                    f"no such option: {word}. Did you mean -{word}?",
+                    f"see {ctx.command_path} --help",
+                )
         try:
             rest = super().parse_args(ctx, args)
         except typer.TyperException as error:
-            vars(error).update(ctx=ctx, given=own)  # an option without its value does not know whose it is
+            vars(error).update(
+                ctx=ctx, given=own
+            )  # an option without its value does not know whose it is
             raise
         for name, value in ctx.params.items():
             for word in _words(value if name not in verbatim else None):
@@ -85,7 +102,10 @@ class Command(TyperCommand):
         return rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command; what the index of a named channel does to our code is an error of that channel."""
+        """Runs the command.
+
+        What the index of a named channel does to our code is an error of that channel.
+        """
         try:
             return super().invoke(ctx)
         except (CtkError, OSError, typer.Exit, typer.Abort, typer.TyperException):
@@ -95,7 +115,8 @@ class Command(TyperCommand):
             if not named:
                 raise
             raise ChannelBroken(
-                f"an index has something that cannot be read, of {listing(named, 'or')}: {describe(error)}",
+                f"an index has something that cannot be read, of {listing(named, 'or')}:"
+                f" {describe(error)}",
                 "ask its keeper to publish it again; --debug shows where the reading stopped",
             ) from error
 
@@ -107,7 +128,10 @@ class Command(TyperCommand):
 
 
 def _named_channels(params: dict[str, Any]) -> list[str]:
-    """The channels of other people that a command was told to solve from; without --base, a command solves nothing."""
+    """The channels of other people that a command was told to solve from.
+
+    Without --base, a command solves nothing.
+    """
     if "base" not in params:
         return []
     channel, base = params.get("channel") or (), params["base"]
@@ -116,9 +140,13 @@ def _named_channels(params: dict[str, Any]) -> list[str]:
 
 
 def _refuse_long(words: list[str], context: Any) -> None:
-    """Refuses a word that is longer than a name or a path can be, before something is looked up by it."""
+    """Refuses a word that is longer than a name or a path can be, before something is looked up by
+    it.
+    """
     for word in words:
-        if len(os.fsencode(word)) > _LONGEST and not any(param.metavar == VERBATIM for param in context.command.params):
+        if len(os.fsencode(word)) > _LONGEST and not any(
+            param.metavar == VERBATIM for param in context.command.params
+        ):
             raise BadValue(
                 f"a value has {len(word)} characters: {printable(word[:40])}...",
                 f"a name or a path has at most {_LONGEST} bytes; see {context.command_path} --help",
@@ -135,25 +163,38 @@ def _words(value: Any) -> Iterator[str]:
 
 
 class Group(TyperGroup):
-    """A group of commands. It has the options that all commands have; without a command it prints its help."""
+    """A group of commands.
+
+    It has the options that all commands have; without a command it prints its help.
+    """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.params += _shared_options()
 
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
         if parent is None:  # a run begins
             console.begin()
         return super().make_context(info_name, args or ["--help"], parent, **extra)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the words name; a name of an earlier version is an error with the new name."""
+        """The command that the words name.
+
+        A name of an earlier version is an error with the new name.
+        """
         words = [*ctx.command_path.split()[1:], *args]
         for old in (" ".join(words[:2]), words[0]):
             if old in OLD and not ctx.resilient_parsing:
-                raise BadValue(f"`ctk {old}` is now `{OLD[old]}`", f"see {' '.join(OLD[old].split()[:2])} --help")
+                raise BadValue(
+                    f"`ctk {old}` is now `{OLD[old]}`",
+                    f"see {' '.join(OLD[old].split()[:2])} --help",
+                )
             if old in BY_SHELL and not ctx.resilient_parsing:
-                prefix = next((word for word in args[1:] if Path(word, "conda-meta").is_dir()), "./my-env")
+                prefix = next(
+                    (word for word in args[1:] if Path(word, "conda-meta").is_dir()), "./my-env"
+                )
                 step = BY_SHELL[old].replace("PREFIX", shlex.quote(prefix))
                 raise BadValue(f"there is no `ctk {old}`, because an environment is a folder", step)
         if len(words) == len(args) and words[0] in OF_OTHERS and not ctx.resilient_parsing:
@@ -168,7 +209,10 @@ class Group(TyperGroup):
             with formatter.section(heading):
                 limit = formatter.width - 6 - width
                 formatter.write_dl(
-                    [(f"{name:{width}}", self.commands[name].get_short_help_str(limit)) for name in names]
+                    [
+                        (f"{name:{width}}", self.commands[name].get_short_help_str(limit))
+                        for name in names
+                    ]
                 )
 
 
@@ -188,7 +232,9 @@ def _shared(
     ] = False,
     quiet: Annotated[bool, _flag("--quiet", "-q", help_="Print results and errors only.")] = False,
     verbose: Annotated[bool, _flag("--verbose", "-v", help_="Say more of what happens.")] = False,
-    debug: Annotated[bool, _flag("--debug", help_="Show a traceback when something fails.")] = False,
+    debug: Annotated[
+        bool, _flag("--debug", help_="Show a traceback when something fails.")
+    ] = False,
 ) -> None:
     """The options of every command, which may stand before its name or after it."""
 
@@ -203,7 +249,8 @@ def _shared_options() -> list[Any]:
 def help_command(
     context: typer.Context,
     words: Annotated[
-        list[str] | None, typer.Argument(help="The words of a command, such as env create.", metavar="COMMAND")
+        list[str] | None,
+        typer.Argument(help="The words of a command, such as env create.", metavar="COMMAND"),
     ] = None,
 ) -> None:
     """Show the help of a command, or the list of all commands.
@@ -216,7 +263,9 @@ def help_command(
     shown: Any = context.find_root()
     for word in words or ():
         if not isinstance(shown.command, Group):
-            raise BadValue(f"{shown.command_path} has no subcommands", f"see {shown.command_path} --help")
+            raise BadValue(
+                f"{shown.command_path} has no subcommands", f"see {shown.command_path} --help"
+            )
         name, command, _ = shown.command.resolve_command(shown, [word])
         shown = command.context_class(command, info_name=name, parent=shown)
     report, text = console.Reporter(), shown.command.get_help(shown)
@@ -245,7 +294,12 @@ GROUPS: dict[str, dict[str, Any]] = {
         "solve": solve.solve_command,
         "env": (
             "Create, extend, run and pack environments of the channel.",
-            {"create": env.create_command, "add": env.add_command, "run": env.run_command, "pack": env.pack_command},
+            {
+                "create": env.create_command,
+                "add": env.add_command,
+                "run": env.run_command,
+                "pack": env.pack_command,
+            },
         ),
         "gpu-code": gpu_code.gpu_code_command,
     },
@@ -277,10 +331,11 @@ GROUPS: dict[str, dict[str, Any]] = {
     },
     "About ctk": {"help": help_command, "version": version_command},
 }
-"""Heading in `ctk --help` -> name of a command -> its function; or the help of a group of commands, and the commands.
+"""Heading in `ctk --help` -> name of a command -> its function.
 
-The docstring of a function is the help of its command. It ends with ``Example:`` and a line for each example, and
-``JSON:`` and the keys of its document, in Markdown. `scripts/write-docs` makes pages of them.
+Or the help of a group of commands, and the commands. The docstring of a function is the help of its
+command. It ends with ``Example:`` and a line for each example, and ``JSON:`` and the keys of its
+document, in Markdown. `scripts/write-docs` makes pages of them.
 """
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 OLD = {
@@ -302,17 +357,28 @@ OLD = {
 BY_SHELL = {
     "env activate": "`. PREFIX/bin/activate`",
     "env list": "`ls -d ./*/conda-meta` shows those in this folder",
-    "env remove": "delete its folder; to take out a package, name all others in ctk env create, with --yes",
+    "env remove": (
+        "delete its folder; to take out a package, name all others in ctk env create, with --yes"
+    ),
 }
 """Name of a command that conda has -> how the shell does the same."""
 _CHANGE = (
-    "`ctk env create cuda-core --prefix ./my-env` makes an environment, `ctk env add ./my-env numba-cuda` adds to it"
+    "`ctk env create cuda-core --prefix ./my-env` makes an environment, `ctk env add ./my-env"
+    " numba-cuda` adds to it"
 )
-_LOOK = "`ctk solve cuda-core` shows a package and what comes with it, `ctk release list` the toolkits that are locked"
+_LOOK = (
+    "`ctk solve cuda-core` shows a package and what comes with it, `ctk release list` the toolkits"
+    " that are locked"
+)
 OF_OTHERS = {
-    **dict.fromkeys(("add", "create", "init", "install", "uninstall", "remove", "update", "upgrade", "sync"), _CHANGE),
+    **dict.fromkeys(
+        ("add", "create", "init", "install", "uninstall", "remove", "update", "upgrade", "sync"),
+        _CHANGE,
+    ),
     **dict.fromkeys(("list", "search", "show", "ls", "repoquery", "freeze", "tree"), _LOOK),
-    **dict.fromkeys(("activate", "shell"), "`. ./my-env/bin/activate`, or `ctk env run ./my-env -- python`"),
+    **dict.fromkeys(
+        ("activate", "shell"), "`. ./my-env/bin/activate`, or `ctk env run ./my-env -- python`"
+    ),
     "deactivate": "`deactivate` or a new shell",
     "run": "`ctk env run ./my-env -- python`",
     "pack": "`ctk env pack cuda-core --driver 13.0 -o cuda-core.run`",
@@ -333,12 +399,14 @@ def _app(help_: str, commands: dict[str, Any], **settings: Any) -> typer.Typer:
         if isinstance(entry, tuple):
             made.add_typer(_app(*entry), name=name)
         else:
-            made.command(name, cls=Command, short_help=entry.__doc__.partition("\n")[0], **shared)(entry)
+            summary = " ".join(entry.__doc__.partition("\n\n")[0].split())
+            made.command(name, cls=Command, short_help=summary, **shared)(entry)
     return made
 
 
 app = _app(
-    "Builds, audits and verifies a conda channel of NVIDIA's CUDA Toolkit from its published artefacts.",
+    "Builds, audits and verifies a conda channel of NVIDIA's CUDA Toolkit from its published"
+    " artefacts.",
     COMMANDS,
     pretty_exceptions_enable=False,
     result_callback=lambda *_, **__: console.finish(),
@@ -354,14 +422,20 @@ def _version(value: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     pass
 
 
 def main() -> None:
-    """Runs the command line; errors become two lines and an exit code, or a part of the JSON document."""
+    """Runs the command line.
+
+    Errors become two lines and an exit code, or a part of the JSON document.
+    """
     console.use_streams()
     _hide_secrets()
     if error := _unfit():
@@ -370,15 +444,20 @@ def main() -> None:
     # Nothing outside the checkout: rattler keeps its own caches here as well.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().rattler))
     for name, value in list(os.environ.items()):
-        if any("\udc80" <= character <= "\udcff" for character in name + value):  # no UTF-8, at which rattler panics
+        if any(
+            "\udc80" <= character <= "\udcff" for character in name + value
+        ):  # no UTF-8, at which rattler panics
             del os.environ[name]
     if "_CTK_COMPLETE" in os.environ:  # an error would land in the line that is being typed
-        os.environ["COLUMNS"] = "1000"  # typer folds the help of each word, and zsh would show the pieces as words
+        os.environ["COLUMNS"] = (
+            "1000"  # typer folds the help of each word, and zsh would show the pieces as words
+        )
         with contextlib.suppress(Exception):
             app(prog_name="ctk")
         sys.exit()
     for number in TOLD_TO_END:
-        # Where a signal is switched off it stays so: interrupts in a background job, SIGHUP below nohup.
+        # Where a signal is switched off it stays so: interrupts in a background job, SIGHUP below
+        # nohup.
         if signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL):
             signal.signal(number, stop)
     use_temporary_folder(workspace())
@@ -390,10 +469,15 @@ def _unfit() -> CtkError | None:
     try:
         os.getcwd()
     except OSError as error:
-        return NoSpace(f"the working directory cannot be used: {error.strerror}", "`cd` to another one")
+        return NoSpace(
+            f"the working directory cannot be used: {error.strerror}", "`cd` to another one"
+        )
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if 0 <= most < _FEWEST_FILES:  # RLIM_INFINITY is -1
-        return NoSpace(f"a process may open {most} files at once here", "raise `ulimit -n`, as in `ulimit -n 1024`")
+        return NoSpace(
+            f"a process may open {most} files at once here",
+            "raise `ulimit -n`, as in `ulimit -n 1024`",
+        )
     return None
 
 
@@ -409,8 +493,9 @@ def _hide_secrets() -> None:
 
 
 def stop(number: int = signal.SIGINT, *_: object) -> NoReturn:
-    """Ends the process and its children at once, with one sentence; an exception would wait for pools and downloads.
+    """Ends the process and its children at once, with one sentence.
 
+    An exception would wait for pools and downloads.
     Readers never see half of anything, even when a run is killed.
     """
     for other in TOLD_TO_END:
@@ -448,15 +533,22 @@ def _code() -> int:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of Rust
             raise
         console.mode().debug = True
-        return _failed(CtkError(f"{type(error).__name__}: {error}", "report it, with the traceback"))
+        return _failed(
+            CtkError(f"{type(error).__name__}: {error}", "report it, with the traceback")
+        )
 
 
 def _failed(error: CtkError) -> int:
-    """Prints an error as far as possible, and returns its exit code; called where the error is caught."""
+    """Prints an error as far as possible, and returns its exit code.
+
+    Called where the error is caught.
+    """
     with contextlib.suppress(OSError):
         if console.mode().debug:
             sys.stderr.write(printable(without_credentials(traceback.format_exc())))
-        with contextlib.suppress(NoSpace):  # of standard output, which may be what the error is about
+        with contextlib.suppress(
+            NoSpace
+        ):  # of standard output, which may be what the error is about
             console.finish(error)
         if not console.mode().printed:
             console.print_error(error)
@@ -474,15 +566,24 @@ def usage_error(error: typer.TyperException) -> CtkError:
     if not isinstance(command, Command):
         return BadValue(text, step)
     if program == "ctk lint" and "extra argument" in text:
-        step = "`ctk lint` reads all recipes, and its lines name the file; for one of your own: ctk build-recipe FOLDER"
+        step = (
+            "`ctk lint` reads all recipes, and its lines name the file; for one of your own: ctk"
+            " build-recipe FOLDER"
+        )
     if missing and text.startswith("missing "):
         text = re.sub("^missing argument '.*'", "an argument is missing", text)
         text = f"{text}: {missing.help[:1].lower()}{missing.help[1:].rstrip('.')}"
         example = command.examples[0].partition("  #")[0]
         words = example.split()
-        if option := next((words[at : at + 2] for at, word in enumerate(words) if word in missing.opts), []):
-            example = without_credentials(shlex.join([*program.split(), *vars(error).get("given", ()), *option]))
+        if option := next(
+            (words[at : at + 2] for at, word in enumerate(words) if word in missing.opts), []
+        ):
+            example = without_credentials(
+                shlex.join([*program.split(), *vars(error).get("given", ()), *option])
+            )
         step = f"as in `{example}`; {step}"
-    elif text.startswith("no such option") and any(param.metavar == VERBATIM for param in command.params):
+    elif text.startswith("no such option") and any(
+        param.metavar == VERBATIM for param in command.params
+    ):
         step = f"write -- before the command and its options, as in `{command.examples[0]}`"
     return BadValue(text, step)

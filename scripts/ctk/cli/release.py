@@ -1,4 +1,6 @@
-"""``ctk release``: locks of releases from the package index, measured facts, and changes between two releases."""
+"""``ctk release``: locks of releases from the package index, measured facts, and changes between
+two releases.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ if TYPE_CHECKING:  # slow imports, which `ctk release list` does not need
     from ctk.lock.model import Artefact, ReleaseLock
     from ctk.release.review import FileChange
 
-Write = Annotated[bool, typer.Option("--write", help="Write the files; without it only the difference is shown.")]
+Write = Annotated[
+    bool, typer.Option("--write", help="Write the files; without it only the difference is shown.")
+]
 
 
 def _names(help_: str) -> Any:
@@ -37,14 +41,18 @@ def add_command(
         _names("Toolkit releases like 13.4, or python-13, libraries-13, or base."),
     ] = None,
     newer: Annotated[
-        bool, typer.Option("--newer", help="Whatever the index has newer and whole, instead of naming releases.")
+        bool,
+        typer.Option(
+            "--newer", help="Whatever the index has newer and whole, instead of naming releases."
+        ),
     ] = False,
     write_: Write = False,
 ) -> None:
-    """Lock the newest patch of toolkit minors, and the Python projects of their majors; or the base channel.
+    """Lock the newest patch of toolkit minors, and the Python projects of their majors.
 
-    Shows the difference to the locks in place. Facts stay while the measured files stay the same. A release that is
-    not complete on the index is refused. A line names changed licences; `ctk release diff` shows their texts.
+    Or the base channel. Shows the difference to the locks in place. Facts stay while the measured
+    files stay the same. A release that is not complete on the index is refused. A line names
+    changed licences; `ctk release diff` shows their texts.
 
     Example: ctk release add 12.9 13.4 --write
 
@@ -59,7 +67,10 @@ def add_command(
 
     here, report = checkout(), Reporter()
     if releases and newer:
-        raise BadValue(f"--newer chooses what to lock, and {', '.join(releases)} is named too", "leave out one of them")
+        raise BadValue(
+            f"--newer chooses what to lock, and {', '.join(releases)} is named too",
+            "leave out one of them",
+        )
     if not releases and not newer:
         raise BadValue("nothing says what to lock", "name releases, or give --newer")
     made = []
@@ -81,7 +92,8 @@ def add_command(
     unmeasured = [
         lock.minor or lock.name
         for lock in made
-        if needs_measuring(lock, held) or (lock.is_measured and any(redistribution.unread(read, [lock])))
+        if needs_measuring(lock, held)
+        or (lock.is_measured and any(redistribution.unread(read, [lock])))
     ]
     if unmeasured:
         report.line(f"not measured: run `ctk release measure {' '.join(unmeasured)} --write`")
@@ -94,32 +106,43 @@ def _newer(index: Index, here: Workspace, report: Reporter) -> list[str]:
     from ctk.release import review
 
     locks = release_locks(here)
-    found = sorted({r.release.removeprefix("cuda-") for r in review.compare(index, locks, here) if r.is_newer})
+    found = sorted(
+        {r.release.removeprefix("cuda-") for r in review.compare(index, locks, here) if r.is_newer}
+    )
     for state in review.completeness(index, locks, [name for name in found if name[0].isdigit()]):
         if not state.published or state.published.missing:
-            report.say(f"{state.minor} is not whole yet: `ctk release check {state.minor}` says what is missing")
+            report.say(
+                f"{state.minor} is not whole yet: `ctk release check {state.minor}` says what is"
+                " missing"
+            )
             found.remove(state.minor)
     return found
 
 
 def measure_command(
     releases: Annotated[
-        list[str] | None, _names("Toolkit releases like 13.4, or libraries-13, python-13; all without any.")
+        list[str] | None,
+        _names("Toolkit releases like 13.4, or libraries-13, python-13; all without any."),
     ] = None,
     write_: Write = False,
-    again: Annotated[bool, typer.Option("--again", help="Measure also what is measured already.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Measure also what is measured already.")
+    ] = False,
 ) -> None:
-    """Measure the facts of releases from their artefacts: GPUs that NVRTC targets, PTX ISA, glibc, code for GPUs.
+    """Measure the facts of releases from their artefacts: GPUs that NVRTC targets, PTX ISA, glibc,
+    code for GPUs.
 
-    Also their contents, for `ctk lint --planned`, and what their licence texts say of distribution. Reads only files
-    that are not measured yet. Files that are not in the cache are fetched one after another, 3 to 8 GB for a new
-    release, and removed again. Needs a linux-64 machine, no GPU and no driver.
+    Also their contents, for `ctk lint --planned`, and what their licence texts say of distribution.
+    Reads only files that are not measured yet. Files that are not in the cache are fetched one
+    after another, 3 to 8 GB for a new release, and removed again. Needs a linux-64 machine, no GPU
+    and no driver.
 
     Example: ctk release measure 13.4 --write
 
     JSON:
-    - `releases`, `written`, `changes`, as `release add`; `facts`: release -> what was measured; `gpu_code`: release ->
-      component -> platform -> the GPUs that its code runs on, as a version spec
+    - `releases`, `written`, `changes`, as `release add`; `facts`: release -> what was measured;
+      `gpu_code`: release -> component -> platform -> the GPUs that its code runs on, as a version
+      spec
     """
     from ctk.fetch.fetch import borrowed, missing
     from ctk.index.index import Index
@@ -132,7 +155,11 @@ def measure_command(
     locks = release_locks(here)
     held = contents.load(here)
     measurable = {name: lock for name, lock in locks.items() if lock.is_measured}
-    chosen = [find_release(measurable, name) for name in releases] if releases else [*measurable.values()]
+    chosen = (
+        [find_release(measurable, name) for name in releases]
+        if releases
+        else [*measurable.values()]
+    )
     index, measured = partial(Index, pip_settings()), []
     for lock in chosen:
         if again:
@@ -143,8 +170,13 @@ def measure_command(
             report.say(f"{lock.name} is measured; --again measures it anew")
             continue
         size = sum(a.size for a in missing(facts.to_fetch(lock, held), here))
-        with exclusive(here, report.say), report.task(f"fetching for {lock.name}", size, bytes_=True) as task:
-            at_hand = partial(borrowed, workspace=here, index=index, progress=partial(_advance, task))
+        with (
+            exclusive(here, report.say),
+            report.task(f"fetching for {lock.name}", size, bytes_=True) as task,
+        ):
+            at_hand = partial(
+                borrowed, workspace=here, index=index, progress=partial(_advance, task)
+            )
             measured.append(facts.measure(lock, held, locks.values(), at_hand, here.notes))
     held = held.of(artefact.sha256 for artefact in contents.to_read(locks.values()))
     beside = [FileChange.of(contents.path_of(here), held.dump())] if measured else []
@@ -169,11 +201,16 @@ def _settle(
     write_: bool,
     beside: Sequence[FileChange] = (),
 ) -> None:
-    """Shows the changes, then writes them or says how to write them; files `beside` are not shown."""
+    """Shows the changes, then writes them or says how to write them.
+
+    Files `beside` are not shown.
+    """
     from ctk.lock.model import path_of
     from ctk.release.review import changes, write
 
-    proposed = [change for lock in locks for change in changes(path_of(here, lock.name).parent, lock)]
+    proposed = [
+        change for lock in locks for change in changes(path_of(here, lock.name).parent, lock)
+    ]
     needed = [change for change in proposed if change.is_needed]
     for change in needed:
         for line in change.diff(here.root):
@@ -197,25 +234,31 @@ def _settle(
 
 def check_command(
     releases: Annotated[
-        list[str] | None, _names("Toolkit releases like 13.4; by default the locked and the newer ones.")
+        list[str] | None,
+        _names("Toolkit releases like 13.4; by default the locked and the newer ones."),
     ] = None,
     base: Annotated[
-        str | None, typer.Option(help="Look also what packages of a channel such as conda-forge are compiled with.")
+        str | None,
+        typer.Option(
+            help="Look also what packages of a channel such as conda-forge are compiled with."
+        ),
     ] = None,
 ) -> None:
-    """Show versions on the package index that are newer than the locks, and how complete each toolkit release is there.
+    """Show versions on the package index that are newer than the locks, and how complete each
+    toolkit release is there.
 
-    Without names of releases only what needs a look is shown, newer versions first; -v shows every row.
+    Without names of releases only what needs a look is shown, newer versions first; -v shows every
+    row.
 
     Example: ctk release check 13.4
 
     JSON:
-    - `rows`: `release`, `what`, `locked`, `lockable`, `newest`, `is_newer`, `held_back` (why the newest is not
-      lockable), `older` (version that is lockable beside it -> why, in sentences); `newer`: the releases with newer
-      rows
+    - `rows`: `release`, `what`, `locked`, `lockable`, `newest`, `is_newer`, `held_back` (why the
+      newest is not lockable), `older` (version that is lockable beside it -> why, in sentences);
+      `newer`: the releases with newer rows
     - `releases`: `release`, `version`, `complete`, `wanted`, `missing`, `problem`
-    - `compiled_with`: with `--base`, the newest toolkit of each CUDA major that packages of that channel are compiled
-      with
+    - `compiled_with`: with `--base`, the newest toolkit of each CUDA major that packages of that
+      channel are compiled with
     """
     from ctk.index.index import Index
     from ctk.lock.model import release_locks
@@ -253,7 +296,10 @@ def check_command(
     if not named and not report.verbose:
         whole = sum(state.is_whole for state in states)
         calm = sum(not row.is_newer and not row.held_back for row in shown)
-        rest = f"nothing to do for {count(calm, 'version')}; complete on the index: {count(whole, 'toolkit release')}"
+        rest = (
+            f"nothing to do for {count(calm, 'version')}; complete on the index:"
+            f" {count(whole, 'toolkit release')}"
+        )
         rest += " (-v: each)"
         shown, states = shown[: len(shown) - calm], states[: len(states) - whole]
     columns = ("release", "what", "locked", "would lock", "newest", "verdict")
@@ -264,14 +310,18 @@ def check_command(
             report.line(sentence)
     if states:
         words = ("release", "manifest", "on the index", "what is missing there")
-        report.table("completeness of the CUDA Toolkit releases", words, [state.cells for state in states])
+        report.table(
+            "completeness of the CUDA Toolkit releases", words, [state.cells for state in states]
+        )
     for state in states:
         if state.problem:
             report.line(f"cuda-{state.minor}: {state.problem}")
     if rest:
         report.line(rest)
     if newer:
-        command = f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
+        command = (
+            f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
+        )
         report.line(f"to lock them: {command}")
     if base:
         known = settings(here.root).conda_forge.minors
@@ -280,18 +330,20 @@ def check_command(
         if compiled != known:
             there = f"[tool.ctk.conda_forge] of pyproject.toml has {listing(known)}"
             report.line(
-                f"{base} compiles with {listing(compiled)}, and {there}: change it; `ctk build` then makes these"
+                f"{base} compiles with {listing(compiled)}, and {there}: change it; `ctk build`"
+                " then makes these"
             )
 
 
 def list_command() -> None:
-    """Show the locked releases: how many components are packaged, left out on purpose, or neither, and their facts.
+    """Show the locked releases: how many components are packaged, left out on purpose, or neither,
+    and their facts.
 
     Example: ctk release list
 
     JSON:
-    - `releases`: `name`, `release`, `components` (name, or name-version of an older one -> version), `packaged`,
-      `excluded`, `unclassified`, `facts`
+    - `releases`: `name`, `release`, `components` (name, or name-version of an older one ->
+      version), `packaged`, `excluded`, `unclassified`, `facts`
     """
     from ctk.lock.model import release_locks
 
@@ -301,8 +353,13 @@ def list_command() -> None:
     _show_facts(locks, report)
 
 
-def _show_facts(locks: Sequence[ReleaseLock], report: Reporter, others: Collection[ReleaseLock] = ()) -> None:
-    """Shows the table of facts, if there is a CTK release; the GPUs of other locks are gaps in it."""
+def _show_facts(
+    locks: Sequence[ReleaseLock], report: Reporter, others: Collection[ReleaseLock] = ()
+) -> None:
+    """Shows the table of facts, if there is a CTK release.
+
+    The GPUs of other locks are gaps in it.
+    """
     from ctk.release import FACTS, facts_rows
 
     if rows := facts_rows(locks, others):
@@ -315,7 +372,10 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter)
 
     classes, kinds = classified(here), ("packaged", "excluded", "unclassified")
     found = {
-        lock.name: {kind: sorted(getattr(classes[lock.name], kind)) if lock.is_ctk else None for kind in kinds}
+        lock.name: {
+            kind: sorted(getattr(classes[lock.name], kind)) if lock.is_ctk else None
+            for kind in kinds
+        }
         for lock in locks
     }
     report.result(
@@ -323,7 +383,9 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter)
             {
                 "name": lock.name,
                 "release": lock.release,
-                "components": {name: component.version for name, component in lock.components.items()},
+                "components": {
+                    name: component.version for name, component in lock.components.items()
+                },
                 **found[lock.name],
                 "facts": asdict(lock.facts) if lock.facts else None,
             }
@@ -333,7 +395,13 @@ def _show_locks(locks: Sequence[ReleaseLock], here: Workspace, report: Reporter)
     columns, rows = ("release", "components", *kinds), []
     for lock in locks:
         names = found[lock.name]
-        rows.append((lock.release, len(lock.components), *("" if n is None else len(n) for n in names.values())))
+        rows.append(
+            (
+                lock.release,
+                len(lock.components),
+                *("" if n is None else len(n) for n in names.values()),
+            )
+        )
         if names["unclassified"]:
             listed = ", ".join(names["unclassified"])
             report.line(f"{lock.name}: neither packaged nor in variants/{EXCLUSIONS}: {listed}")
@@ -350,21 +418,22 @@ def diff_command(
 ) -> None:
     """Show the changes between two releases: versions, SONAMEs, GPU architectures, sizes, licences.
 
-    Prints Markdown. Compares the locks and variants/contents.json; only the texts of
-    changed licences are read from the index. A SONAME, a component or a GPU architecture that is removed within a CUDA
-    major is flagged.
+    Prints Markdown. Compares the locks and variants/contents.json; only the texts of changed
+    licences are read from the index. A SONAME, a component or a GPU architecture that is removed
+    within a CUDA major is flagged.
 
     Examples: ctk release diff 13.3 13.4
     ctk release diff HEAD:13.4 13.4
 
     JSON:
-    - `old`, `new`, `within_major`; `gpu_architectures` and `ptx_isa`, each with `old` and `new`; `gpu_code`:
-      `component`, `platform`, `old`, `new`: the GPUs that its code runs on, where that changed
-    - `components`: `components`, `platform`, `same`; `old` and `new`: `versions`, `size`, `glibc` and `sonames` (null
-      if not measured)
+    - `old`, `new`, `within_major`; `gpu_architectures` and `ptx_isa`, each with `old` and `new`;
+      `gpu_code`: `component`, `platform`, `old`, `new`: the GPUs that its code runs on, where that
+      changed
+    - `components`: `components`, `platform`, `same`; `old` and `new`: `versions`, `size`, `glibc`
+      and `sonames` (null if not measured)
     - `gone`: `kind`, `platform`, `place`, `text`
-    - `licences`, one for each kind of change: `components`; `old` and `new`, as declared; `diff`: the lines that
-      changed in the texts
+    - `licences`, one for each kind of change: `components`; `old` and `new`, as declared; `diff`:
+      the lines that changed in the texts
     """
     from ctk.diff.compare import breaks, compare, find, same_kind
     from ctk.diff.licences import licence_changes
@@ -378,7 +447,9 @@ def diff_command(
     first, second = find(old, here), find(new, here)
     same_kind(first.lock, second.lock)
     licences = licence_changes(first.lock, second.lock, Index)
-    difference = replace(compare(first, second, subdirs, release_locks(here).values()), licences=licences)
+    difference = replace(
+        compare(first, second, subdirs, release_locks(here).values()), licences=licences
+    )
     found = breaks(difference)
     report.result(**as_json(difference, found))
     report.line(markdown(difference, found).rstrip())

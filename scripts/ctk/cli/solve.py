@@ -1,4 +1,7 @@
-"""`ctk solve`: the pick for a machine; cli/machines.py has those for a fleet and for every machine."""
+"""`ctk solve`: the pick for a machine.
+
+Cli/machines.py has those for a fleet and for every machine.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,17 @@ import typer
 
 from ctk.cli.change import Stated
 from ctk.cli.machines import of_each_platform, show_everywhere, show_fleet, stated_machines
-from ctk.cli.options import Arch, Base, Driver, OtherChannels, Python, Specs, base_beside, not_both, refuse_versions
+from ctk.cli.options import (
+    Arch,
+    Base,
+    Driver,
+    OtherChannels,
+    Python,
+    Specs,
+    base_beside,
+    not_both,
+    refuse_versions,
+)
 from ctk.core.checkout import base_channel, checkout, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue
@@ -23,7 +36,9 @@ if TYPE_CHECKING:
     from ctk.solve.machine import Machine
     from ctk.solve.solve import Catalogue, Pick
 
-REASON_LINES = 12  # of a solver's text that are shown below a cause; the rest says the same of every build
+REASON_LINES = (
+    12  # of a solver's text that are shown below a cause; the rest says the same of every build
+)
 
 
 def solve_command(
@@ -35,8 +50,11 @@ def solve_command(
         typer.Option(
             "--platform",
             "-p",
-            help="The platform; this machine's by default. On another one no driver is assumed. With --everywhere: all "
-            "of the channel by default; may be repeated.",
+            help=(
+                "The platform; this machine's by default. On another one no driver is assumed. With"
+                " --everywhere: all "
+                "of the channel by default; may be repeated."
+            ),
         ),
     ] = None,
     python: Python = None,
@@ -44,38 +62,55 @@ def solve_command(
         bool, typer.Option("--explain", help="Say why this toolkit was picked and not a newer one.")
     ] = False,
     everywhere: Annotated[
-        bool, typer.Option("--everywhere", help="Show on which drivers, GPUs and platforms it installs, and as what.")
+        bool,
+        typer.Option(
+            "--everywhere",
+            help="Show on which drivers, GPUs and platforms it installs, and as what.",
+        ),
     ] = False,
     pins: Annotated[
         list[str] | None,
         typer.Option(
             "--pin",
-            help="Show everywhere what this spec besides would change, and fail if machines lose; may be repeated.",
+            help=(
+                "Show everywhere what this spec besides would change, and fail if machines lose;"
+                " may be repeated."
+            ),
         ),
     ] = None,
     drivers: Annotated[
         str | None,
         typer.Option(
-            help="The drivers of a fleet, such as 12.4,13.0, each with each of --archs, or with its own GPU as in "
-            "12.4:7.0,13.0:9.0: how few environments serve all?"
+            help=(
+                "The drivers of a fleet, such as 12.4,13.0, each with each of --archs, or with its"
+                " own GPU as in "
+                "12.4:7.0,13.0:9.0: how few environments serve all?"
+            )
         ),
     ] = None,
     archs: Annotated[str | None, typer.Option(help="The GPUs of a fleet, such as 7.0,9.0.")] = None,
     as_planned: Annotated[
-        bool, typer.Option("--planned", help="Solve against what recipes and release locks say, not what was built.")
+        bool,
+        typer.Option(
+            "--planned",
+            help="Solve against what recipes and release locks say, not what was built.",
+        ),
     ] = False,
     prefix: Annotated[
         Path | None,
-        typer.Option("--prefix", help="Show what the specs would change in this environment, of any client."),
+        typer.Option(
+            "--prefix", help="Show what the specs would change in this environment, of any client."
+        ),
     ] = None,
     channel: OtherChannels = None,
     base: Base = "local",
 ) -> None:
     """Show which packages a solver picks from the channel, on this machine or on another one.
 
-    With --everywhere, show on which drivers, GPUs and platforms they install, and with --pin what a pin would change.
-    Of a fleet, show the fewest environments that serve all of its machines, and what to type for each. With --prefix,
-    show what the specs would add, remove and replace in an environment, whether it gets worse, and what to type.
+    With --everywhere, show on which drivers, GPUs and platforms they install, and with --pin what a
+    pin would change. Of a fleet, show the fewest environments that serve all of its machines, and
+    what to type for each. With --prefix, show what the specs would add, remove and replace in an
+    environment, whether it gets worse, and what to type.
 
     Examples: ctk solve cuda-version=12.6 numba-cuda --driver 12.9 --arch 7.0 --explain
     ctk solve cupy --everywhere --planned --pin "cuda-version >=13.4"  # an error
@@ -85,10 +120,12 @@ def solve_command(
     JSON:
     - `request`; `machine`: `platform`, `driver`, `gpu`
     - `toolkit` and `fit` (`native` or `compat`), `size`, `explain` (sentences, with `--explain`)
-    - `choices`: packages that have CUDA builds and CPU builds, of which the request should name one: `package`, `build`
-      (of this pick, `cuda` or `cpu`); `cuda` and `cpu`: `spec`, `toolkit`, `fit`, or null if it cannot be installed
+    - `choices`: packages that have CUDA builds and CPU builds, of which the request should name
+      one: `package`, `build` (of this pick, `cuda` or `cpu`); `cuda` and `cpu`: `spec`, `toolkit`,
+      `fit`, or null if it cannot be installed
     - `native_instead`: the native toolkit that is possible instead of this compat one, or null
-    - `not_built`: the toolkit that would be native and better, and that the channel of this checkout lacks, or null
+    - `not_built`: the toolkit that would be native and better, and that the channel of this
+      checkout lacks, or null
     - `support`: a sentence about a stated driver that no toolkit is for
     - `packages`: `name`, `version`, `build`, `subdir`, `file`, `channel`, `size`, `sha256`
 
@@ -96,26 +133,32 @@ def solve_command(
 
     - `request` (specs); `pins`
     - `surveys`: one for each platform: `asked`, `platform`, `sentences`
-      - `machines`: how many pairs of driver and GPU there are; `kinds`: how many of them get `native`, `compat`,
-        `CPU build`, `no CUDA`, or are `refused`
-      - `changes`: how many of them the pins have `lost`, `gained` or `changed`; `null` without a pin
-      - `answers`: for each machine `driver`, `gpu`, `kind`, `toolkit`, `builds` (of what was asked for), `cpu`
-        (packages that are CPU builds); with `--pin` also `pinned`, with the last four, and `change` (`null` for none)
+      - `machines`: how many pairs of driver and GPU there are; `kinds`: how many of them get
+        `native`, `compat`, `CPU build`, `no CUDA`, or are `refused`
+      - `changes`: how many of them the pins have `lost`, `gained` or `changed`; `null` without a
+        pin
+      - `answers`: for each machine `driver`, `gpu`, `kind`, `toolkit`, `builds` (of what was asked
+        for), `cpu` (packages that are CPU builds); with `--pin` also `pinned`, with the last four,
+        and `change` (`null` for none)
 
     With `--drivers`, instead:
 
     - `request`, `notes` (what is printed below the environments)
-    - `machines`: a kind of machine each: `platform`, `driver`, `gpu`, `environment` (null if nothing can be installed),
-      `alone`: `toolkit` and `fit` that it would get by itself
-    - `environments`: `name`, `toolkit`, `fit`, `variables` (name -> value), `specs`, `channels`, `files` (of the
-      packages), `every_client` (false if only a client that knows the GPU picks the same)
+    - `machines`: a kind of machine each: `platform`, `driver`, `gpu`, `environment` (null if
+      nothing can be installed), `alone`: `toolkit` and `fit` that it would get by itself
+    - `environments`: `name`, `toolkit`, `fit`, `variables` (name -> value), `specs`, `channels`,
+      `files` (of the packages), `every_client` (false if only a client that knows the GPU picks the
+      same)
 
     With `--prefix`, instead:
 
-    - `request` (all that is asked for then), `prefix`, `machine`, `toolkit`, `fit`, `choices` as above
-    - `added`, `removed`: `name`, `version`, `build`; `replaced`: `before` and `after`, with these three
-    - `worse`: `kind` (`native-to-compat`, `toolkit-older`, `toolkit-newer`, `toolkit-gone`, `python-changes`,
-      `cuda-to-cpu`, `asked-for-gone`, `nvjitlink-leaves`), `before` and `after` (null where it is not there)
+    - `request` (all that is asked for then), `prefix`, `machine`, `toolkit`, `fit`, `choices` as
+      above
+    - `added`, `removed`: `name`, `version`, `build`; `replaced`: `before` and `after`, with these
+      three
+    - `worse`: `kind` (`native-to-compat`, `toolkit-older`, `toolkit-newer`, `toolkit-gone`,
+      `python-changes`, `cuda-to-cpu`, `asked-for-gone`, `nvjitlink-leaves`), `before` and `after`
+      (null where it is not there)
     - `obstacle`: why the toolkit or Python cannot stay, or null; `steps`: command lines that do it
     """
     from ctk.solve import channels as choose
@@ -130,7 +173,9 @@ def solve_command(
     not_both("--driver or --arch", "--drivers", drivers and (driver or arch))
     not_both("--explain", "--drivers", drivers and why)
     some = driver or arch or why or drivers
-    not_both("--everywhere or --pin", "--driver, --explain, --drivers and the like", everywhere and some)
+    not_both(
+        "--everywhere or --pin", "--driver, --explain, --drivers and the like", everywhere and some
+    )
     if archs is not None and drivers is None:
         step = f"add --drivers, as in --drivers 13.0 --archs {archs}"
         raise BadValue("--archs says nothing without --drivers", step)
@@ -173,7 +218,9 @@ def solve_command(
     show_pick(pick, on, channels, report, reasons)
 
 
-def _solve_in(prefix: Path, specs: tuple[str, ...], platforms: Sequence[str] | None, stated: Stated) -> None:
+def _solve_in(
+    prefix: Path, specs: tuple[str, ...], platforms: Sequence[str] | None, stated: Stated
+) -> None:
     """Shows what specs would change in an environment."""
     from ctk.cli.change import channels_of, machine_for_more, show_plan, steps_for
     from ctk.env.add import plan, refuse_unreadable
@@ -189,7 +236,9 @@ def _solve_in(prefix: Path, specs: tuple[str, ...], platforms: Sequence[str] | N
     refuse_unreadable(found)
     subdir = found.machine.subdir
     if platforms and set(platforms) != {subdir}:
-        raise BadValue(f"{prefix} is of {subdir}, and not of {listing(platforms)}", "leave --platform out")
+        raise BadValue(
+            f"{prefix} is of {subdir}, and not of {listing(platforms)}", "leave --platform out"
+        )
     on = machine_for_more(found, stated, Reporter())
     channels = channels_of(found, where, stated)
     planned = plan(found, specs, on, channels, REASON_LINES)
@@ -197,16 +246,25 @@ def _solve_in(prefix: Path, specs: tuple[str, ...], platforms: Sequence[str] | N
 
 
 def solve_request(
-    specs: list[str], python: str | None, on: Machine, channels: Catalogue, lines: int | None = REASON_LINES
+    specs: list[str],
+    python: str | None,
+    on: Machine,
+    channels: Catalogue,
+    lines: int | None = REASON_LINES,
 ) -> Pick:
-    """Solves a request for a machine; without a solution the error has so many lines of the solver's text."""
+    """Solves a request for a machine.
+
+    Without a solution the error has so many lines of the solver's text.
+    """
     from ctk.solve.machine import check_possible
     from ctk.solve.solve import Scenario
     from ctk.solve.why import solve_or_say_why
 
     if on.stated:  # a machine that was detected exists, whatever the lists say
         check_possible((on.driver, on.arch))
-    return solve_or_say_why(Scenario(wanted_specs(specs, python), on.subdir, on.driver, on.arch), channels, lines)
+    return solve_or_say_why(
+        Scenario(wanted_specs(specs, python), on.subdir, on.driver, on.arch), channels, lines
+    )
 
 
 def wanted_specs(specs: list[str], python: str | None) -> tuple[str, ...]:
@@ -218,13 +276,18 @@ def wanted_specs(specs: list[str], python: str | None) -> tuple[str, ...]:
     wanted = (*specs, *(python_specs(python) if python else ()))
     for spec in wanted:
         if re.fullmatch(r"[a-z][\w.-]*(\s+[a-z][\w.-]*)+", spec):
-            raise BadValue(f"{spec!r} is several packages in one pair of quotes", f"write them without: {spec}")
+            raise BadValue(
+                f"{spec!r} is several packages in one pair of quotes", f"write them without: {spec}"
+            )
         parse_spec(spec)
     return wanted
 
 
 def _names_to_build(pick: Pick, channels: Catalogue) -> list[str]:
-    """The requested packages that recipes of this checkout make; [] if the default build has them all."""
+    """The requested packages that recipes of this checkout make.
+
+    [] if the default build has them all.
+    """
     from ctk.solve.solve import parse_spec
 
     names = [parse_spec(spec).name for spec in pick.scenario.specs]
@@ -242,19 +305,30 @@ def unseen_driver(state: DriverState) -> str:
     )
 
 
-def show_pick(pick: Pick, on: Machine, channels: Catalogue, report: Reporter, reasons: Sequence[str] = ()) -> None:
-    """Prints the toolkit of a pick, the reasons for it, and its packages; sizes of the document are in bytes."""
+def show_pick(
+    pick: Pick, on: Machine, channels: Catalogue, report: Reporter, reasons: Sequence[str] = ()
+) -> None:
+    """Prints the toolkit of a pick, the reasons for it, and its packages.
+
+    Sizes of the document are in bytes.
+    """
     packages = show_toolkit(pick, on, channels, report, reasons)
     columns = ["package", "version", "build", "channel", "MB"]
     sizes = (megabytes(r.size) if r.size else "" for r in pick.records)
-    rows = [(p["name"], p["version"], p["build"], p["channel"], mb) for p, mb in zip(packages, sizes, strict=True)]
+    rows = [
+        (p["name"], p["version"], p["build"], p["channel"], mb)
+        for p, mb in zip(packages, sizes, strict=True)
+    ]
     report.table("packages", columns, rows, right=["MB"])
 
 
 def show_toolkit(
     pick: Pick, on: Machine, channels: Catalogue, report: Reporter, reasons: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Prints the toolkit of a pick and the reasons for it; returns its packages, as the document has them."""
+    """Prints the toolkit of a pick and the reasons for it.
+
+    Returns its packages, as the document has them.
+    """
     from ctk.lock.model import release_locks
     from ctk.solve.machine import STATE_DRIVER, overstated
     from ctk.solve.solve import channel_name
@@ -301,7 +375,9 @@ def show_toolkit(
     step = step if on.stated == "--driver" else STATE_DRIVER
     notes = [f"{said}; {step}"] if (said := overstated(on, where)) else []
     report.result(support=notes)
-    length = count(len(packages), "package") + (f", {megabytes(size)} MB" if size is not None else "")
+    length = count(len(packages), "package") + (
+        f", {megabytes(size)} MB" if size is not None else ""
+    )
     report.line(f"{toolkit_in_words(pick, channels)} ({on.subdir}, {on.words}; {length})")
     for line in (*(line for line, _ in named), *newer_nvjitlink(pick.records, pick.scenario.specs)):
         report.line(line)

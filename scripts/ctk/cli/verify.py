@@ -1,4 +1,7 @@
-"""`ctk verify`: compares the picks of a solver with the expected ones; --install creates and uses environments."""
+"""`ctk verify`: compares the picks of a solver with the expected ones.
+
+--install creates and uses environments.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,12 @@ def verify_command(
     ] = "honoured",
     channel: Annotated[
         Path | None,
-        typer.Option(help="A built channel; by default what would be built, and with --install output/channel."),
+        typer.Option(
+            help=(
+                "A built channel; by default what would be built, and with --install"
+                " output/channel."
+            )
+        ),
     ] = None,
     platforms: Platforms = None,
     requests: Annotated[
@@ -46,13 +54,20 @@ def verify_command(
             help="Such as 3.12 or 3.14t; may be repeated.",
         ),
     ] = None,
-    sample: Annotated[int | None, typer.Option(help="A random sample of this many combinations.")] = None,
+    sample: Annotated[
+        int | None, typer.Option(help="A random sample of this many combinations.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
-    write_table: Annotated[bool, typer.Option("--write-table", help="Only write the tables of the docs anew.")] = False,
+    write_table: Annotated[
+        bool, typer.Option("--write-table", help="Only write the tables of the docs anew.")
+    ] = False,
     install: Annotated[
         bool,
         typer.Option(
-            "--install", help="Create and use the environments of two requests, from the built channel, instead."
+            "--install",
+            help=(
+                "Create and use the environments of two requests, from the built channel, instead."
+            ),
         ),
     ] = False,
     again: Annotated[
@@ -60,19 +75,21 @@ def verify_command(
     ] = False,
     base: Base = "local",
 ) -> None:
-    """Solve a matrix of drivers, GPUs, platforms, Pythons and requests, and compare each pick with the right one.
+    """Solve a matrix of drivers, GPUs, platforms, Pythons and requests, and compare each pick with
+    the right one.
 
-    Nothing has to be built: packages are what recipes and release locks say, those of conda-forge a stand-in.
-    With --install, both environments compile kernels; with a GPU they also run them and check the numbers. Nothing is
-    repeated in an environment that is unchanged since an earlier run.
+    Nothing has to be built: packages are what recipes and release locks say, those of conda-forge a
+    stand-in. With --install, both environments compile kernels; with a GPU they also run them and
+    check the numbers. Nothing is repeated in an environment that is unchanged since an earlier run.
 
     Examples: ctk verify --platform win-64 --request cuda-core
     ctk verify --install
 
     JSON:
-    - `solver`, `scenarios` (how many were asked), `of`, `complete` (whether all were answered), `seconds`, `total`,
-      `right`, `refused`, `lost`, `wrong`
-    - `requests`: request -> the same counts; `first_wrong`: `command`, `fault`; with `--write-table` `written` instead
+    - `solver`, `scenarios` (how many were asked), `of`, `complete` (whether all were answered),
+      `seconds`, `total`, `right`, `refused`, `lost`, `wrong`
+    - `requests`: request -> the same counts; `first_wrong`: `command`, `fault`; with
+      `--write-table` `written` instead
 
     With `--install`, instead:
 
@@ -98,8 +115,12 @@ def verify_command(
         return
     by = clients.solver(solver, where)
     known = facts(release_locks(where).values())
-    every = matrix(known, _tags(where, python), platforms or (), requests or (), any_python=not python)
-    content = matrix_channels.built(channel) if channel else matrix_channels.planned(where, every.subdirs)
+    every = matrix(
+        known, _tags(where, python), platforms or (), requests or (), any_python=not python
+    )
+    content = (
+        matrix_channels.built(channel) if channel else matrix_channels.planned(where, every.subdirs)
+    )
     ignoring = constraints == "ignored"
     if ignoring:
         content = matrix_channels.without_virtual_constraints(content)
@@ -107,7 +128,9 @@ def verify_command(
         solved = matrix_channels.write(content, Path(folder))
         every = every.on(solved.subdirs)
         if not len(every):
-            raise BadValue("there is nothing to verify", "name platforms that the channel has packages for")
+            raise BadValue(
+                "there is nothing to verify", "name platforms that the channel has packages for"
+            )
         few = clients.SAMPLE.get(solver)
         if sample is None and few:
             sample = min(few, len(every))
@@ -127,14 +150,19 @@ def verify_command(
                 seconds=round(tally.seconds, 2),
                 **counts_as_json(tally.total),
                 requests={name: counts_as_json(counts) for name, counts in tally.counts.items()},
-                first_wrong=[{"command": command(one.question), "fault": one.fault} for one in tally.wrong],
+                first_wrong=[
+                    {"command": command(one.question), "fault": one.fault} for one in tally.wrong
+                ],
             )
             _show_verdict(tally, asked, of, report)
             for one in tally.wrong:
                 _show_wrong(one, report, planned=channel is None)
             _show_tally(tally, by, report)
     if number := tally.total["wrong"]:
-        step = "try the first one by hand: the mistake is in the recipes, in the oracle, or in the universe"
+        step = (
+            "try the first one by hand: the mistake is in the recipes, in the oracle, or in the"
+            " universe"
+        )
         raise VerifyFailed(f"{number} of {len(questions)} picks are wrong", step)
 
 
@@ -154,16 +182,35 @@ def _show_tally(tally: Tally, by: Solver, report: Reporter) -> None:
 
     losses = {
         Loss.GPU: "a toolkit that fits the driver but not the GPU",
-        Loss.REFUSAL: "an installation where the driver or the GPU is too old for all that was asked for",
-        Loss.MAJOR: "a CUDA major that the driver does not know, where no toolkit of the platform fits the driver",
+        Loss.REFUSAL: (
+            "an installation where the driver or the GPU is too old for all that was asked for"
+        ),
+        Loss.MAJOR: (
+            "a CUDA major that the driver does not know, where no toolkit of the platform fits the"
+            " driver"
+        ),
     }
     total = tally.total
     if not total:
         return
     kinds = [kind for kind in Loss if total[kind]]
-    columns = ["request", "scenarios", "right", "rightly refused", *(f"lost: {kind}" for kind in kinds), "wrong"]
+    columns = [
+        "request",
+        "scenarios",
+        "right",
+        "rightly refused",
+        *(f"lost: {kind}" for kind in kinds),
+        "wrong",
+    ]
     rows = [
-        (name, c.total(), c["right"], sum(c[cause] for cause in Cause), *(c[kind] for kind in kinds), c["wrong"])
+        (
+            name,
+            c.total(),
+            c["right"],
+            sum(c[cause] for cause in Cause),
+            *(c[kind] for kind in kinds),
+            c["wrong"],
+        )
         for name, c in [*tally.counts.items(), ("all", total)]
     ]
     report.table(f"what {by.name} picks", columns, rows, right=columns[1:])
@@ -180,11 +227,15 @@ def _show_verdict(tally: Tally, asked: int, of: int, report: Reporter) -> None:
     if answered == asked:
         report.line(f"{asked} {whole}: {wrong or 'none'} wrong")
     else:
-        report.line(f"stopped: {answered} {whole}: {wrong} wrong so far, {asked - answered} not answered")
+        report.line(
+            f"stopped: {answered} {whole}: {wrong} wrong so far, {asked - answered} not answered"
+        )
 
 
 def _show_wrong(one: Wrong, report: Reporter, planned: bool) -> None:
-    """Prints a wrong pick: the command that repeats it, the expected pick, and all packages of the pick."""
+    """Prints a wrong pick: the command that repeats it, the expected pick, and all packages of the
+    pick.
+    """
     from ctk.verify.scenarios import command
 
     right, answer = one.expected, one.answer
@@ -200,8 +251,12 @@ def _show_wrong(one: Wrong, report: Reporter, planned: bool) -> None:
     report.line("\n".join(lines))
 
 
-def _install(where: Workspace, others: Sequence[str], base: str, again: bool, report: Reporter) -> None:
-    """Solves the two requests that this project exists for, creates both environments and uses them."""
+def _install(
+    where: Workspace, others: Sequence[str], base: str, again: bool, report: Reporter
+) -> None:
+    """Solves the two requests that this project exists for, creates both environments and uses
+    them.
+    """
     from ctk.env.environment import PROOFS, proof_environment, proof_note, prove
     from ctk.solve.channels import catalogue
     from ctk.solve.machine import machine
@@ -218,7 +273,13 @@ def _install(where: Workspace, others: Sequence[str], base: str, again: bool, re
             environment = proof_environment(request, channels, scenario, where)
             note = proof_note(request, environment, on, where.notes)
             before = None if again or environment.changed else note.read()
-            state = "created" if environment.changed else "unchanged, proved before" if before else "unchanged"
+            state = (
+                "created"
+                if environment.changed
+                else "unchanged, proved before"
+                if before
+                else "unchanged"
+            )
             report.say(f"{request.name}: environment {state}")
             found = before or prove(request, environment, note)
         except CtkError as error:
@@ -227,9 +288,15 @@ def _install(where: Workspace, others: Sequence[str], base: str, again: bool, re
             continue
         proofs.append({"request": list(request.specs), "environment": str(environment.prefix)})
         proofs[-1].update(found=found, proved_before=bool(before))
-        report.table(f"in the environment of: {' '.join(request.specs)}", ["what", "found"], list(found.items()))
+        report.table(
+            f"in the environment of: {' '.join(request.specs)}",
+            ["what", "found"],
+            list(found.items()),
+        )
         if not found.get("gpus"):
-            report.line(f"{request.name}: no GPU here, so kernels were compiled and linked, not run")
+            report.line(
+                f"{request.name}: no GPU here, so kernels were compiled and linked, not run"
+            )
     if failures:
         raise failures[0]
     report.line("both requests work")

@@ -34,11 +34,15 @@ UNREADABLE = "an address that cannot be read"
 """Is shown in place of a text that may be an address with a secret in it."""
 
 
-_REFUSED = re.compile(r"\b(?:401|403) (?:Unauthorized|Forbidden)|status(?: code)?:? \(?(?:401|403)\b")
+_REFUSED = re.compile(
+    r"\b(?:401|403) (?:Unauthorized|Forbidden)|status(?: code)?:? \(?(?:401|403)\b"
+)
 
 
 def refused_login(text: str) -> bool:
-    """Whether an error of rattler says that a server wants a login, or refuses the one that it got."""
+    """Whether an error of rattler says that a server wants a login, or refuses the one that
+    it got.
+    """
     return _REFUSED.search(text) is not None
 
 
@@ -82,7 +86,8 @@ def is_place(text: str) -> bool:
 
 
 def refuse_secrets(text: str, of_address: bool = False) -> None:
-    """Raises BadValue for a typed word with an address that has a user, a password or a token in it.
+    """Raises BadValue for a typed word with an address that has a user, a password or a token in
+    it.
 
     Other users of a machine see what is typed, and what an option has may be printed and written
     anywhere. With `of_address`, the word is a channel or a server and nothing else, so that
@@ -106,8 +111,10 @@ def refuse_schemes(text: str) -> None:
     match = re.match(r"(\w[\w+.-]*)://", text)
     if match and match[1].lower() not in SCHEMES:
         raise BadValue(
-            f"{public(text)} is an address of {match[1]}, and channels are read over https, over http and from folders",
-            "name the https address of the channel, or copy the channel into a folder and name that",
+            f"{public(text)} is an address of {match[1]}, and channels are read over https, over"
+            " http and from folders",
+            "name the https address of the channel, or copy the channel into a folder and name"
+            " that",
         )
 
 
@@ -143,7 +150,9 @@ def _hide_each(login: Any, user: str = "") -> None:
 
 
 def logged_in(url: str) -> tuple[str, dict[str, str]]:
-    """An address and the headers for it, with the login for its host: for requests that rattler does not make."""
+    """An address and the headers for it, with the login for its host: for requests that rattler
+    does not make.
+    """
     parts, known = urlsplit(url), _logins()
     labels = (parts.hostname or "").split(".")
     hosts = [
@@ -175,13 +184,18 @@ def _logins() -> dict[str, Any]:
     except (ValueError, RecursionError, IsADirectoryError):
         known = None
     if not isinstance(known, dict) or not all(map(_is_login, known.values())):
-        step = f'write one as in {{"conda.example.org": {{"BearerToken": "..."}}}}, or `unset {_AUTH}`'
+        step = (
+            f'write one as in {{"conda.example.org": {{"BearerToken": "..."}}}}, or `unset {_AUTH}`'
+        )
         raise BadValue(f"{name}, which {_AUTH} names, is no file of logins", step)
     return known
 
 
 def _is_login(login: Any) -> bool:
-    """Whether an entry of a file of logins is one; rattler has kinds that this module does not read."""
+    """Whether an entry of a file of logins is one.
+
+    Rattler has kinds that this module does not read.
+    """
     if not isinstance(login, dict):
         return False
     user = login.get("BasicHTTP", {"username": "", "password": ""})

@@ -1,4 +1,6 @@
-"""A checkout: its folders, git, and its settings, the table ``[tool.ctk]`` of its ``pyproject.toml``."""
+"""A checkout: its folders, git, and its settings, the table ``[tool.ctk]`` of its
+``pyproject.toml``.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ class Workspace:
         root: The checkout.
         own_cache: All files that can be made again: artefacts, builds, package caches.
         store: Fetched files, named by their sha256.
-        artefacts: The sources of recipes: ``<component>/<version>/<target>.zip``, hard links into the store.
+        artefacts: The sources of recipes: ``<component>/<version>/<target>.zip``, hard links into
+            the store.
         builds: Finished builds, one folder for each content key.
         notes: Values that were computed once (`ctk.core.memo`), one folder for each kind.
         rattler: The cache of rattler and rattler-build.
@@ -72,9 +75,14 @@ class Workspace:
 
     @property
     def locked_minors(self) -> list[str]:
-        """The toolkit minors that have a lock, oldest first; by the names of the files, which are not read."""
+        """The toolkit minors that have a lock, oldest first.
+
+        By the names of the files, which are not read.
+        """
         minors = (file.stem.removeprefix("cuda-") for file in self.variants.glob("cuda-*.lock"))
-        return sorted(minors, key=lambda minor: [int(part) for part in minor.split(".") if part.isdigit()])
+        return sorted(
+            minors, key=lambda minor: [int(part) for part in minor.split(".") if part.isdigit()]
+        )
 
     @property
     def name(self) -> str:
@@ -83,18 +91,26 @@ class Workspace:
 
     @property
     def cache(self) -> Path:
-        """`own_cache`, or a folder in the user's cache if that is read-only; builds are only in `own_cache`."""
+        """`own_cache`, or a folder in the user's cache if that is read-only.
+
+        Builds are only in `own_cache`.
+        """
         if takes_files(self.own_cache):
             return self.own_cache
         places = (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache"))
-        return next((Path(place, self.name) for place in places if os.path.isabs(place)), self.own_cache)
+        return next(
+            (Path(place, self.name) for place in places if os.path.isabs(place)), self.own_cache
+        )
 
 
 def base_channel(base: str, workspace: Workspace) -> Path | str:
-    """The base channel that --base names: the one made here, a folder, or whatever a client understands."""
+    """The base channel that --base names: the one made here, a folder, or whatever a client
+    understands.
+    """
     if base == "local":
         return workspace.base_channel
-    # A name such as conda-forge/label/dev has slashes too; output/channel is a folder, also where there is none.
+    # A name such as conda-forge/label/dev has slashes too; output/channel is a folder, also where
+    # there is none.
     is_path = "/" in base and "://" not in base and "/label/" not in base
     is_place = is_path or Path(base).is_dir() or base.startswith("~")
     return Path(base).expanduser().resolve() if is_place else base
@@ -102,12 +118,17 @@ def base_channel(base: str, workspace: Workspace) -> Path | str:
 
 def takes_files(place: Path) -> bool:
     """Whether this user may write into a folder, or make it."""
-    return os.access(next(p for p in (place, *place.absolute().parents) if os.path.lexists(p)), os.W_OK)
+    return os.access(
+        next(p for p in (place, *place.absolute().parents) if os.path.lexists(p)), os.W_OK
+    )
 
 
 @cache
 def given_environment() -> dict[str, str]:
-    """The environment variables that this process got, for a program of the user; the first call notes them."""
+    """The environment variables that this process got, for a program of the user.
+
+    The first call notes them.
+    """
     return dict(os.environ)
 
 
@@ -125,7 +146,9 @@ HISTORY = ".history"
 
 
 def check_was_shown(folder: Path) -> None:
-    """Raises ChannelBroken for a folder whose first publish has not ended, so that readers see no index."""
+    """Raises ChannelBroken for a folder whose first publish has not ended, so that readers see no
+    index.
+    """
     if (folder / HISTORY).is_dir() and not any(folder.glob("*/repodata.json")):
         cause = f"{folder} has no index: a `ctk publish` into it was stopped, or is at work now"
         raise ChannelBroken(cause, "wait for that run, or run that command again")
@@ -136,7 +159,11 @@ def channel_missing(*places: object) -> ChannelMissing:
     where, names = workspace(), [str(place) for place in places]
     own = {*map(os.path.realpath, (where.channel, where.base_channel))}
     step = "run `ctk build`, or name another one (most commands: --channel and --base)"
-    step = step if own.issuperset(map(os.path.realpath, names)) else "name a folder or a URL with a channel"
+    step = (
+        step
+        if own.issuperset(map(os.path.realpath, names))
+        else "name a folder or a URL with a channel"
+    )
     return ChannelMissing(f"there is no channel in {listing(names)}", step)
 
 
@@ -148,14 +175,17 @@ def checkout() -> Workspace:
     ):
         raise BadValue(
             f"CTK_ROOT={os.environ['CTK_ROOT']} is no checkout: it has no recipes and no variants",
-            "name a checkout with it, or unset it: the default is the checkout that ctk was installed from",
+            "name a checkout with it, or unset it: the default is the checkout that ctk was"
+            " installed from",
         )
     return where
 
 
 def git(folder: Path, *words: str) -> str:
     """The stripped output of git in a folder; "" if it fails or is not installed."""
-    from ctk.core.children import run_program  # completion and --help do not need it, nor tarfile and tomllib
+    from ctk.core.children import (
+        run_program,
+    )  # completion and --help do not need it, nor tarfile and tomllib
 
     try:
         done = run_program(["git", "-C", str(folder), *words])
@@ -186,8 +216,8 @@ def git_export(folder: Path, commit: str, parts: Sequence[str], target: Path) ->
 class Default:
     """The releases and recipes of a command that names none; None for all.
 
-    A release is a CTK minor, or a word: ``oldest`` and ``newest`` of each CUDA major, or ``conda-forge`` for those that
-    conda-forge compiles with.
+    A release is a CTK minor, or a word: ``oldest`` and ``newest`` of each CUDA major, or
+    ``conda-forge`` for those that conda-forge compiles with.
     """
 
     releases: list[str] | None = None
@@ -196,7 +226,9 @@ class Default:
 
 @dataclass(frozen=True)
 class Libraries:
-    """Recipes of libraries beside the toolkit, and of the toolkit those that they need and `Default` lacks."""
+    """Recipes of libraries beside the toolkit, and of the toolkit those that they need and
+    `Default` lacks.
+    """
 
     recipes: list[str] = field(default_factory=list)
     toolkit: list[str] = field(default_factory=list)
@@ -204,7 +236,10 @@ class Libraries:
 
 @dataclass(frozen=True)
 class CondaForge:
-    """The CTK minors that conda-forge's packages are compiled with; the source of this, and the day it was read."""
+    """The CTK minors that conda-forge's packages are compiled with.
+
+    The source of this, and the day it was read.
+    """
 
     minors: list[str] = field(default_factory=list)
     source: str = ""
@@ -220,7 +255,9 @@ class FeedstockSettings:
 
 @dataclass(frozen=True)
 class Publish:
-    """Whether packages may be published whose licence text does not name all of their files for distribution."""
+    """Whether packages may be published whose licence text does not name all of their files for
+    distribution.
+    """
 
     accept_redistribution: bool = False
 
@@ -250,7 +287,8 @@ def settings(root: Path) -> Settings:
     """The settings of a checkout; the defaults without a ``pyproject.toml``.
 
     Raises:
-        BadValue: The file is no TOML, or the table has unknown keys or values; all problems are listed.
+        BadValue: The file is no TOML, or the table has unknown keys or values; all problems are
+            listed.
     """
     import tomllib
 
@@ -258,7 +296,10 @@ def settings(root: Path) -> Settings:
 
     file = root / "pyproject.toml"
     if file.exists() and not file.is_file():  # a pipe would be waited for
-        raise BadValue("pyproject.toml cannot be read: it is no file", "put the file in its place, or remove it")
+        raise BadValue(
+            "pyproject.toml cannot be read: it is no file",
+            "put the file in its place, or remove it",
+        )
     try:
         text = file.read_text(encoding="utf-8") if file.exists() else ""
         table: Any = tomllib.loads(text).get("tool", {}).get("ctk", {})
@@ -274,7 +315,9 @@ def settings(root: Path) -> Settings:
 
 @dataclass(frozen=True)
 class Marked:
-    """A generated table in a page, between two comments: ``table of drivers and GPUs``, its command, and the page."""
+    """A generated table in a page, between two comments: ``table of drivers and GPUs``, its
+    command, and the page.
+    """
 
     what: str
     command: str
@@ -284,7 +327,10 @@ class Marked:
         """Writes the table; returns the page if it changed."""
         path = workspace.root / self.page
         text = path.read_text(encoding="utf-8")
-        begin, end = f"<!-- {self.what}, written by `{self.command}` -->\n", "<!-- end of the table -->\n"
+        begin, end = (
+            f"<!-- {self.what}, written by `{self.command}` -->\n",
+            "<!-- end of the table -->\n",
+        )
         before, rest = text.split(begin)
         new = f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
         path.write_text(new, encoding="utf-8", newline="\n")
@@ -293,4 +339,6 @@ class Marked:
 
 def markdown_table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     """A Markdown table, each line with its end."""
-    return "".join(f"| {' | '.join(line)} |\n" for line in (columns, ("---",) * len(columns), *rows))
+    return "".join(
+        f"| {' | '.join(line)} |\n" for line in (columns, ("---",) * len(columns), *rows)
+    )

@@ -1,8 +1,8 @@
 """Programs that the tool starts: they end when it ends, however it ends itself.
 
-A command that is told to end (Ctrl-C, SIGTERM, SIGHUP) ends its descendants itself. A command that is killed cannot: a
-guard, a process of its own, sees the end of a pipe then, and ends what the command had started. The guard runs this
-file, so it imports the standard library only.
+A command that is told to end (Ctrl-C, SIGTERM, SIGHUP) ends its descendants itself. A command that
+is killed cannot: a guard, a process of its own, sees the end of a pipe then, and ends what the
+command had started. The guard runs this file, so it imports the standard library only.
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ class _Guard:
         ]
         words = [sys.executable, "-I", "-S", __file__]
         try:
-            # In a session of its own, a signal to the process group or from a terminal does not reach it.
-            self.process = os.posix_spawn(sys.executable, words, os.environ, file_actions=streams, setsid=True)
+            # In a session of its own, a signal to the process group or from a terminal does not
+            # reach it.
+            self.process = os.posix_spawn(
+                sys.executable, words, os.environ, file_actions=streams, setsid=True
+            )
         finally:
             os.close(reader)
             os.close(null)
@@ -55,7 +58,9 @@ _is_watched = False
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of descendants whose own parent ends, so that they are found."""
+    """Makes this process the parent of descendants whose own parent ends, so that they
+    are found.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SUBREAPER, 1)
 
@@ -68,7 +73,9 @@ def be_watched() -> None:
 
 
 def watch(process: int) -> None:
-    """Has a child and its descendants ended when this process ends, also by a signal that nothing can catch."""
+    """Has a child and its descendants ended when this process ends, also by a signal that nothing
+    can catch.
+    """
     global _guard
     if _is_watched:
         return
@@ -96,10 +103,13 @@ def run_bytes(
 
     Raises:
         OSError: It cannot be started.
-        subprocess.TimeoutExpired: It did not end within `timeout` seconds; it and its descendants are ended.
+        subprocess.TimeoutExpired: It did not end within `timeout` seconds; it and its descendants
+            are ended.
     """
     pipe = subprocess.PIPE
-    with start(words, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as process:
+    with start(
+        words, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+    ) as process:
         try:
             out, err = process.communicate(timeout=timeout)
         except BaseException:
@@ -130,9 +140,11 @@ class _Told(BaseException):
 
 
 def run_in_front(words: Sequence[str | Path], **options: Any) -> tuple[int, int]:
-    """Runs a program that uses the streams of this process, and passes on the signals that tell this process to end.
+    """Runs a program that uses the streams of this process, and passes on the signals that tell
+    this process to end.
 
-    Then the program has `GRACE` seconds for its end. What still runs after them, or was left behind, is ended.
+    Then the program has `GRACE` seconds for its end. What still runs after them, or was left
+    behind, is ended.
 
     Returns:
         The exit code, as shells have it, and the number of the signal, 0 if none came.
@@ -152,7 +164,9 @@ def run_in_front(words: Sequence[str | Path], **options: Any) -> tuple[int, int]
 
 @contextmanager
 def _raised() -> Iterator[None]:
-    """Raises `_Told` for the signals that tell this process to end, unless they are switched off."""
+    """Raises `_Told` for the signals that tell this process to end, unless they are
+    switched off.
+    """
 
     def tell(number: int, _: object) -> None:
         raise _Told(number)
@@ -213,7 +227,8 @@ def _end(find: Callable[[], set[int]]) -> None:
             return
         killed |= stopped
         _send(signal.SIGKILL, stopped)
-        # It may be about to write into a folder that is removed next. One that waits for a disk lives longer.
+        # It may be about to write into a folder that is removed next. One that waits for a disk
+        # lives longer.
         _wait_for_end(killed.copy, 1)
 
 
@@ -244,8 +259,8 @@ def _command(process: int) -> bytes:
 def _descendants(parent: int) -> Iterator[int]:
     """The process ids of all descendants, parents first; only on Linux, where builds run.
 
-    Dead ones are among them: one that just ends has its children for a moment still. multiprocessing's resource tracker
-    is not, as it ends by itself.
+    Dead ones are among them: one that just ends has its children for a moment still.
+    multiprocessing's resource tracker is not, as it ends by itself.
     """
     for threads in Path(f"/proc/{parent}/task").glob("*/children"):
         try:
@@ -259,7 +274,10 @@ def _descendants(parent: int) -> Iterator[int]:
 
 
 def _birth(process: int) -> str:
-    """When a process started, so that a later process with its id is not taken for it; "" if there is none."""
+    """When a process started, so that a later process with its id is not taken for it.
+
+    "" if there is none.
+    """
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -268,7 +286,9 @@ def _birth(process: int) -> str:
 
 
 def guard(pipe: IO[str]) -> None:
-    """Reads process ids until their writer has ended, and ends those that still run, with their descendants."""
+    """Reads process ids until their writer has ended, and ends those that still run, with their
+    descendants.
+    """
     births = {}
     for line in pipe:
         process = int(line)

@@ -1,4 +1,7 @@
-"""The output of commands: results on stdout, progress on stderr; with --json, one document on stdout."""
+"""The output of commands: results on stdout, progress on stderr.
+
+With --json, one document on stdout.
+"""
 
 from __future__ import annotations
 
@@ -59,15 +62,21 @@ class _Notes(io.FileIO):
 
 
 def _unwritten(why: str) -> NoSpace:
-    return NoSpace(f"cannot write standard output: {why}", "send it to a file with room, or to /dev/null")
+    return NoSpace(
+        f"cannot write standard output: {why}", "send it to a file with room, or to /dev/null"
+    )
 
 
 def use_streams() -> None:
     """Has the streams of this process fail as described above, also those that are closed."""
     closed = [number for number in range(3) if not _is_open(number)]
     for _ in closed:
-        os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which a file of ours would have otherwise
-    sys.stdout = _text(_ClosedOutput(1, "w", closefd=False) if 1 in closed else _Output(1, "w", closefd=False))
+        os.open(
+            os.devnull, os.O_RDWR
+        )  # gets the lowest free number, which a file of ours would have otherwise
+    sys.stdout = _text(
+        _ClosedOutput(1, "w", closefd=False) if 1 in closed else _Output(1, "w", closefd=False)
+    )
     sys.stderr = _text(_Notes(2, "w", closefd=False))
 
 
@@ -80,10 +89,15 @@ def _is_open(number: int) -> bool:
 
 
 def _text(raw: io.FileIO) -> io.TextIOWrapper:
-    """A stream for texts, which writes each line to a terminal at once; characters that it lacks are escaped."""
+    """A stream for texts, which writes each line to a terminal at once.
+
+    Characters that it lacks are escaped.
+    """
     encoding = sys.__stdout__.encoding if sys.__stdout__ else "utf-8"
     buffered = io.BufferedWriter(raw)
-    return io.TextIOWrapper(buffered, encoding, "backslashreplace", line_buffering=raw.fileno() == 2 or raw.isatty())
+    return io.TextIOWrapper(
+        buffered, encoding, "backslashreplace", line_buffering=raw.fileno() == 2 or raw.isatty()
+    )
 
 
 @dataclass
@@ -137,7 +151,9 @@ def error_as_json(error: CtkError) -> dict[str, Any]:
 
 
 class Guarded:
-    """A stream that hides secrets in warnings, tracebacks and all else that no `Reporter` prints."""
+    """A stream that hides secrets in warnings, tracebacks and all else that no
+    `Reporter` prints.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -172,7 +188,8 @@ def print_error(error: CtkError) -> None:
 
 
 class Reporter:
-    """Prints results on `console` (stdout) and progress on `notes` (stderr), as the run's `Mode` allows.
+    """Prints results on `console` (stdout) and progress on `notes` (stderr), as the run's `Mode`
+    allows.
 
     Progress is a bar if it is `live`, else lines.
     """
@@ -199,13 +216,20 @@ class Reporter:
         _write(self.console, text, style)
 
     def table(
-        self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()
+        self,
+        title: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        right: Sequence[str] = (),
     ) -> None:
         """A table of the result; the columns named in `right` are numbers."""
         self.line(title, "bold")  # as a table's own title it would be folded
         table = table_of(columns, rows, right)
-        # The terminal folds too long lines: rich would break names and paths, which a reader copies.
-        least = self.console.measure(table, options=self.console.options.update(width=10**4)).minimum
+        # The terminal folds too long lines: rich would break names and paths, which a reader
+        # copies.
+        least = self.console.measure(
+            table, options=self.console.options.update(width=10**4)
+        ).minimum
         table.width = least if least > self.console.width else None
         self.console.print(table, crop=False)
 
@@ -228,23 +252,41 @@ class Reporter:
         )
 
         size = (DownloadColumn(), TransferSpeedColumn()) if bytes_ else (MofNCompleteColumn(),)
-        text, note = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[note]}", markup=False)
-        columns = (text, BarColumn(), *size, TimeRemainingColumn(compact=True), TimeElapsedColumn(), note)
+        text, note = (
+            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.fields[note]}", markup=False),
+        )
+        columns = (
+            text,
+            BarColumn(),
+            *size,
+            TimeRemainingColumn(compact=True),
+            TimeElapsedColumn(),
+            note,
+        )
         progress = Progress(
-            *columns, console=self.notes, transient=True, disable=not self.live, speed_estimate_period=60
+            *columns,
+            console=self.notes,
+            transient=True,
+            disable=not self.live,
+            speed_estimate_period=60,
         )
         with progress:
             yield Task(self, progress, printable(title), total, bytes_)
 
     def reading(self, title: str, files: Iterable[Path]) -> AbstractContextManager[Task]:
         """Shows the progress of files that are read, in bytes."""
-        return self.task(title, sum(file.stat().st_size for file in files if file.is_file()), bytes_=True)
+        return self.task(
+            title, sum(file.stat().st_size for file in files if file.is_file()), bytes_=True
+        )
 
 
 class Task:
     """The progress of some work: a bar, or a line for each note and every few seconds."""
 
-    def __init__(self, reporter: Reporter, progress: Progress, title: str, total: float, bytes_: bool) -> None:
+    def __init__(
+        self, reporter: Reporter, progress: Progress, title: str, total: float, bytes_: bool
+    ) -> None:
         self._reporter, self._progress, self._bytes = reporter, progress, bytes_
         self._id = progress.add_task(title, total=total, note="")
         self._last = time.monotonic()
@@ -258,12 +300,16 @@ class Task:
             self._last = now
             (task,) = self._progress.tasks
             unit, name = (1e6, " MB") if self._bytes else (1, "")
-            left = f" ({timedelta(seconds=task.time_remaining)} left)" if task.time_remaining else ""
+            left = (
+                f" ({timedelta(seconds=task.time_remaining)} left)" if task.time_remaining else ""
+            )
             position = f"{task.completed / unit:.0f}/{(task.total or 0) / unit:.0f}{name}"
             self._reporter.say(f"{task.description} {position}{left}{': ' if note else ''}{note}")
 
 
-def table_of(columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()) -> Table:
+def table_of(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()
+) -> Table:
     """A table of plain cells; the columns named in `right` are numbers."""
     from rich.table import Table
     from rich.text import Text
@@ -272,7 +318,9 @@ def table_of(columns: Sequence[str], rows: Sequence[Sequence[object]], right: Se
     table = Table()
     for i, name in enumerate(columns):
         words = all(len(line.split()) < 2 for row in cells for line in row[i].splitlines())
-        table.add_column(Text(name), justify="right" if name in right else "left", no_wrap=words, overflow="fold")
+        table.add_column(
+            Text(name), justify="right" if name in right else "left", no_wrap=words, overflow="fold"
+        )
     for row in cells:
         table.add_row(*map(Text, row))
     return table
@@ -310,7 +358,11 @@ def listing(words: Sequence[str], last: str = "and", most: int = 0) -> str:
     """``a``, ``a and b``, ``a, b and c``; with `most`, a longer list ends with ``5 more``."""
     if most and len(words) > most:
         words = [*words[:most], f"{len(words) - most} more"]
-    return f" {last} ".join([part for part in (", ".join(words[:-1]), words[-1]) if part]) if words else "none"
+    return (
+        f" {last} ".join([part for part in (", ".join(words[:-1]), words[-1]) if part])
+        if words
+        else "none"
+    )
 
 
 def megabytes(size: float) -> str:

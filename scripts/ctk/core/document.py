@@ -22,7 +22,9 @@ def read(path: Path) -> str:
         raise
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise LockError(f"{path.name} cannot be read: {reason}", "write the pair with `ctk release add`") from error
+        raise LockError(
+            f"{path.name} cannot be read: {reason}", "write the pair with `ctk release add`"
+        ) from error
 
 
 def load_yaml(text: str | bytes) -> Any:
@@ -37,5 +39,8 @@ def parse_by_hand(text: str, shape: TypeAdapter[T], file: str, step: str) -> T:
     except yaml.YAMLError as error:
         wrong = [str(error)]
     except ValidationError as error:
-        wrong = [f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()]
+        wrong = [
+            f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}"
+            for e in error.errors()
+        ]
     raise problems(LockError, file, wrong, step)

@@ -1,7 +1,8 @@
 """All errors of the tool: each has a cause, a next step and its own exit code.
 
-The command line prints ``error: <cause>`` and ``next: <step>``, and a traceback only with ``--debug``.
-The problems of one file are raised together (`problems`). `scripts/write-docs` makes a table of the docstrings.
+The command line prints ``error: <cause>`` and ``next: <step>``, and a traceback only with
+``--debug``. The problems of one file are raised together (`problems`). `scripts/write-docs` makes a
+table of the docstrings.
 """
 
 from __future__ import annotations
@@ -43,10 +44,18 @@ class UnknownName(CtkError, exit_code=3):
 
     @classmethod
     def of(cls, kind: str, name: str, known: Iterable[str]) -> UnknownName:
-        """An error with the nearest valid names; if none is near, with all names or the first ones."""
+        """An error with the nearest valid names.
+
+        If none is near, with all names or the first ones.
+        """
         valid = sorted(set(known))
-        if kind == "platform" and name.startswith("osx"):  # NVIDIA's last is 10.2: docs/troubleshooting.md
-            return cls(f"there is no CUDA for macOS ({name})", f"name the GPU machine's platform: {', '.join(valid)}")
+        if kind == "platform" and name.startswith(
+            "osx"
+        ):  # NVIDIA's last is 10.2: docs/troubleshooting.md
+            return cls(
+                f"there is no CUDA for macOS ({name})",
+                f"name the GPU machine's platform: {', '.join(valid)}",
+            )
         near = nearest(name, valid, cutoff=0.5)
         if near and len(near) < len(valid):
             step = f"did you mean {' or '.join(near)}?"
@@ -71,9 +80,13 @@ def nearest(name: str, known: Iterable[str], cutoff: float) -> list[str]:
     """
     valid = sorted(set(known))
     first, dash, rest = name.partition("-")
-    of_family = [other.removeprefix(f"{first}-") for other in valid if dash and other.startswith(f"{first}-")]
+    of_family = [
+        other.removeprefix(f"{first}-") for other in valid if dash and other.startswith(f"{first}-")
+    ]
     if of_family:
-        alike = [f"{first}-{other}" for other in get_close_matches(rest, of_family, n=3, cutoff=cutoff)]
+        alike = [
+            f"{first}-{other}" for other in get_close_matches(rest, of_family, n=3, cutoff=cutoff)
+        ]
     else:
         alike = get_close_matches(name, valid, n=3, cutoff=cutoff)
     words = [other for other in valid if name and name in re.split("[-_]", other)]
@@ -81,14 +94,17 @@ def nearest(name: str, known: Iterable[str], cutoff: float) -> list[str]:
 
 
 class LockError(CtkError, exit_code=4):
-    """A release lock does not follow its schema (every problem is listed with its place), or is not measured yet."""
+    """A release lock does not follow its schema (every problem is listed with its place), or is not
+    measured yet.
+    """
 
 
 class IndexUnavailable(CtkError, exit_code=5):
     """The package index did not answer after several tries.
 
-    Or a download was interrupted again and again and brought next to nothing, the answer is not a page of an index
-    (403, 451 and others), or a setting cannot be used: `PIP_CERT`, `PIP_PROXY`, `HTTPS_PROXY` and others.
+    Or a download was interrupted again and again and brought next to nothing, the answer is not a
+    page of an index (403, 451 and others), or a setting cannot be used: `PIP_CERT`, `PIP_PROXY`,
+    `HTTPS_PROXY` and others.
     """
 
 
@@ -97,26 +113,32 @@ class NotPublished(CtkError, exit_code=6):
 
 
 class HashMismatch(CtkError, exit_code=7):
-    """A file is not the locked one, or not the package that the index of a channel names, and is not used."""
+    """A file is not the locked one, or not the package that the index of a channel names, and is
+    not used.
+    """
 
 
 class BuildFailed(CtkError, exit_code=8):
-    """rattler-build did not make a package, or one of a package's own tests failed; the log is named."""
+    """rattler-build did not make a package, or one of a package's own tests failed.
+
+    The log is named.
+    """
 
 
 class AuditFailed(CtkError, exit_code=9):
     """A package breaks a rule; the channel in place was not changed.
 
-    `ctk build-recipe`: a package is wrong, as its lines `WRONG:` say: it needs a library that no package of the
-    environment has, admits GPUs for which it has no code, or was built with another toolkit.
+    `ctk build-recipe`: a package is wrong, as its lines `WRONG:` say: it needs a library that no
+    package of the environment has, admits GPUs for which it has no code, or was built with another
+    toolkit.
     """
 
 
 class Unsolvable(CtkError, exit_code=10):
     """No set of packages satisfies the request.
 
-    `ctk build-recipe`: the environment to build in has no solution (this machine may lack a compiler), no build fits a
-    driver, or a package can be installed on no machine.
+    `ctk build-recipe`: the environment to build in has no solution (this machine may lack a
+    compiler), no build fits a driver, or a package can be installed on no machine.
     """
 
     def __init__(self, cause: str, step: str = "", solver: str = "") -> None:
@@ -131,13 +153,16 @@ class Busy(CtkError, exit_code=11):
 class NoSpace(CtkError, exit_code=12):
     """The disk is full, or a file or folder cannot be written or read.
 
-    A folder cannot be made below a file, in `/proc`, or in a checkout that may only be read; a file has reached its
-    largest size (`ulimit -f`) or may not be read; or standard output cannot be written.
+    A folder cannot be made below a file, in `/proc`, or in a checkout that may only be read; a file
+    has reached its largest size (`ulimit -f`) or may not be read; or standard output cannot be
+    written.
     """
 
 
 class RecipeError(CtkError, exit_code=14):
-    """A recipe cannot be read or rendered (the error names file and line), or reads what no release lock has."""
+    """A recipe cannot be read or rendered (the error names file and line), or reads what no release
+    lock has.
+    """
 
 
 class ProofFailed(CtkError, exit_code=15):
@@ -149,7 +174,10 @@ class MeasureFailed(CtkError, exit_code=16):
 
 
 class VerifyFailed(CtkError, exit_code=17):
-    """A solver does not pick from the channel what `ctk verify` expects; the first wrong picks are printed."""
+    """A solver does not pick from the channel what `ctk verify` expects.
+
+    The first wrong picks are printed.
+    """
 
 
 class SolverMissing(CtkError, exit_code=18):
@@ -157,14 +185,17 @@ class SolverMissing(CtkError, exit_code=18):
 
 
 class SolverFailed(CtkError, exit_code=19):
-    """The solver of `ctk verify --solver` crashed, did not end in time, or gave an answer that cannot be read.
+    """The solver of `ctk verify --solver` crashed, did not end in time, or gave an answer that
+    cannot be read.
 
     Other commands: rattler's solver gave no answer within ten minutes.
     """
 
 
 class ClusterFailed(CtkError, exit_code=20):
-    """The Dask cluster of `ctk build --dask` does not answer, is lost, or has a worker with another ctk."""
+    """The Dask cluster of `ctk build --dask` does not answer, is lost, or has a worker with another
+    ctk.
+    """
 
 
 class Incomplete(CtkError, exit_code=22):
@@ -172,7 +203,10 @@ class Incomplete(CtkError, exit_code=22):
 
 
 class PackFailed(CtkError, exit_code=23):
-    """conda-pack refuses the environment of `ctk env pack`; the packages that cause it are named."""
+    """conda-pack refuses the environment of `ctk env pack`.
+
+    The packages that cause it are named.
+    """
 
 
 class PublishFailed(CtkError, exit_code=24):
@@ -183,7 +217,10 @@ class PublishFailed(CtkError, exit_code=24):
 
 
 class NameReused(CtkError, exit_code=25):
-    """The file name of a package was published with other content; each is listed, with the recipes to change."""
+    """The file name of a package was published with other content.
+
+    Each is listed, with the recipes to change.
+    """
 
 
 class ChannelBroken(CtkError, exit_code=26):
@@ -198,17 +235,21 @@ class NotReproduced(CtkError, exit_code=28):
 
 
 class NotReady(CtkError, exit_code=30):
-    """This machine, checkout or environment is not as it must be; each problem is listed with what to do.
+    """This machine, checkout or environment is not as it must be.
 
-    `ctk doctor`: the main job would not work here; with PREFIX, something is wrong with the environment. `ctk env
-    create`: a change of the environment could remove or overwrite files outside of it. `ctk build`:
-    there is no bash on `PATH`, or the path of the checkout, its `.cache` or `TMPDIR` has a quote, a colon, `$`, a
-    backslash or a control character. `ctk publish --to`: the clock is wrong.
+    Each problem is listed with what to do. `ctk doctor`: the main job would not work here; with
+    PREFIX, something is wrong with the environment. `ctk env create`: a change of the environment
+    could remove or overwrite files outside of it. `ctk build`: there is no bash on `PATH`, or the
+    path of the checkout, its `.cache` or `TMPDIR` has a quote, a colon, `$`, a backslash or a
+    control character. `ctk publish --to`: the clock is wrong.
     """
 
 
 class LintFailed(CtkError, exit_code=31):
-    """`ctk lint`: a recipe, a release lock or a variant file breaks a rule; each finding names the fix."""
+    """`ctk lint`: a recipe, a release lock or a variant file breaks a rule.
+
+    Each finding names the fix.
+    """
 
 
 class MachinesLost(CtkError, exit_code=32):
@@ -219,7 +260,8 @@ class MachinesLost(CtkError, exit_code=32):
 
 
 class ChannelMissing(CtkError, exit_code=33):
-    """There is no channel in the folder or at the address (named, or the default), or it cannot be read.
+    """There is no channel in the folder or at the address (named, or the default), or it cannot be
+    read.
 
     Its server did not answer after several tries, or refuses.
     """
@@ -235,9 +277,9 @@ class NotAccepted(CtkError, exit_code=35):
 class WouldLose(CtkError, exit_code=36):
     """An environment would lose something that it has, and nothing was changed.
 
-    `ctk env add`: its toolkit or its Python would have to change, a CUDA build would become a CPU build, or nvJitLink
-    would leave its toolkit; `--move` lets it. `ctk env create`: packages would go that were asked for before and are
-    not named now; `--yes` lets them go.
+    `ctk env add`: its toolkit or its Python would have to change, a CUDA build would become a CPU
+    build, or nvJitLink would leave its toolkit; `--move` lets it. `ctk env create`: packages would
+    go that were asked for before and are not named now; `--yes` lets them go.
     """
 
     def __init__(self, cause: str, step: str = "", packages: Iterable[str] = ()) -> None:
@@ -255,13 +297,19 @@ class Stopped(CtkError, exit_code=130):  # as shells have it: 128 and the number
     def by(cls, number: int) -> Stopped:
         """The error for a signal."""
         how = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
-        error = cls(f"stopped{how}", "run the same command again; downloads, and what `ctk build` finished, are kept")
+        error = cls(
+            f"stopped{how}",
+            "run the same command again; downloads, and what `ctk build` finished, are kept",
+        )
         error.exit_code = 128 + number
         return error
 
 
 class ReaderGone(CtkError, exit_code=141):  # as shells have it: 128 and the number of the signal
-    """The program that reads standard output ended first, such as `head` in a pipe; no message is printed."""
+    """The program that reads standard output ended first, such as `head` in a pipe.
+
+    No message is printed.
+    """
 
 
 _FEW = 10  # names of which all are listed
@@ -274,7 +322,9 @@ def problems(kind: type[CtkError], where: str, found: Sequence[str], step: str) 
 
 
 def printable(text: str) -> str:
-    """A message with control characters escaped: a terminal must not obey texts of an index or a file."""
+    """A message with control characters escaped: a terminal must not obey texts of an index or a
+    file.
+    """
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 

@@ -54,7 +54,10 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def copy_file(source: Path, target: Path, sha256: str) -> bool:
-    """Copies a file as `replace_file` does; returns False, and changes nothing, if its sha256 is another one."""
+    """Copies a file as `replace_file` does.
+
+    Returns False, and changes nothing, if its sha256 is another one.
+    """
     digest = hashlib.sha256()
 
     def chunks() -> Iterator[bytes]:
@@ -72,7 +75,8 @@ def temporaries(folder: Path) -> Iterator[Path]:
 
 
 def _replace(path: Path, chunks: Iterable[bytes], is_right: Callable[[], bool]) -> bool:
-    # Hidden, so that no indexer takes it for a package; beside the target, so that it can be renamed.
+    # Hidden, so that no indexer takes it for a package; beside the target, so that it can be
+    # renamed.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with temporary.open("wb") as stream:
@@ -137,7 +141,10 @@ def read_plain(path: Path) -> bytes:
 
 
 def read_plain_text(path: Path) -> str:
-    """The same as text, with line ends as in Python; errors as of `open_plain`, or UnicodeDecodeError."""
+    """The same as text, with line ends as in Python.
+
+    Errors as of `open_plain`, or UnicodeDecodeError.
+    """
     with open_plain(path) as file, io.TextIOWrapper(file, encoding="utf-8") as text:
         return text.read()
 
@@ -165,7 +172,10 @@ _hashes: dict[tuple[int, int, int, int], str] = {}
 
 
 def file_sha256(file: Path | BufferedReader) -> str:
-    """The sha256 of a path, or of a stream at its beginning; a file with several hard links is read once."""
+    """The sha256 of a path, or of a stream at its beginning.
+
+    A file with several hard links is read once.
+    """
     status = file.stat() if isinstance(file, Path) else os.fstat(file.fileno())
     key = _key(status)
     if key in _hashes:
@@ -182,19 +192,26 @@ def _key(status: os.stat_result) -> tuple[int, int, int, int]:
 
 
 def holds(path: Path, sha256: str, size: int | None = None) -> bool:
-    """Whether a path is a regular file with this sha256, and with this size in bytes if one is given."""
+    """Whether a path is a regular file with this sha256, and with this size in bytes if one is
+    given.
+    """
     try:
         status = path.lstat()
-        return stat.S_ISREG(status.st_mode) and size in (None, status.st_size) and file_sha256(path) == sha256
+        return (
+            stat.S_ISREG(status.st_mode)
+            and size in (None, status.st_size)
+            and file_sha256(path) == sha256
+        )
     except OSError:
         return False
 
 
 class HashNotes:
-    """Sha256 of the packages of a checkout, kept between runs: a package is read again when it has changed.
+    """Sha256 of the packages of a checkout, kept between runs: a package is read again when it has
+    changed.
 
-    A file is identified by inode, size and ctime, which only the kernel sets: in a copied or restored cache, every file
-    is read again.
+    A file is identified by inode, size and ctime, which only the kernel sets: in a copied or
+    restored cache, every file is read again.
     """
 
     _MOST = 20_000
@@ -220,7 +237,10 @@ class HashNotes:
         return found
 
     def save(self, made: Mapping[Path, str]) -> None:
-        """Notes the packages that this run checked or made; a new hard link has changed their ctime since."""
+        """Notes the packages that this run checked or made.
+
+        A new hard link has changed their ctime since.
+        """
         for path, sha256 in {**self._right, **made}.items():
             with suppress(OSError):
                 self._noted[self._stamp(path)] = sha256
@@ -262,11 +282,15 @@ def listed_packages(note: Any) -> dict[str, str] | None:
     return dict(listed)
 
 
-# Disks: a full or unwritable disk is one error, whether Python, rattler or a build script wrote to it.
+# Disks: a full or unwritable disk is one error, whether Python, rattler or a build script wrote to
+# it.
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 _DENIED = (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
-_FAILING = (errno.EIO, errno.ESTALE)  # of a disk, of a network's disk, or of a file that only looks like one
+_FAILING = (
+    errno.EIO,
+    errno.ESTALE,
+)  # of a disk, of a network's disk, or of a file that only looks like one
 _NO_PLACE = (errno.ENOENT, errno.EEXIST)  # a folder in /proc, or in the place of a file
 _FREE_SPACE = "free some space and run the command again; everything finished so far is kept"
 _STEPS = {
@@ -282,7 +306,10 @@ _NO_ROOM = 1 << 20  # bytes
 
 @contextmanager
 def disk_errors(*folders: Path) -> Iterator[None]:
-    """Turns errors of a full or unwritable disk into NoSpace; `folders` are for errors that do not name their file."""
+    """Turns errors of a full or unwritable disk into NoSpace.
+
+    `folders` are for errors that do not name their file.
+    """
     try:
         yield
     except CtkError:
@@ -300,15 +327,17 @@ def disk_errors(*folders: Path) -> Iterator[None]:
             raise found from error
         if number in _FAILING:
             where = f" at {places[0]}" if places else ""
-            raise NoSpace(f"a file{where}: {os.strerror(number)}", "name another place, or check the disk") from error
+            raise NoSpace(
+                f"a file{where}: {os.strerror(number)}", "name another place, or check the disk"
+            ) from error
         raise
 
 
 def full_disk(log: str, folder: Path) -> NoSpace | None:
     """The error for a failed program's output, if a disk is full; the program worked in `folder`.
 
-    The full disk may also be that of temporary files. Some programs do not print the system's error: then a disk with
-    next to no free space is the reason.
+    The full disk may also be that of temporary files. Some programs do not print the system's
+    error: then a disk with next to no free space is the reason.
     """
     places = (folder, Path(tempfile.gettempdir()))
     number = _number(log)
@@ -318,10 +347,12 @@ def full_disk(log: str, folder: Path) -> NoSpace | None:
 
 
 BREAKING = "'\"\\`$:"
-"""Characters that no path of an environment or a build may have, nor control characters or bytes that are not UTF-8.
+"""Characters that no path of an environment or a build may have, nor control characters or bytes
+that are not UTF-8.
 
-Packages write the path unquoted into Python files, shell scripts, #! lines, .pc files and PATH. Other ASCII
-characters, spaces, letters of other languages and paths of 500 bytes work: they were tried.
+Packages write the path unquoted into Python files, shell scripts, #! lines, .pc files and PATH.
+Other ASCII characters, spaces, letters of other languages and paths of 500 bytes work: they were
+tried.
 """
 
 
@@ -335,11 +366,15 @@ def check_path(place: Path, step: str, error: type[CtkError] = BadValue) -> None
 def check_place(place: Path) -> None:
     """Raises NoSpace for a place that cannot be written, before work is done for it."""
     if why := _refusal(place.parent):
-        raise NoSpace(f"cannot write {place}: {why}", "name a place in a folder that can be written")
+        raise NoSpace(
+            f"cannot write {place}: {why}", "name a place in a folder that can be written"
+        )
 
 
 def check_readable(*places: Path) -> None:
-    """Raises NoSpace for a file or folder that this user may not read: a search would silently skip it."""
+    """Raises NoSpace for a file or folder that this user may not read: a search would silently skip
+    it.
+    """
     for place in places:
         if _is_unreadable(place):
             raise _cannot("read", place, errno.EACCES)
@@ -383,7 +418,11 @@ def _disk_error(number: int | None, *places: Path) -> NoSpace | None:
 
 
 def _cannot(what: str, place: Path, number: int) -> NoSpace:
-    step = STEP_TO_WRITE if what == "write" else f"ask its owner, or run `chmod a+rX {shlex.quote(str(place))}`"
+    step = (
+        STEP_TO_WRITE
+        if what == "write"
+        else f"ask its owner, or run `chmod a+rX {shlex.quote(str(place))}`"
+    )
     return NoSpace(f"cannot {what} {place}: {os.strerror(number)}", step)
 
 
@@ -397,7 +436,8 @@ def _refusal(place: Path) -> str:
     return ""
 
 
-# Locks: one run at a time in a checkout, and at a channel. A killed run leaves none behind: the system releases them.
+# Locks: one run at a time in a checkout, and at a channel. A killed run leaves none behind: the
+# system releases them.
 
 
 @contextmanager
@@ -409,14 +449,19 @@ def exclusive(workspace: Workspace, say: Callable[[str], None]) -> Iterator[None
 
 @contextmanager
 def publishing(channel: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Takes a channel's lock, from reading its state to replacing it: other checkouts may publish there, too."""
+    """Takes a channel's lock, from reading its state to replacing it: other checkouts may publish
+    there, too.
+    """
     with alone(channel.with_name(f".{channel.name}.lock"), f"at {channel}", say):
         yield
 
 
 @contextmanager
 def alone(file: Path, where: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Takes the lock in a file, after any other run; `where` is for messages: ``in this checkout``."""
+    """Takes the lock in a file, after any other run.
+
+    `where` is for messages: ``in this checkout``.
+    """
     from filelock import FileLock, Timeout
 
     lock = FileLock(file)
@@ -439,7 +484,8 @@ _held: dict[Path, FileLock] = {}
 
 
 def use_temporary_folder(workspace: Workspace) -> None:
-    """Puts temporary files below the cache, or below TMPDIR if that is set, until this process ends.
+    """Puts temporary files below the cache, or below TMPDIR if that is set, until this process
+    ends.
 
     Outside a checkout, or if no folder can be made, they stay where the system has them.
     """
@@ -456,7 +502,9 @@ def use_temporary_folder(workspace: Workspace) -> None:
 
 
 def hold_folder(home: Path, leave: Callable[[Path], None] = lambda folder: None) -> Path:
-    """An empty folder for this process below `home`; folders of killed processes are removed, after `leave`.
+    """An empty folder for this process below `home`.
+
+    Folders of killed processes are removed, after `leave`.
 
     Raises:
         OSError: It cannot be made, or `home` belongs to another user.

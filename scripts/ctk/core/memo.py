@@ -1,4 +1,5 @@
-"""Notes: values that a run computed, kept for later runs under a digest of everything that decides them.
+"""Notes: values that a run computed, kept for later runs under a digest of everything that decides
+them.
 
 A note that is missing, damaged or cannot be written is no error: its value is computed again.
 """
@@ -49,6 +50,8 @@ class Memo(Generic[T]):
 
 
 def memo(folder: Path, key: Any, model: TypeAdapter[T]) -> Memo[T]:
-    """The note, in the folder of its kind, of the value that `key` decides: plain data as for JSON."""
+    """The note, in the folder of its kind, of the value that `key` decides: plain data as
+    for JSON.
+    """
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
     return Memo(folder / f"{digest[:32]}.json", model)

@@ -34,7 +34,9 @@ class Platform:
 
 
 def _platform(subdir: str, wheel_tag: str, target: str, machine: str) -> Platform:
-    sys_platform, os_name, system = ("win32", "nt", "Windows") if not target else ("linux", "posix", "Linux")
+    sys_platform, os_name, system = (
+        ("win32", "nt", "Windows") if not target else ("linux", "posix", "Linux")
+    )
     names = ("sys_platform", "platform_machine", "os_name", "platform_system")
     markers = dict(zip(names, (sys_platform, machine, os_name, system), strict=True))
     return Platform(subdir, wheel_tag, target, markers)
@@ -51,20 +53,29 @@ PLATFORMS: dict[str, Platform] = {
     )
 }
 
-SYSTEMS: dict[str, tuple[str, ...]] = {"linux": ("linux-64", "linux-aarch64"), "win": ("win-64", "win-arm64")}
+SYSTEMS: dict[str, tuple[str, ...]] = {
+    "linux": ("linux-64", "linux-aarch64"),
+    "win": ("win-64", "win-arm64"),
+}
 """The subdirs of each operating system."""
 
 NOARCH = "noarch"
 
 
 def targets(tags: Iterable[Tag]) -> set[str]:
-    """The targets of a wheel's tags: ``noarch``, ``<subdir>``, or ``<subdir>-<ABI>`` for an extension module.
+    """The targets of a wheel's tags: ``noarch``, ``<subdir>``, or ``<subdir>-<ABI>`` for an
+    extension module.
 
-    One for the stable ABI (``cp312-abi3``) has a target for that Python with the GIL, and for each later one.
+    One for the stable ABI (``cp312-abi3``) has a target for that Python with the GIL, and for each
+    later one.
     """
     found = set()
     for tag in tags:
-        abis = [f"cp3{minor}" for minor in range(int(tag.interpreter[3:]), 100)] if _is_stable(tag) else [tag.abi]
+        abis = (
+            [f"cp3{minor}" for minor in range(int(tag.interpreter[3:]), 100)]
+            if _is_stable(tag)
+            else [tag.abi]
+        )
         pure = tag.interpreter.startswith("py") and tag.abi == "none"
         if pure and tag.platform == "any":
             found.add(NOARCH)
@@ -80,7 +91,11 @@ def _is_stable(tag: Tag) -> bool:
 
 def this_platform() -> str:
     """The subdir of the machine that runs this process."""
-    machine = {"x86_64": "64", "AMD64": "64", "aarch64": "aarch64", "arm64": "aarch64", "ARM64": "arm64"}[
-        host.machine()
-    ]
+    machine = {
+        "x86_64": "64",
+        "AMD64": "64",
+        "aarch64": "aarch64",
+        "arm64": "aarch64",
+        "ARM64": "arm64",
+    }[host.machine()]
     return f"{'win' if sys.platform == 'win32' else 'linux'}-{machine}"

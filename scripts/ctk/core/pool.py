@@ -26,9 +26,16 @@ class ProcessPool(ProcessPoolExecutor):
     They are spawned, as rattler's threads do not survive a fork.
     """
 
-    def __init__(self, processes: int, begin: Callable[P, object] | None = None, *args: P.args, **more: P.kwargs):
+    def __init__(
+        self,
+        processes: int,
+        begin: Callable[P, object] | None = None,
+        *args: P.args,
+        **more: P.kwargs,
+    ):
         spawn = multiprocessing.get_context("spawn")
-        # multiprocessing's tracker outlives Ctrl-C, tidies up, and would warn below our sentence that it had to.
+        # multiprocessing's tracker outlives Ctrl-C, tidies up, and would warn below our sentence
+        # that it had to.
         if _TRACKER not in sys.warnoptions:
             sys.warnoptions.append(_TRACKER)
         super().__init__(processes, spawn, _begin, (hidden(), begin, args, more))
@@ -66,13 +73,16 @@ def _begin(
 def _ctrl_c_blocked() -> Iterator[None]:
     """Processes that are started inside leave Ctrl-C to this one, which ends them.
 
-    A terminal sends the signal to each of them, and one that still imports its modules would print a traceback.
-    Blocked, unlike ignored, the signal is not lost for this process. Another thread may get it all the same, and then
-    Python interrupts the main thread, whose half-started process would print a traceback too: it is kept until the end.
+    A terminal sends the signal to each of them, and one that still imports its modules would print
+    a traceback. Blocked, unlike ignored, the signal is not lost for this process. Another thread
+    may get it all the same, and then Python interrupts the main thread, whose half-started process
+    would print a traceback too: it is kept until the end.
     """
     kept: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()
-    handler = signal.signal(signal.SIGINT, lambda number, _: kept.append(number)) if is_main else None
+    handler = (
+        signal.signal(signal.SIGINT, lambda number, _: kept.append(number)) if is_main else None
+    )
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

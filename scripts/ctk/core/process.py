@@ -16,8 +16,8 @@ T = TypeVar("T")
 def hard_exit(code: int) -> NoReturn:
     """Ends this process at once, after it has removed its temporary files and flushed its output.
 
-    The interpreter's own end would print the objects that bindings leak, and aborts while a thread of rattler returns a
-    result.
+    The interpreter's own end would print the objects that bindings leak, and aborts while a thread
+    of rattler returns a result.
     """
     release_folders()
     for stream in (sys.stdout, sys.stderr):
@@ -27,7 +27,10 @@ def hard_exit(code: int) -> NoReturn:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run`, for coroutines of rattler; asyncio is imported only here, as most commands do not need it."""
+    """`asyncio.run`, for coroutines of rattler.
+
+    Asyncio is imported only here, as most commands do not need it.
+    """
     import asyncio
 
     return asyncio.run(work)

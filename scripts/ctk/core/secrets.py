@@ -169,7 +169,10 @@ def _is_token(text: str) -> bool:
 
 
 def _letters(text: str) -> str:
-    """A pattern for a text; what is no letter and no digit may be escaped as any program does it."""
+    """A pattern for a text.
+
+    What is no letter and no digit may be escaped as any program does it.
+    """
     collapsed = re.sub("/+", "/", re.sub(r"\s+", " ", text))
     return "".join(map(_letter, collapsed))
 
@@ -212,7 +215,9 @@ _SECRET_NAME = re.compile(
 )
 _WORDS = "token|key|secret|pass|pwd|auth|sig|cred|code|session|ticket|jwt"
 _VALUE = r"""[^&#\s"'<>]"""
-_NAMED = re.compile(rf"(?i)((?:[?&;#]|%(?:3F|26|3B|23))[\w.-]*(?:{_WORDS})[\w.-]*(?:=|%3D))({_VALUE}+)")
+_NAMED = re.compile(
+    rf"(?i)((?:[?&;#]|%(?:3F|26|3B|23))[\w.-]*(?:{_WORDS})[\w.-]*(?:=|%3D))({_VALUE}+)"
+)
 _UNNAMED = re.compile(
     r"(?i)([?&;](?!\w*(?:sha\d|md5|hash|digest|commit|rev))[\w.-]+=)"
     rf"((?={_VALUE}*\d){_VALUE}{{{_TOKEN},}})"
@@ -220,7 +225,9 @@ _UNNAMED = re.compile(
 """A value as long as a token, whatever its name is."""
 _IN_PATH = re.compile(r"""(?i)(https?:/{1,2}[^/\s"'<>]+(?:/[^\s"'<>]*?)?/t/+)([^/\s"'<>?#]+)""")
 """conda's form of a token."""
-_BEGINNING = re.compile(r"(?i)\A\s*(?:\w[\w+.-]*://+|//+|(?:\w+\+)?(?:https?|ftps?|ssh|git|s3|gs|file):/*)?")
+_BEGINNING = re.compile(
+    r"(?i)\A\s*(?:\w[\w+.-]*://+|//+|(?:\w+\+)?(?:https?|ftps?|ssh|git|s3|gs|file):/*)?"
+)
 """The scheme of an address, also of a misspelled one."""
 _BEHIND = re.compile(r"([^/?#:\[\]]*):([^/?#]*)")
 """A host and what stands in the place of its port: ``USER@HOST:PASSWORD``."""

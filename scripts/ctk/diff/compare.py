@@ -1,4 +1,6 @@
-"""The changes between two releases as data: from their locks, and from ``variants/contents.json``."""
+"""The changes between two releases as data: from their locks, and from
+``variants/contents.json``.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +47,20 @@ def find(name: str, workspace: Workspace) -> Release:
     found, wrong = parse_lock(_git_show(revision, file, workspace))
     if found is None:
         raise problems(LockError, f"{revision}:{file}", wrong, f"name another one: {FORMS}")
-    return Release(found, contents.parse(_git_show(revision, f"{folder}/{contents.FILE}", workspace)), revision + colon)
+    return Release(
+        found,
+        contents.parse(_git_show(revision, f"{folder}/{contents.FILE}", workspace)),
+        revision + colon,
+    )
 
 
 def _git_show(revision: str, file: str, workspace: Workspace) -> str:
     command = ["git", "-C", str(workspace.root), "show", "--end-of-options", f"{revision}:./{file}"]
     done = run_program(command)
     if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["git gives no reason"])[0].removeprefix("fatal: ")
+        reason = (done.stderr.strip().splitlines() or ["git gives no reason"])[0].removeprefix(
+            "fatal: "
+        )
         raise BadValue(f"{revision}:{file} cannot be read: {reason}", "see `git log -- variants`")
     return done.stdout
 
@@ -60,7 +68,9 @@ def _git_show(revision: str, file: str, workspace: Workspace) -> str:
 def same_kind(old: ReleaseLock, new: ReleaseLock) -> None:
     """Raises UnknownName for two releases of different kinds: CTK, Python projects, libraries."""
     if old.name.partition("-")[0] != new.name.partition("-")[0]:
-        raise UnknownName(f"{old.name} and {new.name} have nothing in common", "name two releases of one kind")
+        raise UnknownName(
+            f"{old.name} and {new.name} have nothing in common", "name two releases of one kind"
+        )
 
 
 @dataclass(frozen=True)
@@ -70,14 +80,18 @@ class ReleaseSide:
     versions: tuple[str, ...]  # each once; empty if the release does not have the components
     size: int  # bytes of the artefacts
     glibc: str | None  # newest symbol version needed; "" if none is; None if it is not measured
-    sonames: tuple[str, ...] | None  # of its libraries, for DLLs their file names; None if not all are measured
+    sonames: (
+        tuple[str, ...] | None
+    )  # of its libraries, for DLLs their file names; None if not all are measured
 
 
 @dataclass(frozen=True)
 class ComponentChange:
     """The change of a group of components on a platform."""
 
-    components: tuple[str, ...]  # several if a release has them in one artefact, as CUDA 12 has nvcc, crt and nvvm
+    components: tuple[
+        str, ...
+    ]  # several if a release has them in one artefact, as CUDA 12 has nvcc, crt and nvvm
     platform: str
     old: ReleaseSide
     new: ReleaseSide
@@ -94,12 +108,20 @@ class ComponentChange:
     @property
     def added(self) -> list[str]:
         """SONAMEs that only the new release has."""
-        return sorted({*(self.new.sonames or ())} - {*(self.old.sonames or ())}) if self.is_measured else []
+        return (
+            sorted({*(self.new.sonames or ())} - {*(self.old.sonames or ())})
+            if self.is_measured
+            else []
+        )
 
     @property
     def removed(self) -> list[str]:
         """SONAMEs that only the old release has."""
-        return sorted({*(self.old.sonames or ())} - {*(self.new.sonames or ())}) if self.is_measured else []
+        return (
+            sorted({*(self.old.sonames or ())} - {*(self.new.sonames or ())})
+            if self.is_measured
+            else []
+        )
 
 
 @dataclass(frozen=True)
@@ -121,7 +143,9 @@ class ReleaseDifference:
     @property
     def architectures(self) -> list[tuple[str, ...] | None]:
         """GPU architectures of both releases; None if not measured."""
-        return [lock.facts.gpu_architectures if lock.facts else None for lock in (self.old, self.new)]
+        return [
+            lock.facts.gpu_architectures if lock.facts else None for lock in (self.old, self.new)
+        ]
 
     @property
     def ptx_isa(self) -> list[str | None]:
@@ -130,14 +154,20 @@ class ReleaseDifference:
 
     @property
     def gpu_code(self) -> list[tuple[str, str, str, str]]:
-        """Component, platform, old and new GPUs of each component whose code runs on other GPUs now.
+        """Component, platform, old and new GPUs of each component whose code runs on other GPUs
+        now.
 
         Nothing for two majors, and for components that are not measured.
         """
         was, now = (
-            {(n, p): g for n, found in k.gpu_code.items() for p, g in found.items()} for k in (self.old, self.new)
+            {(n, p): g for n, found in k.gpu_code.items() for p, g in found.items()}
+            for k in (self.old, self.new)
         )
-        common = [key for key in was if key in now and key[1] in self.platforms] if self.within_major else []
+        common = (
+            [key for key in was if key in now and key[1] in self.platforms]
+            if self.within_major
+            else []
+        )
         return [(*key, was[key], now[key]) for key in common if was[key] != now[key]]
 
     @property
@@ -153,15 +183,23 @@ def compare(
     Other releases say which GPU architectures there are.
     """
     groups = _groups(old.lock, new.lock)
-    components = [_component(group, platform, old, new) for platform in platforms for group in groups]
-    unmeasured = tuple(release.name for release in (old, new) if needs_measuring(release.lock, release.contents))
+    components = [
+        _component(group, platform, old, new) for platform in platforms for group in groups
+    ]
+    unmeasured = tuple(
+        release.name for release in (old, new) if needs_measuring(release.lock, release.contents)
+    )
     known = known_gpus([old.lock, new.lock, *others])
-    return ReleaseDifference(old.lock, new.lock, tuple(c for c in components if c), known, unmeasured)
+    return ReleaseDifference(
+        old.lock, new.lock, tuple(c for c in components if c), known, unmeasured
+    )
 
 
 def _groups(old: ReleaseLock, new: ReleaseLock) -> list[tuple[str, ...]]:
     """Groups of components: those that share an artefact in one of the releases are together."""
-    groups: dict[str, set[str]] = {name: {name} for name in sorted({*old.components, *new.components})}
+    groups: dict[str, set[str]] = {
+        name: {name} for name in sorted({*old.components, *new.components})
+    }
     for lock in (old, new):
         first: dict[str, str] = {}
         for artefact in lock.artefacts:
@@ -173,7 +211,9 @@ def _groups(old: ReleaseLock, new: ReleaseLock) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(tuple(sorted(group)) for group in groups.values()))
 
 
-def _component(group: tuple[str, ...], platform: str, old: Release, new: Release) -> ComponentChange | None:
+def _component(
+    group: tuple[str, ...], platform: str, old: Release, new: Release
+) -> ComponentChange | None:
     (before, was), (after, now) = (_side(release, group, platform) for release in (old, new))
     return ComponentChange(group, platform, was, now, before == after) if before or after else None
 
@@ -182,12 +222,25 @@ def _side(release: Release, group: Sequence[str], platform: str) -> tuple[set[st
     """The sha256s of the artefacts of a group on a platform, and what is said of them."""
     lock = release.lock
     components = [lock.components[name] for name in group if name in lock.components]
-    artefacts = {a.sha256: a for c in components for a in c.artefacts.values() if a and _is_for(a, platform)}
-    read = {a.sha256 for c in components for a in contents.representatives(c.artefacts) if _is_for(a, platform)}
-    glibc = [lock.facts.glibc.get(platform, {}).get(name, "") for name in group] if lock.facts else []
+    artefacts = {
+        a.sha256: a for c in components for a in c.artefacts.values() if a and _is_for(a, platform)
+    }
+    read = {
+        a.sha256
+        for c in components
+        for a in contents.representatives(c.artefacts)
+        if _is_for(a, platform)
+    }
+    glibc = (
+        [lock.facts.glibc.get(platform, {}).get(name, "") for name in group] if lock.facts else []
+    )
     versions = tuple(dict.fromkeys(a.version for a in artefacts.values()))
     size = sum(a.size for a in artefacts.values())
-    newest = None if lock.is_ctk and artefacts and not lock.facts else max(glibc, key=version_key, default="")
+    newest = (
+        None
+        if lock.is_ctk and artefacts and not lock.facts
+        else max(glibc, key=version_key, default="")
+    )
     return set(artefacts), ReleaseSide(versions, size, newest, _sonames(release.contents, read))
 
 
@@ -230,18 +283,24 @@ def _breaks(difference: ReleaseDifference) -> Iterator[Break]:
     old, new = difference.architectures
     if gone := [a for a in old or () if new is not None and a not in new]:
         yield Break("GPU architectures", "", "nvrtc", f"no longer for {', '.join(gone)}")
-    there: dict[str, set[str]] = {}  # platform -> the SONAMEs of the new release: a library may move to a component
+    there: dict[
+        str, set[str]
+    ] = {}  # platform -> the SONAMEs of the new release: a library may move to a component
     for change in difference.components:
         there.setdefault(change.platform, set()).update(change.new.sonames or ())
     for change in difference.components:
         if change.old.versions and not change.new.versions:
             yield Break("component", change.platform, change.name, "not published any more")
         for soname in change.removed:
-            if soname not in there[change.platform] and not _serves_minor(soname, difference.old.minor):
+            if soname not in there[change.platform] and not _serves_minor(
+                soname, difference.old.minor
+            ):
                 yield Break("SONAME", change.platform, change.name, f"{soname} is gone")
 
 
 def _serves_minor(soname: str, minor: str) -> bool:
-    """Whether a library is for its own release: libnvrtc-builtins.so.13.4, nvrtc-builtins64_134.dll."""
+    """Whether a library is for its own release: libnvrtc-builtins.so.13.4,
+    nvrtc-builtins64_134.dll.
+    """
     forms = "|".join(re.escape(form) for form in (minor, minor.replace(".", "")))
     return bool(minor) and re.search(rf"(?<!\d)({forms})(?!\d)", soname) is not None

@@ -1,4 +1,6 @@
-"""Changes of licences between two releases: of declarations, and of texts, which are read from the package index."""
+"""Changes of licences between two releases: of declarations, and of texts, which are read from the
+package index.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +25,28 @@ class LicenceChange:
     diff: tuple[str, ...] = ()  # of the texts, line by line; empty if they were not read
 
     def __str__(self) -> str:
-        what = f"{self.old} -> {self.new}" if self.old != self.new else f"another text, still declared as {self.new}"
+        what = (
+            f"{self.old} -> {self.new}"
+            if self.old != self.new
+            else f"another text, still declared as {self.new}"
+        )
         return f"licence of {', '.join(self.components)}: {what}"
 
 
 def licence_changes(
     old: ReleaseLock, new: ReleaseLock, index: Callable[[], Index] | None = None
 ) -> tuple[LicenceChange, ...]:
-    """The changes of the components that both releases have; with an index, also the differences of the texts."""
+    """The changes of the components that both releases have.
+
+    With an index, also the differences of the texts.
+    """
     alike: dict[tuple[object, ...], list[str]] = defaultdict(list)
     for name, after in new.components.items():
         before = old.components.get(name, after)
         if before.license != after.license or _unseen(before, after):
-            alike[before.license, before.license_texts, after.license, after.license_texts].append(name)
+            alike[before.license, before.license_texts, after.license, after.license_texts].append(
+                name
+            )
     changes = []
     for names in alike.values():
         before, after = old.components[names[0]], new.components[names[0]]
@@ -64,4 +75,6 @@ def _text_diff(before: Component, after: Component, index: Callable[[], Index]) 
             # Texts differ by platform: that of the same platform is the most similar.
             name, was = old.get(target) or next(iter(old.values()), ("/dev/null", None))
             lines = was.content.splitlines() if was else []
-            yield from difflib.unified_diff(lines, licence.content.splitlines(), name, file, lineterm="")
+            yield from difflib.unified_diff(
+                lines, licence.content.splitlines(), name, file, lineterm=""
+            )

@@ -32,13 +32,18 @@ def title(difference: ReleaseDifference) -> str:
 def summary(difference: ReleaseDifference, broken: Sequence[Break]) -> Iterator[str]:
     """The most important changes, a line each; first what is not known."""
     for name in difference.unmeasured:
-        step = "" if ":" in name else f"; next: `ctk release measure {name} --write`"  # a lock in git stays as it is
+        step = (
+            "" if ":" in name else f"; next: `ctk release measure {name} --write`"
+        )  # a lock in git stays as it is
         yield f"{name} is not measured{step}"
     for platform in difference.platforms:
         here = [c for c in difference.components if c.platform == platform]
         changed = sum(not c.same for c in here)
         size = _sizes(sum(c.old.size for c in here), sum(c.new.size for c in here))
-        yield f"{platform}: {changed} of {count(len(here), 'component')} changed; download in MB: {size}"
+        yield (
+            f"{platform}: {changed} of {count(len(here), 'component')} changed; download in MB:"
+            f" {size}"
+        )
     yield from _facts(difference)
     for component, platform, was, now in difference.gpu_code:
         yield f"{component} on {platform}: its code is for GPUs {now}, and was for {was}"
@@ -107,7 +112,9 @@ def _arrow(old: str | None, new: str | None) -> str:
     """``2.17 -> 2.27``; ``2.17`` if both are the same; None is not measured."""
     if old == new or not (old or new):
         return new or ""
-    return " -> ".join("not measured" if version is None else version or "none" for version in (old, new))
+    return " -> ".join(
+        "not measured" if version is None else version or "none" for version in (old, new)
+    )
 
 
 def _sizes(old: int, new: int) -> str:
@@ -130,7 +137,8 @@ def as_json(difference: ReleaseDifference, broken: Sequence[Break]) -> dict[str,
         "gpu_architectures": dict(zip(("old", "new"), difference.architectures, strict=True)),
         "ptx_isa": dict(zip(("old", "new"), difference.ptx_isa, strict=True)),
         "gpu_code": [
-            dict(zip(("component", "platform", "old", "new"), row, strict=True)) for row in difference.gpu_code
+            dict(zip(("component", "platform", "old", "new"), row, strict=True))
+            for row in difference.gpu_code
         ],
         "licences": [asdict(change) for change in difference.licences],
         "components": [
@@ -148,7 +156,10 @@ def as_json(difference: ReleaseDifference, broken: Sequence[Break]) -> dict[str,
 
 
 def markdown(difference: ReleaseDifference, broken: Sequence[Break]) -> str:
-    """Summary, breaks, tables and changed licences as Markdown; a licence for which there is no room is left out."""
+    """Summary, breaks, tables and changed licences as Markdown.
+
+    A licence for which there is no room is left out.
+    """
     parts = [f"### {text(title(difference))}\n", _bullets(summary(difference, broken))]
     if broken:
         parts.append("#### Gone within the major\n\n" + _bullets(map(break_text, broken)))

@@ -1,4 +1,6 @@
-"""What more specs would make of an environment: its toolkit and its Python stay where that is possible."""
+"""What more specs would make of an environment: its toolkit and its Python stay where that is
+possible.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def toolkit_pin(found: Examined) -> str:
     """The spec that keeps the toolkit of an environment; "" without CUDA."""
     if found.toolkit is None:
         return ""
-    build = f"={found.fit}_*" if found.fit else ""  # another channel has only one build of a cuda-version
+    build = (
+        f"={found.fit}_*" if found.fit else ""
+    )  # another channel has only one build of a cuda-version
     return f"cuda-version={found.toolkit.version}{build}"
 
 
@@ -74,11 +78,17 @@ def _python_pin(found: Examined) -> str:
     return f"python={Package.of(python.record).minor}" if python else ""
 
 
-def plan(found: Examined, specs: Sequence[str], on: Machine, channels: Catalogue, lines: int | None = None) -> Plan:
+def plan(
+    found: Examined,
+    specs: Sequence[str],
+    on: Machine,
+    channels: Catalogue,
+    lines: int | None = None,
+) -> Plan:
     """Solves the request of an environment with more specs.
 
-    Installed packages are taken before others. Python changes only if there is no solution with it, and the toolkit
-    only if there is none with any Python.
+    Installed packages are taken before others. Python changes only if there is no solution with it,
+    and the toolkit only if there is none with any Python.
 
     Args:
         found: The environment.
@@ -94,7 +104,8 @@ def plan(found: Examined, specs: Sequence[str], on: Machine, channels: Catalogue
     wanted = merged(asked, specs)
     scenario = Scenario(wanted, on.subdir, on.driver, on.arch)
     toolkit, python = toolkit_pin(found), _python_pin(found)
-    # Of a toolkit that has to change, no package shall stay: an old nvJitLink can be taken beside a new toolkit.
+    # Of a toolkit that has to change, no package shall stay: an old nvJitLink can be taken beside a
+    # new toolkit.
     free = [record for record in before if not needs_cuda(record)]
     beside = _beside(found, wanted)
     attempts = [
@@ -113,12 +124,17 @@ def plan(found: Examined, specs: Sequence[str], on: Machine, channels: Catalogue
         pick = solve_or_say_why(scenario, channels, lines)
     pick = replace(pick, scenario=scenario)
     kept = _satisfied(pick, (toolkit, python))
-    obstacle = _obstacle(scenario, [pin for pin in (toolkit, python) if pin and pin not in kept], channels)
+    obstacle = _obstacle(
+        scenario, [pin for pin in (toolkit, python) if pin and pin not in kept], channels
+    )
     return Plan(pick, compare(before, pick.records, asked, wanted), kept, obstacle)
 
 
 def on_its_driver(found: Examined) -> Machine:
-    """The machine of an environment; if it has no driver and its toolkit is native, one with the driver for that."""
+    """The machine of an environment.
+
+    If it has no driver and its toolkit is native, one with the driver for that.
+    """
     on = found.machine
     if on.driver or on.stated or found.toolkit is None or found.fit != "native":
         return on
@@ -128,7 +144,8 @@ def on_its_driver(found: Examined) -> Machine:
 def client_line(found: Examined, specs: Sequence[str], on: Machine) -> str:
     """The line that adds specs with the client of an environment, and keeps its toolkit.
 
-    The client sees the driver of this machine. If the environment is for another one, the line states that driver.
+    The client sees the driver of this machine. If the environment is for another one, the line
+    states that driver.
     """
     pin = toolkit_pin(found)
     pins = [pin] if pin and all(parse_spec(spec).name != "cuda-version" for spec in specs) else []
@@ -156,7 +173,9 @@ def _obstacle(scenario: Scenario, broken: Sequence[str], channels: Catalogue) ->
 
 
 def _beside(found: Examined, wanted: Sequence[str]) -> list[str]:
-    """The packages of another client's environment that nobody asked for and nothing needs: they stay there."""
+    """The packages of another client's environment that nobody asked for and nothing needs: they
+    stay there.
+    """
     if found.note:
         return []
     asked = {parse_spec(spec).name for spec in wanted}
@@ -170,10 +189,14 @@ def installed_records(found: Examined) -> tuple[RepoDataRecord, ...]:
     return tuple(_installed_record(file, record, package) for (file, record), package in pairs)
 
 
-def _installed_record(file: Path, record: Mapping[str, Any], package: InstalledPackage) -> RepoDataRecord:
+def _installed_record(
+    file: Path, record: Mapping[str, Any], package: InstalledPackage
+) -> RepoDataRecord:
     try:
         return PrefixRecord.from_path(file)
     except Exception:  # rattler has errors of its own; it reads fewer records than conda writes
         name = str(record.get("fn") or f"{package.name}-{package.version}-{package.build}.conda")
         source = package.source if "://" in package.source else "file:///"
-        return RepoDataRecord(package.record, name, f"{source}/{package.subdir or NOARCH}/{name}", source)
+        return RepoDataRecord(
+            package.record, name, f"{source}/{package.subdir or NOARCH}/{name}", source
+        )

@@ -50,7 +50,9 @@ def _matches(spec: str, record: PackageRecord) -> bool:
 
 @look_at(Examined, "records")
 def _records(on: Examined) -> Finding:
-    """No client updates a package with a broken record, nor safely one whose files are elsewhere."""
+    """No client updates a package with a broken record, nor safely one whose files
+    are elsewhere.
+    """
     if on.reaching_out:
         return problem(in_words(on.reaching_out), NEW_FOLDER)
     if broken := [file for file in on.has.broken if repair.is_no_record(file)]:
@@ -123,33 +125,54 @@ def _replaced_by_pip(on: Examined) -> dict[str, Wheel]:
 def wrong_with_pip(on: Examined) -> list[Finding]:
     """What is wrong with the wheels in an environment."""
     return [
-        finding for check in (wheels_of_pip, scripts_of_pip, needs_of_wheels) for finding in check(on) if finding.fix
+        finding
+        for check in (wheels_of_pip, scripts_of_pip, needs_of_wheels)
+        for finding in check(on)
+        if finding.fix
     ]
 
 
 @look_at(Examined, "wheels of pip")
 def wheels_of_pip(on: Examined) -> Finding:
-    """cuda.pathfinder loads pip's libraries in place of conda's, and of two dist-infos any may be read."""
+    """cuda.pathfinder loads pip's libraries in place of conda's, and of two dist-infos any may be
+    read.
+    """
     has_cuda = any(name == "cuda-version" or name.startswith("cuda") for name in on.by_name)
     beside, twice, found = on.nvidia_wheels if has_cuda else (), on.twice, []
     if beside:
-        found.append(f"beside conda's CUDA: {listing([_in_place_of(wheel, on) for wheel in beside], most=_SHOWN)}")
+        found.append(
+            "beside conda's CUDA:"
+            f" {listing([_in_place_of(wheel, on) for wheel in beside], most=_SHOWN)}"
+        )
     if twice:
-        found.append(f"a second dist-info beside that of a conda package: {listing([*map(str, twice)], most=_SHOWN)}")
+        found.append(
+            "a second dist-info beside that of a conda package:"
+            f" {listing([*map(str, twice)], most=_SHOWN)}"
+        )
     if not found:
         number = count(len(on.nvidia_wheels), "wheel")
-        return ok(f"{number} of NVIDIA's, no CUDA of conda's beside them" if on.nvidia_wheels else "none of NVIDIA's")
+        return ok(
+            f"{number} of NVIDIA's, no CUDA of conda's beside them"
+            if on.nvidia_wheels
+            else "none of NVIDIA's"
+        )
     steps = repair.uninstall(on, [*dict.fromkeys((*beside, *twice))])
     return problem("; ".join(found), " && ".join(steps) or "make it again in a new folder")
 
 
 @look_at(Examined, "scripts of pip")
 def scripts_of_pip(on: Examined) -> Finding:
-    """What pip installed starts Python by its path, which is another one after the environment was moved or copied."""
-    wheels = [wheel for wheel in on.wheels if wheel.name not in on.has.distributions]  # `files` is about the others
+    """What pip installed starts Python by its path, which is another one after the environment was
+    moved or copied.
+    """
+    wheels = [
+        wheel for wheel in on.wheels if wheel.name not in on.has.distributions
+    ]  # `files` is about the others
     found = {wheel: on.has.scripts_elsewhere(on.has.of_pip.get(wheel.info, ())) for wheel in wheels}
     scripts = {path: python for each in found.values() for path, python in each.items()}
-    if not scripts or (on.has.scripts_of_others and not on.note):  # that has to go back, or to be made again
+    if not scripts or (
+        on.has.scripts_of_others and not on.note
+    ):  # that has to go back, or to be made again
         return ok("none that starts another Python")
     old = next(iter(scripts.values())).parents[1]
     cause = f"they start the Python of {old}: {listing([*scripts], most=_SHOWN)}"
@@ -159,37 +182,54 @@ def scripts_of_pip(on: Examined) -> Finding:
 
 @look_at(Examined, "needs of wheels")
 def needs_of_wheels(on: Examined) -> Finding:
-    """What pip installed fails without what it needs, which a change of the environment may have taken away."""
+    """What pip installed fails without what it needs, which a change of the environment may have
+    taken away.
+    """
     if not (lacks := list(lacking(on))):
         return ok("what pip installed has what it needs" if on.wheels else "pip installed nothing")
     specs, others = [], []
     for lack in lacks:
         name, wanted = canonicalize_name(lack.need.name), lack.need.specifier
         versions = on.folders.versions(name) if on.folders and name != "python" else ()
-        is_gone = name == "python" and not lack.version  # where there is another one, it was asked for
+        is_gone = (
+            name == "python" and not lack.version
+        )  # where there is another one, it was asked for
         if is_gone or any(wanted.contains(version, prereleases=True) for version in versions):
             specs.append(f"{name}{wanted}".replace("===", "=="))
         else:  # a newer wheel may take what is there
             others.append(lack.wheel.name if lack.version else str(lack.need))
     words = ["install", "--upgrade", *dict.fromkeys(others)] if others else []
-    return problem(_first([*dict.fromkeys(map(str, lacks))]), " && ".join(on.pip(*words, specs=specs)))
+    return problem(
+        _first([*dict.fromkeys(map(str, lacks))]), " && ".join(on.pip(*words, specs=specs))
+    )
 
 
 def _in_place_of(wheel: Wheel, on: Examined) -> str:
     """A wheel, and the conda package whose library is hidden by it."""
     names = {path.rpartition("/")[2]: package for package in on.packages for path in package.files}
-    same = next((names[library] for library in wheel.libraries if library in names), on.by_name.get(wheel.name))
+    same = next(
+        (names[library] for library in wheel.libraries if library in names),
+        on.by_name.get(wheel.name),
+    )
     return f"{wheel}{f', in place of {same.name} {same.version}' if same else ''}"
 
 
 @look_at(Examined, "variables")
 def _variables(on: Examined) -> Finding:
-    """cuTile, build systems and programs with a shared runtime search these places first; cuda.pathfinder does last."""
+    """cuTile, build systems and programs with a shared runtime search these places first.
+
+    Cuda.pathfinder does last.
+    """
     found, wrong = [], []
     for place in filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
-        if not is_in(place, on.prefix) and (libraries := sorted(chain(*map(Path(place).glob, _CUDA_LIBRARIES)))):
+        if not is_in(place, on.prefix) and (
+            libraries := sorted(chain(*map(Path(place).glob, _CUDA_LIBRARIES)))
+        ):
             wrong.append("LD_LIBRARY_PATH")
-            found.append(f"LD_LIBRARY_PATH has {place} with {listing([file.name for file in libraries], most=_SHOWN)}")
+            found.append(
+                f"LD_LIBRARY_PATH has {place} with"
+                f" {listing([file.name for file in libraries], most=_SHOWN)}"
+            )
     for name in ("CUDA_PATH", "CUDA_HOME"):
         if (toolkit := os.environ.get(name)) and not is_in(toolkit, on.prefix):
             wrong.append(name)
@@ -199,7 +239,13 @@ def _variables(on: Examined) -> Finding:
     return ok("none that leads elsewhere")
 
 
-_CUDA_LIBRARIES = ("libnvrtc.so.*", "libnvJitLink.so.*", "libcudart.so.*", "libnvvm.so.*", "libcublas.so.*")
+_CUDA_LIBRARIES = (
+    "libnvrtc.so.*",
+    "libnvJitLink.so.*",
+    "libcudart.so.*",
+    "libnvvm.so.*",
+    "libcublas.so.*",
+)
 
 
 def is_in(place: str, prefix: Path) -> bool:
@@ -209,7 +255,10 @@ def is_in(place: str, prefix: Path) -> bool:
 
 @look_at(Examined, "packages agree")
 def _agreement(on: Examined) -> Finding:
-    """A package was made for its dependencies; with others it fails when it is imported, or later."""
+    """A package was made for its dependencies.
+
+    With others it fails when it is imported, or later.
+    """
     unmet, names = [], set()
     for package in on.packages:
         for spec in (*package.depends, *package.constrains):
@@ -235,7 +284,9 @@ def _unmet(package: InstalledPackage, spec: str, on: Examined) -> str:
 
 @look_at(Examined, "glibc")
 def _glibc_is_new_enough(on: Examined) -> Finding:
-    """Programs that need a newer glibc than the machine's do not start, as where they were carried."""
+    """Programs that need a newer glibc than the machine's do not start, as where they
+    were carried.
+    """
     subdir = on.machine.subdir
     if subdir != this_platform() and not is_glibc_stated():
         return ok(f"of a {subdir} machine, not of this one")
@@ -251,24 +302,40 @@ def _glibc_is_new_enough(on: Examined) -> Finding:
 
 @look_at(Examined, "driver")
 def _driver_fits(on: Examined) -> Finding:
-    """Programs need a driver that starts and is not older than their packages require: errors 35, 100, 222."""
+    """Programs need a driver that starts and is not older than their packages require: errors 35,
+    100, 222.
+    """
     driver = on.machine.driver
-    specs = [(p, s) for p in on.packages for s in (*p.depends, *p.constrains) if spec_name(s) == "__cuda"]
+    specs = [
+        (p, s) for p in on.packages for s in (*p.depends, *p.constrains) if spec_name(s) == "__cuda"
+    ]
     if on.driver_state and (found := driver_at_fault(on.driver_state)):
         # Many hide the GPU on purpose, for example from the tests of a program.
-        is_hidden = on.driver_state.limit is Limit.VARIABLE and on.driver_state.seen.error == NO_DEVICE
+        is_hidden = (
+            on.driver_state.limit is Limit.VARIABLE and on.driver_state.seen.error == NO_DEVICE
+        )
         return missing(found.message, found.fix) if is_hidden else found
     if not driver:
         if wanted := [f"{p.name} {p.version} needs {s}" for p, s in specs if s in p.depends]:
-            stated = chain(*on.note.machine.items()) if on.note and on.made_for else ("--driver", "13.0")
+            stated = (
+                chain(*on.note.machine.items()) if on.note and on.made_for else ("--driver", "13.0")
+            )
             other = shlex.join(["ctk", "doctor", str(on.prefix), *stated])
-            step = f"for that machine: `{other}`" if on.made_for else f"`ctk doctor`, or for another machine: `{other}`"
-            return missing(f"{on.machine.words}, and {listing(wanted, most=_SHOWN)}{on.made_for}", step)
+            step = (
+                f"for that machine: `{other}`"
+                if on.made_for
+                else f"`ctk doctor`, or for another machine: `{other}`"
+            )
+            return missing(
+                f"{on.machine.words}, and {listing(wanted, most=_SHOWN)}{on.made_for}", step
+            )
         return ok(f"{on.machine.words}{on.made_for}")
     there = package_record("__cuda", driver)
     unmet = [f"{p.name} {p.version} needs {s}" for p, s in specs if not _matches(s, there)]
     if unmet:
-        return problem(f"it supports CUDA {driver}, and {listing(unmet, most=_SHOWN)}{on.made_for}", on.fix())
+        return problem(
+            f"it supports CUDA {driver}, and {listing(unmet, most=_SHOWN)}{on.made_for}", on.fix()
+        )
     if on.overstated:
         return missing(on.overstated, STATE_DRIVER)
     return ok(f"it supports CUDA {driver}{on.made_for}")
@@ -281,7 +348,10 @@ def _toolkit_finding(on: Examined, text: str) -> Finding:
 
 @look_at(Examined, "native toolkit")
 def _native_toolkit(on: Examined) -> Finding:
-    """A driver refuses the PTX of a toolkit that is newer than it (error 222). A native toolkit is not newer."""
+    """A driver refuses the PTX of a toolkit that is newer than it (error 222).
+
+    A native toolkit is not newer.
+    """
     toolkit, driver, arch = on.toolkit, on.machine.driver, on.machine.arch
     if toolkit is None:
         return ok("no CUDA toolkit in it")
@@ -290,23 +360,33 @@ def _native_toolkit(on: Examined) -> Finding:
         records = [package.record for package in on.packages]
         return ok("; ".join([text, *newer_nvjitlink(records, on.asked)]))
     if older(driver, toolkit.version):
-        return _toolkit_finding(on, f"{text} is newer than the driver, which supports CUDA {driver}")
+        return _toolkit_finding(
+            on, f"{text} is newer than the driver, which supports CUDA {driver}"
+        )
     if on.fit == "compat" and (not arch or arch in on.targets(toolkit.version)):
         step = on.install(f"cuda-version={toolkit.version}=native_*")
-        return missing(f"{text}, where the driver takes it native: an update may bring a newer one", step)
+        return missing(
+            f"{text}, where the driver takes it native: an update may bring a newer one", step
+        )
     return ok(text)
 
 
 @look_at(Examined, "nvJitLink")
 def _nvjitlink_is_of_the_toolkit(on: Examined) -> Finding:
-    """A driver refuses the PTX of an nvJitLink that is newer than it (error 222); an update can leave one behind."""
+    """A driver refuses the PTX of an nvJitLink that is newer than it (error 222).
+
+    An update can leave one behind.
+    """
     own = on.by_name.get("libnvjitlink")
     if own is None or on.toolkit is None:
         return ok("none in it")
     left = unasked_nvjitlink([package.record for package in on.packages], on.asked)
     if left is None:
         return ok(own.version)
-    text = f"{left.version}, beside toolkit {on.toolkit.version}, and nothing that is there or was asked for needs that"
+    text = (
+        f"{left.version}, beside toolkit {on.toolkit.version}, and nothing that is there or was"
+        " asked for needs that"
+    )
     spec = f"libnvjitlink={on.toolkit.version}"
     look = shlex.join(["ctk", "solve", spec, "--prefix", str(on.prefix)])
     step = own_nvjitlink(on, spec) or f"`{look}` says if the toolkit's own can be had"
@@ -315,7 +395,10 @@ def _nvjitlink_is_of_the_toolkit(on: Examined) -> Finding:
 
 
 def own_nvjitlink(on: Examined, spec: str) -> str:
-    """The command that brings back the nvJitLink of the toolkit; "" if its channels do not prove that."""
+    """The command that brings back the nvJitLink of the toolkit.
+
+    "" if its channels do not prove that.
+    """
     if on.folders is None:
         return ""
     there = on_its_driver(on)
@@ -338,7 +421,10 @@ def _gpu_known(on: Examined) -> Finding:
     toolkit, arch = on.toolkit, on.machine.arch
     known = on.targets(toolkit.version) if toolkit else ()
     if toolkit and arch and known and arch not in known:
-        text = f"toolkit {toolkit.version} does not know compute capability {arch}; it knows {listing(known)}"
+        text = (
+            f"toolkit {toolkit.version} does not know compute capability {arch}; it knows"
+            f" {listing(known)}"
+        )
         return _toolkit_finding(on, text)
     gpu = f"compute capability {arch}" if arch else on.machine.words
     if on.driver_state and (found := driver_at_fault(on.driver_state)):

@@ -1,4 +1,5 @@
-"""The checks of `ctk doctor`: how this machine, this checkout or an environment is, and what to do about it.
+"""The checks of `ctk doctor`: how this machine, this checkout or an environment is, and what to do
+about it.
 
 The checks run at the same time, and none can end the run.
 """
@@ -33,15 +34,22 @@ from ctk.solve.driver import NO_DEVICE, Answer, Change, DriverState, Limit, driv
 
 @dataclass(frozen=True)
 class Where:
-    """The checkout that checks look at, whether the network is left alone, and channels in place of the built one."""
+    """The checkout that checks look at, whether the network is left alone, and channels in place of
+    the built one.
+    """
 
     workspace: Workspace
     offline: bool = False
     channels: tuple[Path | str, ...] = ()
 
 
-def look_at(subject: type[S], name: str, *, needed: bool = False) -> Callable[[Callable[[S], Finding]], Check[S]]:
-    """Makes a check of a function that returns one finding; `needed` if the commands of the README fail without it."""
+def look_at(
+    subject: type[S], name: str, *, needed: bool = False
+) -> Callable[[Callable[[S], Finding]], Check[S]]:
+    """Makes a check of a function that returns one finding.
+
+    `needed` if the commands of the README fail without it.
+    """
 
     def make(look: Callable[[S], Finding]) -> Check[S]:
         @wraps(look)
@@ -99,12 +107,14 @@ def printed(*command: str) -> str | None:
     return done.stdout.strip() or done.stderr.strip() if done.returncode == 0 else None
 
 
-# --- the checks of this checkout, of clients and of hardware. Packages are imported inside a check, so that a missing
-# package makes only this check fail.
+# --- the checks of this checkout, of clients and of hardware. Packages are imported inside a check,
+# so that a missing package makes only this check fail.
 
 _SETUP = "run ./scripts/setup; it makes .venv as requirements.lock says"
 _ASKED = "cuda-toolkit"  # the manifest of every CTK release
-LEAST_FREE = 6e9  # bytes: the default channel, its base channel, the artefacts of both, and room to build in
+LEAST_FREE = (
+    6e9  # bytes: the default channel, its base channel, the artefacts of both, and room to build in
+)
 
 
 @look_at(Where, "packages", needed=True)
@@ -113,7 +123,9 @@ def _packages(where: Where) -> Finding:
     lock = (where.workspace.root / "requirements.lock").read_text(encoding="utf-8")
     wanted = dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", lock, re.M))
     have = {name: _version(name) for name in wanted}
-    wrong = [f"{name} {have[name] or 'is missing'}" for name in wanted if have[name] != wanted[name]]
+    wrong = [
+        f"{name} {have[name] or 'is missing'}" for name in wanted if have[name] != wanted[name]
+    ]
     if wrong:
         return problem(f"not as requirements.lock has them: {listing(wrong, most=3)}", _SETUP)
     return ok(f"{len(wanted)}, as requirements.lock has them")
@@ -163,7 +175,9 @@ def _disk(where: Where) -> Finding:
 
 @look_at(Where, "channel")
 def _channel(where: Where) -> Finding:
-    """The channel that environments are made from: what `ctk build` made last, or what --channel names."""
+    """The channel that environments are made from: what `ctk build` made last, or what --channel
+    names.
+    """
     from ctk.package.records import records
 
     if where.channels:
@@ -175,7 +189,9 @@ def _channel(where: Where) -> Finding:
     text = f"{count(len(packages), 'package')}, made {made:%Y-%m-%d %H:%M} UTC"
     newest = next(reversed(where.workspace.locked_minors), "")
     if newest and not any(name.startswith(f"cuda-version-{newest}-") for name in packages):
-        return missing(f"{text}, without {newest}, the newest locked release", "ctk build brings it up to date")
+        return missing(
+            f"{text}, without {newest}, the newest locked release", "ctk build brings it up to date"
+        )
     return ok(text)
 
 
@@ -198,7 +214,9 @@ def _named(where: Where) -> Finding:
 
 @look_at(Where, "driver")
 def _driver(where: Where) -> Finding:
-    """The newest CUDA version that the driver supports decides the pick, and the GPU if the client detects it."""
+    """The newest CUDA version that the driver supports decides the pick, and the GPU if the client
+    detects it.
+    """
     from ctk.lock.model import release_locks
     from ctk.solve.machine import STATE_DRIVER, machine, overstated, too_old
 
@@ -208,19 +226,29 @@ def _driver(where: Where) -> Finding:
     if not on.stated and (found := driver_at_fault(on.unseen or driver_state())):
         return missing(found.message, found.fix)
     # The first GPU's line.
-    own = (printed("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader") or "").partition("\n")[0]
+    own = (
+        printed("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader") or ""
+    ).partition("\n")[0]
     if on.driver:
         name = f"; nvidia-smi: {own}" if own else ""
         words = f"{on.words}{name}"
         step = too_old(on.arch, release_locks(where.workspace).values())
         return missing(words, step) if step else ok(words)
     if own:
-        return missing(f"nvidia-smi says {own}, and libcuda cannot be loaded", "repair the driver's installation")
-    return missing("none: kernels are compiled here and not run; --driver and --arch describe another machine")
+        return missing(
+            f"nvidia-smi says {own}, and libcuda cannot be loaded",
+            "repair the driver's installation",
+        )
+    return missing(
+        "none: kernels are compiled here and not run; --driver and --arch describe another machine"
+    )
 
 
 def driver_at_fault(state: DriverState) -> Finding | None:
-    """What is wrong with a driver that is installed and does not work; None if it works, or if there is none."""
+    """What is wrong with a driver that is installed and does not work.
+
+    None if it works, or if there is none.
+    """
     if state.limit in (Limit.NOTHING, Limit.NO_DRIVER):
         return None
     seen = state.seen
@@ -228,11 +256,19 @@ def driver_at_fault(state: DriverState) -> Finding | None:
         return problem(_at_fault(state.limit, state.change, seen), _as_command(state.change))
     if state.limit is Limit.SILENT:
         step = "restart this machine; if that does not help, install the driver again"
-        return problem("the driver is installed, and crashes or does not answer when it is started", step)
+        return problem(
+            "the driver is installed, and crashes or does not answer when it is started", step
+        )
     version = f" for CUDA {seen.version}" if seen.version else ""
     if state.limit is Limit.NO_DEVICE:
-        cause = f"a driver{version} is installed, and no GPU is here: {_failure(seen)}, and there is no /dev/nvidiactl"
-        return problem(cause, "start the container with a GPU (docker run --gpus all), or load the driver's module")
+        cause = (
+            f"a driver{version} is installed, and no GPU is here: {_failure(seen)}, and there is no"
+            " /dev/nvidiactl"
+        )
+        return problem(
+            cause,
+            "start the container with a GPU (docker run --gpus all), or load the driver's module",
+        )
     step = "run nvidia-smi; after an update of the driver, restart this machine"
     return problem(f"the driver{version} does not start: {_failure(seen)}", step)
 
@@ -242,10 +278,19 @@ def _at_fault(limit: Limit, change: Change, seen: Answer) -> str:
     if limit is Limit.NOT_FOUND:
         return f"the driver is {seen.library}, where programs do not look for it"
     if change.variable == "LD_LIBRARY_PATH":
-        return f"LD_LIBRARY_PATH leads to {seen.library}, which is not this machine's driver: {_failure(seen)}"
+        return (
+            f"LD_LIBRARY_PATH leads to {seen.library}, which is not this machine's driver:"
+            f" {_failure(seen)}"
+        )
     if seen.error == NO_DEVICE:
-        return f"{change.variable}={change.was} hides the GPU from programs: {_failure(seen)}; without it they find one"
-    return f"the driver does not start with {change.variable}={change.was}: {_failure(seen)}; without it, it does"
+        return (
+            f"{change.variable}={change.was} hides the GPU from programs: {_failure(seen)}; without"
+            " it they find one"
+        )
+    return (
+        f"the driver does not start with {change.variable}={change.was}: {_failure(seen)}; without"
+        " it, it does"
+    )
 
 
 def _failure(seen: Answer) -> str:
@@ -270,7 +315,9 @@ def _clients(where: Where) -> Finding:
     from ctk.solve.machine import machine
 
     on = machine()
-    is_broken = on.unseen is not None and on.unseen.works is None  # what clients see is not compared with nothing
+    is_broken = (
+        on.unseen is not None and on.unseen.works is None
+    )  # what clients see is not compared with nothing
     found, driver = [], on.driver or ""
     for name in ("conda", "mamba", "micromamba", "pixi"):
         if not (place := shutil.which(name)):
@@ -278,7 +325,8 @@ def _clients(where: Where) -> Finding:
         text = printed(place, "info")
         if text is None:
             return missing(f"{place} info fails", "repair it")
-        # mamba takes the toolkit in /usr/local/cuda for the driver: libmamba/src/core/virtual_packages.cpp of 2.0.6 on
+        # mamba takes the toolkit in /usr/local/cuda for the driver:
+        # libmamba/src/core/virtual_packages.cpp of 2.0.6 on
         sees = re.search(r"__cuda=(\d+\.\d+)", text)
         if sees and sees[1] != driver and not is_broken:
             truth = f"it supports {driver}" if driver else "there is none"

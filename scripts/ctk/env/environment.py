@@ -28,7 +28,16 @@ from ctk.core.checkout import Workspace, takes_files
 from ctk.core.children import run_program
 from ctk.core.console import Reporter, count, listing
 from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, ProofFailed, WouldLose
-from ctk.core.files import alone, check_path, disk_errors, is_odd, make_folder, odd_below, read_json, read_plain
+from ctk.core.files import (
+    alone,
+    check_path,
+    disk_errors,
+    is_odd,
+    make_folder,
+    odd_below,
+    read_json,
+    read_plain,
+)
 from ctk.core.inside import is_file_name, place_in
 from ctk.core.memo import Memo, memo
 from ctk.core.process import run
@@ -42,10 +51,16 @@ from ctk.solve.solve import Catalogue, Pick, Scenario, lasting
 from ctk.solve.why import solve_or_say_why
 
 PROGRAMS = Path(__file__).parent / "programs"
-"""Programs for an environment's own Python or shell, which import nothing of ctk; packs contain some of them."""
+"""Programs for an environment's own Python or shell, which import nothing of ctk.
+
+Packs contain some of them.
+"""
 RUNNER = PROGRAMS / "run-in-environment"
 """Runs a command in the environment that it is in."""
-ACTIVATION = {f"bin/{name}": PROGRAMS / name for name in ("activate", "deactivate", "activate.fish", RUNNER.name)}
+ACTIVATION = {
+    f"bin/{name}": PROGRAMS / name
+    for name in ("activate", "deactivate", "activate.fish", RUNNER.name)
+}
 """Path in an environment -> the program there."""
 STARTUP = PROGRAMS / "_ctk_conda_prefix.pth"
 """Is read by each Python that finds it in its site-packages."""
@@ -74,7 +89,9 @@ class Environment:
     prefix: Path
     pick: Pick
     changed: bool  # whether this run made or changed it
-    changes: Mapping[str, Sequence[str]] = field(default_factory=dict)  # `_changes`, of one that was there
+    changes: Mapping[str, Sequence[str]] = field(
+        default_factory=dict
+    )  # `_changes`, of one that was there
 
     @property
     def python(self) -> Path:
@@ -104,14 +121,23 @@ def check_is_there(prefix: Path) -> None:
     """
     check_path(prefix, _RENAME)
     if not (prefix / "conda-meta").is_dir():
-        what = "has no conda-meta" if prefix.is_dir() else "is no folder" if prefix.exists() else "is not there"
+        what = (
+            "has no conda-meta"
+            if prefix.is_dir()
+            else "is no folder"
+            if prefix.exists()
+            else "is not there"
+        )
         place = "./my-env" if prefix.exists() else shlex.quote(str(prefix))
         step = f"name one, or make one: `ctk env create cuda-core --prefix {place}`"
         raise BadValue(f"{prefix} is no environment: it {what}", step)
 
 
 def check_is_whole(prefix: Path) -> None:
-    """Refuses a place without an environment, and an environment that `create` did not finish; raises BadValue."""
+    """Refuses a place without an environment, and an environment that `create` did not finish.
+
+    Raises BadValue.
+    """
     check_is_there(prefix)
     if (note := Note.read(prefix)) and note.asked and not note.stamp:
         cause = f"{prefix} is half made: the run that makes it was stopped, or is at work now"
@@ -121,7 +147,13 @@ def check_is_whole(prefix: Path) -> None:
 def command_in(prefix: Path, command: Sequence[str]) -> list[str]:
     """The words that run a command in an activated environment, even if `RUNNER` is not in it."""
     # With -c, the word after the script is $0, from which the script takes its place.
-    return ["sh", "-c", RUNNER.read_text(encoding="utf-8"), str(prefix / "bin" / RUNNER.name), *command]
+    return [
+        "sh",
+        "-c",
+        RUNNER.read_text(encoding="utf-8"),
+        str(prefix / "bin" / RUNNER.name),
+        *command,
+    ]
 
 
 def create(
@@ -135,7 +167,8 @@ def create(
 ) -> Environment:
     """Gives an environment exactly the packages of a pick, with bytecode and activation scripts.
 
-    Its files are hard links into the cache of unpacked packages. Runs at the same prefix wait for each other.
+    Its files are hard links into the cache of unpacked packages. Runs at the same prefix wait for
+    each other.
 
     Args:
         pick: The packages.
@@ -147,8 +180,10 @@ def create(
         report: Shows the progress of downloads, and rattler's bars where it draws bars.
 
     Raises:
-        BadValue: There are packages that `create` did not put there, and the terms do not allow that.
-        WouldLose: Packages would go because the request no longer names them, and the terms do not allow that.
+        BadValue: There are packages that `create` did not put there, and the terms do not allow
+            that.
+        WouldLose: Packages would go because the request no longer names them, and the terms do not
+            allow that.
         Busy: The terms name the packages that were there, and another run has changed them.
         NotReady: A record or a link in the prefix, and so what would be changed, leads out of it.
         ChannelBroken: A package would be installed outside of the prefix.
@@ -169,7 +204,10 @@ def create(
     _check_cache(cache)  # before anything is written
     refuse_packages(pick, prefix, cache)  # `install` does it, too, but later
     with disk_errors(prefix.parent), alone(prefix / LOCK, f"at {prefix}", say):
-        note, has = Note.read(prefix), Installed.read(prefix)  # again: another run may just have ended
+        note, has = (
+            Note.read(prefix),
+            Installed.read(prefix),
+        )  # again: another run may just have ended
         refuse_reaching_out(prefix, has.records)
         _check_terms(terms, note, has, pick, asked)
         altered = {**has.damage(), **(has.with_prefix if has.scripts_of_others else {})}
@@ -178,7 +216,8 @@ def create(
                 write_history(pick, prefix, time.localtime())
             replace(note, asked=tuple(asked) or note.asked, stamp=has.stamp).write(prefix)
             return Environment(prefix, pick, False)
-        # Before any change: if this run is stopped, the note says whose the environment is, and what may be half there.
+        # Before any change: if this run is stopped, the note says whose the environment is, and
+        # what may be half there.
         half = () if note is None or note.stamp else note.packages
         Note(tuple(sorted({*wanted, *has.packages, *half})), tuple(asked)).write(prefix)
         of_pip = has.of_pip
@@ -186,7 +225,9 @@ def create(
         _remove_bytecode(has)
         for file in (*has.broken, *filter(_is_foreign, has.records)):
             file.unlink()
-        startup = prefix.glob(f"lib/python3*/site-packages/{STARTUP.name}")  # would keep the folder of another Python
+        startup = prefix.glob(
+            f"lib/python3*/site-packages/{STARTUP.name}"
+        )  # would keep the folder of another Python
         _remove((path.relative_to(prefix) for path in startup), prefix)
         _remove(chain(*altered.values()), prefix)
         install(pick, prefix, cache, altered, report)
@@ -212,7 +253,10 @@ def _named_files(has: Installed) -> set[str]:
 
 
 def _remove(paths: Iterable[Path | str], prefix: Path) -> None:
-    """Removes files and links of a prefix; what is outside, or behind a link that leads out, stays."""
+    """Removes files and links of a prefix.
+
+    What is outside, or behind a link that leads out, stays.
+    """
     for path in paths:
         place = place_in(prefix, str(path))
         if place is not None and (place.is_symlink() or place.is_file()):
@@ -250,11 +294,15 @@ def _replaced(of_pip: Mapping[Path, frozenset[str]], by: Installed) -> dict[str,
 
 
 def _remove_leftovers(paths: Collection[str], prefix: Path) -> None:
-    """Removes files of a stopped run or of pip that no package has now: Python would find what a dist-info names."""
+    """Removes files of a stopped run or of pip that no package has now: Python would find what a
+    dist-info names.
+    """
     has = Installed.read(prefix)
     own = {str(path) for record in has.records.values() for path in record.get("files") or ()}
     for info, files in has.of_pip.items():
-        if f"{info.relative_to(prefix)}/RECORD" not in paths:  # pip installed it, perhaps over a package of ours
+        if (
+            f"{info.relative_to(prefix)}/RECORD" not in paths
+        ):  # pip installed it, perhaps over a package of ours
             own |= files
     for place in (place_in(prefix, path) for path in paths if path not in own):
         if place is None or place.parent == prefix / NOTE.parent:
@@ -270,12 +318,20 @@ def _remove_leftovers(paths: Collection[str], prefix: Path) -> None:
 
 
 def _changes(has: Installed, pick: Pick, again: Collection[str]) -> dict[str, list[str]]:
-    """What the installation of a pick changes in an environment: kind of change -> packages in words."""
-    was = {str(r["name"]): (str(r.get("version")), str(r.get("build"))) for r in has.records.values()}
+    """What the installation of a pick changes in an environment: kind of change -> packages in
+    words.
+    """
+    was = {
+        str(r["name"]): (str(r.get("version")), str(r.get("build"))) for r in has.records.values()
+    }
     now = {r.name.normalized: (str(r.version), str(r.build)) for r in pick.records}
     both = sorted(was.keys() & now.keys())
-    versions = {name: f"{was[name][0]} by {now[name][0]}" for name in both if was[name][0] != now[name][0]}
-    builds = {name: f"{' '.join(was[name])} by {now[name][1]}" for name in both if was[name] != now[name]}
+    versions = {
+        name: f"{was[name][0]} by {now[name][0]}" for name in both if was[name][0] != now[name][0]
+    }
+    builds = {
+        name: f"{' '.join(was[name])} by {now[name][1]}" for name in both if was[name] != now[name]
+    }
     return {
         "removed": [f"{name} {was[name][0]}" for name in sorted(was.keys() - now.keys())],
         "added": [f"{name} {now[name][0]}" for name in sorted(now.keys() - was.keys())],
@@ -285,7 +341,9 @@ def _changes(has: Installed, pick: Pick, again: Collection[str]) -> dict[str, li
 
 
 def _is_whole(note: Note, has: Installed, wanted: Iterable[str]) -> bool:
-    """Whether `create` finished with these packages, and there are no others, nor wheels in their place."""
+    """Whether `create` finished with these packages, and there are no others, nor wheels in their
+    place.
+    """
     is_all = set(wanted) == set(note.packages) == has.packages.keys()
     return bool(note.stamp) and not has.broken and is_all and not _replaced(has.of_pip, has)
 
@@ -296,7 +354,10 @@ def _is_same(note: Note, asked: Sequence[str]) -> bool:
 
 
 def _is_foreign(record: Path) -> bool:
-    """Whether rattler cannot read a record, which conda perhaps can; rattler would install nothing beside it."""
+    """Whether rattler cannot read a record, which conda perhaps can.
+
+    Rattler would install nothing beside it.
+    """
     try:
         rattler.PrefixRecord.from_path(record)
     except Exception:  # rattler has errors of its own
@@ -308,9 +369,14 @@ def _names_by_key(pick: Pick) -> dict[str, str]:
     return {_key(record): str(record.name.normalized) for record in pick.records}
 
 
-def _check_terms(terms: Terms, note: Note | None, has: Installed, pick: Pick, asked: Sequence[str]) -> None:
+def _check_terms(
+    terms: Terms, note: Note | None, has: Installed, pick: Pick, asked: Sequence[str]
+) -> None:
     if terms.since is not None and terms.since != has.packages.keys():
-        raise Busy(f"another run has just changed {has.prefix}, and nothing was changed by this one", "type it again")
+        raise Busy(
+            f"another run has just changed {has.prefix}, and nothing was changed by this one",
+            "type it again",
+        )
     if terms.force:
         return
     _check_owner(note, has, _names_by_key(pick))
@@ -319,15 +385,20 @@ def _check_terms(terms: Terms, note: Note | None, has: Installed, pick: Pick, as
 
 
 def _check_owner(note: Note | None, has: Installed, wanted: Iterable[str]) -> None:
-    """Refuses an environment with packages that `create` did not put there, and names packages that it would remove."""
+    """Refuses an environment with packages that `create` did not put there, and names packages that
+    it would remove.
+    """
     ours = {*wanted, *note.packages} if note else set()
     others = [title for key, title in has.packages.items() if key not in ours]
     others += [file.name for file in has.broken if note is None]
     if others:
         lost = [title for key, title in has.packages.items() if key not in {*ours, *wanted}]
-        what = f"and would lose {listing(sorted(lost), most=20)}" if lost else "and is of another tool"
+        what = (
+            f"and would lose {listing(sorted(lost), most=20)}" if lost else "and is of another tool"
+        )
         raise BadValue(
-            f"{has.prefix} has {count(len(others), 'package')} that this command did not put there, {what}",
+            f"{has.prefix} has {count(len(others), 'package')} that this command did not put there,"
+            f" {what}",
             "name a new or empty folder, or let it have only what you ask for with --force",
         )
 
@@ -341,7 +412,11 @@ def _check_request(note: Note | None, has: Installed, pick: Pick, asked: Sequenc
     now = {spec_name(spec) for spec in specs}
     before = {spec_name(spec) for spec in note.specs} if note else set()
     picked = {record.name.normalized for record in pick.records}
-    lost = [(str(r["name"]), str(r.get("version"))) for r in has.records.values() if r["name"] not in picked]
+    lost = [
+        (str(r["name"]), str(r.get("version")))
+        for r in has.records.values()
+        if r["name"] not in picked
+    ]
     if not lost or before <= now:
         return
     titles = [f"{name} {version}" for name, version in sorted(lost)]
@@ -360,7 +435,10 @@ def _check_request(note: Note | None, has: Installed, pick: Pick, asked: Sequenc
 
 
 def _check_cache(cache: Path) -> None:
-    """Makes the cache of packages. A cache that cannot be written is NoSpace: rattler's own error says little."""
+    """Makes the cache of packages.
+
+    A cache that cannot be written is NoSpace: rattler's own error says little.
+    """
     with disk_errors(cache):
         make_folder(cache)
         if not takes_files(cache):
@@ -374,16 +452,21 @@ def install(
     altered: Iterable[str] = (),
     report: Reporter | None = None,
 ) -> None:
-    """Installs the packages of a pick, installs packages with altered files again, and removes other packages.
+    """Installs the packages of a pick, installs packages with altered files again, and removes
+    other packages.
 
-    It runs no programs of packages. Our client downloads packages on servers, and rattler unpacks them.
+    It runs no programs of packages. Our client downloads packages on servers, and rattler unpacks
+    them.
 
     Raises:
-        ChannelBroken, NotReady: Those of `refuse_packages`, or a package cannot be unpacked or installed.
+        ChannelBroken, NotReady: Those of `refuse_packages`, or a package cannot be unpacked or
+            installed.
         ChannelMissing, HashMismatch: It cannot be downloaded.
     """
     refuse_packages(pick, prefix, cache)
-    check_path(prefix, "have the checkout and its cache in other folders")  # for packs, nobody named the folder
+    check_path(
+        prefix, "have the checkout and its cache in other folders"
+    )  # for packs, nobody named the folder
     _check_cache(cache)
     # Local rebuilds keep their file name: a package with another content is installed again.
     wanted = {r.file_name: (r.name.normalized, r.sha256.hex()) for r in pick.records if r.sha256}
@@ -418,7 +501,8 @@ def _needed(
     return [
         record
         for record in records
-        if (record.name.normalized in again or _key(record) not in has.packages) and not known.contains_record(record)
+        if (record.name.normalized in again or _key(record) not in has.packages)
+        and not known.contains_record(record)
     ]
 
 
@@ -426,7 +510,9 @@ def _key(record: RepoDataRecord) -> str:
     return package_key(record.file_name, record.sha256 and record.sha256.hex())
 
 
-def _download(records: Sequence[RepoDataRecord], archives: Archives, report: Reporter | None) -> None:
+def _download(
+    records: Sequence[RepoDataRecord], archives: Archives, report: Reporter | None
+) -> None:
     """Downloads packages on servers that are not here yet."""
     missing = archives.missing(records)
     if not missing:
@@ -468,7 +554,9 @@ def _link(
                 run(install())
             return
         except InstallerError as error:
-            named = [record for record in _named_in(str(error), pick) if record.file_name not in tried]
+            named = [
+                record for record in _named_in(str(error), pick) if record.file_name not in tried
+            ]
             if not named:
                 raise _not_installed(pick, error) from error
             # What is unpacked of it may be damaged: rattler looks at its metadata only.
@@ -479,12 +567,22 @@ def _link(
 
 
 def _named_in(reason: str, pick: Pick) -> list[RepoDataRecord]:
-    """The packages whose file a text of rattler names; ``core-1-0.conda`` is not in ``cuda-core-1-0.conda``."""
-    return [record for record in pick.records if re.search(rf"(?<![\w.+-]){re.escape(record.file_name)}", reason)]
+    """The packages whose file a text of rattler names.
+
+    ``core-1-0.conda`` is not in ``cuda-core-1-0.conda``.
+    """
+    return [
+        record
+        for record in pick.records
+        if re.search(rf"(?<![\w.+-]){re.escape(record.file_name)}", reason)
+    ]
 
 
 def _not_installed(pick: Pick, error: InstallerError) -> CtkError:
-    """The error for a package that rattler does not install; its text says which, by its file name."""
+    """The error for a package that rattler does not install.
+
+    Its text says which, by its file name.
+    """
     reason = " ".join(str(error).split())
     named = _named_in(reason, pick)
     if not named:
@@ -495,7 +593,8 @@ def _not_installed(pick: Pick, error: InstallerError) -> CtkError:
 def _forget_odd(cache: Path, wanted: Collection[Path]) -> None:
     """Removes pipes, devices and sockets from a cache, with the unpacked package that has one.
 
-    rattler would wait for them: it reads the metadata of all packages, and every file of those that are wanted.
+    rattler would wait for them: it reads the metadata of all packages, and every file of those that
+    are wanted.
     """
     for place in cache.iterdir():
         if is_odd(place):
@@ -528,10 +627,11 @@ def whole_packages(cache: Path) -> PackageCache:
 
 
 def _settle_records(prefix: Path, origins: Mapping[str, str]) -> None:
-    """Rewrites the records that rattler just wrote, with the mode that the umask gives: rattler writes mode 0600.
+    """Rewrites the records that rattler just wrote, with the mode that the umask gives: rattler
+    writes mode 0600.
 
-    They then name the link of a channel of ours, not its state, and the server of a package, not the archive that was
-    unpacked, since conda clones an environment from there.
+    They then name the link of a channel of ours, not its state, and the server of a package, not
+    the archive that was unpacked, since conda clones an environment from there.
     """
     for file in (prefix / "conda-meta").glob("*.json"):
         if stat.S_IMODE(file.stat().st_mode) == stat.S_IRUSR | stat.S_IWUSR:
@@ -545,20 +645,38 @@ def _settle_records(prefix: Path, origins: Mapping[str, str]) -> None:
 
 
 def compile_modules(prefix: Path) -> str:
-    """Compiles modules without bytecode with the environment's own Python; returns why it could not, or ""."""
+    """Compiles modules without bytecode with the environment's own Python.
+
+    Returns why it could not, or "".
+    """
     python = prefix / "bin/python"
     if not python.exists():
         return ""
-    words: list[str | Path] = [python, "-I", "-S", "-B", "-W", "ignore", PROGRAMS / "bytecode.py", prefix]
+    words: list[str | Path] = [
+        python,
+        "-I",
+        "-S",
+        "-B",
+        "-W",
+        "ignore",
+        PROGRAMS / "bytecode.py",
+        prefix,
+    ]
     try:
         done = run_program(words)
     except OSError as error:
         return f"its Python does not start: {error.strerror}"
-    return f"its Python says {(done.stderr.splitlines() or ['nothing'])[-1]}" if done.returncode else ""
+    return (
+        f"its Python says {(done.stderr.splitlines() or ['nothing'])[-1]}"
+        if done.returncode
+        else ""
+    )
 
 
 def _remove_bytecode(has: Installed) -> None:
-    """Removes the bytecode of an earlier run: it would stay when its package is removed, and so would its folders."""
+    """Removes the bytecode of an earlier run: it would stay when its package is removed, and so
+    would its folders.
+    """
     prefix = has.prefix
     own = {path for record in has.records.values() for path in map(str, record.get("files") or ())}
     for folder in [*prefix.glob("lib/python3*/**/__pycache__")]:
@@ -575,7 +693,10 @@ def _remove_bytecode(has: Installed) -> None:
 
 
 def _write_activation(pick: Pick, prefix: Path) -> None:
-    """Writes the programs that activate an environment, wherever it is moved to; packs have them too."""
+    """Writes the programs that activate an environment, wherever it is moved to.
+
+    Packs have them too.
+    """
     if pick.record("conda"):  # the package has its own scripts
         return
     write_startup(prefix)
@@ -587,9 +708,11 @@ def _write_activation(pick: Pick, prefix: Path) -> None:
 
 
 def write_startup(prefix: Path) -> None:
-    """Makes the environment's Python set CONDA_PREFIX, as an IDE or a service starts it by its path, not activated.
+    """Makes the environment's Python set CONDA_PREFIX, as an IDE or a service starts it by its
+    path, not activated.
 
-    cuda-pathfinder then takes headers and libNVVM from the environment, and not from CUDA_HOME or /usr/local/cuda.
+    cuda-pathfinder then takes headers and libNVVM from the environment, and not from CUDA_HOME or
+    /usr/local/cuda.
     """
     for folder in prefix.glob("lib/python3*/site-packages"):
         startup = folder.relative_to(prefix) / STARTUP.name
@@ -598,13 +721,16 @@ def write_startup(prefix: Path) -> None:
 
 
 def write_history(pick: Pick, prefix: Path, now: time.struct_time) -> None:
-    """Notes the request as conda does: without requests, `conda remove` of a package removes all other packages too.
+    """Notes the request as conda does: without requests, `conda remove` of a package removes all
+    other packages too.
 
     Format: conda/history.py. conda adds the installed packages itself when it changes something.
     """
     specs = [spec for spec in pick.scenario.specs if not spec.startswith("__")]
     history = prefix / "conda-meta" / "history"
-    if history.is_symlink() or not history.is_file():  # what is behind a link is not of this environment
+    if (
+        history.is_symlink() or not history.is_file()
+    ):  # what is behind a link is not of this environment
         history.unlink(missing_ok=True)
     with history.open("a", encoding="utf-8") as file:
         file.write(f"==> {time.strftime('%Y-%m-%d %H:%M:%S', now)} <==\n")
@@ -637,20 +763,33 @@ def proof_environment(
     return create(pick, workspace.environments / request.name, workspace.packages)
 
 
-def proof_note(request: ProofRequest, environment: Environment, on: Machine, notes: Path) -> Memo[dict[str, Any]]:
+def proof_note(
+    request: ProofRequest, environment: Environment, on: Machine, notes: Path
+) -> Memo[dict[str, Any]]:
     """The note of a proof's findings. In conda-meta, it would pass for a package."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     note = Note.read(environment.prefix)
-    packages = note.packages if note else ()  # not its stamp: that changes with hard links of others
+    packages = (
+        note.packages if note else ()
+    )  # not its stamp: that changes with hard links of others
     program = (PROGRAMS / request.program[0]).read_text(encoding="utf-8")
-    parts = [packages, program, request.program, str(environment.prefix), visible, on.subdir, on.words]
+    parts = [
+        packages,
+        program,
+        request.program,
+        str(environment.prefix),
+        visible,
+        on.subdir,
+        on.words,
+    ]
     return memo(notes / "proofs", parts, TypeAdapter(dict[str, Any]))
 
 
 def prove(
     request: ProofRequest, environment: Environment, note: Memo[dict[str, Any]] | None = None
 ) -> Mapping[str, object]:
-    """Runs the request's program in its environment, with nothing of this process's own environment.
+    """Runs the request's program in its environment, with nothing of this process's own
+    environment.
 
     The result is also written to `note`.
 

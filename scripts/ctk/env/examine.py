@@ -1,4 +1,6 @@
-"""Reads an environment that any client made: its packages of conda and of pip, and the machine that it is for."""
+"""Reads an environment that any client made: its packages of conda and of pip, and the machine that
+it is for.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ class InstalledPackage:
     build: str
     subdir: str
     channel: str
-    source: str  # the channel's address, without a user's name, password or token; "" if the record has none
+    # the channel's address, without a user's name, password or token; "" if the record has none
+    source: str
     depends: tuple[str, ...]
     constrains: tuple[str, ...]
     files: tuple[str, ...]  # below the prefix, without bytecode
@@ -68,7 +71,9 @@ class ModuleFolder:
     """A folder from which the environment's Python imports modules."""
 
     path: Path
-    by: str = ""  # the variable or program that adds it: ``PYTHONPATH`` or ``user site``; "" for its own
+    by: str = (
+        ""  # the variable or program that adds it: ``PYTHONPATH`` or ``user site``; "" for its own
+    )
 
     @property
     def python(self) -> str:
@@ -124,7 +129,10 @@ class Examined:
 
     @cached_property
     def driver_state(self) -> DriverState | None:
-        """Whether this machine's driver works; None for another machine, and for an environment without CUDA."""
+        """Whether this machine's driver works.
+
+        None for another machine, and for an environment without CUDA.
+        """
         is_here = self.machine.subdir == this_platform() and not self.machine.stated
         if not is_here or self.toolkit is None:
             return None
@@ -136,18 +144,25 @@ class Examined:
 
     @property
     def fit(self) -> str:
-        """``native`` or ``compat``; "" without CUDA, or with the cuda-version of another channel."""
+        """``native`` or ``compat``.
+
+        "" without CUDA, or with the cuda-version of another channel.
+        """
         kind = self.toolkit.build.partition("_")[0] if self.toolkit else ""
         return kind if kind in ("native", "compat") else ""
 
     @cached_property
     def wheels(self) -> tuple[Wheel, ...]:
-        """What conda did not install in the environment, or in a folder that its Python searches first."""
+        """What conda did not install in the environment, or in a folder that its Python searches
+        first.
+        """
         return tuple(chain(*(_pip_wheels(folder, self) for folder in module_folders(self.prefix))))
 
     @cached_property
     def nvidia_wheels(self) -> tuple[Wheel, ...]:
-        """Wheels with content that conda's CUDA packages have too: NVIDIA's libraries or Python projects."""
+        """Wheels with content that conda's CUDA packages have too: NVIDIA's libraries or Python
+        projects.
+        """
         known = {c.distribution for lock in self.locks.values() for c in lock.components.values()}
         return tuple(wheel for wheel in self.wheels if wheel.libraries or wheel.name in known)
 
@@ -165,7 +180,9 @@ class Examined:
 
     @cached_property
     def channels(self) -> list[str]:
-        """The channels of its packages: first the channel of its toolkit, then the channels with most packages."""
+        """The channels of its packages: first the channel of its toolkit, then the channels with
+        most packages.
+        """
         found = Counter(package.source for package in self.packages if package.source)
         first = self.toolkit.source if self.toolkit else ""
         return sorted(found, key=lambda source: (source != first, -found[source], source))
@@ -181,19 +198,24 @@ class Examined:
         return self._native(self.machine.driver)
 
     def _native(self, driver: str | None) -> str:
-        """The spec for a toolkit that is native with a driver and the GPU; "" if its channels have none for it.
+        """The spec for a toolkit that is native with a driver and the GPU.
 
-        It is a range, since a channel need not have every minor. Channels in folders are asked for a solution: of the
-        request, if `ctk env create` repeats it, else with what is installed.
+        "" if its channels have none for it. It is a range, since a channel need not have every
+        minor. Channels in folders are asked for a solution: of the request, if `ctk env create`
+        repeats it, else with what is installed.
         """
         fit = [m for m in self._for_gpu if driver and not older(driver, m)]
         if not fit:
             return ""
-        build = " native_*" if self.fit else ""  # another channel has only one build of a cuda-version
+        build = (
+            " native_*" if self.fit else ""
+        )  # another channel has only one build of a cuda-version
         spec = f"cuda-version >={fit[0]},<={fit[-1]}{build}"
         if self.folders is None:
             return spec
-        keeps = [p.name for p in self.packages if any(spec_name(s) == "cuda-version" for s in p.depends)]
+        keeps = [
+            p.name for p in self.packages if any(spec_name(s) == "cuda-version" for s in p.depends)
+        ]
         specs = self._repeatable or (spec, *keeps)
         pick = self.folders.pick(Scenario(specs, self.machine.subdir, driver, self.machine.arch))
         return spec if pick and pick.fit != "compat" else ""
@@ -201,35 +223,61 @@ class Examined:
     @cached_property
     def folders(self) -> Catalogue | None:
         """Its channels, if all are folders."""
-        places = [Path(unquote(urlsplit(source).path)) for source in self.channels if source.startswith("file:")]
-        if not places or len(places) < len(self.channels) or not all(place.is_dir() for place in places):
+        places = [
+            Path(unquote(urlsplit(source).path))
+            for source in self.channels
+            if source.startswith("file:")
+        ]
+        if (
+            not places
+            or len(places) < len(self.channels)
+            or not all(place.is_dir() for place in places)
+        ):
             return None
         return Catalogue(places, self.machine.subdir)
 
     @property
     def _repeatable(self) -> tuple[str, ...]:
-        """The request of `ctk env create` that gives another toolkit on another machine; () if there is none."""
+        """The request of `ctk env create` that gives another toolkit on another machine.
+
+        () if there is none.
+        """
         specs = self.note.specs if self.note else ()
         return () if any(spec_name(spec) == "cuda-version" for spec in specs) else specs
 
     @property
     def _for_gpu(self) -> list[str]:
         """The locked toolkits that know the GPU, oldest first."""
-        arch, minors = self.machine.arch, [lock.minor for lock in self.locks.values() if lock.is_ctk]
+        arch, minors = (
+            self.machine.arch,
+            [lock.minor for lock in self.locks.values() if lock.is_ctk],
+        )
         return [m for m in minors if not arch or arch in self.targets(m)]
 
     @cached_property
     def newer_driver(self) -> str:
-        """The CUDA version of a newer driver for its toolkit, else for the first that `_native` finds; or ""."""
+        """The CUDA version of a newer driver for its toolkit, else for the first that `_native`
+        finds; or "".
+        """
         known = [m for m in self._for_gpu if self.machine.driver and older(self.machine.driver, m)]
         version = self.toolkit.version if self.toolkit else ""
-        return version if version in known else "" if self.better else next(filter(self._native, known), "")
+        return (
+            version
+            if version in known
+            else ""
+            if self.better
+            else next(filter(self._native, known), "")
+        )
 
     @cached_property
     def note(self) -> Note | None:
-        """The note of `ctk env create`, if it made the environment and has put every package there."""
+        """The note of `ctk env create`, if it made the environment and has put every
+        package there.
+        """
         note = Note.read(self.prefix)
-        return note if note and note.asked and set(self.has.packages) <= set(note.packages) else None
+        return (
+            note if note and note.asked and set(self.has.packages) <= set(note.packages) else None
+        )
 
     @cached_property
     def asked(self) -> tuple[str, ...]:
@@ -238,7 +286,10 @@ class Examined:
 
     @property
     def made_for(self) -> str:
-        """The machine that was stated when it was made, in words after others; "" for none, and for this one."""
+        """The machine that was stated when it was made, in words after others.
+
+        "" for none, and for this one.
+        """
         if not (stated := self.note.machine if self.note else {}):
             return ""
         was = machine(self.machine.subdir, stated.get("--driver"), stated.get("--arch"))
@@ -252,7 +303,9 @@ class Examined:
         return bool(note and note.asked and not note.stamp)
 
     def install(self, *specs: str) -> str:
-        """The command that gives the environment specs: `ctk env create` again if that made it, else the client's."""
+        """The command that gives the environment specs: `ctk env create` again if that made it,
+        else the client's.
+        """
         if self.note and self._repeatable:
             return self.note.again(self.prefix, driver=self.machine.driver, arch=self.machine.arch)
         return install_line("conda", self.prefix, self.channels, specs)
@@ -260,21 +313,36 @@ class Examined:
     def pip(self, *words: str, specs: Iterable[str] = ()) -> list[str]:
         """The commands that give the environment more packages of conda, and run its pip."""
         more = dict.fromkeys([*specs, *(["pip"] if words and "pip" not in self.by_name else [])])
-        steps = [self.note.again(self.prefix, *more) if self.note else self.install(*more)] if more else []
+        steps = (
+            [self.note.again(self.prefix, *more) if self.note else self.install(*more)]
+            if more
+            else []
+        )
         if words:
-            steps.append(shlex.join(["ctk", "env", "run", str(self.prefix), "--", "python", "-m", "pip", *words]))
+            steps.append(
+                shlex.join(
+                    ["ctk", "env", "run", str(self.prefix), "--", "python", "-m", "pip", *words]
+                )
+            )
         return steps
 
     def fix(self) -> str:
-        """The commands that give the environment a toolkit for the machine, or the machine a driver for the toolkit."""
+        """The commands that give the environment a toolkit for the machine, or the machine a driver
+        for the toolkit.
+        """
         steps = [self.install(self.better)] if self.better else []
         if self.newer_driver:
             steps.append(f"update the driver to one for CUDA {self.newer_driver} or newer")
-        none = "make another environment: its channel has no toolkit for this driver, this GPU and its packages"
+        none = (
+            "make another environment: its channel has no toolkit for this driver, this GPU and its"
+            " packages"
+        )
         return ", or ".join(steps) or too_old(self.machine.arch, self.locks.values()) or none
 
 
-def examined(workspace: Workspace, prefix: Path, driver: str | None = None, arch: str | None = None) -> Examined:
+def examined(
+    workspace: Workspace, prefix: Path, driver: str | None = None, arch: str | None = None
+) -> Examined:
     """Reads an environment's records. Without `driver` and `arch`, the machine is this one.
 
     Raises:
@@ -289,7 +357,9 @@ def examined(workspace: Workspace, prefix: Path, driver: str | None = None, arch
     # Each *.json is a record for conda and rattler.
     others = [file for file in (prefix / "conda-meta").glob("*.json") if file not in found]
     has = Installed(prefix, {file: has.records[file] for file in found}, tuple(sorted(others)))
-    on = machine(next((p.subdir for p in found.values() if p.subdir in PLATFORMS), None), driver, arch)
+    on = machine(
+        next((p.subdir for p in found.values() if p.subdir in PLATFORMS), None), driver, arch
+    )
     locks = release_locks(workspace)
     return Examined(has, tuple(found.values()), locks, on, overstated(on, workspace), outside)
 
@@ -311,9 +381,13 @@ def _package(record: Any) -> InstalledPackage | None:
         address = str(record.get("url") or "").rsplit("/", 2)[0] or channel
         if max(map(len, (address, channel))) > _LONGEST:
             return None
-        source = lasting(public(re.sub(rf"/(noarch|{re.escape(subdir)})/?$", "", address)).rstrip("/"))
+        source = lasting(
+            public(re.sub(rf"/(noarch|{re.escape(subdir)})/?$", "", address)).rstrip("/")
+        )
         shown = channel_name(source or channel)
-        return InstalledPackage(name, version, build, subdir, shown, source, specs[0], specs[1], files, known)
+        return InstalledPackage(
+            name, version, build, subdir, shown, source, specs[0], specs[1], files, known
+        )
     except Exception:  # anything can be in the file, and rattler has errors of its own
         return None
 
@@ -350,12 +424,14 @@ def package_record(name: str, version: str, build: str = "0") -> PackageRecord:
 def module_folders(prefix: Path) -> list[ModuleFolder]:
     """The folders of modules of an environment's Python, in its search order.
 
-    Source: https://docs.python.org/3/library/site.html. cuda.pathfinder has the same order, except for PYTHONPATH.
-    Folders that a process adds while it runs are not known.
+    Source: https://docs.python.org/3/library/site.html. cuda.pathfinder has the same order, except
+    for PYTHONPATH. Folders that a process adds while it runs are not known.
     """
     own = sites(prefix)
     found = [
-        ModuleFolder(Path(text), "PYTHONPATH") for text in os.environ.get("PYTHONPATH", "").split(os.pathsep) if text
+        ModuleFolder(Path(text), "PYTHONPATH")
+        for text in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        if text
     ]
     if not os.environ.get("PYTHONNOUSERSITE"):
         base = Path(os.environ.get("PYTHONUSERBASE") or Path.home() / ".local")
@@ -382,18 +458,33 @@ def lacking(on: Examined) -> Iterator[Lack]:
     markers = dict(zip(names, (minor, python, python, ""), strict=True))
     markers |= PLATFORMS[on.machine.subdir].marker_environment
     folders = [folder for folder in module_folders(on.prefix) if folder.python in ("", minor)]
-    files = (file.name for folder in reversed(folders) for file in sorted(folder.path.glob("*-info")))
-    there = {str(canonicalize_name(match[1])): match[2] for match in map(_DISTRIBUTION.fullmatch, files) if match}
+    files = (
+        file.name for folder in reversed(folders) for file in sorted(folder.path.glob("*-info"))
+    )
+    there = {
+        str(canonicalize_name(match[1])): match[2]
+        for match in map(_DISTRIBUTION.fullmatch, files)
+        if match
+    }
     there |= {"python": python} if python else {}
     for wheel in (wheel for wheel in on.wheels if not wheel.folder.by):
         metadata = text_of(wheel.info / "METADATA")[:_HEADERS]
         if wheel.folder not in folders:  # of the Python that was there
-            metadata = "" if wheel.name in there else f"Requires-Dist: python=={wheel.folder.python}.*"
+            metadata = (
+                "" if wheel.name in there else f"Requires-Dist: python=={wheel.folder.python}.*"
+            )
         for line, need in stated_requirements(HeaderParser().parsestr(metadata)):
             with suppress(LockError):
-                if need and len(line) < _LONGEST and line.isprintable() and applies(need, [markers]):
+                if (
+                    need
+                    and len(line) < _LONGEST
+                    and line.isprintable()
+                    and applies(need, [markers])
+                ):
                     name = canonicalize_name(need.name)
                     version = there.get(name) or ""  # a folder can be without one
-                    if name not in there or (version and not need.specifier.contains(version, prereleases=True)):
+                    if name not in there or (
+                        version and not need.specifier.contains(version, prereleases=True)
+                    ):
                         need.marker = need.url = None
                         yield Lack(wheel, need, version)

@@ -33,13 +33,16 @@ _WRITTEN = ("conda-meta/history", "bin/activate")
 """Files of `ctk env create`, one for each folder that it writes into, whatever the packages are."""
 _LISTS = ("info/paths.json", "info/link.json")
 _ENDING = re.compile(r"\.(conda|tar\.bz2)$")
-NEW_FOLDER = "make it again in a new folder, and let no client change or remove packages in this one"
+NEW_FOLDER = (
+    "make it again in a new folder, and let no client change or remove packages in this one"
+)
 """The next step for an environment that reaches outside."""
 
 
 def reaching_out(prefix: Path, records: Mapping[Path, Mapping[str, Any]]) -> list[str]:
-    """What an environment and its records have outside of it, each in words; empty if all is inside.
+    """What an environment and its records have outside of it, each in words.
 
+    Empty if all is inside.
     A file of conda-meta is not a package's either: whoever removes the package would remove the
     records of others.
     """
@@ -88,14 +91,18 @@ def refuse_reaching_out(prefix: Path, records: Mapping[Path, Mapping[str, Any]])
         raise NotReady(f"{prefix}: {in_words(found)}", f"{NEW_FOLDER}; nothing was changed")
 
 
-def refuse_packages(pick: Pick, prefix: Path, cache: Path, records: Sequence[RepoDataRecord] | None = None) -> None:
-    """Refuses packages that would be installed outside of a prefix, or behind a link that leads out.
+def refuse_packages(
+    pick: Pick, prefix: Path, cache: Path, records: Sequence[RepoDataRecord] | None = None
+) -> None:
+    """Refuses packages that would be installed outside of a prefix, or behind a link that leads
+    out.
 
     Args:
         pick: All packages of the environment; its Python says where modules go.
         prefix: The folder of the environment.
         cache: The folder of unpacked packages. A package of a server is read only if it is there.
-        records: The packages to look at, with the addresses to read them from; by default those of the pick.
+        records: The packages to look at, with the addresses to read them from; by default those of
+            the pick.
 
     An installed package may be in no channel any more: `refuse_reaching_out` has seen its record.
 

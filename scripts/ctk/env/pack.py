@@ -1,8 +1,9 @@
 """Packs the environment of a pick for machines without a network: a program that unpacks itself.
 
-The data are a tar that can be unpacked anywhere, and in which nothing names this machine. conda-pack takes the files
-from the package cache, with the placeholder for the prefix, and writes the program conda-unpack, which replaces it.
-Beside the program are the explicit lock and the list of hashes.
+The data are a tar that can be unpacked anywhere, and in which nothing names this machine.
+conda-pack takes the files from the package cache, with the placeholder for the prefix, and writes
+the program conda-unpack, which replaces it. Beside the program are the explicit lock and the list
+of hashes.
 """
 
 from __future__ import annotations
@@ -77,12 +78,21 @@ def check(order: PackOrder, subdir: str) -> None:
         BadValue, UnknownName: The place, the name or the platform.
     """
     if subdir.startswith("win-"):
-        why = "conda-pack writes for the system that it runs on, and nothing here could try the result"
-        raise BadValue(f"environments for {subdir} are not packed here: {why}", "run conda-pack on a Windows machine")
+        why = (
+            "conda-pack writes for the system that it runs on, and nothing here could try the"
+            " result"
+        )
+        raise BadValue(
+            f"environments for {subdir} are not packed here: {why}",
+            "run conda-pack on a Windows machine",
+        )
     if subdir not in _MACHINES:
         raise UnknownName.of("platform", subdir, _MACHINES)
     if re.search(r"[\n\\]", order.file.name):
-        raise BadValue(f"{order.file.name!r} has a character that sha256sum does not list", "choose another name")
+        raise BadValue(
+            f"{order.file.name!r} has a character that sha256sum does not list",
+            "choose another name",
+        )
     if not order.file.parent.is_dir():
         raise BadValue(f"there is no folder {order.file.parent}", "make it first, or name another")
     present = [path.name for path in order.present()]
@@ -99,15 +109,17 @@ def pack(
     say: Callable[[str], None],
     asked: Sequence[str] = (),
 ) -> tuple[Contents, tuple[Path, ...]]:
-    """Installs a pick in a scratch folder and packs it; returns the content and the files, the program first.
+    """Installs a pick in a scratch folder and packs it.
 
-    `about` are lines for people about the request and the machine, and `asked` is the request as the user typed it, for
-    the note. Equal packages and requests give equal files. The files get their names when all of them are complete.
+    Returns the content and the files, the program first. `about` are lines for people about the
+    request and the machine, and `asked` is the request as the user typed it, for the note. Equal
+    packages and requests give equal files. The files get their names when all of them are complete.
     """
     if pick.record("python") is None:
         why = "the environment has no Python, which writes its path into it where it is unpacked"
         raise BadValue(why, "ask for python as well")
-    # A folder on the disk of the package cache, for hard links, and a folder beside the files, which are only renamed.
+    # A folder on the disk of the package cache, for hard links, and a folder beside the files,
+    # which are only renamed.
     beside = order.file.with_name(f".{order.file.name}.parts")
     glibc, needs = declared_glibc(pick.records)
     because = f": {needs} needs it" if needs else ""
@@ -126,40 +138,53 @@ def pack(
             glibc = needed
         say("packing")
         with disk_errors(order.file.parent):
-            # No name and no time: equal input gives equal output. Level 6 takes 1.6 times as long for one percent.
+            # No name and no time: equal input gives equal output. Level 6 takes 1.6 times as long
+            # for one percent.
             with (
                 (done / "data").open("wb") as sink,
-                gzip.GzipFile(filename="", mode="wb", compresslevel=5, fileobj=sink, mtime=0) as target,
+                gzip.GzipFile(
+                    filename="", mode="wb", compresslevel=5, fileobj=sink, mtime=0
+                ) as target,
             ):
                 kibibytes = write_archive(prefix, cast(BinaryIO, target), newest)
-            contents = Contents((*about, f"glibc: {glibc} or newer"), pick.scenario.subdir, glibc, kibibytes)
+            contents = Contents(
+                (*about, f"glibc: {glibc} or newer"), pick.scenario.subdir, glibc, kibibytes
+            )
             return contents, _finish(pick, contents, order, done)
 
 
 class Archive:
     """A tar for conda-pack to write into, without the owners, umask and clock of this machine.
 
-    All members have the same modification time, in seconds since 1970. No member may contain the environment's path.
+    All members have the same modification time, in seconds since 1970. No member may contain the
+    environment's path.
     """
 
     def __init__(self, target: BinaryIO, stamp: int, prefix: Path) -> None:
-        self._tar = tarfile.open(fileobj=target, mode="w|", format=tarfile.GNU_FORMAT)  # noqa: SIM115
+        kind = tarfile.GNU_FORMAT
+        self._tar = tarfile.open(fileobj=target, mode="w|", format=kind)  # noqa: SIM115
         self._stamp, self._prefix = stamp, prefix
         self.kibibytes = 0  # of the members, on a disk with blocks of 4 KiB
 
     def add(self, source: str, target: str) -> None:
-        """Adds a file, link or folder; activation is ours, as conda-pack's leaves a PATH behind in zsh and fish."""
+        """Adds a file, link or folder.
+
+        Activation is ours, as conda-pack's leaves a PATH behind in zsh and fish.
+        """
         source = os.fspath(ACTIVATION.get(target, source))
         info = self._tar.gettarinfo(source, target)
         with open_plain(Path(source)) if info.isreg() else nullcontext() as content:
             self._write(info, content)
 
     def add_bytes(self, source: str, sourcebytes: bytes, target: str) -> None:
-        """Adds a file with another content than on disk, which may not contain the path of this environment."""
+        """Adds a file with another content than on disk, which may not contain the path of this
+        environment.
+        """
         if os.fsencode(self._prefix) in sourcebytes:
             raise PackFailed(
                 f"{target} contains {self._prefix}, where the environment was made",
-                "leave out the package that it belongs to, or pack in a checkout whose path is shorter",
+                "leave out the package that it belongs to, or pack in a checkout whose path is"
+                " shorter",
             )
         info = self._tar.gettarinfo(source, target)
         # As a hard link to an earlier member, it would have that member's content.
@@ -167,7 +192,9 @@ class Archive:
         self._write(info, io.BytesIO(sourcebytes))
 
     def add_program(self, source: Path, target: str) -> None:
-        """Adds a file as executable, whatever its mode here is: pip may have installed it with another mode."""
+        """Adds a file as executable, whatever its mode here is: pip may have installed it with
+        another mode.
+        """
         info = tarfile.TarInfo(target)
         info.size, info.mode = source.stat().st_size, 0o755
         with source.open("rb") as file:
@@ -188,8 +215,9 @@ class Archive:
 
 
 def write_archive(prefix: Path, target: BinaryIO, stamp: int) -> int:
-    """Writes an environment that was just installed, and changes it for that; returns its unpacked size in KiB.
+    """Writes an environment that was just installed, and changes it for that.
 
+    Returns its unpacked size in KiB.
     conda-pack reads the packages from the cache.
 
     Raises:
@@ -202,13 +230,17 @@ def write_archive(prefix: Path, target: BinaryIO, stamp: int) -> int:
             packer = Packer(environment.prefix, archive)
             for file in environment:
                 packer.add(file)
-            # Files of no package are listed with the environment's path; `add_bytes` made sure that none contains it.
-            packer.prefixes = [record for record in packer.prefixes if record[1] != environment.prefix]
+            # Files of no package are listed with the environment's path; `add_bytes` made sure that
+            # none contains it.
+            packer.prefixes = [
+                record for record in packer.prefixes if record[1] != environment.prefix
+            ]
             packer.finish()
         except CondaPackException as error:
             raise PackFailed(
                 f"conda-pack refuses the environment: {' '.join(str(error).split())}",
-                "see what the packages that it names hold; `ctk check` looks into packages of the channel",
+                "see what the packages that it names hold; `ctk check` looks into packages of the"
+                " channel",
             ) from error
         # The last member: if it is there, all members are.
         archive.add_program(RUNNER, f"bin/{RUNNER.name}")
@@ -216,8 +248,11 @@ def write_archive(prefix: Path, target: BinaryIO, stamp: int) -> int:
 
 
 def _remove_traces(prefix: Path) -> None:
-    """Removes from an environment's records its path, and the channels' addresses on this machine."""
-    # rattler marks environments as a cache, which backups leave out; the unpacked environment is the only copy.
+    """Removes from an environment's records its path, and the channels' addresses on
+    this machine.
+    """
+    # rattler marks environments as a cache, which backups leave out; the unpacked environment is
+    # the only copy.
     (prefix / "CACHEDIR.TAG").unlink(missing_ok=True)
     for file in (prefix / "conda-meta").glob("*.json"):
         record = json.loads(read_plain(file))
@@ -228,8 +263,11 @@ def _remove_traces(prefix: Path) -> None:
                 path.pop("sha256", None)
                 path.pop("size_in_bytes", None)
         rewrite(file, json.dumps({**record, **public_source(record)}, indent=1).encode())
-    # If this path does not fit into a #! line, commands of Python packages have a form that conda-pack does not change.
-    long_form = re.compile(rb"#!/bin/sh\n'''exec' \"" + re.escape(os.fsencode(prefix)) + rb"/bin/([^\"/]+)\" .*\n")
+    # If this path does not fit into a #! line, commands of Python packages have a form that
+    # conda-pack does not change.
+    long_form = re.compile(
+        rb"#!/bin/sh\n'''exec' \"" + re.escape(os.fsencode(prefix)) + rb"/bin/([^\"/]+)\" .*\n"
+    )
     for file in (prefix / "bin").glob("*"):
         if not file.is_file() or file.is_symlink():
             continue
@@ -243,7 +281,8 @@ def _remove_traces(prefix: Path) -> None:
 def public_source(record: Mapping[str, Any]) -> dict[str, str]:
     """Channel and address of an installed package, for others to read.
 
-    Of a channel on this machine only the name is left; an address loses the user's name, password and token.
+    Of a channel on this machine only the name is left; an address loses the user's name, password
+    and token.
     """
     channel, address = str(record.get("channel") or ""), str(record.get("url") or "")
     if not urlsplit(address).scheme.startswith("http"):
@@ -297,7 +336,9 @@ def _finish(pick: Pick, contents: Contents, order: PackOrder, done: Path) -> tup
 
 
 def _explicit(pick: Pick, contents: Contents) -> str:
-    """The pick in conda's explicit format (CEP 23), with file names that a client searches beside the list."""
+    """The pick in conda's explicit format (CEP 23), with file names that a client searches beside
+    the list.
+    """
     records = (f"{r.file_name}#sha256:{r.sha256.hex() if r.sha256 else ''}" for r in pick.records)
     comments = (f"# platform: {contents.subdir}", *(f"# {line}" for line in contents.about))
     return "\n".join(["# What `ctk env pack` packed", *comments, "@EXPLICIT", *records, ""])

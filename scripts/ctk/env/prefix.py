@@ -1,4 +1,6 @@
-"""The content of a prefix: conda's records, files that differ from the installed files, and the note of `ctk`."""
+"""The content of a prefix: conda's records, files that differ from the installed files, and the
+note of `ctk`.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,23 @@ NOTE = Path("conda-meta", "ctk")
 """Without the ending .json, or conda would read it as a package's record."""
 LOCK = Path("conda-meta", "ctk.lock")
 PACKED = "packed"
-"""The stamp in a pack: no environment has it where it is unpacked, so that its files are looked at."""
+"""The stamp in a pack: no environment has it where it is unpacked, so that its files are looked at.
+"""
 
-_DISTRIBUTION = re.compile(r"^(?:lib/python3[^/\n]*|Lib)/site-packages/([\w.]+)-[^/\n]*\.(?:dist|egg)-info/", re.M)
+_DISTRIBUTION = re.compile(
+    r"^(?:lib/python3[^/\n]*|Lib)/site-packages/([\w.]+)-[^/\n]*\.(?:dist|egg)-info/", re.M
+)
 _SPEC = re.compile(r"[a-z0-9_][\w.-]*([ =<>!~\[][^/\n]{0,200})?")
 _UNPACKED = "_prefix_records"
 """The list of files in conda-unpack: conda_pack/core.py."""
 _STARTS = re.compile(
-    rb"#!(?:(/[^\s\x00]*/bin/python[\d.]*)\s|/bin/sh\n'''exec' \"?(/[^\"\n\x00]*/bin/python[\d.]*)\"? )"
+    rb"#!(?:(/[^\s\x00]*/bin/python[\d.]*)\s|/bin/sh\n'''exec'"
+    rb" \"?(/[^\"\n\x00]*/bin/python[\d.]*)\"? )"
 )
-"""The beginning of a script of Python; pip writes the second for a path that is long or has a space."""
+"""The beginning of a script of Python.
+
+Pip writes the second for a path that is long or has a space.
+"""
 
 
 @dataclass(frozen=True)
@@ -63,12 +72,21 @@ class Note:
 
     @property
     def machine(self) -> dict[str, str]:
-        """The options of the request that state a machine: ``--driver`` and ``--arch``, with their values."""
-        return {option: value for option, value in pairwise(self.asked) if option in ("--driver", "--arch")}
+        """The options of the request that state a machine: ``--driver`` and ``--arch``, with their
+        values.
+        """
+        return {
+            option: value
+            for option, value in pairwise(self.asked)
+            if option in ("--driver", "--arch")
+        }
 
     @property
     def specs(self) -> tuple[str, ...]:
-        """The specs of the request, with those for ``--python``. Each of its options has a value."""
+        """The specs of the request, with those for ``--python``.
+
+        Each of its options has a value.
+        """
         found: list[str] = []
         words = iter(self.asked)
         for word in words:
@@ -76,8 +94,12 @@ class Note:
             found += [word] if not value else python_specs(value) if word == "--python" else []
         return tuple(found)
 
-    def again(self, prefix: Path, *more: str, driver: str | None = None, arch: str | None = None) -> str:
-        """The command that creates the environment again, with more specs, and for another machine if one is given."""
+    def again(
+        self, prefix: Path, *more: str, driver: str | None = None, arch: str | None = None
+    ) -> str:
+        """The command that creates the environment again, with more specs, and for another machine
+        if one is given.
+        """
         machine = {"--driver": driver, "--arch": arch} if driver else self.machine
         old = {*chain.from_iterable(self.machine.items())}
         words = [word for word in self.asked if word not in old]
@@ -102,7 +124,9 @@ class Installed:
         """
         files = sorted((prefix / "conda-meta").glob("*.json"))
         check_readable(prefix / "conda-meta", *files)
-        found = {file: read_json(file) if file.is_file() else None for file in files}  # a pipe would wait
+        found = {
+            file: read_json(file) if file.is_file() else None for file in files
+        }  # a pipe would wait
         right = {file: record for file, record in found.items() if _is_record(record)}
         return cls(prefix, right, tuple(file for file in files if file not in right))
 
@@ -125,9 +149,11 @@ class Installed:
 
     @property
     def requested(self) -> list[str]:
-        """The specs of the packages that somebody asked conda or mamba for, as the client noted them.
+        """The specs of the packages that somebody asked conda or mamba for, as the client noted
+        them.
 
-        Of a clone, or of an explicit list, there are none: every package was asked for by its address.
+        Of a clone, or of an explicit list, there are none: every package was asked for by its
+        address.
         """
         noted = [record.get("requested_spec") for record in self.records.values()]
         return [spec for spec in noted if isinstance(spec, str) and _SPEC.fullmatch(spec)]
@@ -151,7 +177,9 @@ class Installed:
 
     @cached_property
     def scripts_of_others(self) -> dict[str, Path]:
-        """The scripts of packages that start a Python of another place, as after it was moved or copied."""
+        """The scripts of packages that start a Python of another place, as after it was moved or
+        copied.
+        """
         return self.scripts_elsewhere(file.path for files in self.files.values() for file in files)
 
     def scripts_elsewhere(self, paths: Iterable[str]) -> dict[str, Path]:
@@ -194,17 +222,29 @@ class Installed:
 
     @cached_property
     def of_pip(self) -> dict[Path, frozenset[str]]:
-        """The dist-info of each Python distribution that conda did not install -> its files below the prefix."""
+        """The dist-info of each Python distribution that conda did not install -> its files below
+        the prefix.
+        """
         own = {file.path: file for files in self.files.values() for file in files}
         folders, found = {os.path.dirname(path) for path in own}, {}
-        for info in sorted(info for site in sites(self.prefix) for info in site.glob("*.dist-info")):
+        for info in sorted(
+            info for site in sites(self.prefix) for info in site.glob("*.dist-info")
+        ):
             place = info.relative_to(self.prefix).as_posix()
-            # pip may have replaced conda's distribution by the same version: the file differs from the installed file.
+            # pip may have replaced conda's distribution by the same version: the file differs from
+            # the installed file.
             installer = own.get(f"{place}/INSTALLER") if text_of(info / "INSTALLER") else None
             if place not in folders or (installer and installer.damage(self.prefix)):
-                named = [line.rsplit(",", 2)[0].strip('"') for line in text_of(info / "RECORD").splitlines()]
-                named += [f"{info.name}/{path}" for path in ("RECORD", *os.listdir(info))]  # also of one without it
-                paths = (os.path.normpath(os.path.join(os.path.dirname(place), path)) for path in named)
+                named = [
+                    line.rsplit(",", 2)[0].strip('"')
+                    for line in text_of(info / "RECORD").splitlines()
+                ]
+                named += [
+                    f"{info.name}/{path}" for path in ("RECORD", *os.listdir(info))
+                ]  # also of one without it
+                paths = (
+                    os.path.normpath(os.path.join(os.path.dirname(place), path)) for path in named
+                )
                 found[info] = frozenset(path for path in paths if not wrong_with(path))
         return found
 
@@ -228,7 +268,11 @@ class Installed:
 
 def sites(prefix: Path) -> list[Path]:
     """The folders of modules of an environment's own Python."""
-    own = [place for place in prefix.glob("lib/python3*/site-packages") if not place.parent.is_symlink()]
+    own = [
+        place
+        for place in prefix.glob("lib/python3*/site-packages")
+        if not place.parent.is_symlink()
+    ]
     found = [*own, *prefix.glob("Lib/site-packages")]
     inside = [place_in(prefix, f"{place.relative_to(prefix).as_posix()}/any") for place in found]
     return [place for place, is_inside in zip(found, inside, strict=True) if is_inside]
@@ -292,7 +336,8 @@ def text_of(file: Path) -> str:
 
 
 def rewrite(file: Path, content: bytes) -> None:
-    """Replaces a file of an environment by a new file with the mode of the umask, as all files there have.
+    """Replaces a file of an environment by a new file with the mode of the umask, as all files
+    there have.
 
     Nothing is written into the old file: it may be a hard link into the cache of packages.
     """

@@ -1,4 +1,5 @@
-"""What was asked for in an environment, and by which client: from our note, or from conda's history.
+"""What was asked for in an environment, and by which client: from our note, or from conda's
+history.
 
 A history is a file ``conda-meta/history``, to which each command adds a heading, its command line
 and the specs that it was given. conda writes them as a list of Python, mamba as one of JSON.
@@ -23,13 +24,19 @@ HISTORY = Path("conda-meta", "history")
 _SPECS = re.compile(r"#\s*(\w+)\s*specs:\s*(\[.*\])\s*")
 _COMMAND = re.compile(r"#\s*cmd:\s*(\S+)")
 _ADDS = ("update", "install", "create", "neutered")
-"""First words of lines with specs that are asked for. Those of all other lines are not asked for any more."""
+"""First words of lines with specs that are asked for.
+
+Those of all other lines are not asked for any more.
+"""
 _CLIENTS = ("conda", "mamba", "micromamba")
 _OF_PIXI = Path("conda-meta", "pixi")
 
 
 def specs_in_history(text: str) -> tuple[str, ...]:
-    """The specs that a history asks for at its end, the last for each name; lines that cannot be read are left out."""
+    """The specs that a history asks for at its end, the last for each name.
+
+    Lines that cannot be read are left out.
+    """
     found: dict[str, str] = {}
     for action, listed in _SPECS.findall(text):
         for spec in _list(listed):
@@ -65,7 +72,8 @@ def asked_for(prefix: Path, note: Note | None, installed: Collection[str]) -> tu
     Args:
         prefix: Its folder.
         note: The note of `ctk env create`, if all of its packages are of that command.
-        installed: The names of its packages. conda too leaves out a spec whose package is not there.
+        installed: The names of its packages. conda too leaves out a spec whose package is not
+            there.
     """
     if note:
         return note.specs
@@ -74,17 +82,25 @@ def asked_for(prefix: Path, note: Note | None, installed: Collection[str]) -> tu
 
 
 def client_of(prefix: Path) -> str:
-    """The client that made an environment: ``conda``, ``mamba``, ``micromamba`` or ``pixi``; conda where none says."""
+    """The client that made an environment: ``conda``, ``mamba``, ``micromamba`` or ``pixi``.
+
+    Conda where none says.
+    """
     if (prefix / _OF_PIXI).is_file():
         return "pixi"
     commands = map(Path, _COMMAND.findall(text_of(prefix / HISTORY)))
     # `python -m conda` is .../conda/__main__.py there.
-    names = [command.parent.name if command.name == "__main__.py" else command.name for command in commands]
+    names = [
+        command.parent.name if command.name == "__main__.py" else command.name
+        for command in commands
+    ]
     return next((name for name in reversed(names) if name in _CLIENTS), "conda")
 
 
 def merged(old: Iterable[str], new: Sequence[str]) -> tuple[str, ...]:
-    """A request with more specs: a spec takes the place of those with its name, but a bare name changes nothing."""
+    """A request with more specs: a spec takes the place of those with its name, but a bare name
+    changes nothing.
+    """
     asked = [*old]
     names = {parse_spec(spec).name for spec in asked}
     added = [spec for spec in new if parse_spec(spec).pinned or parse_spec(spec).name not in names]
@@ -93,8 +109,11 @@ def merged(old: Iterable[str], new: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*kept, *added]))
 
 
-def with_more(asked: Sequence[str], specs: Sequence[str], options: Sequence[tuple[str, str]]) -> list[str]:
-    """The words of a request of `ctk env create`, as a note has them, with more specs and other options.
+def with_more(
+    asked: Sequence[str], specs: Sequence[str], options: Sequence[tuple[str, str]]
+) -> list[str]:
+    """The words of a request of `ctk env create`, as a note has them, with more specs and other
+    options.
 
     Args:
         asked: The words until now.
@@ -102,13 +121,22 @@ def with_more(asked: Sequence[str], specs: Sequence[str], options: Sequence[tupl
         options: Names and values of options, in place of those with the same name.
     """
     own, _ = _split(asked)
-    replaces_python = any(parse_spec(spec).name == "python" and parse_spec(spec).pinned for spec in specs)
-    kept = [(name, value) for name, value in options_of(asked, options) if name != "--python" or not replaces_python]
+    replaces_python = any(
+        parse_spec(spec).name == "python" and parse_spec(spec).pinned for spec in specs
+    )
+    kept = [
+        (name, value)
+        for name, value in options_of(asked, options)
+        if name != "--python" or not replaces_python
+    ]
     return [*merged(own, specs), *(word for pair in kept for word in pair)]
 
 
 def options_of(asked: Sequence[str], options: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The options of a request with their values; others take the place of those with the same name."""
+    """The options of a request with their values.
+
+    Others take the place of those with the same name.
+    """
     replaced = {name for name, _ in options}
     if "--driver" in replaced:  # the GPU is of the same machine
         replaced.add("--arch")

@@ -44,14 +44,17 @@ def service_of(channel: str, unavailable: type[CtkError] = ChannelMissing) -> Se
         unavailable=unavailable,
         login=f"{LOGIN}, or correct it there, then run the same command again",
         again=(
-            "check the network and the address of the channel, then run the same command again; what was fetched stays"
+            "check the network and the address of the channel, then run the same command again;"
+            " what was fetched stays"
         ),
         closed=(401, 403, 407),
     )
 
 
 class Servers:
-    """The client for channels on servers: the times and tries of pip, the environment's certificates and proxy."""
+    """The client for channels on servers: the times and tries of pip, the environment's
+    certificates and proxy.
+    """
 
     def __init__(self, client: httpx2.Client, retry: Retry) -> None:
         self._client, self._retry = client, retry
@@ -105,7 +108,10 @@ class Archives:
 
     @contextmanager
     def used(self, records: Iterable[RepoDataRecord], say: Callable[[str], None]) -> Iterator[None]:
-        """Keeps the archives of packages for this run; `say` is told of another run, which ends first."""
+        """Keeps the archives of packages for this run.
+
+        `say` is told of another run, which ends first.
+        """
         if not any(map(_is_remote, records)):
             yield
             return
@@ -123,7 +129,12 @@ class Archives:
         from rattler import RepoDataRecord
 
         return [
-            RepoDataRecord(r, r.file_name, self.place(r).as_uri(), r.channel) if _is_remote(r) else r for r in records
+            (
+                RepoDataRecord(r, r.file_name, self.place(r).as_uri(), r.channel)
+                if _is_remote(r)
+                else r
+            )
+            for r in records
         ]
 
     def origins(self, records: Iterable[RepoDataRecord]) -> Mapping[str, str]:
@@ -139,7 +150,9 @@ class Archives:
         records: Iterable[RepoDataRecord],
         progress: Callable[[int], None] = lambda size: None,
     ) -> None:
-        """Downloads the archives of packages; `progress` is called from threads with bytes that arrived.
+        """Downloads the archives of packages.
+
+        `progress` is called from threads with bytes that arrived.
 
         Raises:
             ChannelMissing: A server does not answer, or refuses.
@@ -165,7 +178,9 @@ class Archives:
         # One without a sha256 was checked as far as possible when it got its name.
         return not record.sha256 or file_sha256(place) == record.sha256.hex()
 
-    def _fetch(self, record: RepoDataRecord, servers: Servers, progress: Callable[[int], None]) -> None:
+    def _fetch(
+        self, record: RepoDataRecord, servers: Servers, progress: Callable[[int], None]
+    ) -> None:
         place, channel = self.place(record), record.channel or record.url
         transfer = servers.of(service_of(channel))
         wanted = Wanted(_remote(record), _digest(record), record.size, _MOST)
@@ -176,8 +191,8 @@ class Archives:
             stated = _stated(wanted.algorithm, wanted.digest, wanted.size)
             served = _stated(wanted.algorithm, received.digest, received.size)
             raise HashMismatch(
-                f"{record.file_name} of {public(channel)} is not the package that its index names:\n"
-                f"  index  {stated}\n  served {served}",
+                f"{record.file_name} of {public(channel)} is not the package that its index"
+                f" names:\n  index  {stated}\n  served {served}",
                 "it was fetched twice, and is not used: tell the keeper of the channel, or whoever "
                 f"runs the proxy before it; {_looks_at_all(channel)}",
             )
@@ -209,15 +224,17 @@ def _remote(record: RepoDataRecord) -> Remote:
     def absent() -> CtkError:
         return ChannelBroken(
             f"the channel {public(channel)} has no {place}, which its index names",
-            "run the command again, as the index may just have changed; if it stays, tell the keeper "
-            f"of the channel: {_looks_at_all(channel)}",
+            "run the command again, as the index may just have changed; if it stays, tell the"
+            f" keeper of the channel: {_looks_at_all(channel)}",
         )
 
     return remote(record.url, place, absent)
 
 
 def unusable(record: RepoDataRecord, reason: str) -> CtkError:
-    """The error for a package whose archive is the one that its index names, and cannot be installed."""
+    """The error for a package whose archive is the one that its index names, and cannot be
+    installed.
+    """
     channel = record.channel or record.url
     return ChannelBroken(
         f"{record.file_name} of {public(channel)} cannot be installed: {reason}",

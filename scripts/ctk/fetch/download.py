@@ -1,4 +1,6 @@
-"""Downloads a file with a known hash: the next try, or the next run, continues one that broke off."""
+"""Downloads a file with a known hash: the next try, or the next run, continues one that
+broke off.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ class Wanted:
     """A file to download.
 
     Attributes:
-        digest: Its sha256 in hexadecimal digits, or its md5 if a channel has no sha256; "" if nothing is known.
+        digest: Its sha256 in hexadecimal digits, or its md5 if a channel has no sha256; "" if
+            nothing is known.
         size: In bytes; None if that is not known.
         most: Bytes that it may have if its size is not known.
     """
@@ -56,7 +59,9 @@ class Received:
         return is_right_size and wanted.digest in ("", self.digest)
 
 
-def download(wanted: Wanted, part: Path, transfer: Transfer, progress: Callable[[int], None]) -> Received:
+def download(
+    wanted: Wanted, part: Path, transfer: Transfer, progress: Callable[[int], None]
+) -> Received:
     """Completes a partial file. If that is the wrong file, all of it is fetched once more.
 
     Args:
@@ -83,7 +88,9 @@ def download(wanted: Wanted, part: Path, transfer: Transfer, progress: Callable[
     return received
 
 
-def _continue(wanted: Wanted, part: Path, transfer: Transfer, progress: Callable[[int], None]) -> Received:
+def _continue(
+    wanted: Wanted, part: Path, transfer: Transfer, progress: Callable[[int], None]
+) -> Received:
     """Completes a partial file.
 
     Raises:

@@ -1,7 +1,8 @@
-"""The step fetch: fills a content-addressed cache from the package index, and lays it out for recipes.
+"""The step fetch: fills a content-addressed cache from the package index, and lays it out for
+recipes.
 
-A file is laid out only if this run has read the locked sha256 from it, even in the cache. The next run continues a
-download that broke off. The checkout's lock prevents two downloads of one file.
+A file is laid out only if this run has read the locked sha256 from it, even in the cache. The next
+run continues a download that broke off. The checkout's lock prevents two downloads of one file.
 """
 
 from __future__ import annotations
@@ -32,9 +33,13 @@ def stored(artefact: Artefact, workspace: Workspace) -> Path:
 
 
 def laid_out(artefact: Artefact, workspace: Workspace) -> Path:
-    """The path from which recipes read an artefact: a wheel is a zip, a source distribution a tar."""
+    """The path from which recipes read an artefact: a wheel is a zip, a source distribution
+    a tar.
+    """
     suffix = ".tar.gz" if artefact.file.endswith(".tar.gz") else ".zip"
-    return workspace.artefacts / artefact.component / artefact.version / f"{artefact.target}{suffix}"
+    return (
+        workspace.artefacts / artefact.component / artefact.version / f"{artefact.target}{suffix}"
+    )
 
 
 def missing(artefacts: Iterable[Artefact], workspace: Workspace) -> list[Artefact]:
@@ -55,9 +60,9 @@ def fetch(
 ) -> list[Path]:
     """Makes artefacts available to recipes; returns their laid-out paths in the same order.
 
-    The index is opened only if there is something to download. `jobs` is the number of downloads at once; `progress`
-    is called from several threads. Downloads that run when another fails are finished first, so that nothing fetched
-    is lost.
+    The index is opened only if there is something to download. `jobs` is the number of downloads at
+    once; `progress` is called from several threads. Downloads that run when another fails are
+    finished first, so that nothing fetched is lost.
 
     Raises:
         NotPublished: The index lacks artefacts; all are named, and nothing was downloaded.
@@ -76,35 +81,53 @@ def fetch(
             gone = [error for error in offers if isinstance(error, NotPublished)]
             if gone:
                 lines = [error.cause for error in gone]
-                raise problems(NotPublished, "package index", lines, gone[0].step) if len(gone) > 1 else gone[0]
-            located = [(a, o) for a, o in zip(wanted, offers, strict=True) if isinstance(o, IndexFile)]
-            at_once(jobs, lambda pair: _download(pair[0], workspace, source, pair[1], progress), located)
+                raise (
+                    problems(NotPublished, "package index", lines, gone[0].step)
+                    if len(gone) > 1
+                    else gone[0]
+                )
+            located = [
+                (a, o) for a, o in zip(wanted, offers, strict=True) if isinstance(o, IndexFile)
+            ]
+            at_once(
+                jobs, lambda pair: _download(pair[0], workspace, source, pair[1], progress), located
+            )
     with disk_errors(workspace.artefacts):
         return [_lay_out(a, workspace) for a in artefacts]
 
 
 def locate(index: Index, artefact: Artefact) -> IndexFile:
-    """The file on the index with an artefact's exact name; HashMismatch if it has another sha256."""
+    """The file on the index with an artefact's exact name.
+
+    HashMismatch if it has another sha256.
+    """
     offers = [f for f in index.files(artefact.distribution) if f.file == artefact.file]
     if not offers:
         raise index.lacking(
             artefact.distribution,
-            f"the package index has no {artefact.file} of {artefact.distribution} {artefact.version}",
-            "a mirror may have to fetch it first; else lock the release anew with `ctk release add`",
+            f"the package index has no {artefact.file} of {artefact.distribution}"
+            f" {artefact.version}",
+            "a mirror may have to fetch it first; else lock the release anew with `ctk release"
+            " add`",
         )
     same = [f for f in offers if f.sha256 in (None, artefact.sha256)]
     if not same:
         raise HashMismatch(
             f"{artefact.distribution}: the index states another sha256 of {artefact.file}:\n"
             f"  locked {artefact.sha256}\n  index  {offers[0].sha256}",
-            "ask whoever runs the index why; if the change is meant, lock anew with `ctk release add`",
+            "ask whoever runs the index why; if the change is meant, lock anew with `ctk release"
+            " add`",
         )
     return same[0]
 
 
 def licences(index: Index, component: Component) -> dict[str, tuple[str, Licence]]:
     """Target -> the file of a component and its licence, read from the index."""
-    files = {target: locate(index, artefact) for target, artefact in component.artefacts.items() if artefact}
+    files = {
+        target: locate(index, artefact)
+        for target, artefact in component.artefacts.items()
+        if artefact
+    }
     read = {file: read_licence(index, file) for file in dict.fromkeys(files.values())}
     return {target: (file.file, read[file]) for target, file in files.items()}
 
@@ -117,7 +140,9 @@ def borrowed(
     *,
     progress: Progress = lambda artefact, received: None,
 ) -> Iterator[list[Path]]:
-    """Fetches artefacts until the end of the block, and then removes those that were not in the cache before."""
+    """Fetches artefacts until the end of the block, and then removes those that were not in the
+    cache before.
+    """
     files = {a.sha256: stored(a, workspace) for a in missing(artefacts, workspace)}
     links = [path for path in (laid_out(a, workspace) for a in artefacts) if not path.exists()]
     try:
@@ -127,7 +152,9 @@ def borrowed(
             path.unlink(missing_ok=True)
 
 
-def _download(artefact: Artefact, workspace: Workspace, index: Index, file: IndexFile, progress: Progress) -> None:
+def _download(
+    artefact: Artefact, workspace: Workspace, index: Index, file: IndexFile, progress: Progress
+) -> None:
     """Downloads an artefact; HashMismatch if it is another file than the locked one."""
     part = workspace.store / "partial" / artefact.sha256
     wanted = Wanted(index.remote(file), artefact.sha256, artefact.size)
@@ -137,10 +164,11 @@ def _download(artefact: Artefact, workspace: Workspace, index: Index, file: Inde
         if not received.is_right(wanted):
             part.unlink()
             raise HashMismatch(
-                f"{artefact.file} of {artefact.distribution} {artefact.version} is not the locked file:\n"
-                f"  locked sha256 {artefact.sha256} ({artefact.size} bytes)\n"
-                f"  served sha256 {received.digest} ({received.size} bytes)",
-                "it is not used; if the index is right, `ctk release add` locks the new file for review",
+                f"{artefact.file} of {artefact.distribution} {artefact.version} is not the locked"
+                f" file:\n  locked sha256 {artefact.sha256} ({artefact.size} bytes)\n  served"
+                f" sha256 {received.digest} ({received.size} bytes)",
+                "it is not used; if the index is right, `ctk release add` locks the new file for"
+                " review",
             )
         home = stored(artefact, workspace)
         home.parent.mkdir(parents=True, exist_ok=True)
@@ -164,5 +192,7 @@ def _lay_out(artefact: Artefact, workspace: Workspace) -> Path:
         # No hard links on this file system.
         shutil.copyfile(source, temporary)
     os.replace(temporary, target)
-    temporary.unlink(missing_ok=True)  # replacing a link by another link to the same file removes neither
+    temporary.unlink(
+        missing_ok=True
+    )  # replacing a link by another link to the same file removes neither
     return target

@@ -1,8 +1,10 @@
-"""Channels on servers, for rattler-build: it asks a small server of this process, which fetches with our client.
+"""Channels on servers, for rattler-build: it asks a small server of this process, which fetches
+with our client.
 
-rattler-build's own client sets no bounds to the index of a channel and to packages, and its errors name no next step.
-So each index that it reads is one of `IndexFolder`, and each package one of `Archives`, whose digest was checked. The
-server listens on this machine only, and below a path that nobody can guess: our client has the logins.
+rattler-build's own client sets no bounds to the index of a channel and to packages, and its errors
+name no next step. So each index that it reads is one of `IndexFolder`, and each package one of
+`Archives`, whose digest was checked. The server listens on this machine only, and below a path that
+nobody can guess: our client has the logins.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ _PACKAGES = (".conda", ".tar.bz2")
 _HERE = "127.0.0.1"
 _GONE = 404
 _FAILED = 400
-"""Tells rattler-build of a file that cannot be fetched: it does not ask again, since our client has tried."""
+"""Tells rattler-build of a file that cannot be fetched: it does not ask again, since our client has
+tried.
+"""
 
 
 class Mirror:
@@ -47,7 +51,9 @@ class Mirror:
         say: Is told of another run, which is waited for.
     """
 
-    def __init__(self, channels: Sequence[str], workspace: Workspace, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, channels: Sequence[str], workspace: Workspace, say: Callable[[str], None]
+    ) -> None:
         from rattler import Channel
 
         self._archives = Archives.beside(workspace.packages)
@@ -66,7 +72,9 @@ class Mirror:
             self._channels.append(address if remote else name)
             if remote and address not in self._indexes:
                 number = str(len(self._indexes))
-                self._indexes[address] = _Index(number, IndexFolder(address, workspace.notes / "channels"))
+                self._indexes[address] = _Index(
+                    number, IndexFolder(address, workspace.notes / "channels")
+                )
 
     @property
     def is_needed(self) -> bool:
@@ -89,7 +97,9 @@ class Mirror:
         return renamed(text, self.names)
 
     def check(self) -> None:
-        """Raises the error because of which a file could not be given to rattler-build, if there was one."""
+        """Raises the error because of which a file could not be given to rattler-build, if there
+        was one.
+        """
         for error in self._failures.values():
             raise error
 
@@ -149,7 +159,9 @@ class Mirror:
 
 
 @contextmanager
-def mirrored(channels: Sequence[str], workspace: Workspace, say: Callable[[str], None]) -> Iterator[Mirror]:
+def mirrored(
+    channels: Sequence[str], workspace: Workspace, say: Callable[[str], None]
+) -> Iterator[Mirror]:
     """The channels of a run for rattler-build; those that are no servers stay as they are."""
     mirror = Mirror(channels, workspace, say)
     if not mirror.is_needed:
@@ -163,7 +175,11 @@ def mirrored(channels: Sequence[str], workspace: Workspace, say: Callable[[str],
         (cache / workspace.packages.name).symlink_to(workspace.packages.resolve())
         stated = os.environ.get("NO_PROXY") or os.environ.get("no_proxy")
         direct = f"{stated},{_HERE}" if stated else _HERE
-        mirror.environment = {"RATTLER_CACHE_DIR": str(cache), "NO_PROXY": direct, "no_proxy": direct}
+        mirror.environment = {
+            "RATTLER_CACHE_DIR": str(cache),
+            "NO_PROXY": direct,
+            "no_proxy": direct,
+        }
         yield mirror
 
 
@@ -196,7 +212,8 @@ class _Index:
             if record.file_name == file_name:
                 return record
         raise ChannelBroken(
-            f"{public(self.folder.url)} names {subdir}/{file_name} under a name that is not that of its package",
+            f"{public(self.folder.url)} names {subdir}/{file_name} under a name that is not that of"
+            " its package",
             "ask the keeper of the channel",
         )
 
@@ -221,7 +238,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, with_body: bool) -> None:
         parts = self.path.strip("/").split("/")
         try:
-            known = len(parts) == 4 and secrets.compare_digest(parts[0].encode(), self._token.encode())
+            known = len(parts) == 4 and secrets.compare_digest(
+                parts[0].encode(), self._token.encode()
+            )
             file = self._mirror.file(*parts[1:]) if known else None
         except CtkError:
             self._refuse(_FAILED)

@@ -1,7 +1,9 @@
-"""The index files of channels on servers: fetched within bounds into a folder, from which rattler reads them.
+"""The index files of channels on servers: fetched within bounds into a folder, from which rattler
+reads them.
 
-rattler itself sets no bounds: an answer may have any size and take any time, and its parser of specs ends the process
-with a signal where parentheses are nested a thousand times. So our client fetches and unpacks, and counts.
+rattler itself sets no bounds: an answer may have any size and take any time, and its parser of
+specs ends the process with a signal where parentheses are nested a thousand times. So our client
+fetches and unpacks, and counts.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ _BLOCK = 1 << 20  # bytes
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a server said of an index file: its name, and the headers with which the next run asks for changes."""
+    """What a server said of an index file: its name, and the headers with which the next run asks
+    for changes.
+    """
 
     name: str
     etag: str = ""
@@ -83,7 +87,9 @@ class IndexFolder:
         self._read: set[str] = set()
 
     def fetch(self, subdirs: Iterable[str], say: Callable[[str], None] = lambda text: None) -> Path:
-        """The folder, with the current ``repodata.json`` of these platforms; each is asked for once in a run.
+        """The folder, with the current ``repodata.json`` of these platforms.
+
+        Each is asked for once in a run.
 
         Raises:
             ChannelMissing: The server does not answer, refuses, or has no channel there.
@@ -107,7 +113,8 @@ class IndexFolder:
         place = self.folder / subdir
         make_folder(place)
         for name in (COMPRESSED, REPODATA):
-            # Only where the last one of a platform that must be there is closed, a login may be lacking.
+            # Only where the last one of a platform that must be there is closed, a login may be
+            # lacking.
             absent = ABSENT if (subdir, name) == (NOARCH, REPODATA) else (*ABSENT, 403)
             if self._ask(name, place, servers, absent):
                 return
@@ -117,8 +124,9 @@ class IndexFolder:
             raise channel_missing(public(self.url))
 
     def _ask(self, name: str, place: Path, servers: Servers, absent: tuple[int, ...]) -> bool:
-        """Fetches an index file, unless it is the one that is here; returns whether the server has it.
+        """Fetches an index file, unless it is the one that is here.
 
+        Returns whether the server has it.
         A damaged one is fetched once more.
         """
         transfer = servers.of(self._service)
@@ -206,7 +214,9 @@ def _unpacked(chunks: Iterator[bytes], what: str) -> Iterator[bytes]:
 
 
 def _check_reads(url: str, subdir: str, file: Path, what: str) -> None:
-    """Raises _Damaged for an index that rattler cannot read: its own error would not name the channel."""
+    """Raises _Damaged for an index that rattler cannot read: its own error would not name the
+    channel.
+    """
     from rattler import Channel, SparseRepoData
 
     try:

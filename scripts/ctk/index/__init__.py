@@ -12,12 +12,17 @@ from ctk.core.children import run_program
 from ctk.core.errors import CtkError, IndexUnavailable
 from ctk.core.secrets import has_secret, hide_address
 
-STEP = "check the network and what `pip config list` says, then run the same command again; what was fetched stays"
+STEP = (
+    "check the network and what `pip config list` says, then run the same command again; what was"
+    " fetched stays"
+)
 
 
 @dataclass(frozen=True)
 class Service:
-    """Whom the tool asks for files, in the words of its messages. Tries, times and sizes are the same for all.
+    """Whom the tool asks for files, in the words of its messages.
+
+    Tries, times and sizes are the same for all.
 
     Attributes:
         name: ``the package index``.
@@ -44,10 +49,15 @@ INDEX = Service(
     name="the package index",
     keeper="whoever runs the index",
     unavailable=IndexUnavailable,
-    login="give pip the right credentials (index URL, proxy, netrc or keyring), then run the same command again",
+    login=(
+        "give pip the right credentials (index URL, proxy, netrc or keyring), then run the same"
+        " command again"
+    ),
     again=STEP,
-    denied="if your login should be enough, ask whoever runs the index, or the proxy before it; "
-    "`pip config list` shows the index",
+    denied=(
+        "if your login should be enough, ask whoever runs the index, or the proxy before it; "
+        "`pip config list` shows the index"
+    ),
 )
 
 
@@ -82,7 +92,10 @@ class IndexSettings:
 
     @property
     def index_urls(self) -> tuple[str, ...]:
-        """Every index in pip's order. The default is the client library's: no host is named here."""
+        """Every index in pip's order.
+
+        The default is the client library's: no host is named here.
+        """
         if self.no_index:
             return ()
         if self.index_url:
@@ -93,7 +106,10 @@ class IndexSettings:
 
 
 def pip_settings(python: str = sys.executable) -> IndexSettings:
-    """The settings of a Python's pip: its files, then PIP_* of the environment; IndexUnavailable if pip fails."""
+    """The settings of a Python's pip: its files, then PIP_* of the environment.
+
+    IndexUnavailable if pip fails.
+    """
     asked = run_program([python, "-m", "pip", "config", "list"])
     if asked.returncode:
         lines = asked.stderr.strip().splitlines() or ["no reason given"]
@@ -114,7 +130,9 @@ def parse_settings(listing: str) -> IndexSettings:
         name, _, value = line.partition("=")
         section, _, key = name.partition(".")
         if section in sections and value:
-            sections[section][key.replace("default-timeout", "timeout")] = str(ast.literal_eval(value))
+            sections[section][key.replace("default-timeout", "timeout")] = str(
+                ast.literal_eval(value)
+            )
     merged = {key: value for values in sections.values() for key, value in values.items()}
     for section, values in sections.items():
         for key, value in values.items():
@@ -129,7 +147,9 @@ def parse_settings(listing: str) -> IndexSettings:
         retries = int(merged.get("retries") or IndexSettings.retries)
     except ValueError as error:
         step = "`pip config debug` shows where it is set"
-        raise IndexUnavailable(f"pip's timeout or retries has a value that cannot be read: {error}", step) from None
+        raise IndexUnavailable(
+            f"pip's timeout or retries has a value that cannot be read: {error}", step
+        ) from None
     return IndexSettings(
         index_url=merged.get("index-url") or None,
         extra_index_urls=words("extra-index-url"),

@@ -1,4 +1,7 @@
-"""The HTTP client, made from pip's settings: requests are retried, whichever server they go to; pages have limits."""
+"""The HTTP client, made from pip's settings: requests are retried, whichever server they go to.
+
+Pages have limits.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,11 @@ LARGEST = 64 << 20
 """Bytes of a page, unpacked; the longest known page, of 47,000 files, has 21 MB."""
 SLOWEST = 600.0
 """Seconds in which a page must arrive."""
-_OF_THE_WIRE = ("content-encoding", "content-length", "transfer-encoding")  # untrue for unpacked content
+_OF_THE_WIRE = (
+    "content-encoding",
+    "content-length",
+    "transfer-encoding",
+)  # untrue for unpacked content
 
 T = TypeVar("T")
 
@@ -47,7 +54,9 @@ class _Logins(MultiDomainBasicAuth):
 
 
 class _Client(PyPIClient):
-    """unearth's client, but no server can redirect to a local file: such files are read only when pip names them."""
+    """unearth's client, but no server can redirect to a local file: such files are read only when
+    pip names them.
+    """
 
     def send(self, request: httpx2.Request, **more: Any) -> httpx2.Response:
         if request.url.scheme != "file":
@@ -58,7 +67,10 @@ class _Client(PyPIClient):
 
 
 def open_client(settings: IndexSettings) -> PyPIClient:
-    """A client with pip's settings; safe to use from several threads. IndexUnavailable for an unusable setting."""
+    """A client with pip's settings; safe to use from several threads.
+
+    IndexUnavailable for an unusable setting.
+    """
     arguments = connection(settings)
     trusted = " ".join(map(public, settings.trusted_hosts))
     with _usable(f"pip's trusted hosts, {trusted!r},"):
@@ -76,7 +88,8 @@ def connection(settings: IndexSettings) -> dict[str, Any]:
     """Arguments for httpx2's clients: certificates and proxy of pip, else of the environment.
 
     Raises:
-        IndexUnavailable: A certificate or a proxy cannot be used; the proxy's password is not shown.
+        IndexUnavailable: A certificate or a proxy cannot be used; the proxy's password is not
+            shown.
     """
     context: ssl.SSLContext | None = None
     if authorities := settings.cert or os.environ.get("SSL_CERT_FILE", ""):
@@ -106,7 +119,8 @@ def _proxy(name: str, given: str) -> str | None:
     proxy = given if "://" in given else f"http://{given}"  # as pip, and as httpx2
     if not is_address(proxy):
         raise IndexUnavailable(
-            f"{name} cannot be used: it is {UNREADABLE}", "write it as http://HOST:PORT, or unset it"
+            f"{name} cannot be used: it is {UNREADABLE}",
+            "write it as http://HOST:PORT, or unset it",
         )
     return proxy
 
@@ -116,13 +130,19 @@ def _usable(what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, ImportError, httpx2.InvalidURL) as error:
-        step = "`pip config debug` shows pip's settings; the environment has HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE"
+        step = (
+            "`pip config debug` shows pip's settings; the environment has HTTPS_PROXY, ALL_PROXY"
+            " and SSL_CERT_FILE"
+        )
         raise IndexUnavailable(f"{what} cannot be used: {describe(error)}", step) from error
 
 
 _DENIED = 403
 ABSENT = (404, 410)
-"""Status codes for a missing page or file; any other failure does not say whether the server has it."""
+"""Status codes for a missing page or file.
+
+Any other failure does not say whether the server has it.
+"""
 
 
 def refused(answer: httpx2.Response, what: str, service: Service = INDEX) -> CtkError:
@@ -140,7 +160,8 @@ def refused(answer: httpx2.Response, what: str, service: Service = INDEX) -> Ctk
 class Pages:
     """A session for unearth with our client and retries.
 
-    unearth itself treats an index that is down like an index without the project; here it is an error.
+    unearth itself treats an index that is down like an index without the project; here it is an
+    error.
     """
 
     def __init__(self, client: PyPIClient, retry: Retry, name: str) -> None:
@@ -160,19 +181,25 @@ class Pages:
         answer = self._retry.send(self._name, lambda: self._whole(method, url, headers))
         if answer.status_code in (401, 407):
             raise refused(answer, self._name)
-        if method == "GET" and not answer.is_success and answer.status_code not in ABSENT:  # another index may have it
+        if (
+            method == "GET" and not answer.is_success and answer.status_code not in ABSENT
+        ):  # another index may have it
             self.refusals.append(refused(answer, self._name))
         return answer
 
     def _whole(self, method: str, url: str, headers: Mapping[str, str] | None) -> httpx2.Response:
         """An answer with its unpacked content."""
-        answer = self._client.send(self._client.build_request(method, url, headers=headers), stream=True)
+        answer = self._client.send(
+            self._client.build_request(method, url, headers=headers), stream=True
+        )
         try:
             content = self._content(answer)
         finally:
             answer.close()
         kept = [(k, v) for k, v in answer.headers.multi_items() if k.lower() not in _OF_THE_WIRE]
-        return httpx2.Response(answer.status_code, headers=kept, content=content, request=answer.request)
+        return httpx2.Response(
+            answer.status_code, headers=kept, content=content, request=answer.request
+        )
 
     def _content(self, answer: httpx2.Response) -> bytes:
         parts, size, end = [], 0, self._retry.clock() + SLOWEST
@@ -180,13 +207,23 @@ class Pages:
             parts.append(part)
             size += len(part)
             if size > LARGEST:
-                raise IndexUnavailable(f"the page of {self._name} does not end: {size} bytes came", STEP)
+                raise IndexUnavailable(
+                    f"the page of {self._name} does not end: {size} bytes came", STEP
+                )
             if self._retry.clock() > end:
-                raise IndexUnavailable(f"the page of {self._name} did not come within {SLOWEST:.0f} s", STEP)
+                raise IndexUnavailable(
+                    f"the page of {self._name} did not come within {SLOWEST:.0f} s", STEP
+                )
         return b"".join(parts)
 
 
-_NO_WAY = (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects, OSError, ValueError)
+_NO_WAY = (
+    httpx2.InvalidURL,
+    httpx2.UnsupportedProtocol,
+    httpx2.TooManyRedirects,
+    OSError,
+    ValueError,
+)
 _LONGEST_WAIT = 60.0  # seconds; a server may ask for more, a person waits for less
 
 
@@ -208,7 +245,9 @@ class Retry:
     service: Service = INDEX
 
     def send(self, what: str, request: Callable[[], httpx2.Response]) -> httpx2.Response:
-        """The first response whose status is neither 429 nor 5xx; `what` names the request in messages.
+        """The first response whose status is neither 429 nor 5xx.
+
+        `what` names the request in messages.
 
         Raises:
             CtkError: The service's: the last try failed, or the address cannot be requested.
@@ -231,15 +270,19 @@ class Retry:
                 asked = _retry_after(answer.headers.get("Retry-After", ""))
             self._wait(attempt, asked)
         tries = f"{self.attempts} tries" if self.attempts > 1 else "one try"
-        raise service.unavailable(f"{service.name} does not give {what}, after {tries}: {reason}", service.again)
+        raise service.unavailable(
+            f"{service.name} does not give {what}, after {tries}: {reason}", service.again
+        )
 
     def run(self, job: Callable[[], T], kept: Callable[[], int] = lambda: 0) -> T:
-        """The result of a job that reads a whole response; the job is started again after Interrupted.
+        """The result of a job that reads a whole response.
 
+        The job is started again after Interrupted.
         In the end, Interrupted is raised as the service's error.
 
-        `kept` returns the number of bytes from which the next try continues. A try that adds bytes is no failure, if it
-        is as fast as `LEAST` in `WHILE`, including its delay: so a download with many drops ends some time.
+        `kept` returns the number of bytes from which the next try continues. A try that adds bytes
+        is no failure, if it is as fast as `LEAST` in `WHILE`, including its delay: so a download
+        with many drops ends some time.
         """
         failures, most = 0, kept()
         while True:
@@ -248,7 +291,11 @@ class Retry:
                 return job()
             except Interrupted as error:
                 came, most = kept() - most, max(most, kept())
-                failures = 0 if came * WHILE >= LEAST * (self.clock() - began + self.delay) else failures + 1
+                failures = (
+                    0
+                    if came * WHILE >= LEAST * (self.clock() - began + self.delay)
+                    else failures + 1
+                )
                 if failures == self.attempts:
                     if isinstance(error, self.service.unavailable):
                         raise

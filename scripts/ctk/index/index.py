@@ -1,7 +1,8 @@
 """The package index that the user's pip is configured for.
 
-All of pip's settings apply: index, extra indexes, ``find-links``, certificate, proxy, timeout, retries, and credentials
-in URLs, netrc or keyring. So a company mirror works, and no host is named here.
+All of pip's settings apply: index, extra indexes, ``find-links``, certificate, proxy, timeout,
+retries, and credentials in URLs, netrc or keyring. So a company mirror works, and no host is named
+here.
 """
 
 from __future__ import annotations
@@ -31,12 +32,21 @@ if TYPE_CHECKING:  # slow to import: only an `Index` does it
     from ctk.index.client import Retry
     from ctk.index.transfer import Remote
 
-_WHOLE = 2_000_000  # bytes up to which one request for a whole wheel is faster than requests for its parts
+# bytes up to which one request for a whole wheel is faster than requests for its parts
+_WHOLE = 2_000_000
 _MOST = 2 << 30  # bytes of a wheel in memory, from a server without ranges
 _CHECK = "check which indexes `pip config list` names"
 _ASK = "run the same command again; if it stays, ask whoever runs the index"
 # Errors of unearth for a page of another form.
-_NO_PAGE = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_NO_PAGE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,9 @@ def _offered(name: str, package: Package) -> IndexFile:
         distribution=name,
         version=package.version or "",
         file=link.filename,
-        sha256=str(sha256).lower() if sha256 else None,  # as pip: any case; an invalid hash fits no content
+        sha256=(
+            str(sha256).lower() if sha256 else None
+        ),  # as pip: any case; an invalid hash fits no content
         url=link.url_without_fragment,
         yanked=link.is_yanked,
         requires_python=link.requires_python,
@@ -81,7 +93,9 @@ def _offered(name: str, package: Package) -> IndexFile:
 
 
 def _each_once(files: Sequence[IndexFile]) -> tuple[IndexFile, ...]:
-    """Each file once, from the first index, with the earliest upload time: mirrors have later ones."""
+    """Each file once, from the first index, with the earliest upload time: mirrors have
+    later ones.
+    """
     offers: dict[tuple[str, str | None], IndexFile] = {}
     for file in files:
         first = offers.setdefault((file.file, file.sha256), file)
@@ -130,7 +144,9 @@ class Index:
         return self._files.setdefault(name, files)
 
     def lacking(self, distribution: str, cause: str, step: str) -> CtkError:
-        """The error for a missing file: NotPublished, or an index's failed answer, as it might have the file."""
+        """The error for a missing file: NotPublished, or an index's failed answer, as it might have
+        the file.
+        """
         refusals = self._refusals.get(canonicalize_name(distribution))
         return refusals[0] if refusals else NotPublished(cause, step)
 
@@ -163,11 +179,16 @@ class Index:
                 text = inside.metadata_of(files, file.file).content()
         message = BytesParser().parsebytes(text, headersonly=True)
         if not message["Name"]:
-            raise IndexUnavailable(f"{file.distribution}: the index's METADATA of {file.file} is invalid", _ASK)
+            raise IndexUnavailable(
+                f"{file.distribution}: the index's METADATA of {file.file} is invalid", _ASK
+            )
         return message
 
     def uploaded(self, file: IndexFile) -> int:
-        """The upload time in seconds since 1970; that of the newest member if the index states none."""
+        """The upload time in seconds since 1970.
+
+        That of the newest member if the index states none.
+        """
         if file.uploaded is not None:
             return file.uploaded
         with self.opened(file) as content, inside.members(content, file.file) as files:
@@ -175,7 +196,10 @@ class Index:
 
     @contextmanager
     def opened(self, file: IndexFile) -> Iterator[BinaryIO]:
-        """A seekable file. Of a large file, only the parts that are read are fetched, and not checked."""
+        """A seekable file.
+
+        Of a large file, only the parts that are read are fetched, and not checked.
+        """
         size = self.size(file)
         if size <= _WHOLE:
             yield io.BytesIO(self.content(file))
@@ -185,7 +209,10 @@ class Index:
             with open_plain(url_to_path(file.url)) as local:
                 yield local
         else:
-            yield cast(BinaryIO, inside.RemoteFile(size, partial(self.part, file), partial(self.content, file)))
+            yield cast(
+                BinaryIO,
+                inside.RemoteFile(size, partial(self.part, file), partial(self.content, file)),
+            )
 
     def content(self, file: IndexFile) -> bytes:
         """The content of a small file; HashMismatch if the index states another sha256."""
@@ -218,13 +245,23 @@ class Index:
         try:
             for kind, url in places:
                 # Answers of httpx2, also of unearth's own client, do not fit unearth's protocol.
-                source = PackageFinder(pages, ignore_compatibility=True, **{kind: [url]})  # type: ignore[arg-type]
+                source = PackageFinder(
+                    pages,  # type: ignore[arg-type]
+                    ignore_compatibility=True,
+                    **{kind: [url]},  # type: ignore[arg-type]
+                )
                 found = list(source.find_all_packages(name, allow_yanked=True))
-                if url.lower().startswith("http") and any(package.link.is_file for package in found):
-                    raise IndexUnavailable(f"a server's page of {name} leads to a file of this machine", _ASK)
+                if url.lower().startswith("http") and any(
+                    package.link.is_file for package in found
+                ):
+                    raise IndexUnavailable(
+                        f"a server's page of {name} leads to a file of this machine", _ASK
+                    )
                 packages += found
             self._refusals[name] = pages.refusals
-            packages.sort(key=lambda p: (not p.link.is_yanked, Version(p.version or "0")), reverse=True)
+            packages.sort(
+                key=lambda p: (not p.link.is_yanked, Version(p.version or "0")), reverse=True
+            )
             return [_offered(name, p) for p in packages]
         except _NO_PAGE as error:
             raise IndexUnavailable(

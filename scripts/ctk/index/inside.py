@@ -29,7 +29,10 @@ _STEP = "ask whoever runs the index for the file as its publisher has it"
 
 @dataclass(frozen=True)
 class ArchiveMember:
-    """A file in an archive; `modified` is in seconds since 1970 (zips have no time zone: UTC), `content` reads it."""
+    """A file in an archive.
+
+    `modified` is in seconds since 1970 (zips have no time zone: UTC), `content` reads it.
+    """
 
     name: str
     modified: int
@@ -39,18 +42,24 @@ class ArchiveMember:
 
 @contextmanager
 def members(stream: BinaryIO, name: str) -> Iterator[tuple[ArchiveMember, ...]]:
-    """The files in an archive of this name, readable until the end of the block; MeasureFailed for a broken archive."""
+    """The files in an archive of this name, readable until the end of the block.
+
+    MeasureFailed for a broken archive.
+    """
     try:
         if name.endswith((".whl", ".zip")):
             with open_zip(stream) as archive:
                 infos = [i for i in archive.infolist() if not i.is_dir()]
                 yield tuple(
-                    ArchiveMember(i.filename, _zip_time(i), i.file_size, partial(archive.read, i)) for i in infos
+                    ArchiveMember(i.filename, _zip_time(i), i.file_size, partial(archive.read, i))
+                    for i in infos
                 )
         else:
             with open_tar(stream) as tar:
                 yield tuple(
-                    ArchiveMember(m.name, clamped_time(m.mtime), m.size, partial(_tar_content, tar, m))
+                    ArchiveMember(
+                        m.name, clamped_time(m.mtime), m.size, partial(_tar_content, tar, m)
+                    )
                     for m in tar.getmembers()
                     if m.isfile()
                 )
@@ -59,7 +68,10 @@ def members(stream: BinaryIO, name: str) -> Iterator[tuple[ArchiveMember, ...]]:
 
 
 def metadata_of(files: tuple[ArchiveMember, ...], name: str) -> ArchiveMember:
-    """The METADATA of a wheel, or the PKG-INFO of a source distribution; MeasureFailed if it is missing."""
+    """The METADATA of a wheel, or the PKG-INFO of a source distribution.
+
+    MeasureFailed if it is missing.
+    """
     form = r"[^/]+\.dist-info/METADATA" if name.endswith(".whl") else r"[^/]+/PKG-INFO"
     if stated := next((member for member in files if re.fullmatch(form, member.name)), None):
         return stated
@@ -87,7 +99,9 @@ class RemoteFile(io.RawIOBase):
         whole: Returns all bytes, for such a server.
     """
 
-    def __init__(self, size: int, part: Callable[[int, int], bytes | None], whole: Callable[[], bytes]) -> None:
+    def __init__(
+        self, size: int, part: Callable[[int, int], bytes | None], whole: Callable[[], bytes]
+    ) -> None:
         self._size, self._part, self._whole = size, part, whole
         self._position = 0
         self._blocks: dict[int, bytes] = {}
@@ -102,7 +116,9 @@ class RemoteFile(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = (
+            offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        )
         return self._position
 
     def read(self, size: int = -1) -> bytes:
@@ -112,7 +128,10 @@ class RemoteFile(io.RawIOBase):
             number, inside = divmod(self._position, _BLOCK)
             part = self._block(number)[inside : inside + end - self._position]
             if not part:
-                raise EOFError(f"it ends before byte {self._position} of the {self._size} that the index states")
+                raise EOFError(
+                    f"it ends before byte {self._position} of the {self._size} that the index"
+                    " states"
+                )
             parts.append(part)
             self._position += len(part)
         return b"".join(parts)
@@ -123,7 +142,9 @@ class RemoteFile(io.RawIOBase):
             block = self._part(start, min(_BLOCK, self._size - start))
             if block is None:
                 whole = self._whole()
-                self._blocks = {i: whole[i * _BLOCK : (i + 1) * _BLOCK] for i in range(len(whole) // _BLOCK + 1)}
+                self._blocks = {
+                    i: whole[i * _BLOCK : (i + 1) * _BLOCK] for i in range(len(whole) // _BLOCK + 1)
+                }
             else:
                 self._blocks[number] = block
         return self._blocks.get(number, b"")
@@ -134,7 +155,9 @@ _FIX = "the index, or the project's publisher, has to fix it; nothing was writte
 
 def stated_requirements(metadata: Message) -> list[tuple[str, Requirement | None]]:
     """Each requirement as text, and parsed; None for an invalid one."""
-    return [(line, _requirement(line)) for line in map(str, metadata.get_all("Requires-Dist") or [])]
+    return [
+        (line, _requirement(line)) for line in map(str, metadata.get_all("Requires-Dist") or [])
+    ]
 
 
 def read_requirements(metadata: Message, project: str) -> list[Requirement]:
@@ -142,17 +165,24 @@ def read_requirements(metadata: Message, project: str) -> list[Requirement]:
     requirements = stated_requirements(metadata)
     for line, requirement in requirements:
         if requirement is None:
-            raise LockError(f"{project} has a requirement that the standard does not know: {line!r}", _FIX)
+            raise LockError(
+                f"{project} has a requirement that the standard does not know: {line!r}", _FIX
+            )
     return [requirement for _, requirement in requirements if requirement]
 
 
 def applies(requirement: Requirement, environments: Iterable[Mapping[str, str]]) -> bool:
-    """Whether a requirement's marker is true in one of the environments; LockError if it cannot be evaluated."""
+    """Whether a requirement's marker is true in one of the environments.
+
+    LockError if it cannot be evaluated.
+    """
     marker = requirement.marker
     try:
         return marker is None or any(marker.evaluate(dict(e)) for e in environments)
     except (UndefinedComparison, UndefinedEnvironmentName, ValueError) as error:
-        raise LockError(f"the marker of {str(requirement)!r} cannot be evaluated: {error}", _FIX) from error
+        raise LockError(
+            f"the marker of {str(requirement)!r} cannot be evaluated: {error}", _FIX
+        ) from error
 
 
 def _requirement(line: str) -> Requirement | None:
@@ -164,13 +194,19 @@ def _requirement(line: str) -> Requirement | None:
 
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
 EARLIEST = int(datetime(1980, 1, 1, tzinfo=UTC).timestamp())
-"""Seconds: the oldest time that a zip can state. Also for files that nobody uploaded, such as this machine's Python."""
+"""Seconds: the oldest time that a zip can state.
+
+Also for files that nobody uploaded, such as this machine's Python.
+"""
 LATEST = int(datetime(2107, 12, 31, 23, 59, 58, tzinfo=UTC).timestamp())
 """Seconds: the newest time that a zip can state."""
 
 
 def upload_seconds(moment: datetime) -> int:
-    """Whole seconds since 1970 that a zip can state; a moment without a time zone is UTC (PEP 700)."""
+    """Whole seconds since 1970 that a zip can state.
+
+    A moment without a time zone is UTC (PEP 700).
+    """
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return clamped_time(aware.timestamp())
 

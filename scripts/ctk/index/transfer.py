@@ -1,4 +1,6 @@
-"""Reads files from servers, the package index and channels alike: each has tries, a time and a size."""
+"""Reads files from servers, the package index and channels alike: each has tries, a time and a
+size.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ class Remote:
 class Transfer:
     """Reads files with a client; safe to use from several threads.
 
-    If a connection breaks or is too slow for too long, all methods raise the error of the retry's service.
+    If a connection breaks or is too slow for too long, all methods raise the error of the retry's
+    service.
     """
 
     def __init__(self, client: httpx2.Client, retry: Retry) -> None:
@@ -64,9 +67,13 @@ class Transfer:
         return self.retry.run(read)
 
     def size(self, remote: Remote) -> int:
-        """Bytes of a file, from one HEAD request, or from its content if the server does not know HEAD."""
+        """Bytes of a file, from one HEAD request, or from its content if the server does not know
+        HEAD.
+        """
         headers = {**remote.headers, **_IDENTITY}
-        head = self.retry.send(remote.what, lambda: self._client.request("HEAD", remote.url, headers=headers))
+        head = self.retry.send(
+            remote.what, lambda: self._client.request("HEAD", remote.url, headers=headers)
+        )
         stated = head.headers.get("Content-Length", "")
         if head.status_code == httpx2.codes.OK and stated.isdecimal():
             return int(stated)
@@ -74,24 +81,35 @@ class Transfer:
             return total if total is not None else sum(map(len, chunks))
 
     @contextmanager
-    def stream(self, remote: Remote, offset: int = 0) -> Iterator[tuple[bool, int | None, Iterator[bytes]]]:
+    def stream(
+        self, remote: Remote, offset: int = 0
+    ) -> Iterator[tuple[bool, int | None, Iterator[bytes]]]:
         """The content of a file from ``offset`` on.
 
         Yields:
-            Whether the chunks start at ``offset`` (else at 0: the server ignores ranges), the size of the whole file
-            if the server states it, and the chunks: none if the file ends before ``offset``. If the connection breaks,
+            Whether the chunks start at ``offset`` (else at 0: the server ignores ranges), the size
+            of the whole file
+            if the server states it, and the chunks: none if the file ends before ``offset``. If the
+                connection breaks,
             they raise Interrupted, and a new stream can continue.
         """
         with self.opened(remote, {"Range": f"bytes={offset}-"} if offset else {}) as answer:
             beyond = answer.status_code == _NO_SUCH_RANGE
             chunks = iter(()) if beyond else self.chunks(answer, remote)
-            yield beyond or answer.status_code == httpx2.codes.PARTIAL_CONTENT, _total(answer), chunks
+            yield (
+                beyond or answer.status_code == httpx2.codes.PARTIAL_CONTENT,
+                _total(answer),
+                chunks,
+            )
 
     @contextmanager
     def opened(
         self, remote: Remote, more: Mapping[str, str] | None = None, also: tuple[int, ...] = ()
     ) -> Iterator[httpx2.Response]:
-        """The answer to a GET request, with more headers; `also` are further statuses that are no error."""
+        """The answer to a GET request, with more headers.
+
+        `also` are further statuses that are no error.
+        """
         headers = {**remote.headers, **_IDENTITY, **(more or {})}
         answer = self.retry.send(remote.what, lambda: self._send(remote.url, headers))
         fine = {httpx2.codes.OK, httpx2.codes.PARTIAL_CONTENT, *also}

@@ -19,7 +19,9 @@ class LintReport(Report):
 
     def summary(self) -> str:
         """The outcome in one line."""
-        return f"{count(self.subjects, 'file')}, {count(len(self.checks), 'check')}: {self.verdict()}"
+        return (
+            f"{count(self.subjects, 'file')}, {count(len(self.checks), 'check')}: {self.verdict()}"
+        )
 
     def as_json(self) -> dict[str, Any]:
         keys = ("line", "column", "check", "message", "fix", "severity")
@@ -33,19 +35,29 @@ class LintReport(Report):
 
 
 def lint(tree: Tree, checks: Sequence[str] = ()) -> LintReport:
-    """Runs all checks, or the named checks, on the files of a tree; UnknownName if a check does not exist."""
+    """Runs all checks, or the named checks, on the files of a tree.
+
+    UnknownName if a check does not exist.
+    """
     start, wanted = time.monotonic(), chosen(CHECKS, checks)
     subjects = [*tree.recipes.values(), tree]
     findings = [
-        f for rule in wanted for subject in subjects if isinstance(subject, rule.subject) for f in rule(subject)
+        f
+        for rule in wanted
+        for subject in subjects
+        if isinstance(subject, rule.subject)
+        for f in rule(subject)
     ]
     return LintReport.of(findings, wanted, len(tree.paths), start)
 
 
 def annotation(finding: Finding) -> str:
-    """A workflow command that GitHub shows at the line of a finding: an error, or a notice for a hint."""
+    """A workflow command that GitHub shows at the line of a finding: an error, or a notice for a
+    hint.
+    """
     kind = "error" if finding.severity == "error" else "notice"
-    place = f"file={_property(finding.where)},line={finding.line},col={finding.column},title={_property(finding.check)}"
+    file, title = _property(finding.where), _property(finding.check)
+    place = f"file={file},line={finding.line},col={finding.column},title={title}"
     return f"::{kind} {place}::{_data(f'{finding.message}; fix: {finding.fix}')}"
 
 

@@ -17,17 +17,22 @@ from ctk.rules import Finding, check
 
 @check(Tree, fix="ctk release add RELEASE --write, which asks the index for each of them")
 def LockCoversItsTargets(tree: Tree) -> Iterator[Finding]:
-    """The lock of a Python project has an artefact, or the lack of one, for each Python and platform."""
+    """The lock of a Python project has an artefact, or the lack of one, for each Python and
+    platform.
+    """
     pythons = [f"{subdir}-{tag}" for subdir in PLATFORMS for tag in tree.python_tags]
     for lock in (lock for lock in tree.locks.values() if lock.name.startswith("python-")):
         for name, component in lock.components.items():
-            if NOARCH not in component.artefacts and (lost := sorted(set(pythons) - set(component.artefacts))):
+            if NOARCH not in component.artefacts and (
+                lost := sorted(set(pythons) - set(component.artefacts))
+            ):
                 yield tree.at_lock(lock, f"{name} says nothing of {', '.join(lost)}")
 
 
 @check(Tree, fix="ctk release measure RELEASE --write")
 def LocksAreMeasured(tree: Tree) -> Iterator[Finding]:
-    """What `ctk release measure` finds out is known: facts, GPUs, glibc for each Linux platform, licence texts.
+    """What `ctk release measure` finds out is known: facts, GPUs, glibc for each Linux platform,
+    licence texts.
 
     A lock has one finding, and nothing is planned with a lock that lacks facts.
     """
@@ -36,7 +41,9 @@ def LocksAreMeasured(tree: Tree) -> Iterator[Finding]:
         lacks = unmeasured(lock)
         if lock.facts:
             linux = {a.target for a in lock.artefacts if a.target.startswith("linux-")}
-            lacks += [f"the glibc that {target} needs" for target in sorted(linux ^ set(lock.facts.glibc))]
+            lacks += [
+                f"the glibc that {target} needs" for target in sorted(linux ^ set(lock.facts.glibc))
+            ]
         unread_texts = unread(readings, [lock] if lock.is_measured else [])
         lacks += [f"a licence text of {component.name}" for component in unread_texts]
         if lacks:
@@ -59,9 +66,15 @@ def ExclusionsAreTrue(tree: Tree) -> Iterator[Finding]:
     for name in needless_exclusions(tree.exclusions, tree.locks):
         yield tree.at_exclusion(name, f"{name}: for no locked release")
     for entry in tree.exclusions.excluded:
-        packaged = [release for release, classes in tree.classes.items() if entry.component in classes.needless]
+        packaged = [
+            release
+            for release, classes in tree.classes.items()
+            if entry.component in classes.needless
+        ]
         if packaged:
-            yield tree.at_exclusion(entry.component, f"{entry.component} is packaged in {', '.join(packaged)}")
+            yield tree.at_exclusion(
+                entry.component, f"{entry.component} is packaged in {', '.join(packaged)}"
+            )
 
 
 @check(Tree, fix="write the component and the reason into variants/exclusions.yaml, or remove it")
@@ -70,7 +83,9 @@ def LacksAreExplained(tree: Tree) -> Iterator[Finding]:
     known = {component.name for component in CTK_COMPONENTS}
     for lock in tree.locks.values():
         if lock.is_ctk:
-            listed = known & {e.name for e in tree.exclusions.unpublished if Version(lock.minor) in e.releases}
+            listed = known & {
+                e.name for e in tree.exclusions.unpublished if Version(lock.minor) in e.releases
+            }
             lacked = known - set(lock.components)
             for name in sorted(lacked - listed):
                 yield tree.at_lock(lock, f"it lacks {name}, and the written list does not say why")

@@ -36,7 +36,9 @@ class RecipeFile:
 
     def code(self) -> list[tuple[int, str]]:
         """The lines that are not comments, with their numbers."""
-        return [(n, line) for n, line in enumerate(self.lines, 1) if not line.lstrip().startswith("#")]
+        return [
+            (n, line) for n, line in enumerate(self.lines, 1) if not line.lstrip().startswith("#")
+        ]
 
     def output_line(self, output: str) -> int:
         """The line with the name of the output that renders to this package name."""
@@ -75,7 +77,11 @@ class Tree:
     def paths(self) -> list[Path]:
         """The files that are linted."""
         here = self.workspace
-        locks = [path for suffix in ("lock", "yaml") for path in sorted(here.variants.glob(f"*.{suffix}"))]
+        locks = [
+            path
+            for suffix in ("lock", "yaml")
+            for path in sorted(here.variants.glob(f"*.{suffix}"))
+        ]
         return [*sorted(here.recipes.glob("*/recipe.yaml")), *locks]
 
     @cached_property
@@ -85,7 +91,10 @@ class Tree:
 
     @cached_property
     def recipes(self) -> dict[str, RecipeFile]:
-        return {name: RecipeFile(recipe, self.workspace.root) for name, recipe in self.set.recipes.items()}
+        return {
+            name: RecipeFile(recipe, self.workspace.root)
+            for name, recipe in self.set.recipes.items()
+        }
 
     @cached_property
     def locks(self) -> dict[str, ReleaseLock]:
@@ -93,7 +102,11 @@ class Tree:
 
     def at_lock(self, lock: ReleaseLock, message: str) -> Finding:
         """A finding on a lock; a command writes it, so the line is 1."""
-        return Finding(path_of(self.workspace, lock.name).relative_to(self.workspace.root).as_posix(), message, line=1)
+        return Finding(
+            path_of(self.workspace, lock.name).relative_to(self.workspace.root).as_posix(),
+            message,
+            line=1,
+        )
 
     @cached_property
     def exclusions(self) -> Exclusions:
@@ -104,7 +117,9 @@ class Tree:
         """A finding on the list of exclusions, at the line of a name."""
         path = self.workspace.variants / EXCLUSIONS
         lines = read_plain_text(path).split("\n")
-        number = next((n for n, line in enumerate(lines, 1) if re.search(rf": {re.escape(name)}\b", line)), 1)
+        number = next(
+            (n for n, line in enumerate(lines, 1) if re.search(rf": {re.escape(name)}\b", line)), 1
+        )
         return Finding(path.relative_to(self.workspace.root).as_posix(), message, line=number)
 
     @cached_property
@@ -113,13 +128,18 @@ class Tree:
 
     @cached_property
     def measured(self) -> Set:
-        """The set without the locks that lack measured values: no recipe that needs them can be planned."""
+        """The set without the locks that lack measured values: no recipe that needs them can be
+        planned.
+        """
         locks = {name: pair for name, pair in self.set.locks.items() if not unmeasured(pair[0])}
         return replace(self.set, locks=locks)
 
     @cached_property
     def builds(self) -> tuple[Build, ...]:
-        """The builds of measured releases on all platforms; `unplanned` has the recipes that cannot be planned."""
+        """The builds of measured releases on all platforms.
+
+        `unplanned` has the recipes that cannot be planned.
+        """
         found: list[Build] = []
         for name in self.set.recipes:
             request = Request(recipes=(name,), platforms=tuple(PLATFORMS))

@@ -1,4 +1,6 @@
-"""The components that a toolkit manifest can state, the Python projects, and the libraries beside the toolkit."""
+"""The components that a toolkit manifest can state, the Python projects, and the libraries beside
+the toolkit.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ class CtkComponent:
     Attributes:
         name: Our name of it, and the manifest's extra.
         project: Its distribution; in CUDA 12 with ``-cu12`` appended.
-        inside: The component whose artefact contains it where a release has no distribution of its own for it.
+        inside: The component whose artefact contains it where a release has no distribution of its
+            own for it.
     """
 
     name: str
@@ -72,11 +75,14 @@ CTK_COMPONENTS: tuple[CtkComponent, ...] = (
 GPU_LIBRARIES = ("cublas", "cufft", "curand", "cusolver", "cusparse", "npp", "nvjpeg")
 """Components of the CTK whose packages are bound to the GPUs of their own code.
 
-Others have code for GPUs without a bound: cuFile, as all groups of the toolkit depend on it; cudart, as libcudadevrt is
-for compilers; CUPTI and the sanitizer, as each of their files is for a GPU of its own."""
+Others have code for GPUs without a bound: cuFile, as all groups of the toolkit depend on it;
+cudart, as libcudadevrt is for compilers; CUPTI and the sanitizer, as each of their files is for a
+GPU of its own."""
 
 PYTHON_ROOT = "cuda-python"
-"""Its major version is CUDA's, and its requirements are met first when the other projects are chosen."""
+"""Its major version is CUDA's, and its requirements are met first when the other projects are
+chosen.
+"""
 
 PYTHON_PROJECTS: tuple[str, ...] = (
     PYTHON_ROOT,
@@ -84,7 +90,8 @@ PYTHON_PROJECTS: tuple[str, ...] = (
     "cuda-core",
     "numba-cuda",
     "cuda-pathfinder",
-    "cuda-cccl",  # before its compiler: it reads numba-cuda-mlir's internals, so it accepts few versions
+    # before its compiler: it reads numba-cuda-mlir's internals, so it accepts few versions
+    "cuda-cccl",
     "numba-cuda-mlir",
 )
 """In the order of choice: each accepts the projects before it, and they accept it."""
@@ -113,10 +120,12 @@ LIBRARIES: Mapping[str, str] = {
     "triton": "triton",
     "torch-cpu": "torch",
 }
-"""Libraries and programs with a version of their own that need the toolkit: name -> distribution for a major, with the
+"""Libraries and programs with a version of their own that need the toolkit: name -> distribution
+for a major, with the
 extras whose requirements count.
 
-PyTorch's wheels need the toolkit on some platforms only; a name that ends in `WITHOUT_TOOLKIT` is for the others."""
+PyTorch's wheels need the toolkit on some platforms only; a name that ends in `WITHOUT_TOOLKIT` is
+for the others."""
 
 WITHOUT_TOOLKIT = "-cpu"
 """The end of such a name."""
@@ -125,13 +134,18 @@ OLDER_TOOLKITS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     # The driver branch R580 stays at 13.0, and is the last for Volta and older GPUs.
     "13.0": {"13": ("torch", "triton")},
 }
-"""CTK minor -> CUDA major -> projects whose newest version for that toolkit is locked beside the newest of all."""
+"""CTK minor -> CUDA major -> projects whose newest version for that toolkit is locked beside the
+newest of all.
+"""
 
 AS_REQUIRED: Mapping[str, tuple[str, ...]] = {
-    # Newer cuDNN has no code for GPUs before 7.5, and the handles of newer cuSPARSELt have another alignment.
+    # Newer cuDNN has no code for GPUs before 7.5, and the handles of newer cuSPARSELt have another
+    # alignment.
     "12": ("cudnn", "cusparse-lt"),
 }
-"""CUDA major -> libraries that are also locked in the version which another project requires exactly."""
+"""CUDA major -> libraries that are also locked in the version which another project requires
+exactly.
+"""
 
 EXCLUSIONS = "exclusions.yaml"
 
@@ -180,7 +194,8 @@ _SHAPE = TypeAdapter(Exclusions)
 
 @dataclass(frozen=True)
 class Classes:
-    """The components of a release by class: read by a planned build, on the list of exclusions, neither, or both.
+    """The components of a release by class: read by a planned build, on the list of exclusions,
+    neither, or both.
 
     The last two must be empty.
     """
@@ -192,7 +207,9 @@ class Classes:
 
 
 def classify(lock: ReleaseLock, read: Collection[str], excluded: Iterable[Exclusion]) -> Classes:
-    """Sorts the components of a release by the sources of its planned builds and by the list of exclusions."""
+    """Sorts the components of a release by the sources of its planned builds and by the list of
+    exclusions.
+    """
     everything = frozenset(lock.components)
     packaged = everything.intersection(read)
     listed = frozenset(entry.component for entry in excluded if entry.applies_to(lock))
@@ -200,7 +217,10 @@ def classify(lock: ReleaseLock, read: Collection[str], excluded: Iterable[Exclus
 
 
 def load_exclusions(workspace: Workspace) -> Exclusions:
-    """The list of a checkout, empty without the file; LockError names every problem with its line."""
+    """The list of a checkout, empty without the file.
+
+    LockError names every problem with its line.
+    """
     path = workspace.variants / EXCLUSIONS
     return parse_exclusions(read(path)) if path.exists() else Exclusions()
 
@@ -213,6 +233,10 @@ def parse_exclusions(text: str) -> Exclusions:
 def needless_exclusions(exclusions: Exclusions, locks: Mapping[str, ReleaseLock]) -> list[str]:
     """Entries that apply to no locked release."""
     releases = [lock for lock in locks.values() if lock.is_ctk]
-    unused = [e.component for e in exclusions.excluded if not any(e.applies_to(lock) for lock in releases)]
+    unused = [
+        e.component for e in exclusions.excluded if not any(e.applies_to(lock) for lock in releases)
+    ]
     minors = [Version(lock.minor) for lock in releases]
-    return unused + [u.name for u in exclusions.unpublished if not any(minor in u.releases for minor in minors)]
+    return unused + [
+        u.name for u in exclusions.unpublished if not any(minor in u.releases for minor in minors)
+    ]

@@ -1,10 +1,13 @@
-"""``variants/contents.json``: the members of the artefacts of all locks, with the headers and GPUs of their binaries.
+"""``variants/contents.json``: the members of the artefacts of all locks, with the headers and GPUs
+of their binaries.
 
-Each line is an artefact, a folder or a content. Most folders and contents are in many artefacts: each is written once,
-and named by a digest. Left out are Python sources in folders, except ``__init__.py``, and headers more than one folder
-below a folder ``include``: there are thousands, and their folder always has other headers above it.
+Each line is an artefact, a folder or a content. Most folders and contents are in many artefacts:
+each is written once, and named by a digest. Left out are Python sources in folders, except
+``__init__.py``, and headers more than one folder below a folder ``include``: there are thousands,
+and their folder always has other headers above it.
 
-A project with wheels for several Pythons has one of them here: they differ only in names and tags of Python.
+A project with wheels for several Pythons has one of them here: they differ only in names and tags
+of Python.
 """
 
 from __future__ import annotations
@@ -43,7 +46,10 @@ _OWN_NAME = "="  # a SONAME that is the name of its file
 _SEPARATOR = "|"
 _DIGITS = 7  # of a digest; a collision is an error
 _STEP = "look at that file"
-_READERS = (Path(file) for file in (binaries.__file__, gpu_fatbin.__file__, gpu_support.__file__, scan.__file__))
+_READERS = (
+    Path(file)
+    for file in (binaries.__file__, gpu_fatbin.__file__, gpu_support.__file__, scan.__file__)
+)
 # Notes of another reader are not used.
 _READER = hashlib.sha256(b"".join(path.read_bytes() for path in _READERS)).hexdigest()[:8]
 
@@ -128,7 +134,9 @@ class Contents:
     def _named(known: dict[str, Any], stated: Any) -> str:
         digest = hashlib.sha256(json.dumps(stated).encode()).hexdigest()[:_DIGITS]
         if known.setdefault(digest, stated) != stated:
-            raise MeasureFailed(f"two digests are {digest}", "raise their length in ctk/lock/contents.py")
+            raise MeasureFailed(
+                f"two digests are {digest}", "raise their length in ctk/lock/contents.py"
+            )
         return digest
 
     def of(self, shas: Iterable[str]) -> Contents:
@@ -143,14 +151,19 @@ class Contents:
         parts = {"artefacts": self.artefacts, "folders": self.folders, "contents": self.contents}
         blocks = []
         for key, entries in parts.items():
-            lines = ",\n".join(f'"{k}": {json.dumps(v, separators=(",", ":"))}' for k, v in sorted(entries.items()))
+            lines = ",\n".join(
+                f'"{k}": {json.dumps(v, separators=(",", ":"))}' for k, v in sorted(entries.items())
+            )
             blocks.append(f'"{key}": {{\n{lines}\n}}')
         return "{\n" + ",\n".join(blocks) + "\n}\n"
 
 
 def _stated(content: Content, name: str) -> Any:
     if content.binary:
-        search = tuple(replace(path, text=_ABSOLUTE.sub(ELSEWHERE, path.text)) for path in content.binary.search)
+        search = tuple(
+            replace(path, text=_ABSOLUTE.sub(ELSEWHERE, path.text))
+            for path in content.binary.search
+        )
         content = replace(content, binary=replace(content.binary, search=search))
     if content.binary and content.binary.soname == name:
         content = replace(content, binary=replace(content.binary, soname=_OWN_NAME))
@@ -183,7 +196,9 @@ def parse(text: str | bytes) -> Contents:
     try:
         return _FILE.validate_json(text)
     except ValidationError as error:
-        raise LockError(f"{FILE} cannot be read: {error}", "`ctk release measure --write` writes it") from error
+        raise LockError(
+            f"{FILE} cannot be read: {error}", "`ctk release measure --write` writes it"
+        ) from error
 
 
 def to_read(locks: Iterable[ReleaseLock]) -> tuple[Artefact, ...]:
@@ -197,7 +212,10 @@ def to_read(locks: Iterable[ReleaseLock]) -> tuple[Artefact, ...]:
 
 
 def representatives(artefacts: Mapping[str, Artefact | None]) -> list[Artefact]:
-    """An artefact of a component for each platform; of several for Pythons, the newest with the GIL."""
+    """An artefact of a component for each platform.
+
+    Of several for Pythons, the newest with the GIL.
+    """
     by_subdir: dict[str, list[Artefact]] = {subdir: [] for subdir in (*PLATFORMS, NOARCH)}
     for artefact in filter(None, artefacts.values()):
         by_subdir[artefact.subdir].append(artefact)
@@ -209,11 +227,13 @@ def _by_python(artefact: Artefact) -> tuple[bool, Version]:
     return not python.free_threaded, Version(python.minor)
 
 
-def measure(known: Contents, lock: ReleaseLock, gpus: Sequence[str], at_hand: AtHand, kept: Path) -> None:
+def measure(
+    known: Contents, lock: ReleaseLock, gpus: Sequence[str], at_hand: AtHand, kept: Path
+) -> None:
     """Adds what is not known of a lock's artefacts, which are read one after another.
 
-    With the GPUs that some toolkit can compile for. What was read is kept in a folder, so that a run that was ended
-    goes on where it was.
+    With the GPUs that some toolkit can compile for. What was read is kept in a folder, so that a
+    run that was ended goes on where it was.
     """
     gpus = [gpu for gpu in gpus if gpu != RENAMED or lock.major == "12"]
     for artefact in unmeasured(known, [lock]):

@@ -1,7 +1,7 @@
 """The facts of a release: measured from its own binaries, never typed.
 
-NVRTC is asked what it can compile for. The oldest glibc, and the GPUs that libraries run on, follow from what
-`ctk.lock.contents` says of each artefact.
+NVRTC is asked what it can compile for. The oldest glibc, and the GPUs that libraries run on, follow
+from what `ctk.lock.contents` says of each artefact.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from ctk.package.gpu_subject import Known
 from ctk.package.gpu_support import common
 
 PROBED = "linux-64"
-"""The subdir whose NVRTC is asked; NVRTC can compile for the same GPUs on every platform of a release."""
+"""The subdir whose NVRTC is asked.
+
+NVRTC can compile for the same GPUs on every platform of a release.
+"""
 
 _STEP = "look at the release's nvrtc artefact"
 _PROBE = Path(__file__).with_name("nvrtc_probe.py")
@@ -47,7 +50,9 @@ def require_measured(lock: ReleaseLock) -> None:
     """Raises LockError for a lock that lacks measured values."""
     if unmeasured(lock):
         name = lock.minor or lock.name
-        raise LockError(f"release {name} has not been measured", f"run `ctk release measure {name} --write`")
+        raise LockError(
+            f"release {name} has not been measured", f"run `ctk release measure {name} --write`"
+        )
 
 
 def needs_measuring(lock: ReleaseLock, held: Contents) -> bool:
@@ -56,15 +61,18 @@ def needs_measuring(lock: ReleaseLock, held: Contents) -> bool:
 
 
 def to_fetch(lock: ReleaseLock, held: Contents) -> tuple[Artefact, ...]:
-    """The artefacts that `measure` reads: NVRTC where a release has no facts, and each without known contents."""
+    """The artefacts that `measure` reads: NVRTC where a release has no facts, and each without
+    known contents.
+    """
     return (*_asked(lock), *contents.unmeasured(held, [lock]))
 
 
 def measure(
     lock: ReleaseLock, held: Contents, locks: Iterable[ReleaseLock], at_hand: AtHand, kept: Path
 ) -> ReleaseLock:
-    """The lock with its facts and the GPUs of its code; what is inside its artefacts is added to ``held``.
+    """The lock with its facts and the GPUs of its code.
 
+    What is inside its artefacts is added to ``held``.
     The other locks say which GPUs there are. ``kept`` is the folder of `ctk.lock.contents.measure`.
 
     Raises:
@@ -82,19 +90,29 @@ def measure(
 
 
 def with_known(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
-    """A new lock with the old facts while its Linux files stay, and the GPUs of each component whose files stay."""
+    """A new lock with the old facts while its Linux files stay, and the GPUs of each component
+    whose files stay.
+    """
     same = [name for name in new.components if _files(old, name) == _files(new, name)]
     new = replace(new, gpu_code={name: old.gpu_code[name] for name in same if name in old.gpu_code})
     return replace(new, facts=old.facts) if _linux_files(old) == _linux_files(new) else new
 
 
 def compiler_facts(nvrtc: Path) -> tuple[tuple[str, ...], str]:
-    """GPU architectures (``7.5``), lowest first, and PTX ISA version of an NVRTC, a linux-64 artefact."""
+    """GPU architectures (``7.5``), lowest first, and PTX ISA version of an NVRTC, a linux-64
+    artefact.
+    """
     if this_platform() != PROBED:
-        raise MeasureFailed(f"NVRTC for {PROBED} does not load on {this_platform()}", f"measure on a {PROBED} machine")
+        raise MeasureFailed(
+            f"NVRTC for {PROBED} does not load on {this_platform()}",
+            f"measure on a {PROBED} machine",
+        )
     with TemporaryDirectory(prefix="ctk-nvrtc-") as folder:
         libraries = _extract(nvrtc, Path(folder))
-        library = next((p for p in sorted(libraries.iterdir()) if re.fullmatch(r"libnvrtc\.so\.\d+", p.name)), None)
+        library = next(
+            (p for p in sorted(libraries.iterdir()) if re.fullmatch(r"libnvrtc\.so\.\d+", p.name)),
+            None,
+        )
         if library is None:
             raise MeasureFailed(f"{nvrtc.name} has no libnvrtc.so", _STEP)
         # libnvrtc looks for its builtins by name only.
@@ -105,11 +123,16 @@ def compiler_facts(nvrtc: Path) -> tuple[tuple[str, ...], str]:
             lines = asked.stderr.strip().splitlines() or [f"ended with {asked.returncode}"]
             raise MeasureFailed(f"{library.name} does not answer: {lines[-1]}", _STEP)
     answer = json.loads(asked.stdout)
-    return tuple(f"{number // 10}.{number % 10}" for number in answer["gpu_architectures"]), answer["ptx_isa"]
+    return (
+        tuple(f"{number // 10}.{number % 10}" for number in answer["gpu_architectures"]),
+        answer["ptx_isa"],
+    )
 
 
 def needed_glibc(lock: ReleaseLock, held: Contents) -> dict[str, dict[str, str]]:
-    """Subdir -> component -> the oldest glibc that has what all ELF files of its artefact need, if they need any."""
+    """Subdir -> component -> the oldest glibc that has what all ELF files of its artefact need, if
+    they need any.
+    """
     needs: dict[str, dict[str, str]] = {}
     for artefact in lock.artefacts:
         if not _has_elf(artefact.target):
@@ -135,7 +158,9 @@ def gpu_code(lock: ReleaseLock, held: Contents) -> dict[str, dict[str, str]]:
 
 def known_gpus(locks: Iterable[ReleaseLock]) -> tuple[str, ...]:
     """Every compute capability that the NVRTC of some release can compile for, lowest first."""
-    return tuple(sorted({g for k in locks if k.facts for g in k.facts.gpu_architectures}, key=version_key))
+    return tuple(
+        sorted({g for k in locks if k.facts for g in k.facts.gpu_architectures}, key=version_key)
+    )
 
 
 def known(locks: Collection[ReleaseLock]) -> Known:
@@ -154,17 +179,28 @@ def _asked(lock: ReleaseLock) -> tuple[Artefact, ...]:
         return ()
     nvrtc = lock.components["nvrtc"].artefacts.get(PROBED) if "nvrtc" in lock.components else None
     if nvrtc is None:
-        raise LockError(f"{lock.name} has no nvrtc for {PROBED}, so nothing can be measured", "measure another release")
+        raise LockError(
+            f"{lock.name} has no nvrtc for {PROBED}, so nothing can be measured",
+            "measure another release",
+        )
     return (nvrtc,)
 
 
 def _libraries(lock: ReleaseLock) -> Collection[str]:
     """The components whose packages are for the GPUs of their code."""
-    return [name for name in GPU_LIBRARIES if name in lock.components] if lock.is_ctk else lock.components.keys()
+    return (
+        [name for name in GPU_LIBRARIES if name in lock.components]
+        if lock.is_ctk
+        else lock.components.keys()
+    )
 
 
 def _files(lock: ReleaseLock, name: str) -> dict[str, str]:
-    return {t: a.sha256 for t, a in lock.components[name].artefacts.items() if a} if name in lock.components else {}
+    return (
+        {t: a.sha256 for t, a in lock.components[name].artefacts.items() if a}
+        if name in lock.components
+        else {}
+    )
 
 
 def _linux_files(lock: ReleaseLock) -> dict[tuple[str, str], str]:

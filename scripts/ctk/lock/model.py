@@ -1,8 +1,9 @@
 """Release locks: the artefacts of a release, and the facts of its binaries.
 
-A release is a pair of files that are generated together. ``<name>.lock`` is for fetch: JSON with an artefact a line.
-``<name>.yaml`` is for recipes: a standard variant config with a version of each component, and the facts. The types of
-this module are the schema: pydantic checks a file by their annotations, `dump` writes it by them.
+A release is a pair of files that are generated together. ``<name>.lock`` is for fetch: JSON with an
+artefact a line. ``<name>.yaml`` is for recipes: a standard variant config with a version of each
+component, and the facts. The types of this module are the schema: pydantic checks a file by their
+annotations, `dump` writes it by them.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ _OWN = "win-arm64"  # the platform whose GPUs have a variant key of their own
 UNDECLARED = "NOASSERTION"
 """The licence of an artefact that declares none; SPDX's word for it."""
 DOWNSTREAM = "downstream"
-"""The lock of a downstream package that tests build: its sources, and tools that the base channel lacks."""
+"""The lock of a downstream package that tests build: its sources, and tools that the base channel
+lacks.
+"""
 _MOST = 64  # texts that are kept parsed
 
 
@@ -62,13 +65,20 @@ FromPlace = Annotated[str, SkipValidation, Field(exclude=True)]
 # Names and versions become folders of the artefact cache, so they hold no separator.
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$", max_length=100)]
 VersionText = Annotated[str, Field(pattern=r"^[0-9][0-9A-Za-z.+]{0,63}$"), AfterValidator(_version)]
-Target = Annotated[str, Field(pattern=rf"^({NOARCH}|({'|'.join(PLATFORMS)})(-cp3[0-9]{{1,2}}t?)?)$")]
+Target = Annotated[
+    str, Field(pattern=rf"^({NOARCH}|({'|'.join(PLATFORMS)})(-cp3[0-9]{{1,2}}t?)?)$")
+]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+!-]{0,249}$")]
 Size = Annotated[int, Field(strict=True, gt=0, le=1 << 40)]
 Moment = Annotated[int, BeforeValidator(parse_time), PlainSerializer(time_text, return_type=str)]
 ReleaseName = Annotated[
-    str, Field(pattern=r"^([0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}|(python|libraries)-[0-9]{1,3}|base|downstream)$")
+    str,
+    Field(
+        pattern=(
+            r"^([0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}|(python|libraries)-[0-9]{1,3}|base|downstream)$"
+        )
+    ),
 ]
 
 
@@ -82,8 +92,8 @@ class Artefact:
     Attributes:
         component: Our name of its component, e.g. ``cudart``.
         distribution: Its name on the package index, e.g. ``nvidia-cuda-runtime``.
-        target: Its platform and Python: ``<subdir>``, ``<subdir>-<python tag>`` or ``noarch``; stem of the file that
-            recipes read.
+        target: Its platform and Python: ``<subdir>``, ``<subdir>-<python tag>`` or ``noarch``; stem
+            of the file that recipes read.
         uploaded: When its publisher uploaded it, in seconds since 1970 (UTC).
     """
 
@@ -126,7 +136,9 @@ class Component:
 
     @property
     def variant_key(self) -> str:
-        """The key under which recipes find the version: ``nccl`` for ``nccl-cu13``, which is in that major's lock."""
+        """The key under which recipes find the version: ``nccl`` for ``nccl-cu13``, which is in
+        that major's lock.
+        """
         return re.sub(r"-cu[0-9]+$", "", self.name).replace("-", "_")
 
 
@@ -135,7 +147,8 @@ class Facts:
     """Facts of a CTK release, measured from its binaries.
 
     Attributes:
-        gpu_architectures: Compute capabilities that NVRTC can compile for, lowest first, e.g. ``7.5``.
+        gpu_architectures: Compute capabilities that NVRTC can compile for, lowest first, e.g.
+            ``7.5``.
         ptx_isa: PTX ISA version that NVRTC writes, e.g. ``9.4``.
         glibc: Subdir -> component -> the oldest glibc that has what its ELF files need.
     """
@@ -150,15 +163,16 @@ class ReleaseLock:
     """A release lock.
 
     Attributes:
-        release: ``13.4.3`` for a CTK release, else the name itself: ``python-13``, ``libraries-13``, ``base``.
+        release: ``13.4.3`` for a CTK release, else the name itself: ``python-13``,
+            ``libraries-13``, ``base``.
         manifest: The artefact that defines a CTK release; None in other locks.
-        components: By name, sorted. An older version of a Python project, beside the newest because another project
-            requires it, has the name ``<name>-<version>``.
+        components: By name, sorted. An older version of a Python project, beside the newest because
+            another project requires it, has the name ``<name>-<version>``.
         facts: None until measured, and in other locks.
-        gpu_code: Library -> subdir -> the GPUs that its code runs on; no subdirs for a library without code. A library
-            that is not in it is not measured yet.
-        since: When the first manifest of this CTK minor was uploaded, in seconds since 1970. Packages that have only
-            metadata carry this time: a new patch leaves them as they are.
+        gpu_code: Library -> subdir -> the GPUs that its code runs on; no subdirs for a library
+            without code. A library that is not in it is not measured yet.
+        since: When the first manifest of this CTK minor was uploaded, in seconds since 1970.
+            Packages that have only metadata carry this time: a new patch leaves them as they are.
         schema: Version of the format.
     """
 
@@ -183,7 +197,9 @@ class ReleaseLock:
 
     @property
     def is_measured(self) -> bool:
-        """Whether contents of its artefacts are known: not for the base channel and the downstream tests."""
+        """Whether contents of its artefacts are known: not for the base channel and the downstream
+        tests.
+        """
         return bool(self.major)
 
     @property
@@ -210,12 +226,19 @@ class ReleaseLock:
 
     @property
     def artefacts(self) -> tuple[Artefact, ...]:
-        """Every artefact of every component, in the order of the file. The manifest is not one of them."""
-        return tuple(a for c in self.components.values() for a in c.artefacts.values() if a is not None)
+        """Every artefact of every component, in the order of the file.
+
+        The manifest is not one of them.
+        """
+        return tuple(
+            a for c in self.components.values() for a in c.artefacts.values() if a is not None
+        )
 
     def component_of(self, name: str, version: str) -> Component | None:
         """The component of an artefact, or of a recipe's source."""
-        return next((c for c in self.components.values() if (c.name, c.version) == (name, version)), None)
+        return next(
+            (c for c in self.components.values() if (c.name, c.version) == (name, version)), None
+        )
 
 
 SHAPE = TypeAdapter(ReleaseLock)
@@ -237,7 +260,11 @@ def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
     if lock.is_ctk:
         next_minor = f"{lock.major}.{int(lock.minor.partition('.')[2]) + 1}"
         cuda_range = f">={lock.minor},<{next_minor}.0a0"
-        keys = {"cuda_version": [lock.minor], "cuda_range": [cuda_range], "cuda_release": [lock.release]}
+        keys = {
+            "cuda_version": [lock.minor],
+            "cuda_range": [cuda_range],
+            "cuda_release": [lock.release],
+        }
     for component in lock.components.values():
         keys.setdefault(component.variant_key, []).append(component.version)
     if lock.facts:
@@ -250,23 +277,32 @@ def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
 
 
 def _gpu_keys(lock: ReleaseLock) -> dict[str, list[str]]:
-    """The GPUs of each component with code: those of all other platforms together, and those of Windows on ARM.
+    """The GPUs of each component with code: those of all other platforms together, and those of
+    Windows on ARM.
 
-    On Windows on ARM some components are for PCs with a new GPU only. Without an artefact for it, both are equal. The
-    older versions of a project have keys of their own where they are for other GPUs than the newest.
+    On Windows on ARM some components are for PCs with a new GPU only. Without an artefact for it,
+    both are equal. The older versions of a project have keys of their own where they are for other
+    GPUs than the newest.
     """
     bounds: dict[str, list[list[str]]] = {}
     for name, component in lock.components.items():
         if stated := lock.gpu_code.get(name):
             bound = common(gpus for subdir, gpus in stated.items() if subdir != _OWN)
-            key = component.variant_key if name == component.name else f"{component.variant_key}_older"
+            key = (
+                component.variant_key
+                if name == component.name
+                else f"{component.variant_key}_older"
+            )
             bounds.setdefault(key, []).append([bound, stated.get(_OWN, bound)])
     keys: dict[str, list[str]] = {}
     for key, found in bounds.items():
         if not key.endswith("_older") or found[:1] != bounds.get(key.removesuffix("_older")):
             ends = "", f"_{_OWN.replace('-', '_')}"
             columns = zip(*found, strict=True)
-            keys |= {f"{key}_gpus{end}": [common(column)] for end, column in zip(ends, columns, strict=True)}
+            keys |= {
+                f"{key}_gpus{end}": [common(column)]
+                for end, column in zip(ends, columns, strict=True)
+            }
     return keys
 
 
@@ -274,7 +310,10 @@ def _gpu_keys(lock: ReleaseLock) -> dict[str, list[str]]:
 
 
 def load(path: Path) -> ReleaseLock:
-    """A release: the ``.lock`` at ``path`` and the ``.yaml`` beside it; LockError lists every problem of both."""
+    """A release: the ``.lock`` at ``path`` and the ``.yaml`` beside it.
+
+    LockError lists every problem of both.
+    """
     return _checked(path.stem, read(path.with_suffix(".lock")), read(path.with_suffix(".yaml")))
 
 
@@ -301,7 +340,8 @@ def parse_lock(text: str, stem: str | None = None) -> tuple[ReleaseLock | None, 
         return None, (f"line {error.lineno}: not JSON: {error.msg}; an older revision wrote YAML",)
     except ValidationError as error:
         return None, tuple(
-            f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()
+            f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}"
+            for e in error.errors()
         )
     except (AttributeError, KeyError, TypeError) as error:
         return None, (f"has not the form of a lock: {error!r}",)
@@ -311,7 +351,9 @@ def parse_lock(text: str, stem: str | None = None) -> tuple[ReleaseLock | None, 
 
 def _with_places(data: Any) -> Any:
     """The content of a file, with the fields of each entry that are read from its key."""
-    components = {key: _component(key, stated) for key, stated in sorted(data["components"].items())}
+    components = {
+        key: _component(key, stated) for key, stated in sorted(data["components"].items())
+    }
     manifest = data.get("manifest")
     if manifest:
         manifest = {**manifest, "component": manifest["distribution"], "target": NOARCH}
@@ -320,8 +362,15 @@ def _with_places(data: Any) -> Any:
 
 def _component(key: str, stated: Mapping[str, Any]) -> dict[str, Any]:
     name = key.removesuffix(f"-{stated['version']}")  # the key of an older version ends with it
-    place = {"component": name, "distribution": stated["distribution"], "version": stated["version"]}
-    files = {target: file and {**file, **place, "target": target} for target, file in stated["artefacts"].items()}
+    place = {
+        "component": name,
+        "distribution": stated["distribution"],
+        "version": stated["version"],
+    }
+    files = {
+        target: file and {**file, **place, "target": target}
+        for target, file in stated["artefacts"].items()
+    }
     return {**stated, "name": name, "artefacts": files}
 
 
@@ -330,20 +379,28 @@ def _contradictions(lock: ReleaseLock, stem: str | None) -> Iterator[str]:
     if stem is not None and lock.name != stem:
         yield f"release: {lock.release} belongs into {lock.name}.lock"
     if lock.is_ctk is (lock.manifest is None):
-        yield "manifest: a release of the CUDA Toolkit names the artefact that is its manifest, and no other lock does"
+        yield (
+            "manifest: a release of the CUDA Toolkit names the artefact that is its manifest, and"
+            " no other lock does"
+        )
     for name, component in lock.components.items():
         if name != component.name and component.name not in lock.components:
             yield f"components.{name}: is an older version of {component.name}, which is not there"
         silent = [t for t in PLATFORMS if t not in component.artefacts]
         if silent and (lock.is_ctk or (lock.is_library_set and len(silent) < len(PLATFORMS))):
-            yield f"components.{name}: says nothing about {', '.join(silent)}; null means that none is published"
+            yield (
+                f"components.{name}: says nothing about {', '.join(silent)}; null means that none"
+                " is published"
+            )
         for target, artefact in component.artefacts.items():
             if artefact and (wrong := _wrong_file(artefact)):
                 yield f"components.{name}.artefacts.{target}: {wrong}"
 
 
 def _wrong_file(artefact: Artefact) -> str:
-    """The difference between an artefact and its file name: another distribution, version or target."""
+    """The difference between an artefact and its file name: another distribution, version or
+    target.
+    """
     if not artefact.file.endswith(".whl"):
         return "" if artefact.target == NOARCH else "is no wheel, and sources are for all platforms"
     other = f"is no file of {artefact.distribution} {artefact.version}"
@@ -353,7 +410,9 @@ def _wrong_file(artefact: Artefact) -> str:
         return other
     if name != canonicalize_name(artefact.distribution) or version != Version(artefact.version):
         return other
-    return "" if artefact.target in targets(tags) else f"{artefact.file} is not for {artefact.target}"
+    return (
+        "" if artefact.target in targets(tags) else f"{artefact.file} is not for {artefact.target}"
+    )
 
 
 # ---- the locks of a checkout
@@ -365,17 +424,26 @@ def path_of(workspace: Workspace, name: str) -> Path:
 
 
 def release_locks(workspace: Workspace) -> dict[str, ReleaseLock]:
-    """All releases of a checkout by name: CTK releases by version, then the others; LockError if one is invalid."""
+    """All releases of a checkout by name: CTK releases by version, then the others.
+
+    LockError if one is invalid.
+    """
     return {lock.name: lock for lock in in_order(map(load, workspace.variants.glob("*.lock")))}
 
 
 def find_release(locks: Mapping[str, ReleaseLock], name: str) -> ReleaseLock:
-    """The lock that ``13.4``, ``13.4.3``, ``cuda-13.4`` or ``python-13`` names; UnknownName with similar names."""
+    """The lock that ``13.4``, ``13.4.3``, ``cuda-13.4`` or ``python-13`` names.
+
+    UnknownName with similar names.
+    """
     for lock in locks.values():
         if name in (lock.name, lock.minor, lock.release):
             return lock
     if minor := re.fullmatch(r"(?:cuda-)?(\d+\.\d+)", name):
-        step = f"see in `ctk release check` whether the index has it; then ctk release add {minor[1]} --write"
+        step = (
+            f"see in `ctk release check` whether the index has it; then ctk release add {minor[1]}"
+            " --write"
+        )
         raise UnknownName(f"{minor[1]} is not locked", step)
     raise UnknownName.of("release", name, [lock.minor or lock.name for lock in locks.values()])
 
@@ -384,7 +452,11 @@ def in_order(locks: Iterable[ReleaseLock]) -> list[ReleaseLock]:
     """CTK releases by version, then the others."""
 
     def order(lock: ReleaseLock) -> tuple[bool, bool, Version]:
-        return not lock.is_ctk, lock.is_library_set, Version(lock.release if lock.is_ctk else lock.major or "0")
+        return (
+            not lock.is_ctk,
+            lock.is_library_set,
+            Version(lock.release if lock.is_ctk else lock.major or "0"),
+        )
 
     return sorted(locks, key=order)
 
@@ -399,7 +471,9 @@ def dump(lock: ReleaseLock) -> str:
         for artefact in filter(None, component["artefacts"].values()):
             del artefact["distribution"], artefact["version"]
         component["artefacts"] = component.pop("artefacts")  # last, as they are the longest
-    skipped = {key for key in _OPTIONAL if not stated[key]} | ({"since"} if not lock.is_ctk else set())
+    skipped = {key for key in _OPTIONAL if not stated[key]} | (
+        {"since"} if not lock.is_ctk else set()
+    )
     order = ("schema", "release", "since", "manifest", "components", *_OPTIONAL[1:])
     return _json({key: stated[key] for key in order if key not in skipped}) + "\n"
 
@@ -415,11 +489,16 @@ def _json(value: Any, indent: str = "") -> str:
 
 def variant_config(lock: ReleaseLock) -> str:
     """The canonical text of the ``.yaml`` half."""
-    head = f"# Versions of {_title(lock)}. Generated by `{_writer(lock)}`, with the .lock beside it.\n"
+    head = (
+        f"# Versions of {_title(lock)}. Generated by `{_writer(lock)}`, with the .lock beside it.\n"
+    )
     if lock.is_ctk and lock.facts is None:
-        head += f"# Its facts are not measured yet: run `ctk release measure {lock.minor} --write`.\n"
+        head += (
+            f"# Its facts are not measured yet: run `ctk release measure {lock.minor} --write`.\n"
+        )
     items = (
-        f"{key}:\n" + "".join(f'  - "{value}"\n' for value in values) for key, values in variant_keys(lock).items()
+        f"{key}:\n" + "".join(f'  - "{value}"\n' for value in values)
+        for key, values in variant_keys(lock).items()
     )
     return head + "".join(items)
 
@@ -430,8 +509,14 @@ def _title(lock: ReleaseLock) -> str:
     if lock.major:
         kind = "libraries beside the toolkit" if lock.is_library_set else "Python projects"
         return f"the {kind} for CUDA {lock.major}"
-    return "the downstream packages of the tests" if lock.release == DOWNSTREAM else "the base channel"
+    return (
+        "the downstream packages of the tests" if lock.release == DOWNSTREAM else "the base channel"
+    )
 
 
 def _writer(lock: ReleaseLock) -> str:
-    return "tests/system/downstream/update_lock.py" if lock.release == DOWNSTREAM else "ctk release add"
+    return (
+        "tests/system/downstream/update_lock.py"
+        if lock.release == DOWNSTREAM
+        else "ctk release add"
+    )

@@ -1,6 +1,7 @@
 """Asks a libnvrtc for its GPUs and its PTX ISA; prints JSON. Needs no GPU and no driver.
 
-Run as a program of its own, ``nvrtc_probe.py <library>``: NVRTC of two releases cannot be in one process.
+Run as a program of its own, ``nvrtc_probe.py <library>``: NVRTC of two releases cannot be in one
+process.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def targets_of(file: IndexFile) -> set[str]:
 def wheel_for(files: Iterable[IndexFile], target: str) -> IndexFile | None:
     """The wheel of a version for a target, or None.
 
-    Of several, the highest build tag wins, as in pip; then the most platform tags (older CTK releases were uploaded a
-    second time with modern tags added to the name); then the last name.
+    Of several, the highest build tag wins, as in pip; then the most platform tags (older CTK
+    releases were uploaded a second time with modern tags added to the name); then the last name.
     """
     candidates = [file for file in files if target in targets_of(file)]
     return max(candidates, key=_preference, default=None)
@@ -59,8 +59,11 @@ def runs_on(file: IndexFile, tag: str) -> bool:
         return False
 
 
-def final_versions(files: Iterable[IndexFile], accepted: SpecifierSet | None = None) -> list[Version]:
-    """Versions with a wheel, newest first: nothing yanked, only accepted versions, no pre-releases, no local ones.
+def final_versions(
+    files: Iterable[IndexFile], accepted: SpecifierSet | None = None
+) -> list[Version]:
+    """Versions with a wheel, newest first: nothing yanked, only accepted versions, no pre-releases,
+    no local ones.
 
     A local version (``2.13.0+cpu``) is somebody's own build of the version.
     """
@@ -75,21 +78,31 @@ def files_of(files: Iterable[IndexFile], version: Version) -> list[IndexFile]:
 
 
 def _version(file: IndexFile) -> Version | None:
-    """The version of a file; None if the standard does not know it, and then the file is never locked."""
+    """The version of a file.
+
+    None if the standard does not know it, and then the file is never locked.
+    """
     try:
         return Version(file.version)
     except InvalidVersion:
         return None
 
 
-def component(index: Index, name: str, files: Sequence[IndexFile], targets: Sequence[str]) -> Component:
-    """A component made of the wheels of a version, at least one; hashes, sizes, times and licences are the index's."""
+def component(
+    index: Index, name: str, files: Sequence[IndexFile], targets: Sequence[str]
+) -> Component:
+    """A component made of the wheels of a version, at least one.
+
+    Hashes, sizes, times and licences are the index's.
+    """
     chosen = {target: file for target in targets if (file := wheel_for(files, target))}
     with ThreadPoolExecutor(8) as pool:
         artefacts = pool.map(lambda target: artefact(index, name, target, chosen[target]), chosen)
         stated = pool.map(lambda file: read_licence(index, file), dict.fromkeys(chosen.values()))
         locked = dict.fromkeys(targets) | dict(zip(chosen, artefacts, strict=True))
-        return Component(name, files[0].distribution, files[0].version, locked, *joined_licences(stated))
+        return Component(
+            name, files[0].distribution, files[0].version, locked, *joined_licences(stated)
+        )
 
 
 def artefact(index: Index, name: str, target: str, file: IndexFile) -> Artefact:
@@ -102,7 +115,9 @@ def artefact(index: Index, name: str, target: str, file: IndexFile) -> Artefact:
 
 _LONGEST_LICENCE = 120  # characters of a declaration; a longer one is a text
 _IN_A_WHEEL = re.compile(r"[^/]+\.dist-info/(licenses/.+|[^/]+)")
-_OF_ANY_NAME = re.compile(r"[^/]+\.dist-info/licenses/.+")  # e.g. Apache-2.0.txt, if no file has licence in its name
+_OF_ANY_NAME = re.compile(
+    r"[^/]+\.dist-info/licenses/.+"
+)  # e.g. Apache-2.0.txt, if no file has licence in its name
 _IN_A_LIBRARY = re.compile(r"(nvidia/)?[^/]+/[^/]+")  # if a wheel has no text in its metadata
 _IN_SOURCES = re.compile(r"[^/]+/[^/]+")
 _NAMED = re.compile(r"licen[cs]e|copying|notice|eula", re.I)
@@ -110,7 +125,8 @@ _NAMED = re.compile(r"licen[cs]e|copying|notice|eula", re.I)
 
 @dataclass(frozen=True)
 class Licence:
-    """The licence that an artefact declares, `UNDECLARED` without any, and the sha256 of its licence files.
+    """The licence that an artefact declares, `UNDECLARED` without any, and the sha256 of its
+    licence files.
 
     `content` is the text of these files, one after another.
     """
@@ -121,7 +137,10 @@ class Licence:
 
 
 def read_licence(index: Index, file: IndexFile) -> Licence:
-    """The licence of a wheel or source distribution; of a large file only the needed parts are fetched."""
+    """The licence of a wheel or source distribution.
+
+    Of a large file only the needed parts are fetched.
+    """
     with index.opened(file) as stream:
         return licence_in(stream, file.file)
 
@@ -137,7 +156,10 @@ def licence_in(stream: BinaryIO, name: str) -> Licence:
         found = found or [m for m in named if _IN_A_LIBRARY.fullmatch(m.name)]
         # Wheels of one version differ by system in their line ends.
         contents = {member.content().replace(b"\r\n", b"\n") for member in found}
-    texts = {hashlib.sha256(content).hexdigest(): content.decode("utf-8", "replace") for content in contents}
+    texts = {
+        hashlib.sha256(content).hexdigest(): content.decode("utf-8", "replace")
+        for content in contents
+    }
     digests = sorted(texts)
     combined = hashlib.sha256("\n".join(digests).encode()).hexdigest() if len(texts) > 1 else None
     content = "\n".join(texts[digest] for digest in digests)
@@ -145,14 +167,17 @@ def licence_in(stream: BinaryIO, name: str) -> Licence:
 
 
 def joined_licences(stated: Iterable[Licence]) -> tuple[str, tuple[str, ...]]:
-    """The licences that the artefacts of a component declare, joined, and the sha256s of their texts."""
+    """The licences that the artefacts of a component declare, joined, and the sha256s of their
+    texts.
+    """
     licences = list(stated)
     names = sorted({licence.declared for licence in licences}) or [UNDECLARED]
     return " | ".join(names), tuple(sorted({licence.text for licence in licences if licence.text}))
 
 
 def declared_licence(metadata: Message) -> str:
-    """The licence that METADATA states: ``License-Expression``, else ``License``, else the classifiers.
+    """The licence that METADATA states: ``License-Expression``, else ``License``, else the
+    classifiers.
 
     A ``License`` that is a whole text becomes its first line and a sha256.
     """
@@ -162,7 +187,9 @@ def declared_licence(metadata: Message) -> str:
         if line and line != "UNKNOWN":
             return line if len(line) <= _LONGEST_LICENCE else _shortened(text)
     classifiers = map(str, metadata.get_all("Classifier") or [])
-    names = {c.removeprefix("License ::").strip() for c in classifiers if c.startswith("License ::")}
+    names = {
+        c.removeprefix("License ::").strip() for c in classifiers if c.startswith("License ::")
+    }
     return "; ".join(sorted(names)) or UNDECLARED
 
 

@@ -1,4 +1,6 @@
-"""Opens zips and tars of other people in bounded memory, if all members stay inside their folder."""
+"""Opens zips and tars of other people in bounded memory, if all members stay inside
+their folder.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,24 @@ _LOCATOR = 20  # bytes before the end, of a zip64 that has its directory elsewhe
 _HEADER = 1 << 16  # bytes of a tar header that has a long name
 _PLAIN = (0, stat.S_IFREG, stat.S_IFDIR)
 _OUTSIDE = "it is no plain file inside its folder, and no folder"
-BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error, EOFError, OSError, RuntimeError)
-"""What zipfile, tarfile and zlib raise for an archive that is damaged, encrypted, or of another form."""
+BROKEN = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    struct.error,
+    EOFError,
+    OSError,
+    RuntimeError,
+)
+"""What zipfile, tarfile and zlib raise for an archive that is damaged, encrypted, or of another
+form.
+"""
 
 
 class Refused(Exception):
-    """The error of an archive that is not read: with a member, or with an empty name, with all of it."""
+    """The error of an archive that is not read: with a member, or with an empty name, with all of
+    it.
+    """
 
     def __init__(self, member: str, reason: str) -> None:
         super().__init__(f"{shown(member)}: {reason}" if member else reason)
@@ -79,7 +93,8 @@ def open_zip(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
     """A zip of files and folders; its content is not read.
 
     Raises:
-        Refused: It is something else, too large, or leads out of its folder; reads inside the block raise it, too.
+        Refused: It is something else, too large, or leads out of its folder; reads inside the block
+            raise it, too.
     """
     size = file.seek(0, 2)
     file.seek(max(0, size - _LOCATOR - _END.size))
@@ -102,9 +117,16 @@ def open_zip(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
                     zipfile.ZIP_DEFLATED,
                 ):  # zipfile unpacks others in one piece
                     raise Refused(item.filename, "compressed in a way that wheels are not")
-            expanded, most = sum(item.file_size for item in items), min(EXPANDED, max(_SMALL, _RATIO * size))
+            expanded, most = (
+                sum(item.file_size for item in items),
+                min(EXPANDED, max(_SMALL, _RATIO * size)),
+            )
             if len(items) > _MEMBERS or expanded > most:
-                raise Refused("", f"it has {len(items)} members that unpack to {expanded} bytes, which is too much")
+                raise Refused(
+                    "",
+                    f"it has {len(items)} members that unpack to {expanded} bytes, which is too"
+                    " much",
+                )
             yield archive
 
 
@@ -121,7 +143,9 @@ def open_tar(packed: BinaryIO) -> Iterator[tarfile.TarFile]:
         files = {member.name for member in members if member.isreg()}
         for member in members:
             # Links to files of the archive are allowed: nothing is unpacked through them.
-            target = posixpath.normpath(posixpath.join(posixpath.dirname(member.name), member.linkname))
+            target = posixpath.normpath(
+                posixpath.join(posixpath.dirname(member.name), member.linkname)
+            )
             plain = member.isreg() or member.isdir() or (member.issym() and target in files)
             is_root = member.isdir() and posixpath.normpath(member.name) == "."
             if not plain or (wrong_with(member.name) and not is_root):

@@ -1,7 +1,8 @@
 """Headers of ELF and PE binaries, and edits of ELF files that change no address.
 
-ELF is read with pyelftools, which reads only the tables that it needs; PE with lief, which uses about twice the file's
-size of memory. The edits make a copy of the interpreter relocatable; nothing that NVIDIA published is edited.
+ELF is read with pyelftools, which reads only the tables that it needs; PE with lief, which uses
+about twice the file's size of memory. The edits make a copy of the interpreter relocatable; nothing
+that NVIDIA published is edited.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ _ELF_MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64", "EM_CUDA": "cud
 _PE_MACHINES = {"AMD64": "x86_64", "ARM64": "aarch64", "I386": "x86"}
 _READ = ("DT_NEEDED", "DT_SONAME", "DT_RPATH", "DT_RUNPATH")
 _DT_RPATH = 15
-_START, _END = 32, 8  # pieces at the start and the end of a file, where linkers and patchelf put its strings
+_START, _END = (
+    32,
+    8,
+)  # pieces at the start and the end of a file, where linkers and patchelf put its strings
 _SHF_ALLOC = 2
 _SYMBOL = struct.Struct("<IBxH16x")  # of 64 bits: name, binding and type, section
 _SHN_UNDEF, _STB_GLOBAL, _VER_NDX_GLOBAL = 0, 1, 1
@@ -48,19 +52,20 @@ _DROPPED = (".debug", ".symtab", ".strtab", ".comment", ".gnu_debug")
 
 # Symbols that moved from librt.so.1 into libc.so.6 in glibc 2.34.
 #
-# Its NEWS: "all functionality formerly implemented in the libraries libpthread, libdl, libutil, libanl has been
-# integrated into libc"; its lists of symbols show it for librt. A file may use such a symbol without a version, and not
-# need librt. An older glibc does not find the symbol. In all locked wheels only symbols of librt are used so.
+# Its NEWS: "all functionality formerly implemented in the libraries libpthread, libdl, libutil,
+# libanl has been integrated into libc"; its lists of symbols show it for librt. A file may use such
+# a symbol without a version, and not need librt. An older glibc does not find the symbol. In all
+# locked wheels only symbols of librt are used so.
 #
-# Each name that libc.abilist of 2.34 has, and librt.abilist, but not libc.abilist, of 2.33: those of
-# sysdeps/unix/sysv/linux/x86_64/64; those for aarch64 are equal.
+# Each name that libc.abilist of 2.34 has, and librt.abilist, but not libc.abilist, of 2.33: those
+# of sysdeps/unix/sysv/linux/x86_64/64; those for aarch64 are equal.
 LIBRT = "librt.so.1"
 _NAMES = """
-    __mq_open_2 aio_cancel aio_cancel64 aio_error aio_error64 aio_fsync aio_fsync64 aio_init aio_read
-    aio_read64 aio_return aio_return64 aio_suspend aio_suspend64 aio_write aio_write64 lio_listio
-    lio_listio64 mq_close mq_getattr mq_notify mq_open mq_receive mq_send mq_setattr mq_timedreceive
-    mq_timedsend mq_unlink shm_open shm_unlink timer_create timer_delete timer_getoverrun timer_gettime
-    timer_settime
+    __mq_open_2 aio_cancel aio_cancel64 aio_error aio_error64 aio_fsync aio_fsync64 aio_init
+    aio_read aio_read64 aio_return aio_return64 aio_suspend aio_suspend64 aio_write aio_write64
+    lio_listio lio_listio64 mq_close mq_getattr mq_notify mq_open mq_receive mq_send mq_setattr
+    mq_timedreceive mq_timedsend mq_unlink shm_open shm_unlink timer_create timer_delete
+    timer_getoverrun timer_gettime timer_settime
 """
 MOVED = frozenset(_NAMES.split())
 _MOVED_IN = "2.34"
@@ -98,7 +103,9 @@ class Binary:
     format: Literal["elf", "pe"]  # ``elf`` or ``pe``
     machine: str  # ``x86_64``, ``aarch64``, or the format's own name for any other
     soname: str = ""  # of an ELF library, "" without one
-    needed: tuple[str, ...] = ()  # libraries the loader must find (DT_NEEDED, import table), in file order
+    needed: tuple[
+        str, ...
+    ] = ()  # libraries the loader must find (DT_NEEDED, import table), in file order
     delayed: tuple[str, ...] = ()  # DLLs that are loaded at their first use (PE only)
     search: tuple[SearchPath, ...] = ()  # RPATH and RUNPATH (ELF only)
     # The highest symbol version needed of each family: ``{"GLIBC": "2.17"}`` (ELF only).
@@ -126,26 +133,49 @@ def read_elf(stream: BinaryIO) -> Binary | None:
         if elf["e_phnum"] > MOST or elf.num_sections() > MOST:
             raise ValueError("more segments or sections than any linker makes")
         machine = _ELF_MACHINES.get(elf["e_machine"], str(elf["e_machine"]))
-        dynamic = next((s for s in elf.iter_segments("PT_DYNAMIC") if isinstance(s, DynamicSegment)), None)
-        tags = [(tag.entry.d_tag, tag) for tag in islice(dynamic.iter_tags(), MOST)] if dynamic else []
+        dynamic = next(
+            (s for s in elf.iter_segments("PT_DYNAMIC") if isinstance(s, DynamicSegment)), None
+        )
+        tags = (
+            [(tag.entry.d_tag, tag) for tag in islice(dynamic.iter_tags(), MOST)] if dynamic else []
+        )
         stated = _from_tags(tags)
-        moved = () if LIBRT in stated.needed else tuple(sorted(MOVED.intersection(_unversioned(elf))))
-        return Binary("elf", machine, stated.soname, stated.needed, (), stated.search, _symbol_versions(elf), moved)
+        moved = (
+            () if LIBRT in stated.needed else tuple(sorted(MOVED.intersection(_unversioned(elf))))
+        )
+        return Binary(
+            "elf",
+            machine,
+            stated.soname,
+            stated.needed,
+            (),
+            stated.search,
+            _symbol_versions(elf),
+            moved,
+        )
     except Exception as error:  # pyelftools raises anything for wrong numbers
-        raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error
+        raise UnreadableBinary(
+            f"not a readable ELF file: {str(error) or type(error).__name__}"
+        ) from error
 
 
 def _from_tags(tags: Iterable[tuple[str, Any]]) -> Dynamic:
     """The content of a dynamic section, from its tags by kind."""
     # pyelftools gives a tag the attribute that its kind calls for.
-    values = [(kind[3:], str(getattr(tag, kind[3:].lower()))) for kind, tag in tags if kind in _READ]
-    needed, sonames = ([text for kind, text in values if kind == name] for name in ("NEEDED", "SONAME"))
+    values = [
+        (kind[3:], str(getattr(tag, kind[3:].lower()))) for kind, tag in tags if kind in _READ
+    ]
+    needed, sonames = (
+        [text for kind, text in values if kind == name] for name in ("NEEDED", "SONAME")
+    )
     search = [SearchPath(kind, text) for kind, text in values if kind in ("RPATH", "RUNPATH")]
     return Dynamic(sonames[-1] if sonames else "", tuple(search), tuple(needed))
 
 
 class ElfParts(io.BytesIO):
-    """The parts of a 64-bit ELF file that its dynamic section needs, kept while the file is read in pieces."""
+    """The parts of a 64-bit ELF file that its dynamic section needs, kept while the file is read in
+    pieces.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,7 +193,10 @@ class ElfParts(io.BytesIO):
             with suppress(Exception):
                 found = next(ELFFile(BytesIO(piece)).iter_segments("PT_DYNAMIC"))
                 self._wanted = range(found["p_offset"], found["p_offset"] + found["p_filesz"])
-        elif len(self._parts) < _START or self._wanted.start - len(piece) < self._size < self._wanted.stop:
+        elif (
+            len(self._parts) < _START
+            or self._wanted.start - len(piece) < self._size < self._wanted.stop
+        ):
             self._parts.append((self._size, piece))
         else:
             self._last.append((self._size, piece))
@@ -173,7 +206,8 @@ class ElfParts(io.BytesIO):
         """The dynamic section, None without one.
 
         Raises:
-            UnreadableBinary: It is damaged, or its strings are not near the start or the end of the file.
+            UnreadableBinary: It is damaged, or its strings are not near the start or the end of the
+                file.
         """
         try:
             found = next(ELFFile(self).iter_segments("PT_DYNAMIC"), None)
@@ -182,7 +216,9 @@ class ElfParts(io.BytesIO):
             tags = islice(found.iter_tags(), MOST)
             return _from_tags((tag.entry.d_tag, tag) for tag in tags)
         except Exception as error:  # as above
-            raise UnreadableBinary(f"not a readable ELF file: {str(error) or type(error).__name__}") from error
+            raise UnreadableBinary(
+                f"not a readable ELF file: {str(error) or type(error).__name__}"
+            ) from error
 
     def seek(self, offset: int, whence: int = 0) -> int:
         self._at = offset + (0, self._at, self._size)[whence]
@@ -211,7 +247,9 @@ def _symbol_versions(elf: ELFFile) -> dict[str, str]:
         for _, names in islice(section.iter_versions(), MOST):
             for name in islice(names, MOST):
                 match = _VERSION.fullmatch(name.name)
-                family, version = match.groups() if match else _NAMED_VERSIONS.get(name.name, ("", ""))
+                family, version = (
+                    match.groups() if match else _NAMED_VERSIONS.get(name.name, ("", ""))
+                )
                 if family and version_key(version) > version_key(highest.get(family, "0")):
                     highest[family] = version
     return dict(sorted(highest.items()))
@@ -225,7 +263,9 @@ def _unversioned(elf: ELFFile) -> Iterator[str]:
     versions = next(elf.iter_sections("SHT_GNU_versym"), None)
     numbers = memoryview(versions.data() if versions else b"").cast("H")
     names, symbols = elf.get_section(table["sh_link"]).data(), table.data()
-    for number, (name, info, section) in enumerate(_SYMBOL.iter_unpack(symbols[: len(symbols) // 24 * 24])):
+    for number, (name, info, section) in enumerate(
+        _SYMBOL.iter_unpack(symbols[: len(symbols) // 24 * 24])
+    ):
         known = number < len(numbers) and numbers[number] & 0x7FFF > _VER_NDX_GLOBAL
         if section == _SHN_UNDEF and info >> 4 == _STB_GLOBAL and not known:
             yield names[name : names.find(b"\0", name)].decode(errors="replace")
@@ -235,16 +275,21 @@ def exported(path: Path) -> set[str]:
     """The symbols that an ELF library defines; none of another file."""
     with open_plain(path) as stream, suppress(ELFError):
         tables = ELFFile(stream).iter_sections("SHT_DYNSYM")
-        symbols = (s for table in tables if isinstance(table, SymbolTableSection) for s in table.iter_symbols())
+        symbols = (
+            s
+            for table in tables
+            if isinstance(table, SymbolTableSection)
+            for s in table.iter_symbols()
+        )
         return {symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF"}
     return set()
 
 
 def oldest_glibc(binary: Binary, named: Callable[[str], Iterable[Binary]]) -> str:
-    """The oldest glibc, ``2.27``, that an ELF file can run with; "" for a file that does not need glibc.
+    """The oldest glibc, ``2.27``, that an ELF file can run with.
 
-    ``named`` returns the libraries of a name that are loaded with the file: the libraries that they need are loaded,
-    too.
+    "" for a file that does not need glibc. ``named`` returns the libraries of a name that are
+    loaded with the file: the libraries that they need are loaded, too.
     """
     stated = binary.versions.get("GLIBC", "")
     reached, queue = set(binary.needed), list(binary.needed)
@@ -252,7 +297,9 @@ def oldest_glibc(binary: Binary, named: Callable[[str], Iterable[Binary]]) -> st
         more = {name for library in named(queue.pop()) for name in library.needed} - reached
         reached |= more
         queue += more
-    return max(stated, _MOVED_IN, key=version_key) if binary.moved and LIBRT not in reached else stated
+    return (
+        max(stated, _MOVED_IN, key=version_key) if binary.moved and LIBRT not in reached else stated
+    )
 
 
 def oldest_glibc_of(files: Mapping[str, Binary]) -> str:
@@ -313,12 +360,14 @@ def read_bytes(content: bytes) -> Binary | None:
 
 
 def relocatable(data: bytes, rpath: str, folders: Iterable[str]) -> bytes:
-    """A copy of a 64-bit ELF file without debug sections and without names of ``folders``; its RPATH becomes ``rpath``.
+    """A copy of a 64-bit ELF file without debug sections and without names of ``folders``.
 
-    The new RPATH is a DT_RPATH: unlike DT_RUNPATH it is also used for libraries that are loaded later.
+    Its RPATH becomes ``rpath``. The new RPATH is a DT_RPATH: unlike DT_RUNPATH it is also used for
+    libraries that are loaded later.
 
     Raises:
-        BuildFailed: The file's own RPATH is shorter than the new one, so that there is no room for it.
+        BuildFailed: The file's own RPATH is shorter than the new one, so that there is no room for
+            it.
     """
     out = bytearray(data)
     dynamic = _dynamic(data)
@@ -337,8 +386,9 @@ def relocatable(data: bytes, rpath: str, folders: Iterable[str]) -> bytes:
             out[start : start + len(old)] = rpath.encode().ljust(len(old), b"\0")
         struct.pack_into("<Q", out, dynamic["sh_offset"] + index * dynamic["sh_entsize"], _DT_RPATH)
     for folder in folders:
-        # Defaults and source names that nothing opens. The length and the last part must stay: linkers share ends of
-        # strings, so that the version "3.11.7" may be the end of a folder's name.
+        # Defaults and source names that nothing opens. The length and the last part must stay:
+        # linkers share ends of strings, so that the version "3.11.7" may be the end of a folder's
+        # name.
         head, _, last = folder.encode().rpartition(b"/")
         out = out.replace(head + b"/" + last, b"/".ljust(len(head), b"_") + b"/" + last)
     return _without_debug(bytes(out))
@@ -347,15 +397,24 @@ def relocatable(data: bytes, rpath: str, folders: Iterable[str]) -> bytes:
 def _dynamic(data: bytes) -> DynamicSection:
     section = ELFFile(BytesIO(data)).get_section_by_name(".dynamic")
     if not isinstance(section, DynamicSection):
-        raise BuildFailed("an ELF file of the interpreter is not dynamic", "run the build with another Python")
+        raise BuildFailed(
+            "an ELF file of the interpreter is not dynamic", "run the build with another Python"
+        )
     return section
 
 
 def _without_debug(data: bytes) -> bytes:
-    """The file without sections that no loader reads; their headers become empty, so that indexes stay."""
+    """The file without sections that no loader reads.
+
+    Their headers become empty, so that indexes stay.
+    """
     elf = ELFFile(BytesIO(data))
     sections = list(elf.iter_sections())
-    loose = [s for s in sections if not s["sh_flags"] & _SHF_ALLOC and s["sh_type"] not in ("SHT_NULL", "SHT_NOBITS")]
+    loose = [
+        s
+        for s in sections
+        if not s["sh_flags"] & _SHF_ALLOC and s["sh_type"] not in ("SHT_NULL", "SHT_NOBITS")
+    ]
     end = max(s["p_offset"] + s["p_filesz"] for s in elf.iter_segments())
     if not loose or min(s["sh_offset"] for s in loose) < end:
         return data

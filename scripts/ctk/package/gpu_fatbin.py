@@ -1,9 +1,10 @@
 """Reads the code for GPUs in any file: machine code, PTX, and LTO-IR, which nvJitLink compiles.
 
-NVIDIA's tools pack such code into fat binaries: a header of 16 bytes, then entries, each with a header that states its
-kind and its GPU. Nothing has to be decompressed for that. The layout is not documented. It was read from the output of
-``fatbinary`` of CUDA 13.5 for each target and option, and is compared with ``cuobjdump``, which reads only the sections
-made for such code: it does not see the kernels of cuFFT 13.5, in ``.data``, and of cuTENSOR, in ``.cask_resource``.
+NVIDIA's tools pack such code into fat binaries: a header of 16 bytes, then entries, each with a
+header that states its kind and its GPU. Nothing has to be decompressed for that. The layout is not
+documented. It was read from the output of ``fatbinary`` of CUDA 13.5 for each target and option,
+and is compared with ``cuobjdump``, which reads only the sections made for such code: it does not
+see the kernels of cuFFT 13.5, in ``.data``, and of cuTENSOR, in ``.cask_resource``.
 """
 
 from __future__ import annotations
@@ -40,20 +41,26 @@ _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _KINDS: dict[int, Kind] = {1: "ptx", 2: "cubin", 8: "lto"}
 _TOGETHER = 256  # several entries, compressed as one: ``fatbinary --concat``
 _LZ4, _ZSTD, _ARCH_SPECIFIC, _FAMILY_SPECIFIC = 0x2000, 0x8000, 0x100000, 0x200000
-_FIXED = 72  # bytes of an entry's header that all versions have; the last number is the length of the rest
+# bytes of an entry's header that all versions have; the last number is the length of the rest
+_FIXED = 72
 _MOST_HEADER = 1 << 16
-# nvcc makes an object for each target even of a source file without a kernel. The largest object without a kernel, and
-# the smallest with a kernel, in NVIDIA's libraries of 12.0 to 13.5 and from nvcc 13.5, had decompressed 1596 and 2312
-# bytes of machine code before 10.0, 2284 and 4842 from there on, 56 and 93 of PTX.
+# nvcc makes an object for each target even of a source file without a kernel. The largest object
+# without a kernel, and the smallest with a kernel, in NVIDIA's libraries of 12.0 to 13.5 and from
+# nvcc 13.5, had decompressed 1596 and 2312 bytes of machine code before 10.0, 2284 and 4842 from
+# there on, 56 and 93 of PTX.
 _SMALLEST, _SMALLEST_100, _SMALLEST_PTX = 2000, 3500, 80
 _ELF = struct.Struct("<16sHHIQQQI")  # up to the flags
 _EM_CUDA = 190
-_PTX = re.compile(rb"\.version\s+(\d{1,3}\.\d{1,3})\s+(?:\s|//[^\n]*\n)*\.target\s+sm_(\d{2,4}[af]?)\b")
+_PTX = re.compile(
+    rb"\.version\s+(\d{1,3}\.\d{1,3})\s+(?:\s|//[^\n]*\n)*\.target\s+sm_(\d{2,4}[af]?)\b"
+)
 _LONGEST_HEAD = 512  # bytes of PTX before its target
-# The message of cudart when it cannot start; its version is the number that cudaRuntimeGetVersion and its variant for
-# per-thread streams store.
+# The message of cudart when it cannot start; its version is the number that cudaRuntimeGetVersion
+# and its variant for per-thread streams store.
 _CUDART_SAYS = b"startup failure in cuda runtime"
-_STORES = re.compile(rb"\xc7(?:[\x00-\x03\x06\x07]|[\x40-\x47].|\x04.|\x44..)(?=(..\x00\x00))", re.DOTALL)
+_STORES = re.compile(
+    rb"\xc7(?:[\x00-\x03\x06\x07]|[\x40-\x47].|\x04.|\x44..)(?=(..\x00\x00))", re.DOTALL
+)
 # Beginnings of names of NVIDIA's libraries, in tables of the loader and in calls that open them.
 _USED = (
     *("libcuda.so", "libcudart.so", "libnvrtc.so", "libnvJitLink.so", "libnvvm.so"),
@@ -93,10 +100,11 @@ class FileCode:
 
     Attributes:
         code: Sorted; none twice.
-        damaged: The number of fat binaries whose entries do not fit into them; their code is not counted.
+        damaged: The number of fat binaries whose entries do not fit into them; their code is not
+            counted.
         cudart: Version of a CUDA runtime that is linked in, ``13.0``; ``?`` if it is not visible.
-        uses: The names of NVIDIA's libraries that it needs or can open: those of the driver, the CUDA runtime, NVRTC,
-            nvJitLink and libNVVM.
+        uses: The names of NVIDIA's libraries that it needs or can open: those of the driver, the
+            CUDA runtime, NVRTC, nvJitLink and libNVVM.
         needed: If it names several CUDA runtimes, those that the loader must find.
     """
 
@@ -108,7 +116,10 @@ class FileCode:
 
     @property
     def runtime(self) -> str:
-        """The CUDA runtime that it needs, such as ``libcudart.so.12``; "" if it has one inside, or can open several."""
+        """The CUDA runtime that it needs, such as ``libcudart.so.12``.
+
+        "" if it has one inside, or can open several.
+        """
         names = self.needed or self.runtimes
         return names[0] if len(names) == 1 and not self.cudart else ""
 
@@ -123,20 +134,26 @@ class FileCode:
 
 
 def may_have_code(path: Path, name: str = "") -> bool:
-    """Whether a file begins as a library, a program, an object, an archive of them, or a fat binary does, or is PTX."""
+    """Whether a file begins as a library, a program, an object, an archive of them, or a fat binary
+    does, or is PTX.
+    """
     with open_plain(path) as file:
         return _is_ptx(name or path.name) or file.read(len(_ARCHIVE_MAGIC)).startswith(_MAGICS)
 
 
 def _is_ptx(name: str) -> bool:
-    """Whether a program loads a file as PTX, by its path in a package; numba-cuda has PTX for its tests alone."""
+    """Whether a program loads a file as PTX, by its path in a package.
+
+    Numba-cuda has PTX for its tests alone.
+    """
     return name.endswith(".ptx") and not {"test", "tests"} & {*name.split("/")}
 
 
 def read_file(path: Path, uses: bool = True) -> FileCode:
     """The code in a file, as `read`; the file is mapped into memory, not copied.
 
-    A ``.ptx`` file is loaded itself. So its PTX gets a size and counts, unlike the text of PTX in a library.
+    A ``.ptx`` file is loaded itself. So its PTX gets a size and counts, unlike the text of PTX in a
+    library.
     """
     with open_plain(path) as file:
         if not path.stat().st_size:
@@ -144,7 +161,9 @@ def read_file(path: Path, uses: bool = True) -> FileCode:
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             code = read(content, uses)
             if path.suffix == ".ptx":
-                code = replace(code, code=tuple(replace(each, size=len(content)) for each in code.code))
+                code = replace(
+                    code, code=tuple(replace(each, size=len(content)) for each in code.code)
+                )
     if len(code.runtimes) > 1:
         with suppress(UnreadableBinary):
             needed = binary.needed if (binary := read_binary(path)) else ()
@@ -153,7 +172,10 @@ def read_file(path: Path, uses: bool = True) -> FileCode:
 
 
 def read_tree(folder: Path, names: Iterable[str]) -> dict[str, FileCode]:
-    """File -> its code, for those files of a folder that are PTX, or binaries with code; links are left out."""
+    """File -> its code, for those files of a folder that are PTX, or binaries with code.
+
+    Links are left out.
+    """
     found = {}
     for name in names:
         file = folder / name
@@ -165,7 +187,9 @@ def read_tree(folder: Path, names: Iterable[str]) -> dict[str, FileCode]:
 
 
 def together(files: Mapping[str, FileCode]) -> dict[str, FileCode]:
-    """The same files, sorted, with the cubins of a folder as one, ``*.cubin``: a program loads those for its GPU."""
+    """The same files, sorted, with the cubins of a folder as one, ``*.cubin``: a program loads
+    those for its GPU.
+    """
     cubins: dict[str, Counter[GpuCode]] = {}
     for name, file in files.items():
         if name.endswith(".cubin"):
@@ -180,7 +204,10 @@ def together(files: Mapping[str, FileCode]) -> dict[str, FileCode]:
 
 
 def read_members(entries: Iterable[tuple[str, IO[bytes] | None]]) -> Iterator[tuple[str, FileCode]]:
-    """The same for the members of an archive (path, content); each is unpacked to disk while it is read."""
+    """The same for the members of an archive (path, content).
+
+    Each is unpacked to disk while it is read.
+    """
     for name, content in entries:
         if content is None:
             continue
@@ -210,9 +237,10 @@ def read_wheel(path: Path) -> dict[str, FileCode]:
 
 
 def read(content: Buffer, uses: bool = True) -> FileCode:
-    """The code in the bytes of a file; in a file that is damaged, or made to mislead, some may be missing.
+    """The code in the bytes of a file.
 
-    With `uses=False` names of libraries are not searched, which takes most of the time for a file without code.
+    In a file that is damaged, or made to mislead, some may be missing. With `uses=False` names of
+    libraries are not searched, which takes most of the time for a file without code.
     """
     found: Counter[Key] = Counter()
     sizes: Counter[Key] = Counter()
@@ -282,7 +310,12 @@ def _key(kind: Kind, content: Buffer, at: int) -> Key:
     suffix = "a" if flags & _ARCH_SPECIFIC else "f" if flags & _FAMILY_SPECIFIC else ""
     packed = "zstd" if flags & _ZSTD else "lz4" if flags & _LZ4 else ""
     isa = f"{major}.{minor}" if kind == "ptx" else ""
-    return "stub" if kind != "lto" and (plain or size) < least else kind, f"{arch}{suffix}", isa, packed
+    return (
+        "stub" if kind != "lto" and (plain or size) < least else kind,
+        f"{arch}{suffix}",
+        isa,
+        packed,
+    )
 
 
 def _places(content: Buffer, needle: bytes, gaps: Iterable[Stretch]) -> Iterator[int]:
@@ -324,7 +357,13 @@ def _cudart(content: Buffer, gaps: list[Stretch]) -> str:
     if next(_places(content, _CUDART_SAYS, gaps), None) is None:
         return ""
     stored = Counter(
-        struct.unpack("<I", match[1])[0] for start, end in gaps for match in _STORES.finditer(content, start, end)
+        struct.unpack("<I", match[1])[0]
+        for start, end in gaps
+        for match in _STORES.finditer(content, start, end)
     )
-    twice = [n for n, count in stored.items() if count >= 2 and 11000 <= n < 20000 and not n % 10 and n % 1000 <= 200]
+    twice = [
+        n
+        for n, count in stored.items()
+        if count >= 2 and 11000 <= n < 20000 and not n % 10 and n % 1000 <= 200
+    ]
     return f"{twice[0] // 1000}.{twice[0] % 1000 // 10}" if len(twice) == 1 else "?"

@@ -1,6 +1,7 @@
 """The GPUs and drivers that the code in files is for, and the comparison with a package's metadata.
 
-A driver compiles PTX up to the ISA version of its own toolkit, and runs machine code of its CUDA major.
+A driver compiles PTX up to the ISA version of its own toolkit, and runs machine code of its CUDA
+major.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ from ctk.core.inside import outside
 from ctk.core.platforms import PLATFORMS
 from ctk.package import reader
 from ctk.package.binaries import UnreadableBinary, read_binary, version_key
-from ctk.package.gpu_fatbin import FileCode, may_have_code, read_file, read_members, read_tree, read_wheel, together
+from ctk.package.gpu_fatbin import (
+    FileCode,
+    may_have_code,
+    read_file,
+    read_members,
+    read_tree,
+    read_wheel,
+    together,
+)
 from ctk.package.gpu_support import (
     RENAMED,
     How,
@@ -40,17 +49,28 @@ from ctk.package.reader import IndexJson, index_of
 from ctk.package.records import match_spec, spec_name
 
 FOR_SOME_GPUS = {
-    "cuda-cupti-files": "libnvperf of CUDA 12 begins with 7.0; libcupti has code for the GPUs before",
-    "cuda-sanitizer-api-files": "libsanitizer of 12.8 and 12.9 shows only its code for 10.0 and newer, before none",
-    "cusparselt-files": "libtorch links to it on every GPU, and calls it on those that it has code for",
-    "libcufile": "cuda-libraries brings it: a bound would refuse all libraries to a GPU that this one leaves out",
+    "cuda-cupti-files": (
+        "libnvperf of CUDA 12 begins with 7.0; libcupti has code for the GPUs before"
+    ),
+    "cuda-sanitizer-api-files": (
+        "libsanitizer of 12.8 and 12.9 shows only its code for 10.0 and newer, before none"
+    ),
+    "cusparselt-files": (
+        "libtorch links to it on every GPU, and calls it on those that it has code for"
+    ),
+    "libcufile": (
+        "cuda-libraries brings it: a bound would refuse all libraries to a GPU that this one"
+        " leaves out"
+    ),
 }
-"""Packages that may be installed for GPUs for which some of their files have no code -> the reason."""
+"""Packages that may be installed for GPUs for which some of their files have no code -> the reason.
+"""
 
 
 @dataclass(frozen=True)
 class Known:
-    """All known GPUs and toolkits: from release locks, by `ctk.lock.facts.known`, or from `cuda-version` packages.
+    """All known GPUs and toolkits: from release locks, by `ctk.lock.facts.known`, or from
+    `cuda-version` packages.
 
     Attributes:
         gpus: Every compute capability that some toolkit can compile for, lowest first.
@@ -64,23 +84,34 @@ class Known:
 
     @classmethod
     def of_toolkits(cls, packages: Iterable[IndexJson]) -> Known:
-        """From `cuda-version` packages: the constraint of a native build lists the GPUs of its toolkit."""
+        """From `cuda-version` packages: the constraint of a native build lists the GPUs of its
+        toolkit.
+        """
         targets: dict[str, tuple[str, ...]] = {}
         for index in packages:
-            listed = next((spec for spec in index.constrains if spec.startswith("__cuda_arch ==")), "")
+            listed = next(
+                (spec for spec in index.constrains if spec.startswith("__cuda_arch ==")), ""
+            )
             if index.name == "cuda-version" and listed:
                 targets[index.version] = tuple(re.findall(r"==(\d+\.\d+)", listed))
-        return cls(tuple(sorted({g for gpus in targets.values() for g in gpus}, key=version_key)), {}, targets)
+        return cls(
+            tuple(sorted({g for gpus in targets.values() for g in gpus}, key=version_key)),
+            {},
+            targets,
+        )
 
     def driver_for(self, isa: str) -> str:
-        """The CUDA version of the oldest driver that compiles PTX of a version; "" if no known driver does.
+        """The CUDA version of the oldest driver that compiles PTX of a version.
 
-        For CUDA 11 it is as the table in https://docs.nvidia.com/cuda/parallel-thread-execution/#release-notes has it.
+        "" if no known driver does. For CUDA 11 it is as the table in
+        https://docs.nvidia.com/cuda/parallel-thread-execution/#release-notes has it.
         """
         major, minor = version_key(isa)
         if major < 8:
             return f"11.{minor if major == 7 else 0}"
-        minors = [minor for minor, newest in self.isa.items() if version_key(newest) >= version_key(isa)]
+        minors = [
+            minor for minor, newest in self.isa.items() if version_key(newest) >= version_key(isa)
+        ]
         return min(minors, key=version_key, default="")
 
 
@@ -110,18 +141,33 @@ class Subject:
     @cached_property
     def loaded(self) -> list[dict[str, Runs]]:
         """GPU -> how it runs, of each file that is loaded; files for one GPU each count as one."""
-        return [best(self.by_file[path] for path in paths) for paths in one_for_each_gpu(self.by_file)]
+        return [
+            best(self.by_file[path] for path in paths) for paths in one_for_each_gpu(self.by_file)
+        ]
 
     @cached_property
     def alternatives(self) -> tuple[Subject, ...]:
-        """Its files for each CUDA version, if it has alternatives, of which a program loads one; else empty."""
+        """Its files for each CUDA version, if it has alternatives, of which a program loads one.
+
+        Else empty.
+        """
         sets = one_for_each_cuda({path: self.files[path] for path in self.by_file})
-        return tuple(replace(self, name=n, files={p: self.files[p] for p in paths}) for n, paths in sets.items())
+        return tuple(
+            replace(self, name=n, files={p: self.files[p] for p in paths})
+            for n, paths in sets.items()
+        )
 
     @cached_property
     def runs(self) -> dict[str, Runs]:
-        """GPU -> how all of it runs: like its worst file; of alternatives, like the best of them."""
-        return best(each.runs for each in self.alternatives) if self.alternatives else worst(self.loaded)
+        """GPU -> how all of it runs: like its worst file.
+
+        Of alternatives, like the best of them.
+        """
+        return (
+            best(each.runs for each in self.alternatives)
+            if self.alternatives
+            else worst(self.loaded)
+        )
 
     def gpus(self, *hows: How) -> tuple[str, ...]:
         """The GPUs on which it runs in one of these ways."""
@@ -132,18 +178,28 @@ class Subject:
         return tuple(path for path, file in self.files.items() if file.damaged)
 
     def driver(self, gpu: str) -> str:
-        """The CUDA version of the oldest driver that runs it on a GPU; "" if its files do not show it."""
+        """The CUDA version of the oldest driver that runs it on a GPU.
+
+        "" if its files do not show it.
+        """
         if self.alternatives:
-            enough = {each.driver(gpu) for each in self.alternatives if each.runs[gpu].how == self.runs[gpu].how}
+            enough = {
+                each.driver(gpu)
+                for each in self.alternatives
+                if each.runs[gpu].how == self.runs[gpu].how
+            }
             return min(enough - {""}, key=version_key, default="")
         isas = [found[gpu].isa for found in self.loaded if found[gpu].isa]
-        stated = {self.known.driver_for(isa) for isa in isas} | {f"{major}.0" for major in self.majors}
+        stated = {self.known.driver_for(isa) for isa in isas} | {
+            f"{major}.0" for major in self.majors
+        }
         return max(stated - {""}, key=version_key, default="")
 
     @cached_property
     def majors(self) -> frozenset[str]:
-        """The CUDA majors of the runtimes that its files contain or need; else of the toolkits that wrote its PTX.
+        """The CUDA majors of the runtimes that its files contain or need.
 
+        Else of the toolkits that wrote its PTX.
         Of several runtimes that a file can open the oldest is enough.
         """
         majors = set()
@@ -153,7 +209,9 @@ class Subject:
             majors.add(min((match[1] for match in found if match), default=""))
         if majors := majors - {""}:
             return frozenset(majors)
-        isas = {code.isa for file in self.files.values() for code in file.code if code.isa and code.size}
+        isas = {
+            code.isa for file in self.files.values() for code in file.code if code.isa and code.size
+        }
         return frozenset(self.known.driver_for(isa).partition(".")[0] for isa in isas) - {""}
 
     @property
@@ -177,7 +235,9 @@ class Subject:
         """Whether a build of `cuda-version` that a spec matches can be installed for a GPU."""
         native = "native" in spec.split()[-1]
         for minor, targets in self.known.targets.items():
-            newer = version_key(gpu) >= version_key(targets[0]) and (gpu != RENAMED or minor.startswith("12."))
+            newer = version_key(gpu) >= version_key(targets[0]) and (
+                gpu != RENAMED or minor.startswith("12.")
+            )
             if _matches(spec, minor) and (gpu in targets or (newer and not native)):
                 return True
         return False
@@ -185,7 +245,11 @@ class Subject:
     @property
     def lacking(self) -> tuple[str, ...]:
         """GPUs that its metadata allows, and for which some file has no code, or little."""
-        return tuple(gpu for gpu in self.promised or () if self.runs and self.runs[gpu].how in ("none", "part"))
+        return tuple(
+            gpu
+            for gpu in self.promised or ()
+            if self.runs and self.runs[gpu].how in ("none", "part")
+        )
 
     @property
     def exemption(self) -> str:
@@ -199,7 +263,10 @@ class Subject:
 
     @property
     def wrong(self) -> list[tuple[str, str]]:
-        """A sentence if its metadata admits GPUs without code, and what an author writes; else nothing."""
+        """A sentence if its metadata admits GPUs without code, and what an author writes.
+
+        Else nothing.
+        """
         if not (lacking := self.uncovered_gpus):
             return []
         known, right = present(self.known.gpus, self.subdir), self.gpus("native", "jit")
@@ -208,7 +275,10 @@ class Subject:
         if right and version_key(lacking[-1]) < version_key(right[0]):
             step += f", or write cuda-arch {right[0]}.* in host"
         elif right:
-            step += f", or write in run_constraints a bound on __cuda_arch that leaves {spans(right, known)}"
+            step += (
+                ", or write in run_constraints a bound on __cuda_arch that leaves"
+                f" {spans(right, known)}"
+            )
         return [(f"its metadata lets it be installed for {words}", step)]
 
     def as_json(self) -> dict[str, Any]:
@@ -218,7 +288,13 @@ class Subject:
             "files": {
                 path: {
                     "code": [
-                        {"kind": c.kind, "target": str(c), "isa": c.isa, "packed": c.packed, "objects": c.count}
+                        {
+                            "kind": c.kind,
+                            "target": str(c),
+                            "isa": c.isa,
+                            "packed": c.packed,
+                            "objects": c.count,
+                        }
                         for c in file.code
                     ],
                     "cudart": file.cudart or None,
@@ -237,7 +313,10 @@ class Subject:
         }
 
     def _gpus_as_json(self) -> dict[str, Any]:
-        return {gpu: {"runs": found.how, "driver": self.driver(gpu) or None} for gpu, found in self.runs.items()}
+        return {
+            gpu: {"runs": found.how, "driver": self.driver(gpu) or None}
+            for gpu, found in self.runs.items()
+        }
 
 
 @cache
@@ -256,7 +335,8 @@ def _matches(spec: str, version: str) -> bool:
 
 
 def subjects(path: Path, known: Known) -> Iterator[Subject]:
-    """The subjects at a path: a package, a wheel, a file, or a folder that is an environment, a channel or neither.
+    """The subjects at a path: a package, a wheel, a file, or a folder that is an environment, a
+    channel or neither.
 
     Raises:
         BadValue: A file is none of these, such as a text.
@@ -266,16 +346,27 @@ def subjects(path: Path, known: Known) -> Iterator[Subject]:
     if path.is_dir():
         yield from _folder(path, known)
     elif not path.is_file():
-        raise UnknownName(f"there is no {path}", "name a package, a wheel, a library, an environment or a channel")
+        raise UnknownName(
+            f"there is no {path}", "name a package, a wheel, a library, an environment or a channel"
+        )
     elif path.suffix == ".conda":
         yield _package(path, known)
     elif path.suffix in (".whl", ".zip"):
         yield Subject(path.name, "wheel", read_wheel(path), subdir=_subdir(path.name), known=known)
     elif not may_have_code(path):
-        kind = "no library, program, wheel, .conda package or folder" if path.stat().st_size else "empty"
-        raise BadValue(f"{path} is {kind}", "name one of these, such as the folder to which an archive was unpacked")
+        kind = (
+            "no library, program, wheel, .conda package or folder"
+            if path.stat().st_size
+            else "empty"
+        )
+        raise BadValue(
+            f"{path} is {kind}",
+            "name one of these, such as the folder to which an archive was unpacked",
+        )
     else:
-        yield Subject(path.name, "files", {path.name: read_file(path)}, subdir=_subdir_of([path]), known=known)
+        yield Subject(
+            path.name, "files", {path.name: read_file(path)}, subdir=_subdir_of([path]), known=known
+        )
 
 
 def _folder(path: Path, known: Known) -> Iterator[Subject]:
@@ -284,20 +375,31 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
     check_readable(path, path / "conda-meta", *records)
     below = []
     if not records:
-        check_readable(*(place for place in path.rglob("*") if place.is_dir() and not place.is_symlink()))
+        check_readable(
+            *(place for place in path.rglob("*") if place.is_dir() and not place.is_symlink())
+        )
         below = [file for file in sorted(path.rglob("*")) if file.is_file()]
         records = [*path.glob("info/index.json")]  # of a package that is unpacked
-    inside = [name for file in below if not (name := file.relative_to(path).as_posix()).startswith("info/")]
+    inside = [
+        name
+        for file in below
+        if not (name := file.relative_to(path).as_posix()).startswith("info/")
+    ]
     for record in records:
         content = read_json(record)
         try:
-            index, names = index_of(content), inside if below else [str(file) for file in content["files"]]
+            index, names = (
+                index_of(content),
+                inside if below else [str(file) for file in content["files"]],
+            )
         except (TypeError, KeyError, ValueError, AttributeError):
             raise AuditFailed(f"{record} is no record of a package", "make it again") from None
         for name, why in outside(path, names).items():
             cause = f"{record} names {name!a}: {why}"
             raise AuditFailed(cause, "make the environment again in a new folder")
-        yield Subject(index.identity, "package", read_tree(path, names), index, index.subdir, known=known)
+        yield Subject(
+            index.identity, "package", read_tree(path, names), index, index.subdir, known=known
+        )
     if records:
         return
     archives = [file for file in below if file.suffix in (".conda", ".whl")]
@@ -305,7 +407,9 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
         yield from subjects(archive, known)
     names = [file.relative_to(path).as_posix() for file in below if file not in archives]
     if (loose := read_tree(path, names)) or not archives:
-        of_wheels = "".join(read_plain(file).decode("utf-8", "replace") for file in path.glob("*.dist-info/WHEEL"))
+        of_wheels = "".join(
+            read_plain(file).decode("utf-8", "replace") for file in path.glob("*.dist-info/WHEEL")
+        )
         binaries = (path / name for name in loose if not name.endswith("*.cubin"))
         subdir = _subdir(of_wheels) or _subdir_of(binaries)
         yield Subject(path.name, "files", loose, subdir=subdir, known=known)
@@ -313,11 +417,17 @@ def _folder(path: Path, known: Known) -> Iterator[Subject]:
 
 def _subdir(tags: str) -> str:
     """The platform that a wheel's name or its ``WHEEL`` file states; "" for any."""
-    return next((subdir for subdir, platform in PLATFORMS.items() if re.search(platform.wheel_tag, tags)), "")
+    return next(
+        (subdir for subdir, platform in PLATFORMS.items() if re.search(platform.wheel_tag, tags)),
+        "",
+    )
 
 
 def _subdir_of(files: Iterable[Path]) -> str:
-    """A platform of the libraries and programs of loose files, if all of them are for x86-64; "" for any."""
+    """A platform of the libraries and programs of loose files, if all of them are for x86-64.
+
+    "" for any.
+    """
     machines = set()
     for file in files:
         with suppress(UnreadableBinary):

@@ -1,9 +1,11 @@
-"""The GPUs that code runs on: the rules, the share of a file that a GPU needs, and the spec for metadata.
+"""The GPUs that code runs on: the rules, the share of a file that a GPU needs, and the spec for
+metadata.
 
-The rules are those of the CUDA Programming Guide (1.3, "The CUDA platform"; 5.1, "Compute Capabilities"): machine code
-runs on GPUs of its major whose minor is not lower. PTX is compiled by the driver for its GPU and all newer GPUs. Code
-for an architecture (``90a``) runs on that only; code for a family (``100f``) runs within its major, from its minor on,
-but for 10.1, a family of its own: ptxas 12.9.86 refuses ``100f`` for sm_101; 13.5.37 takes ``101f`` for sm_110 alone.
+The rules are those of the CUDA Programming Guide (1.3, "The CUDA platform"; 5.1, "Compute
+Capabilities"): machine code runs on GPUs of its major whose minor is not lower. PTX is compiled by
+the driver for its GPU and all newer GPUs. Code for an architecture (``90a``) runs on that only;
+code for a family (``100f``) runs within its major, from its minor on, but for 10.1, a family of its
+own: ptxas 12.9.86 refuses ``100f`` for sm_101; 13.5.37 takes ``101f`` for sm_110 alone.
 """
 
 from __future__ import annotations
@@ -21,25 +23,36 @@ from ctk.package.gpu_fatbin import FileCode, GpuCode
 
 How = Literal["native", "jit", "part", "none"]
 ORDER: tuple[How, ...] = ("none", "part", "jit", "native")
-"""From worst to best: no code for a GPU, little code, PTX that the driver compiles, machine code."""
+"""From worst to best: no code for a GPU, little code, PTX that the driver compiles, machine code.
+"""
 
 RENAMED = "10.1"
-"""CUDA 12's number of 11.0: no toolkit of CUDA 13 compiles for it, and what such a toolkit made says 11.0."""
+"""CUDA 12's number of 11.0: no toolkit of CUDA 13 compiles for it, and what such a toolkit made
+says 11.0.
+"""
 
 SOCS = ("5.3", "6.2", "7.2", "8.7", RENAMED, "11.0")
-"""GPUs of Jetson and similar boards (https://developer.nvidia.com/cuda-gpus), which have ARM processors only."""
+"""GPUs of Jetson and similar boards (https://developer.nvidia.com/cuda-gpus), which have ARM
+processors only.
+"""
 
 _FUTURE = "99.0"  # a GPU of an unknown major
-# Libraries of matrix products have many more kernels for some GPUs than for others, and support all: cuBLASLt 12.9 has
-# 64 objects for Maxwell and 1436 for Hopper. Other libraries have remains: cuTENSOR 2.8 one object of PTX for 5.0,
-# cuSOLVER 11.7 25 of PTX that run on 11.0, and 172 of machine code for other GPUs.
+# Libraries of matrix products have many more kernels for some GPUs than for others, and support
+# all: cuBLASLt 12.9 has 64 objects for Maxwell and 1436 for Hopper. Other libraries have remains:
+# cuTENSOR 2.8 one object of PTX for 5.0, cuSOLVER 11.7 25 of PTX that run on 11.0, and 172 of
+# machine code for other GPUs.
 _ENOUGH_MACHINE_CODE = 1 / 8  # of the median of the GPUs in this file
 _ENOUGH_PTX = 1 / 2  # of the smallest number that a GPU with enough machine code has
 
 
 def present(gpus: Sequence[str], subdir: str) -> tuple[str, ...]:
-    """The GPUs, of these, that a machine of a platform can have; all of them for an empty platform."""
-    return tuple(g for g in gpus if g not in SOCS or not subdir or subdir.endswith(("aarch64", "arm64")))
+    """The GPUs, of these, that a machine of a platform can have.
+
+    All of them for an empty platform.
+    """
+    return tuple(
+        g for g in gpus if g not in SOCS or not subdir or subdir.endswith(("aarch64", "arm64"))
+    )
 
 
 @dataclass(frozen=True)
@@ -63,13 +76,19 @@ def runs_on(code: GpuCode, gpu: str) -> bool:
 def runs(file: FileCode, gpus: Sequence[str]) -> dict[str, Runs]:
     """GPU -> how the code of a file runs on it; {} for a file without code.
 
-    PTX outside fat binaries does not count: the program may generate code from it, or compare code with it.
+    PTX outside fat binaries does not count: the program may generate code from it, or compare code
+    with it.
     """
-    whole = [code for code in file.code if code.kind == "cubin" or (code.kind == "ptx" and code.size)]
+    whole = [
+        code for code in file.code if code.kind == "cubin" or (code.kind == "ptx" and code.size)
+    ]
     if not whole:
         return {}
     machine, ptx = (
-        {gpu: sum(code.count for code in whole if code.kind == kind and runs_on(code, gpu)) for gpu in gpus}
+        {
+            gpu: sum(code.count for code in whole if code.kind == kind and runs_on(code, gpu))
+            for gpu in gpus
+        }
         for kind in ("cubin", "ptx")
     )
     usual = median([n for n in machine.values() if n] or [0])
@@ -94,7 +113,10 @@ def worst(files: Iterable[Mapping[str, Runs]]) -> dict[str, Runs]:
 
 
 def best(alternatives: Iterable[Mapping[str, Runs]]) -> dict[str, Runs]:
-    """GPU -> how files of which one is loaded run on it: like the best of them; {} if none has code."""
+    """GPU -> how files of which one is loaded run on it: like the best of them.
+
+    {} if none has code.
+    """
     return _merged(alternatives, max)
 
 
@@ -111,7 +133,9 @@ _FOR_A_CUDA = re.compile(r"(?<![A-Za-z])cu(?:da)?[-_]?1\d[._]?\d?(?![A-Za-z\d])"
 
 
 def one_for_each_gpu(paths: Iterable[str]) -> list[list[str]]:
-    """Groups of paths that differ only in the number of a GPU, such as ``sm90/a.so`` and ``sm100/a.so``."""
+    """Groups of paths that differ only in the number of a GPU, such as ``sm90/a.so`` and
+    ``sm100/a.so``.
+    """
     groups: dict[str, list[str]] = {}
     for path in paths:
         groups.setdefault(_FOR_A_GPU.sub("#", path), []).append(path)
@@ -119,10 +143,11 @@ def one_for_each_gpu(paths: Iterable[str]) -> list[list[str]]:
 
 
 def one_for_each_cuda(files: Mapping[str, FileCode]) -> dict[str, list[str]]:
-    """The alternatives among files: name -> paths, with the files that several of them share; {} if there are none.
+    """The alternatives among files: name -> paths, with the files that several of them share.
 
-    Files are alternatives if their paths differ only in the number of a CUDA version, as ``a_cuda128.so`` and
-    ``a_cuda130.so``, or if they need different CUDA runtimes, as ``libcudart.so.12`` and ``libcudart.so.13``.
+    {} if there are none. Files are alternatives if their paths differ only in the number of a CUDA
+    version, as ``a_cuda128.so`` and ``a_cuda130.so``, or if they need different CUDA runtimes, as
+    ``libcudart.so.12`` and ``libcudart.so.13``.
     """
     plain = Counter(_FOR_A_CUDA.sub("#", path) for path in files)
     numbered = {path: match[0] for path in files if (match := _FOR_A_CUDA.search(path))}
@@ -131,9 +156,15 @@ def one_for_each_cuda(files: Mapping[str, FileCode]) -> dict[str, list[str]]:
     runtimes = {path: file.runtime for path, file in files.items()}
     covered = {runtimes[path] for path in names} | {""}
     if len({*runtimes.values()} - {""}) > 1:
-        names |= {path: needed for path, needed in runtimes.items() if path not in names and needed not in covered}
+        names |= {
+            path: needed
+            for path, needed in runtimes.items()
+            if path not in names and needed not in covered
+        }
     found: dict[str, list[str]] = {}
-    for path in sorted(names, key=lambda path: [int(number) for number in re.findall(r"\d+", names[path])]):
+    for path in sorted(
+        names, key=lambda path: [int(number) for number in re.findall(r"\d+", names[path])]
+    ):
         found.setdefault(names[path], []).append(path)
     others = [path for path in files if path not in names]
     for paths in found.values():
@@ -143,15 +174,19 @@ def one_for_each_cuda(files: Mapping[str, FileCode]) -> dict[str, list[str]]:
 
 
 def bound(files: Iterable[FileCode], gpus: Sequence[str]) -> str:
-    """A version spec for ``__cuda_arch`` that matches the known GPUs, lowest first, on which all of some files run.
+    """A version spec for ``__cuda_arch`` that matches the known GPUs, lowest first, on which all of
+    some files run.
 
-    It matches unknown GPUs by the rules: with machine code those of the newest major, with PTX all. ``<0`` matches no
-    GPU; "" is for files without code.
+    It matches unknown GPUs by the rules: with machine code those of the newest major, with PTX all.
+    ``<0`` matches no GPU; "" is for files without code.
     """
     found = worst(runs(file, (*gpus, _FUTURE)) for file in files)
     if not found:
         return ""
-    ends = [*map(version_key, gpus), _NO_END if found[_FUTURE].how == "jit" else (version_key(gpus[-1])[0] + 1,)]
+    ends = [
+        *map(version_key, gpus),
+        _NO_END if found[_FUTURE].how == "jit" else (version_key(gpus[-1])[0] + 1,),
+    ]
     groups = groupby(range(len(gpus)), lambda i: found[gpus[i]].how in ("native", "jit"))
     stretches = [list(numbers) for run, numbers in groups if run]
     return "|".join(_text(ends[numbers[0]], ends[numbers[-1] + 1]) for numbers in stretches) or "<0"
@@ -172,7 +207,9 @@ _NO_END = (9999,)
 
 def _ranges(text: str) -> list[_Range]:
     parts = [part.partition(",") for part in text.split("|") if part.startswith(">=")]
-    return [(version_key(low[2:]), version_key(high[1:]) if high else _NO_END) for low, _, high in parts]
+    return [
+        (version_key(low[2:]), version_key(high[1:]) if high else _NO_END) for low, _, high in parts
+    ]
 
 
 def within(gpu: str, spec: str) -> bool:

@@ -1,6 +1,8 @@
-"""The places of the files of toolkit components in packages: a table for tests of recipes, the audit and the docs.
+"""The places of the files of toolkit components in packages: a table for tests of recipes, the
+audit and the docs.
 
-recipes/common/layout.sh brings wheels into this layout; a test compares the two. Paths are relative to the prefix.
+recipes/common/layout.sh brings wheels into this layout; a test compares the two. Paths are relative
+to the prefix.
 """
 
 from __future__ import annotations
@@ -12,8 +14,12 @@ from ctk.core.platforms import PLATFORMS
 
 MAJORS = (12, 13)
 OPENS_BY_NAME = re.compile(r"lib(cufile|cupti|OpenCL)\.so\..*|libnvrtc\..*")
-"""Libraries that open another one by its name: their RPATH is needed, though nothing in their headers says so."""
-OF_GLIBC = re.compile(r"lib[cm]\.so\.6|libdl\.so\.2|libpthread\.so\.0|librt\.so\.1|libutil\.so\.1|ld-linux-.*\.so\..*")
+"""Libraries that open another one by its name: their RPATH is needed, though nothing in their
+headers says so.
+"""
+OF_GLIBC = re.compile(
+    r"lib[cm]\.so\.6|libdl\.so\.2|libpthread\.so\.0|librt\.so\.1|libutil\.so\.1|ld-linux-.*\.so\..*"
+)
 
 
 @dataclass(frozen=True)
@@ -22,11 +28,16 @@ class Layout:
 
     subdir: str
     cuda_major: int
-    libraries: str  # shared libraries; on Linux the real files, which have the component's full version as their name
-    links: str  # where loaders find them: a link for each of their names on Linux, the DLLs themselves on Windows
+    # shared libraries; on Linux the real files, which have the component's full version as their
+    # name
+    libraries: str
+    # where loaders find them: a link for each of their names on Linux, the DLLs themselves on
+    # Windows
+    links: str
     linking: str  # static and import libraries
     headers: str  # C and C++ headers
-    cccl_headers: str  # headers of Thrust, CUB and libcu++; apart from the others on Windows, and in ``cccl/`` from 13
+    # headers of Thrust, CUB and libcu++; apart from the others on Windows, and in ``cccl/`` from 13
+    cccl_headers: str
     nvtx_headers: str  # NVTX's headers; on Windows apart from those of other packages of NVTX
     cmake: str  # CMake's configuration files of CCCL
     pkgconfig: str  # ``.pc`` files, "" on Windows
@@ -42,11 +53,12 @@ class Layout:
     forbidden: tuple[str, ...]  # patterns (regular expressions) of paths that no package may have
 
     def library_names(self, soname: str, version: str) -> tuple[str, ...]:
-        """The names of a shared library on Linux: the real file, then the links for loaders and for linkers.
+        """The names of a shared library on Linux: the real file, then the links for loaders and for
+        linkers.
 
-        The version of the real file is the component's (``13.4.92``). cuFile leaves the fourth number out, libNVVM has
-        a version of its own, and CUPTI's file has its SONAME as the name. A library without a version in its SONAME
-        has no other name.
+        The version of the real file is the component's (``13.4.92``). cuFile leaves the fourth
+        number out, libNVVM has a version of its own, and CUPTI's file has its SONAME as the name. A
+        library without a version in its SONAME has no other name.
         """
         stem, _, number = soname.partition(".so.")
         if not number:
@@ -69,10 +81,12 @@ class Layout:
 _PLACES = {
     "libraries": ("{target}/lib", "Library/bin"),
     "links": ("lib", "Library/bin"),
-    # CUDA 12 has its libraries where linkers search by default, CUDA 13 in a folder for each machine.
+    # CUDA 12 has its libraries where linkers search by default, CUDA 13 in a folder for each
+    # machine.
     "linking": ("{target}/lib", "Library/lib/{machine}"),
     "headers": ("{target}/include", "Library/include"),
-    # Tools search below targets/x64 on both machines; conda-forge's own cccl package has Library/include/cccl.
+    # Tools search below targets/x64 on both machines; conda-forge's own cccl package has
+    # Library/include/cccl.
     "cccl_headers": ("{target}/include/cccl", "Library/include/targets/x64/cccl"),
     "nvtx_headers": ("{target}/include", "Library/include/targets/x64"),
     "cmake": ("{target}/lib/cmake", "Library/lib/{machine}/cmake"),
@@ -92,7 +106,13 @@ _OF_CUDA_12 = {
     "cccl_headers": ("{target}/include", "Library/include/targets/x64"),
 }
 # Paths of a wheel that no package has, on all platforms.
-_LEFTOVERS = (r"(.*/)?nvidia/", r"(.*/)?cu1\d/", r"(.*/)?\.metadata/", r"(.*/)?__init__\.py$", r".*\.dist-info/")
+_LEFTOVERS = (
+    r"(.*/)?nvidia/",
+    r"(.*/)?cu1\d/",
+    r"(.*/)?\.metadata/",
+    r"(.*/)?__init__\.py$",
+    r".*\.dist-info/",
+)
 _FORBIDDEN = (
     (*_LEFTOVERS, r"lib64/", r"include/", r"Library/", r"(lib|targets/[^/]+/lib)/libnvvm\."),
     # All of CUDA 13.0.0 was once in Library/bin/x64, where no program searches a DLL.
@@ -102,7 +122,10 @@ _FORBIDDEN = (
 
 def _layout(subdir: str, major: int) -> Layout:
     platform = PLATFORMS[subdir]
-    names = {"target": f"targets/{platform.target}", "machine": "arm64" if subdir == "win-arm64" else "x64"}
+    names = {
+        "target": f"targets/{platform.target}",
+        "machine": "arm64" if subdir == "win-arm64" else "x64",
+    }
     places = _PLACES if major >= 13 else _PLACES | _OF_CUDA_12
     own = {field: pair[platform.is_windows].format(**names) for field, pair in places.items()}
     return Layout(subdir=subdir, cuda_major=major, forbidden=_FORBIDDEN[platform.is_windows], **own)

@@ -1,4 +1,6 @@
-"""Reads ``.conda`` packages as streams: their metadata, and their members one by one, without unpacking to disk."""
+"""Reads ``.conda`` packages as streams: their metadata, and their members one by one, without
+unpacking to disk.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ Part = Literal["pkg", "info"]
 Kind = Literal["file", "link", "folder", "other"]
 PLACEHOLDER = "_placehold_placehold"
 BUFFER = 1 << 18
-"""Bytes that are read of a tar at once. With more, small members are slower; with fewer, large members."""
+"""Bytes that are read of a tar at once.
+
+With more, small members are slower; with fewer, large members.
+"""
 _WINDOW = 1 << 27  # bytes; the highest level of zstd needs no more
 _METADATA = 64 << 20  # bytes of everything under info/
 _MEMBERS = 100_000  # of a half; the largest packages have some thousand
@@ -83,7 +88,9 @@ class PackageInfo:
     __pydantic_config__: ClassVar = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
     index: IndexJson
     paths: tuple[PathEntry, ...]
-    run_exports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # specs by kind (``weak``, ``strong`` ...)
+    run_exports: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # specs by kind (``weak``, ``strong`` ...)
     about: Mapping[str, Any] = field(default_factory=dict)
     licenses: Mapping[str, bytes] = field(default_factory=dict)  # the files under ``info/licenses``
     sboms: Mapping[str, bytes] = field(default_factory=dict)  # the files under ``info/sboms``
@@ -109,12 +116,18 @@ class ScannedFile:
     size: int = 0  # bytes, 0 for links
     link: str = ""  # where a symbolic link points, as written
     sha256: str = ""
-    binary: Binary | None = None  # headers, if it is an executable, a library or an extension module
+    binary: Binary | None = (
+        None  # headers, if it is an executable, a library or an extension module
+    )
     unreadable: str = ""  # why the headers cannot be read, "" if they can
-    sightings: tuple[Sighting, ...] = ()  # forbidden paths in it, and undeclared placeholder prefixes
+    sightings: tuple[
+        Sighting, ...
+    ] = ()  # forbidden paths in it, and undeclared placeholder prefixes
     code: FileCode | None = None  # the code for GPUs of a binary, None without code
     gpus: str = ""  # the GPUs that its code runs on, as a spec, if only that is known
-    dll_folders: tuple[str, ...] = ()  # of a Python module: names of folders that it adds to the DLL search of Windows
+    dll_folders: tuple[
+        str, ...
+    ] = ()  # of a Python module: names of folders that it adds to the DLL search of Windows
 
     @property
     def target(self) -> str:
@@ -132,9 +145,13 @@ def readable(path: Path) -> Iterator[None]:
     except PermissionError:  # not an error of the package
         raise
     except RecursionError as error:
-        raise AuditFailed(f"{path.name} has metadata nested too deeply", "build it again") from error
+        raise AuditFailed(
+            f"{path.name} has metadata nested too deeply", "build it again"
+        ) from error
     except (*BROKEN, zstandard.ZstdError) as error:
-        raise AuditFailed(f"{path.name} cannot be read: {error}", "delete it and build it again") from error
+        raise AuditFailed(
+            f"{path.name} cannot be read: {error}", "delete it and build it again"
+        ) from error
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         detail = f"{type(error).__name__}: {error}".splitlines()[0]
         raise AuditFailed(f"{path.name} has broken metadata: {detail}", "build it again") from error
@@ -142,7 +159,9 @@ def readable(path: Path) -> Iterator[None]:
 
 def unpacked(compressed: IO[bytes], part: Part) -> Limited:
     """The unpacked stream of a half of a package."""
-    plain = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(compressed, read_size=BUFFER)
+    plain = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(
+        compressed, read_size=BUFFER
+    )
     return Limited(plain, _METADATA if part == "info" else EXPANDED)
 
 
@@ -162,34 +181,54 @@ def _opened(path: Path, file: IO[bytes] | None) -> AbstractContextManager[IO[byt
     return nullcontext(file) if file else open_plain(path)
 
 
-def members(path: Path, part: Part, file: IO[bytes] | None = None) -> Iterator[tuple[ScannedFile, IO[bytes] | None]]:
-    """The members of a half of a package in archive order; a stream is valid until the next member is taken.
+def members(
+    path: Path, part: Part, file: IO[bytes] | None = None
+) -> Iterator[tuple[ScannedFile, IO[bytes] | None]]:
+    """The members of a half of a package in archive order.
+
+    A stream is valid until the next member is taken.
 
     Raises:
         AuditFailed: The file is not a readable ``.conda``; reading a stream raises it, too.
     """
     with readable(path), _opened(path, file) as stream, zipfile.ZipFile(stream) as archive:
-        inner = [name for name in archive.namelist() if name.startswith(f"{part}-") and name.endswith(".tar.zst")]
+        inner = [
+            name
+            for name in archive.namelist()
+            if name.startswith(f"{part}-") and name.endswith(".tar.zst")
+        ]
         if len(inner) != 1:
-            raise AuditFailed(f"{path.name} has {len(inner)} {part}-*.tar.zst, not one", "build it again")
+            raise AuditFailed(
+                f"{path.name} has {len(inner)} {part}-*.tar.zst, not one", "build it again"
+            )
         with (
             archive.open(inner[0]) as compressed,
-            tarfile.open(fileobj=unpacked(compressed, part), mode="r|", bufsize=BUFFER, tarinfo=ShortHeaders) as tar,
+            tarfile.open(
+                fileobj=unpacked(compressed, part), mode="r|", bufsize=BUFFER, tarinfo=ShortHeaders
+            ) as tar,
         ):
             for count, entry in enumerate(tar):
                 if count == _MEMBERS:
-                    raise AuditFailed(f"{path.name} has more than {_MEMBERS} files", "build it again")
+                    raise AuditFailed(
+                        f"{path.name} has more than {_MEMBERS} files", "build it again"
+                    )
                 kind: Kind = "link" if entry.issym() else "folder" if entry.isdir() else "other"
                 name = entry.name.removeprefix("./")
                 if content := tar.extractfile(entry) if entry.isfile() else None:
-                    yield ScannedFile(part, name, "file", entry.size), cast(IO[bytes], _Content(content, path))
+                    yield (
+                        ScannedFile(part, name, "file", entry.size),
+                        cast(IO[bytes], _Content(content, path)),
+                    )
                 else:
                     yield ScannedFile(part, name, kind, link=entry.linkname), None
 
 
 def read_info(path: Path) -> PackageInfo:
     """The metadata of a package; its files are not read."""
-    return info_of(path, ((member, stream.read() if stream else None) for member, stream in members(path, "info")))
+    return info_of(
+        path,
+        ((member, stream.read() if stream else None) for member, stream in members(path, "info")),
+    )
 
 
 def info_of(path: Path, metadata: Iterable[tuple[ScannedFile, bytes | None]]) -> PackageInfo:
@@ -215,19 +254,24 @@ def index_of(raw: Mapping[str, Any]) -> IndexJson:
     given = {f.name: raw[f.name] for f in fields(IndexJson) if raw.get(f.name) is not None}
     features = given.get("track_features", ())
     given["track_features"] = features.split() if isinstance(features, str) else features
-    lists = {name: tuple(given.get(name, ())) for name in ("depends", "constrains", "track_features")}
+    lists = {
+        name: tuple(given.get(name, ())) for name in ("depends", "constrains", "track_features")
+    }
     return IndexJson(**{**given, **lists})
 
 
 def index_record(texts: Mapping[str, bytes], archive: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a package in repodata, from the files under ``info/`` and the archive's size and hashes.
+    """The record of a package in repodata, from the files under ``info/`` and the archive's size
+    and hashes.
 
     Empty fields are left out, except `depends`.
     """
     record = json.loads(texts["info/index.json"]) | archive
     record["run_exports"] = json.loads(texts.get("info/run_exports.json", b"{}"))
     record["track_features"] = " ".join(index_of(record).track_features)
-    return {key: value for key, value in record.items() if value or key in ("build_number", "depends")}
+    return {
+        key: value for key, value in record.items() if value or key in ("build_number", "depends")
+    }
 
 
 def record_of(path: Path) -> dict[str, Any]:
@@ -252,13 +296,18 @@ def digests(file: IO[bytes]) -> dict[str, Any]:
 
 
 def count_tests(texts: Mapping[str, bytes]) -> int:
-    """The number of tests in the files under ``info/``; rattler-build runs contents tests and does not keep them."""
+    """The number of tests in the files under ``info/``.
+
+    Rattler-build runs contents tests and does not keep them.
+    """
     return len(load_yaml(texts.get("info/tests/tests.yaml", b"[]")) or ())
 
 
 def path_entry(raw: Mapping[str, Any]) -> PathEntry:
     """Parses an entry of ``info/paths.json``; KeyError if its path or kind is missing."""
-    sha256, size, placeholder = (raw.get(key) for key in ("sha256", "size_in_bytes", "prefix_placeholder"))
+    sha256, size, placeholder = (
+        raw.get(key) for key in ("sha256", "size_in_bytes", "prefix_placeholder")
+    )
     return PathEntry(raw["_path"], raw["path_type"], sha256 or "", size or 0, placeholder or "")
 
 

@@ -1,4 +1,7 @@
-"""Reads repodata of a channel folder, for every room; `ctk.channel.repodata` writes all index files."""
+"""Reads repodata of a channel folder, for every room.
+
+`ctk.channel.repodata` writes all index files.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +23,25 @@ if TYPE_CHECKING:  # slow to import
 REPODATA = "repodata.json"
 COMPRESSED = f"{REPODATA}.zst"
 MOST_NESTED = 100
-"""Parentheses in a spec. rattler's parser ends the process with a signal if it meets 2,000 of them, nested."""
+"""Parentheses in a spec. rattler's parser ends the process with a signal if it meets 2,000 of them,
+nested.
+"""
 _PARENTHESES = (b"(", b"\\u0028")  # also as JSON may write it
-_LONGEST_LIST = 1 << 18  # bytes of a list in an index: some 8,000 dependencies, which rattler solves in seconds
+_LONGEST_LIST = (
+    1 << 18
+)  # bytes of a list in an index: some 8,000 dependencies, which rattler solves in seconds
 _REMOVED = b'"removed"'  # a list of files, which may be long
 _REPUBLISH = "ask the keeper of the channel to publish it again"
 _MOST_TEXTS = 10_000_000  # texts with parentheses in an index: licences, more than specs
-REMAKE = "run `ctk build` again if this checkout made it, or `ctk publish` if it is a published folder"
+REMAKE = (
+    "run `ctk build` again if this checkout made it, or `ctk publish` if it is a published folder"
+)
 
 
 def entries(file: Path) -> dict[str, Any]:
-    """``subdir/file`` of a package -> what an index file of a subdir says of it; nothing where there is no such file.
+    """``subdir/file`` of a package -> what an index file of a subdir says of it.
+
+    Nothing where there is no such file.
 
     Raises:
         ChannelBroken: It cannot be read as an index file, or names what is no file of its folder.
@@ -48,7 +59,9 @@ def entries(file: Path) -> dict[str, Any]:
     except NotPlain as error:
         raise ChannelBroken(f"{file} is no index of a channel: {error.strerror}", REMAKE) from None
     except (ValueError, TypeError, AttributeError, RecursionError, IsADirectoryError) as error:
-        raise ChannelBroken(f"{file} is no index of a channel: {type(error).__name__}: {error}", REMAKE) from None
+        raise ChannelBroken(
+            f"{file} is no index of a channel: {type(error).__name__}: {error}", REMAKE
+        ) from None
 
 
 def records(channel: Path, subdir: str = "*") -> dict[str, dict[str, Any]]:
@@ -70,7 +83,9 @@ def checked_records(channel: Path) -> dict[str, dict[str, Any]]:
     found = records(channel)
     for name, record in found.items():
         if fault := _fault(record):
-            raise ChannelBroken(f"{channel} has a record that cannot be read, {name}: {fault}", REMAKE)
+            raise ChannelBroken(
+                f"{channel} has a record that cannot be read, {name}: {fault}", REMAKE
+            )
     return found
 
 
@@ -114,7 +129,8 @@ def match_spec(text: str) -> MatchSpec:
     """A spec of rattler, of a text that anybody may have written.
 
     Raises:
-        InvalidMatchSpecError: It is no spec, or has so many parentheses that its parser would end this process.
+        InvalidMatchSpecError: It is no spec, or has so many parentheses that its parser would end
+            this process.
     """
     from rattler import MatchSpec
     from rattler.exceptions import InvalidMatchSpecError
@@ -125,8 +141,9 @@ def match_spec(text: str) -> MatchSpec:
 
 
 def check_specs(file: Path, name: str = "") -> None:
-    """Refuses an index file with specs that rattler must not read; a missing or empty file has none.
+    """Refuses an index file with specs that rattler must not read.
 
+    A missing or empty file has none.
     It searches for parentheses and lists, without parsing: seconds for conda-forge's 400 MB.
 
     Args:
@@ -138,7 +155,10 @@ def check_specs(file: Path, name: str = "") -> None:
     """
     if not file.is_file() or not file.stat().st_size:
         return
-    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with (
+        file.open("rb") as stream,
+        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
         for mark in _PARENTHESES:
             _check_parentheses(content, mark, name or str(file))
         _check_lists(content, name or str(file))
@@ -151,7 +171,9 @@ def _check_lists(content: mmap.mmap, name: str) -> None:
         if end < 0:  # no JSON
             return
         if end - place > _LONGEST_LIST and not _is_removed(content, place):
-            raise ChannelBroken(f"{name} has a list of {end - place} bytes: too many dependencies", _REPUBLISH)
+            raise ChannelBroken(
+                f"{name} has a list of {end - place} bytes: too many dependencies", _REPUBLISH
+            )
         place = content.find(b"[", end)
 
 
@@ -171,9 +193,13 @@ def _check_parentheses(content: mmap.mmap, mark: bytes, name: str) -> None:
         text = content[content.rfind(b'"', 0, place) + 1 : end]
         number = sum(map(text.count, _PARENTHESES))
         if number > MOST_NESTED:
-            raise ChannelBroken(f"{name} has a text with {number} parentheses, which no spec has", _REPUBLISH)
+            raise ChannelBroken(
+                f"{name} has a text with {number} parentheses, which no spec has", _REPUBLISH
+            )
         if texts > _MOST_TEXTS:
-            raise ChannelBroken(f"{name} has more than {_MOST_TEXTS} texts with parentheses", _REPUBLISH)
+            raise ChannelBroken(
+                f"{name} has more than {_MOST_TEXTS} texts with parentheses", _REPUBLISH
+            )
         place = content.find(mark, end)
 
 

@@ -1,7 +1,8 @@
-"""Scans packages and wheels: hashes every file, searches it for byte strings, and reads the headers of binaries.
+"""Scans packages and wheels: hashes every file, searches it for byte strings, and reads the headers
+of binaries.
 
-This is the slow half of the audit, without its rules. The result is plain data, kept by the package's sha256, so that a
-package is opened once, however often the rules run.
+This is the slow half of the audit, without its rules. The result is plain data, kept by the
+package's sha256, so that a package is opened once, however often the rules run.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ _NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 class Search:
     """Finds whole paths in a stream of chunks, also across chunks.
 
-    A path counts if no character of a file name is beside it: ``/home/me`` is not found in ``/mnt/home/meta``. A folder
-    of the root, such as ``/root``, is on every machine: it counts only with a path below it. Placeholders, declared or
-    not, count everywhere.
+    A path counts if no character of a file name is beside it: ``/home/me`` is not found in
+    ``/mnt/home/meta``. A folder of the root, such as ``/root``, is on every machine: it counts only
+    with a path below it. Placeholders, declared or not, count everywhere.
     """
 
     def __init__(self, forbidden: Sequence[bytes], declared: Sequence[bytes] = ()) -> None:
@@ -62,23 +63,37 @@ class Search:
                 self._next[needle] = self._start + at + 1
                 if needle in self._exact or self._is_whole(window, at, at + len(needle)):
                     self.hits.setdefault(needle, []).append(self._start + at)
-                    self.context.setdefault(needle, _printable(window[max(0, at - 8) : at + len(needle) + 40]))
+                    self.context.setdefault(
+                        needle, _printable(window[max(0, at - 8) : at + len(needle) + 40])
+                    )
                 at = window.find(needle, at + 1)
         self._tail = window[-self._keep :]
         self._start += len(window) - len(self._tail)
 
     @staticmethod
     def _is_whole(window: bytes, start: int, end: int) -> bool:
-        if window.count(b"/", start, end) == 1 and window[start : start + 1] == b"/" and window[end : end + 1] != b"/":
+        if (
+            window.count(b"/", start, end) == 1
+            and window[start : start + 1] == b"/"
+            and window[end : end + 1] != b"/"
+        ):
             return False
-        return (start == 0 or window[start - 1] not in _NAME) and (end >= len(window) or window[end] not in _NAME)
+        return (start == 0 or window[start - 1] not in _NAME) and (
+            end >= len(window) or window[end] not in _NAME
+        )
 
     def sightings(self) -> tuple[Sighting, ...]:
         """Forbidden paths, and placeholders that are not inside a declared placeholder."""
-        covered = [(at, at + len(needle)) for needle in self._declared for at in self.hits.get(needle, ())]
+        covered = [
+            (at, at + len(needle)) for needle in self._declared for at in self.hits.get(needle, ())
+        ]
         found = []
         for needle in (*self._forbidden, _PLACEHOLDER):
-            offsets = [at for at in self.hits.get(needle, ()) if not any(start <= at < end for start, end in covered)]
+            offsets = [
+                at
+                for at in self.hits.get(needle, ())
+                if not any(start <= at < end for start, end in covered)
+            ]
             if offsets:
                 found.append(Sighting(needle.decode(), len(offsets), self.context[needle]))
         return tuple(found)
@@ -89,7 +104,9 @@ def _printable(content: bytes) -> str:
 
 
 def outermost(paths: Sequence[str]) -> tuple[str, ...]:
-    """The folders that are not inside another of them, without trailing slashes and without the root."""
+    """The folders that are not inside another of them, without trailing slashes and without the
+    root.
+    """
     plain = sorted({path.rstrip("/") for path in paths} - {""})
     return tuple(path for path in plain if not any(path.startswith(f"{other}/") for other in plain))
 
@@ -101,7 +118,8 @@ class PackageScan:
     file: str  # its path as given
     sha256: str  # of the package file, "" if only its metadata was read
     info: PackageInfo
-    # Members of both halves; for a package that is only a dependency, the entries of its paths.json.
+    # Members of both halves; for a package that is only a dependency, the entries of its
+    # paths.json.
     files: tuple[ScannedFile, ...] = field(repr=False, default=())
 
     @property
@@ -167,39 +185,55 @@ class Scanner:
         return replace(scan, file=str(path))
 
     def note(self, cache: Path, sha256: str) -> Memo[PackageScan]:
-        """The note of a package's scan, which its content, the paths searched for and the reading code decide."""
+        """The note of a package's scan, which its content, the paths searched for and the reading
+        code decide.
+        """
         return memo(cache / "scans", [sha256, _code(), outermost(self.forbidden)], _SCANS)
 
     def _read(self, path: Path, file: IO[bytes], sha256: str) -> PackageScan:
-        # Declared placeholders are in paths.json, so the metadata is read before anything is searched.
+        # Declared placeholders are in paths.json, so the metadata is read before anything is
+        # searched.
         metadata = [
-            (member, stream.read() if stream else None) for member, stream in package.members(path, "info", file)
+            (member, stream.read() if stream else None)
+            for member, stream in package.members(path, "info", file)
         ]
         info = package.info_of(path, metadata)
-        placeholders = {entry.path: entry.placeholder.encode() for entry in info.paths if entry.placeholder}
+        placeholders = {
+            entry.path: entry.placeholder.encode() for entry in info.paths if entry.placeholder
+        }
         forbidden = [text.encode() for text in outermost(self.forbidden)]
         files = []
         for member, content in metadata:
             # It repeats the declared placeholders for the installer.
             declared = tuple(placeholders.values()) if member.path == "info/paths.json" else ()
             search = Search(forbidden, declared)
-            files.append(_scan_member(member, None if content is None else io.BytesIO(content), search))
+            files.append(
+                _scan_member(member, None if content is None else io.BytesIO(content), search)
+            )
         for member, stream in package.members(path, "pkg", file):
             declared = (placeholders[member.path],) if member.path in placeholders else ()
             files.append(_scan_member(member, stream, Search(forbidden, declared)))
-        return PackageScan(str(path), sha256, info, tuple(sorted(files, key=lambda scanned: scanned.path)))
+        return PackageScan(
+            str(path), sha256, info, tuple(sorted(files, key=lambda scanned: scanned.path))
+        )
 
 
 @cache
 def _code() -> list[str]:
-    return [file_sha256(Path(file)) for file in (package.__file__, binaries.__file__, gpu_fatbin.__file__, __file__)]
+    return [
+        file_sha256(Path(file))
+        for file in (package.__file__, binaries.__file__, gpu_fatbin.__file__, __file__)
+    ]
 
 
 def listed_package(path: Path) -> PackageScan:
     """A package by its metadata alone: enough for a dependency, not for the audit."""
     info = package.read_info(path)
     kinds: dict[str, Kind] = {"softlink": "link", "directory": "folder"}
-    files = [ScannedFile("pkg", e.path, kinds.get(e.kind, "file"), e.size, sha256=e.sha256) for e in info.paths]
+    files = [
+        ScannedFile("pkg", e.path, kinds.get(e.kind, "file"), e.size, sha256=e.sha256)
+        for e in info.paths
+    ]
     return PackageScan(str(path), "", info, tuple(files))
 
 
@@ -222,7 +256,9 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) ->
         kept.flush()
         binary, unreadable = _headers(Path(kept.name)) if is_binary else (None, "")
         code = gpu_fatbin.read_file(Path(kept.name), uses=False) if is_binary else None
-        folders = _dll_folders(kept.getvalue()) if is_module and isinstance(kept, io.BytesIO) else ()
+        folders = (
+            _dll_folders(kept.getvalue()) if is_module and isinstance(kept, io.BytesIO) else ()
+        )
     file = replace(
         file,
         size=size,
@@ -248,20 +284,34 @@ def _dll_folders(source: bytes) -> tuple[str, ...]:
     if b"add_dll_directory" not in source:
         return ()
     found: set[str] = set()
-    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # Python does not run such a file either
+    with suppress(
+        SyntaxError, ValueError, RecursionError, MemoryError
+    ):  # Python does not run such a file either
         nodes = list(ast.walk(ast.parse(source)))
-        calls = [n for n in nodes if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "add_dll_directory"]
+        calls = [
+            n
+            for n in nodes
+            if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "add_dll_directory"
+        ]
         given = [argument for call in calls for argument in call.args]
         names = {argument.id for argument in given if isinstance(argument, ast.Name)}
         for node in nodes:  # the values of these names
-            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            targets = (
+                node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            )
             if any(isinstance(target, ast.Name) and target.id in names for target in targets):
-                given += [part for part in (getattr(node, "value", None), getattr(node, "iter", None)) if part]
+                given += [
+                    part
+                    for part in (getattr(node, "value", None), getattr(node, "iter", None))
+                    if part
+                ]
         for node in (inner for path in given for inner in ast.walk(path)):
             parts = [node.right] if isinstance(node, ast.BinOp) else []
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "join":
                 parts = node.args
-            found.update(p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str))
+            found.update(
+                p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)
+            )
     return tuple(sorted(found))
 
 
@@ -279,7 +329,11 @@ def scan_wheel(path: Path) -> Iterator[ScannedFile]:
                     with archive.open(item) as stream:
                         member = _scan_member(member, stream, Search(()))
                     if member.unreadable:
-                        raise MeasureFailed(f"{path}: {member.path}: {member.unreadable}", "look at that file")
+                        raise MeasureFailed(
+                            f"{path}: {member.path}: {member.unreadable}", "look at that file"
+                        )
                     yield member
     except Refused as error:
-        raise MeasureFailed(f"{path} cannot be read: {error}", "delete it; the next run fetches it again") from error
+        raise MeasureFailed(
+            f"{path} cannot be read: {error}", "delete it; the next run fetches it again"
+        ) from error

@@ -1,7 +1,8 @@
 """rattler-build's messages about recipes and variant files, as a line and a text.
 
-Some are a Rust struct with the line in it, some begin with the line, and most errors of the schema name no line. The
-line of these is found with rattler-build itself: it is that of the smallest part without which the message changes.
+Some are a Rust struct with the line in it, some begin with the line, and most errors of the schema
+name no line. The line of these is found with rattler-build itself: it is that of the smallest part
+without which the message changes.
 """
 
 from __future__ import annotations
@@ -17,16 +18,27 @@ from tempfile import TemporaryDirectory
 import yaml
 
 _STRUCT = re.compile(r'\b(?:message|reason): "((?:[^"\\]|\\.)*)"|\w+\("((?:[^"\\]|\\.)*)"\)$')
-_LINES = (r"\bline: (\d+), column: ", r" and (\d+):\d+$", r"(?:^|: )(\d+):\d+: ", r" at line (\d+) column ")
+_LINES = (
+    r"\bline: (\d+), column: ",
+    r" and (\d+):\d+$",
+    r"(?:^|: )(\d+):\d+: ",
+    r" at line (\d+) column ",
+)
 _TEMPLATE = re.compile(r" \(in <\w+>:\d+\) \(template: (.*)\)$", re.DOTALL)
 _PREFIXES = re.compile(
-    r"^((Render|parse|Jinja template) error|Failed to parse (YAML|Jinja template|Jinja expression|if)"
+    r"^((Render|parse|Jinja template) error|Failed to parse (YAML|Jinja template|Jinja"
+    r" expression|if)"
     r"|Template rendering failed|\d+:\d+): "
 )
-_SPEC = re.compile(r"(?:Invalid match spec '(.*?)'|invalid value for 'item'): (.*(?:spec|build string|name|version).*)")
+_SPEC = re.compile(
+    r"(?:Invalid match spec '(.*?)'|invalid value for 'item'): (.*(?:spec|build"
+    r" string|name|version).*)"
+)
 MISSING_OUTPUT = re.compile(r'MissingOutput \{ package: "(.*)" \}')
 SELECTOR = (
-    r"# *\[((?:not )?(?:linux|win|osx|unix|x86|aarch64|arm64|ppc64le|py|cuda_compiler|build_platform|target_platform)"
+    r"# *\[((?:not )?"
+    r"(?:linux|win|osx|unix|x86|aarch64|arm64|ppc64le|py|cuda_compiler|build_platform"
+    r"|target_platform)"
     r"\b.*)\]"
 )
 _COMMENT = "`# [...]` is conda-build's, and only a comment here: write"
@@ -59,18 +71,31 @@ def said_of(file: Path, error: Exception, check: Callable[[Path], object]) -> st
     if isinstance(error, OSError):
         return f"{shown(file)}: {error.strerror}"
     message, text = str(error), file.read_text(encoding="utf-8").splitlines()
-    stated = next((found for pattern in _LINES if (found := re.search(pattern, message, re.MULTILINE))), None)
+    stated = next(
+        (found for pattern in _LINES if (found := re.search(pattern, message, re.MULTILINE))), None
+    )
     number = int(stated[1]) if stated else _line_of(file, check)
     said = _plain(message)
     tabs = (n for n, line in enumerate(text, 1) if re.match(r" *\t", line))
-    if re.search(r"\btabs?\b", said) and (tab := next(tabs, 0)):  # a line of text may go on over the next ones
+    if re.search(r"\btabs?\b", said) and (
+        tab := next(tabs, 0)
+    ):  # a line of text may go on over the next ones
         number, said = tab, "a tab indents this line, and YAML takes only spaces there"
     return said_at(file, number, text[number - 1] if number <= len(text) else "", said)
 
 
-def uneven_zip(files: Sequence[Path], zips: Iterable[Sequence[str]], counts: Callable[[str], int]) -> str:
-    """``FILE:LINE: text`` of the first key of a zip that has more or fewer values than the key before it."""
-    one, other = next(pair for zip_ in zips for pair in pairwise(filter(counts, zip_)) if len({*map(counts, pair)}) > 1)
+def uneven_zip(
+    files: Sequence[Path], zips: Iterable[Sequence[str]], counts: Callable[[str], int]
+) -> str:
+    """``FILE:LINE: text`` of the first key of a zip that has more or fewer values than the key
+    before it.
+    """
+    one, other = next(
+        pair
+        for zip_ in zips
+        for pair in pairwise(filter(counts, zip_))
+        if len({*map(counts, pair)}) > 1
+    )
     places = (
         f"{shown(file)}:{number}"
         for file in reversed(files)  # the last one that has a key is taken
@@ -82,7 +107,10 @@ def uneven_zip(files: Sequence[Path], zips: Iterable[Sequence[str]], counts: Cal
 
 
 def said_at(file: Path, number: int, line: str, said: str = "") -> str:
-    """``FILE:LINE: text`` and the line below it; a line in conda-build's format has another text."""
+    """``FILE:LINE: text`` and the line below it.
+
+    A line in conda-build's format has another text.
+    """
     found = ((re.search(pattern, line), other) for pattern, other in _OF_CONDA_BUILD.items())
     said = next((match.expand(other) for match, other in found if match), said)
     said = re.sub(r"\bpy *([<>=!]=?) *(\d)(\d+)", r'match(python, "\1\2.\3")', said)
@@ -90,7 +118,9 @@ def said_at(file: Path, number: int, line: str, said: str = "") -> str:
 
 
 def _plain(message: str) -> str:
-    """A message without the names of Rust's types, and without the positions that the line says already."""
+    """A message without the names of Rust's types, and without the positions that the line says
+    already.
+    """
     if struct := _STRUCT.search(message):
         message = re.sub(r"\\(.)", r"\1", (struct[1] or struct[2]).replace(r"\n", "\n"))
     while prefix := _PREFIXES.match(message):
@@ -107,10 +137,14 @@ def _plain(message: str) -> str:
 
 
 def _line_of(file: Path, check: Callable[[Path], object]) -> int:
-    """The line of the smallest part of a file without which `check` has another message, or none."""
+    """The line of the smallest part of a file without which `check` has another message,
+    or none.
+    """
 
     def said(node: yaml.Node) -> str:
-        copy.write_text(yaml.serialize(node, Dumper=yaml.CSafeDumper, allow_unicode=True), encoding="utf-8")
+        copy.write_text(
+            yaml.serialize(node, Dumper=yaml.CSafeDumper, allow_unicode=True), encoding="utf-8"
+        )
         try:
             check(copy)
         except Exception as error:
@@ -118,14 +152,19 @@ def _line_of(file: Path, check: Callable[[Path], object]) -> int:
         return ""
 
     def suspects(node: yaml.Node, depth: int) -> Iterator[tuple[int, bool, int, int]]:
-        """How well each part below a node explains the message (the least explains it best), and its line."""
+        """How well each part below a node explains the message (the least explains it best), and
+        its line.
+        """
         for place, child in enumerate(node.value if isinstance(node, yaml.CollectionNode) else ()):
             key, value = child if isinstance(child, tuple) else (child, child)
             del node.value[place]
             without = said(root)
             node.value.insert(place, child)
             if without.startswith("missing required field") and isinstance(value, yaml.ScalarNode):
-                written, value.value = value.value, "1"  # the field is there, and has a value that most fields can have
+                written, value.value = (
+                    value.value,
+                    "1",
+                )  # the field is there, and has a value that most fields can have
                 without = said(root)
                 value.value = written
             if without != whole:

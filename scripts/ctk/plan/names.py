@@ -1,7 +1,7 @@
 """Names that are no packages here: what is meant by each, and which of them another place has.
 
-Three sources, and no guess: ``names.yaml``, which is kept by hand; the release locks, which know the distribution of
-each component; and the recipes, which know the components that they read.
+Three sources, and no guess: ``names.yaml``, which is kept by hand; the release locks, which know
+the distribution of each component; and the recipes, which know the components that they read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from ctk.plan.recipes import Recipe, find_recipes, is_output
 
 FILE = Path(__file__).with_name("names.yaml")
 _MAJOR = re.compile(r"-cu(?:da)?(\d\d)x?(?=-|$)")
-"""The CUDA major in the name of a wheel: ``nvidia-cublas-cu12``, ``cupy-cuda13x``, ``jax-cuda12-plugin``."""
+"""The CUDA major in the name of a wheel: ``nvidia-cublas-cu12``, ``cupy-cuda13x``,
+``jax-cuda12-plugin``.
+"""
 _LIBRARY = re.compile(r"(?:\.so(?:\.\d+)*|\.a|\.dll|\.lib)$")
 _A_FILE = re.compile(r"\.(?:ya?ml|toml|txt|lock|json|cfg)$")
 _FILES_END = "-files"  # of the name of a package with the large files of another
@@ -47,7 +49,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Where a package is that is not here: the feedstock of conda-forge, and the project on pip's index or ""."""
+    """Where a package is that is not here: the feedstock of conda-forge, and the project on pip's
+    index or "".
+    """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -57,7 +61,9 @@ class Elsewhere:
 
 @dataclass(frozen=True)
 class DriverLibrary:
-    """A library that a linker looks for, and that is in no package here: what it is, and what to do."""
+    """A library that a linker looks for, and that is in no package here: what it is, and what to
+    do.
+    """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -83,7 +89,9 @@ _SHAPE = TypeAdapter(Reviewed)
 @cache
 def reviewed() -> Reviewed:
     """The names that are kept by hand; LockError lists all problems of the file."""
-    return parse_by_hand(FILE.read_text(encoding="utf-8"), _SHAPE, FILE.name, f"fix {FILE.name}: it is kept by hand")
+    return parse_by_hand(
+        FILE.read_text(encoding="utf-8"), _SHAPE, FILE.name, f"fix {FILE.name}: it is kept by hand"
+    )
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,8 @@ class OtherName:
 
     Attributes:
         sentence: What it is, and what is here in its place.
-        requests: Requests in its place, the best first. The first word of each takes the version that was typed.
+        requests: Requests in its place, the best first. The first word of each takes the version
+            that was typed.
         instead: The name to ask another place for.
         step: What to do where nothing takes its place; or "".
     """
@@ -104,7 +113,9 @@ class OtherName:
 
 
 Wheel = Mapping[str, tuple[str, ...]]
-"""CUDA major of the locks that have a distribution, oldest first -> the packages here that have its files."""
+"""CUDA major of the locks that have a distribution, oldest first -> the packages here that have its
+files.
+"""
 
 
 @dataclass(frozen=True)
@@ -115,9 +126,10 @@ class Names:
         wheels: Name of a distribution without its CUDA major -> its wheel.
         components: Name of a component of the toolkit, such as ``cudart`` -> its package.
         own: The packages of the recipes.
-        base: The packages of the base channel, which are called as conda-forge calls them; an expression in a name
-            stands for any text.
-        pip: Distributions of the locks that pip may install beside conda's packages: none with CUDA's libraries.
+        base: The packages of the base channel, which are called as conda-forge calls them; an
+            expression in a name stands for any text.
+        pip: Distributions of the locks that pip may install beside conda's packages: none with
+            CUDA's libraries.
     """
 
     wheels: Mapping[str, Wheel] = field(default_factory=dict)
@@ -127,7 +139,10 @@ class Names:
     pip: frozenset[str] = frozenset()
 
     def meant_by(self, name: str) -> OtherName | None:
-        """What is meant by a name; None for a package of the recipes, and for a name that nothing here knows."""
+        """What is meant by a name.
+
+        None for a package of the recipes, and for a name that nothing here knows.
+        """
         plain = name.lower()
         if plain in self.own:
             return None
@@ -150,10 +165,15 @@ class Names:
         packages = wheel.get(major) or [*wheel.values()][-1]
         request, them = " ".join(packages), "packages" if packages[1:] else "package"
         if major not in wheel:
-            others = f"for CUDA {listing([*wheel], 'or')} its files are in the {them} {listing([*packages])}"
+            others = (
+                f"for CUDA {listing([*wheel], 'or')} its files are in the {them}"
+                f" {listing([*packages])}"
+            )
             return OtherName(f"{name} is a wheel, for pip, of CUDA {major}; {others}", (request,))
         sentence = f"{name} is a wheel, for pip; its files are in the {them} {listing([*packages])}"
-        return OtherName(sentence, (f"{request} cuda-version={major}", request) if found else (request,))
+        return OtherName(
+            sentence, (f"{request} cuda-version={major}", request) if found else (request,)
+        )
 
     def _component(self, name: str, library: str) -> OtherName | None:
         """The package of a component that is called by its bare name, or by that of its library."""
@@ -165,7 +185,10 @@ class Names:
         return OtherName(f"{name} is {is_} {package}" + " here" * (is_ == "called"), (package,))
 
     def package_of_library(self, library: str) -> str:
-        """The package with a component's library, by the name that linkers have for it; "" for another library."""
+        """The package with a component's library, by the name that linkers have for it.
+
+        "" for another library.
+        """
         return self.components.get(library.lower(), "")
 
     @property
@@ -178,7 +201,10 @@ class Names:
         return name in reviewed().elsewhere or any(is_output(name, output) for output in self.base)
 
     def pip_project(self, name: str) -> str:
-        """The project that pip may install for a package that is not here; "" for a name that is on no list."""
+        """The project that pip may install for a package that is not here.
+
+        "" for a name that is on no list.
+        """
         known = reviewed().elsewhere.get(name)
         return known.pip if known else name if name in self.pip else ""
 
@@ -195,21 +221,33 @@ def known_substitutes(name: str) -> tuple[str, ...]:
 
 
 def driver_library(library: str) -> DriverLibrary | None:
-    """A library that no package here has, by the name that linkers and CMake have for it; None for another one."""
+    """A library that no package here has, by the name that linkers and CMake have for it.
+
+    None for another one.
+    """
     return reviewed().libraries.get(library)
 
 
 @lru_cache(maxsize=4)
 def known_names(where: Workspace) -> Names:
-    """The names that the locks and recipes of a checkout know; none where one of them cannot be read."""
+    """The names that the locks and recipes of a checkout know.
+
+    None where one of them cannot be read.
+    """
     try:
         base = path_of(where, BASE)
-        projects = {c.distribution for c in load(base).components.values()} if base.exists() else set()
+        projects = (
+            {c.distribution for c in load(base).components.values()} if base.exists() else set()
+        )
         known = names_of(release_locks(where).values(), find_recipes(where.recipes))
     except CtkError:  # a command that needs them says what is wrong
         return Names()
-    outputs = [name for recipe in find_recipes(where.base_recipes).values() for name in recipe.output_names]
-    base_names = tuple(name for name in outputs if not name.startswith("${{"))  # else it stands for every name
+    outputs = [
+        name for recipe in find_recipes(where.base_recipes).values() for name in recipe.output_names
+    ]
+    base_names = tuple(
+        name for name in outputs if not name.startswith("${{")
+    )  # else it stands for every name
     return replace(known, base=base_names, pip=frozenset(projects))
 
 
@@ -221,7 +259,9 @@ def names_of(locks: Iterable[ReleaseLock], recipes: Mapping[str, Recipe]) -> Nam
 
 
 def readers(recipes: Mapping[str, Recipe]) -> dict[str, list[str]]:
-    """Component of a release lock, without a CUDA major -> the outputs of the recipes that read its artefact."""
+    """Component of a release lock, without a CUDA major -> the outputs of the recipes that read its
+    artefact.
+    """
     found: dict[str, list[str]] = {}
     for recipe in recipes.values():
         for component in recipe.components:
@@ -230,7 +270,8 @@ def readers(recipes: Mapping[str, Recipe]) -> dict[str, list[str]]:
 
 
 def package_of(component: str, outputs: Sequence[str]) -> str:
-    """The output to ask for, of those of the recipes that read a component: what people call it, else the first one.
+    """The output to ask for, of those of the recipes that read a component: what people call it,
+    else the first one.
 
     Each of them has files of the component, or requires the package that has them.
     """
@@ -247,11 +288,18 @@ def _wheels(locks: Iterable[ReleaseLock], outputs: Mapping[str, Sequence[str]]) 
         for component in lock.components.values():
             own = _MAJOR.sub("", component.name)
             if own in outputs:
-                packages = found.setdefault(_MAJOR.sub("", component.distribution), {}).setdefault(lock.major, {})
+                packages = found.setdefault(_MAJOR.sub("", component.distribution), {}).setdefault(
+                    lock.major, {}
+                )
                 packages[package_of(own, outputs[own])] = None
-    return {name: {major: tuple(wheel[major]) for major in sorted(wheel)} for name, wheel in found.items()}
+    return {
+        name: {major: tuple(wheel[major]) for major in sorted(wheel)}
+        for name, wheel in found.items()
+    }
 
 
-def _components(locks: Iterable[ReleaseLock], outputs: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def _components(
+    locks: Iterable[ReleaseLock], outputs: Mapping[str, Sequence[str]]
+) -> dict[str, str]:
     names = {_MAJOR.sub("", component) for lock in locks for component in lock.components}
     return {name: package_of(name, outputs[name]) for name in sorted(names & outputs.keys())}

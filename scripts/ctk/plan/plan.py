@@ -1,7 +1,9 @@
-"""Plans builds from recipes, release locks and platforms, and the repodata that a channel will have.
+"""Plans builds from recipes, release locks and platforms, and the repodata that a channel will
+have.
 
-A *build* runs one recipe for one platform and one variant, and makes all its outputs. A build whose artefacts were not
-published is left out with the reason. The metadata of each package is known before it is built.
+A *build* runs one recipe for one platform and one variant, and makes all its outputs. A build whose
+artefacts were not published is left out with the reason. The metadata of each package is known
+before it is built.
 """
 
 from __future__ import annotations
@@ -56,21 +58,31 @@ class Build:
     outputs: tuple[Rendered, ...]
     artefacts: tuple[Artefact, ...]  # the artefacts that it reads
     arch: str = ""  # GPU architecture in the package's name or version (``9.0``), or ""
-    # Seconds since 1970: the upload of the newest artefact, or without artefacts that of the release's manifest. It is
-    # the time of all files in the packages.
+    # Seconds since 1970: the upload of the newest artefact, or without artefacts that of the
+    # release's manifest. It is the time of all files in the packages.
     timestamp: int = 0
-    # Variant key -> value, for keys with several values in the release: a project's newest version and older versions.
+    # Variant key -> value, for keys with several values in the release: a project's newest version
+    # and older versions.
     versions: Mapping[str, str] = field(default_factory=dict)
-    licenses: Mapping[str, str] = field(default_factory=dict)  # component -> licence that its publisher declares
+    licenses: Mapping[str, str] = field(
+        default_factory=dict
+    )  # component -> licence that its publisher declares
 
     @property
     def place(self) -> str:
         """The platform of its packages; ``noarch`` if they are the same from each platform."""
-        return NOARCH if all(o.subdir == NOARCH and self.subdir not in o.name for o in self.outputs) else self.subdir
+        return (
+            NOARCH
+            if all(o.subdir == NOARCH and self.subdir not in o.name for o in self.outputs)
+            else self.subdir
+        )
 
     @property
     def title(self) -> str:
-        """Its recipe; of a project, which may be in a plan in several versions, with the version."""
+        """Its recipe.
+
+        Of a project, which may be in a plan in several versions, with the version.
+        """
         is_project = self.versions or not self.lock.startswith("cuda-")
         return f"{self.recipe.name} {self.outputs[0].version}" if is_project else self.recipe.name
 
@@ -122,7 +134,9 @@ class Plan:
                     "platform": b.subdir,
                     "python": b.python or None,
                     "packages": [f"{o.subdir}/{o.file_name}" for o in b.outputs],
-                    "artefacts": [{"file": a.file, "sha256": a.sha256, "size": a.size} for a in b.artefacts],
+                    "artefacts": [
+                        {"file": a.file, "sha256": a.sha256, "size": a.size} for a in b.artefacts
+                    ],
                 }
                 for b in self.builds
             ],
@@ -150,7 +164,12 @@ class Set:
     exclusions: tuple[Exclusion, ...] = ()  # components that are left out on purpose
 
 
-def plan(what: Set, request: Request, python_tags: Sequence[str], progress: Callable[[], None] = lambda: None) -> Plan:
+def plan(
+    what: Set,
+    request: Request,
+    python_tags: Sequence[str],
+    progress: Callable[[], None] = lambda: None,
+) -> Plan:
     """Plans the builds that a request asks for; `progress` is called after each lock.
 
     Raises:
@@ -176,10 +195,15 @@ def plan(what: Set, request: Request, python_tags: Sequence[str], progress: Call
         files = (*what.build_config, variant_file)
         if name in locks:
             left_out.update({entry.id: entry for entry in _without_recipe(lock, what.exclusions)})
-        # A lock feeds the recipes whose lock keys it has. A recipe without lock keys is the same for all releases.
+        # A lock feeds the recipes whose lock keys it has. A recipe without lock keys is the same
+        # for all releases.
         fed = [recipe for recipe in recipes.values() if recipe.names_needed & known <= keys[name]]
         for recipe, subdir in product(fed, subdirs):
-            if subdir in published and not recipe.names_needed & known and not _is_published(lock, subdir):
+            if (
+                subdir in published
+                and not recipe.names_needed & known
+                and not _is_published(lock, subdir)
+            ):
                 continue
             if name not in locks and not _serves(recipe, lock, files, subdir, chosen):
                 continue
@@ -189,7 +213,8 @@ def plan(what: Set, request: Request, python_tags: Sequence[str], progress: Call
                         left_out.setdefault(group.id, group)
                     continue
                 made = {f"{o.subdir}/{o.file_name}" for o in group.outputs}
-                # A noarch package is the same from every platform, and may be the same from every release.
+                # A noarch package is the same from every platform, and may be the same from every
+                # release.
                 if group.python in pythons and not made <= packages:
                     builds[group.id] = group
                     packages |= made
@@ -198,11 +223,13 @@ def plan(what: Set, request: Request, python_tags: Sequence[str], progress: Call
 
 
 def with_needs(what: Set, request: Request, python_tags: Sequence[str]) -> Request:
-    """The request with the recipes of every package of the set that its packages need, in the order of the set.
+    """The request with the recipes of every package of the set that its packages need, in the order
+    of the set.
 
-    The request may name packages in place of recipes; a package that several recipes make is of all of them. A package
-    needs its requirements, and if it has files, also its constraints: they are the libraries that it uses if they are
-    installed, as cupy uses cuTENSOR. Those of cuda-gpu, which has no files, only choose among builds.
+    The request may name packages in place of recipes; a package that several recipes make is of all
+    of them. A package needs its requirements, and if it has files, also its constraints: they are
+    the libraries that it uses if they are installed, as cupy uses cuTENSOR. Those of cuda-gpu,
+    which has no files, only choose among builds.
 
     Raises:
         UnknownName: No package and no recipe has a name; with the nearest names.
@@ -230,27 +257,40 @@ def recipes_of(what: Set, names: Iterable[str]) -> set[str]:
     for name in names:
         found = {*makers_of(name, what.recipes), *({name} & what.recipes.keys())}
         if not found:
-            if other := names_of((lock for lock, _ in what.locks.values()), what.recipes).meant_by(name):
+            if other := names_of((lock for lock, _ in what.locks.values()), what.recipes).meant_by(
+                name
+            ):
                 raise UnknownName(other.sentence, _to_build(other))
             outputs = (output for recipe in what.recipes.values() for output in recipe.output_names)
-            raise UnknownName.of("package", name, [*what.recipes, *(o for o in outputs if "{" not in o)])
+            raise UnknownName.of(
+                "package", name, [*what.recipes, *(o for o in outputs if "{" not in o)]
+            )
         recipes |= found
     return recipes
 
 
 def _to_build(other: OtherName) -> str:
-    """The next step for a name that no recipe makes: the commands that build what takes its place."""
+    """The next step for a name that no recipe makes: the commands that build what takes
+    its place.
+    """
     words = [[word for word in request.split() if "=" not in word] for request in other.requests]
     commands = dict.fromkeys(f"`{shlex.join(['ctk', 'build', *names])}`" for names in words)
-    return f"run {' or '.join(commands)}" if commands else other.step or "leave it out: no recipe here makes it"
+    return (
+        f"run {' or '.join(commands)}"
+        if commands
+        else other.step or "leave it out: no recipe here makes it"
+    )
 
 
-def release_for(locks: Iterable[ReleaseLock], subdir: str, driver: str | None, gpu: str | None) -> str | None:
-    """The CTK minor that a machine gets from a channel with all releases; None where no toolkit runs on it.
+def release_for(
+    locks: Iterable[ReleaseLock], subdir: str, driver: str | None, gpu: str | None
+) -> str | None:
+    """The CTK minor that a machine gets from a channel with all releases.
 
-    This is the rule of docs/how-the-right-build-is-picked.md: the newest native toolkit, else the newest compat one. It
-    is about the toolkit alone: a library may have no code for the GPU. `ctk.verify.oracle` states the rule by itself,
-    and tests/plan/test_machines.py compares both.
+    None where no toolkit runs on it. This is the rule of docs/how-the-right-build-is-picked.md: the
+    newest native toolkit, else the newest compat one. It is about the toolkit alone: a library may
+    have no code for the GPU. `ctk.verify.oracle` states the rule by itself, and
+    tests/plan/test_machines.py compares both.
 
     Args:
         locks: All releases.
@@ -262,10 +302,19 @@ def release_for(locks: Iterable[ReleaseLock], subdir: str, driver: str | None, g
     for lock in locks:
         if not _is_published(lock, subdir):
             continue
-        toolkit, known = Version(lock.minor), [Version(g) for g in lock.require_facts().gpu_architectures]
-        if driver is not None and toolkit <= Version(driver) and (gpu is None or Version(gpu) in known):
+        toolkit, known = (
+            Version(lock.minor),
+            [Version(g) for g in lock.require_facts().gpu_architectures],
+        )
+        if (
+            driver is not None
+            and toolkit <= Version(driver)
+            and (gpu is None or Version(gpu) in known)
+        ):
             native.append(toolkit)
-        if (driver is None or toolkit.major <= Version(driver).major) and (gpu is None or known[0] <= Version(gpu)):
+        if (driver is None or toolkit.major <= Version(driver).major) and (
+            gpu is None or known[0] <= Version(gpu)
+        ):
             compat.append(toolkit)
     best = max(native or compat, default=None)
     return None if best is None else str(best)
@@ -275,11 +324,16 @@ def _without_recipe(lock: ReleaseLock, exclusions: Iterable[Exclusion]) -> Itera
     """The components that no recipe can package: excluded on purpose."""
     for entry in exclusions:
         if entry.applies_to(lock):
-            yield LeftOut(f"{entry.component}-cuda{lock.minor}", entry.reason, entry.component, entry.reason)
+            yield LeftOut(
+                f"{entry.component}-cuda{lock.minor}", entry.reason, entry.component, entry.reason
+            )
 
 
 def choose_locks(locks: Mapping[str, object], releases: Collection[str]) -> list[str]:
-    """Names of locks. A minor such as ``13.4`` includes the other locks of its major; ``cuda-13.4`` does not."""
+    """Names of locks.
+
+    A minor such as ``13.4`` includes the other locks of its major; ``cuda-13.4`` does not.
+    """
     if not releases:
         return list(locks)
     chosen = []
@@ -305,11 +359,17 @@ def _is_published(lock: ReleaseLock, subdir: str) -> bool:
 
 
 def _serves(
-    recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: str, chosen: Iterable[ReleaseLock]
+    recipe: Recipe,
+    lock: ReleaseLock,
+    files: tuple[Path, ...],
+    subdir: str,
+    chosen: Iterable[ReleaseLock],
 ) -> bool:
-    """Whether packages of a recipe and a release also serve a chosen older release, which has no usable ones.
+    """Whether packages of a recipe and a release also serve a chosen older release, which has no
+    usable ones.
 
-    Their requirement of cuda-version then begins at the older minor: libnvjitlink 12.3 requires ``>=12.0``.
+    Their requirement of cuda-version then begins at the older minor: libnvjitlink 12.3 requires
+    ``>=12.0``.
     """
     if not lock.is_ctk or "oldest" not in recipe.names_used:
         return False
@@ -318,11 +378,17 @@ def _serves(
     if not minors:
         return False
     depends = {spec for output in _render(recipe, lock, files, subdir) for spec in output.depends}
-    begins = {Version(match[1]) for spec in depends if (match := re.match(r"cuda-version >=(\d+\.\d+),", spec))}
+    begins = {
+        Version(match[1])
+        for spec in depends
+        if (match := re.match(r"cuda-version >=(\d+\.\d+),", spec))
+    }
     return any(begin <= minor for begin in begins for minor in minors)
 
 
-def _render(recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: str) -> list[Rendered]:
+def _render(
+    recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: str
+) -> list[Rendered]:
     """`render`; if the recipe reads facts of a release that is not measured, the error tells it."""
     try:
         return render(recipe, files, subdir)
@@ -335,16 +401,23 @@ def _render(recipe: Recipe, lock: ReleaseLock, files: tuple[Path, ...], subdir: 
 def _keys(lock: ReleaseLock) -> frozenset[str]:
     """The variant keys of a lock, by which recipes are matched to releases.
 
-    A CTK release has the key of the facts even if it is not measured: a recipe that needs facts must not render.
+    A CTK release has the key of the facts even if it is not measured: a recipe that needs facts
+    must not render.
     """
     own = {"cuda_version", "cuda_arch"} if lock.is_ctk else {"cuda_major"}
     return frozenset({c.variant_key for c in lock.components.values()} | own)
 
 
 def _groups(
-    recipe: Recipe, lock: ReleaseLock, locks: Sequence[ReleaseLock], files: tuple[Path, ...], subdir: str
+    recipe: Recipe,
+    lock: ReleaseLock,
+    locks: Sequence[ReleaseLock],
+    files: tuple[Path, ...],
+    subdir: str,
 ) -> Iterator[Build | LeftOut]:
-    """Yields the builds of a recipe for one of all `locks` and a platform, or why one is left out."""
+    """Yields the builds of a recipe for one of all `locks` and a platform, or why one is
+    left out.
+    """
     rendered = _render(recipe, lock, files, subdir)
     yield from _skipped(recipe, lock, rendered, subdir)
     older = {(c.variant_key, c.version) for key, c in lock.components.items() if key != c.name}
@@ -352,12 +425,18 @@ def _groups(
     groups: dict[tuple[str, str, frozenset[tuple[str, str]]], list[Rendered]] = defaultdict(list)
     # An output that does not use `cuda_fit` is rendered once for each of its values.
     for output in {o.file_name: o for o in rendered}.values():
-        versions = frozenset((key, str(output.variant[key])) for key in several & output.variant.keys())
-        groups[output.variant.get("python_tag", ""), output.variant.get("cuda_arch", ""), versions].append(output)
+        versions = frozenset(
+            (key, str(output.variant[key])) for key in several & output.variant.keys()
+        )
+        groups[
+            output.variant.get("python_tag", ""), output.variant.get("cuda_arch", ""), versions
+        ].append(output)
     for (python, arch, versions), outputs in groups.items():
         missing, artefacts = _artefacts(recipe, lock, outputs)
         label = arch or _lock_label(lock, outputs)
-        newest = max((a.uploaded for a in artefacts), default=0) or _appeared(arch, label, lock, locks)
+        newest = max((a.uploaded for a in artefacts), default=0) or _appeared(
+            arch, label, lock, locks
+        )
         build = Build(
             id="",
             recipe=recipe,
@@ -381,22 +460,33 @@ def _groups(
         parts = [recipe.name, *old, label, python.replace("cp", "py", 1), build.place]
         build_id = "-".join(p for p in parts if p)
         if missing:
-            yield LeftOut(build_id, missing, build.title, f"there is no wheel for {subdir}", python, recipe.name)
+            yield LeftOut(
+                build_id,
+                missing,
+                build.title,
+                f"there is no wheel for {subdir}",
+                python,
+                recipe.name,
+            )
         else:
             yield replace(build, id=build_id)
 
 
 def _appeared(arch: str, label: str, lock: ReleaseLock, locks: Iterable[ReleaseLock]) -> int:
-    """The time of packages without artefacts: that of their release, or of the first release that knows their GPU.
+    """The time of packages without artefacts: that of their release, or of the first release that
+    knows their GPU.
 
-    Packages that are the same in every release of a CUDA major, or in every release, have the time of the first of
-    these. The artefacts of other packages do not change them, so they must not change their time either.
+    Packages that are the same in every release of a CUDA major, or in every release, have the time
+    of the first of these. The artefacts of other packages do not change them, so they must not
+    change their time either.
     """
     if lock.is_ctk and label and not arch:
         return lock.since
     releases = [other for other in locks if other.is_ctk]
     if arch:
-        releases = [other for other in releases if other.facts and arch in other.facts.gpu_architectures]
+        releases = [
+            other for other in releases if other.facts and arch in other.facts.gpu_architectures
+        ]
     elif label:
         releases = [other for other in releases if other.major == lock.major]
     return min((other.since for other in releases), default=lock.since)
@@ -409,7 +499,9 @@ def _lock_label(lock: ReleaseLock, outputs: Sequence[Rendered]) -> str:
     return f"cuda{lock.major}" if any("cuda_major" in o.variant for o in outputs) else ""
 
 
-def _skipped(recipe: Recipe, lock: ReleaseLock, rendered: Sequence[Rendered], subdir: str) -> Iterator[LeftOut]:
+def _skipped(
+    recipe: Recipe, lock: ReleaseLock, rendered: Sequence[Rendered], subdir: str
+) -> Iterator[LeftOut]:
     names = {o.name for o in rendered}
     for written, condition in recipe.skip_conditions.items():
         name = written.replace("${{ target_platform }}", subdir)
@@ -419,26 +511,38 @@ def _skipped(recipe: Recipe, lock: ReleaseLock, rendered: Sequence[Rendered], su
             yield LeftOut(f"{name}-{label}-{subdir}", reason, name, reason, recipe=recipe.name)
 
 
-def _artefacts(recipe: Recipe, lock: ReleaseLock, outputs: Sequence[Rendered]) -> tuple[str, tuple[Artefact, ...]]:
+def _artefacts(
+    recipe: Recipe, lock: ReleaseLock, outputs: Sequence[Rendered]
+) -> tuple[str, tuple[Artefact, ...]]:
     """The artefacts of a build, or a sentence that names an artefact that was not published."""
     found: dict[tuple[str, str], Artefact] = {}
     for source in dict.fromkeys(s for o in outputs for s in o.sources):
         component = lock.component_of(source.component, source.version)
         if component is None:
             raise RecipeError(
-                f"recipe {recipe.name} reads {source.component} {source.version}, which {lock.name} does not lock",
+                f"recipe {recipe.name} reads {source.component} {source.version}, which {lock.name}"
+                " does not lock",
                 "check the source path against the release lock",
             )
         artefact = component.artefacts.get(source.target)
         if artefact is None:
-            return f"{component.distribution} {component.version} is not published for {source.target}", ()
+            return (
+                (
+                    f"{component.distribution} {component.version} is not published for"
+                    f" {source.target}"
+                ),
+                (),
+            )
         found[source.component, source.target] = artefact
     return "", tuple(found.values())
 
 
 def published_set(workspace: Workspace) -> Set:
     """The recipes of ``recipes/`` and the release locks of ``variants/``."""
-    locks = {name: (lock, workspace.variants / f"{name}.yaml") for name, lock in release_locks(workspace).items()}
+    locks = {
+        name: (lock, workspace.variants / f"{name}.yaml")
+        for name, lock in release_locks(workspace).items()
+    }
     excluded = load_exclusions(workspace).excluded
     return Set(find_recipes(workspace.recipes), locks, (workspace.build_config,), excluded)
 
@@ -446,10 +550,17 @@ def published_set(workspace: Workspace) -> Set:
 def lacking(workspace: Workspace, channel: Path) -> list[str]:
     """The CTK minors that conda-forge compiles with and a channel's folder lacks, oldest first.
 
-    Before conda-forge, such a channel hides packages that these minors need. A channel without a toolkit hides none.
+    Before conda-forge, such a channel hides packages that these minors need. A channel without a
+    toolkit hides none.
     """
-    has = {record["version"] for record in records(channel, NOARCH).values() if record.get("name") == "cuda-version"}
-    return sorted(set(settings(workspace.root).conda_forge.minors) - has, key=Version) if has else []
+    has = {
+        record["version"]
+        for record in records(channel, NOARCH).values()
+        if record.get("name") == "cuda-version"
+    }
+    return (
+        sorted(set(settings(workspace.root).conda_forge.minors) - has, key=Version) if has else []
+    )
 
 
 def classified(workspace: Workspace, what: Set | None = None) -> dict[str, Classes]:
@@ -464,10 +575,17 @@ def classified(workspace: Workspace, what: Set | None = None) -> dict[str, Class
             continue
         read: set[str] = set()
         for subdir in PLATFORMS:  # usually the first platform has all
-            if set(lock.components) <= read | {e.component for e in what.exclusions if e.applies_to(lock)}:
+            if set(lock.components) <= read | {
+                e.component for e in what.exclusions if e.applies_to(lock)
+            }:
                 break
             planned = plan(what, Request(releases=(lock.minor,), platforms=(subdir,)), tags)
-            read |= {a.component for build in planned.builds if build.lock == name for a in build.artefacts}
+            read |= {
+                a.component
+                for build in planned.builds
+                if build.lock == name
+                for a in build.artefacts
+            }
         found[name] = classify(lock, read, what.exclusions)
     return found
 
@@ -481,7 +599,9 @@ def python_tags(build_config: Path) -> tuple[str, ...]:
     """
     tags = load_yaml(read(build_config)).get("python_tag")
     if not tags:
-        raise LockError(f"{build_config.name} has no python_tag", "list the tags of its Pythons, such as cp313")
+        raise LockError(
+            f"{build_config.name} has no python_tag", "list the tags of its Pythons, such as cp313"
+        )
     return tuple(tags)
 
 
@@ -495,39 +615,50 @@ def small(
 ) -> Request:
     """The request with the default releases and recipes of the checkout, if it names none.
 
-    ``[tool.ctk.default]`` of ``pyproject.toml`` lists them, and ``[tool.ctk.libraries]`` the libraries beside the
-    toolkit. A checkout without these tables builds everything.
+    ``[tool.ctk.default]`` of ``pyproject.toml`` lists them, and ``[tool.ctk.libraries]`` the
+    libraries beside the toolkit. A checkout without these tables builds everything.
     """
     stated = settings(workspace.root)
     default, beside = stated.default, stated.libraries
     if default.releases is not None and not request.releases and not all_releases:
         locks = release_locks(workspace).values()
-        request = replace(request, releases=_releases(default.releases, locks, stated.conda_forge.minors))
+        request = replace(
+            request, releases=_releases(default.releases, locks, stated.conda_forge.minors)
+        )
     if default.recipes is not None and not request.recipes:
         recipes = [*default.recipes, *((*beside.recipes, *beside.toolkit) if libraries else ())]
         if all_components:
-            recipes = [] if libraries else [n for n in find_recipes(workspace.recipes) if n not in beside.recipes]
+            recipes = (
+                []
+                if libraries
+                else [n for n in find_recipes(workspace.recipes) if n not in beside.recipes]
+            )
         request = replace(request, recipes=tuple(recipes))
     return request
 
 
-def _releases(words: Sequence[str], locks: Iterable[ReleaseLock], compiled: Sequence[str]) -> tuple[str, ...]:
+def _releases(
+    words: Sequence[str], locks: Iterable[ReleaseLock], compiled: Sequence[str]
+) -> tuple[str, ...]:
     """CTK minors, oldest first. ``oldest`` and ``newest`` stand for those of each CUDA major.
 
-    ``conda-forge`` stands for the minors that its packages are `compiled` with: in a channel without them, CUDA builds
-    of conda-forge cannot be installed.
+    ``conda-forge`` stands for the minors that its packages are `compiled` with: in a channel
+    without them, CUDA builds of conda-forge cannot be installed.
     """
     majors: dict[str, list[str]] = {}
     for minor in sorted((lock.minor for lock in locks if lock.is_ctk), key=Version):
         majors.setdefault(minor.partition(".")[0], []).append(minor)
     named = {"oldest": [m[0] for m in majors.values()], "newest": [m[-1] for m in majors.values()]}
     named["conda-forge"] = [*compiled]
-    return tuple(sorted({minor for word in words for minor in named.get(word, [word])}, key=Version))
+    return tuple(
+        sorted({minor for word in words for minor in named.get(word, [word])}, key=Version)
+    )
 
 
-# Planned repodata: the repodata that a channel will have after a plan is built. All that a solver reads follows from
-# recipes, locks and platforms, so any machine can solve for all four platforms in seconds, without a build or a
-# download. tests/plan/test_planned_repodata.py compares it with the repodata of the built channel.
+# Planned repodata: the repodata that a channel will have after a plan is built. All that a solver
+# reads follows from recipes, locks and platforms, so any machine can solve for all four platforms
+# in seconds, without a build or a download. tests/plan/test_planned_repodata.py compares it with
+# the repodata of the built channel.
 
 FROM_BUILD = frozenset({"size", "md5", "sha256", "timestamp"})
 """Fields of a record that only a built package has."""
@@ -539,8 +670,8 @@ def planned_repodata(plan: Plan) -> dict[str, dict[str, Any]]:
     Records have the fields that the indexer writes, except `FROM_BUILD`.
 
     Raises:
-        RecipeError: The requirements of a package are not known before its build, or two packages with the same file
-            name differ.
+        RecipeError: The requirements of a package are not known before its build, or two packages
+            with the same file name differ.
     """
     packages: dict[str, dict[str, dict[str, Any]]] = {NOARCH: {}}
     makers: dict[tuple[str, str], str] = {}
@@ -548,29 +679,44 @@ def planned_repodata(plan: Plan) -> dict[str, dict[str, Any]]:
         for output in build.outputs:
             if output.environment:
                 raise RecipeError(
-                    f"{output.name} is built in an environment ({', '.join(output.environment)}), which may add "
-                    "requirements",
+                    f"{output.name} is built in an environment ({', '.join(output.environment)}),"
+                    " which may add requirements",
                     "let the recipe repackage without build and host requirements",
                 )
             record = record_of(output)
             earlier = packages.setdefault(output.subdir, {}).setdefault(output.file_name, record)
             maker = makers.setdefault((output.subdir, output.file_name), build.id)
             if earlier != record:
-                differing = sorted(k for k in earlier.keys() | record.keys() if earlier.get(k) != record.get(k))
+                differing = sorted(
+                    k for k in earlier.keys() | record.keys() if earlier.get(k) != record.get(k)
+                )
                 raise RecipeError(
-                    f"{maker} and {build.id} both make {output.file_name}, with different {', '.join(differing)}",
+                    f"{maker} and {build.id} both make {output.file_name}, with different"
+                    f" {', '.join(differing)}",
                     "let the build string tell them apart",
                 )
-    return {subdir: repodata_of(subdir, dict(sorted(records.items()))) for subdir, records in sorted(packages.items())}
+    return {
+        subdir: repodata_of(subdir, dict(sorted(records.items())))
+        for subdir, records in sorted(packages.items())
+    }
 
 
 def repodata_of(subdir: str, records: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """A ``repodata.json`` with the records, by file name."""
-    return {"info": {"subdir": subdir}, "packages": {}, "packages.conda": records, "repodata_version": 1, "v3": {}}
+    return {
+        "info": {"subdir": subdir},
+        "packages": {},
+        "packages.conda": records,
+        "repodata_version": 1,
+        "v3": {},
+    }
 
 
 def record_of(output: Rendered) -> dict[str, Any]:
-    """The record of a package. As the indexer does, it leaves out empty fields, except `depends`."""
+    """The record of a package.
+
+    As the indexer does, it leaves out empty fields, except `depends`.
+    """
     from rattler import Subdir  # a plan does not need this import
 
     platform = Subdir(output.subdir)
@@ -589,11 +735,16 @@ def record_of(output: Rendered) -> dict[str, Any]:
         "track_features": " ".join(output.track_features),
         "version": output.version,
     }
-    return {key: value for key, value in record.items() if value or key in ("build_number", "depends")}
+    return {
+        key: value for key, value in record.items() if value or key in ("build_number", "depends")
+    }
 
 
 def write_repodata(repodata: Mapping[str, Mapping[str, Any]], folder: Path) -> Path:
-    """Writes the repodata of subdirs as a channel without packages, which solvers can read; removes other subdirs'."""
+    """Writes the repodata of subdirs as a channel without packages, which solvers can read.
+
+    Removes other subdirs'.
+    """
     for subdir, content in repodata.items():
         (folder / subdir).mkdir(parents=True, exist_ok=True)
         replace_file(folder / subdir / REPODATA, json.dumps(content).encode())

@@ -31,7 +31,9 @@ _ZIP = ","  # between zipped keys, and between their values, which have none
 _NAME = re.compile(r"\b[a-z_][a-z0-9_]*\b")
 _DEFINED = re.compile(r"\b([a-z_][a-z0-9_]*) is defined\b")
 _READS = re.compile(r"\.cache/artefacts/([\w-]+?)(?:-cu\$\{\{ *cuda_major *\}\})?/")
-_ARTEFACT = re.compile(r"\.cache/artefacts/(?P<component>[^/]+)/(?P<version>[^/]+)/(?P<target>[^/]+)\.zip$")
+_ARTEFACT = re.compile(
+    r"\.cache/artefacts/(?P<component>[^/]+)/(?P<version>[^/]+)/(?P<target>[^/]+)\.zip$"
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,9 @@ class Recipe:
 
     name: str
     folder: Path
-    commit: str | None = None  # the last commit that changed it, if known without a checkout (`recipe_commit`)
+    commit: str | None = (
+        None  # the last commit that changed it, if known without a checkout (`recipe_commit`)
+    )
 
     @property
     def file(self) -> Path:
@@ -48,13 +52,17 @@ class Recipe:
 
     @cached_property
     def names_used(self) -> frozenset[str]:
-        """The identifiers in the recipe's expressions and conditions, among them its variant keys."""
+        """The identifiers in the recipe's expressions and conditions, among them its
+        variant keys.
+        """
         return frozenset(name for part in _code(self._stage0) for name in _NAME.findall(part))
 
     @cached_property
     def names_needed(self) -> frozenset[str]:
         """`names_used` without the names that a condition tests with ``is defined``."""
-        return self.names_used - {name for part in _code(self._stage0) for name in _DEFINED.findall(part)}
+        return self.names_used - {
+            name for part in _code(self._stage0) for name in _DEFINED.findall(part)
+        }
 
     @cached_property
     def _stage0(self) -> Mapping[str, Any]:
@@ -73,14 +81,18 @@ class Recipe:
         """Unrendered output name -> the condition under which the recipe skips the output."""
         found = {}
         for output in self._stage0.get("outputs") or [self._stage0]:
-            skip = (output.get("build") or {}).get("skip") or (self._stage0.get("build") or {}).get("skip")
+            skip = (output.get("build") or {}).get("skip") or (self._stage0.get("build") or {}).get(
+                "skip"
+            )
             if "package" in output and skip:
                 found[str(output["package"]["name"])] = " or ".join(map(str, _as_list(skip)))
         return found
 
     @cached_property
     def components(self) -> tuple[str, ...]:
-        """The components whose artefacts it reads, without a CUDA major, in the order of the file."""
+        """The components whose artefacts it reads, without a CUDA major, in the order of
+        the file.
+        """
         text = read_plain_text(self.file)
         return tuple(dict.fromkeys(_READS.findall(text)))
 
@@ -90,7 +102,9 @@ class Recipe:
         return frozenset((self.folder / name).resolve().parent for name in _SHARED.findall(text))
 
     def files(self) -> Iterator[Path]:
-        """The files that can change the recipe's packages, also in shared folders, in a fixed order."""
+        """The files that can change the recipe's packages, also in shared folders, in a fixed
+        order.
+        """
         for folder in (self.folder, *sorted(s for s in self.shared_folders() if s.is_dir())):
             yield from sorted(p for p in folder.rglob("*") if p.is_file())
 
@@ -111,18 +125,27 @@ def _code(part: Any) -> Iterator[str]:
 
 def find_recipes(folder: Path) -> dict[str, Recipe]:
     """The feedstocks in a folder, by name."""
-    return {p.parent.name: Recipe(p.parent.name, p.parent) for p in sorted(folder.glob("*/recipe.yaml"))}
+    return {
+        p.parent.name: Recipe(p.parent.name, p.parent) for p in sorted(folder.glob("*/recipe.yaml"))
+    }
 
 
 def makers_of(package: str, recipes: Mapping[str, Recipe]) -> list[str]:
-    """Names of the recipes that make a package; an expression in an output's name stands for any text."""
+    """Names of the recipes that make a package.
+
+    An expression in an output's name stands for any text.
+    """
     return [
-        name for name, recipe in recipes.items() if any(is_output(package, output) for output in recipe.output_names)
+        name
+        for name, recipe in recipes.items()
+        if any(is_output(package, output) for output in recipe.output_names)
     ]
 
 
 def is_output(package: str, output: str) -> bool:
-    """Whether a package can be an output with an unrendered name: an expression in that stands for any text."""
+    """Whether a package can be an output with an unrendered name: an expression in that stands for
+    any text.
+    """
     pattern = ".+".join(map(re.escape, re.split(r"\$\{\{.*?\}\}", output)))
     return re.fullmatch(pattern, package) is not None
 
@@ -147,7 +170,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Script:
-    """A script of a rendered recipe: its path relative to the recipe's folder, and its environment variables."""
+    """A script of a rendered recipe: its path relative to the recipe's folder, and its environment
+    variables.
+    """
 
     file: str
     env: Mapping[str, str]
@@ -155,7 +180,9 @@ class Script:
 
 @dataclass(frozen=True)
 class Rendered:
-    """An output of a recipe for one variant, with all metadata of its package that is known before a build."""
+    """An output of a recipe for one variant, with all metadata of its package that is known before
+    a build.
+    """
 
     name: str
     version: str
@@ -168,15 +195,23 @@ class Rendered:
     variant: Mapping[str, str]  # the variant keys that it uses
     depends: tuple[str, ...]  # as in the package: pins to other outputs of the recipe are resolved
     constrains: tuple[str, ...]
-    run_exports: Mapping[str, tuple[str, ...]]  # kind (``weak``, ``strong_constrains`` ...) -> requirements
-    environment: tuple[str, ...]  # build and host requirements; their run-exports are not in `depends`
+    run_exports: Mapping[
+        str, tuple[str, ...]
+    ]  # kind (``weak``, ``strong_constrains`` ...) -> requirements
+    environment: tuple[
+        str, ...
+    ]  # build and host requirements; their run-exports are not in `depends`
     sources: tuple[Source, ...]  # the artefacts that it reads
     files: tuple[str, ...] = ()  # globs of the files that it includes; () for all files
     left_files: tuple[str, ...] = ()  # globs of the files that it excludes
-    scripts: tuple[Script, ...] = ()  # script files: of the staging output that it inherits, then its own
+    scripts: tuple[
+        Script, ...
+    ] = ()  # script files: of the staging output that it inherits, then its own
     contents: tuple[str, ...] = ()  # globs of its package_contents tests
     absent: tuple[str, ...] = ()  # globs of these tests that must match nothing
-    may_edit: bool = False  # whether rattler-build, or a script that is in no file, may edit binaries
+    may_edit: bool = (
+        False  # whether rattler-build, or a script that is in no file, may edit binaries
+    )
 
     @property
     def file_name(self) -> str:
@@ -189,8 +224,9 @@ _OUTPUTS = TypeAdapter(list[Rendered])
 def render(recipe: Recipe, variant_files: Sequence[Path], subdir: str) -> list[Rendered]:
     """The outputs of a recipe for one platform, in each variant, without skipped outputs.
 
-    They are cached by the content of recipe and variant files, since rendering all recipes for all releases takes
-    minutes. Only plans use this; a build renders its recipe again, so the cache cannot change a package.
+    They are cached by the content of recipe and variant files, since rendering all recipes for all
+    releases takes minutes. Only plans use this; a build renders its recipe again, so the cache
+    cannot change a package.
     """
     digest = hashlib.sha256(_renderer() + subdir.encode())
     for file in (recipe.file, *variant_files):
@@ -204,7 +240,9 @@ def render(recipe: Recipe, variant_files: Sequence[Path], subdir: str) -> list[R
 def _outputs(
     note: Memo[list[Rendered]], recipe: Recipe, variant_files: tuple[Path, ...], subdir: str
 ) -> list[Rendered]:
-    return note.get(lambda: rendered_outputs(render_variants(recipe, variant_files, subdir), subdir))
+    return note.get(
+        lambda: rendered_outputs(render_variants(recipe, variant_files, subdir), subdir)
+    )
 
 
 @cache
@@ -215,7 +253,9 @@ def _renderer() -> bytes:
 
 
 def render_variants(recipe: Recipe, variant_files: Sequence[Path], subdir: str) -> list[Any]:
-    """The rendered variants of a recipe, as rattler-build has them; later variant files take precedence.
+    """The rendered variants of a recipe, as rattler-build has them.
+
+    Later variant files take precedence.
 
     Raises:
         RecipeError: The recipe does not render, with rattler-build's message.
@@ -227,11 +267,18 @@ def render_variants(recipe: Recipe, variant_files: Sequence[Path], subdir: str) 
         return list(parsed.render(variants, config))
     except Exception as error:
         if "InvalidZipKeyLength" in str(error):
-            said = uneven_zip(variant_files, variants.zip_keys or (), lambda key: len(variants.get_values(key) or ()))
+            said = uneven_zip(
+                variant_files,
+                variants.zip_keys or (),
+                lambda key: len(variants.get_values(key) or ()),
+            )
             raise RecipeError(said, "give each key of a zip as many values") from error
         said = said_of(recipe.file, error, lambda file: _parse(file).render(variants, config))
         used = listing([shown(file) for file in variant_files])
-        step = "correct that line; a name in it is a key of these variant files, or of the recipe's context"
+        step = (
+            "correct that line; a name in it is a key of these variant files, or of the recipe's"
+            " context"
+        )
         if pin := MISSING_OUTPUT.search(str(error)):
             step = _other_output(pin[1], recipe.output_names)
         said += f"\n  (recipe {recipe.name} for {subdir}, with the variants of {used})"
@@ -241,10 +288,12 @@ def render_variants(recipe: Recipe, variant_files: Sequence[Path], subdir: str) 
 def variant_values(
     recipe: Recipe, variant_files: Sequence[Path], subdir: str, outputs: Iterable[Rendered]
 ) -> dict[str, tuple[str, ...]]:
-    """Every variant key that a recipe can see -> its values: with them alone, it renders to the same outputs.
+    """Every variant key that a recipe can see -> its values: with them alone, it renders to the
+    same outputs.
 
-    Of the keys that its outputs use, the values are those that they have. Zipped keys that have more than one row are
-    one entry: ``cuda_fit,fit_number`` -> ``compat,0`` and ``native,100``; `variant_config` takes them apart.
+    Of the keys that its outputs use, the values are those that they have. Zipped keys that have
+    more than one row are one entry: ``cuda_fit,fit_number`` -> ``compat,0`` and ``native,100``;
+    `variant_config` takes them apart.
     """
     variants = read_variants(variant_files, subdir)
     used: dict[str, set[str]] = defaultdict(set)
@@ -253,13 +302,19 @@ def variant_values(
             used[key].add(str(value))
     found = {}
     for key in sorted(recipe.names_used | used.keys() - {"target_platform"}):
-        values = variants.get_values(key)  # None for a name that is no key: a package, a function, an exact pin
+        values = variants.get_values(
+            key
+        )  # None for a name that is no key: a package, a function, an exact pin
         if values:
             found[key] = tuple(sorted(used.get(key) or map(str, values)))
     for group in variants.zip_keys or []:
         keys = [key for key in group if key in found]
         columns = [map(str, variants.get_values(key) or ()) for key in keys]
-        rows = {row for row in zip(*columns, strict=True) if all(v in found[k] for k, v in zip(keys, row, strict=True))}
+        rows = {
+            row
+            for row in zip(*columns, strict=True)
+            if all(v in found[k] for k, v in zip(keys, row, strict=True))
+        }
         if len(rows) == 1:
             found |= {key: (value,) for key, value in zip(keys, *rows, strict=True)}
         elif len(keys) > 1:
@@ -275,16 +330,24 @@ def variant_config(values: Mapping[str, Iterable[str]]) -> dict[str, Any]:
     for name, entries in values.items():
         keys = name.split(_ZIP)
         rows = [entry.split(_ZIP) if len(keys) > 1 else [entry] for entry in entries]
-        config |= {key: list(column) for key, column in zip(keys, zip(*rows, strict=True), strict=True)}
+        config |= {
+            key: list(column) for key, column in zip(keys, zip(*rows, strict=True), strict=True)
+        }
         if len(keys) > 1:
             zips.append(keys)
     return config | ({"zip_keys": zips} if zips else {})
 
 
 def platform_config(subdir: str) -> rattler_build.PlatformConfig:
-    """Settings that render for a subdir; `staging` outputs still need rattler-build's experimental switch."""
+    """Settings that render for a subdir.
+
+    `staging` outputs still need rattler-build's experimental switch.
+    """
     return rattler_build.PlatformConfig(
-        target_platform=subdir, build_platform=this_platform(), host_platform=subdir, experimental=True
+        target_platform=subdir,
+        build_platform=this_platform(),
+        host_platform=subdir,
+        experimental=True,
     )
 
 
@@ -294,7 +357,9 @@ def read_variants(files: Sequence[Path], subdir: str) -> rattler_build.VariantCo
     Raises:
         RecipeError: A file cannot be read.
     """
-    return _variants_at(tuple((file, file.stat().st_mtime_ns if file.exists() else 0) for file in files), subdir)
+    return _variants_at(
+        tuple((file, file.stat().st_mtime_ns if file.exists() else 0) for file in files), subdir
+    )
 
 
 @lru_cache(maxsize=256)  # each build of a plan asks for its own
@@ -310,8 +375,12 @@ def _variants_at(states: tuple[tuple[Path, int], ...], subdir: str) -> rattler_b
                 read([file])
             except Exception as own:
                 said = said_of(file, own, lambda copy: read([copy]))
-                raise RecipeError(said, "correct that line: a variant file has keys, each with a list") from error
-        raise RecipeError(f"{listing([str(f) for f, _ in states])}: {error}", "compare their keys") from error
+                raise RecipeError(
+                    said, "correct that line: a variant file has keys, each with a list"
+                ) from error
+        raise RecipeError(
+            f"{listing([str(f) for f, _ in states])}: {error}", "compare their keys"
+        ) from error
 
 
 def _parse(file: Path) -> Any:
@@ -320,7 +389,9 @@ def _parse(file: Path) -> Any:
     try:
         return _read(file)
     except Exception as error:
-        raise RecipeError(said_of(file, error, _read), "correct that line, and run the command again") from error
+        raise RecipeError(
+            said_of(file, error, _read), "correct that line, and run the command again"
+        ) from error
 
 
 # --- rendered outputs
@@ -345,9 +416,13 @@ def rendered_outputs(variants: Sequence[Any], subdir: str) -> list[Rendered]:
     recipes = [v.recipe.to_dict() for v in variants]
     outputs = []
     for variant, recipe in zip(variants, recipes, strict=True):
-        # Exact pins are part of the output's hash, so rattler-build resolves them at rendering. Other pins need only
-        # the version, which any output of that name in the same variant has.
-        exact = {n: f"{pin.version} {pin.build_string}" for n, pin in variant.pin_subpackages.items() if pin.exact}
+        # Exact pins are part of the output's hash, so rattler-build resolves them at rendering.
+        # Other pins need only the version, which any output of that name in the same variant has.
+        exact = {
+            n: f"{pin.version} {pin.build_string}"
+            for n, pin in variant.pin_subpackages.items()
+            if pin.exact
+        }
         versions = {
             other["package"]["name"]: str(other["package"]["version"])
             for one, other in zip(variants, recipes, strict=True)
@@ -368,7 +443,10 @@ def _rendered(
 
     def resolved(requirements: Iterable[Any] | None) -> tuple[str, ...]:
         """Requirements as in the package, without duplicates."""
-        pins = (r if isinstance(r, str) else _resolved_pin(name, r, exact, versions) for r in requirements or ())
+        pins = (
+            r if isinstance(r, str) else _resolved_pin(name, r, exact, versions)
+            for r in requirements or ()
+        )
         return tuple(dict.fromkeys(pins))
 
     build, requirements = recipe["build"], recipe.get("requirements") or {}
@@ -378,7 +456,11 @@ def _rendered(
     globs = files if isinstance(files, dict) else {"include": files}
     relocates = (build.get("dynamic_linking") or {}).get("binary_relocation") is not False
     scripts = [part.get("build", {}).get("script") for part in (*caches, recipe)]
-    parts = [test["package_contents"].get("files") for test in recipe.get("tests") or () if "package_contents" in test]
+    parts = [
+        test["package_contents"].get("files")
+        for test in recipe.get("tests") or ()
+        if "package_contents" in test
+    ]
     tests = [part if isinstance(part, dict) else {"exists": part} for part in parts]
     environments = [requirements, *(cache.get("requirements") or {} for cache in caches)]
     return Rendered(
@@ -394,9 +476,19 @@ def _rendered(
         variant=dict(variant),
         depends=resolved(requirements.get("run")),
         constrains=resolved(requirements.get("run_constraints")),
-        run_exports={_EXPORTS[k]: resolved(specs) for k, specs in (requirements.get("run_exports") or {}).items()},
-        environment=tuple(str(spec) for e in environments for kind in ("build", "host") for spec in e.get(kind) or ()),
-        sources=tuple(_sources(s for part in (recipe, *caches) for s in _as_list(part.get("source")))),
+        run_exports={
+            _EXPORTS[k]: resolved(specs)
+            for k, specs in (requirements.get("run_exports") or {}).items()
+        },
+        environment=tuple(
+            str(spec)
+            for e in environments
+            for kind in ("build", "host")
+            for spec in e.get(kind) or ()
+        ),
+        sources=tuple(
+            _sources(s for part in (recipe, *caches) for s in _as_list(part.get("source")))
+        ),
         files=tuple(_as_list(globs.get("include"))),
         left_files=tuple(_as_list(globs.get("exclude"))),
         scripts=tuple(
@@ -407,13 +499,17 @@ def _rendered(
         contents=tuple(glob for test in tests for glob in _as_list(test.get("exists"))),
         absent=tuple(glob for test in tests for glob in _as_list(test.get("not_exists"))),
         may_edit=any(
-            script and (relocates or not isinstance(script, Mapping) or "file" not in script) for script in scripts
+            script and (relocates or not isinstance(script, Mapping) or "file" not in script)
+            for script in scripts
         ),
     )
 
 
 def _resolved_pin(
-    output: str, requirement: Mapping[str, Any], exact: Mapping[str, str], versions: Mapping[str, str]
+    output: str,
+    requirement: Mapping[str, Any],
+    exact: Mapping[str, str],
+    versions: Mapping[str, str],
 ) -> str:
     ((kind, pin),) = requirement.items()
     known = exact if pin.get("exact") else versions
@@ -421,26 +517,37 @@ def _resolved_pin(
         cause = f"output {output} has a {kind} on {pin['name']}, which only a build could resolve"
         raise RecipeError(cause, _other_output("", known))
     if pin["name"] not in known:
-        cause = f"output {output} has a {kind}, and no output is named {pin['name']} in this variant"
+        cause = (
+            f"output {output} has a {kind}, and no output is named {pin['name']} in this variant"
+        )
         raise RecipeError(cause, _other_output(pin["name"], known))
-    return f"{pin['name']} =={known[pin['name']]}" if pin.get("exact") else pinned(pin, known[pin["name"]])
+    return (
+        f"{pin['name']} =={known[pin['name']]}"
+        if pin.get("exact")
+        else pinned(pin, known[pin["name"]])
+    )
 
 
 def _other_output(name: str, outputs: Iterable[str]) -> str:
     """The step after a pin to an output that there is not."""
     near = nearest(name, {*outputs} - {name}, cutoff=0.5)
-    return "pin to an output that exists in the same variant" + (f"; did you mean {near[0]}?" if near else "")
+    return "pin to an output that exists in the same variant" + (
+        f"; did you mean {near[0]}?" if near else ""
+    )
 
 
 def _agree(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     """Whether two outputs can belong to the same variant; a noarch output has another platform."""
-    return all(one[key] == other[key] for key in one.keys() & other.keys() if key != "target_platform")
+    return all(
+        one[key] == other[key] for key in one.keys() & other.keys() if key != "target_platform"
+    )
 
 
 def pinned(pin: Mapping[str, Any], version: str) -> str:
     """A bounded pin to a version as a requirement, in the form that rattler-build writes.
 
-    The pin has a ``name``, and optionally ``lower_bound``, ``upper_bound`` (``x.x``, or a version) and ``build``.
+    The pin has a ``name``, and optionally ``lower_bound``, ``upper_bound`` (``x.x``, or a version)
+    and ``build``.
     """
     from rattler import Version  # a plan from cached outputs does not need this import
 
@@ -449,7 +556,9 @@ def pinned(pin: Mapping[str, Any], version: str) -> str:
         if bound and set(bound) <= {"x", "."}:  # a number of segments
             segments = bound.count("x")
             counted = parsed.with_segments(0, min(segments, parsed.segment_count))
-            if sign == "<":  # the first version, pre-releases included, that differs in these segments
+            if (
+                sign == "<"
+            ):  # the first version, pre-releases included, that differs in these segments
                 counted = counted.bump_segment(segments - 1).with_alpha().remove_local()
             bound = str(counted)
         if bound:
@@ -480,8 +589,8 @@ def recipe_digest(recipe: Recipe) -> str:
 def recipe_commit(recipe: Recipe) -> str:
     """The last commit that changed a recipe's files.
 
-    "" outside a git checkout, with uncommitted changes, and in a shallow clone without that commit, since a wrong
-    commit would be worse than none.
+    "" outside a git checkout, with uncommitted changes, and in a shallow clone without that commit,
+    since a wrong commit would be worse than none.
     """
     if recipe.commit is not None:
         return recipe.commit
@@ -503,4 +612,8 @@ def _shallow(folder: Path) -> frozenset[str]:
     """The oldest commits of a shallow clone, in which git shows all files as added."""
     place = git(folder, "rev-parse", "--git-path", "shallow")
     file = folder / place if place else None
-    return frozenset(file.read_text(encoding="ascii").split()) if file and file.is_file() else frozenset()
+    return (
+        frozenset(file.read_text(encoding="ascii").split())
+        if file and file.is_file()
+        else frozenset()
+    )

@@ -1,4 +1,7 @@
-"""The builds of a plan that its own packages and machines can use; the others are left out, with the reason."""
+"""The builds of a plan that its own packages and machines can use.
+
+The others are left out, with the reason.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,21 @@ Package = tuple[Rendered, PackageRecord]
 
 
 def usable(planned: Plan, recipes: Container[str] = (), gpus: Collection[str] = ()) -> Plan:
-    """The plan without builds whose packages no environment can have; what it makes none of comes from elsewhere.
+    """The plan without builds whose packages no environment can have.
 
-    PyTorch that was compiled with a newer toolkit than all of the plan is such a build, and jax in a version whose
-    jaxlib has no wheel for the plan's Pythons.
+    What it makes none of comes from elsewhere. PyTorch that was compiled with a newer toolkit than
+    all of the plan is such a build, and jax in a version whose jaxlib has no wheel for the plan's
+    Pythons.
 
     Args:
         planned: A plan.
         recipes: If given, builds of other recipes stay only if a build that stays needs them.
         gpus: If given, builds without code for any of these compute capabilities go, too.
     """
-    made = {build.id: [(output, _record(output)) for output in build.outputs] for build in planned.builds}
+    made = {
+        build.id: [(output, _record(output)) for output in build.outputs]
+        for build in planned.builds
+    }
     whole = offered = _offered(made.values(), gpus)
     unmet: dict[str, str] = {}  # id of a build -> the first requirement that nothing meets
     changed = True
@@ -55,14 +62,25 @@ def usable(planned: Plan, recipes: Container[str] = (), gpus: Collection[str] = 
 
 def _record(output: Rendered) -> PackageRecord:
     return PackageRecord(
-        output.name, output.version, BuildString(output.build_string), output.build_number, output.subdir
+        output.name,
+        output.version,
+        BuildString(output.build_string),
+        output.build_number,
+        output.subdir,
     )
 
 
-def _offered(packages: Iterable[Iterable[Package]], gpus: Collection[str]) -> Mapping[str, list[PackageRecord]]:
+def _offered(
+    packages: Iterable[Iterable[Package]], gpus: Collection[str]
+) -> Mapping[str, list[PackageRecord]]:
     """By name, with the machines' GPUs."""
     found = defaultdict(
-        list, {_GPU: [PackageRecord(_GPU, gpu, BuildString("0"), 0, NOARCH) for gpu in gpus]} if gpus else {}
+        list,
+        (
+            {_GPU: [PackageRecord(_GPU, gpu, BuildString("0"), 0, NOARCH) for gpu in gpus]}
+            if gpus
+            else {}
+        ),
     )
     for output, record in (package for some in packages for package in some):
         found[output.name].append(record)
@@ -70,17 +88,26 @@ def _offered(packages: Iterable[Iterable[Package]], gpus: Collection[str]) -> Ma
 
 
 def _unmet(
-    output: Rendered, whole: Mapping[str, list[PackageRecord]], offered: Mapping[str, list[PackageRecord]]
+    output: Rendered,
+    whole: Mapping[str, list[PackageRecord]],
+    offered: Mapping[str, list[PackageRecord]],
 ) -> Iterator[str]:
-    """The requirements of a package that something in the whole plan could meet by its name, and nothing meets."""
+    """The requirements of a package that something in the whole plan could meet by its name, and
+    nothing meets.
+    """
     for spec in (*output.depends, *(c for c in output.constrains if c.startswith(f"{_GPU} "))):
         name = spec.split()[0]
         if name in whole and not any(map(_parsed(spec).matches, offered.get(name, ()))):
             yield spec
 
 
-def _needed(kept: Iterable[Build], made: Mapping[str, list[Package]], recipes: Container[str]) -> list[Build]:
-    """The builds of some recipes, and those that they need; a constraint of a package with files is a need, too."""
+def _needed(
+    kept: Iterable[Build], made: Mapping[str, list[Package]], recipes: Container[str]
+) -> list[Build]:
+    """The builds of some recipes, and those that they need.
+
+    A constraint of a package with files is a need, too.
+    """
     by_name: dict[str, list[tuple[PackageRecord, Build]]] = defaultdict(list)
     for build in kept:
         for output, record in made[build.id]:
@@ -102,10 +129,17 @@ def _needed(kept: Iterable[Build], made: Mapping[str, list[Package]], recipes: C
 
 def _left_out(build: Build, spec: str, whole: Mapping[str, list[PackageRecord]]) -> LeftOut:
     reason, name = "nothing that is built needs it", spec.partition(" ")[0]
-    there = listing(sorted({str(record.version) for record in whole[name]}, key=Version)) if spec else ""
+    there = (
+        listing(sorted({str(record.version) for record in whole[name]}, key=Version))
+        if spec
+        else ""
+    )
     if spec:
         reason = f"needs {' '.join(spec.split()[:2])}, and this build has only {there}"
     kind = reason
     if name == _GPU:
-        reason, kind = f"for GPUs {spec.split()[1]}, and you named {there}", f"for other GPUs than {there}"
+        reason, kind = (
+            f"for GPUs {spec.split()[1]}, and you named {there}",
+            f"for other GPUs than {there}",
+        )
     return LeftOut(build.id, reason, build.title, kind, "", build.recipe.name)

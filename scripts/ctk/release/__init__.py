@@ -1,4 +1,7 @@
-"""New versions on the package index, and new locks. Here: tables of the locks, which need no index."""
+"""New versions on the package index, and new locks.
+
+Here: tables of the locks, which need no index.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,23 @@ TABLE = Marked(
 )
 
 
-def facts_rows(locks: Collection[ReleaseLock], others: Collection[ReleaseLock] = ()) -> list[tuple[str, ...]]:
-    """The facts of each CTK release; ``?`` where they are not measured. Other locks may know more GPUs."""
+def facts_rows(
+    locks: Collection[ReleaseLock], others: Collection[ReleaseLock] = ()
+) -> list[tuple[str, ...]]:
+    """The facts of each CTK release; ``?`` where they are not measured.
+
+    Other locks may know more GPUs.
+    """
     known = known_gpus([*locks, *others])
     return [
-        (k.release, *((spans(k.facts.gpu_architectures, known), k.facts.ptx_isa) if k.facts else ("?", "?")))
+        (
+            k.release,
+            *(
+                (spans(k.facts.gpu_architectures, known), k.facts.ptx_isa)
+                if k.facts
+                else ("?", "?")
+            ),
+        )
         for k in locks
         if k.is_ctk
     ]

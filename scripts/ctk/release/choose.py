@@ -1,6 +1,8 @@
-"""Chooses the versions of projects that are locked by CUDA major: Python projects, and libraries beside the toolkit.
+"""Chooses the versions of projects that are locked by CUDA major: Python projects, and libraries
+beside the toolkit.
 
-Of each project the newest version that works is locked, and older versions that other projects or older Pythons need.
+Of each project the newest version that works is locked, and older versions that other projects or
+older Pythons need.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ from ctk.lock.model import LIBRARY_LOCK, ReleaseLock
 VERSIONED_BY_CUDA = ("cuda-python", "cuda-bindings")
 """Projects whose major version is CUDA's."""
 COOLDOWN = timedelta(days=14)
-"""A client that takes nothing younger (``exclude-newer`` of pixi) finds a version of each project in the locks."""
+"""A client that takes nothing younger (``exclude-newer`` of pixi) finds a version of each project
+in the locks.
+"""
 _NO_EXTRA = {"extra": ""}
 _CTK_PROJECTS = frozenset(component.project for component in CTK_COMPONENTS)
 _STEP = "look at what the newest versions require; a mirror may have to fetch more of them"
@@ -51,7 +55,8 @@ class ChosenProject:
         files: Version -> its wheels, newest version first; empty if no version works.
         targets: Version -> the targets that it is locked for.
         older: Each older version -> why it is locked beside the newest, in sentences.
-        newest: The newest final version on the index; of a project in `VERSIONED_BY_CUDA`, of this major.
+        newest: The newest final version on the index; of a project in `VERSIONED_BY_CUDA`, of this
+            major.
         held_back: Why `newest` is not chosen; empty if it is.
     """
 
@@ -66,8 +71,13 @@ Chosen = dict[str, ChosenProject]
 """By the name of the component; without libraries that have no wheel for the CUDA major."""
 
 
-def release_of(index: Index, name: str, toolkits: Iterable[ReleaseLock], tags: tuple[str, ...]) -> ReleaseLock:
-    """The lock ``python-13`` or ``libraries-13`` of the chosen versions; raises the errors of `choose`."""
+def release_of(
+    index: Index, name: str, toolkits: Iterable[ReleaseLock], tags: tuple[str, ...]
+) -> ReleaseLock:
+    """The lock ``python-13`` or ``libraries-13`` of the chosen versions.
+
+    Raises the errors of `choose`.
+    """
     components = {}
     for project, chosen in choose(index, name, toolkits, tags).items():
         for version, files in chosen.files.items():
@@ -76,28 +86,35 @@ def release_of(index: Index, name: str, toolkits: Iterable[ReleaseLock], tags: t
     return ReleaseLock(name, None, dict(sorted(components.items())))
 
 
-def choose(index: Index, name: str, toolkits: Iterable[ReleaseLock], tags: tuple[str, ...]) -> Chosen:
+def choose(
+    index: Index, name: str, toolkits: Iterable[ReleaseLock], tags: tuple[str, ...]
+) -> Chosen:
     """Chooses the versions for ``python-13`` or ``libraries-13``, for the Pythons of these tags.
 
     Raises:
         UnknownName: The index has nothing for that major.
-        NotPublished: No version of a Python project can be used, or no version is compatible with the others.
+        NotPublished: No version of a Python project can be used, or no version is compatible with
+            the others.
     """
     kind, _, major = name.rpartition("-")
     if f"{kind}-" != LIBRARY_LOCK:
         return _python_projects(index, major, tags)
-    return _libraries(index, major, [lock for lock in toolkits if lock.is_ctk and lock.major == major], list(tags))
+    return _libraries(
+        index, major, [lock for lock in toolkits if lock.is_ctk and lock.major == major], list(tags)
+    )
 
 
 # ---- the Python projects of a CUDA major
 
 
 def _python_projects(index: Index, major: str, tags: tuple[str, ...]) -> Chosen:
-    """Chooses, of each project, the newest version that runs on all these Pythons and whose requirements the index has.
+    """Chooses, of each project, the newest version that runs on all these Pythons and whose
+    requirements the index has.
 
-    Requirements of other projects do not hold it back: the version that such a project accepts is chosen beside it. So
-    are two sets in which all projects accept each other, `PYTHON_ROOT` first, then in the order of `PYTHON_PROJECTS`:
-    the newest, and the newest `COOLDOWN` before the youngest wheel of all these, if the index states upload times.
+    Requirements of other projects do not hold it back: the version that such a project accepts is
+    chosen beside it. So are two sets in which all projects accept each other, `PYTHON_ROOT` first,
+    then in the order of `PYTHON_PROJECTS`: the newest, and the newest `COOLDOWN` before the
+    youngest wheel of all these, if the index states upload times.
     """
     majors = sorted({v.major for v in wheels.final_versions(index.files(PYTHON_ROOT))})
     if major not in map(str, majors):
@@ -111,23 +128,32 @@ def _python_projects(index: Index, major: str, tags: tuple[str, ...]) -> Chosen:
 
 
 class _VersionChoice:
-    """Versions of Python projects for a CUDA major and the Pythons of these tags; requirements are read once.
+    """Versions of Python projects for a CUDA major and the Pythons of these tags.
 
+    Requirements are read once.
     With a time (seconds since 1970), only versions whose wheels were all uploaded by then.
     """
 
-    def __init__(self, index: Index, major: str, tags: tuple[str, ...], until: float = math.inf) -> None:
+    def __init__(
+        self, index: Index, major: str, tags: tuple[str, ...], until: float = math.inf
+    ) -> None:
         self._index, self._major, self._tags, self._until = index, major, tags, until
         self._reasons: dict[tuple[str, Version], str] = {}
         self._requirements = cache(self._read_requirements)
 
     def before(self, sets: Iterable[Mapping[str, Version]]) -> _VersionChoice:
         """The choice `COOLDOWN` before the youngest wheel of these versions."""
-        youngest = max(self._uploaded(*project) for versions in sets for project in versions.items())
-        return _VersionChoice(self._index, self._major, self._tags, youngest - COOLDOWN.total_seconds())
+        youngest = max(
+            self._uploaded(*project) for versions in sets for project in versions.items()
+        )
+        return _VersionChoice(
+            self._index, self._major, self._tags, youngest - COOLDOWN.total_seconds()
+        )
 
     def alone(self, name: str) -> tuple[dict[str, Version], str]:
-        """The newest usable version of a project with its requirements, and why newer versions are not usable."""
+        """The newest usable version of a project with its requirements, and why newer versions are
+        not usable.
+        """
         held_back = ""
         for version in self._versions(name):
             reason = self._unusable(name, version)
@@ -135,29 +161,57 @@ class _VersionChoice:
                 return self.together([name], {name: version}), held_back
             held_back = held_back or reason
         newest = self._versions(name)[0]
-        raise NotPublished(f"the package index has no {name} that can be used; {newest}: {held_back}", _STEP)
+        raise NotPublished(
+            f"the package index has no {name} that can be used; {newest}: {held_back}", _STEP
+        )
 
-    def together(self, names: Collection[str], chosen: Mapping[str, Version] | None = None) -> dict[str, Version]:
-        """The newest versions of projects and their requirements that all accept each other; else NotPublished."""
+    def together(
+        self, names: Collection[str], chosen: Mapping[str, Version] | None = None
+    ) -> dict[str, Version]:
+        """The newest versions of projects and their requirements that all accept each other.
+
+        Else NotPublished.
+        """
         chosen = dict(chosen or {})
-        while open_ := [n for n in PYTHON_PROJECTS if n not in chosen and (n in names or self._accepted(n, chosen))]:
+        while open_ := [
+            n
+            for n in PYTHON_PROJECTS
+            if n not in chosen and (n in names or self._accepted(n, chosen))
+        ]:
             name = open_[0]
-            accepted = SpecifierSet(",".join(str(need.specifier) for _, need in self._accepted(name, chosen)))
-            usable = (v for v in self._versions(name) if v in accepted and not self._unusable(name, v))
+            accepted = SpecifierSet(
+                ",".join(str(need.specifier) for _, need in self._accepted(name, chosen))
+            )
+            usable = (
+                v for v in self._versions(name) if v in accepted and not self._unusable(name, v)
+            )
             version = next((v for v in usable if not self._refused(name, v, chosen)), None)
             if version is None:
                 fixed = ", ".join(f"{other} {v}" for other, v in chosen.items()) or "any"
                 tags = ", ".join(self._tags)
-                cause = f"the package index has no {name}{accepted} for Python {tags} that goes with {fixed}"
+                cause = (
+                    f"the package index has no {name}{accepted} for Python {tags} that goes with"
+                    f" {fixed}"
+                )
                 raise NotPublished(cause, _STEP)
             chosen[name] = version
         return chosen
 
     def of(self, name: str, sets: Sequence[Mapping[str, Version]], held_back: str) -> ChosenProject:
-        """The versions of a project that are in some set; each set has versions that accept each other."""
-        newest, *older = sorted({versions[name] for versions in sets if name in versions}, reverse=True)
+        """The versions of a project that are in some set.
+
+        Each set has versions that accept each other.
+        """
+        newest, *older = sorted(
+            {versions[name] for versions in sets if name in versions}, reverse=True
+        )
         why = {
-            v: {s: None for versions in sets if versions.get(name) == v for s in self._against(name, newest, versions)}
+            v: {
+                s: None
+                for versions in sets
+                if versions.get(name) == v
+                for s in self._against(name, newest, versions)
+            }
             for v in older
         }
         listed = self._index.files(name)
@@ -174,17 +228,32 @@ class _VersionChoice:
             if version not in need.specifier:
                 yield f"{other} {chosen[other]} requires {name}{need.specifier}"
         for need in self._refused(name, version, others):
-            yield f"{name} {version} requires {need.name}{need.specifier}, and {need.name} {chosen[need.name]} is there"
+            yield (
+                f"{name} {version} requires {need.name}{need.specifier}, and {need.name}"
+                f" {chosen[need.name]} is there"
+            )
 
     def _accepted(self, name: str, chosen: Mapping[str, Version]) -> list[tuple[str, Requirement]]:
-        """The requirements of chosen projects on another project, each with the project that states it."""
-        needs = [(other, need) for other, version in chosen.items() for need in self._requirements(other, version)]
+        """The requirements of chosen projects on another project, each with the project that states
+        it.
+        """
+        needs = [
+            (other, need)
+            for other, version in chosen.items()
+            for need in self._requirements(other, version)
+        ]
         return [(other, need) for other, need in needs if need.name == name]
 
-    def _refused(self, name: str, version: Version, chosen: Mapping[str, Version]) -> list[Requirement]:
+    def _refused(
+        self, name: str, version: Version, chosen: Mapping[str, Version]
+    ) -> list[Requirement]:
         """The requirements of a version that the chosen versions do not meet."""
         needs = self._requirements(name, version)
-        return [need for need in needs if need.name in chosen and chosen[need.name] not in need.specifier]
+        return [
+            need
+            for need in needs
+            if need.name in chosen and chosen[need.name] not in need.specifier
+        ]
 
     def _versions(self, name: str) -> list[Version]:
         """All final versions, newest first."""
@@ -197,8 +266,15 @@ class _VersionChoice:
         return versions
 
     def _uploaded(self, name: str, version: Version) -> float:
-        """When the last wheel of a version was uploaded, in seconds since 1970; -inf if the index does not say."""
-        stated = [f.uploaded for f in wheels.files_of(self._index.files(name), version) if f.uploaded is not None]
+        """When the last wheel of a version was uploaded, in seconds since 1970.
+
+        -inf if the index does not say.
+        """
+        stated = [
+            f.uploaded
+            for f in wheels.files_of(self._index.files(name), version)
+            if f.uploaded is not None
+        ]
         return max(stated, default=-math.inf)
 
     def _unusable(self, name: str, version: Version) -> str:
@@ -225,13 +301,16 @@ class _VersionChoice:
         return ""
 
     def _read_requirements(self, name: str, version: Version) -> list[Requirement]:
-        """The requirements of a version on other projects, without extras or for this CUDA major."""
+        """The requirements of a version on other projects, without extras or for this
+        CUDA major.
+        """
         files = wheels.files_of(self._index.files(name), version)
         stated = read_requirements(self._index.metadata(min(files, key=lambda f: f.file)), name)
         extras = {"", f"cu{self._major}"}
         while True:
             required = [r for r in stated if _holds(r, *extras)]
-            # An extra may name another extra of its project: cuda-cccl[cu13] is cuda-cccl[minimal-cu13] and more.
+            # An extra may name another extra of its project: cuda-cccl[cu13] is
+            # cuda-cccl[minimal-cu13] and more.
             own = {extra for r in required if r.name == name for extra in r.extras}
             if own <= extras:
                 return [r for r in required if r.name in PYTHON_PROJECTS and r.name != name]
@@ -241,22 +320,30 @@ class _VersionChoice:
 # ---- the libraries and programs for the toolkits of a CUDA major
 
 
-def _libraries(index: Index, major: str, toolkits: Sequence[ReleaseLock], tags: Sequence[str]) -> Chosen:
-    """Chooses, of each project, the newest version that a toolkit of the major and the projects before it accept.
+def _libraries(
+    index: Index, major: str, toolkits: Sequence[ReleaseLock], tags: Sequence[str]
+) -> Chosen:
+    """Chooses, of each project, the newest version that a toolkit of the major and the projects
+    before it accept.
 
-    If that version does not run on older Pythons of the matrix, the newest version for each of them is chosen, too; and
-    the newest for each of `OLDER_TOOLKITS`. A project with a distribution for each major has the major in its name, as
-    majors share versions.
+    If that version does not run on older Pythons of the matrix, the newest version for each of them
+    is chosen, too; and the newest for each of `OLDER_TOOLKITS`. A project with a distribution for
+    each major has the major in its name, as majors share versions.
     """
     wanted = {name: Requirement(form.format(major=major)) for name, form in LIBRARIES.items()}
     distributions = {r.name for r in wanted.values()}
     choice = _LibraryChoice(index, major, toolkits, tags, distributions)
-    found = {n if LIBRARIES[n] == str(r) else f"{n}-cu{major}": choice.of(n, r) for n, r in wanted.items()}
+    found = {
+        n if LIBRARIES[n] == str(r) else f"{n}-cu{major}": choice.of(n, r)
+        for n, r in wanted.items()
+    }
     chosen = {name: project for name, project in found.items() if project}
     for name in AS_REQUIRED.get(major, ()):
         if (key := f"{name}-cu{major}") in chosen:
             for version, files, reason in choice.required(wanted[name].name):
-                chosen[key] = _joined(chosen[key], version, files, _library_targets(files, tags), reason)
+                chosen[key] = _joined(
+                    chosen[key], version, files, _library_targets(files, tags), reason
+                )
     for minor, projects in OLDER_TOOLKITS.items():
         until = [lock for lock in toolkits if Version(lock.minor) <= Version(minor)]
         choice = _LibraryChoice(index, major, until, tags, distributions)
@@ -264,16 +351,23 @@ def _libraries(index: Index, major: str, toolkits: Sequence[ReleaseLock], tags: 
             if name in chosen and (older := choice.of(name, wanted[name])):
                 for version, files in older.files.items():
                     reason = f"it is the newest for CUDA Toolkit {minor}"
-                    chosen[name] = _joined(chosen[name], version, files, older.targets[version], reason)
+                    chosen[name] = _joined(
+                        chosen[name], version, files, older.targets[version], reason
+                    )
     if not any(name.endswith(f"-cu{major}") for name in chosen):
         raise UnknownName(
-            f"the package index has no library for CUDA {major}", "majors are those of the locked toolkits"
+            f"the package index has no library for CUDA {major}",
+            "majors are those of the locked toolkits",
         )
     return chosen
 
 
 def _joined(
-    project: ChosenProject, version: Version, files: list[IndexFile], targets: list[str], reason: str
+    project: ChosenProject,
+    version: Version,
+    files: list[IndexFile],
+    targets: list[str],
+    reason: str,
 ) -> ChosenProject:
     """A project with one more, older version, and why it is locked."""
     if version in project.files:
@@ -288,7 +382,9 @@ def _joined(
 
 @dataclass(frozen=True)
 class _Demand:
-    """The requirement of a chosen version on another library, for the Pythons that it was chosen for."""
+    """The requirement of a chosen version on another library, for the Pythons that it was chosen
+    for.
+    """
 
     by: str
     requirement: Requirement
@@ -296,12 +392,26 @@ class _Demand:
 
 
 class _LibraryChoice:
-    """Versions of the projects for a CUDA major, chosen one after another; `names` are their distributions."""
+    """Versions of the projects for a CUDA major, chosen one after another.
+
+    `names` are their distributions.
+    """
 
     def __init__(
-        self, index: Index, major: str, toolkits: Sequence[ReleaseLock], tags: Sequence[str], names: Collection[str]
+        self,
+        index: Index,
+        major: str,
+        toolkits: Sequence[ReleaseLock],
+        tags: Sequence[str],
+        names: Collection[str],
     ) -> None:
-        self._index, self._major, self._toolkits, self._tags, self._names = index, major, toolkits, tags, names
+        self._index, self._major, self._toolkits, self._tags, self._names = (
+            index,
+            major,
+            toolkits,
+            tags,
+            names,
+        )
         self._demands: list[_Demand] = []
 
     def of(self, name: str, wanted: Requirement) -> ChosenProject | None:
@@ -324,15 +434,23 @@ class _LibraryChoice:
             needs = [r for _, r in stated_requirements(self._index.metadata(offered[0])) if r]
             places = _platforms(needs, without_toolkit)
             against = [] if without_toolkit else list(self._against(needs, wanted.extras))
-            refused = {tag: reason for tag in runs if (reason := self._refusal(distribution, version, tag))}
+            refused = {
+                tag: reason for tag in runs if (reason := self._refusal(distribution, version, tag))
+            }
             served = [tag for tag in runs if not against and tag not in refused]
             if served and (not files or served[0] == open_[0]):
                 files[version] = offered
-                targets[version] = [t for t in _library_targets(offered, served) if t.startswith(places)]
+                targets[version] = [
+                    t for t in _library_targets(offered, served) if t.startswith(places)
+                ]
                 if len(files) > 1:
                     older[version] = (f"it is the newest for Python {', '.join(served)}",)
                 if not without_toolkit:
-                    self._demands += [_Demand(f"{distribution} {version}", r, served) for r in needs if self._asks(r)]
+                    self._demands += [
+                        _Demand(f"{distribution} {version}", r, served)
+                        for r in needs
+                        if self._asks(r)
+                    ]
                 # An older version does not run on a newer Python either.
                 open_ = open_[: open_.index(served[0])]
             elif not files and not held_back:
@@ -342,13 +460,25 @@ class _LibraryChoice:
         return ChosenProject(files, targets, older, versions[0], held_back) if versions else None
 
     def required(self, distribution: str) -> Iterator[tuple[Version, list[IndexFile], str]]:
-        """The versions that a chosen project requires exactly, with their wheels, and the requirement in words."""
+        """The versions that a chosen project requires exactly, with their wheels, and the
+        requirement in words.
+        """
         listed = self._index.files(distribution)
         for demand in self._demands:
-            for pin in demand.requirement.specifier if demand.requirement.name == distribution else ():
-                version = Version(pin.version) if pin.operator == "==" and "*" not in pin.version else None
+            for pin in (
+                demand.requirement.specifier if demand.requirement.name == distribution else ()
+            ):
+                version = (
+                    Version(pin.version)
+                    if pin.operator == "==" and "*" not in pin.version
+                    else None
+                )
                 if version and (files := wheels.files_of(listed, version)):
-                    yield version, files, f"{demand.by} requires {distribution}{demand.requirement.specifier}"
+                    yield (
+                        version,
+                        files,
+                        f"{demand.by} requires {distribution}{demand.requirement.specifier}",
+                    )
 
     def _against(self, needs: Sequence[Requirement], extras: Iterable[str]) -> Iterator[str]:
         """Reasons against a version that do not depend on other choices."""
@@ -356,12 +486,22 @@ class _LibraryChoice:
             if not any(_holds(r, extra) and not _holds(r, "") for r in needs):
                 yield f"it says nothing of what it needs for {extra}"
         asked = [r for r in needs if _holds(r, "", *extras)]
-        unmet = [f"{r.name}{r.specifier}" for r in asked if not any(_meets(lock, r) for lock in self._toolkits)]
+        unmet = [
+            f"{r.name}{r.specifier}"
+            for r in asked
+            if not any(_meets(lock, r) for lock in self._toolkits)
+        ]
         if unmet:
-            yield f"it requires {', '.join(dict.fromkeys(unmet))}, which no locked toolkit of CUDA {self._major} has"
+            yield (
+                f"it requires {', '.join(dict.fromkeys(unmet))}, which no locked toolkit of CUDA"
+                f" {self._major} has"
+            )
 
     def _refusal(self, distribution: str, version: Version, tag: str) -> str:
-        """The requirement that excludes a version for a Python, as a sentence; empty if none does."""
+        """The requirement that excludes a version for a Python, as a sentence.
+
+        Empty if none does.
+        """
         for demand in self._demands:
             need = demand.requirement
             if need.name == distribution and tag in demand.tags and version not in need.specifier:
@@ -369,14 +509,24 @@ class _LibraryChoice:
         return ""
 
     def _asks(self, requirement: Requirement) -> bool:
-        """Whether a requirement is on one of the libraries, and applies without extras or for this CUDA major."""
-        return requirement.name in self._names and _holds(requirement, "", f"cu{self._major}", f"cuda{self._major}")
+        """Whether a requirement is on one of the libraries, and applies without extras or for this
+        CUDA major.
+        """
+        return requirement.name in self._names and _holds(
+            requirement, "", f"cu{self._major}", f"cuda{self._major}"
+        )
 
 
 def _platforms(needs: Sequence[Requirement], without_toolkit: bool) -> tuple[str, ...]:
-    """The platforms of a version that requires the toolkit on some of them, or all and ``noarch``."""
+    """The platforms of a version that requires the toolkit on some of them, or all and
+    ``noarch``.
+    """
     toolkit = [requirement for requirement in needs if _is_on_toolkit(requirement)]
-    on = [p.subdir for p in PLATFORMS.values() if any(applies(r, [p.marker_environment | _NO_EXTRA]) for r in toolkit)]
+    on = [
+        p.subdir
+        for p in PLATFORMS.values()
+        if any(applies(r, [p.marker_environment | _NO_EXTRA]) for r in toolkit)
+    ]
     if without_toolkit:
         return tuple(subdir for subdir in PLATFORMS if subdir not in on)
     return tuple(on) or (NOARCH, *PLATFORMS)
@@ -391,22 +541,34 @@ def _component_project(requirement: Requirement) -> str:
 
 
 def _served(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:
-    """The Pythons, of these, that the wheels of a version run on; a wheel for any Python states them."""
+    """The Pythons, of these, that the wheels of a version run on.
+
+    A wheel for any Python states them.
+    """
     pure = [f for f in files if wheels.targets_of(f) & {NOARCH, *PLATFORMS}]
     if pure:
         return [tag for tag in tags if all(wheels.runs_on(file, tag) for file in pure)]
-    return [tag for tag in tags if any(wheels.wheel_for(files, f"{subdir}-{tag}") for subdir in PLATFORMS)]
+    return [
+        tag
+        for tag in tags
+        if any(wheels.wheel_for(files, f"{subdir}-{tag}") for subdir in PLATFORMS)
+    ]
 
 
 def _library_targets(files: Sequence[IndexFile], tags: Sequence[str]) -> list[str]:
     by_platform = any(wheels.wheel_for(files, subdir) for subdir in PLATFORMS)
-    return list(PLATFORMS) if by_platform and not wheels.wheel_for(files, NOARCH) else _targets(files, tags)
+    return (
+        list(PLATFORMS)
+        if by_platform and not wheels.wheel_for(files, NOARCH)
+        else _targets(files, tags)
+    )
 
 
 def _holds(requirement: Requirement, *extras: str) -> bool:
     """Whether a requirement applies on some platform of ours with one of these extras."""
     return applies(
-        requirement, [p.marker_environment | {"extra": extra} for p in PLATFORMS.values() for extra in extras]
+        requirement,
+        [p.marker_environment | {"extra": extra} for p in PLATFORMS.values() for extra in extras],
     )
 
 
@@ -420,9 +582,14 @@ def _meets(lock: ReleaseLock, requirement: Requirement) -> bool:
 
 
 def _accepts(specifier: SpecifierSet, version: Version) -> bool:
-    """Whether a version is accepted; one that is exactly required, also in a newer patch: a lock has the last."""
+    """Whether a version is accepted.
+
+    One that is exactly required, also in a newer patch: a lock has the last.
+    """
     minor = version.release[:2]
-    pins = [Version(s.version) for s in specifier if s.operator == "==" and not s.version.endswith(".*")]
+    pins = [
+        Version(s.version) for s in specifier if s.operator == "==" and not s.version.endswith(".*")
+    ]
     return version in specifier or any(pin < version and pin.release[:2] == minor for pin in pins)
 
 

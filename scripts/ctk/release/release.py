@@ -1,6 +1,7 @@
 """Makes release locks from the package index.
 
-A CTK manifest is read strictly: a form that is new to this tool is an error, so that no component is left out.
+A CTK manifest is read strictly: a form that is new to this tool is an error, so that no component
+is left out.
 """
 
 from __future__ import annotations
@@ -23,13 +24,28 @@ from ctk.index.index import Index, IndexFile
 from ctk.index.inside import applies, stated_requirements
 from ctk.lock import facts, wheels
 from ctk.lock.components import CTK_COMPONENTS, MANIFEST, CtkComponent
-from ctk.lock.model import BASE, LIBRARY_LOCK, Artefact, Component, ReleaseLock, in_order, load, path_of
+from ctk.lock.model import (
+    BASE,
+    LIBRARY_LOCK,
+    Artefact,
+    Component,
+    ReleaseLock,
+    in_order,
+    load,
+    path_of,
+)
 from ctk.lock.redistribution import Readings, read_text, unread
 from ctk.plan.plan import python_tags
 from ctk.release import choose
 
-_NEW_FORM = "the form of the manifest is new: extend ctk/release/release.py or lock/components.py; nothing was written"
-_EXTRAS = {"all", *(component.name for component in CTK_COMPONENTS)}  # the first names every component once more
+_NEW_FORM = (
+    "the form of the manifest is new: extend ctk/release/release.py or lock/components.py; nothing"
+    " was written"
+)
+_EXTRAS = {
+    "all",
+    *(component.name for component in CTK_COMPONENTS),
+}  # the first names every component once more
 _ANSWERS = {
     name: {platform.marker_environment[name] for platform in PLATFORMS.values()}
     for name in next(iter(PLATFORMS.values())).marker_environment
@@ -56,29 +72,39 @@ class Pin:
     def accepted(self) -> SpecifierSet:
         """The accepted versions.
 
-        ``==13.4.92.*`` is the newest of them. ``<14,>=13.4.92`` is 13.4.92, the version of the release itself: a newer
-        toolkit does not change the lock.
+        ``==13.4.92.*`` is the newest of them. ``<14,>=13.4.92`` is 13.4.92, the version of the
+        release itself: a newer toolkit does not change the lock.
         """
         stated = {s.operator: s.version for s in self.requirement.specifier}
         return SpecifierSet(f"=={stated['>=']}") if ">=" in stated else self.requirement.specifier
 
     @property
     def subdirs(self) -> tuple[str, ...]:
-        """The subdirs for which the component exists, by the marker; LockError if the marker has no answer."""
+        """The subdirs for which the component exists, by the marker.
+
+        LockError if the marker has no answer.
+        """
         extra = {"extra": self.extra or ""}
-        return tuple(p.subdir for p in PLATFORMS.values() if applies(self.requirement, [p.marker_environment | extra]))
+        return tuple(
+            p.subdir
+            for p in PLATFORMS.values()
+            if applies(self.requirement, [p.marker_environment | extra])
+        )
 
     @property
     def places(self) -> dict[str, tuple[str, ...]]:
-        """The places that need a wheel: name -> subdirs; a wheel for any of these subdirs is enough.
+        """The places that need a wheel: name -> subdirs.
 
-        A marker that names machines needs a wheel for each: ``win-64``. Markers of older manifests name only operating
-        systems, and NVIDIA never published for all their machines: they need a wheel for ``linux`` and for ``win``.
+        A wheel for any of these subdirs is enough. A marker that names machines needs a wheel for
+        each: ``win-64``. Markers of older manifests name only operating systems, and NVIDIA never
+        published for all their machines: they need a wheel for ``linux`` and for ``win``.
         """
         subdirs = self.subdirs
         if "machine" in str(self.requirement.marker):
             return {subdir: (subdir,) for subdir in subdirs}
-        of_system = {name: tuple(s for s in members if s in subdirs) for name, members in SYSTEMS.items()}
+        of_system = {
+            name: tuple(s for s in members if s in subdirs) for name, members in SYSTEMS.items()
+        }
         return {name: members for name, members in of_system.items() if members}
 
 
@@ -99,7 +125,8 @@ def read_manifest(metadata: Message, version: str) -> list[Pin]:
 def _pins_of(component: CtkComponent, major: str, manifest: Sequence[Pin]) -> list[Pin]:
     """The requirements of a component's extra that are on its own distribution.
 
-    An extra also names dependencies of the component (``nvcc`` names cudart and nvvm), which have their own extras.
+    An extra also names dependencies of the component (``nvcc`` names cudart and nvvm), which have
+    their own extras.
     """
     own = component.distribution(major)
     return [pin for pin in manifest if pin.extra == component.name and pin.requirement.name == own]
@@ -116,7 +143,9 @@ def _strange(pin: Pin, major: str) -> Iterator[str]:
     words = re.findall(r"\"([^\"]*)\"|([a-z_]+)", marker)
     variables = [name for _, name in words if name and name not in ("and", "or", "in", "not")]
     asked = sorted(set(variables) - {"extra"} - _ANSWERS.keys())
-    values = sorted({value for value, _ in words if value} - {pin.extra} - set().union(*_ANSWERS.values()))
+    values = sorted(
+        {value for value, _ in words if value} - {pin.extra} - set().union(*_ANSWERS.values())
+    )
     if variables.count("extra") != 1 or pin.extra is None:
         yield "not of exactly one extra"
     elif pin.extra not in _EXTRAS:
@@ -136,7 +165,8 @@ class WantedComponent:
 
     Attributes:
         accepted: The versions that the manifest accepts.
-        files: The wheels of the newest complete version, else of the newest version; empty if the index has no version.
+        files: The wheels of the newest complete version, else of the newest version; empty if the
+            index has no version.
         places: The places that need a wheel, as in `Pin.places`.
     """
 
@@ -150,7 +180,9 @@ class WantedComponent:
     def missing(self) -> tuple[str, ...]:
         """The places without a wheel on the index."""
         return tuple(
-            place for place, subdirs in self.places.items() if not any(wheels.wheel_for(self.files, s) for s in subdirs)
+            place
+            for place, subdirs in self.places.items()
+            if not any(wheels.wheel_for(self.files, s) for s in subdirs)
         )
 
     def __str__(self) -> str:
@@ -179,7 +211,10 @@ class PublishedRelease:
 
 def published_minors(index: Index) -> dict[str, Version]:
     """Each CTK minor of the index -> its newest final patch, oldest first."""
-    return {_minor_of(version): version for version in reversed(wheels.final_versions(index.files(MANIFEST)))}
+    return {
+        _minor_of(version): version
+        for version in reversed(wheels.final_versions(index.files(MANIFEST)))
+    }
 
 
 def _minor_of(version: Version) -> str:
@@ -187,18 +222,27 @@ def _minor_of(version: Version) -> str:
 
 
 def manifest_of(index: Index, minor: str, locked: Sequence[str]) -> tuple[Version, IndexFile]:
-    """The manifest of the newest final patch of a CTK minor; UnknownName if the index has no such minor.
+    """The manifest of the newest final patch of a CTK minor.
 
+    UnknownName if the index has no such minor.
     Its step names the newest of the index, and the newest of `locked`, minors from the oldest on.
     """
     minors = published_minors(index)
     if minor not in minors:
-        newest = f"{next(reversed(minors), 'none')}; the newest that is locked is {next(reversed(locked), 'none')}"
-        raise UnknownName(f"the package index has no CUDA Toolkit {minor}", f"the newest that it has is {newest}")
+        newest = (
+            f"{next(reversed(minors), 'none')}; the newest that is locked is"
+            f" {next(reversed(locked), 'none')}"
+        )
+        raise UnknownName(
+            f"the package index has no CUDA Toolkit {minor}", f"the newest that it has is {newest}"
+        )
     version = minors[minor]
     file = wheels.wheel_for(wheels.files_of(index.files(MANIFEST), version), NOARCH)
     if file is None:
-        raise LockError(f"{MANIFEST} {version} has no wheel for every platform", "look at its files on the index")
+        raise LockError(
+            f"{MANIFEST} {version} has no wheel for every platform",
+            "look at its files on the index",
+        )
     return version, file
 
 
@@ -210,7 +254,10 @@ def published(index: Index, minor: str, locked: Sequence[str]) -> PublishedRelea
 
 
 def _parts(index: Index, major: str, manifest: Sequence[Pin]) -> Iterator[WantedComponent]:
-    """The components of a manifest; an older release lacks some, and the plan then has no build of them."""
+    """The components of a manifest.
+
+    An older release lacks some, and the plan then has no build of them.
+    """
     known = {component.name: component for component in CTK_COMPONENTS}
     for component in CTK_COMPONENTS:
         stated = _pins_of(component, major, manifest)
@@ -220,33 +267,47 @@ def _parts(index: Index, major: str, manifest: Sequence[Pin]) -> Iterator[Wanted
             name, accepted = stated[0].requirement.name, stated[0].accepted
             places = {place: subdirs for pin in stated for place, subdirs in pin.places.items()}
             offers = _offers(index, name, accepted)
-            offered = [WantedComponent(component.name, name, accepted, files, places) for files in offers]
-            # A version can be uploaded piece by piece: the newest complete version, else the newest.
+            offered = [
+                WantedComponent(component.name, name, accepted, files, places) for files in offers
+            ]
+            # A version can be uploaded piece by piece: the newest complete version, else the
+            # newest.
             yield next((part for part in offered if not part.missing), offered[0])
 
 
 def _offers(index: Index, distribution: str, accepted: SpecifierSet) -> list[tuple[IndexFile, ...]]:
-    """The wheels of each accepted final version, newest first; an empty tuple if the index has no version."""
+    """The wheels of each accepted final version, newest first.
+
+    An empty tuple if the index has no version.
+    """
     try:
         files = index.files(distribution)
     except NotPublished:
         files = ()
-    return [tuple(wheels.files_of(files, v)) for v in wheels.final_versions(files, accepted)] or [()]
+    return [tuple(wheels.files_of(files, v)) for v in wheels.final_versions(files, accepted)] or [
+        ()
+    ]
 
 
 def incomplete(minor: str, release: PublishedRelease) -> CtkError:
     """The error that names every artefact of a CTK minor that the index lacks."""
     lacking = [f"{minor} {part}" for part in release.parts if part.missing]
     step = "wait until they are published, or a mirror has them"
-    return problems(Incomplete, f"the package index lacks artefacts of {MANIFEST} {release.version}", lacking, step)
+    return problems(
+        Incomplete,
+        f"the package index lacks artefacts of {MANIFEST} {release.version}",
+        lacking,
+        step,
+    )
 
 
 # ---- locks
 
 
 def names_of(arguments: Sequence[str]) -> list[str]:
-    """The names of locks that ``13.4``, ``python-13``, ``libraries-13`` or ``base`` mean; UnknownName for other words.
+    """The names of locks that ``13.4``, ``python-13``, ``libraries-13`` or ``base`` mean.
 
+    UnknownName for other words.
     A minor includes the Python projects of its major.
     """
     minors: set[Version] = set()
@@ -265,13 +326,16 @@ def names_of(arguments: Sequence[str]) -> list[str]:
             if patch := re.match(r"(?:cuda-)?(\d+\.\d+)\.\d", argument):
                 step = f"write the minor, whose newest patch is locked: {patch[1]}"
             raise UnknownName(f"{argument!r} is no name of a release here", step)
-    sets = [f"python-{m}" for m in sorted(majors)] + [f"{LIBRARY_LOCK}{m}" for m in sorted(libraries)]
+    sets = [f"python-{m}" for m in sorted(majors)] + [
+        f"{LIBRARY_LOCK}{m}" for m in sorted(libraries)
+    ]
     last = [BASE] if BASE in arguments else []
     return [f"cuda-{_minor_of(v)}" for v in sorted(minors)] + sets + last
 
 
 def make(index: Index, name: str, workspace: Workspace) -> ReleaseLock:
-    """The lock of a release (``cuda-13.4``, ``python-13``, ``libraries-13`` or ``base``) from the index.
+    """The lock of a release (``cuda-13.4``, ``python-13``, ``libraries-13`` or ``base``) from the
+    index.
 
     Facts and upload times of files that are in the present lock stay: packages carry these times.
 
@@ -284,7 +348,9 @@ def make(index: Index, name: str, workspace: Workspace) -> ReleaseLock:
     elif kind == "cuda":
         new = _ctk_release(index, number, workspace.locked_minors)
     else:
-        new = choose.release_of(index, name, in_place(workspace).values(), python_tags(workspace.build_config))
+        new = choose.release_of(
+            index, name, in_place(workspace).values(), python_tags(workspace.build_config)
+        )
     old = present(workspace, name)
     if old is None:
         return new
@@ -295,7 +361,10 @@ def make(index: Index, name: str, workspace: Workspace) -> ReleaseLock:
 def in_place(workspace: Workspace) -> dict[str, ReleaseLock]:
     """All valid locks of a checkout by name, oldest first, with the base channel's."""
     names = [path.stem for path in workspace.variants.glob("*.lock")] + [BASE]
-    return {lock.name: lock for lock in in_order(filter(None, (present(workspace, name) for name in names)))}
+    return {
+        lock.name: lock
+        for lock in in_order(filter(None, (present(workspace, name) for name in names)))
+    }
 
 
 def present(workspace: Workspace, name: str) -> ReleaseLock | None:
@@ -307,14 +376,18 @@ def present(workspace: Workspace, name: str) -> ReleaseLock | None:
 
 
 def _uploaded_as_before(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
-    """The new lock with the upload times that the old lock has for the same files, and its time of the minor.
+    """The new lock with the upload times that the old lock has for the same files, and its time of
+    the minor.
 
-    Packages carry these times: an index that lost the first patches, or states no times, must not change them.
+    Packages carry these times: an index that lost the first patches, or states no times, must not
+    change them.
     """
     known = {a.sha256: a.uploaded for a in (*old.artefacts, old.manifest) if a}
 
     def kept(artefact: Artefact | None) -> Artefact | None:
-        return artefact and replace(artefact, uploaded=known.get(artefact.sha256, artefact.uploaded))
+        return artefact and replace(
+            artefact, uploaded=known.get(artefact.sha256, artefact.uploaded)
+        )
 
     components = {
         name: replace(c, artefacts={target: kept(a) for target, a in c.artefacts.items()})
@@ -324,7 +397,10 @@ def _uploaded_as_before(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
 
 
 def _ctk_release(index: Index, minor: str, locked: Sequence[str]) -> ReleaseLock:
-    """The lock of the newest final patch of a CTK minor, without facts; raises the errors of `make`."""
+    """The lock of the newest final patch of a CTK minor, without facts.
+
+    Raises the errors of `make`.
+    """
     release = published(index, minor, locked)
     if release.missing:
         raise incomplete(minor, release)
@@ -340,12 +416,19 @@ def _ctk_release(index: Index, minor: str, locked: Sequence[str]) -> ReleaseLock
 
 def _component(index: Index, part: WantedComponent) -> Component:
     subdirs = {subdir for members in part.places.values() for subdir in members}
-    component = wheels.component(index, part.name, part.files, [s for s in PLATFORMS if s in subdirs])
+    component = wheels.component(
+        index, part.name, part.files, [s for s in PLATFORMS if s in subdirs]
+    )
     return replace(component, artefacts={s: component.artefacts.get(s) for s in PLATFORMS})
 
 
-def read_licences(index: Callable[[], Index], locks: Collection[ReleaseLock], known: Readings) -> Readings:
-    """The readings of the texts that some locks name; the index is asked for texts that are not known."""
+def read_licences(
+    index: Callable[[], Index], locks: Collection[ReleaseLock], known: Readings
+) -> Readings:
+    """The readings of the texts that some locks name.
+
+    The index is asked for texts that are not known.
+    """
     readings = dict(known)
     if any(unread(readings, locks)):
         with index() as opened:
@@ -353,5 +436,10 @@ def read_licences(index: Callable[[], Index], locks: Collection[ReleaseLock], kn
                 for _, licence in licences(opened, component).values():
                     if licence.text:
                         readings[licence.text] = read_text(licence.content, licence.declared)
-    named = {text for lock in locks for component in lock.components.values() for text in component.license_texts}
+    named = {
+        text
+        for lock in locks
+        for component in lock.components.values()
+        for text in component.license_texts
+    }
     return {sha256: reading for sha256, reading in readings.items() if sha256 in named}

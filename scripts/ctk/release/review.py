@@ -33,7 +33,8 @@ _COMPILED = ("libtorch", "onnxruntime", "llama.cpp")
 
 
 def compiled_with(channel: str | Path) -> list[str]:
-    """The newest CTK minor of each CUDA major that packages of a channel such as conda-forge are compiled with.
+    """The newest CTK minor of each CUDA major that packages of a channel such as conda-forge are
+    compiled with.
 
     It is the lower bound of cuda-version in the newest version of some packages for linux-64.
 
@@ -45,7 +46,9 @@ def compiled_with(channel: str | Path) -> list[str]:
     catalogue, found = Catalogue([channel], "linux-64"), set()
     for records in map(catalogue.records, _COMPILED):
         needs = {need for r in records if r.version == records[0].version for need in r.depends}
-        found |= {Version(m[1]) for need in needs if (m := re.match(r"cuda-version >=(\d+\.\d+)", need))}
+        found |= {
+            Version(m[1]) for need in needs if (m := re.match(r"cuda-version >=(\d+\.\d+)", need))
+        }
     return [str(minor) for minor in sorted({v.major: v for v in sorted(found)}.values())]
 
 
@@ -86,20 +89,32 @@ class LockedVersion:
 
     @property
     def reasons(self) -> Iterator[str]:
-        """Why the newest version is held back, and why each older version is locked, a sentence each."""
+        """Why the newest version is held back, and why each older version is locked, a sentence
+        each.
+        """
         if self.held_back:
             yield f"{self.release}: {self.what} {self.newest} is held back: {self.held_back}"
         for version, sentences in self.older.items():
-            yield f"{self.release}: {self.what} {version} is there beside {self.lockable}: {'; '.join(sentences)}"
+            yield (
+                f"{self.release}: {self.what} {version} is there beside {self.lockable}:"
+                f" {'; '.join(sentences)}"
+            )
 
 
-def compare(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspace) -> list[LockedVersion]:
-    """Compares all releases, locked or not, with the index; minors first, oldest first. NotPublished if one is gone."""
+def compare(
+    index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspace
+) -> list[LockedVersion]:
+    """Compares all releases, locked or not, with the index; minors first, oldest first.
+
+    NotPublished if one is gone.
+    """
     return [*_minors(index, locks), *_projects(index, locks, workspace)]
 
 
 def _minors(index: Index, locks: Mapping[str, ReleaseLock]) -> Iterator[LockedVersion]:
-    locked = {lock.minor: Version(lock.manifest.version) for lock in locks.values() if lock.manifest}
+    locked = {
+        lock.minor: Version(lock.manifest.version) for lock in locks.values() if lock.manifest
+    }
     minors = published_minors(index)
     if gone := sorted(set(locked) - set(minors), key=Version):
         raise NotPublished(
@@ -110,10 +125,19 @@ def _minors(index: Index, locks: Mapping[str, ReleaseLock]) -> Iterator[LockedVe
     for minor, version in minors.items():
         have = locked.get(minor)
         newer = version > (have or latest)
-        yield LockedVersion(f"cuda-{minor}", MANIFEST, str(have) if have else None, str(version), str(version), newer)
+        yield LockedVersion(
+            f"cuda-{minor}",
+            MANIFEST,
+            str(have) if have else None,
+            str(version),
+            str(version),
+            newer,
+        )
 
 
-def _projects(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspace) -> Iterator[LockedVersion]:
+def _projects(
+    index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspace
+) -> Iterator[LockedVersion]:
     tags = python_tags(workspace.build_config)
     for lock in locks.values():
         if lock.is_ctk:
@@ -121,12 +145,16 @@ def _projects(index: Index, locks: Mapping[str, ReleaseLock], workspace: Workspa
         for name, chosen in choose.choose(index, lock.name, locks.values(), tags).items():
             have = lock.components[name].version if name in lock.components else None
             locked = {Version(c.version) for c in lock.components.values() if c.name == name}
-            lockable = next(iter(chosen.files), None)  # None if no locked toolkit is compatible with the project
+            lockable = next(
+                iter(chosen.files), None
+            )  # None if no locked toolkit is compatible with the project
             older = {str(version): why for version, why in chosen.older.items()}
             is_ahead = lockable is not None and (have is None or lockable > Version(have))
             newer = is_ahead or not locked >= chosen.older.keys()
             shown, newest = str(lockable or "-"), str(chosen.newest)
-            yield LockedVersion(lock.name, name, have, shown, newest, newer, chosen.held_back, older)
+            yield LockedVersion(
+                lock.name, name, have, shown, newest, newer, chosen.held_back, older
+            )
 
 
 @dataclass(frozen=True)
@@ -134,7 +162,8 @@ class Completeness:
     """How complete a CTK release is on the index.
 
     Attributes:
-        published: The release on the index; None if its manifest cannot be read, for the reason in `problem`.
+        published: The release on the index; None if its manifest cannot be read, for the reason in
+            `problem`.
     """
 
     minor: str
@@ -157,8 +186,13 @@ class Completeness:
         return f"cuda-{self.minor}", self.version, have, "\n".join(missing) or "complete"
 
 
-def completeness(index: Index, locks: Mapping[str, ReleaseLock], minors: Collection[str] = ()) -> list[Completeness]:
-    """How complete CTK releases are, oldest first; by default the oldest locked release and all newer ones."""
+def completeness(
+    index: Index, locks: Mapping[str, ReleaseLock], minors: Collection[str] = ()
+) -> list[Completeness]:
+    """How complete CTK releases are, oldest first.
+
+    By default the oldest locked release and all newer ones.
+    """
     locked = [lock.minor for lock in locks.values() if lock.is_ctk]
     oldest = min(map(Version, locked), default=Version("0"))
     chosen = minors or [minor for minor in published_minors(index) if Version(minor) >= oldest]
@@ -199,11 +233,16 @@ class FileChange:
         """A unified diff, line by line, with paths relative to ``root``."""
         name = self.path.relative_to(root).as_posix()
         old = f"a/{name}" if self.old is not None else "/dev/null"
-        return difflib.unified_diff((self.old or "").splitlines(), self.new.splitlines(), old, f"b/{name}", lineterm="")
+        return difflib.unified_diff(
+            (self.old or "").splitlines(), self.new.splitlines(), old, f"b/{name}", lineterm=""
+        )
 
 
 def changes(folder: Path, lock: ReleaseLock) -> list[FileChange]:
-    """The changes that bring a release into ``folder``; LockError if the index states values that no lock may have."""
+    """The changes that bring a release into ``folder``.
+
+    LockError if the index states values that no lock may have.
+    """
     halves = {".lock": dump(lock), ".yaml": variant_config(lock)}
     _, wrong = parse_lock(halves[".lock"], lock.name)
     if wrong:
@@ -213,7 +252,8 @@ def changes(folder: Path, lock: ReleaseLock) -> list[FileChange]:
 
 
 def predecessor(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> ReleaseLock | None:
-    """The lock in place that a new lock is compared with: that of its name, else the newest of its kind.
+    """The lock in place that a new lock is compared with: that of its name, else the newest of its
+    kind.
 
     Among those of its kind, the newest of its major comes first.
     """
@@ -224,7 +264,10 @@ def predecessor(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> ReleaseL
 
 
 def write(needed: Sequence[FileChange]) -> None:
-    """Writes every change. A release whose halves disagree is an error that names the command to run again."""
+    """Writes every change.
+
+    A release whose halves disagree is an error that names the command to run again.
+    """
     for change in needed:
         with disk_errors(change.path.parent):
             make_folder(change.path.parent)

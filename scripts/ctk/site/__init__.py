@@ -1,4 +1,6 @@
-"""The site of a channel: static pages that work from a folder, without a server and without any outside host."""
+"""The site of a channel: static pages that work from a folder, without a server and without any
+outside host.
+"""
 
 from __future__ import annotations
 

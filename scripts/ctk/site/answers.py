@@ -1,7 +1,9 @@
-"""The questions of the install selector, and a solver's answer to each, as in `ctk solve --explain`.
+"""The questions of the install selector, and a solver's answer to each, as in `ctk solve
+--explain`.
 
-Machines that no rule of the channels tells apart are solved once, but texts about a pick have the numbers of the
-machine. Answers are solved on all cores, by package and Python, and packed for the page, which only looks them up.
+Machines that no rule of the channels tells apart are solved once, but texts about a pick have the
+numbers of the machine. Answers are solved on all cores, by package and Python, and packed for the
+page, which only looks them up.
 """
 
 from __future__ import annotations
@@ -41,9 +43,11 @@ ALWAYS = ("cuda-version", "python", "python_abi")
 """Packages that a pick may contain besides the requested package."""
 
 _OLDEST_DRIVER = "1.0"  # older than every driver
-# Packages that nobody installs by name: those of a cross-compiler's target, the files that native and compat builds
-# share, and those that only have constraints.
-_HALVES = re.compile(r".*_(?:linux|win)-\w+|.*-files|python_abi|cuda-gpu-builds|cuda-version-native")
+# Packages that nobody installs by name: those of a cross-compiler's target, the files that native
+# and compat builds share, and those that only have constraints.
+_HALVES = re.compile(
+    r".*_(?:linux|win)-\w+|.*-files|python_abi|cuda-gpu-builds|cuda-version-native"
+)
 
 T = TypeVar("T", bound=Hashable)
 
@@ -59,7 +63,11 @@ class SelectorQuestion(NamedTuple):
 
     def scenario(self, subdir: str) -> Scenario:
         """The request to a solver, as ``ctk solve PACKAGE cuda-version=PIN --python PYTHON``."""
-        specs = (self.package, *pin_specs(self.pin), *(python_specs(self.python) if self.python else ()))
+        specs = (
+            self.package,
+            *pin_specs(self.pin),
+            *(python_specs(self.python) if self.python else ()),
+        )
         return Scenario(specs, subdir, self.driver, self.arch)
 
 
@@ -68,16 +76,23 @@ class Axes:
     """The values of each field for a platform, oldest first; all their combinations are solved."""
 
     subdir: str
-    drivers: tuple[str | None, ...]  # None, then a driver that is too old for every toolkit, then the others
-    gpus: tuple[str | None, ...]  # None, then compute capabilities; the last is unknown to every toolkit
+    drivers: tuple[
+        str | None, ...
+    ]  # None, then a driver that is too old for every toolkit, then the others
+    gpus: tuple[
+        str | None, ...
+    ]  # None, then compute capabilities; the last is unknown to every toolkit
     pythons: tuple[str, ...]  # "", then the Pythons of the base channel
     pins: tuple[str, ...]  # "", then CUDA majors, then the minors in the channel
     packages: tuple[str, ...]
     older: bool = False  # whether older drivers than the first get the same answers
     newer: bool = False  # whether newer drivers than the last get the same answers
-    # The oldest GPU of the newest CUDA major, and the major before, which knows older ones; None if none does.
+    # The oldest GPU of the newest CUDA major, and the major before, which knows older ones; None if
+    # none does.
     floor: tuple[str, str] | None = None
-    impossible: Mapping[Machine, str] = field(default_factory=dict)  # machine that cannot exist -> why
+    impossible: Mapping[Machine, str] = field(
+        default_factory=dict
+    )  # machine that cannot exist -> why
 
     @property
     def machines(self) -> list[Machine]:
@@ -111,14 +126,19 @@ def axes(
     check_names("Python", pythons, catalogue.pythons)
     names = tuple(name for name in offered if not packages or name in packages)
     minors = sorted((t.version for t in catalogue.toolkits), key=version)
-    alike = MachineClasses(catalogue.query([f"{name} *" for name in (*names, *ALWAYS)], recursive=True))
+    alike = MachineClasses(
+        catalogue.query([f"{name} *" for name in (*names, *ALWAYS)], recursive=True)
+    )
     _, oldest, *_, newest = known.drivers
     machines = product(known.drivers, known.gpus)
     return Axes(
         catalogue.subdir,
         known.drivers,
         known.gpus,
-        ("", *(p for p in known.pythons if p in catalogue.pythons and (not pythons or p in pythons))),
+        (
+            "",
+            *(p for p in known.pythons if p in catalogue.pythons and (not pythons or p in pythons)),
+        ),
         ("", *dict.fromkeys(minor.split(".")[0] for minor in minors), *minors),
         names,
         older=alike.is_same_driver(_OLDEST_DRIVER, str(oldest)),
@@ -131,10 +151,14 @@ def axes(
 def _floor(toolkits: Iterable[ChannelToolkit]) -> tuple[str, str] | None:
     """`Axes.floor` of the toolkits of a channel, newest first."""
     oldest: dict[str, str] = {}
-    for major, gpu in ((toolkit.version.split(".")[0], gpu) for toolkit in toolkits for gpu in toolkit.gpus):
+    for major, gpu in (
+        (toolkit.version.split(".")[0], gpu) for toolkit in toolkits for gpu in toolkit.gpus
+    ):
         oldest[major] = min(oldest.get(major, gpu), gpu, key=version)
     newest, *before = oldest.items() or [("", "")]
-    return next(((newest[1], major) for major, gpu in before if version(gpu) < version(newest[1])), None)
+    return next(
+        ((newest[1], major) for major, gpu in before if version(gpu) < version(newest[1])), None
+    )
 
 
 def installed_by_name(catalogue: Catalogue) -> list[str]:
@@ -153,7 +177,9 @@ def pin_specs(pin: str) -> tuple[str, ...]:
 
 
 Picked = tuple[str, str, str, int, str]
-"""A package of a pick: name, version, build, download size in bytes (0 if it is not built yet) and channel."""
+"""A package of a pick: name, version, build, download size in bytes (0 if it is not built yet) and
+channel.
+"""
 
 
 class SelectorAnswer(NamedTuple):
@@ -220,13 +246,19 @@ def headline(pick: Pick, catalogue: Catalogue) -> str:
 def _packages(records: tuple[RepoDataRecord, ...]) -> tuple[Picked, ...]:
     """The packages of a pick; the same object for machines with the same pick."""
     return tuple(
-        (r.name.normalized, str(r.version), str(r.build), r.size or 0, channel_name(str(r.channel))) for r in records
+        (r.name.normalized, str(r.version), str(r.build), r.size or 0, channel_name(str(r.channel)))
+        for r in records
     )
 
 
-def _scenarios(catalogue: GroupedCatalogue, axes: Axes, package: str, python: str) -> Iterator[Scenario]:
+def _scenarios(
+    catalogue: GroupedCatalogue, axes: Axes, package: str, python: str
+) -> Iterator[Scenario]:
     """Nearly all solves that the answers for a Python need, so that they can be solved together."""
-    for driver, arch in (*(m for m in axes.machines if m not in axes.impossible), (ANY_DRIVER, None)):
+    for driver, arch in (
+        *(m for m in axes.machines if m not in axes.impossible),
+        (ANY_DRIVER, None),
+    ):
         for pin in axes.pins:
             yield SelectorQuestion(package, driver, arch, python, pin).scenario(axes.subdir)
         bare = SelectorQuestion(package, driver, arch, python, "").scenario(axes.subdir)
@@ -236,16 +268,18 @@ def _scenarios(catalogue: GroupedCatalogue, axes: Axes, package: str, python: st
 
 
 def packed(answered: Answered) -> dict[str, Any]:
-    """The answers about a package and Python, in the order of the axes, in a small form for the page.
+    """The answers about a package and Python, in the order of the axes, in a small form for the
+    page.
 
     Returns:
         records: [name, version, build, bytes, channel] of each package of any pick
         picks: lists of indexes in `records`
         lines: lists of indexes in `texts`
         texts: parts of sentences, to be joined with spaces
-        answers: [pick or -1, toolkit, fit, title, reasons, 1 if it lasts]; title is an index in `lines`, reasons a list
-            of them
-        rows: the answers by GPU for a driver and pin: [answer, number of GPUs, answer, number of GPUs, ...]
+        answers: [pick or -1, toolkit, fit, title, reasons, 1 if it lasts]; title is an index in
+            `lines`, reasons a list of them
+        rows: the answers by GPU for a driver and pin: [answer, number of GPUs, answer, number of
+            GPUs, ...]
         grid: pin -> the index of the row of each driver
     """
     kinds: dict[SelectorAnswer, int] = {}
@@ -311,7 +345,8 @@ def plan_work(axes: Axes, channels: Sequence[Path | str]) -> list[Work]:
 def solved(
     work: Sequence[Work], jobs: int, advance: Callable[[float, str], None]
 ) -> Iterator[tuple[Work, Mapping[str, Any]]]:
-    """Does the work in any order in `jobs` processes, and yields each piece with its `packed` answers.
+    """Does the work in any order in `jobs` processes, and yields each piece with its `packed`
+    answers.
 
     `advance` is called with a number of answered questions and their name.
     """
@@ -334,5 +369,7 @@ def solved(
 
 def solve_one(work: Work) -> Mapping[str, Any]:
     """Does a piece of work."""
-    catalogue = GroupedCatalogue(work.channels, work.axes.subdir, [work.package, *ALWAYS, ASKS_NATIVE])
+    catalogue = GroupedCatalogue(
+        work.channels, work.axes.subdir, [work.package, *ALWAYS, ASKS_NATIVE]
+    )
     return packed(answers(catalogue, work.axes, work.package, work.python))

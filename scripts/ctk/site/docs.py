@@ -24,39 +24,69 @@ SECTIONS = {
 NAMES = [name for section in SECTIONS.values() for name in section]
 _CHECKOUT = re.compile(r"<!-- only in a checkout -->.*?<!-- end -->\n*", re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
-_CHANNEL = re.compile(r"""(?<=-c )CHANNEL\b|(?<=--channel )CHANNEL\b|(?<=  - )CHANNEL\b|(?<=["`])CHANNEL(?=["`])""")
-_LINK = re.compile(r"(?P<open>\s+\()?\[(?P<text>[^\]]+)\]\((?!https?:|#)(?P<page>[^)#]+)[^)]*\)(?P<close>\))?")
+_CHANNEL = re.compile(
+    r"""(?<=-c )CHANNEL\b|(?<=--channel )CHANNEL\b|(?<=  - )CHANNEL\b|(?<=["`])CHANNEL(?=["`])"""
+)
+_LINK = re.compile(
+    r"(?P<open>\s+\()?\[(?P<text>[^\]]+)\]\((?!https?:|#)(?P<page>[^)#]+)[^)]*\)(?P<close>\))?"
+)
 _ARTICLE = re.compile(r'<article role="main".*</article>', re.DOTALL)
 _TAG = re.compile(r'<a class="headerlink".*?</a>|<[^>]+>', re.DOTALL)
-_CODE, _OPTION = re.compile(rb"<pre .*?</pre>", re.DOTALL), re.compile(rb"(?<=[\s>])--?[A-Za-z][\w-]*")
-# A search with summaries would fetch the pages, which a page in a folder cannot; excerpts.js has its own.
-_OFF = ("html_show_search_summary", "html_copy_source", "html_show_sphinx", "html_show_copyright", "html_use_index")
+_CODE, _OPTION = (
+    re.compile(rb"<pre .*?</pre>", re.DOTALL),
+    re.compile(rb"(?<=[\s>])--?[A-Za-z][\w-]*"),
+)
+# A search with summaries would fetch the pages, which a page in a folder cannot; excerpts.js has
+# its own.
+_OFF = (
+    "html_show_search_summary",
+    "html_copy_source",
+    "html_show_sphinx",
+    "html_show_copyright",
+    "html_use_index",
+)
 _EDITS = {  # pages of Sphinx and furo -> what axe-core asks for
     b'<p class="caption" role="heading">': b'<p class="caption" role="heading" aria-level="2">',
-    b'<div class="highlight"><pre>': b'<div class="highlight copy"><pre tabindex="0" role="group" aria-label="Code">',
+    b'<div class="highlight"><pre>': (
+        b'<div class="highlight copy"><pre tabindex="0" role="group" aria-label="Code">'
+    ),
     b'<div class="table-wrapper': b'<div tabindex="0" class="table-wrapper',
     b'<aside class="sidebar-drawer">': b'<aside class="sidebar-drawer" aria-label="Pages">',
     b'<aside class="toc-drawer">': b'<aside class="toc-drawer" aria-label="On this page">',
-    b'<div id="search-results">': b'<script defer src="texts.js"></script>'
-    b'<script defer src="../assets/excerpts.js"></script><h1>Search</h1>'
-    b'<form class="page-search" action="search.html"><input name="q" aria-label="Search the docs">'
-    b"<button>Search</button></form>"
-    b'<div id="search-results">',
+    b'<div id="search-results">': (
+        b'<script defer src="texts.js"></script><script defer'
+        b' src="../assets/excerpts.js"></script><h1>Search</h1><form class="page-search"'
+        b' action="search.html"><input name="q" aria-label="Search the'
+        b' docs"><button>Search</button></form><div id="search-results">'
+    ),
 }
 _EDITS |= {  # the site's icon, wrapped commands, and its button to copy them
-    b"</head>": b'<link rel="icon" href="../assets/mark.svg"><link rel="stylesheet" href="../assets/shared.css">'
-    b'<link rel="stylesheet" href="../assets/docs.css"></head>',
+    b"</head>": (
+        b'<link rel="icon" href="../assets/mark.svg"><link rel="stylesheet"'
+        b' href="../assets/shared.css"><link rel="stylesheet" href="../assets/docs.css"></head>'
+    ),
     b"</body>": b'<script src="../assets/copy.js"></script></body>',
 }
-_COLOURS = {"brand-primary": "accent", "brand-content": "accent", "background-primary": "page"}  # theirs -> ours
+_COLOURS = {
+    "brand-primary": "accent",
+    "brand-content": "accent",
+    "background-primary": "page",
+}  # theirs -> ours
 _COLOURS |= {"background-secondary": "panel", "foreground-primary": "text"}
 
 
 def pages(folder: Path, title: str, channel: str) -> Iterator[Page]:
-    """The docs as ``docs/`` of a site, if `folder` has the source; `channel` is its address, for the commands."""
+    """The docs as ``docs/`` of a site, if `folder` has the source.
+
+    `channel` is its address, for the commands.
+    """
     header = b'<div class="site-header">%s</div>' % docs_header(title).encode()
     edits = {**_EDITS, b'<div class="page">': header + b'<div class="page">'}
-    texts = {name: file.read_text(encoding="utf-8") for name in NAMES if (file := folder / f"{name}.md").is_file()}
+    texts = {
+        name: file.read_text(encoding="utf-8")
+        for name in NAMES
+        if (file := folder / f"{name}.md").is_file()
+    }
     if not texts:
         return
     plain: dict[str, str] = {}
@@ -68,7 +98,10 @@ def pages(folder: Path, title: str, channel: str) -> Iterator[Page]:
                 for theirs, ours in edits.items():
                     content = content.replace(theirs, ours)
                 # Browsers wrap a line after a hyphen, and no rule of CSS alone forbids it.
-                content = _CODE.sub(lambda code: _OPTION.sub(rb'<span class="option">\g<0></span>', code[0]), content)
+                content = _CODE.sub(
+                    lambda code: _OPTION.sub(rb'<span class="option">\g<0></span>', code[0]),
+                    content,
+                )
                 if file.stem in texts and (article := _ARTICLE.search(content.decode())):
                     plain[file.stem] = " ".join(unescape(_TAG.sub("", article[0])).split())
             yield Page(f"docs/{file.relative_to(Path(scratch, 'made')).as_posix()}", content)
@@ -76,20 +109,32 @@ def pages(folder: Path, title: str, channel: str) -> Iterator[Page]:
 
 
 def readable(text: str, channel: str) -> str:
-    """A page for readers without a checkout: with this channel's address, without links to what is not on the site."""
+    """A page for readers without a checkout: with this channel's address, without links to what is
+    not on the site.
+    """
     text = _COMMENT.sub("", _CHECKOUT.sub("", text))
     return _LINK.sub(_link, _CHANNEL.sub(lambda _: channel, text))
 
 
 def _link(link: re.Match[str]) -> str:
-    """A link to a page of the site; of another one its text, or nothing if it is alone in brackets."""
+    """A link to a page of the site.
+
+    Of another one its text, or nothing if it is alone in brackets.
+    """
     if link["page"].removesuffix(".md") in NAMES:
         return link[0]
-    return "" if link["open"] and link["close"] else f"{link['open'] or ''}{link['text']}{link['close'] or ''}"
+    return (
+        ""
+        if link["open"] and link["close"]
+        else f"{link['open'] or ''}{link['text']}{link['close'] or ''}"
+    )
 
 
 def build(texts: dict[str, str], folder: Path, title: str) -> str:
-    """Has Sphinx make pages in ``folder/made``, which load nothing from elsewhere; returns its warnings."""
+    """Has Sphinx make pages in ``folder/made``, which load nothing from elsewhere.
+
+    Returns its warnings.
+    """
     from sphinx.application import Sphinx
     from sphinx.util.docutils import docutils_namespace, patch_docutils
 
@@ -100,7 +145,11 @@ def build(texts: dict[str, str], folder: Path, title: str) -> str:
     (folder / "source").mkdir()
     for name, text in (texts | {"index": "\n".join(contents)}).items():
         (folder / "source" / f"{name}.md").write_text(text, encoding="utf-8")
-    settings: dict[str, Any] = {"project": title, "html_title": title, "extensions": ["myst_parser"]}
+    settings: dict[str, Any] = {
+        "project": title,
+        "html_title": title,
+        "extensions": ["myst_parser"],
+    }
     settings |= {"myst_heading_anchors": 4, "html_theme": "furo", "html_theme_options": _theme()}
     settings |= dict.fromkeys(_OFF, False)
     warnings, places = io.StringIO(), (folder / "source", None, folder / "made", folder / "trees")
@@ -113,8 +162,15 @@ def _theme() -> dict[str, Any]:
     """The options of the theme: the site's fonts, and its colours, light and dark."""
     css = "".join(page.content.decode() for page in assets(Names()) if page.path.endswith(".css"))
     options: dict[str, Any] = {}
-    for mode, block in zip(("light", "dark"), re.findall(r":root \{(.*?)\}", css, re.S), strict=False):
+    for mode, block in zip(
+        ("light", "dark"), re.findall(r":root \{(.*?)\}", css, re.S), strict=False
+    ):
         site = dict(re.findall(r"--([\w-]+): ([^;]+);", block))
-        options[f"{mode}_css_variables"] = {f"color-{theirs}": site[ours] for theirs, ours in _COLOURS.items()}
-    options["light_css_variables"] |= {"font-stack": "var(--sans)", "font-stack--monospace": "var(--mono)"}
+        options[f"{mode}_css_variables"] = {
+            f"color-{theirs}": site[ours] for theirs, ours in _COLOURS.items()
+        }
+    options["light_css_variables"] |= {
+        "font-stack": "var(--sans)",
+        "font-stack--monospace": "var(--mono)",
+    }
     return options

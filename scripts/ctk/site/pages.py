@@ -1,4 +1,7 @@
-"""The input of a site, its templates, its folder, and the front page; `report` has the other pages."""
+"""The input of a site, its templates, its folder, and the front page.
+
+`report` has the other pages.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,11 @@ from ctk.solve.solve import ASKING, ASKS, ASKS_NATIVE
 
 _TEXT = b"Made by ctk site. The folder is replaced as a whole: keep nothing of yours in it.\n"
 _HERE = Path(__file__).parent
-_NAVIGATION = (("index.html", "Install"), ("packages.html", "Packages"), ("docs/index.html", "Docs"))
+_NAVIGATION = (
+    ("index.html", "Install"),
+    ("packages.html", "Packages"),
+    ("docs/index.html", "Docs"),
+)
 _ENVIRONMENT = "gpu"  # the name that the docs use
 
 
@@ -61,7 +68,9 @@ class Site:
 
     workspace: Workspace
     channel: Path  # the folder of a state, which does not change
-    entries: tuple[IndexedPackage, ...]  # by name, then newest version first, then native before compat
+    entries: tuple[
+        IndexedPackage, ...
+    ]  # by name, then newest version first, then native before compat
     locks: Mapping[str, ReleaseLock]  # CTK releases first, oldest first
     channels: tuple[str, ...] = ()  # URLs or names of channels for clients, by priority
     title: str = "CUDA for conda"
@@ -70,7 +79,10 @@ class Site:
     @cached_property
     def packages(self) -> Mapping[str, tuple[IndexedPackage, ...]]:
         """Package name -> its entries, newest first."""
-        return {name: tuple(group) for name, group in groupby(self.entries, key=lambda entry: entry.name)}
+        return {
+            name: tuple(group)
+            for name, group in groupby(self.entries, key=lambda entry: entry.name)
+        }
 
     @property
     def platforms(self) -> tuple[str, ...]:
@@ -85,7 +97,9 @@ class Site:
 
     @property
     def asks(self) -> str:
-        """What a command requests besides a package, so that it gets CUDA builds and an error without a driver."""
+        """What a command requests besides a package, so that it gets CUDA builds and an error
+        without a driver.
+        """
         return ASKS if ASKS in self.packages else "__cuda"
 
     @property
@@ -105,8 +119,12 @@ def read(workspace: Workspace, channel: Path) -> Site:
         raise channel_missing(channel)
     state = channel.resolve()  # one state, since a build may make the next one meanwhile
     entries = [_entry(state / name, record) for name, record in checked_records(state).items()]
-    entries.sort(key=lambda entry: (entry.index.subdir, entry.file))  # each sort keeps the order before
-    entries.sort(key=lambda entry: (Version(entry.index.version), entry.index.build_number), reverse=True)
+    entries.sort(
+        key=lambda entry: (entry.index.subdir, entry.file)
+    )  # each sort keeps the order before
+    entries.sort(
+        key=lambda entry: (Version(entry.index.version), entry.index.build_number), reverse=True
+    )
     entries.sort(key=lambda entry: entry.name)
     return Site(workspace, state, tuple(entries), release_locks(workspace))
 
@@ -127,7 +145,10 @@ class Page(NamedTuple):
 
 
 def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
-    """A page from `template`, by default that of its own name; values are escaped, except `Markup`."""
+    """A page from `template`, by default that of its own name.
+
+    Values are escaped, except `Markup`.
+    """
     first, slash, _ = path.partition("/")
     section = f"{first}.html" if slash else path  # packages/cuda-core.html belongs to packages.html
     root = "../" * path.count("/")
@@ -138,10 +159,14 @@ def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
 
 
 def missing(site: Site) -> Iterator[Page]:
-    """What a server can send in place of a page that is not there: one for each folder, because links are relative."""
+    """What a server can send in place of a page that is not there: one for each folder, because
+    links are relative.
+    """
     said = "A page goes when the channel no longer has its package."
     for folder in ("", "packages/", *(("docs/",) if site.docs else ())):
-        yield render(site, f"{folder}404.html", "404.html", title="There is no such page", description=said)
+        yield render(
+            site, f"{folder}404.html", "404.html", title="There is no such page", description=said
+        )
 
 
 def docs_header(title: str) -> str:
@@ -159,19 +184,32 @@ def assets(names: Names) -> Iterator[Page]:
 
 
 def _names_script(names: Names) -> str:
-    """The values at the end of ``names.js``: names that are no packages here, and those that another place has."""
+    """The values at the end of ``names.js``: names that are no packages here, and those that
+    another place has.
+    """
     table = {}
     for name in reviewed().names:
         if other := names.meant_by(name):
-            packages = dict.fromkeys(map(_package_in, other.requests) if other.requests else [other.instead])
+            packages = dict.fromkeys(
+                map(_package_in, other.requests) if other.requests else [other.instead]
+            )
             table[name] = (other.sentence, [package for package in packages if package != name])
     wheels = {name: [*wheel.values()][-1][0] for name, wheel in names.wheels.items()}
     maps: dict[str, dict[str, Any]] = {
         "OTHER_NAMES": table,
-        "WHEELS": {name: package for name, package in wheels.items() if name == package or name not in names.own},
-        "COMPONENTS": {name: package for name, package in names.components.items() if name not in names.own},
+        "WHEELS": {
+            name: package
+            for name, package in wheels.items()
+            if name == package or name not in names.own
+        },
+        "COMPONENTS": {
+            name: package for name, package in names.components.items() if name not in names.own
+        },
     }
-    lines = [f"const {name} = new Map({safe_json([*entries.items()])});\n" for name, entries in maps.items()]
+    lines = [
+        f"const {name} = new Map({safe_json([*entries.items()])});\n"
+        for name, entries in maps.items()
+    ]
     return "".join([*lines, f"const ELSEWHERE = new Set({safe_json(names.elsewhere)});\n"])
 
 
@@ -204,8 +242,9 @@ def _day(timestamp: int) -> str:
 
 
 def write(pages: Iterable[Page], folder: Path) -> int:
-    """Writes pages into a new folder, which then replaces the old folder; returns the number of pages.
+    """Writes pages into a new folder, which then replaces the old folder.
 
+    Returns the number of pages.
     Readers see the old site until all pages are written; after a kill or an error it stays.
     """
     check(folder)
@@ -226,22 +265,35 @@ def write(pages: Iterable[Page], folder: Path) -> int:
 
 
 def check_reachable(url: str, base: Path | str) -> None:
-    """Refuses addresses that the readers of a page cannot use: the channel's, and that of its base channel."""
+    """Refuses addresses that the readers of a page cannot use: the channel's, and that of its base
+    channel.
+    """
     if not re.fullmatch(r"https?://[^\s/?#]+\S*", url):
-        raise BadValue(f"{url} is no address on the web", "give the published one: --url https://example.org/cuda")
+        raise BadValue(
+            f"{url} is no address on the web",
+            "give the published one: --url https://example.org/cuda",
+        )
     if isinstance(base, Path) or base.startswith("file:"):
-        step = "name a channel that they can use: --base conda-forge, or the address of your mirror of it"
+        step = (
+            "name a channel that they can use: --base conda-forge, or the address of your mirror"
+            " of it"
+        )
         raise BadValue(f"no reader of the pages can install from {base}", step)
 
 
 def check(folder: Path) -> None:
-    """Refuses a place where a folder cannot be made, and a folder with other content than a site."""
+    """Refuses a place where a folder cannot be made, and a folder with other content than
+    a site.
+    """
     check_place(folder.absolute())
     if not folder.exists() and not folder.is_symlink():
         return
     step = "name a folder that is a site, is empty, or does not exist yet"
     if (folder / HISTORY).exists() or any(folder.glob("*/repodata.json")):
-        step = f"name another folder for the site, with --channel {folder} if it is the site of that channel"
+        step = (
+            f"name another folder for the site, with --channel {folder} if it is the site of that"
+            " channel"
+        )
         raise BadValue(f"{folder} has a channel in it, and would be replaced", step)
     if not folder.is_dir() or folder.is_symlink():
         raise BadValue(f"{folder} is no folder", step)
@@ -262,8 +314,22 @@ def _take_place(fresh: Path, folder: Path) -> None:
 
 # The front page: the selector, and the commands for clients
 
-_FIELDS = ("drivers", "older", "newer", "gpus", "floor", "pythons", "pins", "packages")  # of axes, for the script
-_FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc", "cuda-toolkit")  # packages with buttons, if the channel has them
+_FIELDS = (
+    "drivers",
+    "older",
+    "newer",
+    "gpus",
+    "floor",
+    "pythons",
+    "pins",
+    "packages",
+)  # of axes, for the script
+_FIRST = (
+    "cuda-core",
+    "numba-cuda",
+    "cuda-nvcc",
+    "cuda-toolkit",
+)  # packages with buttons, if the channel has them
 _PLAIN = re.compile(r"[\w@%+=:,./-]+")  # characters without a meaning in any shell
 
 
@@ -279,9 +345,16 @@ def front_page(site: Site, axes: Mapping[str, Axes]) -> Page:
     )
 
 
-def client_line(specs: str, channels: Sequence[str], client: str = "conda", command: str = "create") -> str:
-    """The command that creates an environment, or adds to it, with a line for each option, channels first."""
-    given = [f"--channel {channel if _PLAIN.fullmatch(channel) else json.dumps(channel)}" for channel in channels]
+def client_line(
+    specs: str, channels: Sequence[str], client: str = "conda", command: str = "create"
+) -> str:
+    """The command that creates an environment, or adds to it, with a line for each option, channels
+    first.
+    """
+    given = [
+        f"--channel {channel if _PLAIN.fullmatch(channel) else json.dumps(channel)}"
+        for channel in channels
+    ]
     options = [*given, "--override-channels", "--strict-channel-priority", specs]
     return " \\\n  ".join([f"{client} {command} --name {_ENVIRONMENT}", *options])
 
@@ -289,21 +362,30 @@ def client_line(specs: str, channels: Sequence[str], client: str = "conda", comm
 def commands(site: Site, package: str) -> dict[str, tuple[str, str]]:
     """Client -> what installs a package, and what activates its environment."""
     specs = package if package in ASKING else f"{site.asks} {package}"
-    found = {c: (client_line(specs, site.channels, c), f"{c} activate {_ENVIRONMENT}") for c in ("conda", "mamba")}
+    found = {
+        c: (client_line(specs, site.channels, c), f"{c} activate {_ENVIRONMENT}")
+        for c in ("conda", "mamba")
+    }
     return {**found, "pixi": (_pixi_lines(site) + package, "pixi shell")}
 
 
 def _pixi_lines(site: Site) -> str:
-    """The commands of pixi for an environment that fits this machine, without the packages at the end."""
+    """The commands of pixi for an environment that fits this machine, without the packages at the
+    end.
+    """
     named = " ".join(f"--channel {channel}" for channel in site.channels)
     detect = "pixi workspace platform add --auto-detect"
     return f"pixi init {_ENVIRONMENT} {named}\ncd {_ENVIRONMENT}\n{detect}\npixi add "
 
 
 def shards(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Page]:
-    """A script for the packed answers of each package and Python, since a page in a folder cannot load JSON."""
+    """A script for the packed answers of each package and Python, since a page in a folder cannot
+    load JSON.
+    """
     for name, content in answers:
-        yield Page(f"answers/{name}.js", f"ctkAnswers({safe_json(name)},{safe_json(content)});\n".encode())
+        yield Page(
+            f"answers/{name}.js", f"ctkAnswers({safe_json(name)},{safe_json(content)});\n".encode()
+        )
 
 
 def safe_json(content: object) -> str:
@@ -312,13 +394,19 @@ def safe_json(content: object) -> str:
 
 
 def _offered(site: Site, axes: Mapping[str, Axes]) -> dict[str, Any]:
-    """The choices of the page, with the specs for conda and the lines of a ``pixi.toml`` for each pin and Python."""
+    """The choices of the page, with the specs for conda and the lines of a ``pixi.toml`` for each
+    pin and Python.
+    """
     every = axes.values()
     packages = {package for each in every for package in each.packages}
     pins = {pin: pin_specs(pin) for each in every for pin in each.pins}
-    pythons = {python: python_specs(python) if python else () for each in every for python in each.pythons}
+    pythons = {
+        python: python_specs(python) if python else () for each in every for python in each.pythons
+    }
     return {
-        "platforms": {subdir: {name: getattr(each, name) for name in _FIELDS} for subdir, each in axes.items()},
+        "platforms": {
+            subdir: {name: getattr(each, name) for name in _FIELDS} for subdir, each in axes.items()
+        },
         "gpus": gpu_names(),
         "pins": {pin: _request(specs) for pin, specs in pins.items()},
         "pythons": {python: _request(specs) for python, specs in pythons.items()},
@@ -328,7 +416,10 @@ def _offered(site: Site, axes: Mapping[str, Axes]) -> dict[str, Any]:
             "pixi": _pixi_lines(site),
         },
         "add": {
-            **{client: client_line("", site.channels, client, "install") for client in ("conda", "mamba")},
+            **{
+                client: client_line("", site.channels, client, "install")
+                for client in ("conda", "mamba")
+            },
             "pixi": "pixi add ",
         },
         "asks": site.asks,

@@ -49,12 +49,16 @@ class Solved(NamedTuple):
     """The solver's answers for these pages."""
 
     maps: Sequence[HeatMap] = ()
-    downloads: Mapping[str, int] = {}  # package -> bytes of it and of what it needs from this channel
+    downloads: Mapping[
+        str, int
+    ] = {}  # package -> bytes of it and of what it needs from this channel
     problem: str = ""  # why there are none
 
 
 def solve(site: Site) -> Solved:
-    """Asks the solver: some hundred solves for each platform of the channel, which take a second or two."""
+    """Asks the solver: some hundred solves for each platform of the channel, which take a second or
+    two.
+    """
     if not site.platforms:
         return Solved()
     maps: dict[tuple[tuple[str, ...], tuple[tuple[str, ...], ...]], list[str]] = {}
@@ -71,30 +75,46 @@ def solve(site: Site) -> Solved:
                     maps.setdefault((heads, tuple(rows)), []).append(platform)
     except CtkError as error:
         return Solved(problem=f"{error.cause}. {error.step}".strip())
-    found = [HeatMap(alike, heads, [(d, cells) for d, *cells in rows]) for (heads, rows), alike in maps.items()]
+    found = [
+        HeatMap(alike, heads, [(d, cells) for d, *cells in rows])
+        for (heads, rows), alike in maps.items()
+    ]
     return Solved(found, downloads)
 
 
 def _downloads(site: Site, catalogue: Catalogue, names: Iterable[str]) -> dict[str, int]:
-    """`Solved.downloads` of these packages, on a machine with a driver for everything; not of those without a pick."""
+    """`Solved.downloads` of these packages, on a machine with a driver for everything.
+
+    Not of those without a pick.
+    """
     sizes = {(entry.index.subdir, entry.file): entry.size for entry in site.entries}
     wanted = {name: Scenario((name,), catalogue.subdir, ANY_DRIVER) for name in sorted(names)}
     grouped = catalogue.grouped(wanted)
     grouped.ask(wanted.values())
     picks = {name: pick for name, scenario in wanted.items() if (pick := grouped.pick(scenario))}
-    return {n: sum(sizes.get((r.subdir, r.file_name), 0) for r in pick.records) for n, pick in picks.items()}
+    return {
+        n: sum(sizes.get((r.subdir, r.file_name), 0) for r in pick.records)
+        for n, pick in picks.items()
+    }
 
 
 def about(site: Site, solved: Solved) -> Iterator[Page]:
-    """The channel: what it has, the toolkit for each driver and GPU, CTK releases, and what is not packaged."""
+    """The channel: what it has, the toolkit for each driver and GPU, CTK releases, and what is not
+    packaged.
+    """
     built = {entry.index.version for entry in site.packages.get("cuda-version", ())}
-    rows = [(*facts, lock.minor in built) for lock, facts in zip(site.releases, facts_rows(site.releases), strict=True)]
+    rows = [
+        (*facts, lock.minor in built)
+        for lock, facts in zip(site.releases, facts_rows(site.releases), strict=True)
+    ]
     listed = load_exclusions(site.workspace)
     yield render(
         site,
         "about.html",
         title="About this channel",
-        description="What it has, which CUDA Toolkit a machine gets from it, and what was measured.",
+        description=(
+            "What it has, which CUDA Toolkit a machine gets from it, and what was measured."
+        ),
         request=REQUEST,
         no_nvcc=NO_NVCC if "cuda-nvcc" in site.packages else "",
         solved=solved,
@@ -160,7 +180,10 @@ class PackageBuild:
 
     @property
     def cuda(self) -> str:
-        """The CUDA versions that it is for: ``13.4``, ``12.0 to 12.3``, ``12``; "" for every version."""
+        """The CUDA versions that it is for: ``13.4``, ``12.0 to 12.3``, ``12``.
+
+        "" for every version.
+        """
         if self.entry.name == "cuda-version":
             return self.entry.index.version
         spec = next((s for s in self.entry.index.depends if s.startswith("cuda-version ")), "")
@@ -170,7 +193,11 @@ class PackageBuild:
         if end_major != major:
             return f"{major}.{first} or newer" if first and first != "0" else major
         last = int(end or 0) - 1
-        return f"{major}.{last}" if int(first or 0) == last else f"{major}.{first or 0} to {major}.{last}"
+        return (
+            f"{major}.{last}"
+            if int(first or 0) == last
+            else f"{major}.{first or 0} to {major}.{last}"
+        )
 
     @property
     def python(self) -> str:
@@ -179,7 +206,14 @@ class PackageBuild:
 
     def _required(self, spec: re.Pattern[str]) -> str:
         """The groups of the first dependency that matches."""
-        return next(("".join(match.groups("")) for s in self.entry.index.depends if (match := spec.match(s))), "")
+        return next(
+            (
+                "".join(match.groups(""))
+                for s in self.entry.index.depends
+                if (match := spec.match(s))
+            ),
+            "",
+        )
 
 
 class ListedPackage(NamedTuple):
@@ -203,14 +237,18 @@ class CudaRow(NamedTuple):
 
 def packages(site: Site, solved: Solved) -> Iterator[Page]:
     """The list of packages, a page for each name, SBOMs and licence texts."""
-    builds = {name: [read_metadata(entry, site) for entry in own] for name, own in site.packages.items()}
+    builds = {
+        name: [read_metadata(entry, site) for entry in own] for name, own in site.packages.items()
+    }
     every = [build for own in builds.values() for build in own]
     yield from (Page(build.sbom_path, build.sbom) for build in every if build.sbom)
     yield render(
         site,
         "packages.html",
         title="Packages",
-        description="Each package has a page with its command, versions, dependencies, licences and files.",
+        description=(
+            "Each package has a page with its command, versions, dependencies, licences and files."
+        ),
         rows=_listed(builds),
         downloads=solved.downloads,
     )
@@ -220,7 +258,10 @@ def packages(site: Site, solved: Solved) -> Iterator[Page]:
             users.setdefault(spec.partition(" ")[0], set()).add(entry.name)
     for name, own in builds.items():
         yield _package_page(
-            site, own, sorted(users.get(name, set()) - {name}), solved.downloads.get(name, own[0].entry.size)
+            site,
+            own,
+            sorted(users.get(name, set()) - {name}),
+            solved.downloads.get(name, own[0].entry.size),
         )
     licences = {text.path: text.content for build in every for text in build.licences}
     yield from (Page(path, text) for path, text in sorted(licences.items()))
@@ -243,15 +284,25 @@ def _listed(builds: Mapping[str, Sequence[PackageBuild]]) -> list[ListedPackage]
 
 
 def _owner(name: str, names: Container[str]) -> str:
-    """The package that brings a part, such as ``cuda-nvrtc`` for ``cuda-nvrtc-files``; for other packages the same."""
+    """The package that brings a part, such as ``cuda-nvrtc`` for ``cuda-nvrtc-files``.
+
+    For other packages the same.
+    """
     owner = name
     while match := _PART.fullmatch(owner):
-        owner = match[1] if match[1] in names else match[1].removesuffix("-dev").removesuffix("-static")
+        owner = (
+            match[1] if match[1] in names else match[1].removesuffix("-dev").removesuffix("-static")
+        )
     return owner if owner in names else name
 
 
-def _package_page(site: Site, builds: Sequence[PackageBuild], users: Sequence[str], download: int) -> Page:
-    """The page of a package; `builds` are newest first, `users` are the packages that depend on it."""
+def _package_page(
+    site: Site, builds: Sequence[PackageBuild], users: Sequence[str], download: int
+) -> Page:
+    """The page of a package.
+
+    `builds` are newest first, `users` are the packages that depend on it.
+    """
     newest = builds[0]
     name = newest.entry.name
     shown: dict[str, PackageBuild] = {}
@@ -282,7 +333,9 @@ def _cuda_row(version: str, cuda: str, builds: Sequence[PackageBuild]) -> CudaRo
     return CudaRow(
         version,
         cuda,
-        sorted({build.python for build in builds} - {""}, key=lambda p: (Version(p.rstrip("t")), p)),
+        sorted(
+            {build.python for build in builds} - {""}, key=lambda p: (Version(p.rstrip("t")), p)
+        ),
         sorted({build.entry.index.subdir for build in builds}),
         max(build.entry.index.timestamp for build in builds),
     )
@@ -313,5 +366,7 @@ def _text(value: object) -> str:
 def _in_words(releases: SpecifierSet) -> str:
     """``<12.3`` as ``before 12.3``."""
     ordered = sorted(releases, key=lambda part: Version(part.version.removesuffix(".*")))
-    texts = (f"{_OPERATORS.get(part.operator, part.operator)} {part.version}".strip() for part in ordered)
+    texts = (
+        f"{_OPERATORS.get(part.operator, part.operator)} {part.version}".strip() for part in ordered
+    )
     return ", ".join(texts) or "all"

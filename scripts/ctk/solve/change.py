@@ -1,4 +1,7 @@
-"""What a change of packages makes worse, as data: kinds and packages. `ctk.cli.change` has the words."""
+"""What a change of packages makes worse, as data: kinds and packages.
+
+`ctk.cli.change` has the words.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from ctk.solve.solve import older, parse_spec
 
 _TOOLKIT, _PYTHON, _NVJITLINK = "cuda-version", "python", "libnvjitlink"
 _TIED = ("native", "with")
-"""First words of builds of libnvjitlink that depend on their own toolkit: ``native_...``, ``with_compat_...``."""
+"""First words of builds of libnvjitlink that depend on their own toolkit: ``native_...``,
+``with_compat_...``.
+"""
 
 
 class Kind(StrEnum):
@@ -61,7 +66,10 @@ class Package:
 
 @dataclass(frozen=True)
 class Worse:
-    """A package that a change makes worse: as it is, and as it would be; None where it is not there."""
+    """A package that a change makes worse: as it is, and as it would be.
+
+    None where it is not there.
+    """
 
     kind: Kind
     before: Package | None
@@ -75,7 +83,8 @@ class Change:
     Attributes:
         added: Packages that are not there now.
         removed: Packages that would go.
-        changed: Packages that stay with another version or build: as they are, and as they would be.
+        changed: Packages that stay with another version or build: as they are, and as they would
+            be.
         worse: What the change makes worse.
     """
 
@@ -125,7 +134,9 @@ def _worse(old: _Records, new: _Records, asked: list[str], request: list[str]) -
     for name in sorted(old.keys() & new.keys() - {_TOOLKIT}):
         if needs_cuda(old[name]) and not needs_cuda(new[name]):
             yield Worse(Kind.CUDA_TO_CPU, Package.of(old[name]), Package.of(new[name]))
-    for name in sorted({parse_spec(spec).name for spec in asked} & old.keys() - new.keys() - {_TOOLKIT}):
+    for name in sorted(
+        {parse_spec(spec).name for spec in asked} & old.keys() - new.keys() - {_TOOLKIT}
+    ):
         yield Worse(Kind.ASKED_FOR_GONE, Package.of(old[name]), None)
     left = unasked_nvjitlink(new.values(), request)
     if left and not unasked_nvjitlink(old.values(), asked):
@@ -160,10 +171,10 @@ def needs_cuda(record: PackageRecord) -> bool:
 
 
 def unasked_nvjitlink(records: Iterable[PackageRecord], specs: Iterable[str]) -> Package | None:
-    """The nvJitLink of another toolkit than that of its environment; None if something asks for that.
+    """The nvJitLink of another toolkit than that of its environment.
 
-    A package asks for it whose dependency or constraint no version of the toolkit's own minor satisfies, and so does
-    such a spec of the request.
+    None if something asks for that. A package asks for it whose dependency or constraint no version
+    of the toolkit's own minor satisfies, and so does such a spec of the request.
 
     Args:
         records: The packages of the environment.
@@ -179,12 +190,19 @@ def unasked_nvjitlink(records: Iterable[PackageRecord], specs: Iterable[str]) ->
     return None if any(_excludes(floor, toolkit.minor) for floor in floors) else left
 
 
-def nvjitlink_of_another_toolkit(records: Iterable[PackageRecord]) -> tuple[Package | None, Package | None]:
-    """The nvJitLink that is not of the toolkit beside it, and that toolkit; None and None if it is, or if one lacks.
+def nvjitlink_of_another_toolkit(
+    records: Iterable[PackageRecord],
+) -> tuple[Package | None, Package | None]:
+    """The nvJitLink that is not of the toolkit beside it, and that toolkit.
 
-    Toolkits 12.0 to 12.2 have none that the set can use: builds for 12.3 are tied to these, as their own.
+    None and None if it is, or if one lacks. Toolkits 12.0 to 12.2 have none that the set can use:
+    builds for 12.3 are tied to these, as their own.
     """
-    found = {r.name.normalized: Package.of(r) for r in records if r.name.normalized in (_NVJITLINK, _TOOLKIT)}
+    found = {
+        r.name.normalized: Package.of(r)
+        for r in records
+        if r.name.normalized in (_NVJITLINK, _TOOLKIT)
+    }
     library, toolkit = found.get(_NVJITLINK), found.get(_TOOLKIT)
     if library is None or toolkit is None or library.minor == toolkit.minor:
         return None, None
@@ -194,7 +212,10 @@ def nvjitlink_of_another_toolkit(records: Iterable[PackageRecord]) -> tuple[Pack
 
 
 def _excludes(spec: str, minor: str) -> bool:
-    """Whether no version of a minor satisfies a spec of libnvjitlink; false of a spec that cannot be read."""
+    """Whether no version of a minor satisfies a spec of libnvjitlink.
+
+    False of a spec that cannot be read.
+    """
     try:
         match = match_spec(spec)
         if str(match.build or "").startswith("newer"):

@@ -1,7 +1,7 @@
 """The channels that a command solves from: built ones, or the planned channel above the universe.
 
-The planned channel is the repodata that recipes and release locks would give. The universe stands in for conda-forge:
-``universe.yaml`` made into repodata, always the same, and without a network.
+The planned channel is the repodata that recipes and release locks would give. The universe stands
+in for conda-forge: ``universe.yaml`` made into repodata, always the same, and without a network.
 """
 
 from __future__ import annotations
@@ -24,7 +24,15 @@ from ctk.core.errors import ChannelMissing, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.package.records import REPODATA, records
 from ctk.plan.names import known_names
-from ctk.plan.plan import Request, plan, planned_repodata, published_set, python_tags, repodata_of, write_repodata
+from ctk.plan.plan import (
+    Request,
+    plan,
+    planned_repodata,
+    published_set,
+    python_tags,
+    repodata_of,
+    write_repodata,
+)
 from ctk.plan.recipes import find_recipes, maker_of
 from ctk.solve.solve import Catalogue, Maker
 
@@ -68,29 +76,37 @@ def catalogue(
     as_planned: bool = False,
     others: Sequence[str] = (),
 ) -> Catalogue:
-    """The channel and its base channel for a platform; `others` are folders and URLs in place of the channel.
+    """The channel and its base channel for a platform.
 
-    For a platform that is not this machine's, the planned channel replaces a channel without packages for it, and the
-    universe replaces such a base channel of ours; `report` gets a line about that. With `as_planned`, both are always
-    replaced.
+    `others` are folders and URLs in place of the channel. For a platform that is not this
+    machine's, the planned channel replaces a channel without packages for it, and the universe
+    replaces such a base channel of ours; `report` gets a line about that. With `as_planned`, both
+    are always replaced.
     """
     channels = [where.channel, base_channel(base, where)]
     foreign = subdir != this_platform()
     if others:
         channels[:1] = [base_channel(name, where) for name in others]
     elif as_planned or (foreign and not records(where.channel, subdir)):
-        # The same as `ctk verify` has, so that a scenario which it prints is solved here as it was there.
+        # The same as `ctk verify` has, so that a scenario which it prints is solved here as it was
+        # there.
         channels[0] = write_repodata(planned(where), where.notes / "planned" / "channel")
     if base == "local" and (as_planned or (foreign and not records(where.base_channel, subdir))):
         channels[-1] = write_repodata(universe(), where.notes / "planned" / "base")
     if report and not others and where.channel not in channels:
         why = "" if as_planned else f"nothing is built for {subdir} here: "
-        stand_in = ", with a stand-in for conda-forge" if base == "local" and where.base_channel not in channels else ""
+        stand_in = (
+            ", with a stand-in for conda-forge"
+            if base == "local" and where.base_channel not in channels
+            else ""
+        )
         report.line(f"{why}solved against what recipes and release locks say{stand_in}")
     return _catalogue(channels, subdir, where, is_named=bool(others))
 
 
-def built_catalogue(where: Workspace, base: str, subdir: str, others: Sequence[str] = ()) -> Catalogue:
+def built_catalogue(
+    where: Workspace, base: str, subdir: str, others: Sequence[str] = ()
+) -> Catalogue:
     """As `catalogue`, with built packages only.
 
     Raises:
@@ -98,7 +114,9 @@ def built_catalogue(where: Workspace, base: str, subdir: str, others: Sequence[s
     """
     if subdir != this_platform() and not others:
         if not records(where.channel, subdir):
-            raise Unsolvable(f"nothing is built for {subdir} here", f"run `ctk build --platform {subdir}` first")
+            raise Unsolvable(
+                f"nothing is built for {subdir} here", f"run `ctk build --platform {subdir}` first"
+            )
         if base == "local" and not records(where.base_channel, subdir):
             raise Unsolvable(
                 f"the base channel that is made here has no Python for {subdir}",
@@ -108,10 +126,14 @@ def built_catalogue(where: Workspace, base: str, subdir: str, others: Sequence[s
     return _catalogue([*named, base_channel(base, where)], subdir, where, is_named=bool(others))
 
 
-def _catalogue(channels: Sequence[Path | str], subdir: str, where: Workspace, is_named: bool) -> Catalogue:
+def _catalogue(
+    channels: Sequence[Path | str], subdir: str, where: Workspace, is_named: bool
+) -> Catalogue:
     @cache
     def all_built() -> Catalogue:
-        ours = write_repodata(planned(where, [subdir]), where.notes / "planned" / subdir / "channel")
+        ours = write_repodata(
+            planned(where, [subdir]), where.notes / "planned" / subdir / "channel"
+        )
         return Catalogue([ours, *channels[1:]], subdir, known_names=names, is_planned=True)
 
     names = partial(known_names, where)
@@ -130,26 +152,39 @@ def _catalogue(channels: Sequence[Path | str], subdir: str, where: Workspace, is
 
 def maker(where: Workspace, package: str) -> Maker | None:
     """The recipe of this checkout that makes a package; None without such a recipe."""
-    recipe, default = maker_of(package, find_recipes(where.recipes)), settings(where.root).default.recipes
+    recipe, default = (
+        maker_of(package, find_recipes(where.recipes)),
+        settings(where.root).default.recipes,
+    )
     return Maker(recipe, default is None or recipe in default) if recipe else None
 
 
 # --- the planned channel
 
 
-def planned(workspace: Workspace, subdirs: Sequence[str] = (), request: Request | None = None) -> Repodata:
-    """The repodata that the recipes and locks of a checkout would give, for all platforms or some. Takes seconds.
+def planned(
+    workspace: Workspace, subdirs: Sequence[str] = (), request: Request | None = None
+) -> Repodata:
+    """The repodata that the recipes and locks of a checkout would give, for all platforms or some.
 
+    Takes seconds.
     A request names the releases and recipes, by default all.
 
-    If all else is equal, solvers prefer the package with the later timestamp. A pick must not depend on the time of a
-    build, so packages that should be picked last have the latest timestamps here.
+    If all else is equal, solvers prefer the package with the later timestamp. A pick must not
+    depend on the time of a build, so packages that should be picked last have the latest timestamps
+    here.
     """
     wanted = replace(request or Request(), platforms=tuple(subdirs) or tuple(PLATFORMS))
-    content = planned_repodata(plan(published_set(workspace), wanted, python_tags(workspace.build_config)))
+    content = planned_repodata(
+        plan(published_set(workspace), wanted, python_tags(workspace.build_config))
+    )
     for record in _records(*content.values()):
         needs = " ".join(record["depends"])
-        hours = 4 * bool(_FREE_THREADED.search(needs)) + 2 * (" compat_" in needs) + ("cuda-version >=12" in needs)
+        hours = (
+            4 * bool(_FREE_THREADED.search(needs))
+            + 2 * (" compat_" in needs)
+            + ("cuda-version >=12" in needs)
+        )
         record["timestamp"] = _SOME_DAY + hours * 3_600_000
     return content
 
@@ -160,8 +195,14 @@ def built(folder: Path) -> Repodata:
     Raises:
         ChannelMissing: It has no packages for a platform.
     """
-    found = {file.parent.name: records(folder, file.parent.name) for file in sorted(folder.glob(f"*/{REPODATA}"))}
-    content = {s: repodata_of(s, {n.partition("/")[2]: r for n, r in by.items()}) for s, by in found.items()}
+    found = {
+        file.parent.name: records(folder, file.parent.name)
+        for file in sorted(folder.glob(f"*/{REPODATA}"))
+    }
+    content = {
+        s: repodata_of(s, {n.partition("/")[2]: r for n, r in by.items()})
+        for s, by in found.items()
+    }
     if not any(_platforms(content)):
         raise ChannelMissing(
             f"there is no channel with packages for a platform in {folder}",
@@ -220,7 +261,9 @@ def universe() -> dict[str, dict[str, Any]]:
         for subdir in [NOARCH] if on == [NOARCH] else PLATFORMS:
             if on in (None, [NOARCH]) or subdir in on or subdir.split("-")[0] in on:
                 record = _record(package, subdir, words)
-                by_subdir[subdir][f"{record['name']}-{record['version']}-{record['build']}.conda"] = record
+                by_subdir[subdir][
+                    f"{record['name']}-{record['version']}-{record['build']}.conda"
+                ] = record
     return {subdir: repodata_of(subdir, records) for subdir, records in by_subdir.items()}
 
 
@@ -235,17 +278,27 @@ def _read_universe() -> dict[str, Any]:
 
 
 def _packages(data: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """All packages of the data, in all versions and for all Pythons, each with the values of its placeholders."""
+    """All packages of the data, in all versions and for all Pythons, each with the values of its
+    placeholders.
+    """
     kinds = {tag: _words(tag, python) for tag, python in data["pythons"].items()}
     for package in data["packages"]:
         tags = kinds if package.get("pythons") == "all" else package.get("pythons", [""])
-        versions = package["version"] if isinstance(package["version"], list) else [package["version"]]
+        versions = (
+            package["version"] if isinstance(package["version"], list) else [package["version"]]
+        )
         for tag, version in product(tags, versions):
             yield {**package, "version": version}, kinds.get(tag, {})
     abi = ["python_abi {minor}.* *_{tag}"]
     for tag, words in kinds.items():
-        # The package python: its build with the GIL is the default; since 3.13 it depends on its python_abi.
-        whole = {"name": "python", "version": "{version}", "number": 100, "build": "h{digest}_{number}_{python}"}
+        # The package python: its build with the GIL is the default; since 3.13 it depends on its
+        # python_abi.
+        whole = {
+            "name": "python",
+            "version": "{version}",
+            "number": 100,
+            "build": "h{digest}_{number}_{python}",
+        }
         if data["pythons"][tag].get("free_threaded"):
             whole |= {"track_features": "py_freethreading", "number": 0}
         tie = "constrains" if words["python"] == "cpython" else "needs"
@@ -261,18 +314,30 @@ def _packages(data: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[st
 def _words(tag: str, python: Mapping[str, Any]) -> dict[str, str]:
     """The values of the placeholders for a Python."""
     major, minor, _ = python["version"].split(".")
-    own = {"tag": tag, "py": tag.removeprefix("cp"), "version": python["version"], "python": python.get("python", tag)}
+    own = {
+        "tag": tag,
+        "py": tag.removeprefix("cp"),
+        "version": python["version"],
+        "python": python.get("python", tag),
+    }
     return {**own, "minor": f"{major}.{minor}", "next": f"{major}.{int(minor) + 1}"}
 
 
 def _record(package: Mapping[str, Any], subdir: str, words: Mapping[str, Any]) -> dict[str, Any]:
-    words = {"version": package["version"], **words, "subdir": subdir, "number": package.get("number", 0)}
+    words = {
+        "version": package["version"],
+        **words,
+        "subdir": subdir,
+        "number": package.get("number", 0),
+    }
     name, version = (package[key].format(**words) for key in ("name", "version"))
     words["version"] = version
     lists = ("depends", subdir.split("-")[0], "needs")
     depends = [text.format(**words) for key in lists for text in package.get(key, ())]
     constrains = [text.format(**words) for text in package.get("constrains", ())]
-    digest = hashlib.sha256(json.dumps([name, version, depends, constrains]).encode()).hexdigest()[:7]
+    digest = hashlib.sha256(json.dumps([name, version, depends, constrains]).encode()).hexdigest()[
+        :7
+    ]
     optional = {"constrains": constrains, "track_features": package.get("track_features")}
     optional["noarch"] = "generic" if subdir == NOARCH else None
     return {

@@ -1,7 +1,7 @@
 """Prints the virtual packages that clients detect on this machine, as JSON. Imports nothing of ctk.
 
-A program of its own: rattler loads the driver's libraries into its process and starts them, and a driver that is broken
-can crash or hang the process.
+A program of its own: rattler loads the driver's libraries into its process and starts them, and a
+driver that is broken can crash or hang the process.
 """
 
 from __future__ import annotations

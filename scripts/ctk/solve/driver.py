@@ -1,6 +1,8 @@
-"""Whether this machine's driver works, and what hides it: a child starts the driver as every CUDA program does.
+"""Whether this machine's driver works, and what hides it: a child starts the driver as every CUDA
+program does.
 
-Clients of conda read the driver's version. That says what is installed, not whether a program can use it.
+Clients of conda read the driver's version. That says what is installed, not whether a program can
+use it.
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ class Limit(Enum):
     NO_DRIVER = "no driver"  # no library of a driver is installed
     NOT_FOUND = "not found"  # the library is where the loader does not look
     VARIABLE = "variable"  # a variable hides the GPU, or leads to another library
-    NO_DEVICE = "no device"  # the library is there and the GPU's device files are not, as in a container
+    NO_DEVICE = (  # the library is there and the GPU's device files are not, as in a container
+        "no device"
+    )
     REFUSED = "refused"  # the driver does not start
     SILENT = "silent"  # the driver crashes or does not answer
 
@@ -117,7 +121,10 @@ def ask(variables: Mapping[str, str]) -> Answer:
 
 @dataclass(frozen=True)
 class Detection:
-    """What clients of conda detect on this machine; nothing if the driver ended or held the program that asked."""
+    """What clients of conda detect on this machine.
+
+    Nothing if the driver ended or held the program that asked.
+    """
 
     packages: Mapping[str, str] = field(default_factory=dict)  # virtual package -> version
     error: str = ""  # rattler's words, if it cannot tell
@@ -133,7 +140,9 @@ def _said(*words: str, variables: Mapping[str, str]) -> Any:
     return _printed(words, tuple(variables.items()))
 
 
-@lru_cache(maxsize=64)  # one command asks several times, and a driver that hangs takes a minute each time
+@lru_cache(
+    maxsize=64
+)  # one command asks several times, and a driver that hangs takes a minute each time
 def _printed(words: Sequence[str], variables: Sequence[tuple[str, str]]) -> Any:
     try:
         done = run_bytes([sys.executable, "-I", *words], env=dict(variables), timeout=_SECONDS)
@@ -180,7 +189,8 @@ def _changes(seen: Answer, variables: Mapping[str, str]) -> Iterator[Change]:
         return
     others = [folder for folder in folders if not os.path.exists(os.path.join(folder, LIBRARY))]
     if len(others) < len(folders):
-        # First without the folder that the library came from: a later one can have the right library.
+        # First without the folder that the library came from: a later one can have the right
+        # library.
         first = [folder for folder in folders if not _has(folder, seen.library)]
         for rest in (first, others):
             yield Change(_SEARCH_PATH, path, os.pathsep.join(rest) or None)

@@ -1,7 +1,8 @@
-"""Loads the driver's library and starts it, as every CUDA program does; prints JSON. Imports nothing of ctk.
+"""Loads the driver's library and starts it, as every CUDA program does; prints JSON.
 
-A program of its own, because a driver that is broken can crash or hang a process, and because the driver reads
-variables such as ``CUDA_VISIBLE_DEVICES`` once. ``driver_probe.py NAME...`` tries the libraries in this order.
+Imports nothing of ctk. A program of its own, because a driver that is broken can crash or hang a
+process, and because the driver reads variables such as ``CUDA_VISIBLE_DEVICES`` once.
+``driver_probe.py NAME...`` tries the libraries in this order.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ def cuda_version(library: Any) -> str:
 
 
 def gpus(library: Any) -> list[str]:
-    """Starts the driver: the compute capabilities of the GPUs that programs see, in the driver's order."""
+    """Starts the driver: the compute capabilities of the GPUs that programs see, in the driver's
+    order.
+    """
     call(library, "cuInit", 0)
     number = ctypes.c_int()
     call(library, "cuDeviceGetCount", ctypes.byref(number))

@@ -1,7 +1,8 @@
 """The fewest environments that serve each kind of machine in a fleet.
 
-An environment serves a machine if all its packages install there (driver, GPU, glibc ...), if it is native or the
-machine cannot have a native toolkit, and if no package is a CPU build where the machine alone would get a CUDA build.
+An environment serves a machine if all its packages install there (driver, GPU, glibc ...), if it is
+native or the machine cannot have a native toolkit, and if no package is a CPU build where the
+machine alone would get a CUDA build.
 """
 
 from __future__ import annotations
@@ -40,24 +41,33 @@ Group = frozenset[Machine]
 
 
 def pairs(drivers: str, archs: str | None, platform: str | None) -> list[Machine]:
-    """Every driver with every GPU, from lists such as ``12.4,13.0``; ``12.4:7.0`` is a driver with this GPU only.
+    """Every driver with every GPU, from lists such as ``12.4,13.0``.
 
+    ``12.4:7.0`` is a driver with this GPU only.
     The driver ``none`` has no GPU.
 
     Raises:
-        BadValue: A driver or a GPU cannot be read, a list is empty, or all drivers have a GPU and others are listed.
+        BadValue: A driver or a GPU cannot be read, a list is empty, or all drivers have a GPU and
+            others are listed.
     """
     listed, gpus = (re.findall(r"[^\s,]+", text) for text in (drivers, archs or ""))
     if not listed or (archs is not None and not gpus):
-        raise BadValue("there are no machines", "list them, such as --drivers 12.4,13.0 --archs 7.0,9.0")
+        raise BadValue(
+            "there are no machines", "list them, such as --drivers 12.4,13.0 --archs 7.0,9.0"
+        )
     if gpus and all(":" in text for text in listed):
-        raise BadValue(f"each driver has a GPU already, and none is left for {archs}", "leave out the one or the other")
+        raise BadValue(
+            f"each driver has a GPU already, and none is left for {archs}",
+            "leave out the one or the other",
+        )
     found = [
         (driver, gpu)
         for driver, colon, own in (text.partition(":") for text in listed)
         for gpu in ([own] if colon else gpus or [None])
     ]
-    return list(dict.fromkeys(machine(platform, d, None if d.lower() == "none" else a) for d, a in found))
+    return list(
+        dict.fromkeys(machine(platform, d, None if d.lower() == "none" else a) for d, a in found)
+    )
 
 
 # --- the environments
@@ -71,7 +81,8 @@ class Environment:
         name: ``cuda-12.9``, ``cuda-13.5-compat``.
         pick: Its packages; the scenario has the specs, the driver and the GPU to state to a client.
         machines: The machines that get it.
-        every_client: Whether it was solved without a GPU, so that a client that does not detect GPUs picks the same.
+        every_client: Whether it was solved without a GPU, so that a client that does not detect
+            GPUs picks the same.
     """
 
     name: str
@@ -81,7 +92,10 @@ class Environment:
 
     @property
     def specs(self) -> tuple[str, ...]:
-        """The request; with ``__cuda`` if all machines have a driver, because some clients ignore it otherwise."""
+        """The request.
+
+        With ``__cuda`` if all machines have a driver, because some clients ignore it otherwise.
+        """
         request = self.pick.scenario.specs
         driver = bool(self.pick.scenario.driver) and all(on.driver for on in self.machines)
         return (*request, "__cuda") if driver and not {"__cuda", *ASKING} & {*request} else request
@@ -89,7 +103,11 @@ class Environment:
     @property
     def toolkit(self) -> str:
         """``toolkit 12.9 native``."""
-        return f"toolkit {self.pick.toolkit} {self.pick.fit}".rstrip() if self.pick.toolkit else "no CUDA toolkit"
+        return (
+            f"toolkit {self.pick.toolkit} {self.pick.fit}".rstrip()
+            if self.pick.toolkit
+            else "no CUDA toolkit"
+        )
 
     @property
     def variables(self) -> dict[str, str]:
@@ -104,12 +122,19 @@ class Environment:
 
     def typed(self, command: str) -> str:
         """A command for a shell, with these variables before it."""
-        return " ".join([*(f"{name}={value or shlex.quote('')}" for name, value in self.variables.items()), command])
+        return " ".join(
+            [
+                *(f"{name}={value or shlex.quote('')}" for name, value in self.variables.items()),
+                command,
+            ]
+        )
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """The pick of each kind of machine alone (None without a solution), and the environments that serve all of them."""
+    """The pick of each kind of machine alone (None without a solution), and the environments that
+    serve all of them.
+    """
 
     request: tuple[str, ...]
     alone: Mapping[Machine, Pick | None]
@@ -122,7 +147,9 @@ class Fleet:
 
 def installs(pick: Pick, on: Machine) -> bool:
     """Whether the virtual packages of a machine satisfy all packages of a pick."""
-    has = {p.name.normalized: p for p in Scenario((), on.subdir, on.driver, on.arch).virtual_packages}
+    has = {
+        p.name.normalized: p for p in Scenario((), on.subdir, on.driver, on.arch).virtual_packages
+    }
     for record in pick.records:
         needs = [spec_of_record(rule) for rule in record.depends if rule.startswith("__")]
         bounds = [spec_of_record(rule) for rule in record.constrains if rule.startswith("__")]
@@ -148,10 +175,11 @@ def serves(pick: Pick, on: Machine, alone: Pick) -> bool:
 
 
 def find_fleet(specs: Sequence[str], kinds: Iterable[Machine], channels: Catalogue) -> Fleet:
-    """The fewest environments that serve all machines; of several such sets, the set with the newest toolkits.
+    """The fewest environments that serve all machines.
 
-    The result is exact among the picks for each driver of a machine or a toolkit, with each GPU or without one. A
-    machine without a solution is in no environment.
+    Of several such sets, the set with the newest toolkits. The result is exact among the picks for
+    each driver of a machine or a toolkit, with each GPU or without one. A machine without a
+    solution is in no environment.
     """
     kinds = tuple(kinds)
     stated = tuple(specs)
@@ -190,18 +218,26 @@ def find_fleet(specs: Sequence[str], kinds: Iterable[Machine], channels: Catalog
     return Fleet(specs, alone, tuple(found), catalogue)
 
 
-def _with_cuda_gpu(specs: tuple[str, ...], kinds: Sequence[Machine], channels: Catalogue) -> tuple[str, ...]:
-    """The request with `ASKS` first, if all machines have a driver and `ASKS` makes no machine lose its solution."""
+def _with_cuda_gpu(
+    specs: tuple[str, ...], kinds: Sequence[Machine], channels: Catalogue
+) -> tuple[str, ...]:
+    """The request with `ASKS` first, if all machines have a driver and `ASKS` makes no machine lose
+    its solution.
+    """
     asking = (ASKS, *specs)
     if any(parse_spec(spec).name in ASKING for spec in specs) or not channels.records(ASKS):
         return specs
     bare = [Scenario(specs, on.subdir, on.driver, on.arch) for on in kinds]
-    is_free = all(s.driver and (channels.solves(s, specs=asking) or not channels.solves(s)) for s in bare)
+    is_free = all(
+        s.driver and (channels.solves(s, specs=asking) or not channels.solves(s)) for s in bare
+    )
     return asking if is_free else specs
 
 
 def _that_lasts(pick: Pick, catalogue: Catalogue) -> Pick:
-    """A native pick with `ASKS_NATIVE` in place of `ASKS`, if the rest of it is the same: later commands keep it so."""
+    """A native pick with `ASKS_NATIVE` in place of `ASKS`, if the rest of it is the same: later
+    commands keep it so.
+    """
     if pick.fit != "native":
         return pick
     found = catalogue.pick(asking_for_cuda(pick.scenario, catalogue))
@@ -210,18 +246,35 @@ def _that_lasts(pick: Pick, catalogue: Catalogue) -> Pick:
     return found
 
 
-def _candidates(specs: tuple[str, ...], kinds: Sequence[Machine], catalogue: Catalogue) -> list[Scenario]:
-    """The machines to state to a solver, first without a GPU and with old drivers: the first with a pick is taken."""
+def _candidates(
+    specs: tuple[str, ...], kinds: Sequence[Machine], catalogue: Catalogue
+) -> list[Scenario]:
+    """The machines to state to a solver, first without a GPU and with old drivers: the first with a
+    pick is taken.
+    """
     stated = sorted({on.driver for on in kinds if on.driver}, key=Version)
-    toolkits = [t.driver for t in catalogue.toolkits if t.driver and stated and not older(stated[-1], t.driver)]
+    toolkits = [
+        t.driver
+        for t in catalogue.toolkits
+        if t.driver and stated and not older(stated[-1], t.driver)
+    ]
     drivers = [*([None] if any(not on.driver for on in kinds) else []), *stated, *toolkits]
     archs = [None, *sorted({on.arch for on in kinds if on.arch}, key=Version)]
     stated_pairs = product(archs, drivers)
-    return [Scenario(specs, catalogue.subdir, driver, arch) for arch, driver in stated_pairs if driver or not arch]
+    return [
+        Scenario(specs, catalogue.subdir, driver, arch)
+        for arch, driver in stated_pairs
+        if driver or not arch
+    ]
 
 
-def _cover(every: Group, groups: Mapping[Group, Pick], newness: Callable[[Pick], int]) -> list[Group]:
-    """The fewest groups that have all machines; of several such sets, the set with the newest toolkits."""
+def _cover(
+    every: Group, groups: Mapping[Group, Pick], newness: Callable[[Pick], int]
+) -> list[Group]:
+    """The fewest groups that have all machines.
+
+    Of several such sets, the set with the newest toolkits.
+    """
     best: tuple[int, list[Group]] | None = None
     for size in range(1, len(every) + 1):
         for some in combinations(groups, size):
@@ -234,7 +287,9 @@ def _cover(every: Group, groups: Mapping[Group, Pick], newness: Callable[[Pick],
     return []
 
 
-def _environment(pick: Pick, share: tuple[Machine, ...], catalogue: Catalogue, taken: Sequence[str]) -> Environment:
+def _environment(
+    pick: Pick, share: tuple[Machine, ...], catalogue: Catalogue, taken: Sequence[str]
+) -> Environment:
     """Names an environment, and states its oldest GPU to clients that would detect another GPU."""
     name = f"cuda-{pick.toolkit}" if pick.toolkit else "environment"
     name += "-compat" if pick.fit == "compat" else ""

@@ -29,8 +29,8 @@ _SYSTEMS = {
 }
 _GLIBC_ELSEWHERE = "2.28"
 _ARCH_STEP = (
-    "write it as 9.0, sm_90 or none; nvidia-smi --query-gpu=compute_cap --format=csv shows it, and so does "
-    "https://developer.nvidia.com/cuda-gpus"
+    "write it as 9.0, sm_90 or none; nvidia-smi --query-gpu=compute_cap --format=csv shows it, and"
+    " so does https://developer.nvidia.com/cuda-gpus"
 )
 DRIVER, _ARCH = "CONDA_OVERRIDE_CUDA", "CONDA_OVERRIDE_CUDA_ARCH"
 GLIBC = "CONDA_OVERRIDE_GLIBC"
@@ -43,16 +43,23 @@ class Machine:
 
     subdir: str
     driver: str | None  # the newest CUDA version that it supports (13.0); None without a driver
-    arch: str | None  # compute capability of the oldest GPU (9.0); None if it is unknown, or without a driver
+    arch: (
+        str | None
+    )  # compute capability of the oldest GPU (9.0); None if it is unknown, or without a driver
     words: str  # driver and GPU for people, and whether they are given or detected
     stated: str = ""  # the option or variable that states the driver; "" for a detected driver
-    unseen: DriverState | None = None  # of a driver that is installed here and that clients do not see
+    unseen: DriverState | None = (
+        None  # of a driver that is installed here and that clients do not see
+    )
 
 
-def machine(platform: str | None = None, driver: str | None = None, arch: str | None = None) -> Machine:
-    """The machine that options state. Without options, driver and GPU are detected if the platform is this machine's.
+def machine(
+    platform: str | None = None, driver: str | None = None, arch: str | None = None
+) -> Machine:
+    """The machine that options state.
 
-    If a driver is stated, the GPU is not detected: it would be the GPU of another machine. ``CONDA_OVERRIDE_CUDA``
+    Without options, driver and GPU are detected if the platform is this machine's. If a driver is
+    stated, the GPU is not detected: it would be the GPU of another machine. ``CONDA_OVERRIDE_CUDA``
     counts on every platform.
 
     Raises:
@@ -64,7 +71,8 @@ def machine(platform: str | None = None, driver: str | None = None, arch: str | 
     here = subdir == this_platform()
     stated = "--driver" if driver is not None else DRIVER if DRIVER in os.environ else ""
     unseen = _unseen() if here and not stated and not found_driver else None
-    # One that works, if need be without a variable that hides it, is the driver of this machine all the same.
+    # One that works, if need be without a variable that hides it, is the driver of this machine all
+    # the same.
     if unseen and (works := unseen.works):
         found_driver = works.version
         found_arch = min(works.gpus, key=Version)
@@ -72,41 +80,67 @@ def machine(platform: str | None = None, driver: str | None = None, arch: str | 
     known_arch = _stated(arch, compute_capability, found_arch)
     if arch is not None and known_arch and not known_driver:
         raise BadValue(
-            f"--arch {arch} describes a GPU on a machine without a driver, and no client sees such a GPU",
+            f"--arch {arch} describes a GPU on a machine without a driver, and no client sees such"
+            " a GPU",
             f"add the driver, such as --driver 13.0 --arch {arch}",
         )
     how = "" if driver is not None else " given" if stated or not here else " detected"
     if not known_driver:
         return Machine(subdir, None, None, f"no driver{how}", stated, unseen)
-    gpu = "no GPU" if arch is not None else "GPU not given" if driver is not None or not here else "no GPU detected"
+    gpu = (
+        "no GPU"
+        if arch is not None
+        else "GPU not given"
+        if driver is not None or not here
+        else "no GPU detected"
+    )
     if known_arch:
-        gpu = f"GPU {known_arch}{'' if arch is not None else ' given' if _ARCH in os.environ else ' detected'}"
-    return Machine(subdir, known_driver, known_arch, f"driver {known_driver}{how}, {gpu}", stated, unseen)
+        if arch is not None:
+            origin = ""
+        elif _ARCH in os.environ:
+            origin = " given"
+        else:
+            origin = " detected"
+        gpu = f"GPU {known_arch}{origin}"
+    return Machine(
+        subdir, known_driver, known_arch, f"driver {known_driver}{how}, {gpu}", stated, unseen
+    )
 
 
-STATE_DRIVER = "`export CONDA_OVERRIDE_CUDA=13.0`, with the oldest driver of the machines that will run it"
+STATE_DRIVER = (
+    "`export CONDA_OVERRIDE_CUDA=13.0`, with the oldest driver of the machines that will run it"
+)
 
 
 def overstated(on: Machine, where: Workspace) -> str:
-    """A warning about a stated driver of a CUDA major that no locked toolkit has; "" for other drivers.
+    """A warning about a stated driver of a CUDA major that no locked toolkit has.
 
-    Many people set ``CONDA_OVERRIDE_CUDA=99`` to get CUDA builds without a GPU. Here the driver chooses the toolkit.
+    "" for other drivers. Many people set ``CONDA_OVERRIDE_CUDA=99`` to get CUDA builds without a
+    GPU. Here the driver chooses the toolkit.
     """
     newest = next(reversed(where.locked_minors), "")
-    if not (on.stated and on.driver and newest) or Version(on.driver) < Version(f"{int(newest.split('.')[0]) + 1}"):
+    if not (on.stated and on.driver and newest) or Version(on.driver) < Version(
+        f"{int(newest.split('.')[0]) + 1}"
+    ):
         return ""
     return (
-        f"{on.stated} states a driver for CUDA {on.driver}, and the newest toolkit known here is {newest}: "
-        "a real driver may refuse the PTX that it compiles (error 222)"
+        f"{on.stated} states a driver for CUDA {on.driver}, and the newest toolkit known here is"
+        f" {newest}: a real driver may refuse the PTX that it compiles (error 222)"
     )
 
 
 def too_old(gpu: str | None, locks: Iterable[ReleaseLock]) -> str:
-    """What to do about a GPU that is older than all that the locked toolkits compile for; "" for other GPUs."""
+    """What to do about a GPU that is older than all that the locked toolkits compile for.
+
+    "" for other GPUs.
+    """
     known = [known for lock in locks if lock.facts for known in lock.facts.gpu_architectures]
     if not gpu or not known or Version(gpu) >= Version(oldest := min(known, key=Version)):
         return ""
-    return f"use a GPU of compute capability {oldest} or newer, as every toolkit wants: a newer driver does not help"
+    return (
+        f"use a GPU of compute capability {oldest} or newer, as every toolkit wants: a newer driver"
+        " does not help"
+    )
 
 
 def _stated(option: str | None, read: Callable[[str], str], otherwise: str | None) -> str | None:
@@ -122,7 +156,8 @@ def _unseen() -> DriverState | None:
 
 
 def detected(subdir: str) -> tuple[str | None, str | None]:
-    """The driver and GPU that clients see: from the variables of CEP 30 and CEP 46, else detected by rattler.
+    """The driver and GPU that clients see: from the variables of CEP 30 and CEP 46, else detected
+    by rattler.
 
     For another platform than this machine's, only the variables count.
     """
@@ -141,7 +176,10 @@ def detected(subdir: str) -> tuple[str | None, str | None]:
 
 
 def _override(variable: str, read: Callable[[str], str], example: str) -> str | None:
-    """The value of a variable; "" if it is empty, which stands for nothing; None if it is not set."""
+    """The value of a variable; "" if it is empty, which stands for nothing.
+
+    None if it is not set.
+    """
     text = os.environ.get(variable)
     if text is None or not text.strip():  # for conda too, blanks are empty: conda/plugins/types.py
         return None if text is None else ""
@@ -172,33 +210,44 @@ def detected_driver() -> str | None:
 
 
 def driver_version(text: str) -> str:
-    """``12.4`` for ``12.4`` or ``12.4.1``, ``13.0`` for ``13``: no rule of a package is finer than a minor.
+    """``12.4`` for ``12.4`` or ``12.4.1``, ``13.0`` for ``13``: no rule of a package is finer than
+    a minor.
 
     Raises:
         BadValue: It is not the CUDA version of a driver.
     """
     match = re.fullmatch(r"(?a)(\d{1,3})(?:\.(\d{1,3}))?(?:\.\d+)*", text.strip())
-    is_own = re.match(r"(?a)[1-8]\d\d", text.strip())  # such as 580.65.06; 999 is no driver's, and stands for any
+    is_own = re.match(
+        r"(?a)[1-8]\d\d", text.strip()
+    )  # such as 580.65.06; 999 is no driver's, and stands for any
     if match and not is_own:
         return f"{int(match[1])}.{int(match[2] or 0)}"
     cause = f"{text!r} is not the CUDA version of a driver"
     if is_own:
         cause = f"{text} is a driver's own version; the CUDA version that it supports is wanted"
-    raise BadValue(cause, "write what nvidia-smi shows as CUDA Version or CUDA UMD Version, such as 13.0; or none")
+    raise BadValue(
+        cause,
+        "write what nvidia-smi shows as CUDA Version or CUDA UMD Version, such as 13.0; or none",
+    )
 
 
 def compute_capability(text: str) -> str:
-    """``9.0`` for ``9.0``, ``90``, ``sm_90``, ``sm90`` or ``sm_90a``. The letter names an instruction set (CEP 46).
+    """``9.0`` for ``9.0``, ``90``, ``sm_90``, ``sm90`` or ``sm_90a``.
+
+    The letter names an instruction set (CEP 46).
 
     Raises:
         BadValue: It is not a compute capability, or ``12``, which could be 1.2 or 12.0.
     """
-    match = re.fullmatch(r"(?a)(\d{1,2})\.(\d)[af]?|(?:sm_?|compute_?)?([3-9]|\d\d)(\d)[af]?", text.strip().lower())
+    match = re.fullmatch(
+        r"(?a)(\d{1,2})\.(\d)[af]?|(?:sm_?|compute_?)?([3-9]|\d\d)(\d)[af]?", text.strip().lower()
+    )
     if match is None:
         cause = f"{text!r} is not a compute capability"
         named = _gpu_of_name(text)
         raise BadValue(
-            f"{cause}; that GPU has {named}" if named else cause, f"write it as {named}" if named else _ARCH_STEP
+            f"{cause}; that GPU has {named}" if named else cause,
+            f"write it as {named}" if named else _ARCH_STEP,
         )
     return f"{int(match[1] or match[3])}.{match[2] or match[4]}"
 
@@ -212,13 +261,18 @@ def gpu_names() -> dict[str, str]:
 
 
 def _gpu_of_name(text: str) -> str:
-    """``7.0`` for ``V100``, and ``Tesla V100-SXM2-16GB`` as nvidia-smi prints it; "" for a GPU that is not listed."""
+    """``7.0`` for ``V100``, and ``Tesla V100-SXM2-16GB`` as nvidia-smi prints it.
+
+    "" for a GPU that is not listed.
+    """
 
     def words(name: str) -> str:
         return re.sub(r"^(nvidia\s+)?((tesla|geforce|quadro)\s+)?", "", name.strip().lower())
 
     ends = r"(?=$|[\s,(-])(?!\s+(ada|blackwell)\b)"  # "RTX 3000 Ada" is not a Quadro RTX 3000
-    listed = {r"\s*".join(map(re.escape, words(name).split())): gpu for name, gpu in gpu_names().items()}
+    listed = {
+        r"\s*".join(map(re.escape, words(name).split())): gpu for name, gpu in gpu_names().items()
+    }
     found = [(len(name), gpu) for name, gpu in listed.items() if re.match(name + ends, words(text))]
     return max(found, default=(0, ""))[1]
 
@@ -231,11 +285,16 @@ def python_specs(text: str) -> tuple[str, ...]:
     """
     match = re.fullmatch(r"(?a)(\d+\.\d+)((?:\.\d+)?)(t?)", text.strip())
     if not match:
-        raise BadValue(f"{text!r} is not a version of Python", "write --python 3.13, or 3.14t for free-threaded Python")
+        raise BadValue(
+            f"{text!r} is not a version of Python",
+            "write --python 3.13, or 3.14t for free-threaded Python",
+        )
     minor, patch, free_threaded = match.groups()
     specs = (f"python={minor}{patch}",)
     # python_abi distinguishes the two kinds of a version; packages depend on it.
-    return (*specs, f"python_abi={minor}=*_{PythonTag(minor, True).tag}") if free_threaded else specs
+    return (
+        (*specs, f"python_abi={minor}=*_{PythonTag(minor, True).tag}") if free_threaded else specs
+    )
 
 
 def glibc_of(subdir: str) -> str:
@@ -293,7 +352,10 @@ def _virtual_packages(
         base.append(("__cuda", driver, "0"))
         if arch:
             base.append(("__cuda_arch", arch, "0"))
-    return [GenericVirtualPackage(PackageName(n), Version(v), BuildString(build)) for n, v, build in base]
+    return [
+        GenericVirtualPackage(PackageName(n), Version(v), BuildString(build))
+        for n, v, build in base
+    ]
 
 
 # --- machines that cannot exist
@@ -309,23 +371,31 @@ class LastDriver(NamedTuple):
 
 
 # As NVIDIA states it: with a newer driver such a machine cannot exist. The branches are those of
-# https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html, which leaves out
-# 6.2 and 7.2 (Jetson): these are from https://developer.nvidia.com/cuda-legacy-gpus. The CUDA version of a branch is
-# from https://docs.nvidia.com/cuda/archive/13.2.2/cuda-toolkit-release-notes/index.html.
+# https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html,
+# which leaves out 6.2 and 7.2 (Jetson): these are from
+# https://developer.nvidia.com/cuda-legacy-gpus. The CUDA version of a branch is from
+# https://docs.nvidia.com/cuda/archive/13.2.2/cuda-toolkit-release-notes/index.html.
 LAST_DRIVERS = (
     LastDriver("Maxwell", ("5.0", "5.2", "5.3"), "R580", "13.0"),
     LastDriver("Pascal", ("6.0", "6.1", "6.2"), "R580", "13.0"),
     LastDriver("Volta", ("7.0", "7.2"), "R580", "13.0"),
 )
-# The matrix on that page has the first CUDA Toolkit for 10.0 and 12.0, which is 12.8, and our NVRTCs say the same. A
-# toolkit's release brings the first driver for its CUDA version. (NVIDIA's GPU Operator asks for 570.133.20 on an HGX
-# B200: https://github.com/NVIDIA/cloud-native-docs/pull/184.) Of the other newer GPUs NVIDIA's pages that were at hand
-# state no driver, so no more than this is ruled out. All older GPUs had drivers before CUDA 12.
-_BLACKWELL, FIRST_DRIVER = "10.0", "12.8"  # its oldest GPU, and the CUDA version of its first driver
+# The matrix on that page has the first CUDA Toolkit for 10.0 and 12.0, which is 12.8, and our
+# NVRTCs say the same. A toolkit's release brings the first driver for its CUDA version. (NVIDIA's
+# GPU Operator asks for 570.133.20 on an HGX B200:
+# https://github.com/NVIDIA/cloud-native-docs/pull/184.) Of the other newer GPUs NVIDIA's pages that
+# were at hand state no driver, so no more than this is ruled out. All older GPUs had drivers before
+# CUDA 12.
+_BLACKWELL, FIRST_DRIVER = (
+    "10.0",
+    "12.8",
+)  # its oldest GPU, and the CUDA version of its first driver
 
 
 def check_possible(*machines: tuple[str | None, str | None]) -> None:
-    """Raises BadValue if there are drivers and GPUs of machines, and none of the machines can exist."""
+    """Raises BadValue if there are drivers and GPUs of machines, and none of the machines can
+    exist.
+    """
     reasons = [impossible(driver, gpu) for driver, gpu in machines]
     if reasons and all(reasons):
         gpu = "one of these GPUs" if len(reasons) > 1 else "this GPU"
@@ -343,8 +413,8 @@ def impossible(driver: str | None, gpu: str | None) -> str:
     if Version(gpu) >= Version(_BLACKWELL) and Version(driver) < Version(FIRST_DRIVER):
         newer = "" if gpu == _BLACKWELL else " and newer GPUs"
         return (
-            f"a driver for CUDA {driver} does not know a GPU {gpu}: drivers for CUDA {FIRST_DRIVER} are the first for "
-            f"Blackwell{newer}"
+            f"a driver for CUDA {driver} does not know a GPU {gpu}: drivers for CUDA {FIRST_DRIVER}"
+            f" are the first for Blackwell{newer}"
         )
     if last is None or Version(driver) <= Version(last.cuda):
         return ""

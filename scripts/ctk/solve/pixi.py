@@ -16,7 +16,9 @@ def pixi_lines(specs: Iterable[str]) -> list[str]:
     for spec in map(parse_spec, specs):
         entry = packages.setdefault(spec.name, {"version": "*"})
         if spec.version:
-            entry["version"] = spec.version if entry["version"] == "*" else f"{entry['version']},{spec.version}"
+            entry["version"] = (
+                spec.version if entry["version"] == "*" else f"{entry['version']},{spec.version}"
+            )
         if spec.build:
             entry["build"] = spec.build
         if spec.match.channel:
@@ -29,7 +31,14 @@ def pixi_lines(specs: Iterable[str]) -> list[str]:
 
 
 def toml(value: Any) -> str:
-    """The TOML of a string, a list of strings, or an inline table without empty values; strings and lists are JSON."""
+    """The TOML of a string, a list of strings, or an inline table without empty values.
+
+    Strings and lists are JSON.
+    """
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {toml(entry)}" for key, entry in value.items() if entry) + " }"
+        return (
+            "{ "
+            + ", ".join(f"{key} = {toml(entry)}" for key, entry in value.items() if entry)
+            + " }"
+        )
     return json.dumps(value, ensure_ascii=False)

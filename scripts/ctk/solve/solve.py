@@ -15,7 +15,15 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import rattler
-from rattler import Gateway, GenericVirtualPackage, MatchSpec, RepoDataRecord, Subdir, Version, VersionSpec
+from rattler import (
+    Gateway,
+    GenericVirtualPackage,
+    MatchSpec,
+    RepoDataRecord,
+    Subdir,
+    Version,
+    VersionSpec,
+)
 from rattler.exceptions import (
     GatewayError,
     InvalidChannelError,
@@ -51,9 +59,14 @@ ANY_DRIVER = "99.0"  # newer than every driver: with it, no package is refused f
 ANY_GLIBC = "2.999"  # the same for glibc; packages name <3.0.a0, as conda-forge's do
 PYTHON = ("python", "python_abi")
 ASKS = "cuda-gpu"
-"""The package that requires a driver, and CUDA builds of other packages. Named first, it decides before they do."""
+"""The package that requires a driver, and CUDA builds of other packages.
+
+Named first, it decides before they do.
+"""
 ASKS_NATIVE = "cuda-native"
-"""`ASKS` without its compat build: with it, a toolkit is native, and no later command makes it compat."""
+"""`ASKS` without its compat build: with it, a toolkit is native, and no later command makes it
+compat.
+"""
 ASKING = (ASKS, ASKS_NATIVE)
 
 
@@ -63,7 +76,9 @@ class Scenario:
 
     specs: tuple[str, ...]
     subdir: str
-    driver: str | None = None  # the newest CUDA version that it supports (13.0); None without a driver
+    driver: str | None = (
+        None  # the newest CUDA version that it supports (13.0); None without a driver
+    )
     arch: str | None = None  # compute capability of the GPU (9.0); None where no client detects one
     glibc: str | None = None  # None for that of `ctk.solve.machine.glibc_of`
 
@@ -109,9 +124,14 @@ def parse_spec(text: str) -> Spec:
         why = _short(str(error).splitlines()[0])
         step = "write it as for conda: name, name=1.2 or 'name >=1.2'"
         if extra := re.search(r"\[[\w,-]+\]", text):
-            step = f"leave {extra[0]} out: extras are of pip, and here the driver chooses the CUDA version"
+            step = (
+                f"leave {extra[0]} out: extras are of pip, and here the driver chooses the CUDA"
+                " version"
+            )
         raise BadValue(f"{_short(text)!r} is no spec: {why}", step) from None
-    return Spec(text, str(match.name.normalized), str(match.version or ""), str(match.build or ""), match)
+    return Spec(
+        text, str(match.name.normalized), str(match.version or ""), str(match.build or ""), match
+    )
 
 
 def spec_of_record(text: str) -> Spec:
@@ -157,7 +177,10 @@ class Pick:
 
     @property
     def fit(self) -> str:
-        """``native`` or ``compat``, from the build of cuda-version; "" without CUDA, or with conda-forge's package."""
+        """``native`` or ``compat``, from the build of cuda-version.
+
+        "" without CUDA, or with conda-forge's package.
+        """
         record = self.record("cuda-version")
         kind = str(record.build).split("_")[0] if record else ""
         return kind if kind in ("native", "compat") else ""
@@ -180,8 +203,8 @@ def solve(
         scenario: The machine and the request.
         channels: The most important first.
         gateway: Callers that solve often keep it, so that repodata is read once.
-        installed: Packages that are taken before others wherever the request allows it, also those that are in no
-            channel.
+        installed: Packages that are taken before others wherever the request allows it, also those
+            that are in no channel.
 
     Raises:
         Unsolvable: There is no solution; `solver` has the solver's own text.
@@ -194,9 +217,16 @@ def solve(
             found = _sources(channels, (scenario.subdir, NOARCH))
             return run(_solve(scenario, found, gateway or open_gateway(), installed))
     except SolverError as error:
-        driver = f"with a driver for CUDA {scenario.driver}" if scenario.driver else "without a driver"
-        cause = f"no set of packages satisfies {' '.join(scenario.specs)} on {scenario.subdir} {driver}:\n{error}"
-        raise Unsolvable(cause, "change what was asked for, or update the driver", str(error)) from None
+        driver = (
+            f"with a driver for CUDA {scenario.driver}" if scenario.driver else "without a driver"
+        )
+        cause = (
+            f"no set of packages satisfies {' '.join(scenario.specs)} on {scenario.subdir}"
+            f" {driver}:\n{error}"
+        )
+        raise Unsolvable(
+            cause, "change what was asked for, or update the driver", str(error)
+        ) from None
 
 
 def _sources(channels: Iterable[Path | str], subdirs: Iterable[str]) -> Sources:
@@ -242,18 +272,23 @@ async def _patiently(work: Awaitable[T], what: str) -> T:
     except TimeoutError:
         raise SolverFailed(
             f"no answer for {what} within {PATIENCE:.0f} s",
-            "name fewer packages or fewer channels; an index with very many dependencies takes that long",
+            "name fewer packages or fewer channels; an index with very many dependencies takes that"
+            " long",
         ) from None
 
 
 def _relations(found: Sources) -> Literal["disabled"] | None:
-    """How rattler follows the relations of channels: beside a fetched folder are no other channels."""
+    """How rattler follows the relations of channels: beside a fetched folder are no
+    other channels.
+    """
     return "disabled" if found.origins else None
 
 
 @contextmanager
 def reading(channels: Sequence[Path | str]) -> Iterator[None]:
-    """Turns rattler's error for an unreadable channel into `ChannelMissing`, which names each folder without one."""
+    """Turns rattler's error for an unreadable channel into `ChannelMissing`, which names each
+    folder without one.
+    """
     folders = [channel for channel in channels if isinstance(channel, Path)]
     for folder in folders:
         check_was_shown(folder)
@@ -292,9 +327,15 @@ def _folders_of_addresses(channels: Sequence[Path | str]) -> Iterator[Path]:
 
 
 def _refuse_pipes(folder: Path) -> None:
-    """Raises ChannelBroken for a part of an index that is no file: rattler would wait for what it brings."""
+    """Raises ChannelBroken for a part of an index that is no file: rattler would wait for what it
+    brings.
+    """
     for file in folder.glob("*/r*"):
-        if file.name.startswith(("repodata", "run_exports")) and file.exists() and not file.is_file():
+        if (
+            file.name.startswith(("repodata", "run_exports"))
+            and file.exists()
+            and not file.is_file()
+        ):
             raise ChannelBroken(f"{file} is no file", REMAKE)
 
 
@@ -304,7 +345,9 @@ def channel_url(channel: Path | str) -> str:
 
 
 def lasting(url: str) -> str:
-    """An address below the link of a channel of ours, not below its state, which a later build removes."""
+    """An address below the link of a channel of ours, not below its state, which a later build
+    removes.
+    """
     return re.sub(r"/\.([^/]+)-states/\d+(?=/|$)", r"/\1", url)
 
 
@@ -322,11 +365,13 @@ _RULE = re.compile(r"(__cuda(?:_arch)?)(?![\w-])\s*(.*)", re.DOTALL)
 class MachineClasses:
     """Classes of machines that get the same pick.
 
-    A solver sees a driver and a GPU only as the versions of ``__cuda`` and ``__cuda_arch``, and only compares them with
-    the specs in records. So two machines get the same pick if each of these specs matches both of them or neither.
+    A solver sees a driver and a GPU only as the versions of ``__cuda`` and ``__cuda_arch``, and
+    only compares them with the specs in records. So two machines get the same pick if each of these
+    specs matches both of them or neither.
 
     Args:
-        records: By channel, for one platform: the packages that will be requested and all their possible dependencies.
+        records: By channel, for one platform: the packages that will be requested and all their
+            possible dependencies.
     """
 
     def __init__(self, records: Iterable[Iterable[RepoDataRecord]]) -> None:
@@ -357,16 +402,20 @@ class MachineClasses:
     def _rules_for(self, request: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
         """The rules about drivers and about GPUs that a solver can meet for a request.
 
-        Nearly all rules are in records of cuda-version, and a solver does not look at versions that the request
-        excludes.
+        Nearly all rules are in records of cuda-version, and a solver does not look at versions that
+        the request excludes.
         """
         if request not in self._rules:
             specs = [parse_spec(spec).match for spec in request if spec.startswith("cuda-version=")]
             rules: dict[str, set[str]] = {"__cuda": set(), "__cuda_arch": set()}
-            for match in filter(None, map(_RULE.fullmatch, request)):  # a request may ask for a driver itself
+            for match in filter(
+                None, map(_RULE.fullmatch, request)
+            ):  # a request may ask for a driver itself
                 rules[match[1]] |= {match[2]} - {""}
             for record, name, rule in self._ruled:
-                if record.name.normalized != "cuda-version" or all(spec.matches(record) for spec in specs):
+                if record.name.normalized != "cuda-version" or all(
+                    spec.matches(record) for spec in specs
+                ):
                     rules[name].add(rule)
             self._rules[request] = frozenset(rules["__cuda"]), frozenset(rules["__cuda_arch"])
         return self._rules[request]
@@ -376,7 +425,9 @@ class MachineClasses:
 def _fitting(rules: frozenset[str], value: str | None) -> Hashable:
     """The rules that a version fits. The version itself if a rule is not about versions alone."""
     try:
-        return value and frozenset(rule for rule in rules if VersionSpec(rule).matches(Version(value)))
+        return value and frozenset(
+            rule for rule in rules if VersionSpec(rule).matches(Version(value))
+        )
     except InvalidVersionSpecError:
         return value
 
@@ -391,15 +442,23 @@ class ChannelToolkit:
     version: str
     driver: str | None = None  # the oldest for the native build; None without a native build
     compat_driver: str | None = None  # the oldest for the compat build; None if no record states it
-    gpus: tuple[str, ...] = ()  # compute capabilities that it compiles for, oldest first; empty if not stated
+    gpus: tuple[
+        str, ...
+    ] = ()  # compute capabilities that it compiles for, oldest first; empty if not stated
 
     def knows(self, gpu: str) -> bool:
         """Whether it compiles for a GPU; also true if no record states its GPUs."""
         return not self.gpus or _knows(self.gpus, gpu)
 
     def beside(self, gpu: str) -> tuple[str, str]:
-        """The nearest older and the nearest newer GPU that it compiles for; "" without such a GPU."""
-        below, above = [g for g in self.gpus if older(g, gpu)], [g for g in self.gpus if older(gpu, g)]
+        """The nearest older and the nearest newer GPU that it compiles for.
+
+        "" without such a GPU.
+        """
+        below, above = (
+            [g for g in self.gpus if older(g, gpu)],
+            [g for g in self.gpus if older(gpu, g)],
+        )
         return below[-1] if below else "", above[0] if above else ""
 
 
@@ -418,10 +477,10 @@ class Maker(NamedTuple):
 class Catalogue:
     """Channels for one platform, the most important first. Each scenario is solved once.
 
-    `maker` returns the recipe of a package that is in no channel. If `is_named`, the user named channels in place of
-    the built one, so no advice may be to build what they lack. `planned` returns these channels with everything built,
-    if the built one is among them; in that catalogue, `is_planned`. `known_names` returns what is known of names
-    that are no packages here.
+    `maker` returns the recipe of a package that is in no channel. If `is_named`, the user named
+    channels in place of the built one, so no advice may be to build what they lack. `planned`
+    returns these channels with everything built, if the built one is among them; in that catalogue,
+    `is_planned`. `known_names` returns what is known of names that are no packages here.
     """
 
     def __init__(
@@ -435,7 +494,12 @@ class Catalogue:
         known_names: Callable[[], Names] = Names,
         is_planned: bool = False,
     ) -> None:
-        self.channels, self.subdir, self.maker, self.is_named = tuple(channels), subdir, maker, is_named
+        self.channels, self.subdir, self.maker, self.is_named = (
+            tuple(channels),
+            subdir,
+            maker,
+            is_named,
+        )
         self.planned, self.known_names, self.is_planned = planned, known_names, is_planned
         self.gateway = gateway or open_gateway()
         self._answers: dict[Hashable, Pick | str] = {}
@@ -455,7 +519,11 @@ class Catalogue:
             except Unsolvable as error:
                 self._answers[key] = error.solver
         found = self._answers[key]
-        return replace(found, scenario=scenario) if isinstance(found, Pick) and found.scenario != scenario else found
+        return (
+            replace(found, scenario=scenario)
+            if isinstance(found, Pick) and found.scenario != scenario
+            else found
+        )
 
     def pick(self, scenario: Scenario) -> Pick | None:
         """The solver's pick, or None without a solution; raises as `answer`."""
@@ -467,8 +535,16 @@ class Catalogue:
         return scenario
 
     def grouped(self, names: Iterable[str]) -> GroupedCatalogue:
-        """These channels, with a solve for each class of machines; `names` are the packages that will be requested."""
-        more = {"gateway": self.gateway, "maker": self.maker, "is_named": self.is_named, "planned": self.planned}
+        """These channels, with a solve for each class of machines.
+
+        `names` are the packages that will be requested.
+        """
+        more = {
+            "gateway": self.gateway,
+            "maker": self.maker,
+            "is_named": self.is_named,
+            "planned": self.planned,
+        }
         more |= {"known_names": self.known_names, "is_planned": self.is_planned}
         return GroupedCatalogue(self.channels, self.subdir, names, **more)
 
@@ -477,7 +553,10 @@ class Catalogue:
         return self.pick(replace(scenario, **changes)) is not None
 
     def query(self, specs: Sequence[str], recursive: bool = False) -> list[list[RepoDataRecord]]:
-        """The records of specs by channel; if `recursive`, also of all their possible dependencies."""
+        """The records of specs by channel.
+
+        If `recursive`, also of all their possible dependencies.
+        """
         subdirs = (self.subdir, NOARCH)
         with reading(self.channels):
             found = _sources(self.channels, subdirs)
@@ -495,17 +574,23 @@ class Catalogue:
         return [list(map(found.restored, part)) for part in records]
 
     def records(self, name: str) -> list[RepoDataRecord]:
-        """The records of a package, newest first, from the first channel that has it, as channel priority is strict."""
+        """The records of a package, newest first, from the first channel that has it, as channel
+        priority is strict.
+        """
         if name not in self._records:
             records = next((records for records in self.query([f"{name} *"]) if records), [])
-            self._records[name] = sorted(records, key=lambda r: (r.version, r.build_number), reverse=True)
+            self._records[name] = sorted(
+                records, key=lambda r: (r.version, r.build_number), reverse=True
+            )
         return self._records[name]
 
     def versions(self, name: str) -> list[str]:
         """The versions of a package, newest first."""
         return list(dict.fromkeys(str(record.version) for record in self.records(name)))
 
-    def names(self, subdirs: Iterable[str], channels: Sequence[Path | str] | None = None) -> set[str]:
+    def names(
+        self, subdirs: Iterable[str], channels: Sequence[Path | str] | None = None
+    ) -> set[str]:
         """The names of all packages for these platforms, in these channels or in all."""
         key = tuple(subdirs), self.channels if channels is None else tuple(channels)
         if key not in self._names:
@@ -524,16 +609,24 @@ class Catalogue:
 
     @cached_property
     def cuda_builds(self) -> frozenset[str]:
-        """The packages of which `ASKS` admits CUDA builds only, by a constraint of its own or of what it requires."""
+        """The packages of which `ASKS` admits CUDA builds only, by a constraint of its own or of
+        what it requires.
+        """
         asking = self.records(ASKS)
         required = {need.split()[0] for record in asking for need in record.depends}
-        constraining = [*asking, *(record for name in sorted(required) for record in self.records(name))]
+        constraining = [
+            *asking,
+            *(record for name in sorted(required) for record in self.records(name)),
+        ]
         return frozenset(rule.split()[0] for record in constraining for rule in record.constrains)
 
     @cached_property
     def pythons(self) -> tuple[str, ...]:
         """The Pythons in the channels, oldest first, ``3.14`` before ``3.14t``."""
-        kinds = {(r.version, "t" * bool(re.search(r"_cp\d+t$", str(r.build)))) for r in self.records("python_abi")}
+        kinds = {
+            (r.version, "t" * bool(re.search(r"_cp\d+t$", str(r.build))))
+            for r in self.records("python_abi")
+        }
         return tuple(f"{version}{free_threaded}" for version, free_threaded in sorted(kinds))
 
     @cached_property
@@ -543,10 +636,15 @@ class Catalogue:
         for record in self.records("cuda-version"):
             version, rules = str(record.version), [*record.depends, *record.constrains]
             toolkit = toolkits.get(version, ChannelToolkit(version))
-            bound = next((m[1] for rule in rules if (m := re.match(r"__cuda .*?>=(\d+(?:\.\d+)*)", rule))), None)
+            bound = next(
+                (m[1] for rule in rules if (m := re.match(r"__cuda .*?>=(\d+(?:\.\d+)*)", rule))),
+                None,
+            )
             driver = bound and driver_version(bound)
             if any(rule.startswith("__cuda ") for rule in record.depends):  # the native build
-                archs = [rule for rule in rules if rule.startswith("__cuda_arch ")]  # __cuda_arch ==7.5|==8.0
+                archs = [
+                    rule for rule in rules if rule.startswith("__cuda_arch ")
+                ]  # __cuda_arch ==7.5|==8.0
                 gpus = tuple(gpu for rule in archs for gpu in re.findall(r"==([\d.]+)", rule))
                 toolkits[version] = replace(toolkit, driver=driver, gpus=gpus)
             else:
@@ -560,10 +658,13 @@ class Catalogue:
 class GroupedCatalogue(Catalogue):
     """Channels for one platform, in which a request is solved once for each class of machines.
 
-    `names` are the packages that will be requested: their rules decide which machines are in one class.
+    `names` are the packages that will be requested: their rules decide which machines are in one
+    class.
     """
 
-    def __init__(self, channels: Sequence[Path | str], subdir: str, names: Iterable[str], **more: Any) -> None:
+    def __init__(
+        self, channels: Sequence[Path | str], subdir: str, names: Iterable[str], **more: Any
+    ) -> None:
         super().__init__(channels, subdir, **more)
         self.classes = MachineClasses(self.query([f"{name} *" for name in names], recursive=True))
 
@@ -572,14 +673,18 @@ class GroupedCatalogue(Catalogue):
         return self.classes.key(scenario)
 
     def ask(self, scenarios: Iterable[Scenario]) -> None:
-        """Solves many scenarios at a time, for later calls of `answer`: several times faster than one after the other.
+        """Solves many scenarios at a time, for later calls of `answer`: several times faster than
+        one after the other.
 
-        rattler solves outside Python's lock, so tasks of one event loop keep all cores busy; processes are not faster.
+        rattler solves outside Python's lock, so tasks of one event loop keep all cores busy;
+        processes are not faster.
 
         Raises:
             ChannelMissing: A channel cannot be read.
         """
-        waiting = iter({key: s for s in scenarios if (key := self.key(s)) not in self._answers}.items())
+        waiting = iter(
+            {key: s for s in scenarios if (key := self.key(s)) not in self._answers}.items()
+        )
         with reading(self.channels):
             found = _sources(self.channels, (self.subdir, NOARCH))
 

@@ -1,4 +1,6 @@
-"""Channels as rattler reads them: those on servers are folders with index files that our client fetched."""
+"""Channels as rattler reads them: those on servers are folders with index files that our client
+fetched.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,16 @@ class Sources:
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def spec(self, match: MatchSpec) -> MatchSpec:
-        """A spec that names its channel, as in ``conda-forge::numpy``, with the folder in its place."""
+        """A spec that names its channel, as in ``conda-forge::numpy``, with the folder in its
+        place.
+        """
         wanted = str(match.channel.base_url) if match.channel else ""
         for folder, origin in self.origins.items():
             if origin == wanted:
                 text = str(match)
                 named = text.partition("::")[2]
-                # rattler writes the name of a known channel before the spec, and addresses behind it.
+                # rattler writes the name of a known channel before the spec, and addresses behind
+                # it.
                 if named:
                     return MatchSpec(f"{folder}::{named}")
                 return MatchSpec(text.replace(f'channel="{origin}"', f'channel="{folder}"'))

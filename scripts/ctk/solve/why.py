@@ -1,8 +1,9 @@
-"""Explains why a pick has its toolkit, why a request has no solution, and which builds a request should name.
+"""Explains why a pick has its toolkit, why a request has no solution, and which builds a request
+should name.
 
-Each sentence is proved by solving the request again with one change at a time (driver, GPU, specs, Python, platform):
-the sentence names the change that makes the difference. If a request has no solution on any machine, the request is
-the cause; otherwise it is the driver, the GPU or both.
+Each sentence is proved by solving the request again with one change at a time (driver, GPU, specs,
+Python, platform): the sentence names the change that makes the difference. If a request has no
+solution on any machine, the request is the cause; otherwise it is the driver, the GPU or both.
 """
 
 from __future__ import annotations
@@ -64,10 +65,11 @@ Reason = tuple[str, str]
 
 
 def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
-    """The meaning of native or compat for the machine of a pick, in words; "" for a pick without CUDA.
+    """The meaning of native or compat for the machine of a pick, in words.
 
-    A compat pick can be limited by the driver (it refuses PTX that is newer than it, error 222) and by the GPU (if the
-    compiler does not know it, it can write only PTX for an older GPU).
+    "" for a pick without CUDA. A compat pick can be limited by the driver (it refuses PTX that is
+    newer than it, error 222) and by the GPU (if the compiler does not know it, it can write only
+    PTX for an older GPU).
     """
     toolkit, machine = catalogue.toolkit(pick.toolkit), pick.scenario
     if toolkit is None or not pick.fit:
@@ -80,17 +82,27 @@ def fit_in_words(pick: Pick, catalogue: Catalogue) -> str:
     if machine.arch and not toolkit.knows(machine.arch):
         below, above = toolkit.beside(machine.arch)
         if refused:
-            return "compat: the driver does not load its PTX, and its compiler does not know the GPU"
+            return (
+                "compat: the driver does not load its PTX, and its compiler does not know the GPU"
+            )
         if above:
-            return f"compat: its compiler knows {below} and {above} but not this GPU; PTX for {below} works"
-        return f"compat: its compiler knows GPUs up to {below}, whose PTX the driver compiles for this one"
+            return (
+                f"compat: its compiler knows {below} and {above} but not this GPU; PTX for {below}"
+                " works"
+            )
+        return (
+            f"compat: its compiler knows GPUs up to {below}, whose PTX the driver compiles for"
+            " this one"
+        )
     if refused:
         return f"compat: {COMPAT}"
     return "compat, as asked for: the driver loads the PTX that it compiles all the same"
 
 
 def toolkit_in_words(pick: Pick, catalogue: Catalogue) -> str:
-    """``toolkit 13.0, native: ...`` with the meaning for the machine of a pick, or ``no CUDA toolkit``."""
+    """``toolkit 13.0, native: ...`` with the meaning for the machine of a pick, or ``no CUDA
+    toolkit``.
+    """
     if not pick.toolkit:
         return "no CUDA toolkit"
     return f"toolkit {pick.toolkit}, {fit_in_words(pick, catalogue)}".removesuffix(", ")
@@ -99,7 +111,8 @@ def toolkit_in_words(pick: Pick, catalogue: Catalogue) -> str:
 def explain(pick: Pick, catalogue: Catalogue) -> list[str]:
     """A line for each toolkit that was not picked, newest first, and a line for the picked toolkit.
 
-    Older toolkits than the pick have a line only if the pick is compat because of the machine, so that none is native.
+    Older toolkits than the pick have a line only if the pick is compat because of the machine, so
+    that none is native.
     """
     if not pick.toolkit:
         return ["nothing in this pick depends on a CUDA toolkit"]
@@ -113,7 +126,9 @@ def explain(pick: Pick, catalogue: Catalogue) -> list[str]:
             if pick.fit == "compat":
                 parts += _not_native(pick.scenario, toolkit, catalogue)
             parts += _newer_libraries(pick)
-        elif older(pick.toolkit, toolkit.version) or (pick.fit == "compat" and pick.scenario.driver):
+        elif older(pick.toolkit, toolkit.version) or (
+            pick.fit == "compat" and pick.scenario.driver
+        ):
             parts = _passed_over(pick, toolkit, catalogue)
         if parts:
             lines.append(" ".join(f"{part[0].upper()}{part[1:]}." for part in parts))
@@ -121,18 +136,29 @@ def explain(pick: Pick, catalogue: Catalogue) -> list[str]:
 
 
 def _newer_libraries(pick: Pick) -> list[str]:
-    """Sentences about libraries of a newer toolkit than the picked toolkit, and the effect on PTX."""
+    """Sentences about libraries of a newer toolkit than the picked toolkit, and the effect
+    on PTX.
+    """
     sentences = []
     for name, library in (("libnvjitlink", "nvJitLink"), ("libnvfatbin", "nvFatbin")):
         minor = ".".join(pick.version(name).split(".")[:2])
         if minor and older(pick.toolkit, minor):
-            ptx = f", and PTX that it links needs a driver for CUDA {minor}" if name == "libnvjitlink" else ""
-            sentences.append(f"{pick.toolkit} has no {library} that Python can use: {name} is {minor}'s{ptx}")
+            ptx = (
+                f", and PTX that it links needs a driver for CUDA {minor}"
+                if name == "libnvjitlink"
+                else ""
+            )
+            sentences.append(
+                f"{pick.toolkit} has no {library} that Python can use: {name} is {minor}'s{ptx}"
+            )
     return sentences
 
 
 def _passed_over(pick: Pick, toolkit: ChannelToolkit, catalogue: Catalogue) -> list[str]:
-    """The reasons why a toolkit was not picked; for a newer toolkit also how to get it in spite of that."""
+    """The reasons why a toolkit was not picked.
+
+    For a newer toolkit also how to get it in spite of that.
+    """
     scenario, version, newer = pick.scenario, toolkit.version, older(pick.toolkit, toolkit.version)
     wanted = scenario.also(f"cuda-version={version}")
     if own := _blocking(scenario, wanted.ideal, catalogue):
@@ -148,12 +174,17 @@ def _passed_over(pick: Pick, toolkit: ChannelToolkit, catalogue: Catalogue) -> l
         use = "use minor-version compatibility" if words == COMPAT else "have it all the same"
         reasons.append(f"pin cuda-version={version} to {use}: {words}")
     elif not pinned and scenario.driver and older(scenario.driver, toolkit.compat_driver or "0"):
-        reasons.append(f"even minor-version compatibility needs a driver for CUDA {toolkit.compat_driver}")
+        reasons.append(
+            f"even minor-version compatibility needs a driver for CUDA {toolkit.compat_driver}"
+        )
     return reasons
 
 
 def _blocking(scenario: Scenario, wanted: Scenario, catalogue: Catalogue) -> list[str]:
-    """The pins of a request that alone exclude a wanted scenario; empty if the scenario has a solution."""
+    """The pins of a request that alone exclude a wanted scenario.
+
+    Empty if the scenario has a solution.
+    """
     if catalogue.solves(wanted):
         return []
     pins = [a for a in map(parse_spec, scenario.specs) if a.pinned and a.name not in PYTHON]
@@ -161,7 +192,9 @@ def _blocking(scenario: Scenario, wanted: Scenario, catalogue: Catalogue) -> lis
 
 
 def _not_native(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogue) -> list[str]:
-    """The reasons why the native build of a toolkit is not for this machine: from its record, confirmed by solving."""
+    """The reasons why the native build of a toolkit is not for this machine: from its record,
+    confirmed by solving.
+    """
     version, reasons = toolkit.version, []
     lifted = scenario.also(f"cuda-version={version}=native_*")
     if native := catalogue.pick(lifted):
@@ -183,11 +216,16 @@ def _not_native(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogu
     if catalogue.solves(lifted):
         return reasons
     own = _blocking(scenario, lifted, catalogue)
-    return [f"{version} native is left out by {f'your {listing(own)}' if own else 'more than one thing'}"]
+    return [
+        f"{version} native is left out by"
+        f" {f'your {listing(own)}' if own else 'more than one thing'}"
+    ]
 
 
 def cpu_instead(pick: Pick | None, other: Pick) -> list[str]:
-    """The packages with a CUDA build in `pick` and a CPU build in `other`, without those that others depend on."""
+    """The packages with a CUDA build in `pick` and a CPU build in `other`, without those that
+    others depend on.
+    """
     cuda = {r.name for r in pick.records if needs_cuda(r)} if pick else set()
     cpu = [r for r in other.records if r.name in cuda and not needs_cuda(r)]
     brought = {need.split()[0] for record in cpu for need in record.depends}
@@ -201,7 +239,8 @@ def solve_or_say_why(scenario: Scenario, catalogue: Catalogue, lines: int | None
     """Solves a scenario.
 
     Raises:
-        Unsolvable: There is no solution; with the reason and the first `lines` of the solver's text (None: all lines).
+        Unsolvable: There is no solution; with the reason and the first `lines` of the solver's text
+            (None: all lines).
     """
     try:
         return solve(scenario, catalogue.channels, catalogue.gateway)
@@ -210,22 +249,30 @@ def solve_or_say_why(scenario: Scenario, catalogue: Catalogue, lines: int | None
         sentence, step = to_build or find_reason(scenario, catalogue)
         missing = bool(to_build or _missing_package(scenario, catalogue))
         text = error.cause.splitlines()
-        # For a package that is not there, the solver repeats the same for each name, or names what would not help.
+        # For a package that is not there, the solver repeats the same for each name, or names what
+        # would not help.
         shown = text[: 0 if missing and lines is not None else lines]
         if not missing and len(text) > len(shown):
-            shown.append(f"... and {count(len(text) - len(shown), 'line')} more; --explain shows all")
+            shown.append(
+                f"... and {count(len(text) - len(shown), 'line')} more; --explain shows all"
+            )
         raise Unsolvable("\n".join([sentence, *shown]), step, error.solver) from None
 
 
 def _not_built_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
-    """The reason if the built channel lacks packages that `ctk build` makes for this machine; else None.
+    """The reason if the built channel lacks packages that `ctk build` makes for this machine.
 
-    It is proved with the planned channel: `ctk build` with a driver takes the toolkit that the names alone are given.
+    Else None. It is proved with the planned channel: `ctk build` with a driver takes the toolkit
+    that the names alone are given.
     """
     known = catalogue.names([scenario.subdir, NOARCH])
     request = [parse_spec(text) for text in scenario.specs]
     ours = [spec for spec in request if catalogue.maker(spec.name)]
-    if not catalogue.planned or not ours or any(a.name not in known for a in request if a not in ours):
+    if (
+        not catalogue.planned
+        or not ours
+        or any(a.name not in known for a in request if a not in ours)
+    ):
         return None
     planned = catalogue.planned()
     if not (pick := planned.pick(scenario)):
@@ -246,18 +293,28 @@ def _not_built_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None
     return missing[0] if missing else cause, f"run {how_to_build(names, scenario)}"
 
 
-def _release_not_built(names: Sequence[str], pick: Pick, missing: Reason | None, catalogue: Catalogue) -> Reason | None:
-    """The reason if a request states a toolkit that is locked and not built: the step builds that release."""
+def _release_not_built(
+    names: Sequence[str], pick: Pick, missing: Reason | None, catalogue: Catalogue
+) -> Reason | None:
+    """The reason if a request states a toolkit that is locked and not built: the step builds that
+    release.
+    """
     if catalogue.toolkit(pick.toolkit):
         return None
     makers = [made for name in names if (made := catalogue.maker(name))]
-    packages = [] if all(made.is_default for made in makers) else [name for name in names if name != "cuda-version"]
+    packages = (
+        []
+        if all(made.is_default for made in makers)
+        else [name for name in names if name != "cuda-version"]
+    )
     step = f"run {how_to_build(packages, pick.scenario, pick.toolkit)}"
     return missing[0] if missing else f"toolkit {pick.toolkit} is not built here", step
 
 
 def how_to_build(packages: Iterable[str], scenario: Scenario, release: str = "") -> str:
-    """The command that builds packages, or without any the default set, for the machine of a scenario or a release."""
+    """The command that builds packages, or without any the default set, for the machine of a
+    scenario or a release.
+    """
     platform = None if scenario.subdir == this_platform() else scenario.subdir
     machine = {"--driver": scenario.driver, "--arch": scenario.driver and scenario.arch}
     options = {**({"--release": release} if release else machine), "--platform": platform}
@@ -277,7 +334,9 @@ def find_reason(scenario: Scenario, catalogue: Catalogue) -> Reason:
 
 
 def _wants_nvcc_12(scenario: Scenario, catalogue: Catalogue) -> bool:
-    """Whether a request needs nvcc and cannot have CUDA 13, because of the driver or a spec for CUDA 12."""
+    """Whether a request needs nvcc and cannot have CUDA 13, because of the driver or a spec for
+    CUDA 12.
+    """
     request = [parse_spec(text) for text in scenario.specs]
     if not any(_NVCC.fullmatch(a.name) for a in request):
         return False
@@ -293,14 +352,21 @@ def _wants_nvcc_12(scenario: Scenario, catalogue: Catalogue) -> bool:
 
 
 def _without_pin(scenario: Scenario, pin: Spec) -> Scenario:
-    return replace(scenario, specs=tuple(pin.name if text == pin.text else text for text in scenario.specs))
+    return replace(
+        scenario, specs=tuple(pin.name if text == pin.text else text for text in scenario.specs)
+    )
 
 
 def conflict(scenario: Scenario, catalogue: Catalogue) -> list[Spec]:
-    """A smallest set of specs without a solution: without any of them, the others have a solution."""
+    """A smallest set of specs without a solution: without any of them, the others have
+    a solution.
+    """
     left = [parse_spec(text) for text in dict.fromkeys(scenario.specs)]
-    # The specs that say most are tried last, so they stay: pins rather than names, cuda-version rather than others.
-    for spec in sorted(left, key=lambda a: (a.pinned, a.name not in PYTHON, a.name == "cuda-version")):
+    # The specs that say most are tried last, so they stay: pins rather than names, cuda-version
+    # rather than others.
+    for spec in sorted(
+        left, key=lambda a: (a.pinned, a.name not in PYTHON, a.name == "cuda-version")
+    ):
         fewer = [other for other in left if other is not spec]
         if fewer and not catalogue.solves(scenario, specs=tuple(a.text for a in fewer)):
             left = fewer
@@ -308,20 +374,30 @@ def conflict(scenario: Scenario, catalogue: Catalogue) -> list[Spec]:
 
 
 def _droppable_pins(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> str:
-    """The pins (or `ASKING`) that can be dropped, each alone, with the toolkit that this gives; "" if none helps."""
+    """The pins (or `ASKING`) that can be dropped, each alone, with the toolkit that this gives.
+
+    "" if none helps.
+    """
     ways = []
     for spec in at_fault:
         left = tuple(text for text in scenario.specs if text != spec.text)
         if spec.pinned:
             how, without = f"drop the pin {spec.text}", _without_pin(scenario, spec)
         elif spec.name == ASKS_NATIVE and catalogue.solves(scenario, specs=(ASKS, *left)):
-            how, without = f"name {ASKS} in place of {ASKS_NATIVE}", replace(scenario, specs=(ASKS, *left))
+            how, without = (
+                f"name {ASKS} in place of {ASKS_NATIVE}",
+                replace(scenario, specs=(ASKS, *left)),
+            )
         elif spec.name in ASKING and left:
             how, without = f"leave out {spec.name}", replace(scenario, specs=left)
         else:
             continue
         if pick := catalogue.pick(without):
-            gives = f", which gives toolkit {f'{pick.toolkit} {pick.fit}'.strip()}" if pick.toolkit else ""
+            gives = (
+                f", which gives toolkit {f'{pick.toolkit} {pick.fit}'.strip()}"
+                if pick.toolkit
+                else ""
+            )
             ways.append(how + gives)
     return ", or ".join(ways)
 
@@ -329,11 +405,15 @@ def _droppable_pins(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Cat
 def _toolkits_for(package: Spec, ideal: Scenario, catalogue: Catalogue) -> list[str]:
     """The toolkits for which a spec has a solution, oldest first."""
     versions = [toolkit.version for toolkit in reversed(catalogue.toolkits)]
-    return [v for v in versions if catalogue.solves(ideal, specs=(package.text, f"cuda-version={v}"))]
+    return [
+        v for v in versions if catalogue.solves(ideal, specs=(package.text, f"cuda-version={v}"))
+    ]
 
 
 def _in_words(*specs: Spec) -> str:
-    """``toolkit 12.9`` for ``cuda-version=12.9``, ``Python 3.14t`` for the specs of --python 3.14t, else the spec."""
+    """``toolkit 12.9`` for ``cuda-version=12.9``, ``Python 3.14t`` for the specs of --python 3.14t,
+    else the spec.
+    """
     first, version = specs[0], _plain(specs[0].version)
     if first.name == "cuda-version" and re.fullmatch(r"[\d.]+", version):
         return f"toolkit {version}"
@@ -349,7 +429,10 @@ def _plain(version: str) -> str:
 
 
 def _missing_package(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
-    """The reason if the channels do not have a package, or a version of it, for the platform; else None."""
+    """The reason if the channels do not have a package, or a version of it, for the platform.
+
+    Else None.
+    """
     names = catalogue.names([scenario.subdir, NOARCH])
     for wanted in map(parse_spec, scenario.specs):
         if wanted.name.startswith("__"):
@@ -380,7 +463,9 @@ def _missing_version(wanted: Spec, scenario: Scenario, catalogue: Catalogue) -> 
         they_make = "the newest that they make are" if len(have) > _SHOWN else "they make"
         return f"the recipes here make no {words}; {they_make} {some}", step
     are = "there is" if len(have) == 1 else "there are" if len(have) <= _SHOWN else "the newest are"
-    return f"there is no {words} in the channels; {are} {some}", step + _other_base(wanted.name, catalogue)
+    return f"there is no {words} in the channels; {are} {some}", step + _other_base(
+        wanted.name, catalogue
+    )
 
 
 def _versions(wanted: Spec, catalogue: Catalogue) -> list[str]:
@@ -391,7 +476,11 @@ def _versions(wanted: Spec, catalogue: Catalogue) -> list[str]:
     if wanted.name in PYTHON or not wanted.build:
         return catalogue.versions(wanted.name)
     builds = list(dict.fromkeys(f"{r.version} {r.build}" for r in records))
-    return builds if len(builds) <= _SHOWN else list(dict.fromkeys(f"{r.version} {_kind_of(r)}" for r in records))
+    return (
+        builds
+        if len(builds) <= _SHOWN
+        else list(dict.fromkeys(f"{r.version} {_kind_of(r)}" for r in records))
+    )
 
 
 def _kind_of(record: RepoDataRecord) -> str:
@@ -403,7 +492,9 @@ def _kind_of(record: RepoDataRecord) -> str:
 def _two_numbers(wanted: Spec, two: str, scenario: Scenario, catalogue: Catalogue) -> Reason:
     """The reason for a version of cuda-version with three numbers: it has two."""
     text = f"{wanted.name}={two}" + (f"={wanted.build}" if wanted.build else "")
-    instead = replace(scenario, specs=tuple(text if s == wanted.text else s for s in scenario.specs))
+    instead = replace(
+        scenario, specs=tuple(text if s == wanted.text else s for s in scenario.specs)
+    )
     cause = f"cuda-version has two numbers, and {_plain(wanted.version)} has three"
     if catalogue.solves(instead):
         return cause, f"ask for `{shlex.join([text])}`"
@@ -414,15 +505,27 @@ def _two_numbers(wanted: Spec, two: str, scenario: Scenario, catalogue: Catalogu
 def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Catalogue) -> Reason:
     subdir = catalogue.subdir
     ours, base = catalogue.channels[:-1] or catalogue.channels, catalogue.channels[-1]
-    if not catalogue.names([subdir], ours) and (not catalogue.is_named or name in catalogue.names(PLATFORMS)):
-        step = "name another --channel" if catalogue.is_named else f"build it: ctk build --platform {subdir}"
+    if not catalogue.names([subdir], ours) and (
+        not catalogue.is_named or name in catalogue.names(PLATFORMS)
+    ):
+        step = (
+            "name another --channel"
+            if catalogue.is_named
+            else f"build it: ctk build --platform {subdir}"
+        )
         return f"the channel has nothing for {subdir}", step
     if not catalogue.names([subdir], [base]) and name in catalogue.names(PLATFORMS, [base]):
-        return f"{name} would come from the base channel, which has nothing for {subdir}", base_with(name, catalogue)
+        return (
+            f"{name} would come from the base channel, which has nothing for {subdir}",
+            base_with(name, catalogue),
+        )
     if others := [p for p in PLATFORMS if p != subdir and name in catalogue.names([p])]:
         options = listing([f"--platform {p}" for p in others], "or")
         cause = f"{name} is not published for {subdir}; it is for {listing(others)}"
-        return cause, elsewhere(name, name, scenario, catalogue) or f"leave it out, or ask for {options}"
+        return (
+            cause,
+            elsewhere(name, name, scenario, catalogue) or f"leave it out, or ask for {options}",
+        )
     absent = [spec.name for spec in map(parse_spec, scenario.specs) if spec.name not in names]
     if unnamed := _in_unnamed_channel(catalogue, name, *absent):
         return unnamed
@@ -444,8 +547,13 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
     return cause, f"did you mean {listing(near, 'or')}?" if near else LOOK_ELSEWHERE
 
 
-def _name_not_built(name: str, absent: Iterable[str], scenario: Scenario, catalogue: Catalogue) -> Reason:
-    """The reason for a package of the recipes that is in no channel; what of it could be built decides the step."""
+def _name_not_built(
+    name: str, absent: Iterable[str], scenario: Scenario, catalogue: Catalogue
+) -> Reason:
+    """The reason for a package of the recipes that is in no channel.
+
+    What of it could be built decides the step.
+    """
     makers = {other: made for other in dict.fromkeys(absent) if (made := catalogue.maker(other))}
     recipes = list(dict.fromkeys(made.recipe for made in makers.values()))
     planned = catalogue.planned() if catalogue.planned else None
@@ -454,14 +562,26 @@ def _name_not_built(name: str, absent: Iterable[str], scenario: Scenario, catalo
         return cause, elsewhere(name, name, scenario, catalogue) or "leave it out"
     if planned and not planned.solves(scenario):
         return _not_if_built(scenario, planned, catalogue)
-    them, s = ("are not built here: they are", "s") if len(makers) > 1 else ("is not built here: it is", "")
-    cause = f"{listing([*makers])} {them} made by the recipe{s * (len(recipes) > 1)} {listing(recipes)}"
-    left_out = "" if any(made.is_default for made in makers.values()) else ", which the default build leaves out"
+    them, s = (
+        ("are not built here: they are", "s")
+        if len(makers) > 1
+        else ("is not built here: it is", "")
+    )
+    cause = (
+        f"{listing([*makers])} {them} made by the recipe{s * (len(recipes) > 1)} {listing(recipes)}"
+    )
+    left_out = (
+        ""
+        if any(made.is_default for made in makers.values())
+        else ", which the default build leaves out"
+    )
     return f"{cause}{left_out}", f"run {how_to_build(recipes, scenario)}"
 
 
 def _not_if_built(scenario: Scenario, planned: Catalogue, catalogue: Catalogue) -> Reason:
-    """The reason for a request that has no solution here, and had none if all packages were built."""
+    """The reason for a request that has no solution here, and had none if all packages
+    were built.
+    """
     cause, step = find_reason(scenario, planned)
     there = catalogue.names([scenario.subdir, NOARCH])
     asked = dict.fromkeys(spec.name for spec in map(parse_spec, scenario.specs))
@@ -469,11 +589,16 @@ def _not_if_built(scenario: Scenario, planned: Catalogue, catalogue: Catalogue) 
     if not absent or planned.solves(scenario.ideal):  # else it is the machine
         return cause, step
     are = "are" if len(absent) > 1 else "is"
-    return f"{cause}; {listing(absent)} {are} not built here", f"{step}; then run {how_to_build(absent, scenario)}"
+    return (
+        f"{cause}; {listing(absent)} {are} not built here",
+        f"{step}; then run {how_to_build(absent, scenario)}",
+    )
 
 
 def _other_name(name: str, other: OtherName, scenario: Scenario, catalogue: Catalogue) -> Reason:
-    """The reason for a name that is known, with the requests in its place, in its version, that have a solution."""
+    """The reason for a name that is known, with the requests in its place, in its version, that
+    have a solution.
+    """
     if not other.requests:
         steps = [other.step, elsewhere(other.instead, name, scenario, catalogue)]
         return other.sentence, "\n".join(filter(None, steps)) or "leave it out"
@@ -482,14 +607,19 @@ def _other_name(name: str, other: OtherName, scenario: Scenario, catalogue: Cata
     solved = [words for words, asked in instead.items() if catalogue.solves(asked)]
     if best in solved:
         return other.sentence, f"ask for {listing(solved, 'or')}"
-    cause, step = _not_built_reason(instead[best], catalogue) or find_reason(instead[best], catalogue)
+    cause, step = _not_built_reason(instead[best], catalogue) or find_reason(
+        instead[best], catalogue
+    )
     if solved:
         return other.sentence, f"ask for {listing(solved, 'or')}; for {best}: {step}"
     return f"{other.sentence}; {cause}", step
 
 
 def _in_place_of(name: str, request: str, scenario: Scenario) -> tuple[str, Scenario]:
-    """The words that take the place of a name, the first in its version; and the scenario with them."""
+    """The words that take the place of a name, the first in its version.
+
+    And the scenario with them.
+    """
     named = [a.text for a in map(parse_spec, scenario.specs) if a.name == name]
     rest = [text for text in scenario.specs if text not in named]
     there = {parse_spec(text).name for text in rest}
@@ -500,7 +630,8 @@ def _in_place_of(name: str, request: str, scenario: Scenario) -> tuple[str, Scen
 
 
 def _in_unnamed_channel(catalogue: Catalogue, name: str, *others: str) -> Reason | None:
-    """The reason for a package of a channel that `ctk build` or `ctk build-recipe` wrote beside one that is asked.
+    """The reason for a package of a channel that `ctk build` or `ctk build-recipe` wrote beside one
+    that is asked.
 
     The step names every such channel that it, the others, and what they need are in.
     """
@@ -508,30 +639,59 @@ def _in_unnamed_channel(catalogue: Catalogue, name: str, *others: str) -> Reason
     asked = [Path(lasting(str(channel))) for channel in ours if isinstance(channel, Path)]
     subdirs = [catalogue.subdir, NOARCH]
     for output in dict.fromkeys(place.parents[place.parent.name == "recipes"] for place in asked):
-        recipes = sorted(output.glob("recipes/*/*/repodata.json"), key=lambda index: -index.stat().st_mtime)
-        places = dict.fromkeys(index.parents[1] for index in (*output.glob("channel/*/repodata.json"), *recipes))
+        recipes = sorted(
+            output.glob("recipes/*/*/repodata.json"), key=lambda index: -index.stat().st_mtime
+        )
+        places = dict.fromkeys(
+            index.parents[1] for index in (*output.glob("channel/*/repodata.json"), *recipes)
+        )
         wanted, found = [*others, name], dict[str, Path]()
         while wanted:
             needed = wanted.pop()
-            made = next((p for p in places if p not in asked and needed in catalogue.names(subdirs, [p])), None)
+            made = next(
+                (p for p in places if p not in asked and needed in catalogue.names(subdirs, [p])),
+                None,
+            )
             if made and made not in found.values():
                 found[needed] = made
-                needs = {spec_name(need) for record in read_records(made).values() for need in record["depends"]}
-                wanted += sorted(needs - catalogue.names(subdirs, [*catalogue.channels, *found.values()]))
+                needs = {
+                    spec_name(need)
+                    for record in read_records(made).values()
+                    for need in record["depends"]
+                }
+                wanted += sorted(
+                    needs - catalogue.names(subdirs, [*catalogue.channels, *found.values()])
+                )
         if name in found:
-            first, last = ([p for p in found.values() if (p.name == "channel") is built] for built in (False, True))
-            step = shlex.join(word for place in (*first, *asked, *last) for word in ("--channel", shown(place)))
-            return f"{name} is in the channel {shown(found[name])}, which was not named", f"name the channels: {step}"
+            first, last = (
+                [p for p in found.values() if (p.name == "channel") is built]
+                for built in (False, True)
+            )
+            step = shlex.join(
+                word for place in (*first, *asked, *last) for word in ("--channel", shown(place))
+            )
+            return (
+                f"{name} is in the channel {shown(found[name])}, which was not named",
+                f"name the channels: {step}",
+            )
     return None
 
 
 def _other_base(name: str, catalogue: Catalogue) -> str:
-    """The advice to try another base channel, for a package that is not ours; "" for our packages."""
-    return "" if name in catalogue.own_names else ", or name a base channel that has more with --base"
+    """The advice to try another base channel, for a package that is not ours.
+
+    "" for our packages.
+    """
+    return (
+        "" if name in catalogue.own_names else ", or name a base channel that has more with --base"
+    )
 
 
 def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
-    """The reason of a request that has no solution on any machine; None if a machine has a solution."""
+    """The reason of a request that has no solution on any machine.
+
+    None if a machine has a solution.
+    """
     ideal = scenario.ideal
     if catalogue.solves(ideal):
         return None
@@ -548,7 +708,10 @@ def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
         return _missing_python(packages[0], toolkits, python, ideal, catalogue)
     step = _droppable_pins(scenario, at_fault, catalogue) or f"leave out {listing(texts, 'or')}"
     if len(at_fault) > 2:
-        return f"{listing(texts)} cannot be had together; without any one of them the others can", step
+        return (
+            f"{listing(texts)} cannot be had together; without any one of them the others can",
+            step,
+        )
     toolkit, other = sorted(at_fault, key=lambda a: a.name != "cuda-version")
     if toolkit.name == "cuda-version" != other.name and not (
         other.pinned and catalogue.solves(ideal, specs=(toolkit.text, other.name))
@@ -557,11 +720,15 @@ def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
         others = [
             p
             for p in PLATFORMS
-            if p != ideal.subdir and _is_for(replace(ideal, subdir=p, specs=specs), other.name, catalogue)
+            if p != ideal.subdir
+            and _is_for(replace(ideal, subdir=p, specs=specs), other.name, catalogue)
         ]
         place = f" on {ideal.subdir} (it is on {listing(others)})" if others else ""
         has = listing(_toolkits_for(other, ideal, catalogue))
-        return f"{other.text} is not published for {_in_words(toolkit)}{place}; it is for {has}", step
+        return (
+            f"{other.text} is not published for {_in_words(toolkit)}{place}; it is for {has}",
+            step,
+        )
     how = "contradict each other" if toolkit.pinned and other.pinned else "cannot be had together"
     return f"{texts[0]} and {texts[1]} {how}", step
 
@@ -612,18 +779,28 @@ def glibc_needs(floors: Mapping[str, str]) -> str:
 
 
 def _is_for(scenario: Scenario, name: str, catalogue: Catalogue) -> bool:
-    """Whether a scenario with a toolkit has a solution with a CUDA build of a package: a CPU build goes with any."""
+    """Whether a scenario with a toolkit has a solution with a CUDA build of a package: a CPU build
+    goes with any.
+    """
     pick = catalogue.pick(scenario)
     record = pick.record(name) if pick else None
     return record is not None and needs_cuda(record)
 
 
 def _missing_python(
-    package: Spec, toolkits: Sequence[Spec], python: Sequence[Spec], ideal: Scenario, catalogue: Catalogue
+    package: Spec,
+    toolkits: Sequence[Spec],
+    python: Sequence[Spec],
+    ideal: Scenario,
+    catalogue: Catalogue,
 ) -> Reason:
-    """The reason for a package that is not built for a Python, with the Pythons that it is built for."""
+    """The reason for a package that is not built for a Python, with the Pythons that it is built
+    for.
+    """
     specs = tuple(a.text for a in (package, *toolkits))
-    have = [p for p in catalogue.pythons if catalogue.solves(ideal, specs=(*specs, *python_specs(p)))]
+    have = [
+        p for p in catalogue.pythons if catalogue.solves(ideal, specs=(*specs, *python_specs(p)))
+    ]
     which = " with ".join([_in_words(*python), *map(_in_words, toolkits)])
     cause = f"{package.text} is not built for {which}; it is for {listing(have)}"
     return cause, f"ask for Python {listing(have, 'or')}"
@@ -636,14 +813,26 @@ def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) ->
         newest = next(filter(package.match.matches, catalogue.records(package.name)), None)
         needs = replace(ideal, specs=tuple(newest.depends) if newest else ())
         if catalogue.solves(needs):
-            return f"{package.text} cannot be installed from these channels on any machine", _READ_SOLVER
+            return (
+                f"{package.text} cannot be installed from these channels on any machine",
+                _READ_SOLVER,
+            )
         texts = [spec.text for spec in conflict(needs, catalogue)]
-        how = "cannot be had together" if texts[1:] else "can be installed from these channels on no machine"
+        how = (
+            "cannot be had together"
+            if texts[1:]
+            else "can be installed from these channels on no machine"
+        )
         return f"{package.text} needs {listing(texts)}, which {how}", _READ_SOLVER
     need = spec_of_record(chain[-1])
     if need.name.startswith("__"):
-        have = listing([str(p.version) for p in ideal.virtual_packages if p.name.normalized == need.name])
-        return f"{package.text} needs {need.text}, and this machine has {have}", "ask for an older version"
+        have = listing(
+            [str(p.version) for p in ideal.virtual_packages if p.name.normalized == need.name]
+        )
+        return (
+            f"{package.text} needs {need.text}, and this machine has {have}",
+            "ask for an older version",
+        )
     step = base_with(need.name, catalogue)
     if unnamed := _in_unnamed_channel(catalogue, need.name):
         return f"{package.text} needs {need.text}, and {unnamed[0]}", unnamed[1]
@@ -654,13 +843,19 @@ def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) ->
         lacks = f"needs {need.name} from the base channel, which has nothing for {ideal.subdir}"
         return f"{package.text} {lacks}", step
     if made := catalogue.maker(need.name):
-        target = next((p for p in PLATFORMS if need.name.endswith(f"_{p}")), ideal.subdir)  # a cross-compiler's half
+        target = next(
+            (p for p in PLATFORMS if need.name.endswith(f"_{p}")), ideal.subdir
+        )  # a cross-compiler's half
         what = [made.recipe]
         if catalogue.planned and target == ideal.subdir:
             planned = catalogue.planned()
             if not any(map(need.match.matches, planned.records(need.name))):
                 have = listing(planned.versions(need.name)[:8][::-1])
-                lacks = f"of which the recipes here make only {have}" if have else "which the channels do not have"
+                lacks = (
+                    f"of which the recipes here make only {have}"
+                    if have
+                    else "which the channels do not have"
+                )
                 return f"{package.text} needs {need.text}, {lacks}", step
             pick = planned.pick(replace(ideal, specs=(need.text,)))
             if pick and pick.toolkit and not catalogue.toolkit(pick.toolkit):
@@ -687,7 +882,10 @@ def _chain_to_missing(
             return ()
     else:
         for record in filter(wanted.match.matches, catalogue.records(wanted.name)):
-            chains = (_chain_to_missing(dependency, ideal, catalogue, known) for dependency in record.depends)
+            chains = (
+                _chain_to_missing(dependency, ideal, catalogue, known)
+                for dependency in record.depends
+            )
             chain = next(filter(None, chains), ())
             if not chain:
                 return ()
@@ -697,7 +895,9 @@ def _chain_to_missing(
 
 
 def _machine_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
-    """The reason if the machine lacks something for a request that has a solution on another machine; else None."""
+    """The reason if the machine lacks something for a request that has a solution on another
+    machine; else None.
+    """
     if not catalogue.solves(scenario.ideal):
         return None
     at_fault = conflict(scenario, catalogue)
@@ -720,7 +920,9 @@ def _machine_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
 def _driver_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> Reason:
     """The reason for a request that has a solution with a newer driver."""
     drivers = {d for t in catalogue.toolkits for d in (t.driver, t.compat_driver) if d}
-    newer = [d for d in sorted(drivers, key=Version) if not scenario.driver or older(scenario.driver, d)]
+    newer = [
+        d for d in sorted(drivers, key=Version) if not scenario.driver or older(scenario.driver, d)
+    ]
 
     def least(*specs: str) -> str:
         return next((d for d in newer if catalogue.solves(scenario, specs=specs, driver=d)), "")
@@ -735,13 +937,18 @@ def _driver_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Cata
         oldest = f"the oldest toolkit in the channel needs {least('cuda-version')}"
         gpus = [gpu for toolkit in catalogue.toolkits for gpu in toolkit.gpus]
         if gpus and not scenario.arch:  # such as Kepler, which has no newer driver
-            step += f"; that does not help a GPU older than compute capability {min(gpus, key=Version)}"
+            step += (
+                f"; that does not help a GPU older than compute capability {min(gpus, key=Version)}"
+            )
         return f"the driver supports CUDA {scenario.driver}; {oldest}", step
     return f"{needs}; this one supports {scenario.driver}", step
 
 
 def _with_this_driver(at_fault: Sequence[Spec], scenario: Scenario, catalogue: Catalogue) -> str:
-    """What a machine can have in place of a package that no toolkit for its driver has, in words; or ""."""
+    """What a machine can have in place of a package that no toolkit for its driver has, in words.
+
+    Or "".
+    """
     wanted = at_fault[0]
     pick = catalogue.pick(replace(scenario, specs=("cuda-version",)))
     if len(at_fault) > 1 or wanted.pinned or not scenario.driver or not pick:
@@ -753,7 +960,10 @@ def _with_this_driver(at_fault: Sequence[Spec], scenario: Scenario, catalogue: C
 
 
 def _lacks_code(asked: Spec, arch: str, catalogue: Catalogue) -> str:
-    """The cuda-arch that every build of a package needs, and a GPU is not; "" if a build is for it."""
+    """The cuda-arch that every build of a package needs, and a GPU is not.
+
+    "" if a build is for it.
+    """
     needs = ""
     for record in catalogue.records(asked.name):
         if asked.match.matches(record):
@@ -769,17 +979,27 @@ def _lacks_code(asked: Spec, arch: str, catalogue: Catalogue) -> str:
 def _gpu_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> Reason:
     """The reason for a request that has a solution with another GPU."""
     arch = scenario.arch or ""
-    known = {gpu for t in catalogue.toolkits for gpu in t.gpus} | set(catalogue.versions("cuda-arch"))
+    known = {gpu for t in catalogue.toolkits for gpu in t.gpus} | set(
+        catalogue.versions("cuda-arch")
+    )
     ordered = sorted(known, key=Version)
-    beside = (gpu for gpu in ordered if older(arch, gpu)), (gpu for gpu in reversed(ordered) if older(gpu, arch))
-    above, below = (next((g for g in near if catalogue.solves(scenario, arch=g)), "") for near in beside)
+    beside = (
+        (gpu for gpu in ordered if older(arch, gpu)),
+        (gpu for gpu in reversed(ordered) if older(gpu, arch)),
+    )
+    above, below = (
+        next((g for g in near if catalogue.solves(scenario, arch=g)), "") for near in beside
+    )
     kind, bound = ("newer", "oldest") if above else ("older", "newest")
     need = above or below
     between = f"{below} or {above}" if above and below else ""
     wanted = f"compute capability {between or f'{need} or {kind}'}"
     step = f"use a GPU of {wanted}"
     if not catalogue.solves(scenario, specs=("cuda-version",)):
-        cause = f"no toolkit in the channel compiles for compute capability {arch}; the {bound} that any does is {need}"
+        cause = (
+            f"no toolkit in the channel compiles for compute capability {arch}; the {bound} that"
+            f" any does is {need}"
+        )
         return cause, f"{step}; a newer driver does not help"
     for asked in at_fault:
         if need_arch := _lacks_code(asked, arch, catalogue):
@@ -792,25 +1012,36 @@ def _gpu_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalog
     return f"{subject} {'need' if plural else 'needs'} a GPU of {wanted}; this one has {arch}", step
 
 
-def _subject(at_fault: Sequence[Spec], scenario: Scenario, catalogue: Catalogue) -> tuple[str, bool]:
+def _subject(
+    at_fault: Sequence[Spec], scenario: Scenario, catalogue: Catalogue
+) -> tuple[str, bool]:
     """The subject of the sentence, and whether its verb is a plural."""
     first = at_fault[0]
     if len(at_fault) == 1 and first.name != "cuda-version":
         has = _toolkits_for(first, scenario.ideal, catalogue)
         if 0 < len(has) < len(catalogue.toolkits):
             several = len(has) > 1
-            return f"{first.text} is published for toolkit{'s' if several else ''} {listing(has)} only, which", several
+            return (
+                (
+                    f"{first.text} is published for toolkit{'s' if several else ''} {listing(has)}"
+                    " only, which"
+                ),
+                several,
+            )
     return listing([a.text for a in at_fault]), len(at_fault) > 1
 
 
-# --- packages with CUDA builds and CPU builds: those that a request should name, and the pick with each
+# --- packages with CUDA builds and CPU builds: those that a request should name, and the pick with
+# each
 
 
 def choices(pick: Pick, catalogue: Catalogue) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The packages of a pick whose build a request should name: a line for people, and the same for `--json`.
+    """The packages of a pick whose build a request should name: a line for people, and the same for
+    `--json`.
 
-    Solvers weigh CUDA and CPU builds differently. Only a build, or `ASKING` for the packages that it constrains, gives
-    the same in every client. Without a driver there is nothing to choose, and a request with a build has chosen.
+    Solvers weigh CUDA and CPU builds differently. Only a build, or `ASKING` for the packages that
+    it constrains, gives the same in every client. Without a driver there is nothing to choose, and
+    a request with a build has chosen.
     """
     scenario = pick.scenario
     if not scenario.driver:
@@ -819,7 +1050,9 @@ def choices(pick: Pick, catalogue: Catalogue) -> Iterator[tuple[str, dict[str, A
     chosen = {a.name for a in request if a.build}
     if any(a.name in ASKING for a in request):
         chosen |= catalogue.cuda_builds
-    both = [(record, specs) for record in pick.records if (specs := _both_builds(record, catalogue))]
+    both = [
+        (record, specs) for record in pick.records if (specs := _both_builds(record, catalogue))
+    ]
     brought = {need.split()[0] for record, _ in both for need in record.depends}
     for record, (cuda, cpu) in both:
         name, is_cuda = record.name.normalized, needs_cuda(record)
@@ -848,8 +1081,10 @@ def choices(pick: Pick, catalogue: Catalogue) -> Iterator[tuple[str, dict[str, A
                 if not with_cpu or not _better(with_cpu, with_cuda):
                     continue
                 line = (
-                    f"{name} is the CUDA build here, and another client may take the CPU build: name the one you want. "
-                    f'{gives}; "{cpu}" gives the CPU build with {toolkit_in_words(with_cpu, catalogue)}'
+                    f"{name} is the CUDA build here, and another client may take the CPU build:"
+                    " name the one you want. "
+                    f'{gives}; "{cpu}" gives the CPU build with'
+                    f" {toolkit_in_words(with_cpu, catalogue)}"
                 )
         document = {"package": name, "build": "cuda" if is_cuda else "cpu"}
         ways = {"cuda": _way(cuda, with_cuda), "cpu": _way(cpu, with_cpu)}
@@ -857,35 +1092,46 @@ def choices(pick: Pick, catalogue: Catalogue) -> Iterator[tuple[str, dict[str, A
 
 
 def _lacking(record: RepoDataRecord, catalogue: Catalogue) -> str:
-    """The toolkits that the CUDA builds of a package were compiled with and that the channel lacks, in words; or ""."""
+    """The toolkits that the CUDA builds of a package were compiled with and that the channel lacks,
+    in words; or "".
+    """
     builds = [r for r in catalogue.records(record.name.normalized) if r.version == record.version]
-    needs = {m[1] for r in builds for need in r.depends if (m := re.match(r"cuda-version >=(\d+\.\d+)", need))}
+    needs = {
+        m[1]
+        for r in builds
+        for need in r.depends
+        if (m := re.match(r"cuda-version >=(\d+\.\d+)", need))
+    }
     lacking = sorted(needs - {toolkit.version for toolkit in catalogue.toolkits}, key=Version)
     return f"go with this channel, which lacks toolkit {listing(lacking)}" if lacking else ""
 
 
 def _way(spec: str, pick: Pick | None) -> dict[str, str | None] | None:
-    return {"spec": spec, "toolkit": pick.toolkit or None, "fit": pick.fit or None} if pick else None
+    return (
+        {"spec": spec, "toolkit": pick.toolkit or None, "fit": pick.fit or None} if pick else None
+    )
 
 
 def newer_nvjitlink(records: Sequence[PackageRecord], specs: Iterable[str]) -> Iterator[str]:
-    """A sentence if nvJitLink is newer than the toolkit, because the request or a package requires that."""
+    """A sentence if nvJitLink is newer than the toolkit, because the request or a package requires
+    that.
+    """
     library, toolkit = nvjitlink_of_another_toolkit(records)
     if library is None or toolkit is None or older(library.version, toolkit.version):
         return
     if unasked_nvjitlink(records, specs) is not None:
         return
     yield (
-        f"nvJitLink is of toolkit {library.minor}, as asked for: machine code that it links runs, and PTX that it "
-        f"writes needs a driver for CUDA {library.minor}"
+        f"nvJitLink is of toolkit {library.minor}, as asked for: machine code that it links runs,"
+        f" and PTX that it writes needs a driver for CUDA {library.minor}"
     )
 
 
 def native_instead(pick: Pick, catalogue: Catalogue) -> str:
-    """The native toolkit that a compat pick could have with builds of the same kind; "" without such a toolkit.
+    """The native toolkit that a compat pick could have with builds of the same kind.
 
-    The cause is a package of another channel that is tied to a minor: if a solver decides on it first, it takes the
-    newest.
+    "" without such a toolkit. The cause is a package of another channel that is tied to a minor: if
+    a solver decides on it first, it takes the newest.
     """
     if pick.fit != "compat" or not pick.scenario.driver:
         return ""
@@ -894,14 +1140,18 @@ def native_instead(pick: Pick, catalogue: Catalogue) -> str:
 
 
 def not_built(pick: Pick, locks: Iterable[ReleaseLock], catalogue: Catalogue) -> str:
-    """The locked toolkit that would be native on the machine of a pick, is better, and is not in the channel; or "".
+    """The locked toolkit that would be native on the machine of a pick, is better, and is not in
+    the channel; or "".
 
-    It is proved by the toolkits beside it: on some machine, the request goes with an older one, and with a newer one.
+    It is proved by the toolkits beside it: on some machine, the request goes with an older one, and
+    with a newer one.
     """
     machine = pick.scenario
     measured = [lock for lock in locks if lock.facts]
     best = (
-        release_for(measured, machine.subdir, machine.driver, machine.arch) if pick.toolkit and machine.driver else ""
+        release_for(measured, machine.subdir, machine.driver, machine.arch)
+        if pick.toolkit and machine.driver
+        else ""
     )
     has = [toolkit.version for toolkit in catalogue.toolkits]
     if not best or best in has or older(machine.driver or "0", best):
@@ -911,28 +1161,48 @@ def not_built(pick: Pick, locks: Iterable[ReleaseLock], catalogue: Catalogue) ->
     fits = [v for v in has if catalogue.solves(machine.ideal.also(f"cuda-version={v}"))]
     newer = [v for v in has if older(best, v)]
     pinned = any(parse_spec(text).pinned for text in machine.specs)
-    return best if any(older(v, best) for v in fits) and ({*newer} & {*fits} or not (newer or pinned)) else ""
+    return (
+        best
+        if any(older(v, best) for v in fits) and ({*newer} & {*fits} or not (newer or pinned))
+        else ""
+    )
 
 
 def _both_builds(record: RepoDataRecord, catalogue: Catalogue) -> tuple[str, str] | None:
-    """The specs for a CUDA build and a CPU build of a package; None if it does not have both kinds of builds."""
+    """The specs for a CUDA build and a CPU build of a package.
+
+    None if it does not have both kinds of builds.
+    """
     name = record.name.normalized
     versions = [r for r in catalogue.records(name) if r.version == record.version]
-    cuda, cpu = ({str(r.build) for r in versions if needs_cuda(r) is kind} for kind in (True, False))
+    cuda, cpu = (
+        {str(r.build) for r in versions if needs_cuda(r) is kind} for kind in (True, False)
+    )
     patterns = _pattern("cuda", cuda, cpu), _pattern("cpu", cpu, cuda)
     return (f"{name}=*={patterns[0]}", f"{name}=*={patterns[1]}") if all(patterns) else None
 
 
 def _pattern(word: str, builds: set[str], others: set[str]) -> str:
-    """A pattern with the word that matches all `builds` and none of the `others`; "" if there is none."""
+    """A pattern with the word that matches all `builds` and none of the `others`.
+
+    "" if there is none.
+    """
     for pattern in (f"{word}*", f"*{word}*"):
-        if builds and all(fnmatchcase(b, pattern) for b in builds) and not any(fnmatchcase(o, pattern) for o in others):
+        if (
+            builds
+            and all(fnmatchcase(b, pattern) for b in builds)
+            and not any(fnmatchcase(o, pattern) for o in others)
+        ):
             return pattern
     return ""
 
 
 def _better(one: Pick, other: Pick) -> bool:
-    """Whether a solver could prefer the first pick: only it is native, or its toolkit is of a newer CUDA major."""
+    """Whether a solver could prefer the first pick: only it is native, or its toolkit is of a newer
+    CUDA major.
+    """
     if not one.toolkit:
         return False
-    return (one.fit, other.fit) == ("native", "compat") or older(other.toolkit.split(".")[0], one.toolkit.split(".")[0])
+    return (one.fit, other.fit) == ("native", "compat") or older(
+        other.toolkit.split(".")[0], one.toolkit.split(".")[0]
+    )

@@ -1,9 +1,10 @@
 """Solvers by name: rattler, libsolv, and users' clients, which run as programs.
 
-Sources of flags, variables and answers: micromamba/src/common_options.cpp and micromamba/tests/helpers.py of
-mamba-org/mamba; conda/cli/install.py (`handle_txn`), conda/cli/helpers.py, conda/exceptions.py and
-conda/plugins/virtual_packages of conda/conda; docs/workspace/multi_platform_configuration.md,
-docs/workspace/system_requirements.md and the reference of `pixi lock` of prefix-dev/pixi.
+Sources of flags, variables and answers: micromamba/src/common_options.cpp and
+micromamba/tests/helpers.py of mamba-org/mamba; conda/cli/install.py (`handle_txn`),
+conda/cli/helpers.py, conda/exceptions.py and conda/plugins/virtual_packages of conda/conda;
+docs/workspace/multi_platform_configuration.md, docs/workspace/system_requirements.md and the
+reference of `pixi lock` of prefix-dev/pixi.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ NAMES = (
 )
 """The solvers beside rattler; ``conda`` is conda with its default solver."""
 SAMPLE = {name: 200 for name in NAMES if not name.startswith("libsolv")}
-"""The default number of scenarios of `ctk verify --solver`: libsolv takes a millisecond for each, a client a second."""
+"""The default number of scenarios of `ctk verify --solver`: libsolv takes a millisecond for each, a
+client a second.
+"""
 
 Ran = subprocess.CompletedProcess[str]
 
@@ -64,7 +67,9 @@ class RattlerSolver:
 
     name = "rattler"
 
-    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
+    def solve_all(
+        self, scenarios: Iterable[Scenario], channels: Sequence[Path]
+    ) -> Iterator[SolverAnswer]:
         gateway = open_gateway()
         for subdir, group in groupby(sorted(scenarios, key=lambda s: s.subdir), lambda s: s.subdir):
             asked = list(group)
@@ -85,13 +90,16 @@ class RattlerSolver:
 def _as_answer(scenario: Scenario, pick: Pick | str) -> SolverAnswer:
     if isinstance(pick, str):
         return SolverAnswer(scenario, problem=pick)
-    named = ((r.name.normalized, str(r.version), str(r.build), str(r.channel)) for r in pick.records)
+    named = (
+        (r.name.normalized, str(r.version), str(r.build), str(r.channel)) for r in pick.records
+    )
     return SolverAnswer(scenario, {name: Record(*rest) for name, *rest in named})
 
 
 # --- a client as a program: with its own environment, a time limit, and errors that quote it
 
-# The variables that a program needs; others could change the client's answer (CONDA_*, MAMBA_*, PIXI_*, proxies).
+# The variables that a program needs; others could change the client's answer (CONDA_*, MAMBA_*,
+# PIXI_*, proxies).
 _KEPT = ("PATH", "LANG", "LC_ALL", "SYSTEMROOT", "COMSPEC", "PATHEXT", "TZ")
 _FOLDERS = {
     **dict.fromkeys(("HOME", "USERPROFILE"), "home"),
@@ -116,7 +124,9 @@ def find(name: str) -> str:
 
 
 def environment(home: Path, **extra: str) -> dict[str, str]:
-    """Variables with which a client finds no configuration, cache or prefix of the user, and writes below `home`."""
+    """Variables with which a client finds no configuration, cache or prefix of the user, and writes
+    below `home`.
+    """
     for folder in set(_FOLDERS.values()):
         (home / folder).mkdir(exist_ok=True)
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
@@ -127,18 +137,30 @@ def environment(home: Path, **extra: str) -> dict[str, str]:
 def overrides(scenario: Scenario) -> dict[str, str]:
     """The variables that give a client the virtual packages of a scenario's machine.
 
-    If ``CONDA_OVERRIDE_CUDA`` is empty, the machine has no driver; if ``CONDA_OVERRIDE_CUDA_ARCH`` is, it has no GPU
-    (CEP 30, CEP 46). The value for ``__archspec`` is the build string. The variable for ``__unix`` has no effect: it
-    follows the platform.
+    If ``CONDA_OVERRIDE_CUDA`` is empty, the machine has no driver; if ``CONDA_OVERRIDE_CUDA_ARCH``
+    is, it has no GPU (CEP 30, CEP 46). The value for ``__archspec`` is the build string. The
+    variable for ``__unix`` has no effect: it follows the platform.
     """
-    variables = {"CONDA_SUBDIR": scenario.subdir, "CONDA_OVERRIDE_CUDA": "", "CONDA_OVERRIDE_CUDA_ARCH": ""}
-    return variables | {f"CONDA_OVERRIDE_{name.upper()}": value for name, value in _machine(scenario).items()}
+    variables = {
+        "CONDA_SUBDIR": scenario.subdir,
+        "CONDA_OVERRIDE_CUDA": "",
+        "CONDA_OVERRIDE_CUDA_ARCH": "",
+    }
+    return variables | {
+        f"CONDA_OVERRIDE_{name.upper()}": value for name, value in _machine(scenario).items()
+    }
 
 
 def _machine(scenario: Scenario) -> dict[str, str]:
-    """The virtual packages of a scenario, without underscores, with the values that clients read."""
-    named = {package.name.normalized.removeprefix("__"): package for package in scenario.virtual_packages}
-    return {name: str(p.build_string if name == "archspec" else p.version) for name, p in named.items()}
+    """The virtual packages of a scenario, without underscores, with the values that
+    clients read.
+    """
+    named = {
+        package.name.normalized.removeprefix("__"): package for package in scenario.virtual_packages
+    }
+    return {
+        name: str(p.build_string if name == "archspec" else p.version) for name, p in named.items()
+    }
 
 
 def call(command: Sequence[str], variables: Mapping[str, str], folder: Path, timeout: float) -> Ran:
@@ -169,7 +191,8 @@ def failure(ran: Ran, problem: str) -> SolverFailed:
 class Client:
     """A client on PATH, which takes about a second for a solve.
 
-    A client that does not detect GPUs (no ``__cuda_arch``) answers for the machine that it sees, which has no GPU.
+    A client that does not detect GPUs (no ``__cuda_arch``) answers for the machine that it sees,
+    which has no GPU.
     """
 
     def __init__(self, name: str, *, program: str = "", timeout: float = 300) -> None:
@@ -178,11 +201,16 @@ class Client:
         family, _, self._solver = name.partition("-")
         self._program = program or find(family)
 
-    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
+    def solve_all(
+        self, scenarios: Iterable[Scenario], channels: Sequence[Path]
+    ) -> Iterator[SolverAnswer]:
         """Solves scenarios in their order, each in its own process, and the same scenario once."""
         with tempfile.TemporaryDirectory(prefix="ctk-client-") as folder:
             home = Path(folder)
-            sees_gpus, solve = self._detects_gpus(home), cache(lambda asked: self._solve(asked, channels, home))
+            sees_gpus, solve = (
+                self._detects_gpus(home),
+                cache(lambda asked: self._solve(asked, channels, home)),
+            )
             for scenario in scenarios:
                 answer = solve(scenario if sees_gpus else replace(scenario, arch=None))
                 yield replace(answer, scenario=scenario, sees_gpus=sees_gpus)
@@ -205,10 +233,22 @@ class Client:
 # --- conda, mamba and micromamba: one create command, as a dry run that answers in JSON
 
 # Names of the exceptions for "there is no solution": [LibMamba|Rattler]UnsatisfiableError,
-# PackagesNotFoundError, PackagesNotFoundInChannelsError, ResolvePackageNotFound, SpecsConfigurationConflictError.
-_NO_SOLUTION = re.compile(r"Unsatisfiable|Packages\w*NotFound|ResolvePackageNotFound|SpecsConfigurationConflict")
-# For both families; --platform is an option of libmamba's programs, --solver and _CONDA are options of conda.
-_DRY = ("create", "--dry-run", "--json", "--yes", "--override-channels", "--strict-channel-priority", "--prefix")
+# PackagesNotFoundError, PackagesNotFoundInChannelsError, ResolvePackageNotFound,
+# SpecsConfigurationConflictError.
+_NO_SOLUTION = re.compile(
+    r"Unsatisfiable|Packages\w*NotFound|ResolvePackageNotFound|SpecsConfigurationConflict"
+)
+# For both families; --platform is an option of libmamba's programs, --solver and _CONDA are options
+# of conda.
+_DRY = (
+    "create",
+    "--dry-run",
+    "--json",
+    "--yes",
+    "--override-channels",
+    "--strict-channel-priority",
+    "--prefix",
+)
 _CONDA = ("--no-default-packages", "--repodata-fn", "repodata.json")
 
 
@@ -226,8 +266,8 @@ class CondaLike(Client):
             flags = ("--root-prefix", str(home / "root"), "--platform", scenario.subdir)
         choice = ("--solver", self._solver) if self._solver else ()
         named = [word for channel in channels for word in ("-c", channel_url(channel))]
-        # libmamba until 2.8.1, and conda's default solver, may drop a virtual package that nothing requires, and with
-        # it the constraints on it (mamba#4311, conda#10803).
+        # libmamba until 2.8.1, and conda's default solver, may drop a virtual package that nothing
+        # requires, and with it the constraints on it (mamba#4311, conda#10803).
         driver = ["__cuda"] if scenario.driver else []
         words = [*_DRY, str(home / "env"), *flags, *choice, *named, *scenario.specs, *driver]
         return answer(scenario, self._run(home, *words, **overrides(scenario)))
@@ -235,9 +275,10 @@ class CondaLike(Client):
     def _variables(self, folder: Path) -> dict[str, str]:
         """The variables, among them CONDARC for an empty configuration file.
 
-        libmamba's programs read the file that CONDARC names and no other (`Configuration::set_rc_values` and `rc_files`
-        in libmamba/src/api/configuration.cpp), and refuse ``--no-rc`` beside it (`rc_files_hook`). conda reads it last,
-        after the files of its installation (`SEARCH_PATH` in conda/base/constants.py); the user's are not in this home.
+        libmamba's programs read the file that CONDARC names and no other
+        (`Configuration::set_rc_values` and `rc_files` in libmamba/src/api/configuration.cpp), and
+        refuse ``--no-rc`` beside it (`rc_files_hook`). conda reads it last, after the files of its
+        installation (`SEARCH_PATH` in conda/base/constants.py); the user's are not in this home.
         """
         (folder / "condarc").touch()
         places = {"CONDARC": "condarc", "CONDA_PKGS_DIRS": "pkgs", "CONDA_ENVS_DIRS": "envs"}
@@ -248,8 +289,9 @@ class CondaLike(Client):
 def answer(scenario: Scenario, ran: Ran) -> SolverAnswer:
     """Reads the output of a dry run of `create`.
 
-    The answer counts even if the client crashed afterwards: py-rattler may crash while Python ends, before Python 3.14
-    ("PyGILState_Release", three of 25 runs of conda 26.7.1 with conda-rattler-solver 0.2.0 on Python 3.11).
+    The answer counts even if the client crashed afterwards: py-rattler may crash while Python ends,
+    before Python 3.14 ("PyGILState_Release", three of 25 runs of conda 26.7.1 with
+    conda-rattler-solver 0.2.0 on Python 3.11).
 
     Raises:
         SolverFailed: The output is not an answer.
@@ -268,12 +310,15 @@ def answer(scenario: Scenario, ran: Ran) -> SolverAnswer:
         raise failure(ran, f"{ended} does not say why there is no solution")
     records = {}
     for link in document.get("actions", {}).get("LINK", []):
-        build = link.get("build_string") or link["build"]  # libmamba writes both, conda only the first
+        build = (
+            link.get("build_string") or link["build"]
+        )  # libmamba writes both, conda only the first
         records[link["name"]] = Record(link["version"], build, str(link.get("channel", "")))
     return SolverAnswer(scenario, records)
 
 
-# --- pixi has no dry run for specs on the command line: it locks a workspace for each scenario, and installs nothing
+# --- pixi has no dry run for specs on the command line: it locks a workspace for each scenario, and
+# installs nothing
 
 # pixi draws lines around rattler's sentence, and wraps it.
 _REFUSED = "Cannot solve the request because of"
@@ -292,7 +337,9 @@ class PixiSolver(Client):
             folder = Path(name)
             workspace = folder / "pixi.toml"
             workspace.write_text(manifest(scenario, channels), encoding="utf-8")
-            ran = self._run(folder, "lock", "--manifest-path", str(workspace), **overrides(scenario))
+            ran = self._run(
+                folder, "lock", "--manifest-path", str(workspace), **overrides(scenario)
+            )
             if not ran.returncode:
                 return SolverAnswer(scenario, locked(folder / "pixi.lock"))
             problem = _DRAWN.sub(" ", ran.stderr).strip()
@@ -301,7 +348,9 @@ class PixiSolver(Client):
             return SolverAnswer(scenario, problem=problem)
 
     def _variables(self, folder: Path) -> dict[str, str]:
-        places = dict.fromkeys(("PIXI_HOME", "PIXI_CACHE_DIR", "RATTLER_CACHE_DIR"), str(folder / "pixi"))
+        places = dict.fromkeys(
+            ("PIXI_HOME", "PIXI_CACHE_DIR", "RATTLER_CACHE_DIR"), str(folder / "pixi")
+        )
         return {**places, "PIXI_NO_CONFIG": "true", "PIXI_NO_PROGRESS": "true"}
 
 
@@ -326,7 +375,8 @@ def manifest(scenario: Scenario, channels: Sequence[Path]) -> str:
 def locked(path: Path) -> dict[str, Record]:
     """The packages of a pixi.lock with one environment and one platform.
 
-    ``pixi list --json`` has the same, but versions of pixi differ in how its option names a platform.
+    ``pixi list --json`` has the same, but versions of pixi differ in how its option names a
+    platform.
     """
     document = YAML(typ="safe").load(path)
     (platforms,) = (environment["packages"] for environment in document["environments"].values())

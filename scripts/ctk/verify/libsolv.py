@@ -1,12 +1,14 @@
 """libsolv, the solver of conda, mamba and micromamba, called as libmamba calls it.
 
-From libmamba's sources (libmamba/src/solver/libsolv, libmamba/src/core/package_database_loader.cpp): virtual packages
-are the installed repository, each channel has its own priority, specs are install jobs sorted by name, downgrades and
-removals are allowed. So until 2.8.1 the solver could "remove" a virtual package from the machine, and with it the
-constraints on it (mamba#4311); since then each virtual package is locked (mamba#4312).
+From libmamba's sources (libmamba/src/solver/libsolv,
+libmamba/src/core/package_database_loader.cpp): virtual packages are the installed repository, each
+channel has its own priority, specs are install jobs sorted by name, downgrades and removals are
+allowed. So until 2.8.1 the solver could "remove" a virtual package from the machine, and with it
+the constraints on it (mamba#4311); since then each virtual package is locked (mamba#4312).
 
-The distribution `solv` has libsolv's sources as an sdist; its wheels are built without the support for conda. The
-sources need only a C compiler, neither CMake nor SWIG, because we call a small C interface of our own.
+The distribution `solv` has libsolv's sources as an sdist; its wheels are built without the support
+for conda. The sources need only a C compiler, neither CMake nor SWIG, because we call a small C
+interface of our own.
 """
 
 from __future__ import annotations
@@ -56,9 +58,15 @@ COMMAND = "scripts/setup-libsolv"
 OURS = tuple(Path(__file__).with_name(name) for name in ("conda_solve.c", "conda_order.c"))
 
 _VERSION = "0.7.39"
-# The definitions that the sources' own build adds for ENABLE_CONDA and for Linux. -Og compiles in half the time of -O2,
-# and the library solves as fast.
-_DEFINED = ("_FILE_OFFSET_BITS=64", "ENABLE_CONDA=1", "MULTI_SEMANTICS=1", "LIBSOLV_INTERNAL=1", "WITHOUT_COOKIEOPEN=1")
+# The definitions that the sources' own build adds for ENABLE_CONDA and for Linux. -Og compiles in
+# half the time of -O2, and the library solves as fast.
+_DEFINED = (
+    "_FILE_OFFSET_BITS=64",
+    "ENABLE_CONDA=1",
+    "MULTI_SEMANTICS=1",
+    "LIBSOLV_INTERNAL=1",
+    "WITHOUT_COOKIEOPEN=1",
+)
 _FOUND = ("HAVE_STRCHRNUL=1", "HAVE_QSORT_R=1")  # in the C library
 _FLAGS = ["-Og", "-fPIC", "-w", "-std=gnu99", *(f"-D{name}" for name in (*_DEFINED, *_FOUND))]
 _READERS = ("repo_conda.c", "solv_jsonparser.c", "solv_xfopen.c")
@@ -70,7 +78,9 @@ Located = dict[tuple[str, str], tuple[str, Record]]
 """Repository and file -> package and record."""
 
 JOBS = ("install", "remove", "update", "update-all", "keep", "freeze", "pin")
-"""libmamba's jobs, in the order in which it hands them to libsolv (`Request::Job` in its solver/request.hpp)."""
+"""libmamba's jobs, in the order in which it hands them to libsolv (`Request::Job` in its
+solver/request.hpp).
+"""
 
 
 @dataclass(frozen=True)
@@ -82,7 +92,9 @@ class Job:
 
     @property
     def line(self) -> str:
-        """The job for `conda_solve.c`, the spec as ``name version build``: libsolv reads this form as clients do."""
+        """The job for `conda_solve.c`, the spec as ``name version build``: libsolv reads this form
+        as clients do.
+        """
         if not self.spec:
             return self.kind
         wanted = parse_spec(self.spec)
@@ -125,7 +137,9 @@ class ChannelPool:
         if self._solver.ctk_add(self._pool, str(path).encode(), repository.encode(), priority) < 0:
             raise SolverFailed(f"libsolv cannot read {path}", "make the channel anew")
         document = json.loads(read_plain(path))
-        for file, record in (document.get("packages.conda", {}) | document.get("packages", {})).items():
+        for file, record in (
+            document.get("packages.conda", {}) | document.get("packages", {})
+        ).items():
             found = Record(record["version"], record["build"], str(channel))
             self.records[repository, file] = record["name"], found
 
@@ -149,7 +163,9 @@ class ChannelPool:
             strict: Whether channel priority is strict, not flexible.
             downgrade: Whether an installed package may become older.
         """
-        virtual = [f"{p.name.normalized} {p.version} {p.build_string}" for p in machine.virtual_packages]
+        virtual = [
+            f"{p.name.normalized} {p.version} {p.build_string}" for p in machine.virtual_packages
+        ]
         in_order = sorted(jobs, key=lambda job: (JOBS.index(job.kind), job.line))
         request = "\n".join(job.line for job in in_order)
         environment = str(installed) if installed else ""
@@ -193,7 +209,9 @@ class Libsolv:
         self._strict = strict
         _load(library(where))  # so that its lack is said now
 
-    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
+    def solve_all(
+        self, scenarios: Iterable[Scenario], channels: Sequence[Path]
+    ) -> Iterator[SolverAnswer]:
         """Solves scenarios in their order, in about a millisecond each."""
         pools: dict[str, ChannelPool] = {}
         with ExitStack() as stack:
@@ -214,7 +232,9 @@ class Libsolv:
 
 def _load(path: Path) -> ctypes.CDLL:
     if not path.exists():
-        raise SolverMissing("libsolv is not built here", f"run `{COMMAND}`; it needs a C compiler and takes seconds")
+        raise SolverMissing(
+            "libsolv is not built here", f"run `{COMMAND}`; it needs a C compiler and takes seconds"
+        )
     text, number, pointer = ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p
     solver = ctypes.CDLL(str(path))
     solver.ctk_new.restype = pointer
@@ -237,13 +257,25 @@ def library(where: Workspace) -> Path:
 
 
 def compiler() -> list[str]:
-    """The command of a C compiler: CC, else the first of cc, gcc and clang on PATH; empty without one."""
+    """The command of a C compiler: CC, else the first of cc, gcc and clang on PATH.
+
+    Empty without one.
+    """
     stated = shlex.split(os.environ.get("CC", ""))
-    return next((cc for cc in ([stated] if stated else [["cc"], ["gcc"], ["clang"]]) if shutil.which(cc[0])), [])
+    return next(
+        (
+            cc
+            for cc in ([stated] if stated else [["cc"], ["gcc"], ["clang"]])
+            if shutil.which(cc[0])
+        ),
+        [],
+    )
 
 
 def build(where: Workspace, index: Callable[[], Index] = Index) -> Path:
-    """Returns the library; builds it if it is missing, in seconds. Opens the index if the sources are not in the cache.
+    """Returns the library; builds it if it is missing, in seconds.
+
+    Opens the index if the sources are not in the cache.
 
     Raises:
         SolverMissing: There is no C compiler, or it cannot compile the sources.
@@ -275,12 +307,21 @@ def build(where: Workspace, index: Callable[[], Index] = Index) -> Path:
 
 
 def _prepare(root: Path) -> None:
-    """Adds the version header that CMake would write to the sources, and renames the function that ours replaces."""
-    values = dict(zip(("LIBSOLV_MAJOR", "LIBSOLV_MINOR", "LIBSOLV_PATCH"), _VERSION.split("."), strict=True))
+    """Adds the version header that CMake would write to the sources, and renames the function that
+    ours replaces.
+    """
+    values = dict(
+        zip(("LIBSOLV_MAJOR", "LIBSOLV_MINOR", "LIBSOLV_PATCH"), _VERSION.split("."), strict=True)
+    )
     values["VERSION"] = _VERSION
     header = (root / "src/solvversion.h.in").read_text()
     header = re.sub(r"@(\w+)@", lambda m: values[m[1]], header)
-    header = re.sub(r"^#cmakedefine (LIBSOLV_FEATURE_(?:CONDA|MULTI_SEMANTICS))$", r"#define \1", header, flags=re.M)
+    header = re.sub(
+        r"^#cmakedefine (LIBSOLV_FEATURE_(?:CONDA|MULTI_SEMANTICS))$",
+        r"#define \1",
+        header,
+        flags=re.M,
+    )
     (root / "src/solvversion.h").write_text(re.sub(r"^#cmakedefine .*$", "", header, flags=re.M))
     policy = root / "src/policy.c"
     text, count = _REPLACED.subn("prune_to_best_version_upstream", policy.read_text())
@@ -301,21 +342,33 @@ def _compile(root: Path) -> Path:
             lines = done.stderr.strip().splitlines() or ["it says nothing"]
             raise SolverMissing(
                 f"{cc[0]} cannot compile libsolv: {lines[0]}",
-                "check the compiler (Debian and Ubuntu: apt-get install gcc libc6-dev), or name another one: CC=clang",
+                "check the compiler (Debian and Ubuntu: apt-get install gcc libc6-dev), or name"
+                " another one: CC=clang",
             )
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda source, target: call(*flags, "-c", str(source), "-o", target), sources, objects))
+        list(
+            pool.map(
+                lambda source, target: call(*flags, "-c", str(source), "-o", target),
+                sources,
+                objects,
+            )
+        )
     target = root / "libctksolv.so"
-    # No undefined symbols: without this, a missing function would be an error only when it is called.
+    # No undefined symbols: without this, a missing function would be an error only when it is
+    # called.
     call("-shared", "-Wl,--no-undefined", "-o", str(target), *objects)
     return target
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The program `scripts/setup-libsolv`: builds the library if it is missing."""
-    parser = argparse.ArgumentParser(prog=COMMAND, description="Builds libsolv for `ctk verify --solver libsolv`.")
-    parser.add_argument("--if-possible", action="store_true", help="print a line and succeed if it cannot be built")
+    parser = argparse.ArgumentParser(
+        prog=COMMAND, description="Builds libsolv for `ctk verify --solver libsolv`."
+    )
+    parser.add_argument(
+        "--if-possible", action="store_true", help="print a line and succeed if it cannot be built"
+    )
     options = parser.parse_args(arguments)
     where = workspace()
     if not library(where).exists():

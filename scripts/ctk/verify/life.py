@@ -1,8 +1,10 @@
-"""The life of an environment: it is created, and a second command changes it later, perhaps on another driver.
+"""The life of an environment: it is created, and a second command changes it later, perhaps on
+another driver.
 
-`ctk.verify.scenarios` asks what a solver picks for an empty environment. Here it starts from installed packages, with
-the request that they came from. `ctk.verify.life_oracle` says what such a command may not do unasked,
-`ctk.verify.life_models` what clients do, and `ctk.verify.life_clients` asks the clients themselves.
+`ctk.verify.scenarios` asks what a solver picks for an empty environment. Here it starts from
+installed packages, with the request that they came from. `ctk.verify.life_oracle` says what such a
+command may not do unasked, `ctk.verify.life_models` what clients do, and `ctk.verify.life_clients`
+asks the clients themselves.
 """
 
 from __future__ import annotations
@@ -49,19 +51,27 @@ class Start:
 
 
 _AND = ("packaging", "python=3.13")
-"""What every start has: a package to remove, and a Python for which conda-forge has GPU packages."""
+"""What every start has: a package to remove, and a Python for which conda-forge has GPU packages.
+"""
 
 
 def _starts() -> Iterator[Start]:
-    """Native, pinned, compat and with CUDA builds; each without and with a package that asks for CUDA builds."""
+    """Native, pinned, compat and with CUDA builds.
+
+    Each without and with a package that asks for CUDA builds.
+    """
     for asks in ((), ("cuda-gpu",), ("cuda-native",)):
         label = asks[0] if asks else "plain"
         yield Start(f"{label}: native", (*asks, "cuda-core", *_AND), "13.0")
-        yield Start(f"{label}: pinned to 12.9", (*asks, "cuda-version=12.9", "cuda-core", *_AND), "13.0")
+        yield Start(
+            f"{label}: pinned to 12.9", (*asks, "cuda-version=12.9", "cuda-core", *_AND), "13.0"
+        )
         if asks:
             yield Start(f"{label}: with PyTorch", (*asks, "pytorch", "cuda-core", *_AND), "13.0")
         if asks != ("cuda-native",):  # which never goes with compat
-            yield Start(f"{label}: compat", (*asks, "cuda-version=13.4", "cuda-core", *_AND), "13.0")
+            yield Start(
+                f"{label}: compat", (*asks, "cuda-version=13.4", "cuda-core", *_AND), "13.0"
+            )
 
 
 STARTS = tuple(_starts())
@@ -70,14 +80,24 @@ OURS = (
     *("cuda-version=12", "cuda-version=13", "cuda-version=12.6"),
 )
 """What is installed later, and is in this channel or its base."""
-FOREIGN = ("pytorch", "cuda-gpu pytorch", "pytorch cuda-version=*=native_*", "jaxlib", "cupy", "libcudf")
+FOREIGN = (
+    "pytorch",
+    "cuda-gpu pytorch",
+    "pytorch cuda-version=*=native_*",
+    "jaxlib",
+    "cupy",
+    "libcudf",
+)
 """What is installed later, and is conda-forge's."""
 DRIVERS = ("13.0", "13.5", "12.6", None)
 """The driver that the environment was made with, a newer and an older one, and none."""
 
 
 def commands(start: Start, *, foreign: bool) -> list[Command]:
-    """The later commands for a start; the last is its own request again, with another package, as from a file."""
+    """The later commands for a start.
+
+    The last is its own request again, with another package, as from a file.
+    """
     asked = [*OURS, *(FOREIGN if foreign else ())]
     others = [Command(UPDATE, ("cuda-core",)), Command(UPDATE_ALL), Command(REMOVE, ("packaging",))]
     again = install(*start.specs, "numba-cuda")
@@ -86,14 +106,20 @@ def commands(start: Start, *, foreign: bool) -> list[Command]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A member of the matrix: a start, a later command, and the driver that the machine has then."""
+    """A member of the matrix: a start, a later command, and the driver that the machine
+    has then.
+    """
 
     start: Start
     command: Command
     driver: str | None
 
     def __str__(self) -> str:
-        command = "the same again, with numba-cuda" if self.command.specs[:-1] == self.start.specs else self.command
+        command = (
+            "the same again, with numba-cuda"
+            if self.command.specs[:-1] == self.start.specs
+            else self.command
+        )
         return f"{self.start.name} | {command} | {self.driver or 'none'}"
 
     def machine(self, subdir: str = "linux-64") -> Scenario:
@@ -119,7 +145,12 @@ class Environment:
     def state(self) -> State:
         """What the oracle looks at."""
         builds = {name: (str(r.version), str(r.build)) for name, r in self.records.items()}
-        floors = [spec for r in self.records.values() for spec in r.depends if spec.startswith("libnvjitlink ")]
+        floors = [
+            spec
+            for r in self.records.values()
+            for spec in r.depends
+            if spec.startswith("libnvjitlink ")
+        ]
         return State(builds, self.specs, tuple(floors))
 
     def write(self, path: Path, names: Iterable[str]) -> None:
@@ -150,7 +181,9 @@ class World:
         strict: Whether channel priority is strict, not flexible.
     """
 
-    def __init__(self, channels: Sequence[Path], subdir: str = "linux-64", *, strict: bool = True) -> None:
+    def __init__(
+        self, channels: Sequence[Path], subdir: str = "linux-64", *, strict: bool = True
+    ) -> None:
         self.channels = tuple(channels)
         self.subdir = subdir
         self.strict = strict
@@ -189,7 +222,9 @@ class Client(Protocol):
         """The environment that it creates for a scenario."""
         ...
 
-    def change(self, world: World, environment: Environment, command: Command, machine: Scenario) -> Outcome:
+    def change(
+        self, world: World, environment: Environment, command: Command, machine: Scenario
+    ) -> Outcome:
         """The environment after a command; the machine's request does not count."""
         ...
 
@@ -221,7 +256,10 @@ class Tally:
 
 
 def run(client: Client, world: World, cells: Iterable[Cell], facts: LifeFacts) -> Iterator[Result]:
-    """Runs cells in a client; each start is created once. A start that the client refuses has no cells."""
+    """Runs cells in a client; each start is created once.
+
+    A start that the client refuses has no cells.
+    """
     started: dict[Start, Outcome] = {}
     for cell in cells:
         start = cell.start

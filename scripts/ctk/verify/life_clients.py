@@ -1,6 +1,7 @@
 """conda and mamba themselves, asked what a later command would do to an environment.
 
-The environment has records only, and no files: a dry run reads ``conda-meta`` and the channels, and changes nothing.
+The environment has records only, and no files: a dry run reads ``conda-meta`` and the channels, and
+changes nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class LifeProgram(CondaLike):
         ran = self._run_life(world, machine, words)
         return self._outcome(world, Environment((), {}), machine.specs, machine, ran)
 
-    def change(self, world: World, environment: Environment, command: Command, machine: Scenario) -> Outcome:
+    def change(
+        self, world: World, environment: Environment, command: Command, machine: Scenario
+    ) -> Outcome:
         shutil.rmtree(self._prefix, ignore_errors=True)
         write_records(environment, self._prefix)
         words = [*command.kind.split(), "--prefix", str(self._prefix), *command.specs]
@@ -69,7 +72,8 @@ class LifeProgram(CondaLike):
         variables |= clients.overrides(machine)
         ran = self._run(self._home, *words, **variables)
         if ran.returncode < 0 and not ran.stdout:
-            # py-rattler may crash while Python ends, before it has written anything (conda 26.7.1, once in 30 runs).
+            # py-rattler may crash while Python ends, before it has written anything (conda 26.7.1,
+            # once in 30 runs).
             ran = self._run(self._home, *words, **variables)
         return ran
 
@@ -91,7 +95,9 @@ def _at(world: World, name: str, wanted: Record) -> RepoDataRecord:
     for record in world.by_name[name]:
         if (str(record.version), str(record.build)) == (wanted.version, wanted.build):
             return record
-    raise SolverFailed(f"no channel has {name} {wanted.version} {wanted.build}", "look at the client's answer")
+    raise SolverFailed(
+        f"no channel has {name} {wanted.version} {wanted.build}", "look at the client's answer"
+    )
 
 
 def _removed(ran: Ran) -> list[str]:
@@ -105,7 +111,12 @@ def write_records(environment: Environment, prefix: Path) -> None:
     folder.mkdir(parents=True)
     for record in environment.records.values():
         document: dict[str, Any] = json.loads(record.to_json())
-        document |= {"fn": record.file_name, "url": record.url, "channel": record.channel, "files": []}
+        document |= {
+            "fn": record.file_name,
+            "url": record.url,
+            "channel": record.channel,
+            "files": [],
+        }
         document |= {"paths_data": {"paths_version": 1, "paths": []}, "extracted_package_dir": ""}
         name = f"{record.name.normalized}-{record.version}-{record.build}"
         (folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")

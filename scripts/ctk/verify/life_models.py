@@ -1,10 +1,12 @@
-"""What clients do to an installed environment, as models: their jobs for libsolv, their arguments for rattler.
+"""What clients do to an installed environment, as models: their jobs for libsolv, their arguments
+for rattler.
 
-Sources: create_install_request, create_update_request, build_remove_request and python_pin of mamba-org/mamba 2.8
-(libmamba/src/api and libmamba/src/core/pinning.cpp); `_specs_to_request_jobs_add`, `_parse_problems` and
-`_solving_loop` of conda/conda-libmamba-solver; `_collect_specs_main`, `_collect_specs_for_remove` and
-`_maybe_raise_for_problems` of conda-rattler-solver 0.2; `install` of conda/conda (conda/cli/install.py). The classic
-solver of conda has no model.
+Sources: create_install_request, create_update_request, build_remove_request and python_pin of
+mamba-org/mamba 2.8 (libmamba/src/api and libmamba/src/core/pinning.cpp);
+`_specs_to_request_jobs_add`, `_parse_problems` and `_solving_loop` of conda/conda-libmamba-solver;
+`_collect_specs_main`, `_collect_specs_for_remove` and `_maybe_raise_for_problems` of
+conda-rattler-solver 0.2; `install` of conda/conda (conda/cli/install.py). The classic solver of
+conda has no model.
 """
 
 from __future__ import annotations
@@ -27,10 +29,21 @@ from ctk.core.process import run
 from ctk.package.records import spec_name
 from ctk.solve.solve import Scenario, channel_url, parse_spec
 from ctk.verify.libsolv import ChannelPool, Decisions, Job
-from ctk.verify.life import INSTALL, REMOVE, UPDATE, UPDATE_ALL, Command, Environment, Outcome, Refused, World
+from ctk.verify.life import (
+    INSTALL,
+    REMOVE,
+    UPDATE,
+    UPDATE_ALL,
+    Command,
+    Environment,
+    Outcome,
+    Refused,
+    World,
+)
 
 _MOST_ATTEMPTS = 10
-"""How often both of conda's solvers try, each time with the conflicts of the last attempt released."""
+"""How often both of conda's solvers try, each time with the conflicts of the last attempt released.
+"""
 _MOST_NEW_CONFLICTS = 10
 """With so many conflicts at once, both give up their attempts."""
 
@@ -57,7 +70,10 @@ def exact(record: RepoDataRecord) -> str:
 
 
 def python_pin(environment: Environment, command: Command) -> str:
-    """The minor of the installed Python, which clients keep; "" without Python, or if the command names it."""
+    """The minor of the installed Python, which clients keep.
+
+    "" without Python, or if the command names it.
+    """
     python = environment.records.get("python")
     if python is None or "python" in names(command.specs):
         return ""
@@ -66,7 +82,9 @@ def python_pin(environment: Environment, command: Command) -> str:
 
 
 def dependencies_first(records: Mapping[str, RepoDataRecord]) -> list[str]:
-    """Names in the order of `PrefixData::sorted_records` of libmamba: what a package depends on comes before it."""
+    """Names in the order of `PrefixData::sorted_records` of libmamba: what a package depends on
+    comes before it.
+    """
     ordered: dict[str, None] = {}
     visited: set[str] = set()
 
@@ -85,7 +103,9 @@ def dependencies_first(records: Mapping[str, RepoDataRecord]) -> list[str]:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What both of conda's solvers look at for each name: the environment, the command, and what is in conflict."""
+    """What both of conda's solvers look at for each name: the environment, the command, and what is
+    in conflict.
+    """
 
     environment: Environment
     command: Command
@@ -106,7 +126,9 @@ class Attempt:
 
 
 class LibsolvClient:
-    """What both clients on libsolv share: the channels in its memory, and the environment as a file."""
+    """What both clients on libsolv share: the channels in its memory, and the environment as a
+    file.
+    """
 
     name = ""
 
@@ -125,22 +147,36 @@ class LibsolvClient:
         return self._outcome(world, Environment((), {}), machine.specs, decided)
 
     def _installed_order(self, environment: Environment) -> list[str]:
-        """The names of installed packages, in the order in which the client hands them to libsolv."""
+        """The names of installed packages, in the order in which the client hands them
+        to libsolv.
+        """
         return sorted(environment.records)
 
     def _solve(
-        self, world: World, environment: Environment, jobs: Iterable[Job], machine: Scenario, *, downgrade: bool = True
+        self,
+        world: World,
+        environment: Environment,
+        jobs: Iterable[Job],
+        machine: Scenario,
+        *,
+        downgrade: bool = True,
     ) -> Decisions:
         with tempfile.TemporaryDirectory(prefix="ctk-life-") as folder:
             file = Path(folder) / "installed.json"
             environment.write(file, self._installed_order(environment))
             pool = self._pool(world)
-            return pool.solve(machine, jobs, installed=file, strict=world.strict, downgrade=downgrade)
+            return pool.solve(
+                machine, jobs, installed=file, strict=world.strict, downgrade=downgrade
+            )
 
-    def _outcome(self, world: World, environment: Environment, specs: tuple[str, ...], decided: Decisions) -> Outcome:
+    def _outcome(
+        self, world: World, environment: Environment, specs: tuple[str, ...], decided: Decisions
+    ) -> Outcome:
         if decided.problems:
             return Refused("\n".join(decided.problems))
-        records = {name: environment.records[name] for name in decided.kept if name in environment.records}
+        records = {
+            name: environment.records[name] for name in decided.kept if name in environment.records
+        }
         pool = self._pool(world)
         for place in decided.added:
             name, found = pool.records[place]
@@ -156,7 +192,9 @@ class Mamba(LibsolvClient):
     def _installed_order(self, environment: Environment) -> list[str]:
         return dependencies_first(environment.records)
 
-    def change(self, world: World, environment: Environment, command: Command, machine: Scenario) -> Outcome:
+    def change(
+        self, world: World, environment: Environment, command: Command, machine: Scenario
+    ) -> Outcome:
         decided = self._solve(world, environment, self._jobs(environment, command), machine)
         return self._outcome(world, environment, request_after(environment, command), decided)
 
@@ -173,8 +211,11 @@ class Mamba(LibsolvClient):
         return [*(Job(kind, spec) for spec in command.specs), *pins]
 
 
-# libsolv's lines of which conda's solver reads conflicts; ``conda-libmamba-solver`` takes the words at these places.
-_NO_PROVIDER = re.compile(r"package (\S+) requires (.+), but none of the providers can be installed")
+# libsolv's lines of which conda's solver reads conflicts; ``conda-libmamba-solver`` takes the words
+# at these places.
+_NO_PROVIDER = re.compile(
+    r"package (\S+) requires (.+), but none of the providers can be installed"
+)
 _OTHER_CONFLICTS = (
     re.compile(r"nothing provides .+ needed by (\S+)"),
     re.compile(r".+ has constraint .+ conflicting with (\S+)"),
@@ -183,17 +224,23 @@ _OTHER_CONFLICTS = (
 
 
 class CondaLibmamba(LibsolvClient):
-    """conda's default solver: it freezes what is installed, and releases what is in conflict, attempt by attempt."""
+    """conda's default solver: it freezes what is installed, and releases what is in conflict,
+    attempt by attempt.
+    """
 
     name = "conda"
 
-    def change(self, world: World, environment: Environment, command: Command, machine: Scenario) -> Outcome:
+    def change(
+        self, world: World, environment: Environment, command: Command, machine: Scenario
+    ) -> Outcome:
         conflicts: set[str] = set()
         attempts = min(_MOST_ATTEMPTS, len(environment.records)) if command.kind == INSTALL else 1
         for _ in range(attempts):
             decided = self._attempt(world, environment, command, machine, conflicts)
             if not decided.problems:
-                return self._outcome(world, environment, request_after(environment, command), decided)
+                return self._outcome(
+                    world, environment, request_after(environment, command), decided
+                )
             found = set(_conflicts(decided.problems))
             if _gives_up(conflicts, found):
                 break
@@ -202,13 +249,20 @@ class CondaLibmamba(LibsolvClient):
         return self._outcome(world, environment, request_after(environment, command), decided)
 
     def _attempt(
-        self, world: World, environment: Environment, command: Command, machine: Scenario, conflicts: set[str]
+        self,
+        world: World,
+        environment: Environment,
+        command: Command,
+        machine: Scenario,
+        conflicts: set[str],
     ) -> Decisions:
         jobs = list(self._jobs(environment, command, conflicts))
         downgrade = command.kind not in (UPDATE, UPDATE_ALL)
         return self._solve(world, environment, jobs, machine, downgrade=downgrade)
 
-    def _jobs(self, environment: Environment, command: Command, conflicts: set[str]) -> Iterable[Job]:
+    def _jobs(
+        self, environment: Environment, command: Command, conflicts: set[str]
+    ) -> Iterable[Job]:
         asked = {parse_spec(spec).name: spec for spec in environment.specs}
         if command.kind == REMOVE:
             for name in asked:
@@ -258,7 +312,9 @@ def _dashed_name(text: str) -> str:
 
 
 def _relaxed(spec: str) -> str:
-    """A spec of the history that is in conflict: conda leaves the build out if it has name, version and build."""
+    """A spec of the history that is in conflict: conda leaves the build out if it has name, version
+    and build.
+    """
     parsed = parse_spec(spec)
     if parsed.version and parsed.build:
         return f"{parsed.name} {parsed.version}"
@@ -266,7 +322,9 @@ def _relaxed(spec: str) -> str:
 
 
 def _gives_up(before: set[str], found: set[str]) -> bool:
-    """Whether conda's solvers end their attempts: with the same conflicts again, or with many new ones."""
+    """Whether conda's solvers end their attempts: with the same conflicts again, or with many new
+    ones.
+    """
     return bool(before and before == found) or len(found - before) >= _MOST_NEW_CONFLICTS
 
 
@@ -296,7 +354,9 @@ class RattlerClient:
         """Specs of a new environment, in the client's order."""
         return list(specs)
 
-    def _solve(self, world: World, machine: Scenario, request: RattlerRequest) -> dict[str, RepoDataRecord] | str:
+    def _solve(
+        self, world: World, machine: Scenario, request: RattlerRequest
+    ) -> dict[str, RepoDataRecord] | str:
         """The records by name, or rattler's words."""
         try:
             records = run(self._ask(world, machine, request))
@@ -304,7 +364,9 @@ class RattlerClient:
             return str(error)
         return {record.name.normalized: record for record in records}
 
-    async def _ask(self, world: World, machine: Scenario, request: RattlerRequest) -> list[RepoDataRecord]:
+    async def _ask(
+        self, world: World, machine: Scenario, request: RattlerRequest
+    ) -> list[RepoDataRecord]:
         arguments: dict[str, Any] = {
             "sources": [channel_url(channel) for channel in world.channels],
             "specs": [_match(spec) for spec in request.specs],
@@ -314,7 +376,9 @@ class RattlerClient:
             "gateway": world.catalogue.gateway,
             "platforms": [Subdir(world.subdir), Subdir(NOARCH)],
             "virtual_packages": machine.virtual_packages,
-            "channel_priority": ChannelPriority.Strict if world.strict else ChannelPriority.Flexible,
+            "channel_priority": (
+                ChannelPriority.Strict if world.strict else ChannelPriority.Flexible
+            ),
             "channel_relations": "disabled",
         }
         return await rattler.solve(**arguments)
@@ -329,7 +393,9 @@ class Pixi(RattlerClient):
 
     name = "pixi"
 
-    def change(self, world: World, environment: Environment, command: Command, machine: Scenario) -> Outcome:
+    def change(
+        self, world: World, environment: Environment, command: Command, machine: Scenario
+    ) -> Outcome:
         specs = request_after(environment, command)
         released = set(names(command.specs))
         if command.kind == UPDATE_ALL:
@@ -349,15 +415,20 @@ _RULE = re.compile(r"the constraint (\S+) .*cannot be fulfilled")
 
 
 class CondaRattler(RattlerClient):
-    """conda with its rattler solver: it asks for all that is installed, and releases what is in conflict."""
+    """conda with its rattler solver: it asks for all that is installed, and releases what is in
+    conflict.
+    """
 
     name = "conda, rattler"
 
     def _in_order(self, specs: Iterable[str]) -> list[str]:
-        # Those with a version or build first, then from Z to A (`sort_by_spec_strictness`, reversed).
+        # Those with a version or build first, then from Z to A (`sort_by_spec_strictness`,
+        # reversed).
         return sorted(specs, key=_strictness, reverse=True)
 
-    def change(self, world: World, environment: Environment, command: Command, machine: Scenario) -> Outcome:
+    def change(
+        self, world: World, environment: Environment, command: Command, machine: Scenario
+    ) -> Outcome:
         conflicts: set[str] = set()
         for _ in range(min(_MOST_ATTEMPTS, len(environment.records))):
             solved = self._solve(world, machine, self._request(environment, command, conflicts))
@@ -373,7 +444,9 @@ class CondaRattler(RattlerClient):
             return Refused(solved)
         return Environment(request_after(environment, command), solved)
 
-    def _request(self, environment: Environment, command: Command, conflicts: set[str]) -> RattlerRequest:
+    def _request(
+        self, environment: Environment, command: Command, conflicts: set[str]
+    ) -> RattlerRequest:
         request = RattlerRequest()
         attempt = Attempt(environment, command, conflicts)
         asked_first = [*self._in_order(command.specs), *self._in_order(environment.specs)]

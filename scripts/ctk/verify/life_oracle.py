@@ -1,8 +1,9 @@
-"""What a later command may not do to an environment, unless it was asked for. It knows nothing of solvers.
+"""What a later command may not do to an environment, unless it was asked for.
 
-An environment whose toolkit is native stays native, if a native toolkit for the request exists on the machine. CUDA
-builds stay CUDA builds. What was asked for stays. nvJitLink has the minor of the toolkit, or one that a package or the
-request demands. A command that has nothing to do with CUDA leaves the toolkit alone.
+It knows nothing of solvers. An environment whose toolkit is native stays native, if a native
+toolkit for the request exists on the machine. CUDA builds stay CUDA builds. What was asked for
+stays. nvJitLink has the minor of the toolkit, or one that a package or the request demands. A
+command that has nothing to do with CUDA leaves the toolkit alone.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class LifeFacts:
     """Facts about the channels."""
 
     toolkits: tuple[str, ...]  # minors
-    # Package -> the minors that its CUDA builds were compiled with; one that is not here goes with every toolkit.
+    # Package -> the minors that its CUDA builds were compiled with; one that is not here goes with
+    # every toolkit.
     compiled_with: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -54,7 +56,10 @@ class State:
         return kind if kind in ("native", "compat") else ""
 
     def is_cuda(self, name: str) -> bool | None:
-        """Whether a package is a CUDA build; None if it is not there, or has one kind of builds only."""
+        """Whether a package is a CUDA build.
+
+        None if it is not there, or has one kind of builds only.
+        """
         build = self.builds.get(name, ("", ""))[1]
         return "cuda" in build if re.search("cuda|cpu", build) else None
 
@@ -112,7 +117,9 @@ def _versions(specs: Iterable[str]) -> list[str]:
 
 
 def _pins(change: Change) -> list[str]:
-    """The versions of cuda-version that hold: the command's, else those that were asked for earlier."""
+    """The versions of cuda-version that hold: the command's, else those that were asked for
+    earlier.
+    """
     return _versions(change.specs) or _versions(change.before.asked)
 
 
@@ -137,7 +144,9 @@ def _goes_with(toolkit: str, compiled_with: str) -> bool:
 
 
 def _compat_is_asked(facts: LifeFacts, change: Change) -> bool:
-    """Whether the command names a toolkit, or CUDA builds, that only compat serves on this machine."""
+    """Whether the command names a toolkit, or CUDA builds, that only compat serves on
+    this machine.
+    """
     if _native(facts, change):
         return False
     if _versions(change.specs):
@@ -148,7 +157,9 @@ def _compat_is_asked(facts: LifeFacts, change: Change) -> bool:
 
 
 def _lost_cuda(change: Change, name: str) -> bool:
-    """Whether a package is a CPU build in place of a CUDA build: one that was there, or that is asked for."""
+    """Whether a package is a CPU build in place of a CUDA build: one that was there, or that is
+    asked for.
+    """
     if change.after is None or change.after.is_cuda(name) is not False:
         return False
     if any(_name(spec) == name and "cpu" in spec for spec in change.specs):
@@ -169,7 +180,9 @@ def _nvjitlink_belongs(change: Change) -> bool:
     if minor in allowed:
         return True
     specs = [spec for spec in [*after.asked, *change.specs] if _name(spec) == "libnvjitlink"]
-    floors = [match[1] for spec in [*specs, *after.floors] if (match := re.search(r">=(\d+\.\d+)", spec))]
+    floors = [
+        match[1] for spec in [*specs, *after.floors] if (match := re.search(r">=(\d+\.\d+)", spec))
+    ]
     needed = max(map(version, floors), default=())
     return needed > version(allowed[0])
 
@@ -180,6 +193,8 @@ def _may_move(change: Change) -> bool:
         return False
     if change.kind == "update --all":
         return True
-    loaded = change.driver is not None and version(change.before.toolkit or "0") <= version(change.driver)
+    loaded = change.driver is not None and version(change.before.toolkit or "0") <= version(
+        change.driver
+    )
     named = any(_CUDA_THINGS.search(spec) for spec in change.specs)
     return named or (change.driver is not None and not loaded)

@@ -1,18 +1,20 @@
 """The oracle computes the right pick from facts. It knows nothing of recipes, repodata or solvers.
 
-It states the rule that users are promised in its own words, so that it can contradict the packages. It imports nothing
-of this project; `ctk.verify.scenarios` reads its facts from the release locks.
+It states the rule that users are promised in its own words, so that it can contradict the packages.
+It imports nothing of this project; `ctk.verify.scenarios` reads its facts from the release locks.
 
-A toolkit is *native* for a machine if the driver is as new as the toolkit, and its NVRTC can target the GPU: the PTX
-that it writes loads there. A toolkit is *compatible* if the machine has no driver, or if the driver has its CUDA major
-or a newer major and the GPU is not older than its oldest target: GPU code that it compiles runs there. The right pick
-is the newest native toolkit; without a native toolkit, the newest compatible toolkit.
+A toolkit is *native* for a machine if the driver is as new as the toolkit, and its NVRTC can target
+the GPU: the PTX that it writes loads there. A toolkit is *compatible* if the machine has no driver,
+or if the driver has its CUDA major or a newer major and the GPU is not older than its oldest
+target: GPU code that it compiles runs there. The right pick is the newest native toolkit; without a
+native toolkit, the newest compatible toolkit.
 
 A toolkit is a candidate only if all requested libraries of it have code for the GPU.
 
-A driver refuses PTX that is newer than it, whatever program wrote it. So all packages that write PTX have the minor of
-the picked toolkit. If a toolkit has no such package that Python can use, it has the nearest newer minor that exists. A
-request for a newer nvJitLink gets it beside a native toolkit of its major, or a compatible toolkit that is as new.
+A driver refuses PTX that is newer than it, whatever program wrote it. So all packages that write
+PTX have the minor of the picked toolkit. If a toolkit has no such package that Python can use, it
+has the nearest newer minor that exists. A request for a newer nvJitLink gets it beside a native
+toolkit of its major, or a compatible toolkit that is as new.
 
 A request with cuda-gpu asks for a driver that runs code of the toolkit, also in a client that
 ignores constraints.
@@ -48,9 +50,14 @@ class Toolkit:
     """A CTK release."""
 
     minor: str  # 13.4
-    architectures: tuple[str, ...]  # compute capabilities that its NVRTC can target, oldest first; there are gaps
-    published: Mapping[str, frozenset[str]]  # component -> its subdirs; `compiler` is the whole of nvcc
-    # Component -> subdir -> the GPUs that it has code for, as ranges: ``>=10.0,<11.0|>=12.0``; without it, all GPUs.
+    architectures: tuple[
+        str, ...
+    ]  # compute capabilities that its NVRTC can target, oldest first; there are gaps
+    published: Mapping[
+        str, frozenset[str]
+    ]  # component -> its subdirs; `compiler` is the whole of nvcc
+    # Component -> subdir -> the GPUs that it has code for, as ranges: ``>=10.0,<11.0|>=12.0``;
+    # without it, all GPUs.
     code: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
@@ -76,7 +83,9 @@ class Question:
     request: str
     subdir: str
     driver: str | None = None  # the newest CUDA version that it supports; None without a driver
-    arch: str | None = None  # compute capability of the GPU; None if no GPU is detected, or without a driver
+    arch: str | None = (
+        None  # compute capability of the GPU; None if no GPU is detected, or without a driver
+    )
     python: str | None = None  # 3.13 or 3.14t; None: the solver chooses
     pin: str | None = None  # the major or minor of the pin of cuda-version
 
@@ -88,7 +97,9 @@ class Expected:
     toolkit: str = ""  # the CTK minor; "" for a refusal
     fit: str = ""  # native, compat or ""
     python: str = ""  # tag of the Python in the environment, e.g. cp314t; "" without Python
-    nvjitlink: tuple[str, ...] = ()  # the minors that it can have, if it has to be newer than the toolkit
+    nvjitlink: tuple[
+        str, ...
+    ] = ()  # the minors that it can have, if it has to be newer than the toolkit
     cause: Cause | None = None
 
     @property
@@ -101,13 +112,24 @@ _ASKS_FOR_DRIVER = "cuda-gpu"
 _PTX = ("nvrtc", "nvvm")
 _CORE = ("cuda-bindings", "cuda-core")
 
-# Request -> components that it installs in one minor, and Python projects. Only libraries that every release has are
-# listed; others are installed if the release has them.
+# Request -> components that it installs in one minor, and Python projects. Only libraries that
+# every release has are listed; others are installed if the release has them.
 _NEEDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "cuda-nvrtc": (("nvrtc",), ()),
     "cuda-nvcc": (("compiler", "crt", "cudart", "nvvm"), ()),
     "cuda-runtime": (
-        ("cudart", "nvrtc", "nvjitlink", "nvjpeg", "npp", "cublas", "cufft", "curand", "cusolver", "cusparse"),
+        (
+            "cudart",
+            "nvrtc",
+            "nvjitlink",
+            "nvjpeg",
+            "npp",
+            "cublas",
+            "cufft",
+            "curand",
+            "cusolver",
+            "cusparse",
+        ),
         (),
     ),
     "cuda-bindings": (_PTX, ("cuda-bindings",)),
@@ -116,7 +138,8 @@ _NEEDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "numba-cuda": ((*_PTX, "cudart"), (*_CORE, "numba-cuda")),
     "numba-cuda-mlir": ((*_PTX, "cudart"), (*_CORE, "numba-cuda-mlir")),
     "cccl-python": ((*_PTX, "cudart"), (*_CORE, "numba-cuda-mlir", "cuda-cccl")),
-    # Packages of RAPIDS require the nvJitLink of the toolkit that they were compiled with, or newer.
+    # Packages of RAPIDS require the nvJitLink of the toolkit that they were compiled with, or
+    # newer.
     "cuda-core libnvjitlink>=12.9": (_PTX, _CORE),
     "cuda-core libnvjitlink>=13.4": (_PTX, _CORE),
     "cuda-gpu cuda-nvrtc": (("nvrtc",), ()),
@@ -125,11 +148,14 @@ _NEEDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 REQUESTS = tuple(_NEEDS)
 PYTHON_REQUESTS = tuple(request for request, (_, projects) in _NEEDS.items() if projects)
 
-# Packages that write PTX, or pack it for the driver -> the first minor that Python can use. For NVRTC, libNVVM and nvcc
-# it is the first toolkit. nvJitLink 12.0 to 12.2 does not export the names by which cuda-bindings calls its functions;
-# nvFatbin exists since 12.4.
+# Packages that write PTX, or pack it for the driver -> the first minor that Python can use. For
+# NVRTC, libNVVM and nvcc it is the first toolkit. nvJitLink 12.0 to 12.2 does not export the names
+# by which cuda-bindings calls its functions; nvFatbin exists since 12.4.
 _PTX_WRITERS = {
-    **dict.fromkeys(("cuda-nvrtc", "cuda-nvvm-impl", "cuda-nvvm-tools", "cuda-nvcc-tools", "cuda-tileiras"), "12.0"),
+    **dict.fromkeys(
+        ("cuda-nvrtc", "cuda-nvvm-impl", "cuda-nvvm-tools", "cuda-nvcc-tools", "cuda-tileiras"),
+        "12.0",
+    ),
     "libnvjitlink": "12.3",
     "libnvfatbin": "12.4",
 }
@@ -150,17 +176,23 @@ def expected(facts: OracleFacts, question: Question) -> Expected:
     candidates, cause = _candidates(facts, question)
     with_code = [t for t in candidates if _has_code(t, question)]
     native = [t for t in with_code if _driver_loads(t, question) and _knows_gpu(t, question)]
-    compatible = [t for t in with_code if _driver_has_major(t, question) and _not_too_old(t, question)]
+    compatible = [
+        t for t in with_code if _driver_has_major(t, question) and _not_too_old(t, question)
+    ]
     compatible = [t for t in compatible if not _newer_nvjitlink(facts, question, t)]
     if native or compatible:
         return _pick(facts, question, native, compatible)
     if cause is None:
-        cause = Cause.GPU if any(_driver_has_major(t, question) for t in candidates) else Cause.DRIVER
+        cause = (
+            Cause.GPU if any(_driver_has_major(t, question) for t in candidates) else Cause.DRIVER
+        )
     return Expected(cause=cause)
 
 
 def expected_ignoring(facts: OracleFacts, question: Question) -> Expected:
-    """The pick of a client that ignores constraints on virtual packages, but obeys dependencies of native builds."""
+    """The pick of a client that ignores constraints on virtual packages, but obeys dependencies of
+    native builds.
+    """
     candidates, cause = _candidates(facts, question)
     if not candidates:
         return Expected(cause=cause)
@@ -191,12 +223,19 @@ def _candidates(facts: OracleFacts, question: Question) -> tuple[list[Toolkit], 
     """
     pinned = [t for t in facts.toolkits if question.pin in (None, t.minor, t.major)]
     if floor := _floor(question):
-        newest = {t.major: version(t.minor) for t in sorted(facts.toolkits, key=lambda t: version(t.minor))}
+        newest = {
+            t.major: version(t.minor)
+            for t in sorted(facts.toolkits, key=lambda t: version(t.minor))
+        }
         pinned = [t for t in pinned if newest[t.major] >= floor]
     if not pinned:
         return [], Cause.PIN
     components, projects = _NEEDS[question.request]
-    here = [t for t in pinned if all(question.subdir in t.published.get(c, frozenset()) for c in components)]
+    here = [
+        t
+        for t in pinned
+        if all(question.subdir in t.published.get(c, frozenset()) for c in components)
+    ]
     here = [t for t in here if not projects or tags(facts, question, t.major)]
     if not here:
         return [], Cause.PLATFORM
@@ -208,12 +247,19 @@ def _candidates(facts: OracleFacts, question: Question) -> tuple[list[Toolkit], 
     return wanted, None
 
 
-def _pick(facts: OracleFacts, question: Question, native: list[Toolkit], compatible: list[Toolkit]) -> Expected:
+def _pick(
+    facts: OracleFacts, question: Question, native: list[Toolkit], compatible: list[Toolkit]
+) -> Expected:
     best = max(native or compatible, key=lambda t: version(t.minor))
     python = tag(question.python)
     if question.request in PYTHON_REQUESTS:
         python = _python(facts, question, best.major)
-    return Expected(best.minor, "native" if native else "compat", python, _newer_nvjitlink(facts, question, best))
+    return Expected(
+        best.minor,
+        "native" if native else "compat",
+        python,
+        _newer_nvjitlink(facts, question, best),
+    )
 
 
 def _asks_for_driver(question: Question) -> bool:
@@ -227,27 +273,45 @@ def _floor(question: Question) -> tuple[int, ...]:
 
 
 def _newer_nvjitlink(facts: OracleFacts, question: Question, toolkit: Toolkit) -> tuple[str, ...]:
-    """The minors of nvJitLink that are new enough for the request; empty if the toolkit's own is."""
+    """The minors of nvJitLink that are new enough for the request.
+
+    Empty if the toolkit's own is.
+    """
     (own,), floor = minors_of("libnvjitlink", toolkit.minor, for_python=True), _floor(question)
     if version(own) >= floor:
         return ()
-    return tuple(t.minor for t in facts.toolkits if t.major == toolkit.major and version(t.minor) >= floor)
+    return tuple(
+        t.minor for t in facts.toolkits if t.major == toolkit.major and version(t.minor) >= floor
+    )
 
 
 def _python(facts: OracleFacts, question: Question, major: str) -> str:
-    """The Python of the pick: the requested Python, else the newest with the GIL; "" without any."""
+    """The Python of the pick: the requested Python, else the newest with the GIL.
+
+    "" without any.
+    """
     known = tags(facts, question, major)
     if question.python is not None:
         return tag(question.python) if tag(question.python) in known else ""
-    return max((t for t in known if not t.endswith("t")), key=lambda t: int(t.removeprefix("cp3")), default="")
+    return max(
+        (t for t in known if not t.endswith("t")),
+        key=lambda t: int(t.removeprefix("cp3")),
+        default="",
+    )
 
 
 def tags(facts: OracleFacts, question: Question, major: str) -> frozenset[str]:
-    """The Pythons for which every project of the request is published, on the platform and for the CUDA major."""
+    """The Pythons for which every project of the request is published, on the platform and for the
+    CUDA major.
+    """
     published = facts.python_sets.get(major, {})
     start = f"{question.subdir}-"
     projects = [published.get(project, frozenset()) for project in _NEEDS[question.request][1]]
-    each = [{t.removeprefix(start) for t in on if t.startswith(f"{start}cp")} for on in projects if on != {"noarch"}]
+    each = [
+        {t.removeprefix(start) for t in on if t.startswith(f"{start}cp")}
+        for on in projects
+        if on != {"noarch"}
+    ]
     return frozenset(set.intersection(*each))
 
 
@@ -264,14 +328,22 @@ def _driver_has_major(toolkit: Toolkit, question: Question) -> bool:
 
 
 def _not_too_old(toolkit: Toolkit, question: Question) -> bool:
-    return question.arch is None or min(map(version, toolkit.architectures)) <= version(question.arch)
+    return question.arch is None or min(map(version, toolkit.architectures)) <= version(
+        question.arch
+    )
 
 
 def _has_code(toolkit: Toolkit, question: Question) -> bool:
-    """Whether all components and projects of the request have code for the GPU, as read from their binaries."""
+    """Whether all components and projects of the request have code for the GPU, as read from their
+    binaries.
+    """
     if question.arch is None:
         return True
-    bounds = [toolkit.code.get(c, {}).get(question.subdir, "") for kind in _NEEDS[question.request] for c in kind]
+    bounds = [
+        toolkit.code.get(c, {}).get(question.subdir, "")
+        for kind in _NEEDS[question.request]
+        for c in kind
+    ]
     return all(not bound or _within(bound, version(question.arch)) for bound in bounds)
 
 

@@ -20,14 +20,38 @@ from ctk.verify.scenarios import scenario
 _KEPT = 3  # wrong answers that are kept whole
 
 _NVJITLINK, _NVRTC, _NVVM, _NVVM_TOOLS = (
-    (name, f"{name}-files") for name in ("libnvjitlink", "cuda-nvrtc", "cuda-nvvm-impl", "cuda-nvvm-tools")
+    (name, f"{name}-files")
+    for name in ("libnvjitlink", "cuda-nvrtc", "cuda-nvvm-impl", "cuda-nvvm-tools")
 )
-_LIBRARIES = ("cuda-cudart", "libcublas", "libcufft", "libcurand", "libcusolver", "libcusparse", "libnpp", "libnvjpeg")
-_NVCC = ("cuda-nvcc-tools", "cuda-nvcc-tools-files", "cuda-crt-tools", "cuda-cudart", "cuda-cudart-dev")
+_LIBRARIES = (
+    "cuda-cudart",
+    "libcublas",
+    "libcufft",
+    "libcurand",
+    "libcusolver",
+    "libcusparse",
+    "libnpp",
+    "libnvjpeg",
+)
+_NVCC = (
+    "cuda-nvcc-tools",
+    "cuda-nvcc-tools-files",
+    "cuda-crt-tools",
+    "cuda-cudart",
+    "cuda-cudart-dev",
+)
 # Packages with exactly the toolkit's minor.
 _OF_THE_MINOR = (*_NVRTC, *_NVVM, *_NVVM_TOOLS, *_NVCC)
 # Request -> the packages that it cannot work without.
-_BINDINGS = ("cuda-bindings", "cuda-pathfinder", "libnvfatbin", "numpy", *_NVRTC, *_NVVM, *_NVJITLINK)
+_BINDINGS = (
+    "cuda-bindings",
+    "cuda-pathfinder",
+    "libnvfatbin",
+    "numpy",
+    *_NVRTC,
+    *_NVVM,
+    *_NVJITLINK,
+)
 _KERNELS = ("cuda-core", "cuda-cccl", "cuda-cudart-dev", *_NVVM_TOOLS, *_BINDINGS)
 _MLIR = ("numba-cuda-mlir-files", *_KERNELS)
 _NEEDED = {
@@ -71,10 +95,13 @@ class Solver(Protocol):
 
     name: str
 
-    def solve_all(self, scenarios: Iterable[Scenario], channels: Sequence[Path]) -> Iterator[SolverAnswer]:
+    def solve_all(
+        self, scenarios: Iterable[Scenario], channels: Sequence[Path]
+    ) -> Iterator[SolverAnswer]:
         """Solves scenarios, each in an empty environment; yields an answer for each, in any order.
 
-        The channels are folders with ``<subdir>/repodata.json``, the most important first, with strict priority.
+        The channels are folders with ``<subdir>/repodata.json``, the most important first, with
+        strict priority.
 
         Raises:
             CtkError: The solver itself failed: it cannot read a channel, or its program crashed.
@@ -94,21 +121,29 @@ def wrong(question: Question, right: Expected, answer: SolverAnswer, twins: Twin
     return "it can be solved, but was refused" if right.toolkit else ""
 
 
-def _faults(question: Question, right: Expected, records: Mapping[str, Record], twins: Twins) -> Iterator[str]:
+def _faults(
+    question: Question, right: Expected, records: Mapping[str, Record], twins: Twins
+) -> Iterator[str]:
     requested = [word for word in question.request.split() if ">=" not in word]
     for name in ("cuda-version", *requested):
         if name not in records:
             yield f"{name} is not there"
             return
         if (name, records[name].version, records[name].build) not in twins:
-            yield f"{name} {records[name].version} {records[name].build} is no native or compat build of this channel"
+            yield (
+                f"{name} {records[name].version} {records[name].build} is no native or compat build"
+                " of this channel"
+            )
     version, fit = records["cuda-version"].version, records["cuda-version"].build.split("_")[0]
     if (version, fit) != (right.toolkit, right.fit):
         yield f"toolkit {version} {fit}, not {right.toolkit} {right.fit}"
     for name, record in records.items():
         twin = twins.get((name, record.version, record.build))
         if twin and (twin.fit, twin.major) != (right.fit, right.major):
-            yield f"{name} {record.version} {record.build} is of CUDA {twin.major} {twin.fit}: builds are mixed"
+            yield (
+                f"{name} {record.version} {record.build} is of CUDA {twin.major} {twin.fit}: builds"
+                " are mixed"
+            )
     minors: dict[str, tuple[str, ...]] = dict.fromkeys(_OF_THE_MINOR, (right.toolkit,))
     for writer in oracle.PTX_WRITERS:
         allowed = oracle.minors_of(writer, right.toolkit, for_python="cuda-bindings" in records)
@@ -132,7 +167,11 @@ def _python_faults(right: Expected, records: Mapping[str, Record]) -> Iterator[s
             tag = PythonTag(".".join(records["python"].version.split(".")[:2])).tag
     if tag != right.python:
         yield f"Python is {tag or 'not there'}, not {right.python or 'there'}"
-    if right.python and "python_abi" in records and not records["python_abi"].build.endswith(f"_{right.python}"):
+    if (
+        right.python
+        and "python_abi" in records
+        and not records["python_abi"].build.endswith(f"_{right.python}")
+    ):
         yield f"python_abi is {records['python_abi'].build}, not for {right.python}"
     fit = {"compat": "with_compat"}.get(right.fit, right.fit)  # as build strings say it
     for name in oracle.PYTHON_REQUESTS:
@@ -155,7 +194,10 @@ class Wrong(NamedTuple):
 
 
 Counts = Counter[str]
-"""Verdict -> number of answers. Verdicts are ``right``, ``wrong``, a `Cause` (rightly refused) or a `Loss`."""
+"""Verdict -> number of answers.
+
+Verdicts are ``right``, ``wrong``, a `Cause` (rightly refused) or a `Loss`.
+"""
 
 
 def counts_as_json(counts: Counts) -> dict[str, Any]:
@@ -166,10 +208,11 @@ def counts_as_json(counts: Counts) -> dict[str, Any]:
 
 
 class Tally:
-    """Compares answers with the oracle's as they come, so that a run that is stopped still has its counts.
+    """Compares answers with the oracle's as they come, so that a run that is stopped still has its
+    counts.
 
-    With `ignoring`, the solver sees no constraints on virtual packages: its answers are compared with
-    `oracle.expected_ignoring`, and its losses are counted.
+    With `ignoring`, the solver sees no constraints on virtual packages: its answers are compared
+    with `oracle.expected_ignoring`, and its losses are counted.
     """
 
     def __init__(self, facts: OracleFacts, channels: Channels, *, ignoring: bool = False) -> None:
@@ -184,7 +227,10 @@ class Tally:
         return sum(self.counts.values(), Counts())
 
     def run(
-        self, solver: Solver, questions: Iterable[Question], advance: Callable[[float], None] = lambda _: None
+        self,
+        solver: Solver,
+        questions: Iterable[Question],
+        advance: Callable[[float], None] = lambda _: None,
     ) -> None:
         """Asks a solver different questions, and counts the verdicts on its answers."""
         start, asked = time.perf_counter(), {scenario(question): question for question in questions}
@@ -193,15 +239,21 @@ class Tally:
                 question = asked[answer.scenario]
                 if not answer.sees_gpus:
                     question = replace(question, arch=None)
-                self.counts.setdefault(question.request, Counts())[self._verdict(question, answer)] += 1
+                self.counts.setdefault(question.request, Counts())[
+                    self._verdict(question, answer)
+                ] += 1
                 advance(1)
         finally:
             self.seconds = time.perf_counter() - start
 
     def _verdict(self, question: Question, answer: SolverAnswer) -> str:
-        right = (oracle.expected_ignoring if self._ignoring else oracle.expected)(self._facts, question)
+        right = (oracle.expected_ignoring if self._ignoring else oracle.expected)(
+            self._facts, question
+        )
         if answer.removed and right.cause in (Cause.DRIVER, Cause.GPU):
-            return Loss.REFUSAL  # such a client removes the driver if there is no other solution: it refuses nothing
+            return (
+                Loss.REFUSAL
+            )  # such a client removes the driver if there is no other solution: it refuses nothing
         fault = wrong(question, right, answer, self._channels.twins)
         if not fault and answer.removed:
             fault = f"it was solved without {' and '.join(answer.removed)}"

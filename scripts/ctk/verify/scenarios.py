@@ -1,4 +1,6 @@
-"""The matrix of drivers, GPUs, platforms, Pythons, requests and pins: a sample of it, or a covering set."""
+"""The matrix of drivers, GPUs, platforms, Pythons, requests and pins: a sample of it, or a covering
+set.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,17 @@ def facts(locks: Iterable[ReleaseLock]) -> OracleFacts:
     """
     toolkits, python_sets = [], {}
     locks = list(locks)
-    projects = {lock.major: _codes(lock) for lock in locks if not (lock.is_ctk or lock.is_library_set)}
+    projects = {
+        lock.major: _codes(lock) for lock in locks if not (lock.is_ctk or lock.is_library_set)
+    }
     for lock in (lock for lock in locks if not lock.is_library_set):
         published: dict[str, frozenset[str]] = {}
-        for component in lock.components.values():  # for a project in several versions, the targets of all versions
-            targets = {target for target, artefact in component.artefacts.items() if artefact is not None}
+        for component in (
+            lock.components.values()
+        ):  # for a project in several versions, the targets of all versions
+            targets = {
+                target for target, artefact in component.artefacts.items() if artefact is not None
+            }
             published[component.name] = published.get(component.name, frozenset()) | targets
         if not lock.is_ctk:
             python_sets[lock.major] = published
@@ -47,9 +55,13 @@ def facts(locks: Iterable[ReleaseLock]) -> OracleFacts:
             if int(lock.major) >= _WHOLE_COMPILER:
                 published["compiler"] = published.get("nvcc", frozenset())
             gpus = tuple(_in_order(lock.require_facts().gpu_architectures))
-            toolkits.append(Toolkit(lock.minor, gpus, published, projects.get(lock.major, {}) | _codes(lock)))
+            toolkits.append(
+                Toolkit(lock.minor, gpus, published, projects.get(lock.major, {}) | _codes(lock))
+            )
     if not toolkits:
-        raise LockError("there is no release lock", "run `ctk release add 13.4 --write`, or any other release")
+        raise LockError(
+            "there is no release lock", "run `ctk release add 13.4 --write`, or any other release"
+        )
     return OracleFacts(tuple(toolkits), python_sets)
 
 
@@ -59,10 +71,15 @@ def _codes(lock: ReleaseLock) -> dict[str, dict[str, str]]:
 
 
 def _code(component: str, keys: Mapping[str, list[str]]) -> dict[str, str]:
-    """Subdir -> the GPUs that a component has code for; platforms without a variant key of their own share a key."""
+    """Subdir -> the GPUs that a component has code for.
+
+    Platforms without a variant key of their own share a key.
+    """
     component = component.replace("-", "_")  # as in variant keys
     own = {subdir: f"{component}_gpus_{subdir.replace('-', '_')}" for subdir in PLATFORMS}
-    found = {subdir: keys.get(key, keys.get(f"{component}_gpus", [""])) for subdir, key in own.items()}
+    found = {
+        subdir: keys.get(key, keys.get(f"{component}_gpus", [""])) for subdir, key in own.items()
+    }
     return {subdir: gpus for subdir, (gpus,) in found.items() if gpus}
 
 
@@ -71,11 +88,15 @@ class Matrix:
     """All values of each dimension; its members are all combinations that can exist."""
 
     drivers: tuple[str | None, ...]  # None, then CUDA versions, oldest first
-    gpus: tuple[str | None, ...]  # None, then compute capabilities, oldest first; the last is newer than every toolkit
+    gpus: tuple[
+        str | None, ...
+    ]  # None, then compute capabilities, oldest first; the last is newer than every toolkit
     subdirs: tuple[str, ...]
     pythons: tuple[str | None, ...]  # None, then 3.10, 3.14t ...
     requests: tuple[str, ...]
-    pins: tuple[str | None, ...]  # None, then CUDA majors, then minors, with a minor that is not locked
+    pins: tuple[
+        str | None, ...
+    ]  # None, then CUDA majors, then minors, with a minor that is not locked
     facts: OracleFacts
 
     @property
@@ -98,9 +119,15 @@ class Matrix:
         return replace(self, subdirs=tuple(s for s in self.subdirs if s in subdirs))
 
     def sample(self, size: int, seed: int) -> list[Question]:
-        """So many different members, in the order of the matrix; the same seed gives the same members."""
+        """So many different members, in the order of the matrix.
+
+        The same seed gives the same members.
+        """
         if not 0 < size <= len(self):
-            raise BadValue(f"a sample of {size} is not possible", f"there are {len(self)} scenarios to choose from")
+            raise BadValue(
+                f"a sample of {size} is not possible",
+                f"there are {len(self)} scenarios to choose from",
+            )
         axes, chosen = self._axes, []
         for index in sorted(random.Random(seed).sample(range(len(self)), size)):
             values: list[Any] = []
@@ -111,21 +138,30 @@ class Matrix:
         return chosen
 
     def covering(self) -> list[Question]:
-        """The members that ``ctk verify`` solves by default: all values of a dimension if it can change the answer.
+        """The members that ``ctk verify`` solves by default: all values of a dimension if it can
+        change the answer.
 
-        Without a pin and with any Python, every machine. With a pin, every driver with a GPU of each kind that toolkits
-        treat differently. With a Python, the machines at the edges; and each pin on two machines.
+        Without a pin and with any Python, every machine. With a pin, every driver with a GPU of
+        each kind that toolkits treat differently. With a Python, the machines at the edges; and
+        each pin on two machines.
         """
         kinds, drivers = self._gpu_kinds, [d for d in self.drivers if d]
         pinned: list[Machine] = [(None, None)]
         for number, driver in enumerate(drivers):
             of_kinds = (self._possible((driver, gpu) for gpu in kind) for kind in kinds)
             pinned += [(driver, None), *(there[-(number % 2)] for there in of_kinds if there)]
-        # The oldest driver, the oldest and newest of each CUDA major, and the driver that is newer than all toolkits.
+        # The oldest driver, the oldest and newest of each CUDA major, and the driver that is newer
+        # than all toolkits.
         majors = [list(same) for _, same in groupby(drivers, lambda d: d.split(".")[0])]
         at_edge = _in_order(end for same in majors for end in (same[0], same[-1]))
-        edges = [(None, None), *self._possible(product(at_edge, (None, *(kind[0] for kind in kinds[:2]))))]
-        pins, pythons = [pin for pin in self.pins if pin], [python for python in self.pythons if python]
+        edges = [
+            (None, None),
+            *self._possible(product(at_edge, (None, *(kind[0] for kind in kinds[:2])))),
+        ]
+        pins, pythons = (
+            [pin for pin in self.pins if pin],
+            [python for python in self.pythons if python],
+        )
         anyone = [None] if None in self.pythons else []
         parts: list[tuple[Sequence[str | None], Sequence[str | None], Sequence[Machine]]] = [
             ([None], anyone, self.machines),
@@ -133,12 +169,19 @@ class Matrix:
             ([None], pythons, edges),
             (pins, pythons, [edges[0], edges[-1]]),
         ]
-        chosen = (_question(*values) for part in parts for values in product(self.subdirs, self.requests, *part))
+        chosen = (
+            _question(*values)
+            for part in parts
+            for values in product(self.subdirs, self.requests, *part)
+        )
         return list(dict.fromkeys(chosen))
 
     @property
     def _gpu_kinds(self) -> list[list[str]]:
-        """Groups of GPUs that every toolkit treats the same; GPUs newer than all toolkits are a group too."""
+        """Groups of GPUs that every toolkit treats the same.
+
+        GPUs newer than all toolkits are a group too.
+        """
         kinds: dict[tuple[tuple[bool, bool], ...], list[str]] = {}
         for gpu in filter(None, self.gpus):
             known = (t.architectures for t in self.facts.toolkits)
@@ -154,7 +197,10 @@ def matrix(
     requests: Iterable[str] = (),
     any_python: bool = True,
 ) -> Matrix:
-    """The matrix for the facts and for Pythons as wheel tags (``cp314t``); for all platforms and requests if empty."""
+    """The matrix for the facts and for Pythons as wheel tags (``cp314t``).
+
+    For all platforms and requests if empty.
+    """
     check_names("platform", subdirs, PLATFORMS)
     check_names("request", requests, REQUESTS)
     minors = _in_order(t.minor for t in facts.toolkits)
@@ -174,7 +220,9 @@ def scenario(question: Question) -> Scenario:
     """The scenario of a question, for a solver."""
     pin = (f"cuda-version={question.pin}",) if question.pin else ()
     python = python_specs(question.python) if question.python else ()
-    return Scenario((*pin, *question.request.split(), *python), question.subdir, question.driver, question.arch)
+    return Scenario(
+        (*pin, *question.request.split(), *python), question.subdir, question.driver, question.arch
+    )
 
 
 def command(question: Question) -> str:
@@ -186,15 +234,22 @@ def command(question: Question) -> str:
     return " ".join(words + ([f"--arch {question.arch}"] if question.arch else []))
 
 
-def _question(subdir: str, request: str, pin: str | None, python: str | None, machine: Machine) -> Question:
+def _question(
+    subdir: str, request: str, pin: str | None, python: str | None, machine: Machine
+) -> Question:
     return Question(request, subdir, *machine, python, pin)
 
 
 def _drivers(minors: list[str]) -> list[str]:
-    """A driver that is too old for every toolkit, all minors of the locked majors, and a driver newer than all."""
+    """A driver that is too old for every toolkit, all minors of the locked majors, and a driver
+    newer than all.
+    """
     newest = {major: minor for major, minor in map(version, minors)}  # noqa: C416
     newest[max(newest)] += 1
-    return [_TOO_OLD, *(f"{major}.{minor}" for major in newest for minor in range(newest[major] + 1))]
+    return [
+        _TOO_OLD,
+        *(f"{major}.{minor}" for major in newest for minor in range(newest[major] + 1)),
+    ]
 
 
 def _pins(minors: list[str]) -> list[str]:

@@ -26,16 +26,25 @@ class Answers:
     """A solver's picks for each driver and GPU."""
 
     drivers: tuple[str | None, ...]  # None, then CUDA versions, oldest first
-    gpus: tuple[str | None, ...]  # compute capabilities, oldest first, the last for newer GPUs; None: not detected
-    # 13.0; 12.9 compat; 13.5 PTX only, or 12.9 no code, if its compiler does not know the GPU; - without a solution; ""
-    # if no such driver runs such a GPU
+    gpus: tuple[
+        str | None, ...
+    ]  # compute capabilities, oldest first, the last for newer GPUs; None: not detected
+    # 13.0; 12.9 compat; 13.5 PTX only, or 12.9 no code, if its compiler does not know the GPU; -
+    # without a solution; "" if no such driver runs such a GPU
     cells: Mapping[tuple[str | None, str | None], str]
 
 
-def ask(folders: Sequence[Path | str], locks: Iterable[ReleaseLock], subdir: str = SUBDIR) -> Answers:
-    """Solves `REQUEST` for every driver and GPU in the release locks, except for pairs that cannot exist."""
+def ask(
+    folders: Sequence[Path | str], locks: Iterable[ReleaseLock], subdir: str = SUBDIR
+) -> Answers:
+    """Solves `REQUEST` for every driver and GPU in the release locks, except for pairs that cannot
+    exist.
+    """
     known = matrix(facts(locks), ())
-    drivers, gpus = (None, *known.drivers[2:]), (*known.gpus[1:], None)  # without the driver that is too old
+    drivers, gpus = (
+        (None, *known.drivers[2:]),
+        (*known.gpus[1:], None),
+    )  # without the driver that is too old
     catalogue = Catalogue(folders, subdir).grouped([REQUEST])
 
     def cell(driver: str | None, gpu: str | None) -> str:
@@ -48,7 +57,9 @@ def ask(folders: Sequence[Path | str], locks: Iterable[ReleaseLock], subdir: str
             return f"{toolkit.version} {'no code' if refused else 'PTX only'}"
         return f"{pick.toolkit} {pick.fit}".removesuffix(" native").strip() if pick else "-"
 
-    return Answers(drivers, gpus, {(driver, gpu): cell(driver, gpu) for driver in drivers for gpu in gpus})
+    return Answers(
+        drivers, gpus, {(driver, gpu): cell(driver, gpu) for driver in drivers for gpu in gpus}
+    )
 
 
 def ask_planned(workspace: Workspace) -> Answers:
@@ -69,7 +80,8 @@ def merged(answers: Answers) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     rows = [
         (drivers_label(list(group), answers.drivers[-1]), *cells)
         for (_, cells), group in groupby(
-            answers.drivers, lambda d: (d is None, [answers.cells[d, gpu] for gpu in columns.values()])
+            answers.drivers,
+            lambda d: (d is None, [answers.cells[d, gpu] for gpu in columns.values()]),
         )
     ]
     return ("driver supports CUDA", *columns), rows
@@ -83,7 +95,9 @@ def _columns(answers: Answers) -> dict[str, str | None]:
 
     *known, newer, unknown = answers.gpus
     alike: dict[tuple[str, ...], list[list[str | None]]] = {}
-    for cells, run in groupby(known, column):  # runs of GPUs with the same picks; a column can have several runs
+    for cells, run in groupby(
+        known, column
+    ):  # runs of GPUs with the same picks; a column can have several runs
         alike.setdefault(cells, []).append(list(run))
     columns: dict[str, str | None] = {}
     for cells, runs in alike.items():

@@ -1,7 +1,8 @@
-"""Ends a run at an exact point: before the n-th change that one of its processes makes to the checkout's files.
+"""Ends a run at an exact point: before the n-th change that one of its processes makes to the
+checkout's files.
 
-Python imports this when its folder is on PYTHONPATH, in the main process and in each build process. What rattler
-itself writes is not seen here; points in time (`kills`) reach that.
+Python imports this when its folder is on PYTHONPATH, in the main process and in each build process.
+What rattler itself writes is not seen here; points in time (`kills`) reach that.
 
 CTK_FAULT_LOG   Append each change to this file: whose, which, the event and its paths.
 CTK_FAULT_KILL  ``main:17`` or ``worker:3`` ends the run there ...
@@ -14,7 +15,16 @@ import os
 import signal
 import sys
 
-CHANGES = {"os.rename", "os.link", "os.symlink", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.chmod"}
+CHANGES = {
+    "os.rename",
+    "os.link",
+    "os.symlink",
+    "os.remove",
+    "os.rmdir",
+    "os.mkdir",
+    "os.truncate",
+    "os.chmod",
+}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 _role = "worker" if "--multiprocessing-fork" in sys.orig_argv else "main"
@@ -32,7 +42,11 @@ def _paths(arguments: tuple[object, ...]) -> str:
 def _is_change(event: str, arguments: tuple[object, ...]) -> bool:
     if event == "open":
         path, mode, flags = arguments
-        writes = any(c in mode for c in "wax+") if isinstance(mode, str) else bool(int(flags or 0) & WRITING)  # type: ignore[call-overload]
+        writes = (
+            any(c in mode for c in "wax+")
+            if isinstance(mode, str)
+            else bool(int(flags or 0) & WRITING)
+        )  # type: ignore[call-overload]
         return writes and _root in str(path)
     return event in CHANGES and _root in _paths(arguments)
 

@@ -1,4 +1,6 @@
-"""A page as its readers get it: opened from a folder in a real browser, and what went wrong while it was."""
+"""A page as its readers get it: opened from a folder in a real browser, and what went wrong while
+it was.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ class Watched:
 
     Attributes:
         page: Playwright's.
-        trouble: Errors of scripts and of the console, and requests for anything but files of the site.
+        trouble: Errors of scripts and of the console, and requests for anything but files of the
+            site.
     """
 
     page: Page
@@ -47,7 +50,9 @@ class Watched:
         return self
 
     def screenshot(self, name: str) -> Path:
-        """The page as output/screenshots/NAME.png, in a window of its height: nothing sticks in the middle of it."""
+        """The page as output/screenshots/NAME.png, in a window of its height: nothing sticks in the
+        middle of it.
+        """
         path = ROOT / "output" / "screenshots" / f"{name}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         before = self.page.viewport_size or {"width": 0, "height": HEIGHT}
@@ -59,7 +64,9 @@ class Watched:
 
     def overflow(self) -> int:
         """How many pixels the document is wider than the window."""
-        return self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        return self.page.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
 
 
 Open = Callable[..., Watched]
@@ -69,12 +76,19 @@ Open = Callable[..., Watched]
 def launch(playwright: Playwright) -> Browser:
     """The Chromium that CHROMIUM names, with a new and empty profile."""
     # A sandbox needs a user who is not root; the pages are our own.
-    switches = [*SWITCHES, *(["--no-sandbox"] if sys.platform == "linux" and os.geteuid() == 0 else [])]
-    return playwright.chromium.launch(executable_path=os.environ["CHROMIUM"], args=switches, headless=True)
+    switches = [
+        *SWITCHES,
+        *(["--no-sandbox"] if sys.platform == "linux" and os.geteuid() == 0 else []),
+    ]
+    return playwright.chromium.launch(
+        executable_path=os.environ["CHROMIUM"], args=switches, headless=True
+    )
 
 
 @contextmanager
-def watched(browser: Browser, width: int, scheme: str, *, scripts: bool = True) -> Iterator[Watched]:
+def watched(
+    browser: Browser, width: int, scheme: str, *, scripts: bool = True
+) -> Iterator[Watched]:
     """A window of its own.
 
     Args:
@@ -108,7 +122,9 @@ def _console(trouble: list[str], message: ConsoleMessage) -> None:
 
 
 def _failed(trouble: list[str], request: Request) -> None:
-    if request.failure != "net::ERR_ABORTED":  # as a page that is left does with what it still loads
+    if (
+        request.failure != "net::ERR_ABORTED"
+    ):  # as a page that is left does with what it still loads
         trouble.append(f"not found: {request.url}")
 
 
@@ -120,9 +136,16 @@ def _request(trouble: list[str], request: Request) -> None:
 def axe(page: Page) -> list[str]:
     """What axe-core finds wrong with a page, a readable line for each place; empty for none."""
     if not page.evaluate("typeof axe !== 'undefined'"):
-        page.evaluate(AXE.read_text(encoding="utf-8"))  # the page's policy lets no script be put into it
-    # Without preload it does not ask for the style sheet once more, which no page from a folder may.
-    options = {"runOnly": {"type": "tag", "values": list(RULES)}, "resultTypes": ["violations"], "preload": False}
+        page.evaluate(
+            AXE.read_text(encoding="utf-8")
+        )  # the page's policy lets no script be put into it
+    # Without preload it does not ask for the style sheet once more, which no page from a folder
+    # may.
+    options = {
+        "runOnly": {"type": "tag", "values": list(RULES)},
+        "resultTypes": ["violations"],
+        "preload": False,
+    }
     found = page.evaluate(f"axe.run(document, {json.dumps(options)})")
     return [_line(rule, node) for rule in found["violations"] for node in rule["nodes"]]
 

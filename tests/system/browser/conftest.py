@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 if "CHROMIUM" not in os.environ:
-    pytest.exit("the browser tests have a command of their own: ./scripts/test-browser", returncode=2)
+    pytest.exit(
+        "the browser tests have a command of their own: ./scripts/test-browser", returncode=2
+    )
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -24,12 +26,17 @@ from ctk.core.checkout import Workspace
 
 @pytest.fixture(scope="session")
 def site_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site of output/channel, made once; or the one that CTK_SITE names, which was made before."""
+    """The site of output/channel, made once.
+
+    Or the one that CTK_SITE names, which was made before.
+    """
     if "CTK_SITE" in os.environ:
         return Path(os.environ["CTK_SITE"]).resolve()
     workspace = Workspace(ROOT)
     if not workspace.channel.exists():
-        pytest.exit("there is no channel to make the site of: run ./scripts/build first", returncode=2)
+        pytest.exit(
+            "there is no channel to make the site of: run ./scripts/build first", returncode=2
+        )
     folder = tmp_path_factory.mktemp("site") / "site"
     words = [Path(sys.executable).with_name("ctk"), "site", folder]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -42,7 +49,8 @@ def site_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def browser(site_folder: Path) -> Iterator[Browser]:
     """One browser for all tests; each window has a profile of its own.
 
-    While it runs, this process has an event loop: whatever solves does so before (like the site), or as a process.
+    While it runs, this process has an event loop: whatever solves does so before (like the site),
+    or as a process.
     """
     assert AXE.is_file(), "scripts/test-browser installs axe-core"
     with sync_playwright() as playwright:
@@ -53,11 +61,16 @@ def browser(site_folder: Path) -> Iterator[Browser]:
 
 @pytest.fixture
 def window(browser: Browser, site_folder: Path) -> Iterator[Open]:
-    """Opens a page of the site: ``window("about.html", width=390, scheme="dark")``; then nothing may have failed."""
+    """Opens a page of the site: ``window("about.html", width=390, scheme="dark")``.
+
+    Then nothing may have failed.
+    """
     with ExitStack() as stack:
         opened: list[Watched] = []
 
-        def opens(path: str = "", width: int = WIDTHS["wide"], scheme: str = "light", scripts: bool = True) -> Watched:
+        def opens(
+            path: str = "", width: int = WIDTHS["wide"], scheme: str = "light", scripts: bool = True
+        ) -> Watched:
             seen = stack.enter_context(watched(browser, width, scheme, scripts=scripts))
             opened.append(seen)
             return seen.open(site_folder / path) if path else seen

@@ -20,12 +20,18 @@ def pages(site: Path) -> list[str]:
 def test_every_page_is_accessible_fits_the_window_and_asks_no_other_host(
     window: Open, site_folder: Path, width: str, scheme: str, what: str
 ) -> None:
-    mine = [page for page in pages(site_folder) if (page.partition("/")[0] if "/" in page else "top") == what]
+    mine = [
+        page
+        for page in pages(site_folder)
+        if (page.partition("/")[0] if "/" in page else "top") == what
+    ]
     seen, found = window(width=WIDTHS[width], scheme=scheme), []
     for page in mine:
         seen.open(site_folder / page)
         found += [f"{page}: {line}" for line in axe(seen.page)]
-        picture = seen.screenshot(f"{page.removesuffix('.html').replace('/', '-')}-{width}-{scheme}")
+        picture = seen.screenshot(
+            f"{page.removesuffix('.html').replace('/', '-')}-{width}-{scheme}"
+        )
         assert picture.stat().st_size > 8_000, f"the picture of {page} is empty"
         if wider := seen.overflow():
             found.append(f"{page}: {wider} px wider than the window")
@@ -42,9 +48,14 @@ def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) 
     assert page.evaluate("document.activeElement.id") == "search"
     rows, status = page.locator("#package-rows tr:visible"), page.locator("#matches")
     every = rows.count()
-    assert re.fullmatch(rf"{every} packages, and \d+ parts of them in their rows", status.inner_text())
+    assert re.fullmatch(
+        rf"{every} packages, and \d+ parts of them in their rows", status.inner_text()
+    )
     page.keyboard.type("NVRTC files")
-    assert rows.locator("a:visible").all_inner_texts() == ["cuda-nvrtc", "cuda-nvrtc-files"], "its part is unfolded"
+    assert rows.locator("a:visible").all_inner_texts() == [
+        "cuda-nvrtc",
+        "cuda-nvrtc-files",
+    ], "its part is unfolded"
     assert status.inner_text() == f"1 of {every} match"
     page.keyboard.type(" no such thing")
     assert rows.count() == 0 and status.inner_text().startswith(f"0 of {every} match")
@@ -55,7 +66,9 @@ def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) 
     page.keyboard.press("Escape")
     page.keyboard.type("nvrtc")
     found = ["nvrtc" in name for name in rows.locator("th > a").all_inner_texts()]
-    assert found == sorted(found, reverse=True) and found[0] and not found[-1], "names come before summaries"
+    assert found == sorted(found, reverse=True) and found[0] and not found[-1], (
+        "names come before summaries"
+    )
     page.keyboard.press("Escape")
     for typed in ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"):
         page.keyboard.type(typed)
@@ -67,11 +80,13 @@ def test_the_list_of_packages_is_searched_with_the_keyboard_alone(window: Open) 
     page.keyboard.type("cudatoolkit")
     assert ". cudatoolkit is the toolkit of CUDA 11 and older " in status.inner_text()
     page.keyboard.press("Escape")
-    assert rows.locator("th > a").all_inner_texts() == sorted(rows.locator("th > a").all_inner_texts()), (
-        "and all are in order again"
-    )
+    assert rows.locator("th > a").all_inner_texts() == sorted(
+        rows.locator("th > a").all_inner_texts()
+    ), "and all are in order again"
     page.keyboard.type("cuda-nvrtc-files")
-    for _ in range(5):  # the box that scrolls, then in its first row the link, the parts, and the link to one
+    for _ in range(
+        5
+    ):  # the box that scrolls, then in its first row the link, the parts, and the link to one
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.textContent") == "cuda-nvrtc-files":
             break
@@ -86,7 +101,10 @@ def test_the_docs_have_the_header_and_the_fonts_of_the_site(window: Open, width:
     looks = []
     for path in ("packages.html", "docs/index.html"):
         page = window(path, width=WIDTHS[width] + 160).page
-        fonts = "[document.body, document.querySelector('h1')].map((of) => getComputedStyle(of).fontFamily)"
+        fonts = (
+            "[document.body, document.querySelector('h1')].map((of) =>"
+            " getComputedStyle(of).fontFamily)"
+        )
         looks.append((page.locator(".bar .brand").bounding_box(), page.evaluate(fonts)))
     assert looks[0] == looks[1]
 
@@ -100,7 +118,9 @@ def test_the_command_of_a_package_is_copied(window: Open) -> None:
         expect(page.locator(".conda .copy").first).to_be_hidden()
     page.check("input[name=client][value=conda]")
     box, frame = button.bounding_box(), page.locator(".copy").first.bounding_box()
-    assert frame["x"] < box["x"] and box["x"] + box["width"] < frame["x"] + frame["width"], "in its corner"
+    assert frame["x"] < box["x"] and box["x"] + box["width"] < frame["x"] + frame["width"], (
+        "in its corner"
+    )
     assert frame["y"] < box["y"] < frame["y"] + 20
     button.click()
     expect(button).not_to_have_text("Copy")

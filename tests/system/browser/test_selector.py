@@ -1,4 +1,6 @@
-"""The install selector as a reader uses it: choose, paste, read the answer, which is what `ctk solve` says."""
+"""The install selector as a reader uses it: choose, paste, read the answer, which is what `ctk
+solve` says.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ def offered(site_folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def solved(offered: dict[str, Any]) -> dict[Chosen, dict[str, Any]]:
-    """Random combinations, with what `ctk solve --explain` says of each: made before the browser runs."""
+    """Random combinations, with what `ctk solve --explain` says of each: made before the browser
+    runs.
+    """
     chance = random.Random(SEED)
     combinations: set[Chosen] = set()
     while len(combinations) < COMBINATIONS:
@@ -122,7 +126,9 @@ def solved(offered: dict[str, Any]) -> dict[Chosen, dict[str, Any]]:
 
 
 def _solve(chosen: Chosen) -> dict[str, Any]:
-    done = subprocess.run([CTK, "solve", *chosen.command, "--explain", "--json"], capture_output=True, text=True)
+    done = subprocess.run(
+        [CTK, "solve", *chosen.command, "--explain", "--json"], capture_output=True, text=True
+    )
     assert done.returncode in (0, 10), done.stderr
     return json.loads(done.stdout)
 
@@ -160,15 +166,18 @@ def choose(page: Page, chosen: Chosen) -> None:
     asked = json.loads(page.locator("#questions").get_attribute("data-of") or "")
     driver = None if chosen.driver == "none" else chosen.driver
     right = (chosen.package, chosen.platform, driver, chosen.gpu or None, chosen.python, chosen.pin)
-    assert tuple(asked[name] for name in ("package", "platform", "driver", "gpu", "python", "pin")) == right
+    assert (
+        tuple(asked[name] for name in ("package", "platform", "driver", "gpu", "python", "pin"))
+        == right
+    )
 
 
 def shown(page: Page) -> dict[str, Any]:
     """What the page says."""
     _settle(page)
-    return page.evaluate(
-        """() => {
-          const texts = (place) => [...document.querySelectorAll(place)].map((part) => part.textContent);
+    return page.evaluate("""() => {
+          const all = (place) => [...document.querySelectorAll(place)];
+          const texts = (place) => all(place).map((part) => part.textContent);
           const text = (id) => document.getElementById(id).textContent;
           const state = document.getElementById("answer").dataset.state;
           return {
@@ -181,8 +190,7 @@ def shown(page: Page) -> dict[str, Any]:
             command: text("command"),
             then: text("then"),
           };
-        }"""
-    )
+        }""")
 
 
 def machine(page: Page) -> tuple[str, str, str]:
@@ -191,38 +199,58 @@ def machine(page: Page) -> tuple[str, str, str]:
     return pressed, page.input_value("#driver"), page.input_value("#gpu")
 
 
-def test_the_untouched_page_assumes_no_driver_and_pins_nothing(front: Watched, offered: dict[str, Any]) -> None:
+def test_the_untouched_page_assumes_no_driver_and_pins_nothing(
+    front: Watched, offered: dict[str, Any]
+) -> None:
     page = front.page
     seen = shown(page)
     assert seen["state"] == "detected" and machine(page) == ("detect", "", "")
     channels = [word for channel in offered["channels"] for word in ("--channel", channel, "\\")]
     words = ["conda", "create", "--name", "gpu", "\\", *channels]
-    words += ["--override-channels", "\\", "--strict-channel-priority", "\\", "cuda-gpu", "cuda-core"]
+    words += [
+        "--override-channels",
+        "\\",
+        "--strict-channel-priority",
+        "\\",
+        "cuda-gpu",
+        "cuda-core",
+    ]
     assert seen["command"].split() == words and seen["then"] == "conda activate gpu"
     assert seen["command"].count("\\\n  ") == len(offered["channels"]) + 3
     assert "OVERRIDE" not in page.locator("main").inner_text() and "driver=" not in page.url
     take(page, "client", "pixi")
     command = shown(page)["command"]
-    assert command.startswith("pixi init gpu --channel ") and command.endswith("--auto-detect\npixi add cuda-core")
+    assert command.startswith("pixi init gpu --channel ") and command.endswith(
+        "--auto-detect\npixi add cuda-core"
+    )
     take(page, "machine", "none")
     assert tomllib.loads(shown(page)["command"])["workspace"]["platforms"] == ["linux-64"]
 
 
-def test_on_a_phone_the_untouched_page_shows_all_of_the_command(running: Browser, site_folder: Path) -> None:
+def test_on_a_phone_the_untouched_page_shows_all_of_the_command(
+    running: Browser, site_folder: Path
+) -> None:
     with watched(running, WIDTHS["narrow"], "light") as seen:
         seen.open(site_folder / "index.html")
         box = seen.page.locator("#command").bounding_box()
         assert box["y"] + box["height"] < HEIGHT
-        wider = "document.getElementById('command').scrollWidth - document.getElementById('command').clientWidth"
+        wider = (
+            "document.getElementById('command').scrollWidth -"
+            " document.getElementById('command').clientWidth"
+        )
         assert seen.page.evaluate(wider) == 0, "its lines are wrapped"
         take(seen.page, "machine", "choose")
         for place in ("#package", "#paste", "#driver"):
             seen.page.locator(place).scroll_into_view_if_needed()
             title = seen.page.locator("#title").bounding_box()
-            assert title["y"] > 0 and title["y"] + title["height"] < HEIGHT, f"the answer is in sight at {place}"
+            assert title["y"] > 0 and title["y"] + title["height"] < HEIGHT, (
+                f"the answer is in sight at {place}"
+            )
 
 
-def test_every_answer_is_what_ctk_solve_says(front: Watched, solved: dict[Chosen, dict[str, Any]]) -> None:
+def test_every_answer_is_what_ctk_solve_says(
+    front: Watched, solved: dict[Chosen, dict[str, Any]]
+) -> None:
     wrong: list[Any] = []
     states = set()
     for chosen, truth in solved.items():
@@ -239,12 +267,20 @@ def test_every_answer_is_what_ctk_solve_says(front: Watched, solved: dict[Chosen
             right = {
                 "state": "solved",
                 "why": truth["explain"],
-                "packages": [[p["name"], p["version"], p["build"], p["channel"]] for p in truth["packages"]],
+                "packages": [
+                    [p["name"], p["version"], p["build"], p["channel"]] for p in truth["packages"]
+                ],
             }
             number = len(truth["packages"])
-            if f"{number} package" not in seen["summary"] or not seen["title"].startswith(_toolkit(truth)):
+            if f"{number} package" not in seen["summary"] or not seen["title"].startswith(
+                _toolkit(truth)
+            ):
                 wrong.append((chosen, seen["title"], seen["summary"]))
-        wrong += [(chosen, name, seen[name], value) for name, value in right.items() if not _same(seen[name], value)]
+        wrong += [
+            (chosen, name, seen[name], value)
+            for name, value in right.items()
+            if not _same(seen[name], value)
+        ]
     assert wrong == []
     assert len(solved) >= 200
     assert states == {"solved", "refused"}
@@ -253,7 +289,9 @@ def test_every_answer_is_what_ctk_solve_says(front: Watched, solved: dict[Chosen
 def test_a_machine_that_cannot_exist_is_told_why(front: Watched) -> None:
     choose(front.page, Chosen("cuda-core", "linux-64", "13.1", "7.0", "", ""))
     seen = shown(front.page)
-    assert seen["state"] == "refused" and seen["title"].startswith("No driver for CUDA 13.1 runs a GPU 7.0: R580")
+    assert seen["state"] == "refused" and seen["title"].startswith(
+        "No driver for CUDA 13.1 runs a GPU 7.0: R580"
+    )
     assert seen["summary"] == "There is no such machine, so nothing was solved for it."
     assert seen["why"] == ["Choose another driver or GPU."]
     expect(front.page.locator("#install")).to_be_hidden()
@@ -263,7 +301,9 @@ def _same(shown: object, right: object) -> bool:
     """Whether two texts are the same, apart from a capital at the beginning."""
     if isinstance(shown, list) and isinstance(right, list):
         return len(shown) == len(right) and all(map(_same, shown, right))
-    return shown == right or (f"{shown}"[:1].lower() + f"{shown}"[1:] == f"{right}"[:1].lower() + f"{right}"[1:])
+    return shown == right or (
+        f"{shown}"[:1].lower() + f"{shown}"[1:] == f"{right}"[:1].lower() + f"{right}"[1:]
+    )
 
 
 def _toolkit(truth: dict[str, Any]) -> str:
@@ -274,7 +314,8 @@ def _toolkit(truth: dict[str, Any]) -> str:
 def _settle(page: Page) -> None:
     """Waits until the answer is that for what is chosen."""
     page.wait_for_function(
-        "() => document.getElementById('answer').dataset.of === document.getElementById('questions').dataset.of"
+        "() => document.getElementById('answer').dataset.of ==="
+        " document.getElementById('questions').dataset.of"
     )
 
 
@@ -288,15 +329,21 @@ def test_the_commands_ask_for_what_was_solved(front: Watched, offered: dict[str,
         take(front.page, "client", client)
         command = shown(front.page)["command"]
         assert command.startswith(f"{client} create --name gpu \\\n  --channel ")
-        assert command.endswith(f"--strict-channel-priority \\\n  cuda-native cuda-core {' '.join(asked)}")
-        assert [word for word in command.split() if "://" in word or word == "conda-forge"] == offered["channels"]
+        assert command.endswith(
+            f"--strict-channel-priority \\\n  cuda-native cuda-core {' '.join(asked)}"
+        )
+        assert [
+            word for word in command.split() if "://" in word or word == "conda-forge"
+        ] == offered["channels"]
     take(front.page, "client", "pixi")
     seen = shown(front.page)
     expect(front.page.locator("#save")).to_contain_text("pixi.toml")
     assert seen["then"] == "pixi install\npixi shell" and "cuda-gpu" not in seen["command"]
     manifest = tomllib.loads(seen["command"])
     assert manifest["workspace"]["channels"] == offered["channels"]
-    assert manifest["workspace"]["platforms"] == [{"platform": "linux-64", "cuda": {"driver": "13.0", "arch": "9.0"}}]
+    assert manifest["workspace"]["platforms"] == [
+        {"platform": "linux-64", "cuda": {"driver": "13.0", "arch": "9.0"}}
+    ]
     specs = [MatchSpec(f"{name} {value}") for name, value in manifest["dependencies"].items()]
     right = [str(MatchSpec(text)) for text in ("cuda-native *", "cuda-core *", *asked)]
     assert [str(spec) for spec in specs] == right
@@ -311,7 +358,10 @@ def added(page: Page) -> str:
 
 
 def test_what_adds_to_an_environment_names_what_its_client_forgets(front: Watched) -> None:
-    """conda's default solver may remove what is named again; mamba does not know what was asked for."""
+    """conda's default solver may remove what is named again.
+
+    Mamba does not know what was asked for.
+    """
     page, words = front.page, front.page.locator("#add-words")
     choose(page, Chosen("cuda-core", "linux-64", "13.0", "9.0", "", ""))
     for client, end in (("conda", "  cuda-core"), ("mamba", "  cuda-native cuda-core")):
@@ -330,7 +380,9 @@ def test_what_adds_to_an_environment_names_what_its_client_forgets(front: Watche
     assert added(page).endswith("\\\n  cuda-core cuda-version=13.4")
 
 
-def test_where_the_machine_is_not_known_what_is_added_may_not_make_the_toolkit_compat(front: Watched) -> None:
+def test_where_the_machine_is_not_known_what_is_added_may_not_make_the_toolkit_compat(
+    front: Watched,
+) -> None:
     page = front.page
     page.fill("#package", "pytorch")
     for client in ("conda", "mamba"):
@@ -341,8 +393,13 @@ def test_where_the_machine_is_not_known_what_is_added_may_not_make_the_toolkit_c
     assert added(page) == "pixi add cuda-native pytorch"
 
 
-def test_on_windows_a_command_is_one_line_for_every_shell(running: Browser, site_folder: Path, tmp_path: Path) -> None:
-    """PowerShell and cmd continue lines in different ways. The channel here has no Windows: its platform is renamed."""
+def test_on_windows_a_command_is_one_line_for_every_shell(
+    running: Browser, site_folder: Path, tmp_path: Path
+) -> None:
+    """PowerShell and cmd continue lines in different ways.
+
+    The channel here has no Windows: its platform is renamed.
+    """
     shutil.copytree(site_folder / "assets", tmp_path / "assets")
     page = (site_folder / "index.html").read_text().replace("linux-64", "win-64")
     (tmp_path / "index.html").write_text(page)
@@ -350,13 +407,17 @@ def test_on_windows_a_command_is_one_line_for_every_shell(running: Browser, site
         seen.open(tmp_path / "index.html")
         command = shown(seen.page)["command"]
         assert "\n" not in command and "\\" not in command
-        assert command.startswith("conda create --name gpu --channel ") and command.endswith(" cuda-gpu cuda-core")
+        assert command.startswith("conda create --name gpu --channel ") and command.endswith(
+            " cuda-gpu cuda-core"
+        )
 
 
 def test_a_client_that_sees_no_gpu_is_told_the_pin(front: Watched) -> None:
     choose(front.page, Chosen("cuda-core", "linux-64", "13.0", "7.0", "", ""))
     note = front.page.locator("#unseen")
-    expect(note).to_have_text(re.compile(r"^cuda-version=12\.9 is for GPU 7\.0: .*, and would take CUDA 13\.0\.$"))
+    expect(note).to_have_text(
+        re.compile(r"^cuda-version=12\.9 is for GPU 7\.0: .*, and would take CUDA 13\.0\.$")
+    )
     assert shown(front.page)["command"].endswith("\\\n  cuda-native cuda-core cuda-version=12.9")
     take(front.page, "client", "pixi")
     shown(front.page)
@@ -366,9 +427,14 @@ def test_a_client_that_sees_no_gpu_is_told_the_pin(front: Watched) -> None:
 def test_who_has_a_gpu_that_the_client_does_not_see_is_told_the_pin(front: Watched) -> None:
     note = front.page.locator("#unseen")
     shown(front.page)
-    for client, why in (("conda", "without the plugin nvidia-virtual-packages"), ("mamba", "does not see the GPU")):
+    for client, why in (
+        ("conda", "without the plugin nvidia-virtual-packages"),
+        ("mamba", "does not see the GPU"),
+    ):
         take(front.page, "client", client)
-        expect(note).to_contain_text("For a GPU older than compute capability 7.5, such as V100, add cuda-version=12: ")
+        expect(note).to_contain_text(
+            "For a GPU older than compute capability 7.5, such as V100, add cuda-version=12: "
+        )
         expect(note).to_contain_text(why)
     take(front.page, "machine", "choose")
     front.page.fill("#gpu", "V100")
@@ -377,8 +443,13 @@ def test_who_has_a_gpu_that_the_client_does_not_see_is_told_the_pin(front: Watch
 
 
 @pytest.mark.parametrize(("driver", "older"), [("12.6", False), ("13.0", True), ("13.4", False)])
-def test_an_answer_for_any_gpu_says_where_an_old_one_gets_another(front: Watched, driver: str, older: bool) -> None:
-    """No driver newer than 13.0 runs a GPU that its toolkit does not know; an older driver's toolkit knows them all."""
+def test_an_answer_for_any_gpu_says_where_an_old_one_gets_another(
+    front: Watched, driver: str, older: bool
+) -> None:
+    """No driver newer than 13.0 runs a GPU that its toolkit does not know.
+
+    An older driver's toolkit knows them all.
+    """
     choose(front.page, Chosen("cuda-core", "linux-64", driver, "", "", ""))
     limit = ", if its GPU has compute capability 7.5 or newer" if older else ""
     assert shown(front.page)["title"].endswith(f": everything works on this machine{limit}")
@@ -390,12 +461,17 @@ def test_an_answer_for_any_gpu_says_where_a_new_one_gets_another(front: Watched)
     """A driver for 12.8 runs Blackwell, which no toolkit of the channel before 12.9 knows."""
     choose(front.page, Chosen("cuda-core", "linux-64", "12.8", "", "", ""))
     assert shown(front.page)["title"].endswith(", if its GPU has compute capability 9.0 or older")
-    expect(front.page.locator("#unseen")).to_have_text("For a newer GPU, say above which one it is.")
+    expect(front.page.locator("#unseen")).to_have_text(
+        "For a newer GPU, say above which one it is."
+    )
 
 
 def test_nobody_is_told_a_pin_with_which_there_is_no_such_package(front: Watched) -> None:
     """There is no nvcc of CUDA 12 for conda."""
-    note, only = front.page.locator("#unseen"), "It is for GPUs of compute capability 7.5 and newer."
+    note, only = (
+        front.page.locator("#unseen"),
+        "It is for GPUs of compute capability 7.5 and newer.",
+    )
     front.page.fill("#package", "cuda-nvcc")
     expect(note).to_have_text(only)
     choose(front.page, Chosen("cuda-nvcc", "linux-64", "13.0", "", "", ""))
@@ -453,18 +529,33 @@ FORMS = (
         (A10G, "13.3", "", "--query-gpu=compute_cap"),
         (A10G + "compute_cap\n8.6\n", "13.3", "8.6", "compute capability 8.6"),
         # An old GPU counts whatever the others are.
-        (A10G + A10G.replace("A10G", "V100"), "13.3", "7.0", "A10G: GPU 7.0 counts, unless that is older."),
+        (
+            A10G + A10G.replace("A10G", "V100"),
+            "13.3",
+            "7.0",
+            "A10G: GPU 7.0 counts, unless that is older.",
+        ),
         *((printed(name), "13.0", "9.0", "compute capability 9.0") for name in ("plain", "query")),
         # As a chat or an issue shows it.
         *((form(printed("plain")), "13.0", "9.0", "compute capability 9.0") for form in FORMS),
         # What does not say which driver there is leaves that to the client.
-        *((printed(name), "", "9.0", "compute capability 9.0") for name in ("list", "csv", "csv-three")),
+        *(
+            (printed(name), "", "9.0", "compute capability 9.0")
+            for name in ("list", "csv", "csv-three")
+        ),
         ("CUDA Version: 13.0", "13.0", "", "It names no GPU"),
-        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "none", "", "no driver"),
+        (
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
+            "none",
+            "",
+            "no driver",
+        ),
         ("bash: nvidia-smi: command not found", "none", "", "no nvidia-smi"),
     ],
 )
-def test_pasted_output_of_nvidia_smi_chooses(front: Watched, pasted: str, driver: str, gpu: str, said: str) -> None:
+def test_pasted_output_of_nvidia_smi_chooses(
+    front: Watched, pasted: str, driver: str, gpu: str, said: str
+) -> None:
     take(front.page, "machine", "choose")
     front.page.fill("#paste", pasted)
     expect(front.page.locator("#paste-note")).to_contain_text(said)
@@ -480,11 +571,19 @@ def test_pasted_output_of_nvidia_smi_chooses(front: Watched, pasted: str, driver
     ("pasted", "said"),
     [
         ("| a table | of something |\n" * 500, "not what nvidia-smi prints"),
-        ("Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95", "restart"),
+        (
+            (
+                "Failed to initialize NVML: Driver/library version mismatch\nNVML library version:"
+                " 580.95"
+            ),
+            "restart",
+        ),
         ("No devices were found\n", "sees no GPU"),
     ],
 )
-def test_what_says_nothing_of_a_machine_is_said_to_and_chooses_nothing(front: Watched, pasted: str, said: str) -> None:
+def test_what_says_nothing_of_a_machine_is_said_to_and_chooses_nothing(
+    front: Watched, pasted: str, said: str
+) -> None:
     take(front.page, "machine", "choose")
     front.page.fill("#paste", pasted)
     expect(front.page.locator("#paste-note")).to_contain_text(said)
@@ -505,17 +604,24 @@ def test_a_gpu_that_is_older_than_every_toolkit_is_not_helped_by_a_driver(front:
     front.page.fill("#paste", KEPLER)
     assert machine(front.page) == ("choose", "11.8", "3.7")
     seen = shown(front.page)
-    assert seen["state"] == "unsolved" and seen["title"].startswith("This GPU is older than every toolkit")
+    assert seen["state"] == "unsolved" and seen["title"].startswith(
+        "This GPU is older than every toolkit"
+    )
     front.page.fill("#paste", KEPLER.replace("Tesla K80", "Quadro 42"))
     seen = shown(front.page)
-    assert seen["state"] == "refused" and "does not help a GPU older than compute capability 5.0" in seen["why"][0]
+    assert (
+        seen["state"] == "refused"
+        and "does not help a GPU older than compute capability 5.0" in seen["why"][0]
+    )
 
 
 def test_a_capability_that_is_pasted_later_keeps_the_driver(front: Watched) -> None:
     take(front.page, "machine", "choose")
     front.page.fill("#paste", A10G)
     front.page.fill("#paste", "compute_cap\n8.6\n")
-    assert machine(front.page) == ("choose", "13.3", "8.6") and shown(front.page)["state"] == "solved"
+    assert (
+        machine(front.page) == ("choose", "13.3", "8.6") and shown(front.page)["state"] == "solved"
+    )
 
 
 SPARK = A10G.replace("A10G", "GB10")
@@ -523,12 +629,16 @@ SYSTEMS = [(WINDOWS, "win-64", "That is Windows"), (SPARK, "linux-aarch64", "Tha
 
 
 @pytest.mark.parametrize(("pasted", "system"), [(pasted, words) for pasted, _, words in SYSTEMS])
-def test_a_machine_of_a_system_that_the_channel_lacks_gets_no_command(front: Watched, pasted: str, system: str) -> None:
+def test_a_machine_of_a_system_that_the_channel_lacks_gets_no_command(
+    front: Watched, pasted: str, system: str
+) -> None:
     take(front.page, "machine", "choose")
     front.page.fill("#paste", pasted)
     for package in ("pytorch", "cuda-core"):
         front.page.fill("#package", package)
-        expect(front.page.locator("#title")).to_have_text(f"{system}, and this channel is for linux-64 only")
+        expect(front.page.locator("#title")).to_have_text(
+            f"{system}, and this channel is for linux-64 only"
+        )
         expect(front.page.locator("#install")).to_be_hidden()
     front.page.fill("#paste", A10G)
     assert shown(front.page)["state"] == "solved"
@@ -538,15 +648,25 @@ def test_a_machine_of_a_system_that_the_channel_lacks_gets_no_command(front: Wat
     expect(front.page.locator("#install")).to_be_visible()
 
 
-@pytest.mark.parametrize(("pasted", "platform"), [(pasted, platform) for pasted, platform, _ in SYSTEMS])
+@pytest.mark.parametrize(
+    ("pasted", "platform"), [(pasted, platform) for pasted, platform, _ in SYSTEMS]
+)
 def test_the_system_of_a_paste_is_chosen_where_the_channel_has_it(
     running: Browser, site_folder: Path, tmp_path: Path, pasted: str, platform: str
 ) -> None:
     """The channel here has Linux only: the other platform is added to the page."""
     shutil.copytree(site_folder / "assets", tmp_path / "assets")
-    axes = {"gpus": [None, "8.9"], "drivers": [None, "12.4"], "pythons": [""], "pins": [""], "packages": ["cuda-core"]}
+    axes = {
+        "gpus": [None, "8.9"],
+        "drivers": [None, "12.4"],
+        "pythons": [""],
+        "pins": [""],
+        "packages": ["cuda-core"],
+    }
     page = (site_folder / "index.html").read_text()
-    (tmp_path / "index.html").write_text(page.replace('{"linux-64":', f'{{"{platform}":{json.dumps(axes)},"linux-64":'))
+    (tmp_path / "index.html").write_text(
+        page.replace('{"linux-64":', f'{{"{platform}":{json.dumps(axes)},"linux-64":')
+    )
     with watched(running, WIDTHS["wide"], "light") as seen:
         seen.open(tmp_path / "index.html")
         take(seen.page, "machine", "choose")
@@ -573,20 +693,35 @@ def test_a_driver_beyond_the_ends_is_answered_by_the_end(
     assert shown(front.page)["state"] == state
 
 
-NO_GPU = ("Blackwell", "GeForce 9999", "99.9.9", "h", "x" * 300, "NVIDIA RTX 3000 Ada Generation Laptop GPU")
+NO_GPU = (
+    "Blackwell",
+    "GeForce 9999",
+    "99.9.9",
+    "h",
+    "x" * 300,
+    "NVIDIA RTX 3000 Ada Generation Laptop GPU",
+)
 
 
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
         *((typed, "The list has no GPU of that name") for typed in NO_GPU),
-        *((typed, "Compute capability 9.0") for typed in ("H200", "nvidia h200", "sm_90a", "90", "9,0", "h 100")),
-        *((typed, "Compute capability 8.9") for typed in ("4090", "RTX 4090", "NVIDIA RTX 6000 Ada Generation")),
+        *(
+            (typed, "Compute capability 9.0")
+            for typed in ("H200", "nvidia h200", "sm_90a", "90", "9,0", "h 100")
+        ),
+        *(
+            (typed, "Compute capability 8.9")
+            for typed in ("4090", "RTX 4090", "NVIDIA RTX 6000 Ada Generation")
+        ),
         ("T4", "Compute capability 7.5"),
         *((typed, "Compute capability 3.5") for typed in ("Tesla K40", "K40m", "Tesla K20Xm")),
     ],
 )
-def test_a_gpu_is_known_by_name_or_number_and_another_gets_a_sentence(front: Watched, typed: str, said: str) -> None:
+def test_a_gpu_is_known_by_name_or_number_and_another_gets_a_sentence(
+    front: Watched, typed: str, said: str
+) -> None:
     """A name that another GPU's begins with is not taken for it."""
     take(front.page, "machine", "choose")
     front.page.fill("#gpu", typed)
@@ -624,7 +759,11 @@ def test_an_unknown_package_gets_the_nearest_names(front: Watched, typed: str, s
     front.page.fill("#package", typed)
     seen = shown(front.page)
     assert seen["title"] == f"There is no {typed} for linux-64 in this channel"
-    assert len(seen["why"]) == 1 and seen["why"][0].startswith(step) and seen["why"][0].count(", or ") < 3
+    assert (
+        len(seen["why"]) == 1
+        and seen["why"][0].startswith(step)
+        and seen["why"][0].count(", or ") < 3
+    )
     expect(front.page.locator("#install")).to_be_hidden()
     front.page.fill("#package", "")
     assert shown(front.page)["title"] == "Name a package"
@@ -663,7 +802,10 @@ def test_a_package_of_another_channel_is_asked_for_behind_the_one_that_asks_for_
 ) -> None:
     front.page.fill("#package", typed)
     assert shown(front.page)["title"] == title
-    assert "so nothing was solved. The command takes its CUDA build from " in shown(front.page)["summary"]
+    assert (
+        "so nothing was solved. The command takes its CUDA build from "
+        in shown(front.page)["summary"]
+    )
     for client, end in (("conda", " cuda-gpu pytorch"), ("pixi", "\npixi add cuda-gpu pytorch")):
         take(front.page, "client", client)
         assert shown(front.page)["command"].endswith(end)
@@ -683,7 +825,13 @@ def test_it_can_be_used_with_the_keyboard_alone(front: Watched) -> None:
     for _ in range(5):
         page.keyboard.press("Tab")
         places.append(where() or page.evaluate("document.activeElement.parentElement.id"))
-    assert places == ["first", "package", "platform", "machine", "more"], "a row of buttons is one stop"
+    assert places == [
+        "first",
+        "package",
+        "platform",
+        "machine",
+        "more",
+    ], "a row of buttons is one stop"
     page.keyboard.press("Shift+Tab")
     outline = "getComputedStyle(document.activeElement.nextElementSibling).outlineStyle"
     assert page.evaluate(outline) == "solid", "the button with the focus shows it"
@@ -748,7 +896,13 @@ def test_a_link_for_a_platform_that_is_not_there_says_so(front: Watched) -> None
     ids=["solved", "refused", "unsolved", "impossible", "untouched", "driver not known"],
 )
 def test_the_front_page_is_accessible(
-    running: Browser, site_folder: Path, state: str, fragment: str, width: str, scheme: str, request: Any
+    running: Browser,
+    site_folder: Path,
+    state: str,
+    fragment: str,
+    width: str,
+    scheme: str,
+    request: Any,
 ) -> None:
     with watched(running, WIDTHS[width], scheme) as seen:
         seen.page.goto(f"{(site_folder / 'index.html').as_uri()}#{fragment}")
@@ -756,10 +910,15 @@ def test_the_front_page_is_accessible(
         if state == "solved":
             seen.page.click("#pick-title")
             take(seen.page, "client", "pixi")
-            wider = "(box => box.scrollWidth - box.clientWidth)(document.querySelector('#pick .scroll'))"
+            wider = (
+                "(box => box.scrollWidth - box.clientWidth)(document.querySelector('#pick"
+                " .scroll'))"
+            )
             assert seen.page.evaluate(wider) == 0 or width == "narrow", "the size is in sight"
         colour = "(...of) => getComputedStyle(document.querySelector(of[0][0]), of[0][1]).color"
-        assert seen.page.evaluate(colour, ["#package", "::placeholder"]) == seen.page.evaluate(colour, [".note", ""])
+        assert seen.page.evaluate(colour, ["#package", "::placeholder"]) == seen.page.evaluate(
+            colour, [".note", ""]
+        )
         assert axe(seen.page) == []
         assert seen.overflow() == 0
         name = request.node.callspec.id.split("-")[0].replace(" ", "-")

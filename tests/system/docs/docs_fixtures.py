@@ -1,4 +1,6 @@
-"""What the tests of the docs share: the planned channel above the universe, and a checkout that may be written to."""
+"""What the tests of the docs share: the planned channel above the universe, and a checkout that may
+be written to.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ _COPIED = (
 
 @pytest.fixture(scope="session")
 def planned_solve(solved: channels.Channels) -> Solve:
-    """Solves a scenario from the packages that this checkout would build for all platforms, and the universe."""
+    """Solves a scenario from the packages that this checkout would build for all platforms, and the
+    universe.
+    """
     gateway = Gateway()
     return lambda scenario: solve(scenario, solved.folders, gateway)
 
@@ -46,7 +50,9 @@ _STATED = re.compile(
 
 
 def stated_channel(block: Block) -> str:
-    """The option that builds the channel for which a page's comments are, "" for the default channel."""
+    """The option that builds the channel for which a page's comments are, "" for the default
+    channel.
+    """
     above = "\n".join((ROOT / block.page).read_text().splitlines()[: block.line])
     found = _STATED.search(above)
     assert found, f"{block}: say above it for which channel the comments of {block.page} hold"
@@ -59,7 +65,12 @@ def page_solve(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> 
 
     @cache
     def solver(option: str) -> Solve:
-        request = small(Request(), project, libraries=option == "libraries", all_releases=option == "all-releases")
+        request = small(
+            Request(),
+            project,
+            libraries=option == "libraries",
+            all_releases=option == "all-releases",
+        )
         content = channels.planned(project, request=request)
         folders = channels.write(content, tmp_path_factory.mktemp("planned")).folders
         gateway = Gateway()
@@ -70,15 +81,20 @@ def page_solve(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def scratch(built: Workspace, roomy: Callable[[str], Path]) -> Path:
-    """A checkout with the built channels, for commands that may write: nothing of it is the real one's."""
+    """A checkout with the built channels, for commands that may write: nothing of it is the real
+    one's.
+    """
     root = roomy("scratch") / "checkout"
     root.mkdir()
     for name in _COPIED:
         source = built.root / name
         (shutil.copytree if source.is_dir() else shutil.copyfile)(source, root / name)
-    # Links to the same files, at a path of their own; what is written is written anew, never into a file.
+    # Links to the same files, at a path of their own; what is written is written anew, never into a
+    # file.
     for channel in (built.channel, built.base_channel):
         shutil.copytree(channel.resolve(), root / "output" / channel.name, copy_function=os.link)
     # Outputs of recipes, so that a plan takes a second.
-    shutil.copytree(built.notes / "rendered", root / ".cache" / "notes" / "rendered", copy_function=os.link)
+    shutil.copytree(
+        built.notes / "rendered", root / ".cache" / "notes" / "rendered", copy_function=os.link
+    )
     return root

@@ -1,4 +1,7 @@
-"""Every block of code in the docs is of a kind that some test tries; those that are no commands are tried here."""
+"""Every block of code in the docs is of a kind that some test tries.
+
+Those that are no commands are tried here.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ KINDS = {
     "yaml": "here, and test_client_lines.py for workflows",
     "python": "here: run in an environment of the channel",
     "nginx": "here: its pattern is compared with the names of files",
-    "text": "here, and test_examples.py: compared with what the command prints that a comment above it names",
+    "text": (
+        "here, and test_examples.py: compared with what the command prints that a comment above it"
+        " names"
+    ),
     "json": "here: the same",
 }
 YAMLS = {
@@ -54,7 +60,9 @@ YAMLS = {
 def test_a_line_that_adds_stands_beside_one_that_adds() -> None:
     """`ctk env create` removes what it does not name, and `conda install` does not."""
     adds = [block for block in ALL if "conda install " in block.text]
-    lines = [line for block in adds for line in block.text.splitlines() if line.startswith("ctk env ")]
+    lines = [
+        line for block in adds for line in block.text.splitlines() if line.startswith("ctk env ")
+    ]
     assert lines and all(line.startswith("ctk env add ") for line in lines)
 
 
@@ -72,7 +80,9 @@ def of(language: str, how: str = "") -> list[Block]:
 def test_every_block_is_of_a_kind_that_is_tried() -> None:
     assert {str(b): b.language for b in ALL if b.language not in KINDS} == {}
     assert {str(b): b.text.splitlines()[0] for b in of("yaml") if not kind(b)} == {}
-    assert {str(b) for b in (*of("text"), *of("json")) if not b.printed_by} == set(), "say in a comment what prints it"
+    assert {str(b) for b in (*of("text"), *of("json")) if not b.printed_by} == set(), (
+        "say in a comment what prints it"
+    )
     assert set(KINDS) == {b.language for b in ALL}
 
 
@@ -98,7 +108,9 @@ def test_a_program_of_the_docs_runs_without_a_gpu(block: Block, prefix: Path) ->
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("block", [b for b in of("text") if not b.printed_by.startswith(EXAMPLES)], ids=str)
+@pytest.mark.parametrize(
+    "block", [b for b in of("text") if not b.printed_by.startswith(EXAMPLES)], ids=str
+)
 def test_an_output_is_what_the_command_prints(block: Block, built: Workspace) -> None:
     (command,) = commands(Block(block.page, block.line, "bash", block.printed_by, ""))
     done = ctk(built, *command.words[1:])
@@ -130,13 +142,17 @@ def test_a_document_is_what_the_command_prints(block: Block, project: Workspace)
 
 
 @pytest.mark.parametrize("block", of("yaml", "host"), ids=str)
-def test_a_host_of_conda_forge_s_names_solves_for_both_majors(block: Block, planned_solve: Solve) -> None:
+def test_a_host_of_conda_forge_s_names_solves_for_both_majors(
+    block: Block, planned_solve: Solve
+) -> None:
     host = YAML(typ="safe").load(block.text)["requirements"]["host"]
     for minor in ("12.9", "13.0", NEWEST):
         specs = tuple(spec.replace("${{ cuda_compiler_version }}", f"{minor}.*") for spec in host)
         pick = planned_solve(Scenario(specs, this_platform(), minor))
         assert (pick.toolkit, pick.fit) == (minor, "native")
-        assert {spec.split()[0] for spec in specs} <= {record.name.normalized for record in pick.records}
+        assert {spec.split()[0] for spec in specs} <= {
+            record.name.normalized for record in pick.records
+        }
 
 
 def test_what_the_page_adds_for_two_builds_of_each_major_renders(tmp_path: Path) -> None:

@@ -44,7 +44,9 @@ def page(name: str) -> str:
 @pytest.fixture(scope="module")
 def numba(built: Workspace, roomy: Callable[[str], Path]) -> Path:
     folder = roomy("numba")
-    pick = solve(Scenario(("numba-cuda",), this_platform(), "13.0"), [built.channel, built.base_channel])
+    pick = solve(
+        Scenario(("numba-cuda",), this_platform(), "13.0"), [built.channel, built.base_channel]
+    )
     create(pick, folder / "prefix", folder / "packages")
     return folder / "prefix"
 
@@ -70,7 +72,10 @@ def run(prefix: Path, program: str) -> str:
             "from cuda.core import Device; Device().set_current()",
             '"cuda" is an NVIDIA driver library and can only be found via system search',
         ),
-        ("from cuda.bindings import runtime; print(runtime.cudaGetDeviceCount())", "cudaErrorInsufficientDriver"),
+        (
+            "from cuda.bindings import runtime; print(runtime.cudaGetDeviceCount())",
+            "cudaErrorInsufficientDriver",
+        ),
         (FOR_V100, "nvrtc: error: invalid value for --gpu-architecture (-arch)"),
         (FOR_V100, "NVRTC_ERROR_INVALID_OPTION"),
         (
@@ -78,12 +83,17 @@ def run(prefix: Path, program: str) -> str:
             "GPU compute capability 7.0 is not supported(requires >=7.5)",
         ),
         (
-            "from cuda.bindings import runtime; print(runtime.cudaGetErrorString(runtime.cudaError_t(209)))",
+            (
+                "from cuda.bindings import runtime;"
+                " print(runtime.cudaGetErrorString(runtime.cudaError_t(209)))"
+            ),
             "no kernel image is available for execution on the device",
         ),
     ],
 )
-def test_without_a_driver_programs_say_what_the_page_quotes(numba: Path, program: str, quoted: str) -> None:
+def test_without_a_driver_programs_say_what_the_page_quotes(
+    numba: Path, program: str, quoted: str
+) -> None:
     if detected_driver():  # with one, tests/system/gpu/test_kernels.py holds what these programs do
         pytest.skip("the page says what happens on a machine without a driver")
     assert f"`{quoted}`" in page("troubleshooting")
@@ -92,41 +102,65 @@ def test_without_a_driver_programs_say_what_the_page_quotes(numba: Path, program
 
 def test_numba_cuda_takes_the_place_of_numbas_own_target(numba: Path) -> None:
     """The import stays, and the module is numba-cuda's."""
-    assert "/numba_cuda/" in run(numba, "from numba import cuda; print(cuda.jit.__code__.co_filename)")
+    assert "/numba_cuda/" in run(
+        numba, "from numba import cuda; print(cuda.jit.__code__.co_filename)"
+    )
 
 
 def test_vectorize_repeats_values_of_an_array_with_fewer_dimensions(numba: Path) -> None:
-    """A fault of numba-cuda. If this test fails, it is mended: take it from docs/troubleshooting.md and upstream."""
+    """A fault of numba-cuda.
+
+    If this test fails, it is mended: take it from docs/troubleshooting.md and upstream.
+    """
     text = page("upstream/numba-cuda")
     lines = re.findall(r"^- `((?:import|from|print).+)`$", text, re.MULTILINE)
     printed = run(numba, "\n".join(lines))
     assert printed.split("\n")[:2] == ["[[0. 0. 0.]", " [0. 0. 0.]]"]
 
 
-def test_the_runtime_of_each_major_is_in_the_package_that_the_page_names(built: Workspace, tmp_path: Path) -> None:
+def test_the_runtime_of_each_major_is_in_the_package_that_the_page_names(
+    built: Workspace, tmp_path: Path
+) -> None:
     for minor in ("12.9", "13.0"):
-        pick = solve(Scenario(("cuda-cudart",), this_platform(), minor), [built.channel, built.base_channel])
+        pick = solve(
+            Scenario(("cuda-cudart",), this_platform(), minor), [built.channel, built.base_channel]
+        )
         create(pick, tmp_path / minor, tmp_path / "packages")
         assert (tmp_path / minor / "lib" / f"libcudart.so.{minor[:2]}").exists()
 
 
-def test_libdevice_is_in_the_package_and_the_folder_that_the_page_names(built: Workspace, tmp_path: Path) -> None:
+def test_libdevice_is_in_the_package_and_the_folder_that_the_page_names(
+    built: Workspace, tmp_path: Path
+) -> None:
     text = page("troubleshooting")
-    (package,) = re.findall(r"libdevice is in the package `(.+?)`, in `nvvm/libdevice` of the environment", text)
+    (package,) = re.findall(
+        r"libdevice is in the package `(.+?)`, in `nvvm/libdevice` of the environment", text
+    )
     files = sorted((built.channel / this_platform()).glob(f"{package}*.conda"))
     assert files
     for file in files:
         extract(file, tmp_path / file.name)
-    holders = {path.relative_to(tmp_path).parts[0] for path in tmp_path.glob("*/nvvm/libdevice/libdevice.10.bc")}
+    holders = {
+        path.relative_to(tmp_path).parts[0]
+        for path in tmp_path.glob("*/nvvm/libdevice/libdevice.10.bc")
+    }
     assert {name.rsplit("-", 2)[0] for name in holders} <= {package, f"{package}-files"}
-    assert len(holders) == len({name.rsplit("-", 2)[1] for name in map(str, (f.name for f in files))})
+    assert len(holders) == len(
+        {name.rsplit("-", 2)[1] for name in map(str, (f.name for f in files))}
+    )
 
 
 @pytest.mark.parametrize(
     ("specs", "driver"),
-    [(("cuda-version=13.0",), "12.9"), (("cuda-core", "__cuda"), ""), (("cuda-version==13.0=native_101",), "")],
+    [
+        (("cuda-version=13.0",), "12.9"),
+        (("cuda-core", "__cuda"), ""),
+        (("cuda-version==13.0=native_101",), ""),
+    ],
 )
-def test_the_solver_says_what_the_page_quotes(specs: tuple[str, ...], driver: str, planned_solve: Solve) -> None:
+def test_the_solver_says_what_the_page_quotes(
+    specs: tuple[str, ...], driver: str, planned_solve: Solve
+) -> None:
     """Rattler's words; libmamba's are in its source."""
     table = page("troubleshooting").partition("## The solver refuses")[2].partition("\n## ")[0]
     quotes = re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| (.+?) \|", table, re.MULTILINE)))
@@ -142,7 +176,11 @@ def test_a_name_means_what_the_page_says(planned_solve: Solve) -> None:
     def pick(*specs: str) -> set[str]:
         found = planned_solve(scenario(specs, {"CONDA_OVERRIDE_CUDA": "13.0"}))
         assert (found.toolkit, found.fit) == ("13.0", "native")
-        return {record.name.normalized for record in found.records if "python" not in record.name.normalized}
+        return {
+            record.name.normalized
+            for record in found.records
+            if "python" not in record.name.normalized
+        }
 
     assert {name for name in pick("cuda-version") if name.startswith(("cuda", "lib"))} == {
         "cuda-version",
@@ -161,11 +199,20 @@ def test_a_name_means_what_the_page_says(planned_solve: Solve) -> None:
 
 
 def test_the_table_has_the_first_toolkit_of_each_platform() -> None:
-    rows = re.findall(r"^\|.+\| `([\w-]+)` \| (\d+\.\d+) and newer", page("troubleshooting"), re.MULTILINE)
-    said = {subdir: minor for subdir, minor in rows if (subdir, minor) != ("linux-aarch64", "13.0")}  # that is Thor's
+    rows = re.findall(
+        r"^\|.+\| `([\w-]+)` \| (\d+\.\d+) and newer", page("troubleshooting"), re.MULTILINE
+    )
+    said = {
+        subdir: minor for subdir, minor in rows if (subdir, minor) != ("linux-aarch64", "13.0")
+    }  # that is Thor's
     first = {
         subdir: min(
-            (minor for minor, lock in LOCKS.items() if lock.components["nvrtc"].artefacts.get(subdir)), key=Version
+            (
+                minor
+                for minor, lock in LOCKS.items()
+                if lock.components["nvrtc"].artefacts.get(subdir)
+            ),
+            key=Version,
         )
         for subdir in PLATFORMS
     }
@@ -174,27 +221,42 @@ def test_the_table_has_the_first_toolkit_of_each_platform() -> None:
 
 def test_no_package_brings_a_driver(built: Workspace) -> None:
     """Nor the stub of libcuda to link against: NVIDIA's wheels have none."""
-    files = (entry for file in (built.channel / this_platform()).glob("*.conda") for entry in read_info(file).paths)
+    files = (
+        entry
+        for file in (built.channel / this_platform()).glob("*.conda")
+        for entry in read_info(file).paths
+    )
     names = [Path(entry.path).name for entry in files]
     assert "libnvrtc.so.13" in names or this_platform() != "linux-64"
-    assert not [name for name in names if name.startswith(("libcuda.so", "libnvidia-", "nvcuda.dll"))]
+    assert not [
+        name for name in names if name.startswith(("libcuda.so", "libnvidia-", "nvcuda.dll"))
+    ]
 
 
 def test_all_packages_for_arm_are_for_sbsa(project: Workspace) -> None:
     """What has a file below targets/, or a library, excludes conda-forge's packages for Tegra."""
     packages = channels.planned(project)["linux-aarch64"]["packages.conda"].values()
-    libraries = [r for r in packages if r["name"].startswith(("libcu", "libnp", "libnvj", "cuda-cudart", "cuda-nvrtc"))]
+    libraries = [
+        r
+        for r in packages
+        if r["name"].startswith(("libcu", "libnp", "libnvj", "cuda-cudart", "cuda-nvrtc"))
+    ]
     assert len(libraries) > 100
     bare = {
-        r["name"] for r in libraries if not any(c.startswith("arm-variant * sbsa") for c in r.get("constrains", ()))
+        r["name"]
+        for r in libraries
+        if not any(c.startswith("arm-variant * sbsa") for c in r.get("constrains", ()))
     }
     files = {r["name"].removesuffix("-files") for r in libraries if r["name"].endswith("-files")}
-    # A package of Python's major alone, such as libcudnn, and a twin leave it to the package of files that they need.
+    # A package of Python's major alone, such as libcudnn, and a twin leave it to the package of
+    # files that they need.
     assert bare <= files, "says it neither by itself nor by its package of files"
 
 
 @pytest.mark.parametrize("minor", ["12.9", "13.0", MINORS[-1]])
-def test_wheels_for_arm_have_code_for_thor_and_none_of_orins_own(minor: str, project: Workspace) -> None:
+def test_wheels_for_arm_have_code_for_thor_and_none_of_orins_own(
+    minor: str, project: Workspace
+) -> None:
     artefact = LOCKS[minor].components["nvjpeg"].artefacts["linux-aarch64"]
     assert artefact
     if not laid_out(artefact, project).exists():
@@ -228,11 +290,22 @@ def test_conda_and_ctk_see_the_libcuda_that_the_loader_finds(who: str, tmp_path:
         pytest.skip("there is no conda on PATH")  # ctk, the other case, asks the same library
     (tmp_path / "libcuda.c").write_text(LIBCUDA)
     for name in ("libcuda.so", "libcuda.so.1"):
-        subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / name, tmp_path / "libcuda.c"], check=True)
-    code = "from ctk.solve.machine import detected_driver; print('__cuda=' + str(detected_driver()))"
+        subprocess.run(
+            [compiler, "-shared", "-fPIC", "-o", tmp_path / name, tmp_path / "libcuda.c"],
+            check=True,
+        )
+    code = (
+        "from ctk.solve.machine import detected_driver; print('__cuda=' + str(detected_driver()))"
+    )
     command = ["conda", "info"] if who == "conda" else [sys.executable, "-c", code]
-    variables = {key: value for key, value in os.environ.items() if not key.startswith("CONDA_OVERRIDE")}
+    variables = {
+        key: value for key, value in os.environ.items() if not key.startswith("CONDA_OVERRIDE")
+    }
     done = subprocess.run(
-        command, env=variables | {"LD_LIBRARY_PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+        command,
+        env=variables | {"LD_LIBRARY_PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert "__cuda=13.0" in done.stdout, done.stdout + done.stderr

@@ -1,6 +1,8 @@
-"""What the docs tell users to type gives the toolkit that they say: conda, mamba and pixi, and workspaces of pixi.
+"""What the docs tell users to type gives the toolkit that they say: conda, mamba and pixi, and
+workspaces of pixi.
 
-The clients are not run (`ctk verify --solver` does, where they are there): lines are read, and solved by rattler.
+The clients are not run (`ctk verify --solver` does, where they are there): lines are read, and
+solved by rattler.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ OURS_FIRST = ("CHANNEL", "conda-forge")
 
 
 @pytest.mark.parametrize("command", LINES, ids=str)
-def test_a_line_gives_the_toolkit_that_its_comment_says(command: Command, page_solve: PageSolve) -> None:
+def test_a_line_gives_the_toolkit_that_its_comment_says(
+    command: Command, page_solve: PageSolve
+) -> None:
     line = read(command)
     if line.scenario is None:
         return
@@ -42,7 +46,9 @@ def test_a_line_gives_the_toolkit_that_its_comment_says(command: Command, page_s
     assert problem(line, page_solve(command.block)(line.scenario), NEWEST) == ""
     assert line.channels in ((), OURS_FIRST)
     asked = bool(line.scenario.driver) and command.program != "pixi"
-    assert (line.scenario.specs[0] in ASKING) == asked, "conda and mamba are asked for the driver, where there is one"
+    assert (line.scenario.specs[0] in ASKING) == asked, (
+        "conda and mamba are asked for the driver, where there is one"
+    )
 
 
 def test_the_page_for_users_names_the_toolkits_of_the_default_channel(
@@ -59,7 +65,10 @@ def test_the_page_for_users_names_the_toolkits_of_the_default_channel(
 
 
 def test_what_the_page_says_of_exports(planned_solve: Solve) -> None:
-    """With builds, an export needs the driver that it was made with; without, the toolkit stays, and is compat."""
+    """With builds, an export needs the driver that it was made with.
+
+    Without, the toolkit stays, and is compat.
+    """
     made = planned_solve(scenario(("cuda-core", "__cuda"), {"CONDA_OVERRIDE_CUDA": "13.0"}))
     exact = tuple(f"{r.name.normalized}={r.version}={r.build}" for r in made.records)
     every = {str(r.name.normalized): f"{r.name.normalized}={r.version}" for r in made.records}
@@ -79,30 +88,44 @@ def test_what_the_page_says_of_exports(planned_solve: Solve) -> None:
 
 
 @pytest.mark.parametrize("block", MANIFESTS, ids=str)
-def test_a_workspace_of_pixi_gives_the_toolkit_that_its_comment_says(block: Block, page_solve: PageSolve) -> None:
+def test_a_workspace_of_pixi_gives_the_toolkit_that_its_comment_says(
+    block: Block, page_solve: PageSolve
+) -> None:
     manifest = tomllib.loads(block.text)
     assert set(manifest) <= {"workspace", "dependencies", "system-requirements"}
     workspace = manifest["workspace"]
     assert tuple(workspace["channels"]) == OURS_FIRST
-    specs = tuple(name if version == "*" else f"{name} {version}" for name, version in manifest["dependencies"].items())
+    specs = tuple(
+        name if version == "*" else f"{name} {version}"
+        for name, version in manifest["dependencies"].items()
+    )
     # A comment of the whole block, or one for each platform, in their order.
     stated = [made for line in block.text.splitlines() if (made := promise(line)) != ("", "")]
     platforms = workspace["platforms"]
     assert len(stated) in {1, len(platforms)}
-    for platform, (toolkit, fit) in zip(platforms, stated * (len(platforms) // len(stated)), strict=True):
+    for platform, (toolkit, fit) in zip(
+        platforms, stated * (len(platforms) // len(stated)), strict=True
+    ):
         machine = {"platform": platform} if isinstance(platform, str) else platform
         cuda = machine.get("cuda", manifest.get("system-requirements", {}).get("cuda", {}))
         cuda = {"driver": cuda} if isinstance(cuda, str) else cuda
         assert set(machine) <= {"name", "platform", "cuda"} and set(cuda) <= {"driver", "arch"}
-        variables = {"CONDA_SUBDIR": machine["platform"], "CONDA_OVERRIDE_CUDA": cuda.get("driver", "")}
-        pick = page_solve(block)(scenario(specs, variables | {"CONDA_OVERRIDE_CUDA_ARCH": cuda.get("arch", "")}))
+        variables = {
+            "CONDA_SUBDIR": machine["platform"],
+            "CONDA_OVERRIDE_CUDA": cuda.get("driver", ""),
+        }
+        pick = page_solve(block)(
+            scenario(specs, variables | {"CONDA_OVERRIDE_CUDA_ARCH": cuda.get("arch", "")})
+        )
         assert (pick.toolkit, pick.fit) == (NEWEST if toolkit == "newest" else toolkit, fit)
 
 
 def hadolint(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "Dockerfile").write_text(text)
     program = Path(sys.executable).with_name("hadolint")
-    return subprocess.run([program, folder / "Dockerfile"], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [program, folder / "Dockerfile"], capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.parametrize("block", DOCKERFILES, ids=str)
@@ -120,7 +143,9 @@ def test_a_dockerfile_is_one_and_its_commands_give_an_environment(
             if line.scenario:
                 found.append(line)
                 assert line.channels == ("$CHANNEL", "conda-forge")
-                assert "--override-channels" in command.words and line.scenario.specs[0] == "cuda-gpu"
+                assert (
+                    "--override-channels" in command.words and line.scenario.specs[0] == "cuda-gpu"
+                )
                 # What the comment above says: the toolkit of that driver.
                 assert page_solve(block)(line.scenario).toolkit == arguments["CONDA_OVERRIDE_CUDA"]
                 prefix = command.words[command.words.index("--prefix") + 1]
@@ -129,7 +154,9 @@ def test_a_dockerfile_is_one_and_its_commands_give_an_environment(
 
 
 @pytest.mark.parametrize("block", WORKFLOWS, ids=str)
-def test_the_commands_of_a_workflow_give_an_environment(block: Block, page_solve: PageSolve) -> None:
+def test_the_commands_of_a_workflow_give_an_environment(
+    block: Block, page_solve: PageSolve
+) -> None:
     (job,) = YAML(typ="safe").load(block.text)["jobs"].values()
     scripts = [shlex.split(step["run"]) for step in job["steps"]]
     lines = []

@@ -22,7 +22,8 @@ BASH = [block for block in blocks() if block.language == "bash"]
 ALL = [command for block in BASH for command in commands(block)]
 CTK = [Command(c.block, c.words[1:], c.variables, c.comment) for c in ALL if c.program == "ctk"]
 NOT_RUN = (
-    # Beginnings of lines that take minutes, or need the index or what lies elsewhere: these are parsed.
+    # Beginnings of lines that take minutes, or need the index or what lies elsewhere: these are
+    # parsed.
     ("build",),
     ("build-recipe",),
     ("check",),
@@ -49,7 +50,8 @@ NOT_RUN = (
 RUN = {
     c.words: c
     for c in CTK
-    if not any(map(c.starts_with, NOT_RUN)) or ("--dry-run" in c.words and "13.6" not in c.words)  # not locked yet
+    if not any(map(c.starts_with, NOT_RUN))
+    or ("--dry-run" in c.words and "13.6" not in c.words)  # not locked yet
 }
 
 
@@ -60,15 +62,24 @@ def test_ctk_knows_every_option_and_argument(command: Command) -> None:
 
 @pytest.mark.parametrize("command", RUN.values(), ids=str)
 def test_a_line_of_ctk_does_what_it_says(command: Command, scratch: Path) -> None:
-    """In a copy of the checkout. A line whose comment does not say that it is an error must not be one."""
+    """In a copy of the checkout.
+
+    A line whose comment does not say that it is an error must not be one.
+    """
     fails = command.comment == "an error"
     here = Workspace(scratch)
-    words = [word.replace("../", f"{scratch.parent}/").replace("./", f"{scratch}/") for word in command.words]
+    words = [
+        word.replace("../", f"{scratch.parent}/").replace("./", f"{scratch}/")
+        for word in command.words
+    ]
     if command.words[:2] == ("env", "create"):
         words = [*words, "--yes"]  # a line of another page may have put more there
     done = ctk(here, *words, **command.variables)
     # What `ctk doctor` finds missing is this machine's.
-    assert bool(done.returncode) == fails or (command.words, done.returncode) == (("doctor",), 30), done.stderr
+    assert bool(done.returncode) == fails or (command.words, done.returncode) == (
+        ("doctor",),
+        30,
+    ), done.stderr
     assert "Traceback" not in done.stderr
     assert (done.stdout + done.stderr).strip()
 
@@ -83,6 +94,8 @@ def test_ctk_has_the_commands_and_options_in_the_text(page: Path) -> None:
         while words and hasattr(command, "commands"):
             assert words[0] in command.commands, match
             command = command.commands[words.pop(0)]
-        words = words[: words.index("--")] if "--" in words else words  # what follows is of another program
+        words = (
+            words[: words.index("--")] if "--" in words else words
+        )  # what follows is of another program
         options = {option for parameter in command.params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= options, match

@@ -1,7 +1,9 @@
-"""docs/environments.md: what files and a new driver give, solved by rattler, and by the clients that are on PATH.
+"""docs/environments.md: what files and a new driver give, solved by rattler, and by the clients
+that are on PATH.
 
-The clients make real environments, of the built channel's smallest package that follows the driver, in their default
-settings: no condarc, each solver that conda has. The page says which versions gave these answers.
+The clients make real environments, of the built channel's smallest package that follows the driver,
+in their default settings: no condarc, each solver that conda has. The page says which versions gave
+these answers.
 """
 
 from __future__ import annotations
@@ -43,7 +45,11 @@ def test_an_environment_file_follows_the_driver(planned_solve: Solve) -> None:
     wanted = YAML(typ="safe").load(file("environment.yml").text)
     assert wanted["channels"] == ["CHANNEL", "conda-forge"]
     specs = tuple(wanted["dependencies"])
-    for driver, found in (("12.6", ("12.6", "native")), ("13.0", ("13.0", "native")), ("", (NEWEST, "compat"))):
+    for driver, found in (
+        ("12.6", ("12.6", "native")),
+        ("13.0", ("13.0", "native")),
+        ("", (NEWEST, "compat")),
+    ):
         pick = planned_solve(scenario(specs, {"CONDA_OVERRIDE_CUDA": driver}))
         assert (pick.toolkit, pick.fit) == found
     with pytest.raises(Unsolvable, match="__cuda"):
@@ -52,17 +58,25 @@ def test_an_environment_file_follows_the_driver(planned_solve: Solve) -> None:
 
 def test_conda_lock_needs_the_driver(planned_solve: Solve) -> None:
     """With the driver of the page's file, and with 11.4, which conda-lock 4.0.3 assumes."""
-    stated = YAML(typ="safe").load(file("virtual-packages.yml").text)["subdirs"]["linux-64"]["packages"]["__cuda"]
-    pick = planned_solve(scenario(("cuda-core",), {"CONDA_SUBDIR": "linux-64", "CONDA_OVERRIDE_CUDA": stated}))
+    stated = YAML(typ="safe").load(file("virtual-packages.yml").text)["subdirs"]["linux-64"][
+        "packages"
+    ]["__cuda"]
+    pick = planned_solve(
+        scenario(("cuda-core",), {"CONDA_SUBDIR": "linux-64", "CONDA_OVERRIDE_CUDA": stated})
+    )
     assert (pick.toolkit, pick.fit) == (stated, "native")
     with pytest.raises(Unsolvable):
-        planned_solve(scenario(("cuda-core",), {"CONDA_SUBDIR": "linux-64", "CONDA_OVERRIDE_CUDA": "11.4"}))
+        planned_solve(
+            scenario(("cuda-core",), {"CONDA_SUBDIR": "linux-64", "CONDA_OVERRIDE_CUDA": "11.4"})
+        )
 
 
 # --- the clients themselves
 
 CONDAS = ("conda", "conda-rattler")
-"""By default, and with the solver that is to become the default. classic takes the newest version of what is named."""
+"""By default, and with the solver that is to become the default. classic takes the newest version
+of what is named.
+"""
 
 
 @dataclass(frozen=True)
@@ -74,15 +88,21 @@ class Client:
     folder: Path
     channels: tuple[str, ...]
 
-    def run(self, *words: str, driver: str = "", program: str = "") -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *words: str, driver: str = "", program: str = ""
+    ) -> subprocess.CompletedProcess[str]:
         places = {"CONDA_PKGS_DIRS": "pkgs", "MAMBA_ROOT_PREFIX": "root"}
         own = {name: str(self.folder / place) for name, place in places.items()}
         if solver := self.name.partition("-")[2]:
             own["CONDA_SOLVER"] = solver
         variables = clients.environment(self.folder, CONDA_OVERRIDE_CUDA=driver, **own)
         command = [program or self.program, *words]
-        done = subprocess.run(command, cwd=self.folder, env=variables, capture_output=True, text=True, check=False)
-        if done.returncode < 0 and "PyGILState_Release" in done.stderr:  # see `clients.answer`: it had ended its work
+        done = subprocess.run(
+            command, cwd=self.folder, env=variables, capture_output=True, text=True, check=False
+        )
+        if (
+            done.returncode < 0 and "PyGILState_Release" in done.stderr
+        ):  # see `clients.answer`: it had ended its work
             done.returncode = 1 if "Error: " in done.stdout + done.stderr else 0
         return done
 
@@ -98,13 +118,27 @@ class Client:
 
     def solving(self, command: str, prefix: str, *specs: str) -> list[str]:
         channels = [word for channel in self.channels for word in ("-c", channel)]
-        return [command, "-y", "-p", str(self.folder / prefix), "--override-channels", *channels, *specs]
+        return [
+            command,
+            "-y",
+            "-p",
+            str(self.folder / prefix),
+            "--override-channels",
+            *channels,
+            *specs,
+        ]
 
-    def from_file(self, prefix: str, file: str, driver: str = "") -> subprocess.CompletedProcess[str]:
-        return self.run("env", "create", "-y", "-p", str(self.folder / prefix), "-f", file, driver=driver)
+    def from_file(
+        self, prefix: str, file: str, driver: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        return self.run(
+            "env", "create", "-y", "-p", str(self.folder / prefix), "-f", file, driver=driver
+        )
 
     def write(self, name: str, dependencies: list[str]) -> None:
-        YAML().dump({"channels": list(self.channels), "dependencies": dependencies}, self.folder / name)
+        YAML().dump(
+            {"channels": list(self.channels), "dependencies": dependencies}, self.folder / name
+        )
 
     def exported(self, prefix: str, *options: str) -> dict[str, list[str]]:
         text = self.made("env", "export", "-p", str(self.folder / prefix), *options, driver="13.0")
@@ -118,8 +152,12 @@ class Client:
 
 
 @pytest.fixture(params=[*CONDAS, "mamba", "micromamba"])
-def client(request: pytest.FixtureRequest, built: Workspace, roomy: Callable[[str], Path]) -> Client:
-    program = program_of(request.param)  # test_an_environment_file_follows_the_driver holds the picks, by rattler
+def client(
+    request: pytest.FixtureRequest, built: Workspace, roomy: Callable[[str], Path]
+) -> Client:
+    program = program_of(
+        request.param
+    )  # test_an_environment_file_follows_the_driver holds the picks, by rattler
     channels = tuple(channel_url(channel) for channel in (built.channel, built.base_channel))
     return Client(request.param, program, roomy(request.param), channels)
 
@@ -130,9 +168,15 @@ def test_a_client_follows_the_driver_from_the_file(client: Client) -> None:
     assert re.search("channel_priority: flexible", shown)
     for strict in (False, True):
         if strict:
-            client.made("config", *(["--set"] if client.is_conda else ["set"]), "channel_priority", "strict")
+            client.made(
+                "config", *(["--set"] if client.is_conda else ["set"]), "channel_priority", "strict"
+            )
         client.write("environment.yml", [FOLLOWS])
-        for driver, found in (("12.6", ("12.6", "native")), ("13.0", ("13.0", "native")), ("", (NEWEST, "compat"))):
+        for driver, found in (
+            ("12.6", ("12.6", "native")),
+            ("13.0", ("13.0", "native")),
+            ("", (NEWEST, "compat")),
+        ):
             made = client.from_file(f"{driver}{strict}", "environment.yml", driver)
             assert made.returncode == 0, made.stderr
             assert client.toolkit(f"{driver}{strict}") == found
@@ -146,10 +190,17 @@ def test_after_a_new_driver_a_client_does_what_the_page_says(client: Client) -> 
     (client.folder / "pinned" / "conda-meta" / "pinned").write_text("cuda-version 12.6.*\n")
     client.made(*client.solving("create", "none", FOLLOWS))
     found = {name: client.toolkit(name) for name in ("older", "pinned", "none")}
-    assert found == {"older": ("12.6", "native"), "pinned": ("12.6", "native"), "none": (NEWEST, "compat")}
+    assert found == {
+        "older": ("12.6", "native"),
+        "pinned": ("12.6", "native"),
+        "none": (NEWEST, "compat"),
+    }
 
     client.made(*client.solving("install", "older", FOLLOWS), driver="13.0")
-    assert client.toolkit("older") == ("12.6", "native"), "an install of what is there changes nothing"
+    assert client.toolkit("older") == (
+        "12.6",
+        "native",
+    ), "an install of what is there changes nothing"
     for name in found:
         client.made(*client.solving("update", name, "--all"), driver="13.0")
     updated = {name: client.toolkit(name) for name in found}
@@ -166,14 +217,25 @@ def test_after_a_new_driver_a_client_does_what_the_page_says(client: Client) -> 
 def test_what_a_client_makes_of_each_file(client: Client) -> None:
     client.made(*client.solving("create", "made", FOLLOWS, "__cuda"), driver="13.0")
     here = ("-p", str(client.folder / "made"))
-    explicit = ("list", *here, "--explicit", "--sha256") if client.is_conda else ("env", "export", *here, "--explicit")
+    explicit = (
+        ("list", *here, "--explicit", "--sha256")
+        if client.is_conda
+        else ("env", "export", *here, "--explicit")
+    )
     (client.folder / "gpu.txt").write_text(client.made(*explicit))
     client.made("create", "-y", "-p", str(client.folder / "again"), "--file", "gpu.txt")
-    assert client.toolkit("again") == ("13.0", "native"), "nothing checks the driver of an explicit list"
+    assert client.toolkit("again") == (
+        "13.0",
+        "native",
+    ), "nothing checks the driver of an explicit list"
 
     for name, options in (("versions.yml", ["--no-builds"]), ("exact.yml", [])):
         lines = client.exported("made", *options)["dependencies"]
-        deleted = [line for line in lines if name == "versions.yml" and line.startswith("cuda-version-native")]
+        deleted = [
+            line
+            for line in lines
+            if name == "versions.yml" and line.startswith("cuda-version-native")
+        ]
         client.write(name, [line for line in lines if line not in deleted])
     assert client.from_file("versions", "versions.yml").returncode == 0
     assert client.toolkit("versions") == ("13.0", "compat")
@@ -191,7 +253,8 @@ def test_what_a_client_makes_of_each_file(client: Client) -> None:
 
 @pytest.mark.parametrize("client", [*CONDAS, "conda-classic", "mamba", "micromamba"], indirect=True)
 @pytest.mark.parametrize(
-    ("spec", "driver"), [("cuda-version=13.0", "12.9"), ("__cuda", ""), ("cuda-version==13.0=native_101", "")]
+    ("spec", "driver"),
+    [("cuda-version=13.0", "12.9"), ("__cuda", ""), ("cuda-version==13.0=native_101", "")],
 )
 def test_a_client_says_what_the_page_quotes(client: Client, spec: str, driver: str) -> None:
     text = (ROOT / "docs" / "troubleshooting.md").read_text()
@@ -212,7 +275,9 @@ def test_a_client_says_what_the_page_quotes(client: Client, spec: str, driver: s
 def test_a_client_makes_what_is_printed_for_a_fleet(client: Client, built: Workspace) -> None:
     """tests/solve/test_fleet.py has the picks of each solver."""
     options = ("--drivers", "12.6,13.0", "--archs", "9.0,10.0", "--json")
-    environments = json.loads(ctk(built, "solve", FOLLOWS, *options, check=True).stdout)["environments"]
+    environments = json.loads(ctk(built, "solve", FOLLOWS, *options, check=True).stdout)[
+        "environments"
+    ]
     assert [one["name"] for one in environments] == ["cuda-12.6", "cuda-12.9-compat", "cuda-13.0"]
     for one in environments:
         name, driver = one["name"], one["variables"]["CONDA_OVERRIDE_CUDA"]
@@ -223,9 +288,12 @@ def test_a_client_makes_what_is_printed_for_a_fleet(client: Client, built: Works
 @pytest.mark.parametrize("stated", [True, False])
 def test_conda_lock_itself_locks_what_the_page_says(client: Client, stated: bool) -> None:
     program = shutil.which("conda-lock")
-    if program is None or this_platform() != "linux-64":  # test_conda_lock_needs_the_driver holds it, by rattler
+    if (
+        program is None or this_platform() != "linux-64"
+    ):  # test_conda_lock_needs_the_driver holds it, by rattler
         pytest.skip(
-            "there is no conda-lock on PATH (requirements-conda-lock.lock installs it in an environment of its own)"
+            "there is no conda-lock on PATH (requirements-conda-lock.lock installs it in an"
+            " environment of its own)"
         )
     client.write("environment.yml", [FOLLOWS])
     if stated:
@@ -236,5 +304,13 @@ def test_conda_lock_itself_locks_what_the_page_says(client: Client, stated: bool
     words += ["--virtual-package-spec", "virtual-packages.yml"] if stated else []
     done = client.run(*words, program=program)
     lock = client.folder / "conda-lock.yml"
-    found = re.findall(r"url: \S+/cuda-version-([\d.]+)-([a-z]+)_", lock.read_text()) if not done.returncode else []
-    assert found == [("13.0", "native")] if stated else not [fit for _, fit in found if fit == "native"], done.stderr
+    found = (
+        re.findall(r"url: \S+/cuda-version-([\d.]+)-([a-z]+)_", lock.read_text())
+        if not done.returncode
+        else []
+    )
+    assert (
+        found == [("13.0", "native")]
+        if stated
+        else not [fit for _, fit in found if fit == "native"]
+    ), done.stderr

@@ -11,9 +11,13 @@ import pytest
 from conftest import ROOT
 from kit.doc_pages import CURRENT, PAGES, headings, links, named_files
 
-READ_AS = {page: page for page in PAGES} | dict.fromkeys((ROOT / "news").glob("*.md"), ROOT / "CHANGELOG.md")
+READ_AS = {page: page for page in PAGES} | dict.fromkeys(
+    (ROOT / "news").glob("*.md"), ROOT / "CHANGELOG.md"
+)
 """Each file with links -> the page that readers follow them from: news goes into the changelog."""
-INSIDE = [(file, urlsplit(link)) for file in READ_AS for link in links(file) if not urlsplit(link).scheme]
+INSIDE = [
+    (file, urlsplit(link)) for file in READ_AS for link in links(file) if not urlsplit(link).scheme
+]
 
 
 def problem(page: Path, target: SplitResult) -> str:
@@ -21,7 +25,9 @@ def problem(page: Path, target: SplitResult) -> str:
     place = (page.parent / unquote(target.path)).resolve() if target.path else page
     if not place.is_relative_to(ROOT) or not place.exists():
         return "there is no such file"
-    if target.fragment and target.fragment not in (headings(place) if place.suffix == ".md" else ()):
+    if target.fragment and target.fragment not in (
+        headings(place) if place.suffix == ".md" else ()
+    ):
         return "there is no such heading"
     return ""
 
@@ -36,7 +42,9 @@ def test_the_files_and_tests_that_a_page_names_are_there(page: Path) -> None:
     """In backticks, or in a command."""
     for path, name in named_files(page):
         assert (ROOT / path).exists(), path
-        assert not name or re.search(rf"^def {name}\(", (ROOT / path).read_text(), re.MULTILINE), f"{path}::{name}"
+        assert not name or re.search(rf"^def {name}\(", (ROOT / path).read_text(), re.MULTILINE), (
+            f"{path}::{name}"
+        )
 
 
 def test_the_index_of_texts_for_upstream_has_each_with_its_command() -> None:
@@ -44,9 +52,9 @@ def test_the_index_of_texts_for_upstream_has_each_with_its_command() -> None:
     index = (folder / "README.md").read_text()
     for page in sorted(set(folder.glob("*.md")) - {folder / "README.md"}):
         head = page.read_text().partition("\n## ")[0]
-        assert [word for word in ("For", "Wrong", "Command", "Upstream") if f"- **{word}**" not in head] == [], (
-            page.name
-        )
+        assert [
+            word for word in ("For", "Wrong", "Command", "Upstream") if f"- **{word}**" not in head
+        ] == [], page.name
         (row,) = [line for line in index.splitlines() if f"]({page.name})" in line]
         (command,) = re.findall(r"```bash\n +(.+)\n", head)
         assert f"`{command}`" in row

@@ -1,8 +1,10 @@
-"""What is printed as a next step can be typed: ctk has its commands, and lines for conda fix what they are for.
+"""What is printed as a next step can be typed: ctk has its commands, and lines for conda fix what
+they are for.
 
-Lines for conda are solved by rattler from the channels that they name, beside all that is in the environment. What
-`ctk` prints for bad input is typed in tests/cli/test_bad_input.py. Of what changes the machine (`chmod`, `rm`
-of a broken record) the test sees that the program or the file is there.
+Lines for conda are solved by rattler from the channels that they name, beside all that is in the
+environment. What `ctk` prints for bad input is typed in tests/cli/test_bad_input.py. Of what
+changes the machine (`chmod`, `rm` of a broken record) the test sees that the program or the file is
+there.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ VALUE = "VALUE"
 
 
 def literals(file: Path) -> Iterator[str]:
-    """The texts in a module of Python that are no docstrings, with `VALUE` for what is filled in."""
+    """The texts in a module of Python that are no docstrings, with `VALUE` for what is
+    filled in.
+    """
     tree = ast.parse(file.read_text(encoding="utf-8"))
     inner: set[int] = set()
     for node in ast.walk(tree):
@@ -49,7 +53,9 @@ def literals(file: Path) -> Iterator[str]:
             inner.add(id(node.value))
         if isinstance(node, ast.JoinedStr):
             inner |= {id(part) for part in node.values}
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else VALUE for part in node.values)
+            yield "".join(
+                str(part.value) if isinstance(part, ast.Constant) else VALUE for part in node.values
+            )
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
             yield node.value
 
@@ -58,13 +64,21 @@ NO_STEPS = {
     f"ctk {VALUE}": "the title of a page of help",
     "ctk env pack": "a comment in a file",
     "ctk solve": "the beginning of a line that goes on",
-    f"ctk build {VALUE}": "with a recipe, in test_a_package_that_is_left_out_is_built_by_the_line_for_it",
+    f"ctk build {VALUE}": (
+        "with a recipe, in test_a_package_that_is_left_out_is_built_by_the_line_for_it"
+    ),
 }
 SOURCES = sorted((ROOT / "scripts" / "ctk").rglob("*.py"))
 
 
 def test_every_command_of_ctk_in_a_text_is_one_that_it_takes() -> None:
-    found = {c: file for file in SOURCES for text in literals(file) for c in commands_in(text) if c.startswith("ctk ")}
+    found = {
+        c: file
+        for file in SOURCES
+        for text in literals(file)
+        for c in commands_in(text)
+        if c.startswith("ctk ")
+    }
     assert len(found) > 20 and found.keys() >= NO_STEPS.keys(), "NO_STEPS has one that no text has"
     wrong = []
     for command, file in found.items():
@@ -97,17 +111,24 @@ WITHOUT_SPACES = RELEASES | {
     "subdir",
 }
 IN_COMMAND = re.compile(
-    r"(?:^|[`(]|: |&& |\b(?:run|see|type|then|or) )(?:ctk [a-z]|(?:conda|mamba|rm|rmdir|mv|touch) )[^`;,)\n]*$|hand: $"
+    r"(?:^|[`(]|: |&& |\b(?:run|see|type|then|or) )(?:ctk [a-z]|(?:conda|mamba|rm|rmdir|mv|touch)"
+    r" )[^`;,)\n]*$|hand: $"
 )
 
 
 def unquoted(file: Path) -> Iterator[str]:
-    """The values in commands of a module that shlex has not quoted, there or where the function names them."""
+    """The values in commands of a module that shlex has not quoted, there or where the function
+    names them.
+    """
     tree = ast.parse(file.read_text(encoding="utf-8"))
     for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
         named = [node for node in ast.walk(function) if isinstance(node, ast.Assign)]
-        safe = [ast.unparse(node.targets[0]) for node in named if "shlex." in ast.unparse(node.value)]
-        is_quoted = re.compile("|".join([r"shlex\.", *(rf"\b{re.escape(name)}\b" for name in safe)]))
+        safe = [
+            ast.unparse(node.targets[0]) for node in named if "shlex." in ast.unparse(node.value)
+        ]
+        is_quoted = re.compile(
+            "|".join([r"shlex\.", *(rf"\b{re.escape(name)}\b" for name in safe)])
+        )
         for string in (node for node in ast.walk(function) if isinstance(node, ast.JoinedStr)):
             text = ""
             for part in string.values:
@@ -158,7 +179,9 @@ def write(pick: Pick, prefix: Path) -> None:
             **lists,
         }
         record |= {"channel": str(r.channel), "url": str(r.url), "fn": r.file_name}
-        (prefix / "conda-meta" / f"{r.name.normalized}-{r.version}-{r.build}.json").write_text(json.dumps(record))
+        (prefix / "conda-meta" / f"{r.name.normalized}-{r.version}-{r.build}.json").write_text(
+            json.dumps(record)
+        )
 
 
 def checked(prefix: Path, driver: str | None, arch: str | None) -> dict[str, tuple[str, str]]:
@@ -171,20 +194,27 @@ def after(line: Line, prefix: Path, driver: str | None, arch: str | None) -> Pic
     assert line.scenario and line.channels
     there = [json.loads(file.read_text()) for file in (prefix / "conda-meta").glob("*-*.json")]
     named = {spec.split("=")[0].split()[0] for spec in line.scenario.specs}
-    pythons = [f"python={'.'.join(r['version'].split('.')[:2])}" for r in there if r["name"] == "python"]
+    pythons = [
+        f"python={'.'.join(r['version'].split('.')[:2])}" for r in there if r["name"] == "python"
+    ]
     kept = [r["name"] for r in there if r["name"] not in {*named, "python"}]
     places = [Path(unquote(urlsplit(channel).path)) for channel in line.channels]
     pick = Catalogue(places, line.scenario.subdir).pick(
         Scenario((*line.scenario.specs, *pythons, *kept), line.scenario.subdir, driver, arch)
     )
-    assert pick, f"{line.scenario.specs} with {kept} has no solution for driver {driver}, GPU {arch}"
+    assert pick, (
+        f"{line.scenario.specs} with {kept} has no solution for driver {driver}, GPU {arch}"
+    )
     return pick
 
 
 def conda_lines(step: str) -> Iterator[tuple[str, Line]]:
     for command in commands_in(step):
         if command.startswith("conda install "):
-            yield command, read(Command(Block("a step", 1, "bash", command, ""), tuple(shlex.split(command))))
+            yield (
+                command,
+                read(Command(Block("a step", 1, "bash", command, ""), tuple(shlex.split(command)))),
+            )
 
 
 @pytest.mark.parametrize("made_for", MACHINES[:4], ids=str)
@@ -212,7 +242,11 @@ def test_what_env_check_prints_for_conda_mends_what_it_found(
             if severity == "ok":
                 continue
             lines = list(conda_lines(step))
-            assert lines or severity == "hint" or step.startswith(("update the driver to one", "make another")), step
+            assert (
+                lines
+                or severity == "hint"
+                or step.startswith(("update the driver to one", "make another"))
+            ), step
             for _, line in lines:
                 assert line.channels == tuple(map(channel_url, solved.folders)), step
                 for seen in {arch, None}:
@@ -223,13 +257,17 @@ def test_what_env_check_prints_for_conda_mends_what_it_found(
             if "update the driver" in step:  # and that would do, or conda then has what does
                 newer = step.partition("driver to one for CUDA ")[2].split(" ")[0]
                 severity, then = checked(prefix, newer, arch)[name]
-                assert severity != "error" or (list(conda_lines(then)) and "update the driver" not in then), (
+                assert severity != "error" or (
+                    list(conda_lines(then)) and "update the driver" not in then
+                ), (
                     step,
                     then,
                 )
 
 
-def test_a_broken_record_is_removed_and_its_package_installed_again(solved: Channels, tmp_path: Path) -> None:
+def test_a_broken_record_is_removed_and_its_package_installed_again(
+    solved: Channels, tmp_path: Path
+) -> None:
     pick = Catalogue(solved.folders, "linux-64").pick(Scenario(("cuda-core",), "linux-64", "13.0"))
     assert pick
     write(pick, tmp_path / "e")
@@ -249,7 +287,9 @@ def test_a_package_that_is_left_out_is_built_by_the_line_for_it(solved: Channels
     from ctk.solve.channels import maker
     from ctk.solve.why import solve_or_say_why
 
-    base = Catalogue(solved.folders[1:], "linux-64", maker=lambda name: maker(Workspace(ROOT), name))
+    base = Catalogue(
+        solved.folders[1:], "linux-64", maker=lambda name: maker(Workspace(ROOT), name)
+    )
     for package in ("cuda-core", "libcublas", "cudnn"):
         with pytest.raises(Unsolvable) as error:
             solve_or_say_why(Scenario((package,), "linux-64", "13.0"), base)

@@ -1,8 +1,9 @@
-"""jax-finufft with its CUDA module, from source distributions: built against the channel, installed, called.
+"""jax-finufft with its CUDA module, from source distributions: built against the channel,
+installed, called.
 
-Slow, so not among the tests of ./scripts/test: ./scripts/test-downstream. By JAX_FINUFFT_CUDA_ARCHITECTURES=90-real, or
-a list for CMake, the kernels are compiled for fewer GPUs, in minutes. Only CUDA 13: of CUDA 12 no nvcc is published as
-a wheel.
+Slow, so not among the tests of ./scripts/test: ./scripts/test-downstream. By
+JAX_FINUFFT_CUDA_ARCHITECTURES=90-real, or a list for CMake, the kernels are compiled for fewer
+GPUs, in minutes. Only CUDA 13: of CUDA 12 no nvcc is published as a wheel.
 """
 
 from __future__ import annotations
@@ -54,21 +55,47 @@ json.dump(float(abs(got - wanted).max() / abs(wanted).max()), sys.stdout)
 
 @pytest.fixture(scope="module")
 def toolkits(project: Workspace) -> Path:
-    """The channel: the default set of two releases, cuFFT, and what shows the machine code in a library."""
-    # What needs no compiler is held without one: the run exports of all -dev packages are in the golden files.
+    """The channel: the default set of two releases, cuFFT, and what shows the machine code in a
+    library.
+    """
+    # What needs no compiler is held without one: the run exports of all -dev packages are in the
+    # golden files.
     if this_platform() not in base.installed_compilers():
         pytest.skip("no g++ on this machine, which nvcc calls: apt-get install g++")
     folder = project.output / "downstream"
-    names = [*(settings(project.root).default.recipes or []), "libcufft", "cuda-cuobjdump", "cuda-nvdisasm"]
-    ctk(project, "build", *names, "--release", OLDEST, "--release", NEWEST, "--channel", str(folder), check=True)
+    names = [
+        *(settings(project.root).default.recipes or []),
+        "libcufft",
+        "cuda-cuobjdump",
+        "cuda-nvdisasm",
+    ]
+    ctk(
+        project,
+        "build",
+        *names,
+        "--release",
+        OLDEST,
+        "--release",
+        NEWEST,
+        "--channel",
+        str(folder),
+        check=True,
+    )
     return folder
 
 
 @pytest.fixture(scope="module")
 def tools(project: Workspace, toolkits: Path) -> Path:
-    """A channel with what conda-forge would have: CMake, ninja, scikit-build-core; the sources are fetched along."""
+    """A channel with what conda-forge would have: CMake, ninja, scikit-build-core.
+
+    The sources are fetched along.
+    """
     lock = load(FOLDER / "downstream.lock")
-    what = Set({"tools": RECIPES["tools"]}, {lock.name: (lock, FOLDER / "downstream.yaml")}, (project.build_config,))
+    what = Set(
+        {"tools": RECIPES["tools"]},
+        {lock.name: (lock, FOLDER / "downstream.yaml")},
+        (project.build_config,),
+    )
     sources = [source for name in SOURCES if (source := lock.components[name].artefacts["noarch"])]
     fetch(sources, project, Index)
     planned = plan(what, Request(platforms=[this_platform()]), [])
@@ -89,15 +116,25 @@ def programs(project: Workspace, toolkits: Path) -> Path:
     """The channel of JAX, for CPUs: its CUDA half would bring cuDNN and NCCL."""
     python = base.this_python()
     request = Request(["libraries-13"], ["jaxlib", "jax"], [this_platform()], [python.name])
-    return channel_of(plan(published_set(project), request, [python.tag]), project, "downstream-jax")
+    return channel_of(
+        plan(published_set(project), request, [python.tag]), project, "downstream-jax"
+    )
 
 
 @pytest.fixture(scope="module")
 def feedstock(
-    project: Workspace, programs: Path, toolkits: Path, tools: Path, tmp_path_factory: pytest.TempPathFactory
+    project: Workspace,
+    programs: Path,
+    toolkits: Path,
+    tools: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Feedstock:
     recipe = RECIPES[NAME]
-    files = [project.build_config, FOLDER / "downstream.yaml", recipe.folder / "conda_build_config.yaml"]
+    files = [
+        project.build_config,
+        FOLDER / "downstream.yaml",
+        recipe.folder / "conda_build_config.yaml",
+    ]
     channels = (tools, programs, toolkits, project.base_channel)
     return build(recipe, files, tmp_path_factory.mktemp("own"), channels, project)
 
@@ -111,13 +148,18 @@ def environment(feedstock: Feedstock, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def module(environment: Environment) -> Path:
-    (file,) = environment.prefix.glob("lib/python3.*/site-packages/jax_finufft/jax_finufft_gpu.*.so")
+    (file,) = environment.prefix.glob(
+        "lib/python3.*/site-packages/jax_finufft/jax_finufft_gpu.*.so"
+    )
     return file
 
 
 def test_it_names_nothing_of_cuda_but_the_compiler_cuda_version_and_dev_packages() -> None:
     requirements = YAML(typ="safe").load(RECIPES[NAME].file)["requirements"]
-    of_cuda = {k: [s for s in v if s.startswith(("cuda-", "lib")) or '"cuda"' in s] for k, v in requirements.items()}
+    of_cuda = {
+        k: [s for s in v if s.startswith(("cuda-", "lib")) or '"cuda"' in s]
+        for k, v in requirements.items()
+    }
     assert of_cuda == {
         "build": ['${{ compiler("cuda") }}'],
         "host": ["cuda-version ${{ cuda_version }}.*", "cuda-cudart-dev", "libcufft-dev"],
@@ -130,7 +172,11 @@ def test_run_exports_give_the_run_requirements(feedstock: Feedstock) -> None:
     cufft = built_with.version("libcufft")
     gcc = base.installed_compilers()[this_platform()].split(".")[0]
     index = feedstock.index("13")
-    assert {spec for spec in index.depends if not spec.startswith(("python", "numpy", "pydantic", "jax "))} == {
+    assert {
+        spec
+        for spec in index.depends
+        if not spec.startswith(("python", "numpy", "pydantic", "jax "))
+    } == {
         f"cuda-version >={OLDEST},<14.0a0",
         f"cuda-cudart >={built_with.version('cuda-cudart')},<14.0a0",
         f"libcufft >={cufft},<{int(cufft.split('.')[0]) + 1}.0a0",
@@ -141,7 +187,9 @@ def test_run_exports_give_the_run_requirements(feedstock: Feedstock) -> None:
     assert index.build.startswith("cuda13_py")
 
 
-@pytest.mark.parametrize(("driver", "toolkit"), [(OLDEST, OLDEST), (NEWEST, NEWEST), (None, NEWEST)])
+@pytest.mark.parametrize(
+    ("driver", "toolkit"), [(OLDEST, OLDEST), (NEWEST, NEWEST), (None, NEWEST)]
+)
 def test_the_toolkit_under_it_is_the_one_that_fits_the_driver(
     feedstock: Feedstock, driver: str | None, toolkit: str
 ) -> None:
@@ -152,8 +200,17 @@ def test_the_runtime_is_inside_and_cufft_is_not(environment: Environment) -> Non
     with module(environment).open("rb") as stream:
         file = ELFFile(stream)
         needed = {tag.needed for tag in file.get_section_by_name(".dynamic").iter_tags("DT_NEEDED")}
-        wanted = {s.name for s in file.get_section_by_name(".dynsym").iter_symbols() if s["st_shndx"] == "SHN_UNDEF"}
-    assert {name.split(".so")[0] for name in needed} & {"libcudart", "libcuda", "libfftw3", "libgomp"} == set()
+        wanted = {
+            s.name
+            for s in file.get_section_by_name(".dynsym").iter_symbols()
+            if s["st_shndx"] == "SHN_UNDEF"
+        }
+    assert {name.split(".so")[0] for name in needed} & {
+        "libcudart",
+        "libcuda",
+        "libfftw3",
+        "libgomp",
+    } == set()
     assert "libcufft.so.12" in needed
     assert not {name for name in wanted if re.match(r"cuda[A-Z]|__cuda", name)}
 
@@ -161,20 +218,28 @@ def test_the_runtime_is_inside_and_cufft_is_not(environment: Environment) -> Non
 def test_it_has_machine_code_for_what_was_asked_for(
     feedstock: Feedstock, environment: Environment, tmp_path: Path
 ) -> None:
-    cuobjdump = create(feedstock.pick("cuda-cuobjdump"), tmp_path / "prefix", tmp_path / "packages").prefix
+    cuobjdump = create(
+        feedstock.pick("cuda-cuobjdump"), tmp_path / "prefix", tmp_path / "packages"
+    ).prefix
     command = [cuobjdump / "bin" / "cuobjdump", "--list-elf", module(environment)]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = set(re.findall(r"\.sm_(\w+)\.cubin", listed))
     asked = os.environ.get(ARCHITECTURES)
     assert found == (
-        set(re.findall(r"(\d+)(?!\S*virtual)", asked)) if asked else {"75", "80", "90", "100", "110", "120"}
+        set(re.findall(r"(\d+)(?!\S*virtual)", asked))
+        if asked
+        else {"75", "80", "90", "100", "110", "120"}
     )
 
 
 def test_on_the_cpu_it_equals_the_sum(environment: Environment) -> None:
     command = [environment.python, "-I", "-c", CPU_PROGRAM]
     run = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, "JAX_PLATFORMS": "cpu"}
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
     )
     assert not run.returncode, run.stderr
     assert json.loads(run.stdout) < 1e-8

@@ -2,7 +2,8 @@
 
 Run ``python tests/system/downstream/update_lock.py``.
 
-Writes ``downstream.lock`` and ``downstream.yaml``, which the test reads; the diff belongs in the review.
+Writes ``downstream.lock`` and ``downstream.yaml``, which the test reads; the diff belongs in the
+review.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from ctk.lock import wheels
 from ctk.lock.model import DOWNSTREAM, Component, ReleaseLock, dump, variant_config
 
 FOLDER = Path(__file__).parent
-# Source distribution -> what is accepted of it. finufft's setupDUCC.cmake is written for this ducc0.
+# Source distribution -> what is accepted of it. finufft's setupDUCC.cmake is written for this
+# ducc0.
 SOURCES = {"ducc0": "==0.39.1", "jax-finufft": ""}
 # Build tool -> what is accepted of it, and where its wheel is for one platform each.
-PURE = dict.fromkeys(("nanobind", "pathspec", "pythran", "scikit-build-core", "setuptools-scm", "vcs-versioning"), "")
+PURE = dict.fromkeys(
+    ("nanobind", "pathspec", "pythran", "scikit-build-core", "setuptools-scm", "vcs-versioning"), ""
+)
 PROGRAMS = {"cmake": "<4", "ninja": ""}
 SUBDIRS = ("linux-64", "linux-aarch64")
 
@@ -33,7 +37,8 @@ def source(index: Index, name: str, accepted: str) -> Component:
     finals = [f for f in files if SpecifierSet(accepted).contains(f.version, prereleases=False)]
     if not finals:
         raise NotPublished(
-            f"the package index has no source distribution of {name}{accepted}", "ask whoever runs the index"
+            f"the package index has no source distribution of {name}{accepted}",
+            "ask whoever runs the index",
         )
     newest = max(finals, key=lambda f: Version(f.version))
     artefact = wheels.artefact(index, name, NOARCH, newest)
@@ -46,7 +51,9 @@ def tool(index: Index, name: str, accepted: str, targets: tuple[str, ...]) -> Co
     files = index.files(name)
     versions = wheels.final_versions(files, SpecifierSet(accepted))
     if not versions:
-        raise NotPublished(f"the package index has no wheel of {name}{accepted}", "ask whoever runs the index")
+        raise NotPublished(
+            f"the package index has no wheel of {name}{accepted}", "ask whoever runs the index"
+        )
     return wheels.component(index, name, wheels.files_of(files, versions[0]), targets)
 
 

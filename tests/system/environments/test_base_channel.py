@@ -1,4 +1,6 @@
-"""The base channel: its lock, packages for this machine's programs, and an environment made from it alone."""
+"""The base channel: its lock, packages for this machine's programs, and an environment made from it
+alone.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ from ctk.solve.solve import Scenario, solve
 from kit.binaries import elf
 from kit.packages import Draft
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the base channel is made on Linux")
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="the base channel is made on Linux"
+)
 
 
 @pytest.fixture
@@ -57,8 +61,12 @@ def test_this_machine_adds_its_interpreter_and_runtime_once_and_a_lost_one_again
     checkout: Workspace,
 ) -> None:
     first = base.prepare(checkout)
-    own = [first[0].components[name].artefacts[this_platform()] for name in ("cpython", "gcc-runtime")]
-    assert all(a and hashlib.sha256(stored(a, checkout).read_bytes()).hexdigest() == a.sha256 for a in own)
+    own = [
+        first[0].components[name].artefacts[this_platform()] for name in ("cpython", "gcc-runtime")
+    ]
+    assert all(
+        a and hashlib.sha256(stored(a, checkout).read_bytes()).hexdigest() == a.sha256 for a in own
+    )
     before = {p: p.stat().st_mtime_ns for p in checkout.cache.rglob("*") if p.is_file()}
     assert base.prepare(checkout) == first
     assert {p: p.stat().st_mtime_ns for p in checkout.cache.rglob("*") if p.is_file()} == before
@@ -71,7 +79,11 @@ def test_this_machine_adds_its_interpreter_and_runtime_once_and_a_lost_one_again
 def test_the_plan_is_for_the_running_python_only(checkout: Workspace) -> None:
     made = base.plan_base(checkout)
     names = {o.name for b in made.builds for o in b.outputs}
-    machine = {f"{n}_{t}" for t in base.installed_compilers() for n in ("gcc", "gxx", "gcc_impl", "sysroot")}
+    machine = {
+        f"{n}_{t}"
+        for t in base.installed_compilers()
+        for n in ("gcc", "gxx", "gcc_impl", "sysroot")
+    }
     machine |= base.installed_tools().keys()
     if this_platform() in base.installed_compilers():
         machine |= {"c-compiler", "cxx-compiler"}
@@ -87,49 +99,81 @@ def test_the_plan_is_for_the_running_python_only(checkout: Workspace) -> None:
 def test_the_machine_s_compilers_and_tools_are_there_by_name_and_version_or_not_at_all(
     checkout: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "installed_compilers", lambda: {"linux-64": "12.2.0", "linux-aarch64": "13.1.0"})
+    monkeypatch.setattr(
+        base, "installed_compilers", lambda: {"linux-64": "12.2.0", "linux-aarch64": "13.1.0"}
+    )
     made = {o.name: o.version for b in base.plan_base(checkout).builds for o in b.outputs}
     assert {made[f"{name}_linux-64"] for name in ("gcc", "gxx", "gcc_impl")} == {"12.2.0"}
     assert {made[f"{name}_linux-aarch64"] for name in ("gcc", "gxx", "gcc_impl")} == {"13.1.0"}
     assert made["sysroot_linux-64"] == base.glibc()
     # For programs of this machine, not of another.
     assert (
-        made["c-compiler"] == made["cxx-compiler"] == {"linux-64": "12.2.0", "linux-aarch64": "13.1.0"}[this_platform()]
+        made["c-compiler"]
+        == made["cxx-compiler"]
+        == {"linux-64": "12.2.0", "linux-aarch64": "13.1.0"}[this_platform()]
     )
     monkeypatch.setattr(base, "installed_compilers", dict)
     monkeypatch.setattr(base, "installed_tools", lambda: {"cmake": "3.25.1"})
     made = {o.name: o.version for b in base.plan_base(checkout).builds for o in b.outputs}
     assert not [name for name in made if "_linux-" in name or name.endswith("-compiler")]
-    assert {name: made.get(name) for name in base.BUILD_TOOLS} == {**dict.fromkeys(base.BUILD_TOOLS), "cmake": "3.25.1"}
+    assert {name: made.get(name) for name in base.BUILD_TOOLS} == {
+        **dict.fromkeys(base.BUILD_TOOLS),
+        "cmake": "3.25.1",
+    }
     monkeypatch.setattr(base, "installed_tools", dict)
-    assert not {o.name for b in base.plan_base(checkout).builds for o in b.outputs} & base.BUILD_TOOLS.keys()
+    assert (
+        not {o.name for b in base.plan_base(checkout).builds for o in b.outputs}
+        & base.BUILD_TOOLS.keys()
+    )
 
 
-def test_what_is_compiled_against_the_base_channel_requires_what_conda_forge_s_would_have_it_require(
+def test_what_is_compiled_against_the_base_channel_requires_what_conda_forge_s_would(
     checkout: Workspace, project: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "installed_compilers", lambda: {this_platform(): "12.2.0"})
     exports = {o.name: o.run_exports for b in base.plan_base(checkout).builds for o in b.outputs}
     python = base.this_python()
-    assert exports["python"] == {"noarch": ("python",), "weak": (f"python_abi {python.minor}.* *_{python.tag}",)}
-    assert exports[f"sysroot_{this_platform()}"] == {"strong": (f"__glibc >={base.glibc()},<3.0.a0",)}
+    assert exports["python"] == {
+        "noarch": ("python",),
+        "weak": (f"python_abi {python.minor}.* *_{python.tag}",),
+    }
+    assert exports[f"sysroot_{this_platform()}"] == {
+        "strong": (f"__glibc >={base.glibc()},<3.0.a0",)
+    }
     assert exports["numpy"] == {"weak": ("numpy >=1.23,<3",)}
-    artefact = load(project.base_recipes / "base.lock").components["numpy"].artefacts[f"{this_platform()}-{python.tag}"]
+    artefact = (
+        load(project.base_recipes / "base.lock")
+        .components["numpy"]
+        .artefacts[f"{this_platform()}-{python.tag}"]
+    )
     (wheel,) = fetch([artefact], project, Index) if artefact else ()
     with zipfile.ZipFile(wheel) as files:
-        header = files.read(next(name for name in files.namelist() if name.endswith("/numpyconfig.h"))).decode()
-    assert "#else\n    /* Use the default" in header and "define NPY_FEATURE_VERSION NPY_1_23_API_VERSION" in header
+        header = files.read(
+            next(name for name in files.namelist() if name.endswith("/numpyconfig.h"))
+        ).decode()
+    assert (
+        "#else\n    /* Use the default" in header
+        and "define NPY_FEATURE_VERSION NPY_1_23_API_VERSION" in header
+    )
 
 
 def test_what_our_packages_ask_for_and_we_do_not_make_is_in_the_base_channel(
     checkout: Workspace, planned: Repodata, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that every one of them, the group cuda-toolkit too, can be installed where the machine has the compilers."""
+    """So that every one of them, the group cuda-toolkit too, can be installed where the machine has
+    the compilers.
+    """
     compilers = {"linux-64": "12.2.0", "linux-aarch64": "12.2.0"}
     monkeypatch.setattr(base, "installed_compilers", lambda: compilers)
-    records = [r for subdir in (this_platform(), NOARCH) for r in planned[subdir]["packages.conda"].values()]
+    records = [
+        r
+        for subdir in (this_platform(), NOARCH)
+        for r in planned[subdir]["packages.conda"].values()
+    ]
     wanted = {spec.split()[0] for record in records for spec in record["depends"]}
-    there = {o.name for b in base.plan_base(checkout).builds for o in b.outputs} | {r["name"] for r in records}
+    there = {o.name for b in base.plan_base(checkout).builds for o in b.outputs} | {
+        r["name"] for r in records
+    }
     assert {name for name in wanted - there if not name.startswith("__")} == set()
 
 
@@ -233,18 +277,26 @@ print(sys.prefix, *set(outside))
 
 
 def test_an_environment_of_the_base_channel_alone_works(built: Workspace, tmp_path: Path) -> None:
-    pick = solve(Scenario(("python", "numba", "numpy", "pip"), this_platform()), [built.base_channel])
+    pick = solve(
+        Scenario(("python", "numba", "numpy", "pip"), this_platform()), [built.base_channel]
+    )
     made = environment.create(pick, tmp_path / "env", built.packages)
 
     def run(*arguments: str) -> str:
-        done = subprocess.run([made.python, *arguments], env={}, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [made.python, *arguments], env={}, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     assert run("-c", PROOF).split()[0] == str(made.prefix)
     # These packages have their bytecode; of what has the prefix in it there is none.
     lib = f"lib/python{base.this_python().name}"
-    modules = {"python": "os", "numba": "site-packages/numba/core/types/misc", "numpy": "site-packages/numpy/version"}
+    modules = {
+        "python": "os",
+        "numba": "site-packages/numba/core/types/misc",
+        "numpy": "site-packages/numpy/version",
+    }
     for name, module in modules.items():
         (file,) = (made.prefix / "conda-meta").glob(f"{name}-[0-9]*.json")
         files = json.loads(file.read_text())["files"]
@@ -257,7 +309,8 @@ def test_an_environment_of_the_base_channel_alone_works(built: Workspace, tmp_pa
     assert f"from {made.prefix}/lib" in run("-m", "pip", "--version")
 
 
-# Name -> its build backend. The example nanobind-extension of docs/recipe-authors.md tries one that compiles.
+# Name -> its build backend. The example nanobind-extension of docs/recipe-authors.md tries one that
+# compiles.
 PROJECTS = {
     "hatchling": "hatchling.build",
     "flit-core": "flit_core.buildapi",
@@ -268,7 +321,9 @@ PROJECTS = {
 
 
 @pytest.fixture(scope="module")
-def with_backends(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> environment.Environment:
+def with_backends(
+    built: Workspace, tmp_path_factory: pytest.TempPathFactory
+) -> environment.Environment:
     compiling = ("scikit-build-core", "meson-python", "nanobind", "pybind11")
     names = ("python", "pip", "wheel", "numba", "cython", "setuptools", *compiling, *PROJECTS)
     pick = solve(Scenario(names, this_platform()), [built.base_channel])
@@ -279,8 +334,13 @@ def with_backends(built: Workspace, tmp_path_factory: pytest.TempPathFactory) ->
 def test_pip_installs_a_project_with_the_build_backends_of_the_base_channel(
     with_backends: environment.Environment, tmp_path: Path, name: str
 ) -> None:
-    version = 'dynamic = ["version"]' if name in ("setuptools-scm", "hatch-vcs") else 'version = "1"'
-    source = {"setuptools-scm": "[tool.setuptools_scm]\n", "hatch-vcs": '[tool.hatch.version]\nsource = "vcs"\n'}
+    version = (
+        'dynamic = ["version"]' if name in ("setuptools-scm", "hatch-vcs") else 'version = "1"'
+    )
+    source = {
+        "setuptools-scm": "[tool.setuptools_scm]\n",
+        "hatch-vcs": '[tool.hatch.version]\nsource = "vcs"\n',
+    }
     text = f"""[build-system]
 requires = ["{name}"]
 build-backend = "{PROJECTS[name]}"
@@ -289,11 +349,25 @@ name = "one"
 description = "One"
 {version}
 {source.get(name, "")}"""
-    for file, content in {"one/__init__.py": "def answer(): return 42", "pyproject.toml": text}.items():
+    for file, content in {
+        "one/__init__.py": "def answer(): return 42",
+        "pyproject.toml": text,
+    }.items():
         (tmp_path / "src" / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "src" / file).write_text(content)
-    words = [with_backends.python, "-m", "pip", "install", "--no-build-isolation", "--no-index", "--no-deps"]
-    variables = {"PATH": f"{with_backends.prefix}/bin:/usr/bin:/bin", "SETUPTOOLS_SCM_PRETEND_VERSION": "1"}
+    words = [
+        with_backends.python,
+        "-m",
+        "pip",
+        "install",
+        "--no-build-isolation",
+        "--no-index",
+        "--no-deps",
+    ]
+    variables = {
+        "PATH": f"{with_backends.prefix}/bin:/usr/bin:/bin",
+        "SETUPTOOLS_SCM_PRETEND_VERSION": "1",
+    }
     command = [*words, "--target", str(tmp_path / "made"), str(tmp_path / "src")]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -306,11 +380,15 @@ description = "One"
 
 
 def test_all_have_what_their_wheels_require(with_backends: environment.Environment) -> None:
-    done = subprocess.run([with_backends.python, "-m", "pip", "check"], env={}, capture_output=True, text=True)
+    done = subprocess.run(
+        [with_backends.python, "-m", "pip", "check"], env={}, capture_output=True, text=True
+    )
     assert done.stdout == "No broken requirements found.\n", done.stdout + done.stderr
 
 
-def test_cython_of_the_base_channel_compiles(with_backends: environment.Environment, tmp_path: Path) -> None:
+def test_cython_of_the_base_channel_compiles(
+    with_backends: environment.Environment, tmp_path: Path
+) -> None:
     (tmp_path / "one.pyx").write_text("def answer(): return 42\n")
     subprocess.run([with_backends.prefix / "bin" / "cython", "one.pyx"], cwd=tmp_path, check=True)
     assert (tmp_path / "one.c").read_text().startswith("/* Generated by Cython")

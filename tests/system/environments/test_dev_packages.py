@@ -1,4 +1,5 @@
-"""A C program compiles and links against each -dev package alone, and runs, as conda-forge tests them.
+"""A C program compiles and links against each -dev package alone, and runs, as conda-forge tests
+them.
 
 Not in the tests of the recipes: these would need a compiler in an environment for each platform.
 """
@@ -19,7 +20,8 @@ from ctk.plan.recipes import find_recipes
 from ctk.solve.solve import Scenario, solve
 
 SOURCE = Path(__file__).with_name("dev") / "link.c"
-# Package -> header, function, and the flags that link the library; no flags where NVIDIA publishes headers only.
+# Package -> header, function, and the flags that link the library; no flags where NVIDIA publishes
+# headers only.
 DEV = {
     "cuda-cudart-dev": ("cuda_runtime_api.h", "cudaRuntimeGetVersion", "-lcudart"),
     "cuda-cupti-dev": ("cupti.h", "cuptiGetVersion", "-lcupti"),
@@ -50,14 +52,21 @@ DEV = {
         "-lnvptxcompiler_static -lstdc++ -lpthread -ldl -lm",
     ),
 }
-# Packages whose headers include those of another one, which recipes name themselves, as on conda-forge.
-BESIDE = {"cuda-cupti-dev": "cuda-cudart-dev", "libcufile-dev": "cuda-cudart-dev", "cusparselt-dev": "libcusparse-dev"}
+# Packages whose headers include those of another one, which recipes name themselves, as on
+# conda-forge.
+BESIDE = {
+    "cuda-cupti-dev": "cuda-cudart-dev",
+    "libcufile-dev": "cuda-cudart-dev",
+    "cusparselt-dev": "libcusparse-dev",
+}
 CXX = {"libnvshmem-dev"}  # packages whose headers are C++
 GROUPS = {"cuda-libraries-dev"}  # metapackages of the others
 
 
 def test_each_dev_package_of_the_recipes_has_a_line_above(project: Workspace) -> None:
-    names = {name for recipe in find_recipes(project.recipes).values() for name in recipe.output_names}
+    names = {
+        name for recipe in find_recipes(project.recipes).values() for name in recipe.output_names
+    }
     assert DEV.keys() | GROUPS == {name for name in names if name.endswith("-dev")}
 
 
@@ -69,7 +78,10 @@ def test_a_c_program_links_against_the_dev_package(
     if not target or shutil.which("gcc") is None:
         pytest.skip("no gcc here, or it is not for Linux; CI has one, and links")
     if not list(built.channel.glob(f"{this_platform()}/{name}-[0-9]*.conda")):
-        pytest.skip(f"not in the default set; `ctk build {name}` makes it, and scripts/acceptance links against all")
+        pytest.skip(
+            f"not in the default set; `ctk build {name}` makes it, and scripts/acceptance links"
+            " against all"
+        )
     prefix = roomy(name) / "environment"
     specs = tuple(filter(None, (name, BESIDE.get(name))))
     pick = solve(Scenario(specs, this_platform()), [built.channel, built.base_channel])
@@ -78,10 +90,20 @@ def test_a_c_program_links_against_the_dev_package(
     include = (f"{prefix}/targets/{target}/include", f"{prefix}/include")
     lib = (f"{prefix}/lib", f"{prefix}/targets/{target}/lib")
     language = ["-x", "c++"] if name in CXX else []
-    command = ["gcc", f"-DHEADER=<{header}>", f"-DFUNCTION={function}", *language, SOURCE, "-x", "none"]
+    command = [
+        "gcc",
+        f"-DHEADER=<{header}>",
+        f"-DFUNCTION={function}",
+        *language,
+        SOURCE,
+        "-x",
+        "none",
+    ]
     command += ["-o", "program"]
     command += [f"-I{folder}" for folder in include]
     command += [f"-L{folder}" for folder in lib] if libraries else ["-c"]
     subprocess.run([*command, *libraries.split()], cwd=tmp_path, check=True)
     if libraries:
-        subprocess.run(["./program"], cwd=tmp_path, env={"LD_LIBRARY_PATH": ":".join(lib)}, check=True)
+        subprocess.run(
+            ["./program"], cwd=tmp_path, env={"LD_LIBRARY_PATH": ":".join(lib)}, check=True
+        )

@@ -1,4 +1,6 @@
-"""Environments of the channel, packed and unpacked elsewhere, compile there without this checkout."""
+"""Environments of the channel, packed and unpacked elsewhere, compile there without
+this checkout.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from ctk.env.environment import PROGRAMS
 from ctk.package.binaries import read_binary, version_key
 
 pytestmark = pytest.mark.skipif(
-    this_platform() not in ("linux-64", "linux-aarch64"), reason="environments are packed for Linux only"
+    this_platform() not in ("linux-64", "linux-aarch64"),
+    reason="environments are packed for Linux only",
 )
 
 
@@ -47,21 +50,37 @@ REQUESTS = {
 }
 
 
-@pytest.fixture(scope="module", params=["cuda-core", pytest.param("numba-cuda", marks=pytest.mark.sweep)])
-def unpacked(built: Workspace, roomy: Callable[[str], Path], request: pytest.FixtureRequest) -> Unpacked:
+@pytest.fixture(
+    scope="module", params=["cuda-core", pytest.param("numba-cuda", marks=pytest.mark.sweep)]
+)
+def unpacked(
+    built: Workspace, roomy: Callable[[str], Path], request: pytest.FixtureRequest
+) -> Unpacked:
     words, program = REQUESTS[request.param]
     made = roomy("made")
     ctk(built, "env", "pack", *words, "--driver", "13.0", "-o", str(made / "env.run"), check=True)
     # As on a disk that was carried there: nothing is where it was.
     place = roomy("another machine") / "a clean folder"
     made.rename(place)
-    command = ["env", "-i", "sh", place / "env.run", place / "the env", "python", "-I", "-c", "print('runs')"]
+    command = [
+        "env",
+        "-i",
+        "sh",
+        place / "env.run",
+        place / "the env",
+        "python",
+        "-I",
+        "-c",
+        "print('runs')",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "runs\n"), done.stderr
     return Unpacked(place / "the env", program, (place / "env.run.lock").read_text())
 
 
-def test_it_compiles_kernels_with_the_toolkit_that_it_was_packed_with(unpacked: Unpacked, tmp_path: Path) -> None:
+def test_it_compiles_kernels_with_the_toolkit_that_it_was_packed_with(
+    unpacked: Unpacked, tmp_path: Path
+) -> None:
     program = shutil.copy(PROGRAMS / unpacked.program, tmp_path)  # nothing of it is in the checkout
     found = json.loads(unpacked.run("python", "-I", program).splitlines()[-1])
     assert re.findall(r"^# toolkit: ([\d.]+)", unpacked.lock, re.M) == ["12.6"]
@@ -82,18 +101,27 @@ def test_every_library_it_loads_is_its_own_or_the_systems(unpacked: Unpacked) ->
     assert sys.prefix not in path
     loaded = set(re.findall(r"^\S+ r\S+ \S+ \S+ \S+ +(/.+)$", maps, re.M))
     assert any(library.startswith(f"{unpacked.prefix}/") for library in loaded)
-    assert not {x for x in loaded if not x.startswith((f"{unpacked.prefix}/", "/lib", "/usr/lib", "/etc"))}
+    assert not {
+        x for x in loaded if not x.startswith((f"{unpacked.prefix}/", "/lib", "/usr/lib", "/etc"))
+    }
 
 
 def test_no_file_of_it_names_where_it_was_made_and_python_knows_where_it_is(
     unpacked: Unpacked, project: Workspace
 ) -> None:
     own = f"{project.root}/".encode()
-    files = [path for path in unpacked.prefix.rglob("*") if path.is_file() and not path.is_symlink()]
+    files = [
+        path for path in unpacked.prefix.rglob("*") if path.is_file() and not path.is_symlink()
+    ]
     assert not [path for path in files if own in path.read_bytes()]
-    include = unpacked.run("python", "-I", "-c", "import sysconfig; print(sysconfig.get_path('include'))")
+    include = unpacked.run(
+        "python", "-I", "-c", "import sysconfig; print(sysconfig.get_path('include'))"
+    )
     assert include.startswith(f"{unpacked.prefix}/")
-    assert "_placehold" not in next(unpacked.prefix.glob("lib/python3*/_sysconfigdata*.py")).read_text()
+    assert (
+        "_placehold"
+        not in next(unpacked.prefix.glob("lib/python3*/_sysconfigdata*.py")).read_text()
+    )
 
 
 def test_the_stated_glibc_is_what_its_binaries_ask_for(unpacked: Unpacked) -> None:

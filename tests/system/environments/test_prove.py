@@ -1,4 +1,6 @@
-"""The two environments of the proofs, created from the channel alone: used, activated, and beside another toolkit."""
+"""The two environments of the proofs, created from the channel alone: used, activated, and beside
+another toolkit.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,21 @@ def proofs(built: Workspace) -> Mapping[str, Mapping[str, Any]]:
     return {Path(proof["environment"]).name: proof["found"] for proof in document["proofs"]}
 
 
-def test_cuda_core_compiles_to_a_cubin_and_links_with_nvjitlink(proofs: Mapping[str, Mapping[str, Any]]) -> None:
+def test_cuda_core_compiles_to_a_cubin_and_links_with_nvjitlink(
+    proofs: Mapping[str, Mapping[str, Any]],
+) -> None:
     found = proofs["cuda-core"]
     assert found["cubin bytes"] > 1000 < found["linked bytes"]
     assert not found["gpus"] or "largest difference, cubin" in found
 
 
-def test_the_pinned_numba_cuda_compiles_with_exactly_that_toolkit(proofs: Mapping[str, Mapping[str, Any]]) -> None:
-    """NVRTC 12.6 writes PTX ISA 8.5: the release lock's measured fact. And `numba.cuda` is NVIDIA's target."""
+def test_the_pinned_numba_cuda_compiles_with_exactly_that_toolkit(
+    proofs: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """NVRTC 12.6 writes PTX ISA 8.5: the release lock's measured fact.
+
+    And `numba.cuda` is NVIDIA's target.
+    """
     found = proofs["numba-cuda-12.6"]
     assert (found["ptx isa"], found["target"]) == ("8.5", "numba_cuda/numba/cuda/__init__.py")
     assert not found["gpus"] or "relative difference" in found
@@ -57,14 +66,20 @@ def test_a_second_proof_makes_nothing_again(built: Workspace) -> None:
 
 @pytest.mark.usefixtures("proofs")
 def test_what_may_change_a_proof_has_it_made_again(built: Workspace) -> None:
-    none = f"none-{uuid.uuid4()}"  # another each time: what a proof found with "" an earlier run of the tests has kept
+    none = (  # another each time: what a proof found with "" an earlier run of the tests has kept
+        f"none-{uuid.uuid4()}"
+    )
     for words, environment in ((["--again"], {}), ([], {"CUDA_VISIBLE_DEVICES": none})):
         anew = ctk(built, "verify", "--install", *words, check=True, **environment)
         assert anew.stderr.count("environment unchanged\n") == len(PROOFS)
 
 
-def test_an_environment_that_does_not_work_is_an_error_with_what_it_printed(built: Workspace) -> None:
-    pick = solve(Scenario(("cuda-pathfinder",), this_platform()), [built.channel, built.base_channel])
+def test_an_environment_that_does_not_work_is_an_error_with_what_it_printed(
+    built: Workspace,
+) -> None:
+    pick = solve(
+        Scenario(("cuda-pathfinder",), this_platform()), [built.channel, built.base_channel]
+    )
     environment = create(pick, built.environments / "test-pathfinder-only", built.packages)
     with pytest.raises(ProofFailed, match="No module named") as error:
         prove(ProofRequest("broken", ("cuda-pathfinder",), ("cuda_core.py",)), environment)
@@ -78,9 +93,14 @@ def environment(built: Workspace, proofs: object) -> Path:
 
 @pytest.fixture(scope="module")
 def surroundings(environment: Path, roomy: Callable[[str], Path]) -> dict[str, str]:
-    """Everything that leads to another toolkit: copies of its own libraries, as NVIDIA's installer lays them out."""
+    """Everything that leads to another toolkit: copies of its own libraries, as NVIDIA's installer
+    lays them out.
+    """
     other = roomy("another toolkit")
-    for source, target in (("nvvm/lib64/libnvvm.so.4", "nvvm/lib64"), ("lib/libcudart.so.12", "lib64")):
+    for source, target in (
+        ("nvvm/lib64/libnvvm.so.4", "nvvm/lib64"),
+        ("lib/libcudart.so.12", "lib64"),
+    ):
         (other / target).mkdir(parents=True)
         shutil.copy(environment / source, other / target)
     folders = os.pathsep.join([str(other / "lib64"), str(other / "nvvm/lib64")])
@@ -90,15 +110,27 @@ def surroundings(environment: Path, roomy: Callable[[str], Path]) -> dict[str, s
 def test_a_python_that_names_no_environment_loads_the_other_toolkit(
     environment: Path, surroundings: dict[str, str]
 ) -> None:
-    """The reason for the next test: if this fails, cuda.pathfinder has another order and the docs are wrong."""
-    words = [environment / "bin" / "python", "-c", f"import os; del os.environ['CONDA_PREFIX']{ASK}"]
-    done = subprocess.run(words, env={"PATH": os.defpath, **surroundings}, capture_output=True, text=True, check=True)
+    """The reason for the next test: if this fails, cuda.pathfinder has another order and the docs
+    are wrong.
+    """
+    words = [
+        environment / "bin" / "python",
+        "-c",
+        f"import os; del os.environ['CONDA_PREFIX']{ASK}",
+    ]
+    done = subprocess.run(
+        words, env={"PATH": os.defpath, **surroundings}, capture_output=True, text=True, check=True
+    )
     assert not json.loads(done.stdout)["nvvm"].startswith(f"{environment}/")
 
 
 @pytest.mark.parametrize("way", ["ctk env run", "run-in-environment", "bash", "by path"])
 def test_it_has_its_own_libraries_beside_another_toolkit(
-    built: Workspace, environment: Path, surroundings: dict[str, str], way: str, monkeypatch: pytest.MonkeyPatch
+    built: Workspace,
+    environment: Path,
+    surroundings: dict[str, str],
+    way: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in surroundings.items():
         monkeypatch.setenv(name, value)
@@ -106,11 +138,15 @@ def test_it_has_its_own_libraries_beside_another_toolkit(
     if way == "ctk env run":
         done = ctk(built, "env", "run", str(environment), "--", "python", "-c", ASK)
     elif way == "by path":
-        done = subprocess.run([environment / "bin/python", "-c", ASK], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [environment / "bin/python", "-c", ASK], capture_output=True, text=True, check=False
+        )
     else:
         activated = ["bash", "-c", f'. "{environment}/bin/activate"; exec "$@"', "bash"]
         before = activated if way == "bash" else [f"{environment}/bin/run-in-environment"]
-        done = subprocess.run([*before, "python", "-c", ASK], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*before, "python", "-c", ASK], capture_output=True, text=True, check=False
+        )
     assert done.returncode == 0, done.stderr
     for name, path in json.loads(done.stdout).items():
         assert path.startswith(f"{environment}/"), name

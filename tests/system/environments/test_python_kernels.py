@@ -1,4 +1,6 @@
-"""numba-cuda-mlir and cccl-python, which the default build leaves out: environments of both majors, used."""
+"""numba-cuda-mlir and cccl-python, which the default build leaves out: environments of both majors,
+used.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,19 @@ def made(project: Workspace, request: pytest.FixtureRequest) -> Made:
         pytest.skip("packages are built on Linux only")
     lock = release_locks(project)["python-13"]
     if lock.components["cuda-cccl"].artefacts.get(f"{this_platform()}-{this_python().tag}") is None:
-        # tests/recipes/test_python_requirements.py reads what the recipe takes of the wheels of every other Python.
+        # tests/recipes/test_python_requirements.py reads what the recipe takes of the wheels of
+        # every other Python.
         pytest.skip(f"cuda-cccl is not published for Python {this_python().name}")
     channel = project.output / f"python-kernels-{toolkit}"
-    words = ("cccl-python", "--release", toolkit, "--python", this_python().name, "--channel", str(channel))
+    words = (
+        "cccl-python",
+        "--release",
+        toolkit,
+        "--python",
+        this_python().name,
+        "--channel",
+        str(channel),
+    )
     ctk(project, "build", *words, check=True)
     scenario = Scenario((f"cuda-version={toolkit}", "cccl-python"), this_platform())
     pick = solve(scenario, [channel, project.base_channel])
@@ -57,7 +68,9 @@ def test_a_kernel_is_compiled_to_ptx_a_cubin_and_lto_code(made: Made, project: W
     found = made.use("numba_cuda.py", "numba_cuda_mlir")
     facts = release_locks(project)[f"cuda-{made.toolkit}"].facts
     assert facts is not None
-    assert found["ptx isa"] == facts.ptx_isa  # of the toolkit that was asked for, and of no other on this machine
+    assert (
+        found["ptx isa"] == facts.ptx_isa
+    )  # of the toolkit that was asked for, and of no other on this machine
     assert int(str(found["cubin bytes"])) > 1000 < int(str(found["lto bytes"]))
 
 

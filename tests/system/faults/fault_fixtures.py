@@ -14,7 +14,9 @@ from kit.world import NEW, built_world, publish_release, serve
 @pytest.fixture(scope="session")
 def made_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     if this_platform() != "linux-64":
-        pytest.skip("the job is built for the platform that runs it, and its packages are for linux-64")
+        pytest.skip(
+            "the job is built for the platform that runs it, and its packages are for linux-64"
+        )
     with serve() as index:
         world = built_world(tmp_path_factory.mktemp("faults") / "checkout", index)
         publish_release(world, NEW, "1.9.3")

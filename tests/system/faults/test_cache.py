@@ -1,4 +1,5 @@
-"""A cache that is not what a run left there, and a machine that is not one to build on: nothing of it enters a package.
+"""A cache that is not what a run left there, and a machine that is not one to build on: nothing of
+it enters a package.
 
 A cache of a CI service may be old or damaged, so each file is read before it is used.
 """
@@ -81,7 +82,9 @@ def test_what_is_damaged_is_fetched_or_built_again(job: Job, right: Undisturbed)
     assert state(channel) == right.after
 
 
-def test_a_package_of_another_build_that_the_channel_has_spoilt_is_said(job: Job, right: Undisturbed) -> None:
+def test_a_package_of_another_build_that_the_channel_has_spoilt_is_said(
+    job: Job, right: Undisturbed
+) -> None:
     world, channel = job.world, job.world.workspace.channel
     spoilt = next((channel / "noarch").glob("cuda-version-*.conda"))
     overwrite(spoilt)
@@ -95,7 +98,9 @@ def test_a_package_of_another_build_that_the_channel_has_spoilt_is_said(job: Job
     assert problems(channel, world.base) == []
 
 
-def test_a_run_keeps_the_cache_bounded_and_nothing_that_goes_with_clean_is_missed(job: Job, right: Undisturbed) -> None:
+def test_a_run_keeps_the_cache_bounded_and_nothing_that_goes_with_clean_is_missed(
+    job: Job, right: Undisturbed
+) -> None:
     world, old = job.world, job.world.workspace.notes / "rendered" / "old.json"
     old.touch()
     os.utime(old, (0, 0))
@@ -123,7 +128,9 @@ FOREIGN: dict[str, Callable[[Path], None]] = {
 """What a damaged cache of builds may have in the place of a package, or of the note beside it."""
 
 
-def test_a_machine_that_cannot_build_is_not_told_as_a_fault_of_the_recipe(job: Job, right: Undisturbed) -> None:
+def test_a_machine_that_cannot_build_is_not_told_as_a_fault_of_the_recipe(
+    job: Job, right: Undisturbed
+) -> None:
     done = ctk(job.world, *job.world.build(OLD, NEW), PATH="")
     assert done.returncode == errors.NotReady.exit_code, done.stderr
     assert "there is no bash on PATH" in done.stderr

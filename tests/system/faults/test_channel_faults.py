@@ -1,4 +1,5 @@
-"""A channel on a server that fails, stalls or has other files: `ctk env create` tries again, and ends in words.
+"""A channel on a server that fails, stalls or has other files: `ctk env create` tries again, and
+ends in words.
 
 The index has the same faults in test_index_faults.py.
 """
@@ -285,7 +286,15 @@ def test_a_pack_is_made_of_checked_packages_too(site: Site) -> None:
 def test_a_killed_download_is_continued_by_the_next_run(site: Site) -> None:
     """Killed in the middle of a package: what came stays, and is not sent again."""
     site.server.faults.append(Fault(PACKAGE, pause=60))
-    words = ["env", "create", "other", "--prefix", str(site.folder / "env"), "--channel", site.server.channel]
+    words = [
+        "env",
+        "create",
+        "other",
+        "--prefix",
+        str(site.folder / "env"),
+        "--channel",
+        site.server.channel,
+    ]
     words += ["--base", str(site.where.root / "base")]
     settings = {"CTK_ROOT": str(site.where.root), "NO_PROXY": "127.0.0.1,localhost"}
     archives = Archives.beside(site.where.packages).folder
@@ -308,15 +317,32 @@ def test_a_killed_download_is_continued_by_the_next_run(site: Site) -> None:
 def test_a_disk_that_is_full_in_a_download_is_error_12_and_the_next_run_goes_on(site: Site) -> None:
     archives = Archives.beside(site.where.packages).folder
     archives.mkdir(parents=True)
-    words = ["env", "create", "other", "--prefix", str(site.folder / "env"), "--channel", site.server.channel]
+    words = [
+        "env",
+        "create",
+        "other",
+        "--prefix",
+        str(site.folder / "env"),
+        "--channel",
+        site.server.channel,
+    ]
     words += ["--base", str(site.where.root / "base")]
     world = {"CTK_ROOT": str(site.where.root), "NO_PROXY": "127.0.0.1,localhost"}
     program = [sys.executable, "-c", "from ctk.cli.main import main; main()", *words]
     with mounts(small(archives=100_000), archives=archives) as there:
-        enter = ["nsenter", "--target", str(there.pid), "--user", "--mount", "--preserve-credentials"]
+        enter = [
+            "nsenter",
+            "--target",
+            str(there.pid),
+            "--user",
+            "--mount",
+            "--preserve-credentials",
+        ]
 
         def create() -> subprocess.CompletedProcess[str]:
-            return subprocess.run([*enter, *program], env={**os.environ, **world}, capture_output=True, text=True)
+            return subprocess.run(
+                [*enter, *program], env={**os.environ, **world}, capture_output=True, text=True
+            )
 
         done = create()
         assert done.returncode == NoSpace.exit_code, done.stderr
@@ -326,17 +352,22 @@ def test_a_disk_that_is_full_in_a_download_is_error_12_and_the_next_run_goes_on(
         site.server.requests.clear()
         done = create()
         assert done.returncode == 0, done.stderr
-        assert site.asked[0] and site.asked[0].startswith("bytes="), "what came before is not sent again"
+        assert site.asked[0] and site.asked[0].startswith("bytes="), (
+            "what came before is not sent again"
+        )
     assert (site.folder / "env" / FILE).read_bytes() == CONTENT
 
 
 def test_two_silent_servers_end_in_words(site: Site) -> None:
     """The channel and the base channel take connections, and say nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as first,
+        socket.create_server(("127.0.0.1", 0)) as second,
+    ):
         one, other = (f"http://127.0.0.1:{server.getsockname()[1]}/c" for server in (first, second))
         done = ctk(
-            site.where, "env", "create", "other", "--prefix", str(site.prefix), "--channel", one, "--base", other,
-            PIP_TIMEOUT="1", PIP_RETRIES="1", NO_PROXY="127.0.0.1",
+            site.where, "env", "create", "other", "--prefix", str(site.prefix), "--channel", one,
+            "--base", other, PIP_TIMEOUT="1", PIP_RETRIES="1", NO_PROXY="127.0.0.1",
         )  # fmt: skip
     assert done.returncode == DOWN, done.stderr
     assert one in done.stderr and "\nnext: " in done.stderr and "Traceback" not in done.stderr
@@ -348,8 +379,9 @@ def test_a_package_and_its_base_on_servers_that_fall_silent_end_in_words(site: S
     with serve(FakeIndex(folder=site.where.root / "base")) as base:
         base.faults.append(Fault(".conda", delay=3))
         done = ctk(
-            site.where, "env", "create", "other", "python", "--prefix", str(site.prefix), "--channel",
-            site.server.channel, "--base", base.channel, PIP_TIMEOUT="1", PIP_RETRIES="1", NO_PROXY="127.0.0.1",
+            site.where, "env", "create", "other", "python", "--prefix", str(site.prefix),
+            "--channel", site.server.channel, "--base", base.channel,
+            PIP_TIMEOUT="1", PIP_RETRIES="1", NO_PROXY="127.0.0.1",
         )  # fmt: skip
     assert done.returncode == DOWN, done.stderr
     assert ".conda" in done.stderr and "\nnext: " in done.stderr and "Traceback" not in done.stderr

@@ -1,4 +1,6 @@
-"""A disk that is full or may not be written: error 12 at each step, nothing lost, and the next run goes on."""
+"""A disk that is full or may not be written: error 12 at each step, nothing lost, and the next run
+goes on.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ def refused(done: subprocess.CompletedProcess[str], *said: str) -> None:
 
 def begun(done: subprocess.CompletedProcess[str]) -> list[str]:
     """The steps that a run went through."""
-    return [s for s in ("fetch", "build", "audit", "index", "package tests", "publish") if f" {s}: " in done.stderr]
+    return [
+        s
+        for s in ("fetch", "build", "audit", "index", "package tests", "publish")
+        if f" {s}: " in done.stderr
+    ]
 
 
 def test_a_run_that_finds_a_full_disk_at_one_step_after_another_gets_there_in_the_end(
@@ -39,7 +45,11 @@ def test_a_run_that_finds_a_full_disk_at_one_step_after_another_gets_there_in_th
 ) -> None:
     world, here = job.world, job.world.workspace
     places = {"store": here.store, "builds": here.builds, "output": here.output}
-    with mounts(small(store=100_000, builds=100_000, output=100_000, notes=8_000), **places, notes=here.notes) as there:
+    with mounts(
+        small(store=100_000, builds=100_000, output=100_000, notes=8_000),
+        **places,
+        notes=here.notes,
+    ) as there:
         channel = there.see(here.output) / "channel"
         passed = []
         for place in places.values():
@@ -49,7 +59,11 @@ def test_a_run_that_finds_a_full_disk_at_one_step_after_another_gets_there_in_th
             assert state(channel) == right.before
             passed.append(begun(done))
             there.enlarge(place)
-        assert passed == [[], ["fetch"], ["fetch", "build", "audit"]]  # notes that cannot be written stop no run
+        assert passed == [
+            [],
+            ["fetch"],
+            ["fetch", "build", "audit"],
+        ]  # notes that cannot be written stop no run
         done = ctk(world, *world.build(OLD, NEW), mounts=there.pid)
         assert done.returncode == 0, done.stderr
         assert problems(channel, world.base) == []
@@ -58,11 +72,17 @@ def test_a_run_that_finds_a_full_disk_at_one_step_after_another_gets_there_in_th
 
 
 def test_a_full_disk_is_told_from_a_script_that_fails(job: Job, right: Undisturbed) -> None:
-    """Without room in memory builds work in the cache, and what finds it full is a script, or rattler."""
+    """Without room in memory builds work in the cache, and what finds it full is a script, or
+    rattler.
+    """
     world, here = job.world, job.world.workspace
     script = f"{emptied('memory')}\n{small(builds=250_000)}"
     with mounts(script, memory=MEMORY, builds=here.builds) as there:
-        refused(ctk(world, *world.build(OLD, NEW), mounts=there.pid), "No space left on device: ", str(here.builds))
+        refused(
+            ctk(world, *world.build(OLD, NEW), mounts=there.pid),
+            "No space left on device: ",
+            str(here.builds),
+        )
         there.enlarge(here.builds)
         assert ctk(world, *world.build(OLD, NEW), mounts=there.pid).returncode == 0
         assert state(here.channel) == right.after
@@ -71,7 +91,9 @@ def test_a_full_disk_is_told_from_a_script_that_fails(job: Job, right: Undisturb
 def test_a_full_folder_for_temporary_files_is_no_failed_recipe_or_test(
     job: Job, right: Undisturbed, tmp_path: Path
 ) -> None:
-    """Without room in memory rattler-build writes archives there first, and says of that without the system's error."""
+    """Without room in memory rattler-build writes archives there first, and says of that without
+    the system's error.
+    """
     world = job.world
     script = f"{emptied('memory')}\n{small(folder=200_000)}"
     with mounts(script, memory=MEMORY, folder=tmp_path) as there:
@@ -83,7 +105,10 @@ def test_a_full_folder_for_temporary_files_is_no_failed_recipe_or_test(
 
 
 def audit(world: World) -> list[str]:
-    """The command that audits the packages of the built channel. As a channel it is not sound: it is no clone."""
+    """The command that audits the packages of the built channel.
+
+    As a channel it is not sound: it is no clone.
+    """
     packages = sorted(world.workspace.channel.glob("*/*.conda"))
     return ["check", *map(str, packages), "--base", str(world.base)]
 
@@ -102,7 +127,9 @@ def test_a_folder_that_cannot_be_written_is_named_and_readers_are_not_disturbed(
     assert state(world.workspace.channel) == right.before
 
 
-def test_a_checkout_that_may_only_be_read_is_enough_for_what_only_reads(job: Job, tmp_path: Path) -> None:
+def test_a_checkout_that_may_only_be_read_is_enough_for_what_only_reads(
+    job: Job, tmp_path: Path
+) -> None:
     world = job.world
     base, prefix = ("--base", str(world.base)), str(tmp_path / "env")
     create = ("env", "create", "cuda-crt", "--prefix", prefix, *base)
@@ -127,8 +154,19 @@ def test_a_cache_of_packages_that_is_somebody_else_s_is_named_and_no_environment
 ) -> None:
     cache, prefix = job.world.workspace.packages, tmp_path / "env"
     with mounts(f'mkdir -p "$cache"; {read_only("cache")}', cache=cache) as there:
-        for words in (("create", "--prefix", str(prefix)), ("pack", "python", "-o", str(tmp_path / "x.run"))):
-            done = ctk(job.world, "env", *words, "cuda-crt", "--base", str(job.world.base), mounts=there.pid)
+        for words in (
+            ("create", "--prefix", str(prefix)),
+            ("pack", "python", "-o", str(tmp_path / "x.run")),
+        ):
+            done = ctk(
+                job.world,
+                "env",
+                *words,
+                "cuda-crt",
+                "--base",
+                str(job.world.base),
+                mounts=there.pid,
+            )
             refused(done, f"cannot write {cache}: ")
     assert not prefix.exists()
 
@@ -159,7 +197,16 @@ def test_an_environment_that_finds_a_full_disk_is_completed_by_the_next_run(
     job: Job, tmp_path: Path, full: str
 ) -> None:
     world, prefix = job.world, tmp_path / "env"
-    create = ["env", "create", "cuda-crt", "cuda-pathfinder", "--prefix", str(prefix), "--base", str(world.base)]
+    create = [
+        "env",
+        "create",
+        "cuda-crt",
+        "cuda-pathfinder",
+        "--prefix",
+        str(prefix),
+        "--base",
+        str(world.base),
+    ]
     place = {"prefix": prefix, "packages": world.workspace.packages}[full]
     with mounts(small(place=70_000), place=place) as there:
         refused(ctk(world, *create, mounts=there.pid), "No space left on device: ")
@@ -189,4 +236,6 @@ def test_a_published_folder_that_is_full_or_read_only_stays_as_it_was(
         assert done.returncode == 0, done.stderr
         assert set(state(there.see(folder))) >= set(right.after)
         checked = ctk(world, "check", str(folder), mounts=there.pid)
-        assert [line for line in checked.stdout.splitlines() if "orphan" in line or "index" in line] == []
+        assert [
+            line for line in checked.stdout.splitlines() if "orphan" in line or "index" in line
+        ] == []

@@ -1,7 +1,8 @@
-"""A package index that fails, stalls or has other files, at every step that asks it: the listed error.
+"""A package index that fails, stalls or has other files, at every step that asks it: the listed
+error.
 
-Each fault meets all the commands at once, each in a checkout of its own: they are the steps fetch (alone, and as the
-main job's first part), and lock (add and check).
+Each fault meets all the commands at once, each in a checkout of its own: they are the steps fetch
+(alone, and as the main job's first part), and lock (add and check).
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ SOON = 900
 
 
 CASES: dict[str, tuple[Fault, int]] = {
-    # What is wrong -> the fault, and the exit code of all commands. tests/index and tests/fetch have more faults.
+    # What is wrong -> the fault, and the exit code of all commands. tests/index and tests/fetch
+    # have more faults.
     "no file": (Fault(FILES, status=404), GONE),
     "files stall": (Fault(FILES, pause=0.8), DOWN),
     "pages break off": (Fault(PAGES, truncate=50), DOWN),
@@ -45,7 +47,10 @@ class Stations:
     commands: dict[str, tuple[World, list[str]]]
 
     def run(self, *names: str, patience: float = 60) -> dict[str, subprocess.CompletedProcess[str]]:
-        """Some of them at once, by default all; ``patience`` is the seconds that pip waits for an answer."""
+        """Some of them at once, by default all.
+
+        ``patience`` is the seconds that pip waits for an answer.
+        """
 
         def one(name: str) -> subprocess.CompletedProcess[str]:
             world, words = self.commands[name]
@@ -59,11 +64,19 @@ class Stations:
         """Files in the caches that are not files of the index."""
         world, _ = self.commands["build"]
         right = {
-            hashlib.sha256(content).hexdigest() for files in world.index.projects.values() for content in files.values()
+            hashlib.sha256(content).hexdigest()
+            for files in world.index.projects.values()
+            for content in files.values()
         }
         here = [world.workspace for world, _ in self.commands.values()]
-        kept = [file for one in here for file in (*one.store.glob("??/*"), *one.artefacts.rglob("*.*"))]
-        return [f for f in kept if f.is_file() and hashlib.sha256(f.read_bytes()).hexdigest() not in right]
+        kept = [
+            file for one in here for file in (*one.store.glob("??/*"), *one.artefacts.rglob("*.*"))
+        ]
+        return [
+            f
+            for f in kept
+            if f.is_file() and hashlib.sha256(f.read_bytes()).hexdigest() not in right
+        ]
 
     def locks(self) -> dict[Path, bytes]:
         """Every file of the locks of each checkout."""
@@ -81,7 +94,9 @@ def steps(job: Job, tmp_path: Path) -> Stations:
         "check": ["release", "check"],
     }.items():
         # A checkout without a cache.
-        shutil.copytree(world.root, tmp_path / name, ignore=shutil.ignore_patterns(".cache", "output"))
+        shutil.copytree(
+            world.root, tmp_path / name, ignore=shutil.ignore_patterns(".cache", "output")
+        )
         commands[name] = (replace(world, root=tmp_path / name), words)
     for suffix in (".lock", ".yaml"):
         (tmp_path / "add" / "variants" / f"cuda-{NEW}{suffix}").unlink()
@@ -113,20 +128,28 @@ def test_a_file_that_changed_after_the_lock_is_refused_before_it_is_fetched(
     kept = {name: dict(files) for name, files in index.projects.items()}
     try:
         for files in index.projects.values():
-            files |= {name: content + b"\0" for name, content in files.items() if VERSIONS[NEW] in name}
+            files |= {
+                name: content + b"\0" for name, content in files.items() if VERSIONS[NEW] in name
+            }
         asked = len(index.requests)
         done = {name: steps.run(name)[name] for name in ("fetch", "build")}
         assert {name: d.returncode for name, d in done.items()} == dict.fromkeys(done, WRONG)
         assert all("the index states another sha256" in d.stderr for d in done.values())
-        assert [r.path for r in index.requests[asked:] if FILES in r.path and VERSIONS[NEW] in r.path] == []
+        assert [
+            r.path for r in index.requests[asked:] if FILES in r.path and VERSIONS[NEW] in r.path
+        ] == []
     finally:
         index.projects = kept
     assert state(job.world.workspace.channel) == right.before
 
 
-def test_what_a_bad_index_left_does_not_spoil_the_next_run(steps: Stations, job: Job, right: Undisturbed) -> None:
+def test_what_a_bad_index_left_does_not_spoil_the_next_run(
+    steps: Stations, job: Job, right: Undisturbed
+) -> None:
     index = job.world.index
-    index.faults.append(Fault(FILES, content=OTHER * 3, truncate=50))  # the first part of another file
+    index.faults.append(
+        Fault(FILES, content=OTHER * 3, truncate=50)
+    )  # the first part of another file
     assert {d.returncode for d in steps.run("fetch", "build").values()} <= {DOWN, WRONG}
     assert list((job.world.workspace.store / "partial").iterdir())
     index.faults.clear()

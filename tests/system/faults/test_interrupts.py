@@ -1,4 +1,5 @@
-"""Ctrl-C, at any moment of the commands that take long: 130, one sentence, no process left, and the next run continues.
+"""Ctrl-C, at any moment of the commands that take long: 130, one sentence, no process left, and the
+next run continues.
 
 A terminal sends the signal to every process of the command, a supervisor to the first one only.
 """
@@ -26,7 +27,10 @@ pytest_plugins = ["fault_fixtures"]
 
 SEED = 7
 PATIENCE = 300.0
-"""Seconds after which something hangs. How fast a command ends is not judged here: a machine may be busy."""
+"""Seconds after which something hangs.
+
+How fast a command ends is not judged here: a machine may be busy.
+"""
 RECIPE = ROOT / "tests" / "cli" / "recipe"
 LONG = {"build": "group", "build-recipe": "main", "env create": "main"}
 """Command -> who gets the signal: with processes and the index, with threads, and with a solver."""
@@ -34,7 +38,10 @@ LONG = {"build": "group", "build-recipe": "main", "env create": "main"}
 
 @pytest.fixture
 def slow(job: Job) -> Iterator[World]:
-    """An index that takes a moment for each file and page; nothing that was fetched or built is there."""
+    """An index that takes a moment for each file and page.
+
+    Nothing that was fetched or built is there.
+    """
     world = job.world
     world.index.faults.append(Fault(match="", pause=0.1))
     for name in ("sha256", "artefacts", "builds", "notes"):
@@ -49,7 +56,16 @@ def words_of(name: str, world: World, folder: Path) -> list[str]:
         return world.build(OLD, NEW)
     if name == "build-recipe":
         return [name, str(RECIPE), "--base", str(world.base), "--output", str(folder / "packages")]
-    return ["env", "create", "cuda-crt", "python", "--prefix", str(folder / "env"), "--base", str(world.base)]
+    return [
+        "env",
+        "create",
+        "cuda-crt",
+        "python",
+        "--prefix",
+        str(folder / "env"),
+        "--base",
+        str(world.base),
+    ]
 
 
 def start(world: World, words: Sequence[str], **environment: str) -> subprocess.Popen[str]:
@@ -84,7 +100,11 @@ def test_a_command_ends_and_leaves_nothing_behind(name: str, slow: World, tmp_pa
     temporary.mkdir()
     words = words_of(name, slow, tmp_path)
     stopped = 0
-    for most in (2.0, 0.5, *[0.0] * 20):  # at once, and again while a busy machine lets the command end before
+    for most in (
+        2.0,
+        0.5,
+        *[0.0] * 20,
+    ):  # at once, and again while a busy machine lets the command end before
         if most == 0 and stopped:
             break
         run = start(slow, words, TMPDIR=str(temporary))
@@ -94,7 +114,9 @@ def test_a_command_ends_and_leaves_nothing_behind(name: str, slow: World, tmp_pa
             time.sleep(chance.uniform(0, most))
             if run.poll() is None:
                 interrupt(run, LONG[name])
-            err = run.communicate(timeout=PATIENCE)[1]  # a process that lives on would hold the pipes open
+            err = run.communicate(timeout=PATIENCE)[
+                1
+            ]  # a process that lives on would hold the pipes open
         finally:
             left = living(run)
             for process in left:
@@ -104,7 +126,10 @@ def test_a_command_ends_and_leaves_nothing_behind(name: str, slow: World, tmp_pa
         assert "Traceback" not in err
         if run.returncode:  # it may have been faster
             assert run.returncode == Stopped.exit_code, err
-            said = "stopped\nnext: run the same command again; downloads, and what `ctk build` finished, are kept\n"
+            said = (
+                "stopped\nnext: run the same command again; downloads, and what `ctk build`"
+                " finished, are kept\n"
+            )
             assert err.count(said) == 1 and "Warning" not in err
             stopped += 1
         assert list(temporary.iterdir()) == []

@@ -1,4 +1,6 @@
-"""A run that is killed leaves a whole channel, and the next one ends as if nothing had been: `kills` has the how."""
+"""A run that is killed leaves a whole channel, and the next one ends as if nothing had been:
+`kills` has the how.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ INSTALLED = ("cuda-crt", "cuda-pathfinder")
 pytest_plugins = ["fault_fixtures"]
 
 
-def test_a_kill_between_two_renames_of_publishing_does_no_harm(job: Job, right: Undisturbed) -> None:
+def test_a_kill_between_two_renames_of_publishing_does_no_harm(
+    job: Job, right: Undisturbed
+) -> None:
     outcome = job.killed(Point("group", change=right.changes["publish"][-1]), right)
     assert (outcome.step, outcome.complaints) == ("publish", [])
 
@@ -41,7 +45,10 @@ def test_an_environment_whose_creation_is_killed_is_completed_by_the_next_run(
     create = ["env", "create", *INSTALLED, "--prefix", str(prefix), "--base", str(world.base)]
     for _ in range(3):
         process = subprocess.Popen(
-            command(create), env=world.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command(create),
+            env=world.environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         while not (prefix / "conda-meta").exists() and process.poll() is None:
             time.sleep(0.001)

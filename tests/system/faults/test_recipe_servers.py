@@ -1,4 +1,6 @@
-"""`ctk build-recipe` with channels on servers: rattler-build gets what our client fetched, or the run ends in words."""
+"""`ctk build-recipe` with channels on servers: rattler-build gets what our client fetched, or the
+run ends in words.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from kit.packs import checkout
 from kit.tiny_packages import tiny
 
 pytest_plugins = ["kit.recipe_fixtures"]
-pytestmark = pytest.mark.skipif(this_platform() != "linux-64", reason="the tiny packages are for linux-64")
+pytestmark = pytest.mark.skipif(
+    this_platform() != "linux-64", reason="the tiny packages are for linux-64"
+)
 
 Recipes = Callable[..., Path]
 HOST, TEST = "other-1.0-0.conda", "tested-1.0-0.conda"
@@ -64,7 +68,9 @@ class Site:
 def site(tmp_path: Path, recipe: Recipes) -> Iterator[Site]:
     cuda = Draft("cuda-version", "13.0", "native_0", depends=("__cuda >=13.0",))
     tested = tiny("tested", files={"share/tested": b"tested"})
-    where = checkout(tmp_path / "checkout", cuda, tiny("other", files={"share/other": b"other"}), tested)
+    where = checkout(
+        tmp_path / "checkout", cuda, tiny("other", files={"share/other": b"other"}), tested
+    )
     (where.root / "variants").symlink_to(ROOT / "variants")
     folder = recipe(
         "test -f $PREFIX/share/other; mkdir -p $PREFIX/share; echo 1 > $PREFIX/share/one",
@@ -80,7 +86,11 @@ def test_packages_come_once_and_through_our_client(site: Site) -> None:
     done = site.build()
     assert done.returncode == 0, done.stderr + done.stdout
     assert site.asked(HOST) == 1 and site.asked(TEST) == 1
-    packed = [request for request in site.server.requests if request.path.endswith("linux-64/repodata.json")]
+    packed = [
+        request
+        for request in site.server.requests
+        if request.path.endswith("linux-64/repodata.json")
+    ]
     assert len([request for request in packed if request.known is None]) == 1, "it is sent once"
     archives = Archives.beside(site.where.packages)
     assert [*archives.folder.iterdir()] == [archives.lock]

@@ -22,7 +22,11 @@ def all_at_once(commands: Sequence[tuple[World, Sequence[str]]]) -> list[str]:
     """Starts them together; what each printed, once all have ended well."""
     started = [
         subprocess.Popen(
-            command(words), env=world.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command(words),
+            env=world.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         for world, words in commands
     ]
@@ -61,7 +65,9 @@ class Reader(Thread):
         self.join()
 
 
-def test_of_runs_in_one_checkout_one_works_and_the_others_wait_for_it(job: Job, right: Undisturbed) -> None:
+def test_of_runs_in_one_checkout_one_works_and_the_others_wait_for_it(
+    job: Job, right: Undisturbed
+) -> None:
     world, number = job.world, 4
     reader = Reader(world.workspace.channel, world.base)
     reader.start()
@@ -76,17 +82,25 @@ def test_of_runs_in_one_checkout_one_works_and_the_others_wait_for_it(job: Job, 
     assert sum("another run is at work in this checkout" in text for text in said) >= 1
 
 
-def test_two_checkouts_that_publish_into_one_channel_lose_nothing(job: Job, right: Undisturbed, tmp_path: Path) -> None:
-    """Each has a part of the plan; a state that one has staged is not swept away by the other, nor is what it made."""
+def test_two_checkouts_that_publish_into_one_channel_lose_nothing(
+    job: Job, right: Undisturbed, tmp_path: Path
+) -> None:
+    """Each has a part of the plan.
+
+    A state that one has staged is not swept away by the other, nor is what it made.
+    """
     world, channel = job.world, tmp_path / "shared"
     other = replace(world, root=tmp_path / "other")
     shutil.copytree(world.root, other.root, ignore=shutil.ignore_patterns(".cache", "output"))
     arguments = ["--channel", str(channel)]
     reader = Reader(channel, world.base)
-    # All packages of the old release from the start, so that a client finds something in every state.
+    # All packages of the old release from the start, so that a client finds something in every
+    # state.
     assert ctk(world, *world.build(OLD), *arguments).returncode == 0
     reader.start()
-    all_at_once([(world, [*world.build(NEW), *arguments]), (other, [*other.build(OLD), *arguments])] * 2)
+    all_at_once(
+        [(world, [*world.build(NEW), *arguments]), (other, [*other.build(OLD), *arguments])] * 2
+    )
     reader.end()
     assert reader.found == set()
     assert reader.seen
@@ -94,7 +108,9 @@ def test_two_checkouts_that_publish_into_one_channel_lose_nothing(job: Job, righ
     assert state(channel) == right.after
 
 
-def test_a_run_waits_while_another_checkout_publishes_into_its_channel(job: Job, right: Undisturbed) -> None:
+def test_a_run_waits_while_another_checkout_publishes_into_its_channel(
+    job: Job, right: Undisturbed
+) -> None:
     world, said = job.world, ""
     with publishing(world.workspace.channel, print):
         process = subprocess.Popen(

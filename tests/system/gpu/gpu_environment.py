@@ -1,4 +1,6 @@
-"""Environments as the tests of this folder see them: a folder, its conda-meta, and programs that run in it."""
+"""Environments as the tests of this folder see them: a folder, its conda-meta, and programs that
+run in it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Environment:
 
     name: str
     prefix: Path
-    reports: dict[tuple[str | Path, ...], Mapping[str, Any]] = field(default_factory=dict, repr=False, compare=False)
+    reports: dict[tuple[str | Path, ...], Mapping[str, Any]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def python(self) -> Path:
@@ -50,7 +54,9 @@ class Environment:
 
     def needs(self, name: str) -> Mapping[str, Any]:
         """The same, or the test is skipped."""
-        return self.record(name) or pytest.skip(f"there is no {name} in the environment {self.name}")
+        return self.record(name) or pytest.skip(
+            f"there is no {name} in the environment {self.name}"
+        )
 
     @property
     def toolkit(self) -> str:
@@ -83,7 +89,10 @@ class Environment:
         )
 
     def report(self, program: Path, *arguments: str) -> Mapping[str, Any]:
-        """What a program prints, one JSON object; the test fails with its output when it does not get that far."""
+        """What a program prints, one JSON object.
+
+        The test fails with its output when it does not get that far.
+        """
         words = (program, *arguments)
         if words not in self.reports:
             done = self.run(*words)
@@ -93,15 +102,18 @@ class Environment:
             except (AssertionError, IndexError, json.JSONDecodeError):
                 tail = "\n".join((done.stdout + done.stderr).splitlines()[-40:])
                 pytest.fail(
-                    f"{program.name} ended with {done.returncode} in the environment {self.name}:\n{tail}\n"
-                    f"run it by hand: {self.python} -I {' '.join(map(str, words))}",
+                    f"{program.name} ended with {done.returncode} in the environment"
+                    f" {self.name}:\n{tail}\nrun it by hand: {self.python} -I"
+                    f" {' '.join(map(str, words))}",
                     pytrace=False,
                 )
         return self.reports[words]
 
 
 def names(outside: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The environments to test: the subfolders of the folder that the variable names, or all that can be made here."""
+    """The environments to test: the subfolders of the folder that the variable names, or all that
+    can be made here.
+    """
     folder = outside.get(VARIABLE)
     if not folder:
         return NAMES

@@ -1,4 +1,6 @@
-"""The machine and the environments: those that CTK_GPU_ENVIRONMENTS names, or ones made of this checkout's channel."""
+"""The machine and the environments: those that CTK_GPU_ENVIRONMENTS names, or ones made of this
+checkout's channel.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def environment(request: pytest.FixtureRequest, gpu: Machine) -> Environment:
     found = _given(Path(folder), request.param) if folder else _made(request.param, gpu)
     sentence = refusal(gpu, found.toolkit)
     if sentence and found.name == "none":
-        pytest.fail(f"what was picked for this machine does not run on it: {sentence}", pytrace=False)
+        pytest.fail(
+            f"what was picked for this machine does not run on it: {sentence}", pytrace=False
+        )
     if sentence:
         pytest.skip(sentence)
     return found
@@ -42,7 +46,10 @@ def environment(request: pytest.FixtureRequest, gpu: Machine) -> Environment:
 
 def _given(folder: Path, name: str) -> Environment:
     if not (folder / name / "conda-meta").is_dir():
-        pytest.fail(f"{VARIABLE}={folder} holds no environments; it has to hold {', '.join(NAMES)}", pytrace=False)
+        pytest.fail(
+            f"{VARIABLE}={folder} holds no environments; it has to hold {', '.join(NAMES)}",
+            pytrace=False,
+        )
     return Environment(name, folder / name)
 
 
@@ -55,7 +62,9 @@ def _made(name: str, gpu: Machine) -> Environment:
         from ctk.solve.solve import Catalogue, Scenario
         from ctk.solve.why import solve_or_say_why
     except ImportError as error:
-        pytest.skip(f"{VARIABLE} names no folder of environments, and none can be made here: {error}")
+        pytest.skip(
+            f"{VARIABLE} names no folder of environments, and none can be made here: {error}"
+        )
     where, on = Workspace(ROOT), machine()
     if not where.channel.is_dir() or not where.base_channel.is_dir():
         pytest.skip("this checkout has no channel: ./scripts/build makes one")

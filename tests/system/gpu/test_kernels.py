@@ -1,12 +1,13 @@
 """Kernels run on this machine's GPU from every environment: by cuda.core and by numba.cuda.
 
-On a machine that has nothing but a GPU, Python and pytest, with environments unpacked below one folder (in subfolders
-named ``none``, ``12.6``, ``13.0``, as ``cuda-version`` was pinned):
+On a machine that has nothing but a GPU, Python and pytest, with environments unpacked below one
+folder (in subfolders named ``none``, ``12.6``, ``13.0``, as ``cuda-version`` was pinned):
 
     CTK_GPU_ENVIRONMENTS=DIR python3 -m pytest --confcutdir tests/system/gpu tests/system/gpu
 
-In a checkout with a channel and a GPU, ``./scripts/test gpu`` makes the environments itself. What a toolkit may do is
-told by the driver and by the toolkit's own list of GPUs; nothing here knows what machine it runs on.
+In a checkout with a channel and a GPU, ``./scripts/test gpu`` makes the environments itself. What a
+toolkit may do is told by the driver and by the toolkit's own list of GPUs; nothing here knows what
+machine it runs on.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def test_machine_code_runs_whatever_the_minor(environment: Environment, route: s
     assert route in found["cubins"]
 
 
-def test_ptx_runs_from_a_native_toolkit_and_is_refused_from_a_newer_one(environment: Environment, gpu: Machine) -> None:
+def test_ptx_runs_from_a_native_toolkit_and_is_refused_from_a_newer_one(
+    environment: Environment, gpu: Machine
+) -> None:
     environment.needs("cuda-core")
     found = environment.report(ROUTES)
     if environment.fit == "native":
@@ -39,7 +42,9 @@ def test_ptx_runs_from_a_native_toolkit_and_is_refused_from_a_newer_one(environm
         assert found["routes"]["ptx"] == RIGHT
     else:
         refused = {"code": UNSUPPORTED_PTX_VERSION, "name": "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}
-        assert found["loading ptx"] == refused, f"PTX ISA {found['ptx isa']}, driver for CUDA {gpu.driver}"
+        assert found["loading ptx"] == refused, (
+            f"PTX ISA {found['ptx isa']}, driver for CUDA {gpu.driver}"
+        )
         assert "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" in found["routes"]["ptx"]["error"]
 
 
@@ -58,8 +63,12 @@ def test_ptx_that_nvjitlink_links_runs_where_the_driver_is_as_new_as_nvjitlink(
     else:
         assert environment.fit == "compat" or numbers(environment.toolkit) < (12, 3)
         refused = {"code": UNSUPPORTED_PTX_VERSION, "name": "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}
-        assert found["loading linked ptx"] == refused, f"PTX ISA {found['linked ptx isa']}, driver for {gpu.driver}"
-        assert "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" in found["routes"]["nvjitlink lto to ptx"]["error"]
+        assert found["loading linked ptx"] == refused, (
+            f"PTX ISA {found['linked ptx isa']}, driver for {gpu.driver}"
+        )
+        assert (
+            "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" in found["routes"]["nvjitlink lto to ptx"]["error"]
+        )
 
 
 def test_native_or_compat_is_what_the_driver_says(environment: Environment, gpu: Machine) -> None:
@@ -90,10 +99,14 @@ PROOFS = {
 
 @pytest.mark.parametrize("package", PROOFS)
 def test_the_proof_of_a_package_computes(environment: Environment, package: str) -> None:
-    """The programs that `ctk verify --install` runs, and two more: they assert their numbers themselves."""
+    """The programs that `ctk verify --install` runs, and two more: they assert their numbers
+    themselves.
+    """
     environment.needs(package)
     file, *arguments = PROOFS[package]
     found = environment.report(PROOF / file, *arguments)
     assert found["gpus"] >= 1
     if package == "cuda-core":
-        assert found["ptx"] == ("runs" if environment.fit == "native" else "refused, as it is newer than the driver")
+        assert found["ptx"] == (
+            "runs" if environment.fit == "native" else "refused, as it is newer than the driver"
+        )

@@ -14,10 +14,15 @@ pytest_plugins = ["gpu_fixtures"]
 def virtual() -> Mapping[str, str]:
     """The virtual packages that rattler detects: name -> version."""
     rattler = pytest.importorskip("rattler", reason="rattler is not installed for this Python")
-    return {p.name.normalized: str(p.version) for p in (v.into_generic() for v in rattler.VirtualPackage.detect())}
+    return {
+        p.name.normalized: str(p.version)
+        for p in (v.into_generic() for v in rattler.VirtualPackage.detect())
+    }
 
 
-def test_rattler_detects_the_driver_that_there_is(virtual: Mapping[str, str], machine: Machine) -> None:
+def test_rattler_detects_the_driver_that_there_is(
+    virtual: Mapping[str, str], machine: Machine
+) -> None:
     """Without a driver: none."""
     assert virtual.get("__cuda") == machine.driver
 

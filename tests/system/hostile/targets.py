@@ -1,6 +1,7 @@
 """Every parser that reads what others wrote, as a function of bytes: for the property tests.
 
-A target ends, or refuses with an error of its kind; anything else that it raises is a fault in the parser.
+A target ends, or refuses with an error of its kind; anything else that it raises is a fault in the
+parser.
 """
 
 from __future__ import annotations
@@ -83,7 +84,10 @@ METADATA_FILES = (
 
 
 def read_metadata(data: bytes) -> None:
-    """One file of a package's metadata; the first byte says which, and all else of the package is good."""
+    """One file of a package's metadata.
+
+    The first byte says which, and all else of the package is good.
+    """
     if data:
         name = METADATA_FILES[data[0] % len(METADATA_FILES)]
         with tempfile.TemporaryDirectory() as folder:
@@ -92,8 +96,14 @@ def read_metadata(data: bytes) -> None:
 
 def some_metadata() -> list[bytes]:
     texts = (
-        '{"name": "a", "version": "1", "build": "0", "build_number": 0, "subdir": "noarch", "track_features": "a b"}',
-        '{"paths": [{"_path": "a", "path_type": "hardlink", "sha256": "ab", "size_in_bytes": 3}], "paths_version": 1}',
+        (
+            '{"name": "a", "version": "1", "build": "0", "build_number": 0, "subdir": "noarch",'
+            ' "track_features": "a b"}'
+        ),
+        (
+            '{"paths": [{"_path": "a", "path_type": "hardlink", "sha256": "ab", "size_in_bytes":'
+            ' 3}], "paths_version": 1}'
+        ),
         '{"license": "BSD-3-Clause"}',
         '{"weak": ["a >=1"], "strong": []}',
     )

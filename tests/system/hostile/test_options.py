@@ -1,4 +1,6 @@
-"""Whatever stands in the place of a value, each command answers with words: every option of each, as typer has them."""
+"""Whatever stands in the place of a value, each command answers with words: every option of each,
+as typer has them.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ COMMANDS = dict(commands(typer.main.get_command(main.app)))
 
 
 def chosen(param: Any) -> Iterator[str]:
-    """The odd values for an option: all with ``--all``, else each option has some, and together they have all."""
+    """The odd values for an option: all with ``--all``, else each option has some, and together
+    they have all.
+    """
     every = settings.default is not None and settings.default.max_examples > 100
     start = zlib.crc32(param.name.encode())
     for number, odd in enumerate(ODD):
@@ -80,7 +84,11 @@ def chosen(param: Any) -> Iterator[str]:
 
 def lines(words: tuple[str, ...], command: Any) -> Iterator[list[str]]:
     """Command lines with an odd value each, and a plain one for all else that is required."""
-    values = [param for param in command.params if not getattr(param, "is_flag", False) and param.name != "help"]
+    values = [
+        param
+        for param in command.params
+        if not getattr(param, "is_flag", False) and param.name != "help"
+    ]
     for param in values:
         others = [other for other in values if other is not param and other.required]
         for odd in chosen(param):
@@ -95,7 +103,9 @@ def lines(words: tuple[str, ...], command: Any) -> Iterator[list[str]]:
 
 @pytest.fixture
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A checkout with nothing in it, without an index: what a value lets through finds nothing to work with."""
+    """A checkout with nothing in it, without an index: what a value lets through finds nothing to
+    work with.
+    """
     for name in ("recipes", "variants"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path)
@@ -111,7 +121,10 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_an_odd_value_of_any_option_is_answered_with_words(
-    words: tuple[str, ...], empty: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    words: tuple[str, ...],
+    empty: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     for line in lines(words, COMMANDS[words]):
         monkeypatch.setattr("sys.argv", ["ctk", *line])
@@ -143,14 +156,22 @@ def test_a_deleted_working_directory_is_said(words: str, tmp_path: Path) -> None
     gone.mkdir()
     done = _started(words, lambda: (os.chdir(gone), gone.rmdir()))
     assert done.returncode == errors.NoSpace.exit_code
-    assert "the working directory cannot be used: No such file or directory" in done.stdout + done.stderr
+    assert (
+        "the working directory cannot be used: No such file or directory"
+        in done.stdout + done.stderr
+    )
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("most", [12, 40])
 def test_too_few_open_files_are_said(most: int) -> None:
-    done = _started("solve cuda-core", lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)))
-    said = f"error: a process may open {most} files at once here\nnext: raise `ulimit -n`, as in `ulimit -n 1024`\n"
+    done = _started(
+        "solve cuda-core", lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    )
+    said = (
+        f"error: a process may open {most} files at once here\nnext: raise `ulimit -n`, as in"
+        " `ulimit -n 1024`\n"
+    )
     assert (done.returncode, done.stderr) == (errors.NoSpace.exit_code, said)
 
 

@@ -1,4 +1,6 @@
-"""Whatever bytes a parser is given, it gives a value or an error of the tooling, in little memory."""
+"""Whatever bytes a parser is given, it gives a value or an error of the tooling, in
+little memory.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def changed(draw: st.DrawFn, name: str) -> bytes:
     for _ in range(draw(st.integers(0, 6))):
         at = draw(st.integers(0, len(data)))
         until = at + draw(st.sampled_from([0, 0, 1, 1, 2, 4, 8, 50, 1000]))
-        new = draw(st.sampled_from(NASTY) | st.binary(max_size=8) | st.just(bytes(data[at:until]) * 3))
+        new = draw(
+            st.sampled_from(NASTY) | st.binary(max_size=8) | st.just(bytes(data[at:until]) * 3)
+        )
         data[at:until] = new
     return bytes(data)
 

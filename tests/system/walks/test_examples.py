@@ -1,4 +1,5 @@
-"""The examples of docs/recipe-authors.md: built with `ctk build-recipe`, installed with each CUDA major, and run.
+"""The examples of docs/recipe-authors.md: built with `ctk build-recipe`, installed with each CUDA
+major, and run.
 
 What the command prints is on the page, so its tables are read here and not its JSON.
 """
@@ -36,10 +37,15 @@ EXAMPLES = {
 }
 """Folder -> package."""
 QUICK = ("cpp-extension", "noarch-package")
-"""The others are compiled for a minute, so they are left to ./scripts/test --all, and to acceptance."""
+"""The others are compiled for a minute, so they are left to ./scripts/test --all, and to
+acceptance.
+"""
 COMPILED = [name for name in EXAMPLES if name != "noarch-package"]
 WITH_NVCC = ("cuda-extension", "nanobind-extension")
-FIRST = {major: next(minor for minor in MINORS if minor.startswith(f"{major}.")) for major in ("12", "13")}
+FIRST = {
+    major: next(minor for minor in MINORS if minor.startswith(f"{major}."))
+    for major in ("12", "13")
+}
 BUILT_WITH = {"12": "12.6", "13": FIRST["13"]}
 MAJORS = {name: {"13"} if name in WITH_NVCC else {"12", "13"} for name in EXAMPLES}
 IN_PYTHON = """
@@ -58,9 +64,15 @@ except RuntimeError as problem:
 json.dump([it.{version}(), it.devices(), list(y), error, refused], sys.stdout)
 """
 PROGRAMS = {
-    "scale": IN_PYTHON.format(module="scale", call="it.scale(2, y)", refused="it.scale(2, y[:0])", version="versions"),
-    "axpy": IN_PYTHON.format(module="axpy", call="it.axpy(2, x, y)", refused="it.axpy(2, x, y[:2])", version="runtime"),
-    "blend": IN_PYTHON.format(module="blend", call="it.blend(x, y)", refused="it.blend(x, y[:2])", version="runtime"),
+    "scale": IN_PYTHON.format(
+        module="scale", call="it.scale(2, y)", refused="it.scale(2, y[:0])", version="versions"
+    ),
+    "axpy": IN_PYTHON.format(
+        module="axpy", call="it.axpy(2, x, y)", refused="it.axpy(2, x, y[:2])", version="runtime"
+    ),
+    "blend": IN_PYTHON.format(
+        module="blend", call="it.blend(x, y)", refused="it.blend(x, y[:2])", version="runtime"
+    ),
 }
 RESULTS = {"scale": [20, 40, 60], "axpy": [12, 24, 36], "blend": [5.5, 11, 16.5]}
 
@@ -91,7 +103,11 @@ class Example:
     @property
     def packages(self) -> list[Package]:
         table = self.printed.partition("built and tested")[2].partition("└")[0]
-        rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in table.splitlines() if "│" in line]
+        rows = [
+            [cell.strip() for cell in line.split("│")[1:-1]]
+            for line in table.splitlines()
+            if "│" in line
+        ]
         found: list[Package] = []
         for name, toolkit, driver, gets, state in rows:
             if name:
@@ -130,7 +146,9 @@ def build(built: Workspace, roomy: Callable[[str], Path]) -> Build:
         ):
             pytest.skip("no CMake or no Ninja on this machine: apt-get install cmake ninja-build")
         output = roomy(example)
-        done = ctk(built, "build-recipe", f"./examples/{example}", "--output", str(output), check=True)
+        done = ctk(
+            built, "build-recipe", f"./examples/{example}", "--output", str(output), check=True
+        )
         return Example(output, done.stdout)
 
     return build
@@ -162,7 +180,9 @@ def test_each_major_has_a_build_and_its_tests_pass_with_the_oldest_and_the_newes
 
 
 @compiled
-def test_run_exports_alone_give_the_requirements_of_cuda(build: Build, built: Workspace, example: str) -> None:
+def test_run_exports_alone_give_the_requirements_of_cuda(
+    build: Build, built: Workspace, example: str
+) -> None:
     for package in build(example).packages:
         major, toolkit = package.toolkit.partition(".")[0], package.toolkit
         specs = ("cuda-cudart-dev", "cuda-nvrtc-dev", f"cuda-version={toolkit}")
@@ -170,7 +190,8 @@ def test_run_exports_alone_give_the_requirements_of_cuda(build: Build, built: Wo
         after = f"{int(major) + 1}.0a0"
         of_cuda = {spec for spec in package.requires if spec.startswith("cuda-")}
         wanted = {f"cuda-cudart >={host.version('cuda-cudart')},<{after}"}
-        # What nvcc compiled needs its toolkit, or a later one of the major; the others compile at run time.
+        # What nvcc compiled needs its toolkit, or a later one of the major; the others compile at
+        # run time.
         nvrtc = f"cuda-nvrtc >={host.version('cuda-nvrtc')},<{after}"
         wanted.add(f"cuda-version >={toolkit},<{after}" if example in WITH_NVCC else nvrtc)
         assert of_cuda == wanted
@@ -178,7 +199,9 @@ def test_run_exports_alone_give_the_requirements_of_cuda(build: Build, built: Wo
 
 @pytest.mark.parametrize(
     ("example", "driver"),
-    each((e, (e, d)) for e in COMPILED for d in ("12.6", NEWEST) if d.partition(".")[0] in MAJORS[e]),
+    each(
+        (e, (e, d)) for e in COMPILED for d in ("12.6", NEWEST) if d.partition(".")[0] in MAJORS[e]
+    ),
 )
 def test_an_example_computes_or_says_why_not(
     build: Build, built: Workspace, roomy: Callable[[str], Path], example: str, driver: str
@@ -199,7 +222,9 @@ def test_an_example_computes_or_says_why_not(
             pytest.skip("no GPU on this machine: the library was loaded, and computed nothing")
         assert said.endswith("sum 6.5\n")
         return
-    done = subprocess.run([made.python, "-I", "-c", PROGRAMS[name]], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [made.python, "-I", "-c", PROGRAMS[name]], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     version, devices, result, error, refused = json.loads(done.stdout)
     assert version == (f"runtime {driver}, NVRTC {driver}" if name == "scale" else driver)
@@ -216,8 +241,16 @@ def test_an_example_computes_or_says_why_not(
 def test_a_package_in_python_alone_is_one_build_and_is_tested_for_both_majors(build: Build) -> None:
     (package,) = build("noarch-package").packages
     assert package.toolkit == "" and "/noarch/doubled-0.1.0-pyh" in str(package.file)
-    assert sorted(package.requires) == ["cuda-core", "python", f"python >={max('3.11', base.this_python().minor)}"]
-    ends = [minors for major in ("12", "13") for minors in [[m for m in MINORS if m.startswith(f"{major}.")]]]
+    assert sorted(package.requires) == [
+        "cuda-core",
+        "python",
+        f"python >={max('3.11', base.this_python().minor)}",
+    ]
+    ends = [
+        minors
+        for major in ("12", "13")
+        for minors in [[m for m in MINORS if m.startswith(f"{major}.")]]
+    ]
     drivers = [driver for minors in ends for driver in (minors[0], minors[-1])]
     assert package.tests == [(driver, f"{driver} native", "passed") for driver in drivers]
 
@@ -227,21 +260,31 @@ def test_a_package_in_python_alone_computes_or_says_why_not(
     build: Build, built: Workspace, roomy: Callable[[str], Path], driver: str
 ) -> None:
     folder = roomy("environment")
-    made = create(pick(build, built, "noarch-package", driver), folder / "prefix", folder / "packages")
-    program = "import doubled; print(len(doubled.compiled('80').code) > 500); print(doubled.doubled([1, 2, 3.5]))"
-    done = subprocess.run([made.python, "-I", "-c", program], capture_output=True, text=True, check=False)
+    made = create(
+        pick(build, built, "noarch-package", driver), folder / "prefix", folder / "packages"
+    )
+    program = (
+        "import doubled; print(len(doubled.compiled('80').code) > 500); print(doubled.doubled([1,"
+        " 2, 3.5]))"
+    )
+    done = subprocess.run(
+        [made.python, "-I", "-c", program], capture_output=True, text=True, check=False
+    )
     assert done.stdout.startswith("True\n")
     if detected_driver() is None:
         assert done.returncode and "driver library" in done.stderr.splitlines()[-1]
         pytest.skip(
-            "no GPU on this machine: the kernel was compiled; system/gpu/test_kernels.py computes where there is one"
+            "no GPU on this machine: the kernel was compiled; system/gpu/test_kernels.py computes"
+            " where there is one"
         )
     assert done.stdout == "True\n[2.0, 4.0, 7.0]\n"
 
 
 @pytest.mark.sweep
 def test_a_driver_for_cuda_12_refuses_what_nvcc_compiled(build: Build, built: Workspace) -> None:
-    """What the page says: NVIDIA publishes no nvcc of CUDA 12 as a wheel, so there is no build for it."""
+    """What the page says: NVIDIA publishes no nvcc of CUDA 12 as a wheel, so there is no build for
+    it.
+    """
     with pytest.raises(Unsolvable) as error:
         pick(build, built, "cuda-extension", "12.9")
     assert error.value.solver

@@ -1,6 +1,8 @@
-"""The commands of docs/maintainers.md, in the order of the page, from a new release on the index to readers who see it.
+"""The commands of docs/maintainers.md, in the order of the page, from a new release on the index to
+readers who see it.
 
-The release is made up, its packages are tiny and the index is on localhost; the commands are the page's own.
+The release is made up, its packages are tiny and the index is on localhost; the commands are the
+page's own.
 """
 
 from __future__ import annotations
@@ -24,9 +26,13 @@ from kit.fake_index import serve
 from kit.world import World
 
 MAINTAINERS = blocks(ROOT / "docs" / "maintainers.md")
-RELEASE, *_ = (block for block in MAINTAINERS if block.heading == "A new release of the CUDA Toolkit")
+RELEASE, *_ = (
+    block for block in MAINTAINERS if block.heading == "A new release of the CUDA Toolkit"
+)
 PUBLISHING = next(block for block in MAINTAINERS if block.heading == "Publish, check and roll back")
-EXCLUSIONS = next(block for block in MAINTAINERS if block.text.startswith("# variants/exclusions.yaml"))
+EXCLUSIONS = next(
+    block for block in MAINTAINERS if block.text.startswith("# variants/exclusions.yaml")
+)
 STEPS = commands(RELEASE)
 MINOR = next(c.words[3] for c in STEPS if c.starts_with(("ctk", "release", "add")))
 
@@ -35,7 +41,10 @@ MINOR = next(c.words[3] for c in STEPS if c.starts_with(("ctk", "release", "add"
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     compiler = shutil.which("cc")
     if this_platform() != "linux-64" or compiler is None or shutil.which("git") is None:
-        pytest.skip("needs a linux-64 machine with git and a C compiler, which makes a library to be measured")
+        pytest.skip(
+            "needs a linux-64 machine with git and a C compiler, which makes a library to be"
+            " measured"
+        )
     with pytest.MonkeyPatch.context() as patch, serve() as index:
         index.html = False  # as the usual index answers: it says when a file was uploaded
         patch.setitem(world.VERSIONS, MINOR, f"{MINOR}.12")
@@ -47,14 +56,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def step(made: World, command: Command | tuple[str, ...]) -> str:
-    """What a command of the page prints, run in that checkout; only the published folder is at another place."""
+    """What a command of the page prints, run in that checkout.
+
+    Only the published folder is at another place.
+    """
     words = command.words if isinstance(command, Command) else command
     if words[0] == "git":
         return walk_world.git(made.root, *words[1:])
     assert words[0] == "ctk"
     own = [word.replace("/srv/www/cuda", str(made.root / "www")) for word in words[1:]]
     published = str(made.root / "www")
-    if own[0] == "build" or (own[0] == "check" and published not in own):  # of no interpreter is a base channel made
+    if own[0] == "build" or (
+        own[0] == "check" and published not in own
+    ):  # of no interpreter is a base channel made
         own += ["--base", str(made.base)]
     done = world.ctk(made, *own)
     assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}\n{done.stderr}"
@@ -90,9 +104,12 @@ def walked(made: World) -> Walked:
     for command in STEPS:
         said[command.words] = step(made, command)
         if command.words == ("ctk", "release", "add", MINOR):
-            assert not (made.root / "variants" / f"cuda-{MINOR}.lock").exists(), "it shows the files, and writes none"
+            assert not (made.root / "variants" / f"cuda-{MINOR}.lock").exists(), (
+                "it shows the files, and writes none"
+            )
         if command.words == ("ctk", "release", "list"):
-            # What the page says next of a new component: it is unclassified until the written list has it.
+            # What the page says next of a new component: it is unclassified until the written list
+            # has it.
             assert "neither packaged nor in variants/exclusions.yaml: cccl" in said[command.words]
             entry = EXCLUSIONS.text.replace(">=13.6", f">={MINOR}")
             (made.root / "variants" / "exclusions.yaml").write_text(entry)
@@ -103,7 +120,9 @@ def walked(made: World) -> Walked:
 def test_the_page_s_commands_lead_from_a_new_release_to_readers_who_see_it(walked: Walked) -> None:
     assert ("ctk", "release", "list") in walked.said
     assert f"│ cuda-{MINOR} " in walked.said["ctk", "release", "check"]
-    assert {f"cuda-version-{MINOR}-{build}.conda" for build in ("native_101", "compat_1")} <= walked.after
+    assert {
+        f"cuda-version-{MINOR}-{build}.conda" for build in ("native_101", "compat_1")
+    } <= walked.after
     assert walked.before < walked.after, "what was published stays"
 
 
@@ -117,7 +136,10 @@ def test_what_is_measured_is_in_the_lock_and_in_the_tables(walked: Walked) -> No
 
 
 def test_what_was_published_can_be_looked_through_and_taken_back(walked: Walked) -> None:
-    """The page's commands for a published folder; tests/channel/test_server.py has those for a server."""
+    """The page's commands for a published folder.
+
+    Tests/channel/test_server.py has those for a server.
+    """
     said = {}
     for command in commands(PUBLISHING):
         if "URL" not in command.words:

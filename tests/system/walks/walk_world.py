@@ -1,4 +1,6 @@
-"""The checkout in which docs/maintainers.md is walked through: a small one, with a made-up new release on localhost."""
+"""The checkout in which docs/maintainers.md is walked through: a small one, with a made-up new
+release on localhost.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from kit.world import World
 
 NEW_COMPONENT = "cccl"
 NVRTC = {"nvrtc": ("nvidia-cuda-nvrtc", ("nvrtc.h",))}
-# What `ctk release measure` asks of a compiler, and nothing else: it targets three GPUs, and writes PTX of one version.
+# What `ctk release measure` asks of a compiler, and nothing else: it targets three GPUs, and writes
+# PTX of one version.
 _NVRTC = """
 #include <stddef.h>
 #include <string.h>
@@ -26,7 +29,10 @@ static const char ptx[] = ".version 9.9\\n.target sm_75\\n";
 const char *nvrtcGetErrorString(int code) { return "no"; }
 int nvrtcGetNumSupportedArchs(int *count) { *count = 3; return 0; }
 int nvrtcGetSupportedArchs(int *to) { memcpy(to, archs, sizeof archs); return 0; }
-int nvrtcCreateProgram(void **p, const char *s, const char *n, int h, void *a, void *b) { *p = 0; return 0; }
+int nvrtcCreateProgram(void **p, const char *s, const char *n, int h, void *a, void *b) {
+  *p = 0;
+  return 0;
+}
 int nvrtcCompileProgram(void *p, int n, const char **options) { return 0; }
 int nvrtcGetPTXSize(void *p, size_t *size) { *size = sizeof ptx; return 0; }
 int nvrtcGetPTX(void *p, char *to) { memcpy(to, ptx, sizeof ptx); return 0; }
@@ -37,12 +43,22 @@ def make(root: Path, index: FakeIndex, compiler: str) -> World:
     """A checkout under git with one release that is built and published into ``root/www``."""
     made = world.new_world(root, index)
     for recipe in (root / "recipes").iterdir():
-        if recipe.name not in (*world.RECIPES, "cuda-gpu", "cuda-gpu-builds", "cuda-nvrtc", "common"):
+        if recipe.name not in (
+            *world.RECIPES,
+            "cuda-gpu",
+            "cuda-gpu-builds",
+            "cuda-nvrtc",
+            "common",
+        ):
             shutil.rmtree(recipe)
     project = root / "pyproject.toml"
-    text = project.read_text().replace('["oldest", "12.6", "newest", "conda-forge"]', '["oldest", "newest"]')
+    text = project.read_text().replace(
+        '["oldest", "12.6", "newest", "conda-forge"]', '["oldest", "newest"]'
+    )
     listed = json.dumps(world.RECIPES)
-    project.write_text(re.sub(r"^recipes = \[.*?\]", f"recipes = {listed}", text, flags=re.MULTILINE | re.DOTALL))
+    project.write_text(
+        re.sub(r"^recipes = \[.*?\]", f"recipes = {listed}", text, flags=re.MULTILINE | re.DOTALL)
+    )
     (root / "variants" / "exclusions.yaml").write_text("excluded: []\n")
     for name in ("README.md", "docs"):
         place = ROOT / name
@@ -60,7 +76,9 @@ def make(root: Path, index: FakeIndex, compiler: str) -> World:
 
 
 def offer(made: World, minor: str) -> None:
-    """Offers a CTK release that has one component more, a compiler that can be asked, and a newer cuda-pathfinder."""
+    """Offers a CTK release that has one component more, a compiler that can be asked, and a newer
+    cuda-pathfinder.
+    """
     version = world.VERSIONS[minor]
     world.HEADERS[NEW_COMPONENT] = ("nvidia-cuda-cccl", ("cub/cub.cuh",))
     try:
@@ -81,5 +99,14 @@ def offer(made: World, minor: str) -> None:
 
 
 def git(root: Path, *words: str) -> str:
-    who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.org", "-c", "commit.gpgsign=false")
-    return subprocess.run(["git", *who, *words], cwd=root, check=True, capture_output=True, text=True).stdout
+    who = (
+        "-c",
+        "user.name=nobody",
+        "-c",
+        "user.email=nobody@example.org",
+        "-c",
+        "commit.gpgsign=false",
+    )
+    return subprocess.run(
+        ["git", *who, *words], cwd=root, check=True, capture_output=True, text=True
+    ).stdout

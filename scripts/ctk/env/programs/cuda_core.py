@@ -46,12 +46,23 @@ def compute(kernel_of, arch: str) -> float:
     kernel = kernel_of(arch).get_kernel("scale")
     n = 100_003
     values = np.random.default_rng(7).random(n, dtype=np.float32)
-    pinned = cuda.core.LegacyPinnedMemoryResource() if hasattr(cuda.core, "LegacyPinnedMemoryResource") else None
+    pinned = (
+        cuda.core.LegacyPinnedMemoryResource()
+        if hasattr(cuda.core, "LegacyPinnedMemoryResource")
+        else None
+    )
     buffers = [(pinned or device.memory_resource).allocate(n * 4, stream=stream) for _ in range(2)]
     given, got = (np.from_dlpack(b).view(np.float32) for b in buffers)
     given[:] = values
     got[:] = np.nan
-    launch(stream, LaunchConfig(grid=(n + 255) // 256, block=256), kernel, buffers[1], buffers[0], np.int32(n))
+    launch(
+        stream,
+        LaunchConfig(grid=(n + 255) // 256, block=256),
+        kernel,
+        buffers[1],
+        buffers[0],
+        np.int32(n),
+    )
     stream.sync()
     return float(np.abs(got - (2 * values + 1)).max())
 
@@ -65,9 +76,13 @@ def ptx(arch: str) -> ObjectCode:
 
 
 def linked(arch: str) -> ObjectCode:
-    options = ProgramOptions(arch=f"sm_{arch}", relocatable_device_code=True, link_time_optimization=True)
+    options = ProgramOptions(
+        arch=f"sm_{arch}", relocatable_device_code=True, link_time_optimization=True
+    )
     parts = [Program(code, "c++", options).compile("ltoir") for code in (CODE, HELPER)]
-    return Linker(*parts, options=LinkerOptions(arch=f"sm_{arch}", link_time_optimization=True)).link("cubin")
+    return Linker(
+        *parts, options=LinkerOptions(arch=f"sm_{arch}", link_time_optimization=True)
+    ).link("cubin")
 
 
 def fit() -> str:
@@ -115,7 +130,9 @@ def main() -> None:
         found["largest difference, linked"] = compute(linked, arch)
         assert found["largest difference, cubin"] < 1e-6 > found["largest difference, linked"]
         found["ptx"] = loaded_ptx(arch)
-        assert found["ptx"] == "runs" or found["cuda-version"] == "compat", "a native toolkit's PTX must load"
+        assert found["ptx"] == "runs" or found["cuda-version"] == "compat", (
+            "a native toolkit's PTX must load"
+        )
     json.dump(found, sys.stdout)
 
 

@@ -1,5 +1,6 @@
-"""Compiles a kernel with numba-cuda, or with the module named, numba_cuda_mlir; with a GPU it also runs the kernel.
+"""Compiles a kernel with numba-cuda, or with the module named, numba_cuda_mlir.
 
+With a GPU it also runs the kernel.
     PREFIX/bin/python -I numba_cuda.py [numba_cuda_mlir]
 
 Prints one JSON object. The code is what users of ``numba.cuda`` have always written.
@@ -66,7 +67,11 @@ def with_mlir(gpus: int) -> tuple[str, dict[str, object]]:
     code, returned = cuda.compile(half, types.float32(types.float32), cc=capability, output="ltoir")
     assert bytes(cubin[:4]) == b"\x7fELF", "not a cubin"
     assert returned == types.float32
-    return ptx, {"numba-cuda-mlir": version("numba-cuda-mlir"), "cubin bytes": len(cubin), "lto bytes": len(code)}
+    return ptx, {
+        "numba-cuda-mlir": version("numba-cuda-mlir"),
+        "cubin bytes": len(cubin),
+        "lto bytes": len(code),
+    }
 
 
 def relative_difference() -> float:
@@ -82,7 +87,11 @@ def relative_difference() -> float:
 def main() -> None:
     gpus = len(cuda.list_devices()) if cuda.is_available() else 0
     ptx, findings = with_mlir(gpus) if tools else with_numba_cuda(gpus)
-    words = {line.split()[0]: line.split()[1] for line in ptx.splitlines() if line.startswith((".version", ".target"))}
+    words = {
+        line.split()[0]: line.split()[1]
+        for line in ptx.splitlines()
+        if line.startswith((".version", ".target"))
+    }
     findings |= {
         "python": platform.python_version(),
         "ptx isa": words[".version"],

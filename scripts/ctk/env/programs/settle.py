@@ -1,7 +1,9 @@
-"""Runs in an environment that was just unpacked: writes its final path into its files, then moves it there.
+"""Runs in an environment that was just unpacked: writes its final path into its files, then moves
+it there.
 
-conda-unpack, which conda-pack wrote, has the list of files and the function that changes them, but would write the path
-that it is called from. The final path must stay empty until everything is done, so this calls the function with it.
+conda-unpack, which conda-pack wrote, has the list of files and the function that changes them, but
+would write the path that it is called from. The final path must stay empty until everything is
+done, so this calls the function with it.
 """
 
 import os
@@ -11,14 +13,20 @@ import sys
 
 def main(unpacked: str, prefix: str) -> str:
     """Returns the error, or an empty string."""
-    tools = [os.path.join(unpacked, "bin", name) for name in ("conda-unpack", "conda_unpack_progress.py")]
+    tools = [
+        os.path.join(unpacked, "bin", name) for name in ("conda-unpack", "conda_unpack_progress.py")
+    ]
     sys.path.insert(0, os.path.dirname(tools[0]))
     conda_unpack = runpy.run_path(tools[0])
     try:
         for path, placeholder, mode in conda_unpack["_prefix_records"]:
             if mode == "binary" and len(os.fsencode(prefix)) > len(placeholder):
-                return f"{prefix} is longer than the {len(placeholder)} bytes that {path} has room for"
-            conda_unpack["update_prefix"](os.path.join(unpacked, path), prefix, placeholder, mode=mode)
+                return (
+                    f"{prefix} is longer than the {len(placeholder)} bytes that {path} has room for"
+                )
+            conda_unpack["update_prefix"](
+                os.path.join(unpacked, path), prefix, placeholder, mode=mode
+            )
         # They would only find the old path, which is no longer in the files.
         for tool in tools:
             os.remove(tool)

@@ -1,4 +1,5 @@
-"""Runs inside an environment with cccl-python: compiles with its headers without a GPU, reduces an array with one.
+"""Runs inside an environment with cccl-python: compiles with its headers without a GPU, reduces an
+array with one.
 
 Prints one JSON object.
 """
@@ -15,7 +16,8 @@ from cuda.cccl import get_include_paths
 from cuda.core import Program, ProgramOptions
 
 with warnings.catch_warnings():
-    # Its library needs the driver's; without a driver, importing says so, and cuda.compute is empty.
+    # Its library needs the driver's; without a driver, importing says so, and cuda.compute is
+    # empty.
     warnings.filterwarnings("ignore", "CUDA CCCL bindings", RuntimeWarning)
     import cuda.compute
     import cuda.compute._mlir  # what compiles operators in Python: it reads much of numba-cuda-mlir
@@ -36,14 +38,18 @@ def larger(a, b):
 
 
 def reduced() -> dict[str, float]:
-    """What a GPU computes: with an operator that is known, and with one that is compiled from Python."""
+    """What a GPU computes: with an operator that is known, and with one that is compiled from
+    Python.
+    """
     from numba_cuda_mlir import cuda as device
 
     values = np.random.default_rng(7).random(100_003, dtype=np.float32)
     given, got = device.to_device(values), device.to_device(np.zeros(1, np.float32))
     found = {}
     start = np.zeros(1, np.float32)
-    cuda.compute.reduce_into(d_in=given, d_out=got, num_items=values.size, op=cuda.compute.OpKind.PLUS, h_init=start)
+    cuda.compute.reduce_into(
+        d_in=given, d_out=got, num_items=values.size, op=cuda.compute.OpKind.PLUS, h_init=start
+    )
     found["sum"] = abs(float(got.copy_to_host()[0]) / float(values.astype(np.float64).sum()) - 1)
     cuda.compute.reduce_into(d_in=given, d_out=got, num_items=values.size, op=larger, h_init=start)
     found["largest"] = abs(float(got.copy_to_host()[0]) - float(values.max()))

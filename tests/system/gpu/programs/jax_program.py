@@ -1,7 +1,8 @@
 """Runs inside an environment with JAX: what a GPU computes is held against the CPU, in one process.
 
-Prints one JSON object: devices, library versions, relative differences (0 is equal) and median times in milliseconds of
-programs that are compiled already. Imports nothing of this project; without a GPU it says which devices there are.
+Prints one JSON object: devices, library versions, relative differences (0 is equal) and median
+times in milliseconds of programs that are compiled already. Imports nothing of this project;
+without a GPU it says which devices there are.
 """
 
 import json
@@ -32,7 +33,14 @@ def _with_pallas(x):
     block = pallas.BlockSpec((256,), lambda i: (i,))
     shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
     call = [
-        pallas.pallas_call(_sine, shape, grid=(x.size // 256,), in_specs=[block], out_specs=block, interpret=interpret)
+        pallas.pallas_call(
+            _sine,
+            shape,
+            grid=(x.size // 256,),
+            in_specs=[block],
+            out_specs=block,
+            interpret=interpret,
+        )
         for interpret in (True, False)
     ]
     return jax.lax.platform_dependent(x, cpu=call[0], cuda=call[1])
@@ -46,10 +54,16 @@ def programs():
     long = jax.random.normal(key, (1 << 18,))
     small = square[:64, :64]
     return {
-        "jit of elementwise functions": (lambda x: jnp.sin(x) * jnp.exp(-x * x) + jnp.tanh(x), (square,)),
+        "jit of elementwise functions": (
+            lambda x: jnp.sin(x) * jnp.exp(-x * x) + jnp.tanh(x),
+            (square,),
+        ),
         "grad": (jax.grad(lambda x: jnp.sum(jnp.sin(x) ** 2 + jnp.log1p(x * x))), (square,)),
         "matrix product": (lambda x: jnp.matmul(x, x, precision="highest"), (square,)),
-        "convolution": (lambda x, k: jax.lax.conv(x, k, (1, 1), "SAME", precision="highest"), (image, kernel)),
+        "convolution": (
+            lambda x, k: jax.lax.conv(x, k, (1, 1), "SAME", precision="highest"),
+            (image, kernel),
+        ),
         "fft": (jnp.fft.fft, (long,)),
         "eigenvalues of a symmetric matrix": (lambda x: jnp.linalg.eigh(x + x.T)[0], (small,)),
         "singular values": (lambda x: jnp.linalg.svd(x, compute_uv=False), (small,)),
@@ -75,15 +89,21 @@ def main():
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # an isolated Python leaves it out
     from loaded import loaded
 
-    found = {"jax": jax.__version__, "devices": [f"{d.platform}: {d.device_kind}" for d in jax.devices()]}
+    found = {
+        "jax": jax.__version__,
+        "devices": [f"{d.platform}: {d.device_kind}" for d in jax.devices()],
+    }
     gpus = [device for device in jax.devices() if device.platform == "gpu"]
     if gpus:
         cpu, found["differences"], found["milliseconds"] = jax.devices("cpu")[0], {}, {}
         with jax.default_device(cpu):
             listed = programs()
         for name, (function, arguments) in listed.items():
-            # Put there for good: what is on a device by default goes to the GPU when a program starts.
-            here, there = ([jax.device_put(a, device) for a in arguments] for device in (cpu, gpus[0]))
+            # Put there for good: what is on a device by default goes to the GPU when a program
+            # starts.
+            here, there = (
+                [jax.device_put(a, device) for a in arguments] for device in (cpu, gpus[0])
+            )
             compiled = jax.jit(function)
             wanted, computed = compiled(*here), compiled(*there)
             assert (wanted.devices(), computed.devices()) == ({cpu}, {gpus[0]})
@@ -92,7 +112,9 @@ def main():
         # NCCL, over all GPUs that there are.
         parts = jnp.arange(4.0 * len(gpus)).reshape(len(gpus), 4)
         summed = jax.pmap(lambda x: jax.lax.psum(x, "gpu"), axis_name="gpu", devices=gpus)(parts)
-        found["differences"][f"pmap and psum over {len(gpus)}"] = difference(summed[0], np.asarray(parts).sum(axis=0))
+        found["differences"][f"pmap and psum over {len(gpus)}"] = difference(
+            summed[0], np.asarray(parts).sum(axis=0)
+        )
         found["loaded"] = loaded()
     print(json.dumps(found))
 

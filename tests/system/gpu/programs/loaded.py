@@ -6,7 +6,10 @@ import sys
 
 
 def loaded(names="cu|nv|nccl"):
-    """The files of libraries whose names begin so after ``lib``; below the environment where they are there."""
+    """The files of libraries whose names begin so after ``lib``.
+
+    Below the environment where they are there.
+    """
     with open("/proc/self/maps", encoding="utf-8") as maps:
         files = {line.split()[-1] for line in maps if re.search(rf"/lib({names})[^/]*\.so", line)}
     home = os.path.realpath(sys.prefix) + os.sep

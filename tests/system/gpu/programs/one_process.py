@@ -1,7 +1,8 @@
-"""One array in one process: PyTorch makes it, CuPy, numba-cuda, cuda-core and JAX use it where it lies.
+"""One array in one process: PyTorch makes it, CuPy, numba-cuda, cuda-core and JAX use it where it
+lies.
 
-Prints one JSON object: who saw the array at which address, what it held in the end, the toolkit that each library says
-it uses, and the libraries of CUDA that are loaded.
+Prints one JSON object: who saw the array at which address, what it held in the end, the toolkit
+that each library says it uses, and the libraries of CUDA that are loaded.
 """
 
 import json
@@ -55,7 +56,13 @@ def main():
     stream = device.create_stream()
     code = Program(SOURCE, "c++", ProgramOptions(arch=f"sm_{device.arch}")).compile("cubin")
     strided = StridedMemoryView.from_any_interface(array, stream_ptr=-1)
-    launch(stream, LaunchConfig(grid=4, block=256), code.get_kernel("triple"), strided.ptr, np.int32(LENGTH))
+    launch(
+        stream,
+        LaunchConfig(grid=4, block=256),
+        code.get_kernel("triple"),
+        strided.ptr,
+        np.int32(LENGTH),
+    )
     stream.sync()
     seen["cuda-core"] = int(strided.ptr)
 
@@ -71,11 +78,17 @@ def main():
             {
                 "seen": seen,
                 "difference": float(np.abs(back.cpu().numpy() - wanted).max()),
-                "sum off by": abs(summed - float(wanted.sum(dtype=np.float64))) / float(wanted.sum(dtype=np.float64)),
+                "sum off by": (
+                    abs(summed - float(wanted.sum(dtype=np.float64)))
+                    / float(wanted.sum(dtype=np.float64))
+                ),
                 "toolkit": {
                     "torch": torch.version.cuda,
                     "cupy": "{}.{}".format(
-                        *divmod(cupy.cuda.nvrtc.getVersion()[0] * 10 + cupy.cuda.nvrtc.getVersion()[1], 10)
+                        *divmod(
+                            cupy.cuda.nvrtc.getVersion()[0] * 10 + cupy.cuda.nvrtc.getVersion()[1],
+                            10,
+                        )
                     ),
                     "runtime": cupy.cuda.runtime.runtimeGetVersion(),
                 },

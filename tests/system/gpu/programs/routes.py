@@ -1,8 +1,9 @@
-"""Runs inside an environment with cuda-core: two kernels through every route from C++ to the GPU, against NumPy.
+"""Runs inside an environment with cuda-core: two kernels through every route from C++ to the GPU,
+against NumPy.
 
-Prints one JSON object. Without a GPU the code is compiled and linked only, for compute capability 9.0; PTX is not,
-since cuda.core asks the driver whether it could load it.
-Both kernels give the very bits that NumPy gives: one rounds each sum once, the other adds whole numbers.
+Prints one JSON object. Without a GPU the code is compiled and linked only, for compute capability
+9.0; PTX is not, since cuda.core asks the driver whether it could load it. Both kernels give the
+very bits that NumPy gives: one rounds each sum once, the other adds whole numbers.
 """
 
 import json
@@ -12,7 +13,16 @@ from pathlib import Path
 import cuda.core
 import numpy as np
 from cuda.bindings import driver, nvjitlink, nvrtc
-from cuda.core import Device, LaunchConfig, Linker, LinkerOptions, ObjectCode, Program, ProgramOptions, launch
+from cuda.core import (
+    Device,
+    LaunchConfig,
+    Linker,
+    LinkerOptions,
+    ObjectCode,
+    Program,
+    ProgramOptions,
+    launch,
+)
 
 KERNELS = r"""
 __device__ float plus(float x, float y);
@@ -52,7 +62,9 @@ def ptx(arch: str) -> ObjectCode:
 
 def lto_parts(arch: str) -> list[ObjectCode]:
     """Two parts as LTO code, which nvJitLink links and optimises as one."""
-    options = ProgramOptions(arch=f"sm_{arch}", relocatable_device_code=True, link_time_optimization=True)
+    options = ProgramOptions(
+        arch=f"sm_{arch}", relocatable_device_code=True, link_time_optimization=True
+    )
     return [Program(code, "c++", options).compile("ltoir") for code in (KERNELS, HELPER)]
 
 
@@ -69,7 +81,9 @@ def lto_ptx(arch: str) -> ObjectCode:
 
 
 def ptx_linked(arch: str) -> ObjectCode:
-    """PTX that nvJitLink compiles instead of the driver: so newer PTX runs on an older driver of the same major."""
+    """PTX that nvJitLink compiles instead of the driver: so newer PTX runs on an older driver of
+    the same major.
+    """
     options = ProgramOptions(arch=f"compute_{arch}", relocatable_device_code=True)
     parts = [Program(code, "c++", options).compile("ptx") for code in (KERNELS, HELPER)]
     return Linker(*parts, options=LinkerOptions(arch=f"sm_{arch}")).link("cubin")
@@ -77,7 +91,11 @@ def ptx_linked(arch: str) -> ObjectCode:
 
 def isa(code: ObjectCode) -> str:
     """The version of PTX that a text is in."""
-    return next(line.split()[1] for line in bytes(code.code).decode().splitlines() if line.startswith(".version"))
+    return next(
+        line.split()[1]
+        for line in bytes(code.code).decode().splitlines()
+        if line.startswith(".version")
+    )
 
 
 WITHOUT_DRIVER = {"cubin": cubin, "nvjitlink lto": lto, "nvjitlink lto to ptx": lto_ptx}
@@ -121,7 +139,9 @@ class Bench:
         return np.from_dlpack(here).view(like.dtype).copy()
 
     def run(self, code: ObjectCode) -> dict[str, object]:
-        """How many elements of the sum of two vectors are not NumPy's, and by how much a reduction is off."""
+        """How many elements of the sum of two vectors are not NumPy's, and by how much a reduction
+        is off.
+        """
         random = np.random.default_rng(11)
         a, b = (random.random(SIZE, dtype=np.float32) for _ in range(2))
         out = self.given(np.full(SIZE, np.nan, np.float32))
@@ -133,13 +153,17 @@ class Bench:
         values = random.integers(0, 2**32, SIZE, dtype=np.uint32)
         sums = np.zeros(1, np.uint64)
         out = self.given(sums)
-        launch(self.stream, config, code.get_kernel("total"), out, self.given(values), np.int32(SIZE))
+        launch(
+            self.stream, config, code.get_kernel("total"), out, self.given(values), np.int32(SIZE)
+        )
         off = abs(int(self.got(out, sums)[0]) - int(values.astype(object).sum()))
         return {"wrong sums": wrong, "reduction off by": off}
 
 
 def tried(code: ObjectCode, bench: Bench) -> dict[str, object]:
-    """What a route gives: numbers, or the error that cuda.core raises when the driver loads the code."""
+    """What a route gives: numbers, or the error that cuda.core raises when the driver loads the
+    code.
+    """
     try:
         return bench.run(code)
     except Exception as error:  # cuda.core's own class, whose name is not public
@@ -156,13 +180,19 @@ def loaded(code: bytes) -> dict[str, object]:
 
 
 def foreign() -> list[str]:
-    """The toolkit's libraries in this process that are not the environment's, such as those of /usr/local/cuda."""
+    """The toolkit's libraries in this process that are not the environment's, such as those of
+    /usr/local/cuda.
+    """
     names = ("libnvrtc", "libnvJitLink", "libnvvm", "libcudart")
     files = {
-        line.split(maxsplit=5)[-1].strip() for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line
+        line.split(maxsplit=5)[-1].strip()
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if "/" in line
     }
     here = Path(sys.prefix).resolve()
-    return sorted(f for f in files if Path(f).name.startswith(names) and not Path(f).is_relative_to(here))
+    return sorted(
+        f for f in files if Path(f).name.startswith(names) and not Path(f).is_relative_to(here)
+    )
 
 
 def main() -> None:
@@ -177,10 +207,14 @@ def main() -> None:
         "nvrtc": ".".join(map(str, nvrtc_version)),
         "nvjitlink": ".".join(map(str, nvjitlink.version())),
         "linker": str(Linker.which_backend()),
-        "archs": sorted({f"{a // 10}.{a % 10}" for a in archs}, key=lambda a: tuple(map(int, a.split(".")))),
+        "archs": sorted(
+            {f"{a // 10}.{a % 10}" for a in archs}, key=lambda a: tuple(map(int, a.split(".")))
+        ),
         "arch": arch,
         "bytes": {name: len(code.code) for name, code in codes.items()},
-        "cubins": sorted(name for name, code in codes.items() if bytes(code.code[:4]) == b"\x7fELF"),
+        "cubins": sorted(
+            name for name, code in codes.items() if bytes(code.code[:4]) == b"\x7fELF"
+        ),
         "gpus": count,
     }
     found["linked ptx isa"] = isa(codes["nvjitlink lto to ptx"])

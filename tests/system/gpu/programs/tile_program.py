@@ -1,4 +1,7 @@
-"""Adds two arrays with a kernel of cuTile; prints the difference, GPU, compiler and driver as a line of JSON."""
+"""Adds two arrays with a kernel of cuTile.
+
+Prints the difference, GPU, compiler and driver as a line of JSON.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +37,28 @@ class Array:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, object]:
-        return {"typestr": "<f4", "shape": (LENGTH,), "data": (int(self.buffer.handle), False), "version": 3}
+        return {
+            "typestr": "<f4",
+            "shape": (LENGTH,),
+            "data": (int(self.buffer.handle), False),
+            "version": 3,
+        }
 
 
 device = Device()
 device.set_current()
 stream = device.create_stream()
-a, b, total = (Array(LegacyPinnedMemoryResource().allocate(4 * LENGTH, stream=stream)) for _ in range(3))
+a, b, total = (
+    Array(LegacyPinnedMemoryResource().allocate(4 * LENGTH, stream=stream)) for _ in range(3)
+)
 a.numbers[:] = np.arange(LENGTH)
 b.numbers[:] = 3 - a.numbers / 7
 total.numbers[:] = np.nan
 ct.launch(int(stream.handle), (-(-LENGTH // TILE), 1, 1), add, (a, b, total))
 stream.sync()
-compiler = subprocess.run(["tileiras", "--version"], capture_output=True, text=True, check=True).stdout
+compiler = subprocess.run(
+    ["tileiras", "--version"], capture_output=True, text=True, check=True
+).stdout
 found = {
     "difference": float(np.abs(total.numbers - (a.numbers + b.numbers)).max()),
     "gpu": "{}.{}".format(*device.compute_capability),

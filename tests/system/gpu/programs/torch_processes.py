@@ -1,6 +1,7 @@
-"""Runs inside an environment with PyTorch: a process for each GPU; NCCL sums, gathers and trains over all of them.
+"""Runs inside an environment with PyTorch: a process for each GPU.
 
-Prints one JSON object: differences (0 is equal), and the bandwidth of an all-reduce in GB/s as NCCL's tests count it.
+NCCL sums, gathers and trains over all of them. Prints one JSON object: differences (0 is equal),
+and the bandwidth of an all-reduce in GB/s as NCCL's tests count it.
 """
 
 import json
@@ -31,7 +32,9 @@ def bandwidth(ranks):
 
 
 def trained(rank, ranks):
-    """Difference of a weight after one step of DistributedDataParallel and after the same step on the whole batch."""
+    """Difference of a weight after one step of DistributedDataParallel and after the same step on
+    the whole batch.
+    """
     torch.manual_seed(7)
     model, batch = torch.nn.Linear(32, 1), torch.randn(8 * ranks, 32)
     weight = model.weight.detach().clone()
@@ -45,7 +48,9 @@ def trained(rank, ranks):
 def work(rank, ranks, results):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29517")
     torch.cuda.set_device(rank)
-    dist.init_process_group("nccl", rank=rank, world_size=ranks, device_id=torch.device("cuda", rank))
+    dist.init_process_group(
+        "nccl", rank=rank, world_size=ranks, device_id=torch.device("cuda", rank)
+    )
     mine = torch.arange(1000.0, device="cuda") + rank
     everything = [torch.arange(1000.0) + each for each in range(ranks)]
     summed, gathered = mine.clone(), [torch.empty_like(mine) for _ in range(ranks)]
@@ -69,4 +74,6 @@ if __name__ == "__main__":
     with torch.multiprocessing.Manager() as manager:
         results = manager.dict()
         torch.multiprocessing.spawn(work, (ranks, results), nprocs=ranks)
-        print(json.dumps({"gpus": ranks, "nccl": torch.cuda.nccl.version(), "ranks": dict(results)}))
+        print(
+            json.dumps({"gpus": ranks, "nccl": torch.cuda.nccl.version(), "ranks": dict(results)})
+        )

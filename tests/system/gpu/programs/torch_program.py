@@ -1,7 +1,9 @@
-"""Runs inside an environment with PyTorch: what a GPU computes is held against the CPU, then a transformer is trained.
+"""Runs inside an environment with PyTorch: what a GPU computes is held against the CPU, then a
+transformer is trained.
 
-Prints one JSON object: versions, relative differences (0 is equal), losses of some steps eager and compiled, median
-times in milliseconds, and the libraries of CUDA that are loaded. Imports nothing of this project.
+Prints one JSON object: versions, relative differences (0 is equal), losses of some steps eager and
+compiled, median times in milliseconds, and the libraries of CUDA that are loaded. Imports nothing
+of this project.
 """
 
 import json
@@ -35,7 +37,10 @@ def programs():
     sparse = (square * (square > 1)).to_sparse_csr()
     query = torch.randn(4, 8, 128, 64)
     return {
-        "elementwise functions": (lambda x: torch.sin(x) * torch.exp(-x * x) + torch.tanh(x), (square,)),
+        "elementwise functions": (
+            lambda x: torch.sin(x) * torch.exp(-x * x) + torch.tanh(x),
+            (square,),
+        ),
         "matrix product": (torch.matmul, (square, square)),
         "convolution": (lambda x, k: torch.nn.functional.conv2d(x, k, padding=1), (image, kernel)),
         "attention": (torch.nn.functional.scaled_dot_product_attention, (query, query, query)),
@@ -55,12 +60,16 @@ class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.words = torch.nn.Embedding(WORDS, WIDTH)
-        layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, dropout=0.0, batch_first=True)
+        layer = torch.nn.TransformerEncoderLayer(
+            WIDTH, HEADS, 4 * WIDTH, dropout=0.0, batch_first=True
+        )
         self.layers = torch.nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
         self.next = torch.nn.Linear(WIDTH, WORDS)
 
     def forward(self, text):
-        mask = torch.nn.Transformer.generate_square_subsequent_mask(text.shape[1], device=text.device)
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(
+            text.shape[1], device=text.device
+        )
         return self.next(self.layers(self.words(text), mask=mask, is_causal=True))
 
 
@@ -82,7 +91,11 @@ def trained(compiled):
         optimizer.step()
         losses.append(float(loss))
         times.append(1000 * (time.perf_counter() - start))
-    return {"losses": losses, "first step": round(times[0]), "step": round(statistics.median(times[3:]), 2)}
+    return {
+        "losses": losses,
+        "first step": round(times[0]),
+        "step": round(statistics.median(times[3:]), 2),
+    }
 
 
 def replayed():
@@ -103,7 +116,11 @@ def main():
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # an isolated Python leaves it out
     from loaded import loaded
 
-    found = {"torch": torch.__version__, "toolkit": torch.version.cuda, "import": round(IMPORTED, 3)}
+    found = {
+        "torch": torch.__version__,
+        "toolkit": torch.version.cuda,
+        "import": round(IMPORTED, 3),
+    }
     found["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     if found["gpus"]:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
@@ -117,7 +134,9 @@ def main():
         import triton.knobs
 
         ptxas = triton.knobs.nvidia.ptxas.path
-        printed = subprocess.run([ptxas, "--version"], capture_output=True, text=True, check=True).stdout
+        printed = subprocess.run(
+            [ptxas, "--version"], capture_output=True, text=True, check=True
+        ).stdout
         found["ptxas"] = re.search(r"release ([\d.]+)", printed)[1]
         found["cudnn"], found["nccl"] = torch.backends.cudnn.version(), torch.cuda.nccl.version()
     found["loaded"] = loaded("cu|nv|nccl|torch|c10|gomp")
