@@ -8,7 +8,7 @@ differ does; comments and layout stay the author's.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -97,6 +97,8 @@ _MAJOR = re.compile(r"\$\{\{ *cuda_major *\}\}")  # in the name of a component, 
 _TOOLS = ("patchelf >=0.17", "python >=3.11")
 # Where nothing but the licence is taken from the wheel.
 _UNPACK = "python -m zipfile -e *.whl ."
+# The platform that has other values of some keys than all the others.
+_WINDOWS_ON_ARM = "win-arm64"
 # conda-smithy builds for linux-64 whatever its settings are.
 _NOT_LINUX_64 = 'target_platform == "linux-64"'
 _GLIBC, _NOT_MACOS = "c_stdlib_version", "[linux or win]"
@@ -386,24 +388,23 @@ def _variants(workspace: Workspace, recipe: Recipe, locks: Sequence[ReleaseLock]
     shared[_PYTHON_ZIP] = ["false"] * len(shared["python"])
     zips = [["python", _PYTHON_ZIP] if "python" in group else group for group in zips]
     used = recipe.names_used.union(*zips) - _FROM_PYTHON.keys()
-    # The first of a project's versions is the newest, and each GPU is a variant of its own.
-    columns = [
-        {k: v if k == "cuda_arch" else v[:1] for k, v in variant_keys(lock).items() if k in used}
-        for lock in locks
-    ]
-    # A key of one release only, which a recipe asks with `is defined`, is about a version that is
-    # not exported.
-    known = [key for key in columns[0] if all(key in column for column in columns)]
-    rows = {key: [value for column in columns for value in column[key]] for key in known}
-    if len(columns) > 1 and all(len(values) == len(columns) for values in rows.values()):
-        if all(len(set(values)) == 1 for values in rows.values()):
+    rows = _rows(locks, used, "linux-64")
+    own = _rows(locks, used, _WINDOWS_ON_ARM)
+    every = [*rows.values(), *own.values()]
+    if len(locks) > 1 and all(len(values) == len(locks) for values in every):
+        if all(len(set(values)) == 1 for values in every):
             rows = {key: values[:1] for key, values in rows.items()}
+            own = {key: values[:1] for key, values in own.items()}
         elif len(rows) > 1:
             zips.append(list(rows))
     else:
         rows = {key: list(dict.fromkeys(values)) for key, values in rows.items()}
+        own = {key: list(dict.fromkeys(values)) for key, values in own.items()}
     keys = {key: values for key, values in shared.items() if key in used} | rows
     out = CommentedMap({key: CommentedSeq(map(Quoted, values)) for key, values in keys.items()})
+    for key, values in rows.items():
+        if own[key] != values:
+            out[key] = _by_platform(values, own[key])
     if _GLIBC in out:
         out[_GLIBC].yaml_add_eol_comment(_NOT_MACOS, 0)
     for key in _COMMENTS.keys() & out.keys():
@@ -411,6 +412,30 @@ def _variants(workspace: Workspace, recipe: Recipe, locks: Sequence[ReleaseLock]
     if zips:
         out["zip_keys"] = zips
     return _dumped(out)
+
+
+def _rows(locks: Sequence[ReleaseLock], used: Set[str], subdir: str) -> dict[str, list[str]]:
+    """The values of each key on a platform, in the order of the releases."""
+    # The first of a project's versions is the newest, and each GPU is a variant of its own.
+    columns = [
+        {key: values if key == "cuda_arch" else values[:1] for key, values in keys.items()}
+        for keys in (variant_keys(lock, subdir) for lock in locks)
+    ]
+    # A key of one release only, which a recipe asks with `is defined`, is about a version that is
+    # not exported.
+    known = [key for key in columns[0] if all(key in column for column in columns)]
+    return {
+        key: [value for column in columns for value in column[key]] for key in known if key in used
+    }
+
+
+def _by_platform(values: Sequence[str], own: Sequence[str]) -> CommentedSeq:
+    """The values of a key that Windows on ARM has others of, each with its selector."""
+    both = CommentedSeq(map(Quoted, (*values, *own)))
+    for place in range(len(both)):
+        condition = "[not (win and arm64)]" if place < len(values) else "[win and arm64]"
+        both.yaml_add_eol_comment(condition, place)
+    return both
 
 
 def _smithy(workspace: Workspace, recipe: Recipe, subdirs: Iterable[str]) -> str:

@@ -401,6 +401,7 @@ def test_a_key_of_numbers_is_in_no_hash(whole: Plan) -> None:
     numbers = {
         "fit_number",
         "fit_priority",
+        "major_number",
         "nvjitlink_number",
         "nvjitlink_priority",
         "python_number",

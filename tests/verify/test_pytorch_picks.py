@@ -71,7 +71,7 @@ def channel(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Ite
             there.setdefault(component.variant_key, set()).update(
                 s for s in SUBDIRS if any(t.startswith(s) for t in targets)
             )
-        keys = variant_keys(lock)
+        keys = variant_keys(lock, "linux-64")
         code[lock.major] = {name: keys[f"{name}_gpus"][0] for name in TORCH}
     toolkits = [
         replace(

@@ -42,7 +42,9 @@ BASE = "base"
 """The lock of the base channel; it is beside the recipes of that channel."""
 LIBRARY_LOCK = "libraries-"
 """The names of locks of libraries begin with it; the CUDA major follows."""
-_OWN = "win-arm64"  # the platform whose GPUs have a variant key of their own
+_OWN = "win-arm64"  # the platform that other GPUs are for than for the others
+_IS_OWN = "win and arm64"  # the same, as a condition of a variant file
+_ANY_OTHER = "linux-64"
 UNDECLARED = "NOASSERTION"
 """The licence of an artefact that declares none; SPDX's word for it."""
 DOWNSTREAM = "downstream"
@@ -245,16 +247,18 @@ SHAPE = TypeAdapter(ReleaseLock)
 """The schema."""
 
 
-FACT_KEY = re.compile(r"cuda_arch(_set)?|ptx_isa|\w+_gpus(_win_arm64)?")
+FACT_KEY = re.compile(r"cuda_arch(_set)?|ptx_isa|\w+_gpus")
 """The keys of `variant_keys` that only a measured release has."""
 
 
-def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
-    """The ``.yaml`` half: key -> values.
+def variant_keys(lock: ReleaseLock, subdir: str) -> dict[str, list[str]]:
+    """The ``.yaml`` half as it reads on a platform: key -> values.
 
     A key has one value, except ``cuda_arch``, and a project that is locked in several versions.
     """
-    keys = {"cuda_major": [lock.major]} if lock.major else {}
+    keys = {}
+    if lock.major:
+        keys = {"cuda_major": [lock.major], "major_number": [str(1000 * int(lock.major))]}
     if lock.is_library_set:
         keys["cuda_range"] = [f">={lock.major},<{int(lock.major) + 1}.0a0"]
     if lock.is_ctk:
@@ -273,16 +277,15 @@ def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
             "cuda_arch_set": ["|".join(lock.facts.gpu_architectures)],
             "ptx_isa": [lock.facts.ptx_isa],
         }
-    return keys | _gpu_keys(lock)
+    return keys | _gpu_keys(lock, subdir)
 
 
-def _gpu_keys(lock: ReleaseLock) -> dict[str, list[str]]:
-    """The GPUs of each component with code: those of all other platforms together, and those of
-    Windows on ARM.
+def _gpu_keys(lock: ReleaseLock, subdir: str) -> dict[str, list[str]]:
+    """The GPUs of each component with code, as ``cublas_gpus`` -> a spec of compute capabilities.
 
-    On Windows on ARM some components are for PCs with a new GPU only. Without an artefact for it,
-    both are equal. The older versions of a project have keys of their own where they are for other
-    GPUs than the newest.
+    Windows on ARM has its own: there some components are for PCs with a new GPU only. All other
+    platforms have theirs together. The older versions of a project have keys of their own where
+    they are for other GPUs than the newest, on any platform.
     """
     bounds: dict[str, list[list[str]]] = {}
     for name, component in lock.components.items():
@@ -297,12 +300,8 @@ def _gpu_keys(lock: ReleaseLock) -> dict[str, list[str]]:
     keys: dict[str, list[str]] = {}
     for key, found in bounds.items():
         if not key.endswith("_older") or found[:1] != bounds.get(key.removesuffix("_older")):
-            ends = "", f"_{_OWN.replace('-', '_')}"
-            columns = zip(*found, strict=True)
-            keys |= {
-                f"{key}_gpus{end}": [common(column)]
-                for end, column in zip(ends, columns, strict=True)
-            }
+            elsewhere, own = zip(*found, strict=True)
+            keys[f"{key}_gpus"] = [common(own if subdir == _OWN else elsewhere)]
     return keys
 
 
@@ -496,11 +495,14 @@ def variant_config(lock: ReleaseLock) -> str:
         head += (
             f"# Its facts are not measured yet: run `ctk release measure {lock.minor} --write`.\n"
         )
-    items = (
-        f"{key}:\n" + "".join(f'  - "{value}"\n' for value in values)
-        for key, values in variant_keys(lock).items()
-    )
-    return head + "".join(items)
+    own = variant_keys(lock, _OWN)
+    for key, values in variant_keys(lock, _ANY_OTHER).items():
+        head += f"{key}:\n"
+        if own[key] == values:
+            head += "".join(f'  - "{value}"\n' for value in values)
+        else:
+            head += f'  - if: {_IS_OWN}\n    then: "{own[key][0]}"\n    else: "{values[0]}"\n'
+    return head
 
 
 def _title(lock: ReleaseLock) -> str:

@@ -66,20 +66,13 @@ def facts(locks: Iterable[ReleaseLock]) -> OracleFacts:
 
 
 def _codes(lock: ReleaseLock) -> dict[str, dict[str, str]]:
-    keys = variant_keys(lock)
-    return {name: _code(name, keys) for name in lock.gpu_code}
+    """Component -> subdir -> the GPUs that it has code for."""
+    keys = {subdir: variant_keys(lock, subdir) for subdir in PLATFORMS}
+    return {name: _code(f"{name.replace('-', '_')}_gpus", keys) for name in lock.gpu_code}
 
 
-def _code(component: str, keys: Mapping[str, list[str]]) -> dict[str, str]:
-    """Subdir -> the GPUs that a component has code for.
-
-    Platforms without a variant key of their own share a key.
-    """
-    component = component.replace("-", "_")  # as in variant keys
-    own = {subdir: f"{component}_gpus_{subdir.replace('-', '_')}" for subdir in PLATFORMS}
-    found = {
-        subdir: keys.get(key, keys.get(f"{component}_gpus", [""])) for subdir, key in own.items()
-    }
+def _code(key: str, keys: Mapping[str, Mapping[str, list[str]]]) -> dict[str, str]:
+    found = {subdir: own[key] for subdir, own in keys.items() if key in own}
     return {subdir: gpus for subdir, (gpus,) in found.items() if gpus}
 
 
