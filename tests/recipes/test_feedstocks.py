@@ -79,6 +79,11 @@ def has_own_gpus_on_windows_on_arm(plan: Plan) -> bool:
     return not gpus[True] <= gpus[False]
 
 
+def sentence(text: str) -> str:
+    """A text on one line."""
+    return " ".join(text.split())
+
+
 def write(files: dict[str, str], folder: Path) -> None:
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -133,7 +138,7 @@ def test_a_feedstock_renders_the_packages_of_the_plan_from_its_artefacts(
     keys = {*read(variants)} - {"zip_keys", "is_python_min"}
     assert keys <= {
         *Recipe(name, folder / "recipe").names_used,
-        *("fit_number", "fit_priority", "cuda_fit"),
+        *("fit_string", "fit_number", "fit_priority", "cuda_fit"),
     }
     settings = read(files["conda-forge.yml"])
     subdirs = ["linux-64", *(p.replace("_", "-") for p in settings.get("build_platform", ()))]
@@ -183,7 +188,7 @@ def test_the_readme_says_for_whom_an_export_is_and_why_conda_forge_cannot_take_i
         readme,
         re.M,
     )
-    assert "in the packages rattler-build and conda-smithy of conda-forge" in readme
+    assert "in the packages rattler-build and conda-smithy of conda-forge" in sentence(readme)
     listed = [line for line in readme.splitlines() if line.startswith("- ")]
     assert len(listed) == reasons
     assert any("wheels" in line for line in listed) == (
@@ -197,7 +202,7 @@ def test_the_readme_states_the_commit_and_whether_the_files_are_its_own(tmp_path
 
     def revision() -> str:
         readme = feedstock(Workspace(tmp_path), "cuda-arch", (), ("someone",), address)["README.md"]
-        return readme.partition("exported from ")[2].partition(".\n")[0]
+        return sentence(readme).partition("exported from ")[2].partition(". It makes ")[0]
 
     def git(*words: str) -> str:
         user = ("-c", "user.name=someone", "-c", "user.email=someone@example.org")
