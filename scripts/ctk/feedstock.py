@@ -22,8 +22,9 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 from ctk.core.address import public
 from ctk.core.checkout import Workspace, git
 from ctk.core.console import count, listing
+from ctk.core.disk import disk_errors
 from ctk.core.errors import BadValue, NotPublished, RecipeError, UnknownName, problems
-from ctk.core.files import disk_errors, read_plain, read_plain_text
+from ctk.core.files import read_plain, read_plain_text
 from ctk.core.platforms import PLATFORMS
 from ctk.core.secrets import hide_address
 from ctk.lock.model import Artefact, ReleaseLock, variant_keys

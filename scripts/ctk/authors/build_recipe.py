@@ -38,6 +38,7 @@ from ctk.build.reproducible import edit_texts
 from ctk.clean import forget_older
 from ctk.core.checkout import Workspace
 from ctk.core.console import listing
+from ctk.core.disk import disk_errors, full_disk
 from ctk.core.document import load_yaml
 from ctk.core.errors import (
     BadValue,
@@ -48,7 +49,7 @@ from ctk.core.errors import (
     nearest,
     without_credentials,
 )
-from ctk.core.files import disk_errors, full_disk, read_plain_text
+from ctk.core.files import read_plain_text
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.core.pool import ProcessPool
 from ctk.fetch.mirror import Mirror, mirrored, renamed

@@ -31,8 +31,9 @@ from pydantic import TypeAdapter
 
 from ctk.core.checkout import Workspace
 from ctk.core.children import run_program
+from ctk.core.disk import disk_errors
 from ctk.core.errors import BuildFailed, NotPublished
-from ctk.core.files import disk_errors, holds, make_folder, replace_file
+from ctk.core.files import holds, make_folder, replace_file
 from ctk.core.memo import memo
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.core.versions import PythonTag

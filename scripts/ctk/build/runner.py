@@ -31,8 +31,9 @@ from ctk.build.one import environment, new_build_folder
 from ctk.build.originals import read_wheel
 from ctk.build.reproducible import BUILD_ROOT, portable, rewrite
 from ctk.core.checkout import Workspace
+from ctk.core.disk import disk_errors, full_disk, refuse_breaking_path
 from ctk.core.errors import BuildFailed, NotReady, without_credentials
-from ctk.core.files import HashNotes, check_path, disk_errors, full_disk, read_json
+from ctk.core.files import HashNotes, read_json
 from ctk.core.inside import wrong_with
 from ctk.fetch.fetch import laid_out
 from ctk.plan.plan import Build
@@ -250,8 +251,8 @@ def make_with(
 def check_machine(workspace: Workspace) -> None:
     """Refuses a machine or checkout for which rattler-build would blame the recipe."""
     for place in (workspace.root, workspace.cache):  # recipes are in one, their builds in the other
-        check_path(place, "move it", NotReady)
-    check_path(
+        refuse_breaking_path(place, "move it", NotReady)
+    refuse_breaking_path(
         Path(tempfile.gettempdir()), "name another folder in TMPDIR", NotReady
     )  # packages are tested there
     if not shutil.which("bash"):

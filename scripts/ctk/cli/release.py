@@ -16,7 +16,7 @@ from ctk.cli.options import Platforms
 from ctk.core.checkout import Workspace, checkout, settings
 from ctk.core.console import Reporter, Task, count, listing
 from ctk.core.errors import BadValue, check_names, printable
-from ctk.core.files import exclusive
+from ctk.core.locks import exclusive
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.diff import FORMS
 from ctk.index import pip_settings

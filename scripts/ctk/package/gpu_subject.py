@@ -18,8 +18,9 @@ from rattler import PackageRecord
 from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
 from rattler.package import BuildString
 
+from ctk.core.disk import refuse_unreadable
 from ctk.core.errors import AuditFailed, BadValue, UnknownName
-from ctk.core.files import check_readable, read_json, read_plain
+from ctk.core.files import read_json, read_plain
 from ctk.core.inside import outside
 from ctk.core.platforms import PLATFORMS
 from ctk.package import reader
@@ -372,10 +373,10 @@ def subjects(path: Path, known: Known) -> Iterator[Subject]:
 def _folder(path: Path, known: Known) -> Iterator[Subject]:
     records = sorted(path.glob("conda-meta/*.json"))
     # glob skips files that may not be read.
-    check_readable(path, path / "conda-meta", *records)
+    refuse_unreadable(path, path / "conda-meta", *records)
     below = []
     if not records:
-        check_readable(
+        refuse_unreadable(
             *(place for place in path.rglob("*") if place.is_dir() and not place.is_symlink())
         )
         below = [file for file in sorted(path.rglob("*")) if file.is_file()]
