@@ -182,7 +182,6 @@ def test_a_record_of_an_index_that_no_client_can_use_is_named(
 READ = {
     # A file of a checkout -> commands that read it.
     "recipes/cuda-version/recipe.yaml": ("lint", "feedstock cuda-version there --maintainer me"),
-    "variants/licences.json": ("lint",),
     "variants/contents.json": ("release diff 13.3 13.4",),
     "conda_build_config.yaml": ("lint", "feedstock cuda-version there --maintainer me"),
     "pyproject.toml": ("feedstock cuda-version there",),
