@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 
 from ctk.build import one
 from ctk.core.checkout import Workspace
-from ctk.core.files import left
+from ctk.core.locks import left
 from ctk.fetch.channels import Archives
 
 MONTH = 30 * 86400

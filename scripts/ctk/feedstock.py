@@ -22,8 +22,10 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 from ctk.core.address import public
 from ctk.core.checkout import Workspace, git
 from ctk.core.console import count, listing
+from ctk.core.disk import disk_errors
+from ctk.core.document import as_list, load_yaml
 from ctk.core.errors import BadValue, NotPublished, RecipeError, UnknownName, problems
-from ctk.core.files import disk_errors, read_plain, read_plain_text
+from ctk.core.files import read_plain, read_plain_text
 from ctk.core.platforms import PLATFORMS
 from ctk.core.secrets import hide_address
 from ctk.lock.model import Artefact, ReleaseLock, variant_keys
@@ -383,7 +385,7 @@ def _lost(
 
 def _variants(workspace: Workspace, recipe: Recipe, locks: Sequence[ReleaseLock]) -> str:
     """The matrix and the versions that the recipe reads, in one file."""
-    shared: dict[str, Any] = YAML(typ="safe").load(workspace.build_config)
+    shared: dict[str, Any] = load_yaml(read_plain(workspace.build_config))
     zips = [group for group in shared.pop("zip_keys", []) if recipe.names_used & set(group)]
     shared[_PYTHON_ZIP] = ["false"] * len(shared["python"])
     zips = [["python", _PYTHON_ZIP] if "python" in group else group for group in zips]
@@ -442,10 +444,10 @@ def _smithy(workspace: Workspace, recipe: Recipe, subdirs: Iterable[str]) -> str
     """The settings of this checkout with the recipe's own, for the platforms that the recipe is
     for.
     """
-    settings: dict[str, Any] = YAML(typ="safe").load(read_plain(workspace.root / "conda-forge.yml"))
+    settings: dict[str, Any] = load_yaml(read_plain(workspace.root / "conda-forge.yml"))
     own = recipe.folder / "conda-forge.yml"
     if own.exists():
-        settings |= YAML(typ="safe").load(own)
+        settings |= load_yaml(read_plain(own))
     names = [subdir.replace("-", "_") for subdir in subdirs]
     settings["build_platform"] = {
         k: v for k, v in settings.get("build_platform", {}).items() if k in names
@@ -487,25 +489,19 @@ def _standalone(
         build = common | (block.get("build") or {})
         if "source" in block:
             block["source"] = [
-                entry
-                for source in _as_list(block["source"])
-                for entry in _addresses(source, offers)
+                entry for source in as_list(block["source"]) for entry in _addresses(source, offers)
             ]
             requirements = _section(block, "requirements")
             requirements.insert(0, "build", [*_TOOLS, *(requirements.pop("build", None) or ())])
             if "script" not in build:
                 _section(block, "build")["script"] = _UNPACK
         if skips and "package" in block:
-            _section(block, "build").insert(0, "skip", [*_as_list(build.get("skip") or []), *skips])
+            _section(block, "build").insert(0, "skip", [*as_list(build.get("skip") or []), *skips])
     if _NOT_LINUX_64 in skips and "recipe" in document:
         # Where all of a platform is skipped, conda-smithy reads the version before it is rendered.
         document["recipe"]["version"] = Quoted(version)
     _section(document, "extra")["recipe-maintainers"] = list(maintainers)
     return _SCRIPT.sub(r"file: \1", _dumped(document))
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _section(block: CommentedMap, name: str) -> CommentedMap:

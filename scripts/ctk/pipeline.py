@@ -32,8 +32,10 @@ from ctk.clean import forget_older, trim
 from ctk.core.address import open_gateway
 from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter, listing, megabytes
+from ctk.core.disk import disk_errors, full_disk
 from ctk.core.errors import AuditFailed, BuildFailed, Unsolvable
-from ctk.core.files import HashNotes, disk_errors, full_disk, publishing, read_json
+from ctk.core.files import HashNotes, read_json
+from ctk.core.locks import publishing
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.core.pool import ProcessPool
 from ctk.fetch import fetch

@@ -10,10 +10,12 @@ import pytest
 from ctk.audit import CHECKS, AuditReport, audit_packages
 from ctk.audit.exempt import EXEMPTIONS
 from ctk.audit.files import KeepsItsPromises
+from ctk.build.originals import PackageFiles
 from ctk.package.reader import PLACEHOLDER, IndexJson, PackageInfo, Promise, ScannedFile
 from ctk.package.scan import PackageScan
 from kit.binaries import code, elf, fatbin, pe
 from kit.packages import CTK, GLIBC, SITE, SITE_WIN, TARGET, Draft, adds_dlls_of, good_set
+from kit.small_channels import sound
 
 ROOT = "/home/builder/checkout"
 DEEP = f"opt/builder/host_env{PLACEHOLDER}_placehold"
@@ -75,7 +77,14 @@ def for_gpus(*constrains: str, name: str = "libone") -> Break:
 
 # Check -> name of a case -> the change that breaks its rule, and a part of the message.
 APACHE = b"Apache License\n    Version 2.0, January 2004\n"
+UNREAD_FILES = PackageFiles(words={"not-named": 1}, not_named=("lib/x",), unread=("c" * 64,))
 BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
+    "LicenceTextsAreRead": {
+        "a text that nobody has read": (
+            lambda drafts: drafts.update(libcufile=sound(drafts["libcufile"], files=UNREAD_FILES)),
+            "nobody has read the licence text cccc",
+        ),
+    },
     "LicenseIsInside": {
         "no licence text": (change("libcufile", licenses={}), "no licence text"),
         "a licence without its text": (

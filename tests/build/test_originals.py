@@ -9,22 +9,17 @@ from typing import Any
 
 from ctk.build.originals import Changed, PackageFiles, compare, read_wheel
 from ctk.lock.model import Artefact
+from ctk.lock.redistribution import Reading, text_key
 from kit.fake_index import wheel
 
-EULA = """Those portions of the SDK designed exclusively for use on the Linux operating systems \
-may be copied, provided
-that the object code files are not modified in any way.
-
-2.6. Attachment A
-
-Linux
-
-libcudart.so
-
-2.7. Attachment B
-"""
+EULA = b"End User License Agreement"
 OPEN = b"Apache License Version 2.0"
 CUDART, PTXAS, PROFILE, HEADER = b"\x7fELF cudart", b"\x7fELF ptxas", b"TOP = ..", b"#pragma once"
+KNOWN = {
+    text_key(EULA): Reading("CUDA EULA", True, {"Linux": ("libcudart.so",)}),
+    text_key(OPEN): Reading("open source"),
+    text_key(b"MIT License"): Reading("open source"),
+}
 FILES = {
     "nvidia/cu13/lib/libcudart.so.13": CUDART,
     "nvidia/cu13/bin/ptxas": PTXAS,
@@ -50,15 +45,14 @@ def entries(files: Mapping[str, bytes], *links: str) -> list[dict[str, Any]]:
 
 
 def compared(folder: Path, files: Mapping[str, bytes], *links: str, **edits: str) -> PackageFiles:
-    content = wheel(
-        "nvidia-thing", "13.5.1", "py3-none-manylinux2014_x86_64", [], FILES, EULA.encode()
-    )
+    content = wheel("nvidia-thing", "13.5.1", "py3-none-manylinux2014_x86_64", [], FILES, EULA)
     name = "nvidia_thing-13.5.1-py3-none-manylinux2014_x86_64.whl"
     artefact = Artefact(
         "thing", "nvidia-thing", "13.5.1", "linux-64", name, sha256(content), len(content)
     )
     (folder / "wheel.zip").write_bytes(content)
-    return compare(entries(files, *links), [read_wheel(artefact, folder / "wheel.zip")], edits)
+    read = read_wheel(artefact, folder / "wheel.zip", KNOWN)
+    return compare(entries(files, *links), [read], edits)
 
 
 def test_files_are_as_published_or_changed_and_their_text_says_what_it_says(tmp_path: Path) -> None:
@@ -113,11 +107,13 @@ def test_a_folder_s_own_text_is_for_all_below_it(tmp_path: Path) -> None:
     read = read_wheel(
         Artefact("a", "a", "1", "noarch", "a-1-py3-none-any.whl", "0" * 64, 1),
         tmp_path / "wheel.zip",
+        KNOWN,
     )
     assert [read.reading(member).kind for member in ("a/b/c/file", "a/file")] == [
         "open source",
         "not known",
     ]
+    assert read.unread == {text_key(b"?")}
 
 
 def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
@@ -132,6 +128,7 @@ def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> No
     read = read_wheel(
         Artefact("a", "a", "1", "noarch", "a-1-py3-none-any.whl", "0" * 64, 1),
         tmp_path / "wheel.zip",
+        KNOWN,
     )
     files = {
         "site-packages/a/x/__init__.py": b"edited",
@@ -159,6 +156,7 @@ def test_the_text_of_others_is_not_for_nvidia_s_files_in_their_wheel(tmp_path: P
     read = read_wheel(
         Artefact("triton", "triton", "3.9.0", "linux-64-cp313", name, "0" * 64, 1),
         tmp_path / "wheel.zip",
+        KNOWN,
     )
     found = compare(
         entries({f"site-packages/{name}": text for name, text in files.items()}), [read], {}
@@ -168,6 +166,25 @@ def test_the_text_of_others_is_not_for_nvidia_s_files_in_their_wheel(tmp_path: P
 
 
 def test_a_source_distribution_has_no_record(tmp_path: Path) -> None:
-    read = read_wheel(Artefact("a", "a", "1", "noarch", "a-1.tar.gz", "0" * 64, 1), tmp_path)
+    read = read_wheel(Artefact("a", "a", "1", "noarch", "a-1.tar.gz", "0" * 64, 1), tmp_path, KNOWN)
     assert compare(entries({"a": b"a"}), [read], {}) == PackageFiles()
     assert not read.readings
+
+
+def test_a_text_that_nobody_has_read_is_in_the_files_of_the_package(tmp_path: Path) -> None:
+    """Such as that of a new folder; parts of the whole text below .dist-info are not."""
+    new, part = b"A new licence", b"of somebody else"
+    files = {
+        "a/new/LICENSE": new,
+        "a/new/file": b"1",
+        "a/file": b"2",
+        "a-1.dist-info/licenses/a/LICENSE.txt": part,
+    }
+    content = wheel("a", "1", "py3-none-any", [], files, OPEN)
+    (tmp_path / "wheel.zip").write_bytes(content)
+    key = hashlib.sha256("\n".join(sorted([sha256(OPEN), sha256(part)])).encode()).hexdigest()
+    artefact = Artefact("a", "a", "1", "noarch", "a-1-py3-none-any.whl", "0" * 64, 1)
+    read = read_wheel(artefact, tmp_path / "wheel.zip", {**KNOWN, key: Reading("open source")})
+    found = compare(entries({"a/new/file": b"1", "a/file": b"2"}), [read], {})
+    assert (found.unread, found.not_named) == ((sha256(new),), ("a/new/file",))
+    assert compare(entries({"a/file": b"2"}), [read], {}).unread == ()

@@ -19,16 +19,9 @@ from ctk.channel.check import check_channel
 from ctk.channel.history import STATES
 from ctk.channel.publish import Folder
 from ctk.core.checkout import HISTORY, Workspace
+from ctk.core.disk import disk_errors
 from ctk.core.errors import ChannelBroken, CtkError, NoSpace
-from ctk.core.files import (
-    NotPlain,
-    disk_errors,
-    file_sha256,
-    odd_below,
-    open_plain,
-    read_json,
-    read_plain,
-)
+from ctk.core.files import NotPlain, file_sha256, odd_below, open_plain, read_json, read_plain
 from ctk.package.reader import read_info
 from ctk.package.records import checked_records, records
 from ctk.solve.solve import reading
@@ -189,7 +182,6 @@ def test_a_record_of_an_index_that_no_client_can_use_is_named(
 READ = {
     # A file of a checkout -> commands that read it.
     "recipes/cuda-version/recipe.yaml": ("lint", "feedstock cuda-version there --maintainer me"),
-    "variants/licences.json": ("lint",),
     "variants/contents.json": ("release diff 13.3 13.4",),
     "conda_build_config.yaml": ("lint", "feedstock cuda-version there --maintainer me"),
     "pyproject.toml": ("feedstock cuda-version there",),

@@ -11,7 +11,7 @@ from filelock import FileLock
 from ctk.build import one
 from ctk.build.one import clear_build_folders, machine_paths, new_build_folder
 from ctk.core.checkout import Workspace
-from ctk.core.files import hold_folder, release_folder
+from ctk.core.locks import hold_folder, release_folder
 
 
 @pytest.fixture

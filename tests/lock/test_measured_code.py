@@ -19,7 +19,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from ctk.core.checkout import Workspace
-from ctk.core.files import exclusive
+from ctk.core.locks import exclusive
 from ctk.core.platforms import this_platform
 from ctk.fetch.fetch import fetch, laid_out
 from ctk.index.index import Index

@@ -11,7 +11,7 @@ import pytest
 from packaging.version import Version
 
 from ctk.core.checkout import Workspace
-from ctk.core.files import exclusive
+from ctk.core.locks import exclusive
 from ctk.core.platforms import this_platform
 from ctk.fetch.fetch import fetch, missing
 from ctk.index.index import Index

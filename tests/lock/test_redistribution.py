@@ -1,74 +1,47 @@
-"""What a licence text says of distribution, file by file.
-
-The quotes are of the texts in NVIDIA's wheels.
-"""
+"""What a licence text says of distribution, file by file, by the table that people keep."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
 from ctk.core.checkout import Workspace
-from ctk.lock import contents, redistribution
+from ctk.core.errors import LockError
+from ctk.lock import contents
 from ctk.lock.model import Component, release_locks
-from ctk.lock.redistribution import NVIDIA_INSIDE, Reading, dump, load, read_text, unread
-
-EULA = """2.3. Operating Systems
-
-Those portions of the SDK designed exclusively for use on the
-Linux or FreeBSD operating systems, or other operating systems
-derived from the source code to these operating systems, may
-be copied and redistributed for use in accordance with this
-Agreement, provided that the object code files are not
-modified in any way (except for unzipping of compressed
-files).
-
-
-2.6. Attachment A
-
-The following portions of the SDK are distributable under the
-Agreement:
-
-Component
-
-CUDA Runtime
-
-Windows
-
-cudart.dll, cudart_static.lib
-
-Mac OSX
-
-libcudart.dylib, libcudart_static.a
-
-Linux
-
-libcudart.so, libcudart_static.a
-
-Component
-
-NVIDIA JIT Linking Library
-
-Windows
-
-libnvJitLink.dll
-
-Component
-
-CUDA Headers
-
-All
-
-crt/host_defines.h, cuda_fp16.h
-
-
-2.7. Attachment B
-
-libthrust.so
-"""
-SDK = "LICENSE AGREEMENT FOR NVIDIA SOFTWARE DEVELOPMENT KITS\n\n"
-SUPPLEMENT = (
-    "2. Distribution. The following portions of the SDK are distributable under the Agreement: "
+from ctk.lock.redistribution import (
+    NVIDIA_INSIDE,
+    Reading,
+    load,
+    parse,
+    reading_of,
+    text_key,
+    unread,
 )
+from kit.ctk_release import release
+
+EULA = Reading(
+    "CUDA EULA",
+    linux=True,
+    named={
+        "All": ("crt/host_defines.h", "cuda_fp16.h"),
+        "Linux": ("libcudart.so", "libcudart_static.a"),
+        "Windows": ("cudart.dll", "cudart_static.lib", "libnvJitLink.dll"),
+    },
+)
+TABLE = f"""
+- kind: CUDA EULA
+  texts:
+    {"a" * 64}: CUDA 13.4
+    {"b" * 64}: CUDA 13.5
+  linux: true
+  named:
+    Linux: [libcudart.so]
+- kind: open source
+  texts: {{}}
+  declared: [Apache-2.0]
+"""
 
 
 @pytest.mark.parametrize(
@@ -85,7 +58,6 @@ SUPPLEMENT = (
         ("bin/ptxas", "linux-64", False, "not-named"),
         ("Library/bin/ptxas.exe", "win-64", True, "not-named"),
         ("lib/libcudart_static.a", "win-64", True, "not-named"),  # named for another system
-        ("lib/libthrust.so", "linux-64", False, "not-named"),  # of Attachment B
         ("lib/libmycudart.so.13", "linux-64", False, "not-named"),
         ("lib/libcudart.alt.so.13", "linux-64", False, "not-named"),
     ],
@@ -93,31 +65,11 @@ SUPPLEMENT = (
 def test_the_eula_names_files_and_lets_unmodified_files_for_linux_be_copied(
     path: str, subdir: str, published: bool, word: str
 ) -> None:
-    reading = read_text(EULA)
-    assert (reading.kind, reading.linux) == ("CUDA EULA", True)
-    assert reading.of(path, subdir, published) == word
+    assert EULA.of(path, subdir, published) == word
 
 
 def test_without_the_clause_a_file_for_linux_is_not_named() -> None:
-    reading = read_text(EULA.replace("Linux or FreeBSD", "Plan 9"))
-    assert reading.of("bin/ptxas", "linux-64", True) == "not-named"
-
-
-@pytest.mark.parametrize(
-    ("sentence", "named"),
-    [
-        (
-            "the runtime files .so and .h, cudnn64_7.dll, and cudnn.lib. ",
-            ("*.so", "*.h", "cudnn64_7.dll", "cudnn.lib"),
-        ),
-        (
-            "the runtimes files ending with .so and .h as part of your application.\n\nlibx.a",
-            ("*.so", "*.h"),
-        ),
-    ],
-)
-def test_an_sdk_licence_names_files_or_endings(sentence: str, named: tuple[str, ...]) -> None:
-    assert read_text(SDK + SUPPLEMENT + sentence) == Reading("SDK licence", named={"All": named})
+    assert replace(EULA, linux=False).of("bin/ptxas", "linux-64", True) == "not-named"
 
 
 def test_a_file_of_an_sdk_licence_is_named_or_not() -> None:
@@ -136,36 +88,54 @@ def test_a_file_of_an_sdk_licence_is_named_or_not() -> None:
     ]
 
 
+def test_a_table_says_the_same_of_all_texts_of_an_entry() -> None:
+    readings = parse(TABLE)
+    assert readings["a" * 64] is readings["b" * 64]
+    assert readings["a" * 64] == Reading("CUDA EULA", True, {"Linux": ("libcudart.so",)})
+    assert readings["Apache-2.0"] == Reading("open source")
+
+
 @pytest.mark.parametrize(
-    ("text", "declared", "kind"),
+    ("old", "new", "wrong"),
     [
-        ("Apache License\n   Version 2.0, January 2004", "", "open source"),
-        (
-            "Redistribution and use in source and binary\nforms, with or without",
-            "LicenseRef-NVIDIA",
-            "open source",
-        ),
-        ("../../LICENSE", "OSI Approved :: Apache Software License", "open source"),
-        ("../../LICENSE", "LicenseRef-NVIDIA-Proprietary", "not known"),
-        (f"{SDK}third parties: Permission is hereby granted, free of charge", "MIT", "SDK licence"),
-        (f"{EULA}Apache License Version 2.0", "", "CUDA EULA"),
+        ("b" * 64, "a" * 64, "found duplicate key"),
+        ("texts: {}", f"texts: {{{'b' * 64}: CUDA}}", f"{'b' * 64} is there twice"),
+        ("b" * 64, "b" * 63, "String should match pattern"),
+        ("CUDA 13.5", "''", "at least 1 character"),
+        ("Linux:", "Plan9:", "'Linux' or 'Windows'"),
+        ("kind: open source", "kind: free", "'open source' or 'not known'"),
     ],
 )
-def test_third_parties_texts_do_not_hide_nvidia_s(text: str, declared: str, kind: str) -> None:
-    assert read_text(text, declared).kind == kind
+def test_what_is_wrong_with_a_table_is_an_error(old: str, new: str, wrong: str) -> None:
+    with pytest.raises(LockError) as raised:
+        parse(TABLE.replace(old, new))
+    assert wrong in str(raised.value)
 
 
-def test_every_text_of_a_lock_has_a_reading_that_is_written_as_it_is_read(
-    project: Workspace,
-) -> None:
-    readings = load(project)
-    assert not [component.name for component in unread(readings, release_locks(project).values())]
-    assert redistribution.path_of(project).read_text() == dump(readings)
-    assert {reading.kind for reading in readings.values()} == {
-        "CUDA EULA",
-        "SDK licence",
-        "open source",
-    }
+def test_a_text_that_nobody_has_read_names_no_file() -> None:
+    reading = reading_of("c" * 64, parse(TABLE))
+    assert reading == Reading("not known", unread="c" * 64)
+    assert reading.of("lib/libcudart.so.13", "linux-64", True) == "not-named"
+    assert reading_of("a" * 64, parse(TABLE)).unread == ""
+
+
+def test_a_text_is_the_same_with_other_line_ends() -> None:
+    assert text_key(b"a\r\nb\r\n") == text_key(b"a\nb\n") != text_key(b"ab")
+
+
+def test_a_text_of_a_lock_that_nobody_has_read_is_named_once() -> None:
+    lock = release("13.4.3", "cudart", "nvrtc")  # with the same text
+    (text,) = unread(parse(TABLE), [lock, lock])
+    assert (text.release, text.component, text.text) == ("cuda-13.4", "cudart", "cd" * 32)
+    assert not list(unread({"cd" * 32: Reading("open source")}, [lock]))
+
+
+def test_somebody_has_read_every_text_of_a_lock(project: Workspace) -> None:
+    readings = load()
+    locks = release_locks(project).values()
+    assert [str(text) for text in unread(readings, locks)] == []
+    silent = [c for lock in locks for c in lock.components.values() if not c.license_texts]
+    assert {declared for c in silent for declared in c.license.split(" | ")} <= readings.keys()
 
 
 def test_each_program_and_library_of_nvidia_in_a_wheel_of_others_is_known(

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 
 from ctk.audit.files import at
-from ctk.package.binaries import Binary, version_key
+from ctk.core.versions import version_key
+from ctk.package.binaries import Binary
 from ctk.package.layout import LAYOUTS, OF_GLIBC, OPENS_BY_NAME, Layout
 from ctk.package.reader import ScannedFile
 from ctk.package.scan import PackageScan

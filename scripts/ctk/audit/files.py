@@ -5,8 +5,12 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
+from ctk.build.originals import UNREAD
+from ctk.core.errors import AuditFailed
 from ctk.core.versions import PythonTag
+from ctk.lock.redistribution import NEXT_STEP
 from ctk.package.reader import PLACEHOLDER, PathEntry, ScannedFile
 from ctk.package.records import spec_name
 from ctk.package.scan import PackageScan
@@ -56,6 +60,23 @@ def LicenseIsInside(package: PackageScan) -> Iterator[Finding]:
     for name in re.findall(r"[\w.-]+", package.info.index.license if texts else ""):
         if LICENCE_WORDS.get(name, b"").lower() not in texts:
             yield at(package, "info/licenses", f"no text of {name}, which its licence names")
+
+
+@check(PackageScan, fix=f"{NEXT_STEP}, and build it again")
+def LicenceTextsAreRead(package: PackageScan) -> Iterator[Finding]:
+    """Somebody has read the licence texts of the package's wheels.
+
+    Until then its files count as not named for distribution, and `ctk publish` asks.
+    """
+    for name, text in package.info.sboms.items():
+        if UNREAD.encode() not in text:
+            continue
+        from ctk.build import sbom  # slow, and seldom needed
+
+        with suppress(AuditFailed):  # `ctk check` reports an SBOM that cannot be read
+            for key in sbom.read(text).files.unread:
+                message = f"nobody has read the licence text {key}"
+                yield at(package, f"{sbom.FOLDER}/{name}", message, "hint")
 
 
 @check(

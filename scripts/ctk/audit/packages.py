@@ -8,31 +8,23 @@ import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import combinations
 
-from rattler import MatchSpec, PackageRecord
-from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
-from rattler.package import BuildString
+from rattler import PackageRecord
+from rattler.exceptions import InvalidVersionError
 
 from ctk.audit.binaries import binaries, search_folders
 from ctk.audit.files import at
 from ctk.core.platforms import NOARCH
-from ctk.package.binaries import Binary, oldest_glibc, version_key
+from ctk.core.versions import version_key
+from ctk.package.binaries import Binary, oldest_glibc
 from ctk.package.gpu_subject import Known, Subject
 from ctk.package.gpu_support import spans, within
 from ctk.package.reader import IndexJson, ScannedFile
-from ctk.package.records import glibc_floor, match_spec, spec_name
+from ctk.package.records import glibc_floor, is_spec, matches, package_record, spec_name
 from ctk.package.scan import PackageScan
 from ctk.rules import Finding, check
-
-
-@cache
-def _spec(text: str) -> MatchSpec | None:
-    try:
-        return match_spec(text)
-    except InvalidMatchSpecError:
-        return None
 
 
 def _exact(spec: str) -> tuple[str, ...]:
@@ -45,8 +37,8 @@ def _exact(spec: str) -> tuple[str, ...]:
 
 def _record(index: IndexJson) -> PackageRecord | None:
     try:
-        return PackageRecord(
-            index.name, index.version, BuildString(index.build), index.build_number, index.subdir
+        return package_record(
+            index.name, index.version, index.build, index.build_number, index.subdir
         )
     except (InvalidVersionError, ValueError):
         return None
@@ -78,13 +70,10 @@ class PackageSet:
     def matching(self, spec: str, subdir: str) -> list[PackageScan]:
         """The packages that match a spec in an environment of a subdir ("" for any)."""
         if (spec, subdir) not in self._matching:
-            parsed = _spec(spec)
             self._matching[spec, subdir] = [
                 package
                 for package, record in self._named.get(spec_name(spec), ())
-                if parsed is not None
-                and (not subdir or package.subdir in (subdir, NOARCH))
-                and parsed.matches(record)
+                if (not subdir or package.subdir in (subdir, NOARCH)) and matches(spec, record)
             ]
         return self._matching[spec, subdir]
 
@@ -225,11 +214,13 @@ class PackageSet:
         """
         wanted: dict[str, set[str]] = {i.info.index.name: {i.file} for i in (one, other)}
         for spec in (*one.info.index.depends, *other.info.index.depends):
-            if (name := spec_name(spec)) in self._named and _spec(spec) is not None:
+            name = spec_name(spec)
+            if name in self._named and is_spec(spec):
                 found = {package.file for package in self.matching(spec, subdir)}
                 wanted[name] = wanted.get(name, found) & found
         for spec in (*one.info.index.constrains, *other.info.index.constrains):
-            if (name := spec_name(spec)) in wanted and _spec(spec) is not None:
+            name = spec_name(spec)
+            if name in wanted and is_spec(spec):
                 wanted[name] &= {package.file for package in self.matching(spec, subdir)}
         return all(wanted.values())
 

@@ -33,7 +33,9 @@ from ctk.plan.plan import Build, Plan
 from ctk.plan.recipes import Rendered, Script
 from ctk.rules import Finding
 
-NEED_BYTES = frozenset({"ArchiveMatchesPaths", "CudartIsInside", "LicenseIsInside"})
+NEED_BYTES = frozenset(
+    {"ArchiveMatchesPaths", "CudartIsInside", "LicenceTextsAreRead", "LicenseIsInside"}
+)
 """Checks that need the bytes of a built package."""
 _TOKEN = "ctk-planned-file"  # of the stand-ins
 _FILES = TypeAdapter(list[ScannedFile])

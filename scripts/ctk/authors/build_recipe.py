@@ -38,7 +38,8 @@ from ctk.build.reproducible import edit_texts
 from ctk.clean import forget_older
 from ctk.core.checkout import Workspace
 from ctk.core.console import listing
-from ctk.core.document import load_yaml
+from ctk.core.disk import disk_errors, full_disk
+from ctk.core.document import as_list, load_yaml
 from ctk.core.errors import (
     BadValue,
     BuildFailed,
@@ -48,7 +49,7 @@ from ctk.core.errors import (
     nearest,
     without_credentials,
 )
-from ctk.core.files import disk_errors, full_disk, read_plain_text
+from ctk.core.files import read_plain_text
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.core.pool import ProcessPool
 from ctk.fetch.mirror import Mirror, mirrored, renamed
@@ -398,7 +399,7 @@ def _check_files(variants: Iterable[Variant], recipe: Recipe) -> None:
     sources = [
         source
         for part in parts
-        for source in _as_list(part.get("source"))
+        for source in as_list(part.get("source"))
         if isinstance(source, dict)
     ]
     names = [
@@ -469,10 +470,6 @@ def _parts(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """A rendered output, and the staging outputs that it inherits."""
     yield content
     yield from content.get("staging_caches") or ()
-
-
-def _as_list(value: Any) -> list[Any]:
-    return [] if value is None else value if isinstance(value, list) else [value]
 
 
 def _of(value: str, toolkits: Sequence[str]) -> list[str]:
@@ -752,7 +749,7 @@ class Workshop:
                 " build"
             )
         if any("No license files were copied" in line for line in lines):
-            named = listing(_as_list(variant.content["about"]["license_file"]), "or")
+            named = listing(as_list(variant.content["about"]["license_file"]), "or")
             place = _line(self.order.recipe, "license_file")
             yield f"{place} names {named}, and neither the recipe's folder nor its source has it"
 

@@ -31,11 +31,12 @@ from pydantic import TypeAdapter
 
 from ctk.core.checkout import Workspace
 from ctk.core.children import run_program
+from ctk.core.disk import disk_errors
 from ctk.core.errors import BuildFailed, NotPublished
-from ctk.core.files import disk_errors, holds, make_folder, replace_file
+from ctk.core.files import holds, make_folder, replace_file
 from ctk.core.memo import memo
 from ctk.core.platforms import NOARCH, this_platform
-from ctk.core.versions import PythonTag
+from ctk.core.versions import PythonTag, version_key
 from ctk.fetch.fetch import stored
 from ctk.index.index import Index, IndexFile
 from ctk.index.inside import applies, read_requirements
@@ -291,7 +292,7 @@ def needed_glibc(files: _Files) -> str:
                 step = "run the build with another Python, or use `--base conda-forge`"
                 raise BuildFailed(f"{name} of this machine: {error}", step) from None
     needed = binaries.oldest_glibc_of({name: binary for name, binary in found.items() if binary})
-    return max(needed, _OLDEST_GLIBC, key=binaries.version_key)
+    return max(needed, _OLDEST_GLIBC, key=version_key)
 
 
 def _store(workspace: Workspace, component: str, version: str, files: _Files) -> Artefact:

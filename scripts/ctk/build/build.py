@@ -19,8 +19,8 @@ from ctk.build.cluster import Cluster
 from ctk.build.one import at_work, processes
 from ctk.build.runner import Built, build_key, cached, make
 from ctk.core.checkout import Workspace
+from ctk.core.disk import disk_errors
 from ctk.core.errors import BuildFailed
-from ctk.core.files import disk_errors
 from ctk.core.platforms import PLATFORMS
 from ctk.plan.plan import Build, Plan, Request, Set, choose_locks, plan
 

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from ctk.build.one import at_work, clear_build_folders, processes
 from ctk.build.runner import Built, build_key, keep, log_file, make, read_note, tools, write_log
 from ctk.core.checkout import Workspace
+from ctk.core.disk import FULL, disk_errors
 from ctk.core.errors import (
     BadValue,
     BuildFailed,
@@ -38,7 +39,8 @@ from ctk.core.errors import (
     describe,
     without_credentials,
 )
-from ctk.core.files import FULL, disk_errors, file_sha256, hold_folder, release_folder
+from ctk.core.files import file_sha256
+from ctk.core.locks import hold_folder, release_folder
 from ctk.fetch.fetch import laid_out
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ctk.core.checkout import Workspace
-from ctk.core.files import held, hold_folder, release_folder
+from ctk.core.locks import held, hold_folder, release_folder
 from ctk.core.pool import ProcessPool
 
 MEMORY = Path("/dev/shm")

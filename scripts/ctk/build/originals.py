@@ -19,24 +19,24 @@ from typing import Any
 
 from ctk.index.inside import members
 from ctk.lock.model import Artefact
-from ctk.lock.redistribution import NVIDIA_INSIDE, Reading, Word, read_text
+from ctk.lock.redistribution import NVIDIA_INSIDE, Reading, Readings, Word, reading_of, text_key
 from ctk.lock.wheels import licence_in
 
 _OWN_TEXT = re.compile(r"licen[cs]e(\.(txt|md|rst))?", re.I)
+UNREAD = "unread-text"
+"""The name by which an SBOM has `PackageFiles.unread`."""
 EDITED = "edited"
 """Why a file that is no ELF file is changed: the recipe's script wrote other text into it."""
 
 
 @dataclass(frozen=True)
 class Changed:
-    """A file that is not as its wheel has it: why not, its sha256 in the package, what its licence
-    text says of it.
-    """
+    """A file that is not as its wheel has it."""
 
     path: str
-    why: str
-    sha256: str
-    word: Word
+    why: str  # it is not
+    sha256: str  # in the package
+    word: Word  # what its licence text says of it
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class PackageFiles:
         licences: The kinds of their licence texts.
         words: Number of files by what their licence text says of distribution.
         not_named: Those whose distribution no text allows by a name or a clause.
+        unread: The keys of their licence texts that nobody has read.
     """
 
     published: int = 0
@@ -55,6 +56,7 @@ class PackageFiles:
     licences: tuple[str, ...] = ()
     words: Mapping[Word, int] = field(default_factory=dict)
     not_named: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 NO_FILES = PackageFiles()
@@ -76,34 +78,47 @@ class Wheel:
     readings: Mapping[str, Reading]
     distribution: str = ""
 
+    @property
+    def unread(self) -> set[str]:
+        """The keys of its licence texts that nobody has read."""
+        return {reading.unread for reading in self.readings.values()} - {""}
+
     def reading(self, member: str) -> Reading:
         """That of the nearest folder above a member that has one.
 
         None for a file of NVIDIA in a wheel of others.
         """
-        if (nvidias := NVIDIA_INSIDE.get(self.distribution)) and nvidias.match(member):
+        of_nvidia = NVIDIA_INSIDE.get(self.distribution)
+        if of_nvidia and of_nvidia.match(member):
             return Reading("not known")
-        return next(
-            self.readings[f] for f in (*reversed(member.split("/")[:-1]), "") if f in self.readings
-        )
+        folders = member.split("/")[:-1]
+        for folder in reversed(folders):
+            if folder in self.readings:
+                return self.readings[folder]
+        return self.readings[""]
 
 
-def read_wheel(artefact: Artefact, path: Path) -> Wheel:
-    """The RECORD and the licence texts of an artefact; without members, if it is no wheel."""
+def read_wheel(artefact: Artefact, path: Path, known: Readings) -> Wheel:
+    """The RECORD and the licence texts of an artefact; without members, if it is no wheel.
+
+    A text below ``.dist-info`` is part of the wheel's whole text, and needs no reading of its own.
+    """
     if not artefact.file.endswith(".whl"):
         return Wheel(artefact.subdir, {}, {})
     with path.open("rb") as stream:
         whole = licence_in(stream, artefact.file)
-        readings, record = {"": read_text(whole.content, whole.declared)}, ""
+        readings = {"": reading_of(whole.text or whole.declared, known)}
+        record = ""
         with members(stream, artefact.file) as found:
             for member in found:
                 folder, name = posixpath.split(member.name)
                 if folder.endswith(".dist-info"):
-                    record = member.content().decode() if name == "RECORD" else record
+                    if name == "RECORD":
+                        record = member.content().decode()
                 elif _OWN_TEXT.fullmatch(name):
-                    readings[posixpath.basename(folder)] = read_text(
-                        member.content().decode("utf-8", "replace")
-                    )
+                    key = text_key(member.content())
+                    if key in known or ".dist-info/" not in folder:
+                        readings[posixpath.basename(folder)] = reading_of(key, known)
     rows = (row for row in csv.reader(io.StringIO(record)) if row[1].startswith("sha256="))
     return Wheel(
         artefact.subdir, {row[0]: _sha256(row[1]) for row in rows}, readings, artefact.distribution
@@ -130,27 +145,29 @@ def compare(
         for member, sha256 in wheel.members.items():
             known[sha256].append((wheel, member))
             by_name[_stem(member)].append((wheel, member))
+    files = [entry for entry in entries if entry["path_type"] == "hardlink"]
     changed: list[Changed] = []
-    licences: set[str] = set()
+    readings: list[Reading] = []
     words: dict[str, Word] = {}
-    for path, sha256 in sorted(
-        (e["_path"], e["sha256"]) for e in entries if e["path_type"] == "hardlink"
-    ):
-        if origin := _nearest(path, known.get(sha256, ()), 0) or _nearest(
-            path, by_name.get(_stem(path), ()), 1
-        ):
-            wheel, member = origin
-            reading = wheel.reading(member)
-            licences.add(reading.kind)
-            words[path] = reading.of(path, wheel.subdir, sha256 in known)
-            if sha256 not in known:
-                changed.append(Changed(path, edits.get(path, EDITED), sha256, words[path]))
+    for entry in sorted(files, key=lambda entry: entry["_path"]):
+        path, sha256 = entry["_path"], entry["sha256"]
+        same = _nearest(path, known.get(sha256, ()), 0)
+        origin = same or _nearest(path, by_name.get(_stem(path), ()), 1)
+        if origin is None:
+            continue
+        wheel, member = origin
+        reading = wheel.reading(member)
+        readings.append(reading)
+        words[path] = reading.of(path, wheel.subdir, sha256 in known)
+        if sha256 not in known:
+            changed.append(Changed(path, edits.get(path, EDITED), sha256, words[path]))
     return PackageFiles(
-        len(words) - len(changed),
-        tuple(changed),
-        tuple(sorted(licences)),
-        dict(sorted(Counter(words.values()).items())),
-        tuple(path for path, word in words.items() if word == "not-named"),
+        published=len(words) - len(changed),
+        changed=tuple(changed),
+        licences=tuple(sorted({reading.kind for reading in readings})),
+        words=dict(sorted(Counter(words.values()).items())),
+        not_named=tuple(path for path, word in words.items() if word == "not-named"),
+        unread=tuple(sorted({reading.unread for reading in readings} - {""})),
     )
 
 
@@ -168,7 +185,9 @@ def _nearest(path: str, members: Sequence[_Member], least: int) -> _Member | Non
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     best = max(members, key=common, default=None)
-    return best if best is None or len(members) == 1 or common(best) >= least else None
+    if best is None or len(members) == 1 or common(best) >= least:
+        return best
+    return None
 
 
 def _stem(path: str) -> str:

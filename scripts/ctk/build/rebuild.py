@@ -17,8 +17,10 @@ from ctk.build import build, sbom
 from ctk.build.runner import tools
 from ctk.build.sbom import Provenance
 from ctk.core.checkout import Workspace, git_export
+from ctk.core.disk import disk_errors
 from ctk.core.errors import RecipeError
-from ctk.core.files import disk_errors, file_sha256, held
+from ctk.core.files import file_sha256
+from ctk.core.locks import held
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.fetch import fetch
 from ctk.index.index import Index

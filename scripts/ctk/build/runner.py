@@ -31,10 +31,12 @@ from ctk.build.one import environment, new_build_folder
 from ctk.build.originals import read_wheel
 from ctk.build.reproducible import BUILD_ROOT, portable, rewrite
 from ctk.core.checkout import Workspace
+from ctk.core.disk import disk_errors, full_disk, refuse_breaking_path
 from ctk.core.errors import BuildFailed, NotReady, without_credentials
-from ctk.core.files import HashNotes, check_path, disk_errors, full_disk, read_json
+from ctk.core.files import HashNotes, read_json
 from ctk.core.inside import wrong_with
 from ctk.fetch.fetch import laid_out
+from ctk.lock.redistribution import load
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit, variant_config, variant_values
 
@@ -59,6 +61,7 @@ class Built:
     tests: Mapping[str, int]  # path of each package with tests -> their number
     seconds: float  # wall time of the run that made it
     cached: bool  # whether an earlier run had made it
+    unread: tuple[str, ...] = ()  # keys of its wheels' licence texts that nobody had read
 
     @property
     def sha256(self) -> dict[str, str]:
@@ -80,6 +83,7 @@ class Built:
             "packages": self.records,
             "tests": self.tests,
             "seconds": self.seconds,
+            **({"unread": self.unread} if self.unread else {}),
         }
 
 
@@ -141,18 +145,19 @@ def tools() -> Mapping[str, str]:
 
 
 def cached(build: Build, workspace: Workspace) -> Built | None:
-    """The build in the cache, if its packages have the sha256 of its note: a cache may come from
-    anywhere.
+    """The build in the cache, if its packages have the sha256 of its note.
 
-    They are read, unless nobody can have written to them since an earlier run read them.
+    A cache may come from anywhere: they are read, unless nobody can have written to them since an
+    earlier run read them. A build whose licence texts have been read since is made again.
     """
     key = build_key(build)
-    built = read_note(
-        read_json(workspace.builds / key / "build.json"), build, key, workspace, cached=True
-    )
-    read = HashNotes.of(workspace)
-    is_whole = built and all(
-        read.holds(built.home / name, expected) for name, expected in built.sha256.items()
+    note = read_json(workspace.builds / key / "build.json")
+    built = read_note(note, build, key, workspace, cached=True)
+    if built is None or not load().keys().isdisjoint(built.unread):
+        return None
+    notes = HashNotes.of(workspace)
+    is_whole = all(
+        notes.holds(built.home / name, expected) for name, expected in built.sha256.items()
     )
     return built if is_whole else None
 
@@ -221,10 +226,12 @@ def make_with(
             stand_ins.check()
         folders = {str(place): BUILD_ROOT for place in (folder, stand_ins.root)}
         folders[folder.as_uri()] = f"file://{BUILD_ROOT}"
+        checkout = standins.checkout_of(build)
         wheels = [
-            read_wheel(artefact, laid_out(artefact, standins.checkout_of(build)))
+            read_wheel(artefact, laid_out(artefact, checkout), load())
             for artefact in build.artefacts
         ]
+        unread = {text for wheel in wheels for text in wheel.unread}
         origin, edits = provenance(build, tools()), stand_ins.edits()
         edit = partial(portable, origin=origin, folders=folders, wheels=wheels, edits=edits)
         records: dict[str, dict[str, Any]] = {}
@@ -239,9 +246,9 @@ def make_with(
             if count:
                 tests[name] = count
         seconds = round(time.monotonic() - start, 3)
-        return keep(
-            finished, Built(build.id, key, workspace.builds / key, records, tests, seconds, False)
-        )
+        home = workspace.builds / key
+        built = Built(build.id, key, home, records, tests, seconds, False, tuple(sorted(unread)))
+        return keep(finished, built)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(finished, ignore_errors=True)
@@ -250,8 +257,8 @@ def make_with(
 def check_machine(workspace: Workspace) -> None:
     """Refuses a machine or checkout for which rattler-build would blame the recipe."""
     for place in (workspace.root, workspace.cache):  # recipes are in one, their builds in the other
-        check_path(place, "move it", NotReady)
-    check_path(
+        refuse_breaking_path(place, "move it", NotReady)
+    refuse_breaking_path(
         Path(tempfile.gettempdir()), "name another folder in TMPDIR", NotReady
     )  # packages are tested there
     if not shutil.which("bash"):

@@ -32,7 +32,7 @@ from packageurl import PackageURL
 from pydantic import Field, TypeAdapter, ValidationError
 
 from ctk.build import LEVEL
-from ctk.build.originals import NO_FILES, Changed, PackageFiles
+from ctk.build.originals import NO_FILES, UNREAD, Changed, PackageFiles
 from ctk.core.errors import AuditFailed
 from ctk.index.inside import parse_time, time_text
 from ctk.lock.model import Artefact, FileName, Name, Sha256, Target, VersionText
@@ -161,6 +161,7 @@ def _of_files(files: PackageFiles) -> dict[str, Iterable[str]]:
         "files-as-published": [str(files.published)],
         "licence-text": files.licences,
         "not-named": files.not_named,
+        UNREAD: files.unread,
     }
     return {**words, **found} if words else {}
 
@@ -312,6 +313,7 @@ def _read_files(package: Component, found: Mapping[str, list[str]]) -> PackageFi
         tuple(sorted(found.get("licence-text", ()))),
         cast(Mapping[Word, int], words),
         tuple(sorted(found.get("not-named", ()))),
+        tuple(sorted(found.get(UNREAD, ()))),
     )
 
 

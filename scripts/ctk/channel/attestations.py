@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rattler import PackageRecord, RepoDataRecord
+from rattler import RepoDataRecord
 from rattler.exceptions import AttestationError
-from rattler.package import BuildString
 from rattler.sigstore import (
     ChannelCheck,
     Issuer,
@@ -30,6 +29,7 @@ from ctk.channel.publish import FIELD, SIDECAR
 from ctk.core.errors import BadValue, CtkError, PublishFailed
 from ctk.core.files import read_plain
 from ctk.core.process import run
+from ctk.package.records import package_record
 from ctk.rules import Finding
 
 if TYPE_CHECKING:  # an extra
@@ -197,9 +197,7 @@ class Verifier:
         """What rattler needs of a package: file name, sha256, sha256 of the sidecar,
         and addresses.
         """
-        unnamed = PackageRecord(
-            "package", "0", BuildString("0"), 0, "noarch", sha256=bytes.fromhex(sha256)
-        )
+        unnamed = package_record("package", "0", sha256=bytes.fromhex(sha256))
         address = package.path.absolute().as_uri()
         record = RepoDataRecord(
             unnamed, package.path.name, address, self._policy.channel or address

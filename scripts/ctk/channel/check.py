@@ -33,9 +33,11 @@ from ctk.channel.repodata import (
 )
 from ctk.core.checkout import HISTORY, channel_missing
 from ctk.core.console import Reporter
+from ctk.core.disk import disk_errors
 from ctk.core.errors import ChannelBroken, PublishFailed
-from ctk.core.files import disk_errors, held, open_plain, read_plain
+from ctk.core.files import open_plain, read_plain
 from ctk.core.inside import is_file_name
+from ctk.core.locks import held
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.fetch.channels import connected, remote, service_of
 from ctk.index.transfer import Transfer

@@ -1,7 +1,7 @@
 """What the licence texts in packages say of their distribution, from their SBOMs: for `ctk check`
 and `ctk publish`.
 
-It is the reading of a program (`ctk.lock.redistribution`), not legal advice.
+It is what a table of readings has (`ctk.lock.redistribution`), not legal advice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ctk.core.console import count
 from ctk.core.errors import AuditFailed, NotAccepted
 from ctk.lock.redistribution import WORDS, Word
 
-ADVICE = "a program read the licence texts; its reading is not legal advice"
+ADVICE = "licence texts were read into a table, which is not legal advice"
 _FEW = 10  # packages of which each changed file is listed
 
 

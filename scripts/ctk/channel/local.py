@@ -28,8 +28,9 @@ from ctk.build.runner import Built
 from ctk.channel.history import numbered
 from ctk.channel.repodata import FILES, ChannelIndex, Records, read_index, shows, write_index
 from ctk.core.console import listing
+from ctk.core.disk import disk_errors
 from ctk.core.errors import AuditFailed, ChannelBroken, UnknownName
-from ctk.core.files import disk_errors, holds, listed_packages, make_folder, read_json, share
+from ctk.core.files import holds, listed_packages, make_folder, read_json, share
 from ctk.core.platforms import NOARCH
 from ctk.package.reader import record_of
 

@@ -51,6 +51,7 @@ from ctk.channel.repodata import (
     write_index,
 )
 from ctk.core.checkout import HISTORY
+from ctk.core.disk import disk_errors
 from ctk.core.errors import (
     BadValue,
     Busy,
@@ -62,7 +63,6 @@ from ctk.core.errors import (
 )
 from ctk.core.files import (
     copy_file,
-    disk_errors,
     file_sha256,
     holds,
     make_folder,

@@ -16,8 +16,9 @@ from typing import Any
 import zstandard
 
 from ctk.core.checkout import channel_missing
+from ctk.core.disk import disk_errors
 from ctk.core.errors import ChannelBroken, PublishFailed
-from ctk.core.files import disk_errors, make_folder, read_plain, replace_file
+from ctk.core.files import make_folder, read_plain, replace_file
 from ctk.core.platforms import NOARCH
 from ctk.package.records import COMPRESSED, REMAKE, REPODATA, entries, records
 

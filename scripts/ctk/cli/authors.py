@@ -25,6 +25,7 @@ from ctk.cli.options import (
 )
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
+from ctk.core.disk import refuse_breaking_path, refuse_unwritable
 from ctk.core.errors import (
     AuditFailed,
     BadValue,
@@ -34,7 +35,7 @@ from ctk.core.errors import (
     Unsolvable,
     printable,
 )
-from ctk.core.files import check_path, check_place, held
+from ctk.core.locks import held
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 
 if TYPE_CHECKING:
@@ -146,8 +147,8 @@ def build_recipe_command(
         )
     if output.is_file():
         raise BadValue(f"{shown(output)} is a file", "name a folder, such as --output ./packages")
-    check_place(output)
-    check_path(found.folder, "move the recipe")  # scripts name it
+    refuse_unwritable(output)
+    refuse_breaking_path(found.folder, "move the recipe")  # scripts name it
     check_machine(where)
     log = where.logs / f"recipe-{found.name}.log"
     channels = catalogue(

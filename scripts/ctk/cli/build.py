@@ -28,7 +28,7 @@ from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, IndexUnavailable, check_names
-from ctk.core.files import exclusive
+from ctk.core.locks import exclusive
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.core.versions import python_name
 

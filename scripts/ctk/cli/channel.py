@@ -31,7 +31,7 @@ from ctk.core.errors import (
     check_names,
     without_credentials,
 )
-from ctk.core.files import exclusive
+from ctk.core.locks import exclusive
 from ctk.core.platforms import PLATFORMS
 
 if TYPE_CHECKING:

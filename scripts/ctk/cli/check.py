@@ -28,7 +28,7 @@ from ctk.core.errors import (
     UnknownName,
     without_credentials,
 )
-from ctk.core.files import exclusive
+from ctk.core.locks import exclusive
 
 if TYPE_CHECKING:
     from ctk.audit import AuditReport

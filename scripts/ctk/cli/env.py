@@ -27,7 +27,7 @@ from ctk.core.checkout import given_environment, workspace
 from ctk.core.children import run_in_front
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import Stopped, WouldLose
-from ctk.core.files import release_folders
+from ctk.core.locks import release_folders
 
 if TYPE_CHECKING:
     from ctk.env.environment import Environment

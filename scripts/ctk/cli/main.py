@@ -28,6 +28,7 @@ from ctk.core.address import hide_logins, refuse_schemes, refuse_secrets
 from ctk.core.checkout import given_environment, workspace
 from ctk.core.children import TOLD_TO_END, end_children
 from ctk.core.console import listing
+from ctk.core.disk import disk_errors
 from ctk.core.errors import (
     BadValue,
     ChannelBroken,
@@ -39,7 +40,7 @@ from ctk.core.errors import (
     printable,
     without_credentials,
 )
-from ctk.core.files import disk_errors, use_temporary_folder
+from ctk.core.locks import use_temporary_folder
 from ctk.core.process import hard_exit
 from ctk.core.secrets import has_secret, hide_address, hide_environment
 

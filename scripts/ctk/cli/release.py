@@ -4,7 +4,7 @@ two releases.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ from ctk.cli.options import Platforms
 from ctk.core.checkout import Workspace, checkout, settings
 from ctk.core.console import Reporter, Task, count, listing
 from ctk.core.errors import BadValue, check_names, printable
-from ctk.core.files import exclusive
+from ctk.core.locks import exclusive
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.diff import FORMS
 from ctk.index import pip_settings
@@ -58,10 +58,12 @@ def add_command(
 
     JSON:
     - `releases` (names), `written`, `unmeasured` (minors); `changes`: `file`, `diff`
+    - `unread_texts`: licence texts that nobody has read: `release`, `component`, `version`, `text`
+      (sha256)
     """
     from ctk.diff.licences import licence_changes
     from ctk.index.index import Index
-    from ctk.lock import contents, redistribution
+    from ctk.lock import contents
     from ctk.lock.facts import needs_measuring
     from ctk.release import release, review
 
@@ -88,16 +90,12 @@ def add_command(
     for line in licences:
         report.line(line, "bold")
     _settle(made, here, report, write_)
-    held, read = contents.load(here), redistribution.load(here)
-    unmeasured = [
-        lock.minor or lock.name
-        for lock in made
-        if needs_measuring(lock, held)
-        or (lock.is_measured and any(redistribution.unread(read, [lock])))
-    ]
+    held = contents.load(here)
+    unmeasured = [lock.minor or lock.name for lock in made if needs_measuring(lock, held)]
     if unmeasured:
         report.line(f"not measured: run `ctk release measure {' '.join(unmeasured)} --write`")
     report.result(unmeasured=unmeasured)
+    _show_unread(made, report)
 
 
 def _newer(index: Index, here: Workspace, report: Reporter) -> list[str]:
@@ -132,7 +130,7 @@ def measure_command(
     """Measure the facts of releases from their artefacts: GPUs that NVRTC targets, PTX ISA, glibc,
     code for GPUs.
 
-    Also their contents, for `ctk lint --planned`, and what their licence texts say of distribution.
+    Also their contents, for `ctk lint --planned`. Licence texts that nobody has read are named.
     Reads only files that are not measured yet. Files that are not in the cache are fetched one
     after another, 3 to 8 GB for a new release, and removed again. Needs a linux-64 machine, no GPU
     and no driver.
@@ -142,13 +140,12 @@ def measure_command(
     JSON:
     - `releases`, `written`, `changes`, as `release add`; `facts`: release -> what was measured;
       `gpu_code`: release -> component -> platform -> the GPUs that its code runs on, as a version
-      spec
+      spec; `unread_texts`, as `release add`
     """
     from ctk.fetch.fetch import borrowed, missing
     from ctk.index.index import Index
-    from ctk.lock import contents, facts, redistribution
+    from ctk.lock import contents, facts
     from ctk.lock.model import find_release, release_locks
-    from ctk.release.release import read_licences
     from ctk.release.review import FileChange
 
     here, report = checkout(), Reporter()
@@ -180,14 +177,26 @@ def measure_command(
             measured.append(facts.measure(lock, held, locks.values(), at_hand, here.notes))
     held = held.of(artefact.sha256 for artefact in contents.to_read(locks.values()))
     beside = [FileChange.of(contents.path_of(here), held.dump())] if measured else []
-    read = read_licences(index, locks.values(), redistribution.load(here))
-    beside.append(FileChange.of(redistribution.path_of(here), redistribution.dump(read)))
     _settle(measured, here, report, write_, beside)
     _show_facts(measured, report, locks.values())
     report.result(
         facts={lock.name: asdict(lock.facts) for lock in measured if lock.facts},
         gpu_code={lock.name: lock.gpu_code for lock in measured},
     )
+    _show_unread(locks.values(), report)
+
+
+def _show_unread(locks: Iterable[ReleaseLock], report: Reporter) -> None:
+    """Names the licence texts of some locks that nobody has read, and the next step."""
+    from ctk.lock import redistribution
+
+    measured = [lock for lock in locks if lock.is_measured]
+    texts = list(redistribution.unread(redistribution.load(), measured))
+    for text in texts:
+        report.line(printable(str(text)))
+    if texts:
+        report.line(redistribution.NEXT_STEP)
+    report.result(unread_texts=[asdict(text) for text in texts])
 
 
 def _advance(task: Task, artefact: Artefact, received: int) -> None:
@@ -259,6 +268,7 @@ def check_command(
     - `releases`: `release`, `version`, `complete`, `wanted`, `missing`, `problem`
     - `compiled_with`: with `--base`, the newest toolkit of each CUDA major that packages of that
       channel are compiled with
+    - `unread_texts`, as `release add`
     """
     from ctk.index.index import Index
     from ctk.lock.model import release_locks
@@ -323,6 +333,7 @@ def check_command(
             f"ctk release add {' '.join(name.removeprefix('cuda-') for name in newer)} --write"
         )
         report.line(f"to lock them: {command}")
+    _show_unread([lock for lock in locks.values() if not named or lock.name in named], report)
     if base:
         known = settings(here.root).conda_forge.minors
         compiled = review.compiled_with(options.base_channel(base, here))

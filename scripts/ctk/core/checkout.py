@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from ctk.core.console import listing
 from ctk.core.errors import BadValue, ChannelBroken, ChannelMissing, problems
+from ctk.core.versions import version_key
 
 
 class Below:
@@ -80,9 +81,7 @@ class Workspace:
         By the names of the files, which are not read.
         """
         minors = (file.stem.removeprefix("cuda-") for file in self.variants.glob("cuda-*.lock"))
-        return sorted(
-            minors, key=lambda minor: [int(part) for part in minor.split(".") if part.isdigit()]
-        )
+        return sorted(minors, key=version_key)
 
     @property
     def name(self) -> str:

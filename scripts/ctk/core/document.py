@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from ctk.core.errors import LockError, problems
 from ctk.core.files import read_plain
@@ -28,19 +29,35 @@ def read(path: Path) -> str:
 
 
 def load_yaml(text: str | bytes) -> Any:
-    """The data of a YAML text, parsed by libyaml, ten times as fast as ruamel."""
-    return yaml.load(text, Loader=yaml.CSafeLoader)
+    """The data of a YAML text, as YAML 1.2 has it: ``on`` is a word, as in rattler-build."""
+    return YAML(typ="safe").load(text)
+
+
+def as_list(value: Any) -> list[Any]:
+    """What YAML has as a list, or as one entry, or not at all (None)."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
 
 
 def parse_by_hand(text: str, shape: TypeAdapter[T], file: str, step: str) -> T:
     """The content of a hand-kept file, which may be empty; LockError lists all problems."""
     try:
         return shape.validate_python(load_yaml(text) or {})
-    except yaml.YAMLError as error:
+    except YAMLError as error:
         wrong = [str(error)]
     except ValidationError as error:
-        wrong = [
-            f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}"
-            for e in error.errors()
-        ]
+        wrong = faults(error)
     raise problems(LockError, file, wrong, step)
+
+
+def faults(error: ValidationError) -> list[str]:
+    """``place.in.the.file: what is wrong``, for each fault that pydantic found."""
+    found = []
+    for fault in error.errors():
+        place = ".".join(map(str, fault["loc"]))
+        # Before the text of an error that a validator of ours raised, `msg` has words of pydantic.
+        is_ours = fault["type"] == "value_error"
+        said = fault["ctx"]["error"] if is_ours else fault["msg"]
+        found.append(f"{place}: {said}")
+    return found

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
-from ctk.core.files import release_folders
+from ctk.core.locks import release_folders
 
 T = TypeVar("T")
 

@@ -1,8 +1,12 @@
-"""Versions of Python in wheels, variant files and options."""
+"""Versions: of Python in wheels, variant files and options; and the order of dotted numbers.
+
+Versions of wheels are ordered by `packaging`, versions of conda packages by rattler.
+"""
 
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import NamedTuple
 
 
@@ -33,3 +37,9 @@ def python_name(text: str) -> str:
     """``3.14t`` for any form of it; other texts are returned unchanged."""
     python = PythonTag.read(text)
     return python.name if python else text
+
+
+@cache
+def version_key(text: str) -> tuple[int, ...]:
+    """A key that orders dotted numbers, of glibc, GPUs, the PTX ISA, toolkits: 2.17 before 2.27."""
+    return tuple(int(part) for part in text.split(".") if part.isdigit())

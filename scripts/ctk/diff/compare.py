@@ -13,13 +13,13 @@ from ctk.core.checkout import Workspace
 from ctk.core.children import run_program
 from ctk.core.errors import BadValue, LockError, UnknownName, problems
 from ctk.core.platforms import NOARCH
+from ctk.core.versions import version_key
 from ctk.diff import FORMS
 from ctk.diff.licences import LicenceChange
 from ctk.lock import contents
 from ctk.lock.contents import Contents
 from ctk.lock.facts import known_gpus, needs_measuring
 from ctk.lock.model import Artefact, ReleaseLock, find_release, load, parse_lock, release_locks
-from ctk.package.binaries import version_key
 
 
 class Release(NamedTuple):

@@ -10,8 +10,8 @@ from typing import Any
 
 from ctk.core.checkout import markdown_table
 from ctk.core.console import count, listing, megabytes
+from ctk.core.versions import version_key
 from ctk.diff.compare import Break, ComponentChange, ReleaseDifference
-from ctk.package.binaries import version_key
 from ctk.package.gpu_support import spans
 
 COLUMNS = ("component", "version", "MB", "glibc", "SONAMEs")

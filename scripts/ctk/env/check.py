@@ -18,10 +18,10 @@ from ctk.core.platforms import this_platform
 from ctk.env import repair
 from ctk.env.add import client_line, on_its_driver, plan
 from ctk.env.doctor import driver_at_fault, look_at, missing, ok, problem
-from ctk.env.examine import Examined, InstalledPackage, Wheel, lacking, package_record
+from ctk.env.examine import Examined, InstalledPackage, Wheel, lacking
 from ctk.env.outside import NEW_FOLDER, in_words
 from ctk.env.prefix import Note, left_to_unpack
-from ctk.package.records import glibc_floor, match_spec, spec_name
+from ctk.package.records import glibc_floor, matches, package_record, spec_name
 from ctk.rules import Finding, checks_of
 from ctk.solve.change import unasked_nvjitlink
 from ctk.solve.driver import NO_DEVICE, Limit
@@ -42,10 +42,7 @@ def _matches(spec: str, record: PackageRecord) -> bool:
     """Whether a package matches a spec; a spec of which that is not known matches every package."""
     if "track_features" in spec:  # a record of rattler is made without them
         return True
-    try:
-        return match_spec(spec).matches(record)
-    except Exception:  # rattler's own, of many kinds
-        return True
+    return matches(spec, record) is not False
 
 
 @look_at(Examined, "records")

@@ -26,8 +26,8 @@ from ctk.core.address import public
 from ctk.core.checkout import Workspace
 from ctk.core.children import run_program
 from ctk.core.console import count, listing
+from ctk.core.disk import STEP_TO_WRITE, disk_errors
 from ctk.core.errors import CtkError, without_credentials
-from ctk.core.files import STEP_TO_WRITE, disk_errors
 from ctk.rules import Check, Finding, S, Severity, checks_of
 from ctk.solve.driver import NO_DEVICE, Answer, Change, DriverState, Limit, driver_state
 

@@ -27,18 +27,11 @@ from ctk.core.address import public
 from ctk.core.checkout import Workspace, takes_files
 from ctk.core.children import run_program
 from ctk.core.console import Reporter, count, listing
+from ctk.core.disk import disk_errors, refuse_breaking_path
 from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, ProofFailed, WouldLose
-from ctk.core.files import (
-    alone,
-    check_path,
-    disk_errors,
-    is_odd,
-    make_folder,
-    odd_below,
-    read_json,
-    read_plain,
-)
+from ctk.core.files import is_odd, make_folder, odd_below, read_json, read_plain
 from ctk.core.inside import is_file_name, place_in
+from ctk.core.locks import alone
 from ctk.core.memo import Memo, memo
 from ctk.core.process import run
 from ctk.env.outside import refuse_packages, refuse_reaching_out, unpacked
@@ -104,7 +97,7 @@ def check(prefix: Path) -> None:
     Raises:
         BadValue: A folder with other files, a file, or a path that would break packages.
     """
-    check_path(prefix, _RENAME)
+    refuse_breaking_path(prefix, _RENAME)
     step = "name a new or empty folder, or an environment"
     there = next(place for place in (prefix, *prefix.parents) if place.exists())
     if not there.is_dir():
@@ -119,7 +112,7 @@ def check_is_there(prefix: Path) -> None:
     Raises:
         BadValue: There is none, or its path breaks packages.
     """
-    check_path(prefix, _RENAME)
+    refuse_breaking_path(prefix, _RENAME)
     if not (prefix / "conda-meta").is_dir():
         what = (
             "has no conda-meta"
@@ -464,7 +457,7 @@ def install(
         ChannelMissing, HashMismatch: It cannot be downloaded.
     """
     refuse_packages(pick, prefix, cache)
-    check_path(
+    refuse_breaking_path(
         prefix, "have the checkout and its cache in other folders"
     )  # for packs, nobody named the folder
     _check_cache(cache)

@@ -21,7 +21,6 @@ from urllib.parse import unquote, urlsplit
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from rattler import PackageRecord
-from rattler.package.build_string import BuildString
 
 from ctk.core.address import public
 from ctk.core.checkout import Workspace
@@ -33,7 +32,7 @@ from ctk.env.record_files import files_of
 from ctk.env.request import asked_for, install_line
 from ctk.index.inside import applies, stated_requirements
 from ctk.lock.model import ReleaseLock, release_locks
-from ctk.package.records import spec_name
+from ctk.package.records import package_record, spec_name
 from ctk.solve.driver import DriverState, driver_state
 from ctk.solve.machine import Machine, machine, overstated, too_old
 from ctk.solve.solve import Catalogue, Scenario, channel_name, lasting, older
@@ -403,10 +402,10 @@ def _known(identity: tuple[str, str, str], record: Mapping[str, Any]) -> Package
     """A record with all that a spec can ask for, but for tracked features."""
     name, version, build = identity
     md5, sha256 = (bytes.fromhex(str(record.get(key) or "")) for key in ("md5", "sha256"))
-    return PackageRecord(
+    return package_record(
         name,
         version,
-        BuildString(build),
+        build,
         int(record.get("build_number") or 0),
         str(record.get("subdir") or "noarch"),
         license=str(record.get("license") or ""),
@@ -415,10 +414,6 @@ def _known(identity: tuple[str, str, str], record: Mapping[str, Any]) -> Package
         md5=md5 or None,
         sha256=sha256 or None,
     )
-
-
-def package_record(name: str, version: str, build: str = "0") -> PackageRecord:
-    return PackageRecord(name, version, BuildString(build), 0, "noarch")
 
 
 def module_folders(prefix: Path) -> list[ModuleFolder]:

@@ -29,11 +29,14 @@ from rattler import RepoDataRecord
 
 from ctk.core.address import public
 from ctk.core.checkout import Workspace
+from ctk.core.disk import BREAKING, disk_errors
 from ctk.core.errors import BadValue, PackFailed, UnknownName
-from ctk.core.files import BREAKING, disk_errors, file_sha256, held, open_plain, read_plain
+from ctk.core.files import file_sha256, open_plain, read_plain
+from ctk.core.locks import held
+from ctk.core.versions import version_key
 from ctk.env.environment import ACTIVATION, PROGRAMS, RUNNER, install, write_history, write_startup
 from ctk.env.prefix import PACKED, Installed, Note, rewrite
-from ctk.package.binaries import UnreadableBinary, read_binary, version_key
+from ctk.package.binaries import UnreadableBinary, read_binary
 from ctk.package.records import glibc_floor
 from ctk.solve.solve import Pick, channel_name
 

@@ -22,7 +22,8 @@ from typing import Any, TypeGuard
 
 from packaging.utils import canonicalize_name
 
-from ctk.core.files import LARGEST, check_readable, open_plain, read_json, read_plain
+from ctk.core.disk import refuse_unreadable
+from ctk.core.files import LARGEST, open_plain, read_json, read_plain
 from ctk.core.inside import place_in, wrong_with
 from ctk.env.record_files import Damage, RecordFile, files_of
 from ctk.solve.machine import python_specs
@@ -123,7 +124,7 @@ class Installed:
             NoSpace: This user may not read a record.
         """
         files = sorted((prefix / "conda-meta").glob("*.json"))
-        check_readable(prefix / "conda-meta", *files)
+        refuse_unreadable(prefix / "conda-meta", *files)
         found = {
             file: read_json(file) if file.is_file() else None for file in files
         }  # a pipe would wait

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctk.core.address import LOGIN, logged_in, public
+from ctk.core.disk import disk_errors
 from ctk.core.errors import ChannelBroken, ChannelMissing, CtkError, HashMismatch
-from ctk.core.files import alone, disk_errors, file_sha256
+from ctk.core.files import file_sha256
+from ctk.core.locks import alone
 from ctk.fetch.download import Wanted, at_once, download
 from ctk.index import IndexSettings, Service, pip_settings
 

@@ -16,8 +16,9 @@ from functools import partial
 from pathlib import Path
 
 from ctk.core.checkout import Workspace
+from ctk.core.disk import disk_errors
 from ctk.core.errors import HashMismatch, NotPublished, problems
-from ctk.core.files import disk_errors, holds
+from ctk.core.files import holds
 from ctk.fetch.download import Wanted, at_once, download
 from ctk.index.index import Index, IndexFile
 from ctk.lock.model import Artefact, Component

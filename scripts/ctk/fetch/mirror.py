@@ -23,8 +23,9 @@ from typing import IO, TYPE_CHECKING, Any
 from ctk.core.address import public
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelBroken, CtkError
-from ctk.core.files import held, make_folder
+from ctk.core.files import make_folder
 from ctk.core.inside import is_file_name
+from ctk.core.locks import held
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.fetch.channels import Archives, is_on_server
 from ctk.fetch.repodata import IndexFolder

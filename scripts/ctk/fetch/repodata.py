@@ -20,8 +20,10 @@ import zstandard
 
 from ctk.core.address import public
 from ctk.core.checkout import channel_missing
+from ctk.core.disk import disk_errors
 from ctk.core.errors import ChannelMissing
-from ctk.core.files import alone, disk_errors, make_folder, read_json, replace_file
+from ctk.core.files import make_folder, read_json, replace_file
+from ctk.core.locks import alone
 from ctk.core.platforms import NOARCH
 from ctk.fetch.channels import Servers, connected, remote, service_of
 from ctk.package.records import COMPRESSED, REPODATA, check_specs

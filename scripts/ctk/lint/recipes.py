@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rattler import MatchSpec, Version, VersionSpec
+from rattler import Version, VersionSpec
 from rattler.exceptions import InvalidMatchSpecError
 
 from ctk.core.console import listing
 from ctk.core.errors import nearest
 from ctk.lint.tree import EXPRESSION, RecipeFile, Tree
+from ctk.package.records import match_spec
 from ctk.plan.plan import Build
 from ctk.plan.recipes import Rendered
 from ctk.rules import Finding, check
@@ -267,7 +268,7 @@ def _is_bounded(spec: str) -> bool:
     """Whether a requirement has a lower and an upper bound, as a version alone, ``=`` and ``==``
     have.
     """
-    versions = str(MatchSpec(spec).version or "*")
+    versions = str(match_spec(spec).version or "*")
     return versions[0] not in "<>*" or (">" in versions and "<" in versions)
 
 
@@ -276,7 +277,7 @@ def _spans(spec: str) -> bool:
     major.
     """
     try:
-        versions = MatchSpec(spec).version
+        versions = match_spec(spec).version
     except InvalidMatchSpecError:
         return True  # the audit finds invalid requirements
     if versions is None:

@@ -19,11 +19,12 @@ from tempfile import TemporaryDirectory
 from ctk.core.children import run_program
 from ctk.core.errors import LockError, MeasureFailed
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
+from ctk.core.versions import version_key
 from ctk.lock import contents
 from ctk.lock.components import GPU_LIBRARIES
 from ctk.lock.contents import AtHand, Contents
 from ctk.lock.model import Artefact, Facts, ReleaseLock
-from ctk.package.binaries import oldest_glibc_of, version_key
+from ctk.package.binaries import oldest_glibc_of
 from ctk.package.gpu_subject import Known
 from ctk.package.gpu_support import common
 

@@ -30,7 +30,7 @@ from pydantic import (
 )
 
 from ctk.core.checkout import Workspace
-from ctk.core.document import read
+from ctk.core.document import faults, read
 from ctk.core.errors import LockError, UnknownName, problems
 from ctk.core.platforms import NOARCH, PLATFORMS, targets
 from ctk.core.versions import PythonTag
@@ -338,10 +338,7 @@ def parse_lock(text: str, stem: str | None = None) -> tuple[ReleaseLock | None, 
     except json.JSONDecodeError as error:
         return None, (f"line {error.lineno}: not JSON: {error.msg}; an older revision wrote YAML",)
     except ValidationError as error:
-        return None, tuple(
-            f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}"
-            for e in error.errors()
-        )
+        return None, tuple(faults(error))
     except (AttributeError, KeyError, TypeError) as error:
         return None, (f"has not the form of a lock: {error!r}",)
     wrong = tuple(_contradictions(lock, stem))

@@ -1,29 +1,30 @@
-"""What licence texts say of distribution.
+"""What licence texts say of distribution: the table ``licences.yaml`` beside this module.
 
-``variants/licences.json`` has the reading of each text that a lock names. A program reads them: it
-knows some sentences, some names of licences, and the form of the CUDA EULA's Attachment A. Its
-reading is not legal advice.
+The table is kept by hand, and has a text by its sha256. What nobody has read is a finding, and
+counts as naming no file. The readings are not legal advice.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
-from ctk.core.checkout import Workspace
-from ctk.core.errors import LockError
-from ctk.core.files import read_plain
-from ctk.lock.model import Component, ReleaseLock, Sha256
+from ctk.core.document import parse_by_hand, read
+from ctk.core.errors import LockError, problems
+from ctk.lock.model import ReleaseLock, Sha256
 
-FILE = "licences.json"
+FILE = Path(__file__).with_name("licences.yaml")
+NEXT_STEP = f"read the text, and write what it says into scripts/ctk/lock/{FILE.name}"
 Kind = Literal["CUDA EULA", "SDK licence", "open source", "not known"]
+System = Literal["All", "Linux", "Windows"]
 Word = Literal["attachment-a", "clause-2.3", "sdk-licence", "open-source", "not-named"]
 WORDS: Mapping[Word, str] = {
     "attachment-a": "named in Attachment A",
@@ -40,8 +41,9 @@ NVIDIA_INSIDE: Mapping[str, re.Pattern[str]] = {
     # NVPL, on ARM.
     "torch": re.compile(r"torch/lib/libnvpl_"),
 }
-"""Distribution -> the files of NVIDIA in its wheels, though its text is that of others: they fall
-under no text.
+"""Distribution -> the files of NVIDIA in its wheels, though its text is that of others.
+
+They fall under no text.
 """
 
 
@@ -52,37 +54,38 @@ class Reading:
     Attributes:
         linux: Whether files for Linux alone may be redistributed if they are not modified (clause
             2.3 of the EULA).
-        named: ``All``, ``Linux`` or ``Windows`` -> the files that are named for distribution;
-            ``*.so`` is an ending.
+        named: System -> the files that are named for distribution; ``*.so`` is an ending.
+        unread: The key of a text that the table lacks; "" for one that it has.
     """
 
     kind: Kind
     linux: bool = False
-    named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    named: Mapping[System, tuple[str, ...]] = field(default_factory=dict)
+    unread: str = ""
 
     def of(self, path: str, subdir: str, published: bool) -> Word:
         """What it says of a file of a wheel for this platform, which is as published or changed.
 
         All files of a wheel for Linux count as designed for Linux alone.
         """
-        system = {"linux": "Linux", "win": "Windows"}.get(subdir.partition("-")[0], "")
         if self.kind == "open source":
             return "open-source"
-        if any(
-            _is_named(path, name)
-            for name in (*self.named.get("All", ()), *self.named.get(system, ()))
-        ):
+        is_linux = subdir.startswith("linux-")
+        names = list(self.named.get("All", ()))
+        if is_linux:
+            names += self.named.get("Linux", ())
+        elif subdir.startswith("win-"):
+            names += self.named.get("Windows", ())
+        if any(_is_named(path, name) for name in names):
             return "attachment-a" if self.kind == "CUDA EULA" else "sdk-licence"
-        return "clause-2.3" if self.linux and system == "Linux" and published else "not-named"
+        return "clause-2.3" if self.linux and is_linux and published else "not-named"
 
 
 def _is_named(path: str, name: str) -> bool:
     plain = _without_version(path)
-    return (
-        plain.endswith(name[1:])
-        if name.startswith("*")
-        else f"/{plain}".endswith(f"/{_without_version(name)}")
-    )
+    if name.startswith("*"):
+        return plain.endswith(name[1:])
+    return f"/{plain}".endswith(f"/{_without_version(name)}")
 
 
 def _without_version(path: str) -> str:
@@ -97,96 +100,86 @@ def _without_version(path: str) -> str:
     return posixpath.join(folder, name.removeprefix("lib"))
 
 
-_ATTACHMENT = re.compile(r"^[\d.]+ Attachment A$(.*?)^[\d.]+ Attachment B$", re.M | re.S)
-_SYSTEM = re.compile(r"^(All|Linux|Windows|Mac OSX|Android|Component)$", re.M)
-_NAME = re.compile(r"[\w./+-]+\.(?:so|a|dll|lib|h|hpp|bc)\b")
-_CLAUSE = re.compile(
-    r"designed exclusively for use on the Linux .* provided that the object code files are not"
-    r" modified"
-)
-_SDK = re.compile(r"license agreement for nvidia [\w ]*software development kits", re.I)
-_PORTIONS = re.compile(
-    r"portions of the SDK are distributable under the Agreement:(.*?)(?:\n\s*\n|\Z)", re.S
-)
-_ENDING = re.compile(r"(?<![\w*])[\w-]*\.(?:so|a|dll|lib|h)\b")
-_WHOLE = "Distribute the binary files, files identified as samples, and headers"
-_ALL_BINARIES = ("*.so", "*.a", "*.dll", "*.lib", "*.h")
-_OPEN = re.compile(
-    "apache license,? version 2.0|apache software license|redistribution and use in source and"
-    " binary forms"
-    r"|permission is hereby granted, free of charge|^(apache|bsd|mit)\b",
-    re.I,
-)
-
-
-def read_text(text: str, declared: str = "") -> Reading:
-    """Reads a licence text.
-
-    Args:
-        text: The text, or several, one after another; the texts of third parties may follow
-            NVIDIA's.
-        declared: The licence that metadata declares, for a text that says nothing.
-    """
-    flat = " ".join(text.split())
-    if named := _attachment(text):
-        return Reading("CUDA EULA", bool(_CLAUSE.search(flat)), named)
-    if _SDK.search(flat):
-        named_here = (
-            e if not e.startswith(".") else f"*{e}"
-            for p in _PORTIONS.findall(text)
-            for e in _ENDING.findall(p)
-        )
-        names = (*named_here, *(_ALL_BINARIES if _WHOLE in flat else ()))
-        return Reading("SDK licence", named={"All": tuple(dict.fromkeys(names))} if names else {})
-    return Reading("open source" if _OPEN.search(flat) or _OPEN.search(declared) else "not known")
-
-
-def _attachment(text: str) -> dict[str, tuple[str, ...]]:
-    """System -> the files that Attachment A names for it; empty for a text without it."""
-    found: dict[str, dict[str, None]] = {}
-    for section in _ATTACHMENT.findall(text):
-        parts = iter(_SYSTEM.split(section)[1:])
-        for system, block in zip(parts, parts, strict=True):
-            found.setdefault(system, {}).update(dict.fromkeys(_NAME.findall(block)))
-    return {
-        system: tuple(found[system]) for system in ("All", "Linux", "Windows") if found.get(system)
-    }
-
-
-# ---- the readings of a checkout
+# ---- the table
 
 Readings = Mapping[str, Reading]
-"""sha256 of a text -> its reading."""
-_READINGS = TypeAdapter(dict[Sha256, Reading])
+"""Key of a text (`text_key`), or the licence that a wheel without a text declares -> its reading.
+"""
 
 
-def path_of(workspace: Workspace) -> Path:
-    return workspace.variants / FILE
+@dataclass(frozen=True)
+class Entry:
+    """An entry of the table: texts that say the same.
+
+    Attributes:
+        texts: Key of each -> whose text it is, for people.
+        declared: Licences that wheels without a text declare.
+    """
+
+    kind: Kind
+    texts: Mapping[Sha256, Annotated[str, Field(min_length=1)]]
+    declared: tuple[str, ...] = ()
+    linux: bool = False
+    named: Mapping[System, tuple[str, ...]] = field(default_factory=dict)
 
 
-def load(workspace: Workspace) -> dict[str, Reading]:
-    """The readings of a checkout, none without the file; LockError if it cannot be read."""
-    path = path_of(workspace)
-    try:
-        return _READINGS.validate_json(read_plain(path)) if path.exists() else {}
-    except ValidationError as error:
-        raise LockError(
-            f"{path.name} cannot be read: {error}", "`ctk release measure --write` writes it"
-        ) from error
+_TABLE = TypeAdapter(tuple[Entry, ...])
 
 
-def dump(readings: Readings) -> str:
-    """The text of the file, a line for each text."""
-    stated = _READINGS.dump_python(
-        dict(sorted(readings.items())), mode="json", exclude_defaults=True
-    )
-    lines = (f"{json.dumps(sha256)}: {json.dumps(reading)}" for sha256, reading in stated.items())
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+@cache
+def load() -> Readings:
+    """The readings of the table; LockError lists all that is wrong with it."""
+    return parse(read(FILE))
 
 
-def unread(readings: Readings, locks: Iterable[ReleaseLock]) -> Iterator[Component]:
-    """The components of some locks with a text that was not read."""
+def parse(text: str) -> Readings:
+    """The readings of a table; LockError lists all that is wrong with it."""
+    readings: dict[str, Reading] = {}
+    twice = []
+    for entry in parse_by_hand(text, _TABLE, FILE.name, NEXT_STEP):
+        reading = Reading(entry.kind, entry.linux, entry.named)
+        for key in (*entry.texts, *entry.declared):
+            if key in readings:
+                twice.append(f"{key} is there twice")
+            readings[key] = reading
+    if twice:
+        raise problems(LockError, FILE.name, twice, "leave one of them out")
+    return readings
+
+
+def text_key(content: bytes) -> str:
+    """The sha256 of a text by which the table has it: wheels differ by system in line ends."""
+    return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
+
+
+def reading_of(key: str, readings: Readings) -> Reading:
+    """The reading of a text; of one that nobody has read, that it names no file."""
+    return readings.get(key) or Reading("not known", unread=key)
+
+
+# ---- texts that nobody has read
+
+
+@dataclass(frozen=True)
+class UnreadText:
+    """A licence text of a lock that the table lacks."""
+
+    release: str
+    component: str
+    version: str
+    text: str  # its key
+
+    def __str__(self) -> str:
+        whose = f"{self.component} {self.version}"
+        return f"{self.release}: nobody has read the licence text of {whose}, {self.text}"
+
+
+def unread(readings: Readings, locks: Iterable[ReleaseLock]) -> Iterator[UnreadText]:
+    """The texts of some locks that the table lacks, each once."""
+    seen: set[str] = set()
     for lock in locks:
-        yield from (
-            c for c in lock.components.values() if not readings.keys() >= set(c.license_texts)
-        )
+        for component in lock.components.values():
+            new = set(component.license_texts) - readings.keys() - seen
+            seen |= new
+            for text in sorted(new):
+                yield UnreadText(lock.name, component.name, component.version, text)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Self
 
-from ctk.core.files import FULL
+from ctk.core.disk import FULL
 from ctk.core.inside import wrong_with
 
 EXPANDED = 16 << 30

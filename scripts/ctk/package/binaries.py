@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -28,6 +27,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from ctk.core.errors import BuildFailed
 from ctk.core.files import open_plain
+from ctk.core.versions import version_key
 
 ELF_MAGIC = b"\x7fELF"
 PE_MAGIC = b"MZ"
@@ -112,12 +112,6 @@ class Binary:
     versions: Mapping[str, str] = field(default_factory=dict)
     # The symbols of `MOVED` that it needs without a version and without librt (ELF only).
     moved: tuple[str, ...] = ()
-
-
-@cache
-def version_key(text: str) -> tuple[int, ...]:
-    """A key that orders dotted numbers: ``2.17`` before ``2.27``."""
-    return tuple(int(part) for part in text.split(".") if part.isdigit())
 
 
 def read_elf(stream: BinaryIO) -> Binary | None:

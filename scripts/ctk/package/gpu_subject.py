@@ -14,16 +14,16 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from rattler import PackageRecord
 from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError
-from rattler.package import BuildString
 
+from ctk.core.disk import refuse_unreadable
 from ctk.core.errors import AuditFailed, BadValue, UnknownName
-from ctk.core.files import check_readable, read_json, read_plain
+from ctk.core.files import read_json, read_plain
 from ctk.core.inside import outside
 from ctk.core.platforms import PLATFORMS
+from ctk.core.versions import version_key
 from ctk.package import reader
-from ctk.package.binaries import UnreadableBinary, read_binary, version_key
+from ctk.package.binaries import UnreadableBinary, read_binary
 from ctk.package.gpu_fatbin import (
     FileCode,
     may_have_code,
@@ -46,7 +46,7 @@ from ctk.package.gpu_support import (
     worst,
 )
 from ctk.package.reader import IndexJson, index_of
-from ctk.package.records import match_spec, spec_name
+from ctk.package.records import match_spec, matches, package_record, spec_name
 
 FOR_SOME_GPUS = {
     "cuda-cupti-files": (
@@ -321,14 +321,14 @@ class Subject:
 
 @cache
 def _matches(spec: str, version: str) -> bool:
-    """Whether a spec without its build matches a version."""
+    """Whether a spec without its build matches a version, or one of them cannot be read."""
     name = spec_name(spec)
     try:
         wanted = match_spec(spec).version
-        bare = match_spec(f"{name} {wanted}" if wanted else name)
-        return bare.matches(PackageRecord(name, version, BuildString("0"), 0, "noarch"))
+        record = package_record(name, version)
     except (InvalidMatchSpecError, InvalidVersionError):
         return True
+    return matches(f"{name} {wanted}" if wanted else name, record) is not False
 
 
 # ---- reading
@@ -372,10 +372,10 @@ def subjects(path: Path, known: Known) -> Iterator[Subject]:
 def _folder(path: Path, known: Known) -> Iterator[Subject]:
     records = sorted(path.glob("conda-meta/*.json"))
     # glob skips files that may not be read.
-    check_readable(path, path / "conda-meta", *records)
+    refuse_unreadable(path, path / "conda-meta", *records)
     below = []
     if not records:
-        check_readable(
+        refuse_unreadable(
             *(place for place in path.rglob("*") if place.is_dir() and not place.is_symlink())
         )
         below = [file for file in sorted(path.rglob("*")) if file.is_file()]

@@ -18,7 +18,7 @@ from itertools import groupby
 from statistics import median
 from typing import Literal
 
-from ctk.package.binaries import version_key
+from ctk.core.versions import version_key
 from ctk.package.gpu_fatbin import FileCode, GpuCode
 
 How = Literal["native", "jit", "part", "none"]

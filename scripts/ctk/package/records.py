@@ -9,16 +9,18 @@ import json
 import mmap
 import re
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctk.core.errors import ChannelBroken
 from ctk.core.files import NotPlain, read_plain
 from ctk.core.inside import is_file_name
+from ctk.core.platforms import NOARCH
+from ctk.core.versions import version_key
 
 if TYPE_CHECKING:  # slow to import
-    from rattler import MatchSpec
+    from rattler import MatchSpec, PackageRecord
 
 REPODATA = "repodata.json"
 COMPRESSED = f"{REPODATA}.zst"
@@ -120,11 +122,48 @@ def _version_fault(text: str) -> str:
 
 def glibc_floor(depends: Iterable[str]) -> str:
     """The oldest glibc that the dependencies of a package name, ``2.28``; "" if they name none."""
-    specs = [spec for spec in depends if spec_name(spec) == "__glibc"]
-    floors = [match[1] for spec in specs for match in re.finditer(r">=\s*(\d+(?:\.\d+)*)", spec)]
-    return max(floors, key=lambda version: [int(part) for part in version.split(".")], default="")
+    floors: list[str] = []
+    for spec in depends:
+        if spec_name(spec) == "__glibc":
+            floors += re.findall(r">=\s*(\d+(?:\.\d+)*)", spec)
+    return max(floors, key=version_key, default="")
 
 
+def package_record(
+    name: str,
+    version: str,
+    build: str = "0",
+    build_number: int = 0,
+    subdir: str = NOARCH,
+    **more: Any,
+) -> PackageRecord:
+    """A record of rattler: for a solver, or for a spec that may match it.
+
+    `more` are other fields of the record, such as ``depends``.
+
+    Raises:
+        InvalidVersionError: The version is none of conda's.
+        ValueError: The name or the build is none.
+    """
+    from rattler import PackageRecord
+    from rattler.package import BuildString
+
+    return PackageRecord(name, version, BuildString(build), build_number, subdir, **more)
+
+
+def matches(spec: str, record: PackageRecord) -> bool | None:
+    """Whether a package matches a spec; None if the spec cannot be read.
+
+    What cannot be read is no match where a package is looked for, and no mismatch where one is
+    accused: each caller compares with True or with False.
+    """
+    try:
+        return match_spec(spec).matches(record)
+    except Exception:  # rattler's own, of many kinds
+        return None
+
+
+@lru_cache(maxsize=1 << 14)
 def match_spec(text: str) -> MatchSpec:
     """A spec of rattler, of a text that anybody may have written.
 
@@ -138,6 +177,17 @@ def match_spec(text: str) -> MatchSpec:
     if text.count("(") > MOST_NESTED:
         raise InvalidMatchSpecError(f"it has more than {MOST_NESTED} parentheses")
     return MatchSpec(text)
+
+
+def is_spec(text: str) -> bool:
+    """Whether `match_spec` reads a text."""
+    from rattler.exceptions import InvalidMatchSpecError
+
+    try:
+        match_spec(text)
+    except InvalidMatchSpecError:
+        return False
+    return True
 
 
 def check_specs(file: Path, name: str = "") -> None:

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from ctk.core.checkout import git, workspace
 from ctk.core.console import listing
+from ctk.core.document import as_list
 from ctk.core.errors import RecipeError, nearest
 from ctk.core.files import file_sha256, open_plain, read_plain, read_plain_text
 from ctk.core.memo import Memo, memo
@@ -85,7 +86,7 @@ class Recipe:
                 "skip"
             )
             if "package" in output and skip:
-                found[str(output["package"]["name"])] = " or ".join(map(str, _as_list(skip)))
+                found[str(output["package"]["name"])] = " or ".join(map(str, as_list(skip)))
         return found
 
     @cached_property
@@ -119,7 +120,7 @@ def _code(part: Any) -> Iterator[str]:
     elif isinstance(part, Mapping):
         for key, value in part.items():
             if key in ("if", "skip"):
-                yield from map(str, _as_list(value))
+                yield from map(str, as_list(value))
             yield from _code(value)
 
 
@@ -487,17 +488,17 @@ def _rendered(
             for spec in e.get(kind) or ()
         ),
         sources=tuple(
-            _sources(s for part in (recipe, *caches) for s in _as_list(part.get("source")))
+            _sources(s for part in (recipe, *caches) for s in as_list(part.get("source")))
         ),
-        files=tuple(_as_list(globs.get("include"))),
-        left_files=tuple(_as_list(globs.get("exclude"))),
+        files=tuple(as_list(globs.get("include"))),
+        left_files=tuple(as_list(globs.get("exclude"))),
         scripts=tuple(
             Script(script["file"], dict(script.get("env") or {}))
             for script in scripts
             if isinstance(script, Mapping) and "file" in script  # else it is a list of shell lines
         ),
-        contents=tuple(glob for test in tests for glob in _as_list(test.get("exists"))),
-        absent=tuple(glob for test in tests for glob in _as_list(test.get("not_exists"))),
+        contents=tuple(glob for test in tests for glob in as_list(test.get("exists"))),
+        absent=tuple(glob for test in tests for glob in as_list(test.get("not_exists"))),
         may_edit=any(
             script and (relocates or not isinstance(script, Mapping) or "file" not in script)
             for script in scripts
@@ -564,10 +565,6 @@ def pinned(pin: Mapping[str, Any], version: str) -> str:
         if bound:
             bounds.append(f"{sign}{bound}")
     return " ".join(part for part in (pin["name"], ",".join(bounds), pin.get("build")) if part)
-
-
-def _as_list(value: Any) -> list[Any]:
-    return [] if value is None else value if isinstance(value, list) else [value]
 
 
 def _sources(sources: Iterable[Any]) -> Iterator[Source]:

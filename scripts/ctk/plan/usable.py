@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
-from functools import lru_cache
 
 from packaging.version import Version
-from rattler import BuildString, MatchSpec, PackageRecord
+from rattler import PackageRecord
 
 from ctk.core.console import listing
-from ctk.core.platforms import NOARCH
+from ctk.package.records import matches, package_record
 from ctk.plan.plan import Build, LeftOut, Plan
 from ctk.plan.recipes import Rendered
 
 _GPU = "__cuda_arch"
-_parsed = lru_cache(maxsize=4096)(MatchSpec)
 
 Package = tuple[Rendered, PackageRecord]
 
@@ -61,12 +59,8 @@ def usable(planned: Plan, recipes: Container[str] = (), gpus: Collection[str] = 
 
 
 def _record(output: Rendered) -> PackageRecord:
-    return PackageRecord(
-        output.name,
-        output.version,
-        BuildString(output.build_string),
-        output.build_number,
-        output.subdir,
+    return package_record(
+        output.name, output.version, output.build_string, output.build_number, output.subdir
     )
 
 
@@ -76,11 +70,7 @@ def _offered(
     """By name, with the machines' GPUs."""
     found = defaultdict(
         list,
-        (
-            {_GPU: [PackageRecord(_GPU, gpu, BuildString("0"), 0, NOARCH) for gpu in gpus]}
-            if gpus
-            else {}
-        ),
+        ({_GPU: [package_record(_GPU, gpu) for gpu in gpus]} if gpus else {}),
     )
     for output, record in (package for some in packages for package in some):
         found[output.name].append(record)
@@ -97,7 +87,7 @@ def _unmet(
     """
     for spec in (*output.depends, *(c for c in output.constrains if c.startswith(f"{_GPU} "))):
         name = spec.split()[0]
-        if name in whole and not any(map(_parsed(spec).matches, offered.get(name, ()))):
+        if name in whole and not any(matches(spec, record) for record in offered.get(name, ())):
             yield spec
 
 
@@ -121,7 +111,7 @@ def _needed(
             for spec in {*output.depends, *(output.constrains if build.artefacts else ())} - seen:
                 seen.add(spec)
                 for record, maker in by_name.get(spec.split()[0], ()):
-                    if maker.id not in found and _parsed(spec).matches(record):
+                    if maker.id not in found and matches(spec, record):
                         found.add(maker.id)
                         new.append(maker)
     return [build for build in kept if build.id in found]

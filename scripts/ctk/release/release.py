@@ -7,7 +7,7 @@ is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.message import Message
 
@@ -19,7 +19,6 @@ from ctk.base import base
 from ctk.core.checkout import Workspace
 from ctk.core.errors import CtkError, Incomplete, LockError, NotPublished, UnknownName, problems
 from ctk.core.platforms import NOARCH, PLATFORMS, SYSTEMS
-from ctk.fetch.fetch import licences
 from ctk.index.index import Index, IndexFile
 from ctk.index.inside import applies, stated_requirements
 from ctk.lock import facts, wheels
@@ -34,7 +33,6 @@ from ctk.lock.model import (
     load,
     path_of,
 )
-from ctk.lock.redistribution import Readings, read_text, unread
 from ctk.plan.plan import python_tags
 from ctk.release import choose
 
@@ -420,26 +418,3 @@ def _component(index: Index, part: WantedComponent) -> Component:
         index, part.name, part.files, [s for s in PLATFORMS if s in subdirs]
     )
     return replace(component, artefacts={s: component.artefacts.get(s) for s in PLATFORMS})
-
-
-def read_licences(
-    index: Callable[[], Index], locks: Collection[ReleaseLock], known: Readings
-) -> Readings:
-    """The readings of the texts that some locks name.
-
-    The index is asked for texts that are not known.
-    """
-    readings = dict(known)
-    if any(unread(readings, locks)):
-        with index() as opened:
-            for component in unread(readings, locks):  # several have the same text: it is read once
-                for _, licence in licences(opened, component).values():
-                    if licence.text:
-                        readings[licence.text] = read_text(licence.content, licence.declared)
-    named = {
-        text
-        for lock in locks
-        for component in lock.components.values()
-        for text in component.license_texts
-    }
-    return {sha256: reading for sha256, reading in readings.items() if sha256 in named}

@@ -14,8 +14,9 @@ from pathlib import Path
 from packaging.version import Version
 
 from ctk.core.checkout import Workspace
+from ctk.core.disk import disk_errors
 from ctk.core.errors import LockError, NotPublished, problems
-from ctk.core.files import disk_errors, make_folder, replace_file
+from ctk.core.files import make_folder, replace_file
 from ctk.index.index import Index
 from ctk.lock.components import MANIFEST
 from ctk.lock.model import ReleaseLock, dump, parse_lock, variant_config

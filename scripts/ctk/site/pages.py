@@ -24,9 +24,10 @@ from rattler import Version
 from ctk.channel.publish import SITE
 from ctk.core.checkout import HISTORY, Workspace, channel_missing
 from ctk.core.console import count
+from ctk.core.disk import disk_errors, refuse_unwritable
 from ctk.core.errors import BadValue, ChannelBroken
-from ctk.core.files import check_place, disk_errors, held
 from ctk.core.inside import place_in
+from ctk.core.locks import held
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.reader import IndexJson, index_of
@@ -285,7 +286,7 @@ def check(folder: Path) -> None:
     """Refuses a place where a folder cannot be made, and a folder with other content than
     a site.
     """
-    check_place(folder.absolute())
+    refuse_unwritable(folder.absolute())
     if not folder.exists() and not folder.is_symlink():
         return
     step = "name a folder that is a site, is empty, or does not exist yet"

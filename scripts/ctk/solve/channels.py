@@ -16,10 +16,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ruamel.yaml import YAML
-
 from ctk.core.checkout import Workspace, base_channel, settings
 from ctk.core.console import Reporter
+from ctk.core.document import load_yaml
 from ctk.core.errors import ChannelMissing, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.package.records import REPODATA, records
@@ -273,7 +272,7 @@ def universe_names() -> set[str]:
 
 
 def _read_universe() -> dict[str, Any]:
-    content: dict[str, Any] = YAML(typ="safe").load(UNIVERSE)
+    content: dict[str, Any] = load_yaml(UNIVERSE.read_bytes())
     return content
 
 

@@ -23,11 +23,10 @@ from functools import cache
 from itertools import groupby, islice
 from pathlib import Path
 
-from ruamel.yaml import YAML
-
 from ctk.core.address import open_gateway
 from ctk.core.checkout import Workspace
 from ctk.core.children import run_program
+from ctk.core.document import load_yaml
 from ctk.core.errors import SolverFailed, SolverMissing, check_names
 from ctk.solve.pixi import pixi_lines, toml
 from ctk.solve.solve import GroupedCatalogue, Pick, Scenario, channel_url, parse_spec
@@ -378,7 +377,7 @@ def locked(path: Path) -> dict[str, Record]:
     ``pixi list --json`` has the same, but versions of pixi differ in how its option names a
     platform.
     """
-    document = YAML(typ="safe").load(path)
+    document = load_yaml(path.read_bytes())
     (platforms,) = (environment["packages"] for environment in document["environments"].values())
     (packages,) = platforms.values()
     records = {}

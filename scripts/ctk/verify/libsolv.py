@@ -36,8 +36,9 @@ from filelock import FileLock
 
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.children import run_program
+from ctk.core.disk import disk_errors
 from ctk.core.errors import CtkError, SolverFailed, SolverMissing
-from ctk.core.files import disk_errors, read_plain
+from ctk.core.files import read_plain
 from ctk.core.platforms import NOARCH
 from ctk.fetch import fetch
 from ctk.index.index import Index

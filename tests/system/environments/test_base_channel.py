@@ -28,11 +28,12 @@ from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter
 from ctk.core.errors import AuditFailed, NotPublished
 from ctk.core.platforms import NOARCH, this_platform
+from ctk.core.versions import version_key
 from ctk.env import environment
 from ctk.fetch.fetch import fetch, stored
 from ctk.index.index import Index
 from ctk.lock.model import load
-from ctk.package.binaries import oldest_glibc_of, version_key
+from ctk.package.binaries import oldest_glibc_of
 from ctk.package.reader import record_of
 from ctk.package.records import glibc_floor
 from ctk.package.scan import Scanner

@@ -18,8 +18,9 @@ import pytest
 from conftest import ctk
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
+from ctk.core.versions import version_key
 from ctk.env.environment import PROGRAMS
-from ctk.package.binaries import read_binary, version_key
+from ctk.package.binaries import read_binary
 
 pytestmark = pytest.mark.skipif(
     this_platform() not in ("linux-64", "linux-aarch64"),

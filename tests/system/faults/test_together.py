@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
-from ctk.core.files import publishing
+from ctk.core.locks import publishing
 from kit.job import Job, Undisturbed
 from kit.whole import problems, state
 from kit.world import NEW, OLD, World, command, ctk
