@@ -8,7 +8,7 @@ differ does; comments and layout stay the author's.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -416,7 +416,7 @@ def _variants(workspace: Workspace, recipe: Recipe, locks: Sequence[ReleaseLock]
     return _dumped(out)
 
 
-def _rows(locks: Sequence[ReleaseLock], used: Set[str], subdir: str) -> dict[str, list[str]]:
+def _rows(locks: Sequence[ReleaseLock], used: Collection[str], subdir: str) -> dict[str, list[str]]:
     """The values of each key on a platform, in the order of the releases."""
     # The first of a project's versions is the newest, and each GPU is a variant of its own.
     columns = [
