@@ -14,20 +14,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import rattler
 from packaging.utils import canonicalize_name
-from pydantic import TypeAdapter
 from rattler import PackageCache, RepoDataRecord, Subdir, ValidationMode
 from rattler.exceptions import InstallerError
 
 from ctk.clean import trim_packages
 from ctk.core.address import public
-from ctk.core.checkout import Workspace, takes_files
+from ctk.core.checkout import takes_files
 from ctk.core.children import run_program
 from ctk.core.console import Reporter, count, listing
-from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, ProofFailed, WouldLose
+from ctk.core.errors import BadValue, Busy, ChannelBroken, CtkError, WouldLose
 from ctk.core.files import (
     alone,
     check_path,
@@ -39,16 +37,13 @@ from ctk.core.files import (
     read_plain,
 )
 from ctk.core.inside import is_file_name, place_in
-from ctk.core.memo import Memo, memo
 from ctk.core.process import run
 from ctk.env.outside import refuse_packages, refuse_reaching_out, unpacked
 from ctk.env.prefix import LOCK, NOTE, Installed, Note, package_key, rewrite
 from ctk.env.record_files import path_in_prefix
 from ctk.fetch.channels import Archives, unusable
 from ctk.package.records import spec_name
-from ctk.solve.machine import Machine
-from ctk.solve.solve import Catalogue, Pick, Scenario, lasting
-from ctk.solve.why import solve_or_say_why
+from ctk.solve.solve import Pick, lasting
 
 PROGRAMS = Path(__file__).parent / "programs"
 """Programs for an environment's own Python or shell, which import nothing of ctk.
@@ -735,85 +730,3 @@ def write_history(pick: Pick, prefix: Path, now: time.struct_time) -> None:
     with history.open("a", encoding="utf-8") as file:
         file.write(f"==> {time.strftime('%Y-%m-%d %H:%M:%S', now)} <==\n")
         file.write(f"# cmd: ctk env create {shlex.join(specs)}\n# update specs: {specs}\n")
-
-
-# `ctk verify --install`: two requests are solved, their environments created and used.
-
-
-@dataclass(frozen=True)
-class ProofRequest:
-    """A request that this project was made for."""
-
-    name: str  # of its environment
-    specs: tuple[str, ...]
-    program: tuple[str, ...]  # a file of `PROGRAMS` that uses the environment, and its arguments
-
-
-PROOFS = (
-    ProofRequest("cuda-core", ("cuda-core",), ("cuda_core.py",)),
-    ProofRequest("numba-cuda-12.6", ("cuda-version=12.6", "numba-cuda"), ("numba_cuda.py",)),
-)
-
-
-def proof_environment(
-    request: ProofRequest, catalogue: Catalogue, scenario: Scenario, workspace: Workspace
-) -> Environment:
-    """Creates the environment of a request for a machine."""
-    pick = solve_or_say_why(scenario, catalogue)
-    return create(pick, workspace.environments / request.name, workspace.packages)
-
-
-def proof_note(
-    request: ProofRequest, environment: Environment, on: Machine, notes: Path
-) -> Memo[dict[str, Any]]:
-    """The note of a proof's findings. In conda-meta, it would pass for a package."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    note = Note.read(environment.prefix)
-    packages = (
-        note.packages if note else ()
-    )  # not its stamp: that changes with hard links of others
-    program = (PROGRAMS / request.program[0]).read_text(encoding="utf-8")
-    parts = [
-        packages,
-        program,
-        request.program,
-        str(environment.prefix),
-        visible,
-        on.subdir,
-        on.words,
-    ]
-    return memo(notes / "proofs", parts, TypeAdapter(dict[str, Any]))
-
-
-def prove(
-    request: ProofRequest, environment: Environment, note: Memo[dict[str, Any]] | None = None
-) -> Mapping[str, object]:
-    """Runs the request's program in its environment, with nothing of this process's own
-    environment.
-
-    The result is also written to `note`.
-
-    Raises:
-        ProofFailed: The program failed; with the end of its output.
-    """
-    clean = {
-        "PATH": os.pathsep.join([str(environment.python.parent), "/usr/bin", "/bin"]),
-        "CONDA_PREFIX": str(environment.prefix),
-        "HOME": str(environment.prefix),
-        "LANG": "C.UTF-8",
-        **{k: v for k, v in os.environ.items() if k == "CUDA_VISIBLE_DEVICES"},
-    }
-    file, *arguments = request.program
-    words = [str(environment.python), "-I", str(PROGRAMS / file), *arguments]
-    done = run_program(words, env=clean, cwd=environment.prefix)
-    try:
-        if done.returncode == 0:
-            findings: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-            return note.write(findings) if note else findings
-    except (IndexError, json.JSONDecodeError):
-        pass
-    raise ProofFailed(
-        f"{request.name}: {file} ended with {done.returncode} in {environment.prefix}:\n"
-        + "\n".join(f"    {line}" for line in (done.stdout + done.stderr).splitlines()[-25:]),
-        f"run it by hand: {shlex.join(words)}",
-    )
