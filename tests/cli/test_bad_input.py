@@ -96,8 +96,6 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
         BadValue,
         "error: --planned and --list and --format exclude each other",
     ),
-    "verify --install --sample 3": (BadValue, "error: --sample says nothing beside --install"),
-    "verify --again": (BadValue, "error: --again says nothing without --install"),
     "publish": (BadValue, "error: there is no place to publish to"),
     "publish {folder}": (BadValue, "error: there is no place to publish to"),
     "publish --to http://localhost:1/cuda": (BadValue, "error: --to takes a folder"),

@@ -89,9 +89,7 @@ def test_a_name_of_an_earlier_version_ends_with_the_name_that_it_has_now(old: st
     "script", [file.name for file in sorted((ROOT / "scripts").iterdir()) if file.is_file()]
 )
 def test_a_script_says_what_it_does_and_does_nothing_else(script: str, tmp_path: Path) -> None:
-    """`scripts/collect-news --help` moved all news into the changelog, under this heading."""
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("ctk"))
-    shutil.copytree(ROOT / "news", tmp_path / "news")
     (tmp_path / ".venv").symlink_to(ROOT / ".venv")
     before = sorted(tmp_path.rglob("*"))
     for option in ("--help", "-h"):

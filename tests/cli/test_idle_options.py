@@ -120,7 +120,7 @@ MODES = {
     "release add": {"--newer", "--write"},
     "release measure": {"--write", "--again"},
     "solve": {"--explain", "--everywhere", "--planned"},
-    "verify": {"--write-table", "--install", "--again"},
+    "verify": {"--write-table"},
 }
 
 

@@ -53,14 +53,8 @@ CASES = [
     "solve cuda-crt --everywhere --base {base}",
     "solve cuda-crt --drivers 13.4,13.5 --base {base}",
     "verify --channel {channel} --sample 3",
-    "verify --install --base {base}",
     "version",
 ]
-FAILS = {
-    "verify --install --base {base}": (
-        errors.Unsolvable
-    ),  # the releases are made up, and have no cuda-core
-}
 SECTIONS = dict(
     re.findall(
         r"^## ctk ([\w -]+)\n(.*?)(?=^## |\Z)", (ROOT / "docs" / "json.md").read_text(), re.M | re.S
@@ -117,13 +111,8 @@ def test_a_command_prints_one_document_with_the_documented_keys_and_quietly_noth
     done = typed(*line(world, f"{words} --json -q {dashes}{program}", tmp_path))
     found = one_document(done)
     error = found.pop("error", None)
-    if case in FAILS:
-        assert error["kind"] == FAILS[case].__name__, done.stderr
-        assert done.returncode == error["exit_code"] == FAILS[case].exit_code
-        assert error["cause"] and error["next"]
-    else:
-        assert (done.returncode, error) == (0, None), done.stderr
-        assert found
+    assert (done.returncode, error) == (0, None), done.stderr
+    assert found
     assert found.keys() <= documented(name_of(case))
     # What another program prints goes to stderr.
     assert done.stderr == ("said\n" if case.startswith("env run") else "")

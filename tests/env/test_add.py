@@ -21,9 +21,10 @@ from conftest import ctk
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, Busy, NotReady, Unsolvable, WouldLose
 from ctk.core.platforms import this_platform
-from ctk.env.environment import Terms, create
+from ctk.env.environment import create
 from ctk.env.prefix import LOCK, NOTE, Installed, Note
 from ctk.env.request import client_of, merged, specs_in_history, with_more
+from ctk.env.terms import Terms
 from ctk.solve.solve import Scenario, solve
 from kit import packs
 from kit.packages import Draft

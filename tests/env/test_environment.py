@@ -23,7 +23,8 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, ChannelMissing
 from ctk.core.platforms import this_platform
 from ctk.env import environment as environments
-from ctk.env.environment import STARTUP, _not_installed
+from ctk.env.activation import STARTUP
+from ctk.env.install import _not_installed
 from ctk.env.prefix import Note
 from ctk.solve.solve import Catalogue, Scenario
 from ctk.solve.why import solve_or_say_why
@@ -376,7 +377,7 @@ def test_an_environment_is_not_made_among_other_files(where: Workspace, tmp_path
     )
     for below in (program, program / "env"):
         with pytest.raises(BadValue, match="is a file"):
-            environments.check(below)
+            environments.refuse_other_folder(below)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [program]
 
 

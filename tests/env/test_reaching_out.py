@@ -19,7 +19,7 @@ from conftest import ctk
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ChannelBroken, ChannelMissing, NotReady
 from ctk.core.platforms import this_platform
-from ctk.env.environment import STARTUP
+from ctk.env.activation import STARTUP
 from ctk.env.outside import NEW_FOLDER, reaching_out, refuse_packages
 from ctk.env.prefix import Installed, Note
 from ctk.solve.solve import Catalogue, Scenario

@@ -13,7 +13,7 @@ import pytest
 from conftest import ROOT
 from ctk.core.checkout import Workspace
 from ctk.env import examine, repair
-from ctk.env.examine import Examined, Wheel, examined
+from ctk.env.examine import Examined, examined
 from ctk.env.record_files import Damage
 
 SITE = "lib/python3.12/site-packages"
@@ -128,16 +128,3 @@ def test_a_distribution_comes_back_by_the_name_of_its_package(prefix: Path) -> N
     wheel(prefix, "tool", "more.py")
     pip = ["--", "python", "-m", "pip", "uninstall", "--yes", "tool"]
     assert steps(prefix) == [pip, pip, ["--force-reinstall", "py-tool"]]
-
-
-def test_a_wheel_from_elsewhere_is_not_fetched_by_its_name(prefix: Path) -> None:
-    """A project of the same name on the index may be somebody else's."""
-    info = wheel(prefix, "other", "other.py")
-    on = read(prefix)
-    (found,) = on.wheels
-    scripts: dict[Wheel, dict[str, Path]] = {found: {"bin/other": Path("/old/bin/python")}}
-    again = f"ctk env run {prefix} -- python -m pip install --force-reinstall --no-deps other==2.0"
-    assert repair.install_wheels_again(on, scripts) == again
-    assert repair.install_wheels_again(on, {found: {}}) == ""
-    write(info / "direct_url.json", '{"url": "file:///home/me/other", "dir_info": {}}')
-    assert repair.install_wheels_again(on, scripts) == ""

@@ -175,10 +175,10 @@ def refuse_half_made(found: Examined, specs: Sequence[str]) -> None:
     Raises:
         BadValue: The specs are not of that request.
     """
-    from ctk.env.environment import check_is_whole
+    from ctk.env.environment import refuse_unfinished
 
     if not set(specs) <= set(found.asked):
-        check_is_whole(found.prefix)
+        refuse_unfinished(found.prefix)
 
 
 def refuse_worse(found: Examined, plan: Plan, specs: Sequence[str], stated: Stated) -> NoReturn:

@@ -97,11 +97,11 @@ def _machine(channels: Sequence[str], offline: bool) -> None:
 def _environment(prefix: Path, driver: str | None, arch: str | None) -> None:
     from ctk.env.check import ENVIRONMENT_CHECKS
     from ctk.env.doctor import look
-    from ctk.env.environment import check_is_there
+    from ctk.env.environment import refuse_missing
     from ctk.env.examine import examined
 
     report = Reporter()
-    check_is_there(prefix)
+    refuse_missing(prefix)
     found = examined(workspace(), prefix.absolute(), driver, arch)
     only = "files" if found.is_stopped else ""
     if found.reaching_out:  # the steps of the others change the environment

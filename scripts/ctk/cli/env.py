@@ -6,11 +6,26 @@ import os
 import shlex
 import signal
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ctk.cli.change import (
+    Stated,
+    channels_of,
+    machine_for_more,
+    machine_of,
+    refuse_half_made,
+    refuse_of_others,
+    refuse_other_platform,
+    refuse_worse,
+    show_change,
+    words_of,
+    worse_as_json,
+)
+from ctk.cli.doctor import as_json
 from ctk.cli.options import (
     VERBATIM,
     Arch,
@@ -22,8 +37,9 @@ from ctk.cli.options import (
     Specs,
     base_beside,
 )
-from ctk.core import console
-from ctk.core.checkout import given_environment, workspace
+from ctk.cli.solve import REASON_LINES, show_pick, show_toolkit, solve_request, wanted_specs
+from ctk.core import checkout, console
+from ctk.core.checkout import given_environment
 from ctk.core.children import run_in_front
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import Stopped, WouldLose
@@ -31,30 +47,50 @@ from ctk.core.locks import release_folders
 
 if TYPE_CHECKING:
     from ctk.env.environment import Environment
+    from ctk.env.examine import Examined
+    from ctk.env.pack import Contents, PackOrder
+    from ctk.env.terms import Terms
     from ctk.solve.machine import Machine
+    from ctk.solve.solve import Pick
 
 _LINE = 5  # changed packages in one line
+
 Prefix = Annotated[Path, typer.Argument(help="Folder of the environment.")]
+NewPrefix = Annotated[Path, typer.Option("--prefix", "-p", help="Folder of the environment.")]
+LetGo = Annotated[
+    bool,
+    typer.Option(
+        "--yes", "-y", help="Let packages go that were asked for before and are not named now."
+    ),
+]
+RemoveOthers = Annotated[
+    bool,
+    typer.Option("--force", help="Also remove packages that this command did not install."),
+]
+Move = Annotated[
+    bool,
+    typer.Option("--move", help="Let its toolkit and its Python change, if the specs need that."),
+]
+CommandLine = Annotated[
+    list[str],
+    typer.Argument(metavar=VERBATIM, help="The command and its arguments, behind --."),
+]
+PackFile = Annotated[
+    Path,
+    typer.Option("--output", "-o", help="File to write; others have its name and an ending."),
+]
 
 
 def create_command(
     specs: Specs,
-    prefix: Annotated[Path, typer.Option("--prefix", "-p", help="Folder of the environment.")],
+    prefix: NewPrefix,
     driver: Driver = None,
     arch: Arch = None,
     python: Python = None,
     channel: OtherChannels = None,
     base: Base = "local",
-    yes: Annotated[
-        bool,
-        typer.Option(
-            "--yes", "-y", help="Let packages go that were asked for before and are not named now."
-        ),
-    ] = False,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Also remove packages that this command did not install."),
-    ] = False,
+    yes: LetGo = False,
+    force: RemoveOthers = False,
 ) -> None:
     """Create an environment from the channel, or change one that this command created.
 
@@ -70,42 +106,50 @@ def create_command(
 
     - `prefix`, `changed`; `removed`: names of packages that were there before
     - `would_remove`: with the error `WouldLose`, the packages that would go: name and version
-    - `problems`: what is wrong with what pip installed in it: some of the `checks` of `ctk doctor`
+    - `problems`: NVIDIA's wheels beside its CUDA, as a check of `ctk doctor`
     """
-    from ctk.cli.change import Stated, machine_of, words_of
-    from ctk.cli.solve import show_pick, solve_request
-    from ctk.env.environment import Terms, create
-    from ctk.env.environment import check as check_prefix
+    from ctk.env.terms import Terms
+
+    stated = Stated(driver, arch, tuple(channel or ()), base)
+    terms = Terms(force=force, yes=yes)
+    _create(specs, Path(os.path.realpath(prefix)), stated, python, terms)
+
+
+def _create(
+    specs: list[str], prefix: Path, stated: Stated, python: str | None, terms: Terms
+) -> None:
+    """Creates an environment, or changes it, and prints what that did."""
+    from ctk.env.environment import create, refuse_other_folder
     from ctk.env.prefix import Note
     from ctk.solve.channels import built_catalogue
 
-    where, report = workspace(), Reporter()
-    prefix = Path(
-        os.path.realpath(prefix)
-    )  # Path.resolve is a traceback for a link that leads to itself
-    check_prefix(prefix)
-    stated = Stated(driver, arch, tuple(channel or ()), base)
-    on, stated = machine_of(Note.read(prefix), stated, report)
-    channels = built_catalogue(where, base_beside(base, channel, where), on.subdir, channel or ())
-    pick = solve_request(specs, python, on, channels)
-    asked = [*_asked(specs, stated.driver, stated.arch, python), *words_of(stated.channel_options)]
+    workspace, report = checkout.workspace(), Reporter()
+    refuse_other_folder(prefix)
+    machine, stated = machine_of(Note.read(prefix), stated, report)
+    base = base_beside(stated.base, stated.channels, workspace)
+    channels = built_catalogue(workspace, base, machine.subdir, stated.channels)
+    pick = solve_request(specs, python, machine, channels)
+    machine_words = _asked(specs, stated.driver, stated.arch, python)
+    asked = [*machine_words, *words_of(stated.channel_options)]
     try:
-        made = create(
-            pick, prefix, where.packages, report.say, asked, Terms(force=force, yes=yes), report
-        )
+        environment = create(pick, prefix, workspace.packages, report.say, asked, terms, report)
     except WouldLose as error:
         report.result(would_remove=list(error.packages))
         raise
-    _show_state(made)
-    for kind, packages in made.changes.items():
+    _show_state(environment, report)
+    _show_changes(environment.changes, report)
+    show_pick(pick, machine, channels, report)
+    _show_rest(environment, machine, report)
+
+
+def _show_changes(changes: Mapping[str, Sequence[str]], report: Reporter) -> None:
+    """Prints what changed; of what was added or installed again, the table of packages has all."""
+    for kind, packages in changes.items():
         if kind in ("removed", "replaced") and len(packages) > _LINE:
-            report.table(
-                kind, ["package", "version"], [package.split(" ", 1) for package in packages]
-            )
-        elif packages:  # all others are in the table of packages
+            rows = [package.split(" ", 1) for package in packages]
+            report.table(kind, ["package", "version"], rows)
+        elif packages:
             report.line(f"{kind}: {listing(packages, most=_LINE)}")
-    show_pick(pick, on, channels, report)
-    _show_rest(made, on)
 
 
 def add_command(
@@ -115,12 +159,7 @@ def add_command(
     arch: Arch = None,
     channel: OtherChannels = None,
     base: Base = "local",
-    move: Annotated[
-        bool,
-        typer.Option(
-            "--move", help="Let its toolkit and its Python change, if the specs need that."
-        ),
-    ] = False,
+    move: Move = False,
 ) -> None:
     """Add packages to an environment that `ctk env create` made, and keep what is there.
 
@@ -137,132 +176,131 @@ def add_command(
     - `prefix`, `changed`; `removed`: names of packages that were there before
     - `worse`: what gets worse, as that of `ctk solve --prefix`; `obstacle`: why that cannot be
       avoided, or null
-    - `problems`: what is wrong with what pip installed in it: some of the `checks` of `ctk doctor`
+    - `problems`: NVIDIA's wheels beside its CUDA, as a check of `ctk doctor`
     """
-    from ctk.cli.change import (
-        Stated,
-        channels_of,
-        machine_for_more,
-        refuse_half_made,
-        refuse_of_others,
-        refuse_other_platform,
-        refuse_worse,
-        show_change,
-        worse_as_json,
-    )
-    from ctk.cli.solve import REASON_LINES, show_toolkit, wanted_specs
-    from ctk.env.add import plan, refuse_unreadable
-    from ctk.env.environment import Terms, check_is_there, create
-    from ctk.env.examine import examined
-    from ctk.env.outside import refuse_reaching_out
-    from ctk.env.request import with_more
-
-    where, report = workspace(), Reporter()
-    prefix = Path(os.path.realpath(prefix))
-    check_is_there(prefix)
-    wanted = wanted_specs(specs, None)
     stated = Stated(driver, arch, tuple(channel or ()), base)
-    found = examined(where, prefix, driver, arch)
+    _add(Path(os.path.realpath(prefix)), specs, stated, move)
+
+
+def _add(prefix: Path, specs: list[str], stated: Stated, move: bool) -> None:
+    """Adds packages to an environment, and prints what that changed."""
+    from ctk.env.add import plan
+    from ctk.env.environment import create, refuse_missing
+    from ctk.env.examine import examined
+    from ctk.env.request import with_more
+    from ctk.env.terms import Terms
+
+    workspace, report = checkout.workspace(), Reporter()
+    refuse_missing(prefix)
+    wanted = wanted_specs(specs, None)
+    found = examined(workspace, prefix, stated.driver, stated.arch)
+    machine = _machine_to_add_for(found, wanted, stated, report)
+    channels = channels_of(found, workspace, stated)
+    planned = plan(found, wanted, machine, channels, REASON_LINES)
+    worse = planned.change.worse
+    report.result(worse=[worse_as_json(each) for each in worse], obstacle=planned.obstacle or None)
+    if worse and not move:
+        refuse_worse(found, planned, wanted, stated)
+    before = found.note.asked if found.note else ()
+    asked = with_more(before, wanted, stated.options)
+    terms = Terms(yes=True, since=found.has.packages.keys())
+    pick = planned.pick
+    environment = create(pick, prefix, workspace.packages, report.say, asked, terms, report)
+    _show_state(environment, report)
+    show_toolkit(planned.pinned_pick, machine, channels, report)
+    report.result(request=list(pick.scenario.specs))
+    if environment.changes:
+        show_change(planned, environment.changes, report)
+    _show_rest(environment, machine, report)
+
+
+def _machine_to_add_for(
+    found: Examined, wanted: tuple[str, ...], stated: Stated, report: Reporter
+) -> Machine:
+    """The machine of an environment that gets more packages; refuses one that cannot get any."""
+    from ctk.env.add import refuse_unreadable
+    from ctk.env.outside import refuse_reaching_out
+
     refuse_other_platform(found)
-    refuse_reaching_out(prefix, found.has.records)
-    on = machine_for_more(found, stated, report)
-    refuse_of_others(found, wanted, on)
+    refuse_reaching_out(found.prefix, found.has.records)
+    machine = machine_for_more(found, stated, report)
+    refuse_of_others(found, wanted, machine)
     if found.is_stopped:
         refuse_half_made(found, wanted)
     else:
         refuse_unreadable(found)
-    channels = channels_of(found, where, stated)
-    planned = plan(found, wanted, on, channels, REASON_LINES)
-    report.result(
-        worse=[worse_as_json(one) for one in planned.change.worse],
-        obstacle=planned.obstacle or None,
-    )
-    if planned.change.worse and not move:
-        refuse_worse(found, planned, wanted, stated)
-    asked = with_more(found.note.asked if found.note else (), wanted, stated.options)
-    terms = Terms(yes=True, since=found.has.packages.keys())
-    made = create(planned.pick, prefix, where.packages, report.say, asked, terms, report)
-    _show_state(made)
-    show_toolkit(planned.pinned_pick, on, channels, report)
-    report.result(request=list(planned.pick.scenario.specs))
-    if made.changes:
-        show_change(planned, made.changes, report)
-    _show_rest(made, on)
+    return machine
 
 
-def _show_state(made: Environment) -> None:
-    state = "changed" if made.changes else "created" if made.changed else "unchanged"
-    Reporter().line(f"{state}: {made.prefix}")
+def _show_state(environment: Environment, report: Reporter) -> None:
+    state = "unchanged"
+    if environment.changes:
+        state = "changed"
+    elif environment.changed:
+        state = "created"
+    report.line(f"{state}: {environment.prefix}")
 
 
-def _show_rest(made: Environment, on: Machine) -> None:
-    """Prints what is wrong with the wheels in an environment, and how to use it."""
-    from ctk.cli.doctor import as_json
-    from ctk.env.check import wrong_with_pip
+def _show_rest(environment: Environment, machine: Machine, report: Reporter) -> None:
+    """Prints NVIDIA's wheels beside the CUDA of an environment, and how to use it."""
+    from ctk.env.check import wheels_of_pip
     from ctk.env.examine import examined
 
-    where, report = workspace(), Reporter()
-    removed = [package.split()[0] for package in made.changes.get("removed", ())]
-    wrong = wrong_with_pip(examined(where, made.prefix, on.driver or "none", on.arch))
-    problems = [as_json(finding) for finding in wrong]
-    report.result(prefix=str(made.prefix), changed=made.changed, removed=removed, problems=problems)
-    for finding in wrong:
+    prefix = environment.prefix
+    removed = [package.split()[0] for package in environment.changes.get("removed", ())]
+    found = examined(checkout.workspace(), prefix, machine.driver or "none", machine.arch)
+    problems = [finding for finding in wheels_of_pip(found) if finding.fix]
+    report.result(
+        prefix=str(prefix),
+        changed=environment.changed,
+        removed=removed,
+        problems=[as_json(finding) for finding in problems],
+    )
+    for finding in problems:
         report.line(f"{finding.check}: {finding.message}")
         report.line(f"to do: {finding.fix}")
-    place = shlex.quote(str(made.prefix))
     # A terminal folds long lines, so each command has its own.
+    place = shlex.quote(str(prefix))
     ending = ".fish" if os.environ.get("SHELL", "").endswith("/fish") else ""
     report.line(f"to use it: . {place}/bin/activate{ending}")
     report.line(f"or: ctk env run {place} -- COMMAND")
-    if (
-        os.environ.get("VIRTUAL_ENV") == sys.prefix
-    ):  # it was activated, and the environment's script leaves it
+    # The venv of ctk was activated, and the environment's script leaves it.
+    if os.environ.get("VIRTUAL_ENV") == sys.prefix:
         report.line(f"after the first, ctk is {shlex.quote(f'{sys.prefix}/bin/ctk')}")
 
 
 def _asked(specs: list[str], driver: str | None, arch: str | None, python: str | None) -> list[str]:
     """The words of a request that say what is asked for, and for which machine."""
-    options = {"--driver": driver, "--arch": arch, "--python": python}
-    return [
-        *specs,
-        *(
-            word
-            for option, value in options.items()
-            if value is not None
-            for word in (option, value)
-        ),
-    ]
+    words = [*specs]
+    for option, value in (("--driver", driver), ("--arch", arch), ("--python", python)):
+        if value is not None:
+            words += [option, value]
+    return words
 
 
-def run_command(
-    prefix: Prefix,
-    command: Annotated[
-        list[str],
-        typer.Argument(metavar=VERBATIM, help="The command and its arguments, behind --."),
-    ],
-) -> None:
-    """Run a command in an environment, activated as conda does it: PATH, CONDA_PREFIX and the
-    scripts of its packages.
+def run_command(prefix: Prefix, command: CommandLine) -> None:
+    """Run a command in an environment that is activated as conda does it.
 
-    It ends with the exit code of the command, and with 127 where there is no such command. Any
-    conda environment will do. With --json, what the command prints goes to stderr, and a signal
-    that tells ctk to end is passed on: 5 seconds later, whatever still runs is killed.
+    It gets PATH, CONDA_PREFIX and what the scripts of packages set. It ends with the exit code of
+    the command, and with 127 where there is no such command. Any conda environment will do. With
+    --json, what the command prints goes to stderr, and a signal that tells ctk to end is passed on:
+    5 seconds later, whatever still runs is killed.
 
     Example: ctk env run ./my-env -- python -c "import cuda.core"
 
     JSON:
     - `prefix`, `command`, `exit_code`; what the command prints goes to stderr
     """
-    from ctk.env.environment import check_is_whole, command_in
+    from ctk.env.activation import command_in
+    from ctk.env.environment import refuse_unfinished
 
-    check_is_whole(prefix)
+    refuse_unfinished(prefix)
     words = command_in(prefix.absolute(), command)
     environment = given_environment()
     if not console.mode().json:
         sys.stdout.flush()
-        signal.signal(
-            signal.SIGPIPE, signal.SIG_DFL
-        )  # Python ignores it, and what is ignored stays so
+        # Python ignores it, and what is ignored stays so
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         release_folders()  # nothing of this process is left
         os.execvpe(words[0], words, environment)  # signals and the exit code are the command's
     code, told = run_in_front(words, env=environment, stdout=sys.stderr)
@@ -275,10 +313,7 @@ def run_command(
 
 def pack_command(
     specs: Specs,
-    file: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="File to write; others have its name and an ending."),
-    ],
+    file: PackFile,
     driver: Driver = None,
     arch: Arch = None,
     platform: Platform = None,
@@ -300,39 +335,54 @@ def pack_command(
 
     - `files`: `file`, `size`; `files_size`, `unpacked_size`; `needs`: `platform`, `glibc`
     """
-    from ctk.cli.solve import show_pick, solve_request
-    from ctk.env.pack import PackOrder, check, pack
+    from ctk.env.pack import PackOrder, pack, refuse_order
     from ctk.solve.channels import built_catalogue
     from ctk.solve.machine import machine
 
-    where, report, on = workspace(), Reporter(), machine(platform, driver, arch)
+    workspace, report = checkout.workspace(), Reporter()
+    target = machine(platform, driver, arch)
     order = PackOrder(file.absolute(), force)
-    check(order, on.subdir)
-    channels = built_catalogue(where, base_beside(base, channel, where), on.subdir, channel or ())
-    pick = solve_request(specs, python, on, channels)
-    about = [
-        f"asked for: {' '.join(specs)}",
-        f"driver: {on.driver or 'none'}",
-        f"GPU: {on.arch or ('not stated' if on.driver else 'none')}",
-        f"toolkit: {pick.toolkit or 'none'}{' ' if pick.fit else ''}{pick.fit}",
-        f"python: {pick.version('python')}",
-    ]
+    refuse_order(order, target.subdir)
+    base = base_beside(base, channel, workspace)
+    channels = built_catalogue(workspace, base, target.subdir, channel or ())
+    pick = solve_request(specs, python, target, channels)
     # Channels are left out: their addresses may be folders of this machine.
     asked = _asked(specs, driver, arch, python)
-    contents, paths = pack(pick, about, order, where, report.say, asked)
-    files = [(path, path.stat().st_size) for path in paths]
-    total, unpacked = sum(size for _, size in files), contents.kibibytes * 1024
+    about = _about(specs, pick, target)
+    contents, paths = pack(pick, about, order, workspace, report.say, asked)
+    _show_pack(order, contents, paths, report)
+    show_pick(pick, target, channels, report)
+
+
+def _about(specs: Sequence[str], pick: Pick, machine: Machine) -> list[str]:
+    """Lines for people about a pack: the request and the machine that it is for."""
+    gpu = machine.arch or ("not stated" if machine.driver else "none")
+    toolkit = f"{pick.toolkit or 'none'} {pick.fit}".rstrip()
+    return [
+        f"asked for: {' '.join(specs)}",
+        f"driver: {machine.driver or 'none'}",
+        f"GPU: {gpu}",
+        f"toolkit: {toolkit}",
+        f"python: {pick.version('python')}",
+    ]
+
+
+def _show_pack(
+    order: PackOrder, contents: Contents, paths: Sequence[Path], report: Reporter
+) -> None:
+    """Prints the files of a pack, and the machines that it is for."""
+    sizes = {path: path.stat().st_size for path in paths}
+    total, unpacked = sum(sizes.values()), contents.kibibytes * 1024
     report.result(
-        files=[{"file": str(path), "size": size} for path, size in files],
+        files=[{"file": str(path), "size": size} for path, size in sizes.items()],
         files_size=total,
         unpacked_size=unpacked,
         needs={"platform": contents.subdir, "glibc": contents.glibc},
     )
     report.line(
-        f"packed: {count(len(files), 'file')}, {megabytes(total)} MB; {megabytes(unpacked)} MB"
+        f"packed: {count(len(paths), 'file')}, {megabytes(total)} MB; {megabytes(unpacked)} MB"
         f" unpacked, for {contents.subdir} with glibc {contents.glibc} or newer; there: sh"
         f" {order.file.name} DIR"
     )
-    rows = [(path.name, megabytes(size)) for path, size in files]
+    rows = [(path.name, megabytes(size)) for path, size in sizes.items()]
     report.table(str(order.file.parent), ["file", "MB"], rows, right=["MB"])
-    show_pick(pick, on, channels, report)

@@ -73,10 +73,8 @@ RULES: Mapping[str, tuple[Idle, ...]] = {
     ),
     "verify": (
         Idle((*_OF_THE_MATRIX, "--channel"), beside="--write-table"),
-        Idle((*_OF_THE_MATRIX, "--write-table"), beside="--install"),
         # A second solver gets a sample of its own size.
         Idle(("--seed",), without=("--sample", "--solver")),
-        Idle(("--again", "--base"), without=("--install",)),
     ),
 }
 """Words of a command -> the rules for its options.

@@ -342,7 +342,6 @@ COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.it
 OLD = {
     "plan": "ctk build --dry-run",
     "fetch": "ctk build --fetch-only",
-    "prove": "ctk verify --install",
     "installable": "ctk solve --everywhere",
     "audit --planned": "ctk lint --planned",
     "audit": "ctk check",

@@ -224,13 +224,13 @@ def _solve_in(
     """Shows what specs would change in an environment."""
     from ctk.cli.change import channels_of, machine_for_more, show_plan, steps_for
     from ctk.env.add import plan, refuse_unreadable
-    from ctk.env.environment import check_is_whole
+    from ctk.env.environment import refuse_unfinished
     from ctk.env.examine import examined
     from ctk.env.outside import refuse_reaching_out
 
     where = workspace()
     prefix = Path(os.path.realpath(prefix))
-    check_is_whole(prefix)
+    refuse_unfinished(prefix)
     found = examined(where, prefix, stated.driver, stated.arch)
     refuse_reaching_out(prefix, found.has.records)
     refuse_unreadable(found)

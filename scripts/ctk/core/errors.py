@@ -165,10 +165,6 @@ class RecipeError(CtkError, exit_code=14):
     """
 
 
-class ProofFailed(CtkError, exit_code=15):
-    """An environment was created but does not do what it must."""
-
-
 class MeasureFailed(CtkError, exit_code=16):
     """`ctk release measure` gets no answer from a library, or cannot read an artefact."""
 

@@ -1,6 +1,4 @@
-"""What more specs would make of an environment: its toolkit and its Python stay where that is
-possible.
-"""
+"""What more specs would make of an environment: toolkit and Python stay where that is possible."""
 
 from __future__ import annotations
 
@@ -173,8 +171,9 @@ def _obstacle(scenario: Scenario, broken: Sequence[str], channels: Catalogue) ->
 
 
 def _beside(found: Examined, wanted: Sequence[str]) -> list[str]:
-    """The packages of another client's environment that nobody asked for and nothing needs: they
-    stay there.
+    """The packages that nobody asked for and nothing needs, of another client's environment.
+
+    They stay there.
     """
     if found.note:
         return []

@@ -1,5 +1,4 @@
-"""The checks of `ctk doctor`: how this machine, this checkout or an environment is, and what to do
-about it.
+"""The checks of `ctk doctor`: what is wrong here or in an environment, and what to do about it.
 
 The checks run at the same time, and none can end the run.
 """
@@ -27,15 +26,20 @@ from ctk.core.checkout import Workspace
 from ctk.core.children import run_program
 from ctk.core.console import count, listing
 from ctk.core.disk import STEP_TO_WRITE, disk_errors
-from ctk.core.errors import CtkError, without_credentials
+from ctk.core.errors import CtkError
+from ctk.core.secrets import without_credentials
 from ctk.rules import Check, Finding, S, Severity, checks_of
 from ctk.solve.driver import NO_DEVICE, Answer, Change, DriverState, Limit, driver_state
 
 
 @dataclass(frozen=True)
 class Where:
-    """The checkout that checks look at, whether the network is left alone, and channels in place of
-    the built one.
+    """What the checks of a machine look at.
+
+    Attributes:
+        workspace: The checkout.
+        offline: Whether the network is left alone.
+        channels: Channels in place of the built one.
     """
 
     workspace: Workspace
@@ -175,9 +179,7 @@ def _disk(where: Where) -> Finding:
 
 @look_at(Where, "channel")
 def _channel(where: Where) -> Finding:
-    """The channel that environments are made from: what `ctk build` made last, or what --channel
-    names.
-    """
+    """The channel that environments are made from: that of `ctk build`, or that of --channel."""
     from ctk.package.records import records
 
     if where.channels:
@@ -214,9 +216,7 @@ def _named(where: Where) -> Finding:
 
 @look_at(Where, "driver")
 def _driver(where: Where) -> Finding:
-    """The newest CUDA version that the driver supports decides the pick, and the GPU if the client
-    detects it.
-    """
+    """The newest CUDA version of the driver decides the pick; so does a GPU that clients detect."""
     from ctk.lock.model import release_locks
     from ctk.solve.machine import STATE_DRIVER, machine, overstated, too_old
 

@@ -1,6 +1,4 @@
-"""Reads an environment that any client made: its packages of conda and of pip, and the machine that
-it is for.
-"""
+"""Reads an environment of any client: its packages of conda and pip, and the machine it is for."""
 
 from __future__ import annotations
 
@@ -8,29 +6,24 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from email.parser import HeaderParser
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from rattler import PackageRecord
 
 from ctk.core.address import public
 from ctk.core.checkout import Workspace
-from ctk.core.errors import LockError
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.env.outside import reaching_out
 from ctk.env.prefix import Installed, Note, sites, text_of
 from ctk.env.record_files import files_of
 from ctk.env.request import asked_for, install_line
-from ctk.index.inside import applies, stated_requirements
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.package.records import package_record, spec_name
 from ctk.solve.driver import DriverState, driver_state
@@ -39,10 +32,8 @@ from ctk.solve.solve import Catalogue, Scenario, channel_name, lasting, older
 
 _IDENTITY = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,127} [\w.!+-]{1,64} [\w.+-]{0,127}")
 _WHEEL = re.compile(r"([A-Za-z0-9_.]{1,127})-([\w.!+]{1,64})\.dist-info")
-_DISTRIBUTION = re.compile(r"([A-Za-z0-9_.]+?)(?:-([\w.!+]*?))?(?:-py[\d.]+)?\.(?:dist|egg)-info")
 _LIBRARY = re.compile(r"^nvidia/(?:[^\n]*/)?([^/\n]+(?:\.so(?:\.\d+)*|\.dll)),", re.M)
 _LONGEST = 1000  # characters of a spec or a channel
-_HEADERS = 1 << 18  # characters of a METADATA, which begins with its headers
 
 
 @dataclass(frozen=True)
@@ -70,15 +61,8 @@ class ModuleFolder:
     """A folder from which the environment's Python imports modules."""
 
     path: Path
-    by: str = (
-        ""  # the variable or program that adds it: ``PYTHONPATH`` or ``user site``; "" for its own
-    )
-
-    @property
-    def python(self) -> str:
-        """The minor version of the Python that reads it; "" if every Python does."""
-        found = re.fullmatch(r"python(3\.\d+)t?", self.path.parent.name)
-        return found[1] if found else ""
+    # what adds it, ``PYTHONPATH`` or ``user site``; "" for its own
+    by: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,19 +76,8 @@ class Wheel:
     info: Path  # its dist-info
 
     def __str__(self) -> str:
-        return f"{self.name} {self.version}{f' in {self.folder.path}' if self.folder.by else ''}"
-
-
-class Lack(NamedTuple):
-    """What a wheel needs, and which version is there; "" for none."""
-
-    wheel: Wheel
-    need: Requirement
-    version: str
-
-    def __str__(self) -> str:
-        has = f"and there is {self.version}" if self.version else "which is not there"
-        return f"{self.wheel} needs {self.need}, {has}"
+        place = f" in {self.folder.path}" if self.folder.by else ""
+        return f"{self.name} {self.version}{place}"
 
 
 @dataclass(frozen=True)
@@ -152,36 +125,23 @@ class Examined:
 
     @cached_property
     def wheels(self) -> tuple[Wheel, ...]:
-        """What conda did not install in the environment, or in a folder that its Python searches
-        first.
-        """
-        return tuple(chain(*(_pip_wheels(folder, self) for folder in module_folders(self.prefix))))
+        """What conda did not install, there or in other folders that its Python searches."""
+        found = [_pip_wheels(folder, self) for folder in module_folders(self.prefix)]
+        return tuple(chain.from_iterable(found))
 
     @cached_property
     def nvidia_wheels(self) -> tuple[Wheel, ...]:
-        """Wheels with content that conda's CUDA packages have too: NVIDIA's libraries or Python
-        projects.
-        """
-        known = {c.distribution for lock in self.locks.values() for c in lock.components.values()}
+        """Wheels that have NVIDIA's libraries or Python projects, as conda's CUDA packages do."""
+        known = {
+            component.distribution
+            for lock in self.locks.values()
+            for component in lock.components.values()
+        }
         return tuple(wheel for wheel in self.wheels if wheel.libraries or wheel.name in known)
 
     @cached_property
-    def twice(self) -> tuple[Wheel, ...]:
-        """Wheels whose distribution is there a second time, of a package of conda."""
-        names: Counter[tuple[Path, str]] = Counter(
-            (folder, canonicalize_name(match[1]))
-            for folder in sites(self.prefix)
-            for file in folder.glob("*-info")
-            if (match := _DISTRIBUTION.fullmatch(file.name))
-        )
-        ours = [wheel for wheel in self.wheels if wheel.name in self.has.distributions]
-        return tuple(wheel for wheel in ours if names[wheel.folder.path, wheel.name] > 1)
-
-    @cached_property
     def channels(self) -> list[str]:
-        """The channels of its packages: first the channel of its toolkit, then the channels with
-        most packages.
-        """
+        """The channels of its packages: the toolkit's, then those with more packages first."""
         found = Counter(package.source for package in self.packages if package.source)
         first = self.toolkit.source if self.toolkit else ""
         return sorted(found, key=lambda source: (source != first, -found[source], source))
@@ -203,35 +163,31 @@ class Examined:
         minor. Channels in folders are asked for a solution: of the request, if `ctk env create`
         repeats it, else with what is installed.
         """
-        fit = [m for m in self._for_gpu if driver and not older(driver, m)]
-        if not fit:
+        minors = [minor for minor in self._for_gpu if driver and not older(driver, minor)]
+        if not minors:
             return ""
-        build = (
-            " native_*" if self.fit else ""
-        )  # another channel has only one build of a cuda-version
-        spec = f"cuda-version >={fit[0]},<={fit[-1]}{build}"
+        spec = f"cuda-version >={minors[0]},<={minors[-1]}"
+        if self.fit:  # another channel has only one build of a cuda-version
+            spec += " native_*"
         if self.folders is None:
             return spec
-        keeps = [
-            p.name for p in self.packages if any(spec_name(s) == "cuda-version" for s in p.depends)
+        of_a_toolkit = [
+            package.name
+            for package in self.packages
+            if "cuda-version" in map(spec_name, package.depends)
         ]
-        specs = self._repeatable or (spec, *keeps)
+        specs = self._repeatable or (spec, *of_a_toolkit)
         pick = self.folders.pick(Scenario(specs, self.machine.subdir, driver, self.machine.arch))
         return spec if pick and pick.fit != "compat" else ""
 
     @cached_property
     def folders(self) -> Catalogue | None:
         """Its channels, if all are folders."""
-        places = [
-            Path(unquote(urlsplit(source).path))
-            for source in self.channels
-            if source.startswith("file:")
-        ]
-        if (
-            not places
-            or len(places) < len(self.channels)
-            or not all(place.is_dir() for place in places)
-        ):
+        addresses = [source for source in self.channels if source.startswith("file:")]
+        if not addresses or len(addresses) < len(self.channels):
+            return None
+        places = [Path(unquote(urlsplit(address).path)) for address in addresses]
+        if not all(place.is_dir() for place in places):
             return None
         return Catalogue(places, self.machine.subdir)
 
@@ -247,36 +203,31 @@ class Examined:
     @property
     def _for_gpu(self) -> list[str]:
         """The locked toolkits that know the GPU, oldest first."""
-        arch, minors = (
-            self.machine.arch,
-            [lock.minor for lock in self.locks.values() if lock.is_ctk],
-        )
-        return [m for m in minors if not arch or arch in self.targets(m)]
+        arch = self.machine.arch
+        minors = [lock.minor for lock in self.locks.values() if lock.is_ctk]
+        return [minor for minor in minors if not arch or arch in self.targets(minor)]
 
     @cached_property
     def newer_driver(self) -> str:
-        """The CUDA version of a newer driver for its toolkit, else for the first that `_native`
-        finds; or "".
+        """The CUDA version of a newer driver that would help; "" if there is none.
+
+        It is the one for its toolkit, else the first that `_native` finds a toolkit for.
         """
-        known = [m for m in self._for_gpu if self.machine.driver and older(self.machine.driver, m)]
-        version = self.toolkit.version if self.toolkit else ""
-        return (
-            version
-            if version in known
-            else ""
-            if self.better
-            else next(filter(self._native, known), "")
-        )
+        driver = self.machine.driver
+        known = [minor for minor in self._for_gpu if driver and older(driver, minor)]
+        if self.toolkit and self.toolkit.version in known:
+            return self.toolkit.version
+        if self.better:
+            return ""
+        return next((minor for minor in known if self._native(minor)), "")
 
     @cached_property
     def note(self) -> Note | None:
-        """The note of `ctk env create`, if it made the environment and has put every
-        package there.
-        """
+        """The note of `ctk env create`, if it made the environment and put every package there."""
         note = Note.read(self.prefix)
-        return (
-            note if note and note.asked and set(self.has.packages) <= set(note.packages) else None
-        )
+        if note and note.asked and set(self.has.packages) <= set(note.packages):
+            return note
+        return None
 
     @cached_property
     def asked(self) -> tuple[str, ...]:
@@ -302,33 +253,24 @@ class Examined:
         return bool(note and note.asked and not note.stamp)
 
     def install(self, *specs: str) -> str:
-        """The command that gives the environment specs: `ctk env create` again if that made it,
-        else the client's.
+        """The command that gives the environment specs.
+
+        It is `ctk env create` again if that made the environment, else the client's.
         """
         if self.note and self._repeatable:
             return self.note.again(self.prefix, driver=self.machine.driver, arch=self.machine.arch)
         return install_line("conda", self.prefix, self.channels, specs)
 
-    def pip(self, *words: str, specs: Iterable[str] = ()) -> list[str]:
-        """The commands that give the environment more packages of conda, and run its pip."""
-        more = dict.fromkeys([*specs, *(["pip"] if words and "pip" not in self.by_name else [])])
-        steps = (
-            [self.note.again(self.prefix, *more) if self.note else self.install(*more)]
-            if more
-            else []
-        )
-        if words:
-            steps.append(
-                shlex.join(
-                    ["ctk", "env", "run", str(self.prefix), "--", "python", "-m", "pip", *words]
-                )
-            )
-        return steps
+    def pip(self, *words: str) -> list[str]:
+        """The commands that run pip in the environment, after one that installs it if it lacks."""
+        run = ["ctk", "env", "run", str(self.prefix), "--", "python", "-m", "pip", *words]
+        if "pip" in self.by_name:
+            return [shlex.join(run)]
+        install = self.note.again(self.prefix, "pip") if self.note else self.install("pip")
+        return [install, shlex.join(run)]
 
     def fix(self) -> str:
-        """The commands that give the environment a toolkit for the machine, or the machine a driver
-        for the toolkit.
-        """
+        """How the environment gets a toolkit for the machine, or the machine a driver for it."""
         steps = [self.install(self.better)] if self.better else []
         if self.newer_driver:
             steps.append(f"update the driver to one for CUDA {self.newer_driver} or newer")
@@ -349,46 +291,65 @@ def examined(
         LockError: A release lock is not valid.
         NoSpace: This user may not read a record.
     """
-    has = Installed.read(prefix)
-    outside = tuple(reaching_out(prefix, has.records))
-    packages = {file: _package(record) for file, record in has.records.items()}
-    found = {file: package for file, package in packages.items() if package}
+    installed = Installed.read(prefix)
+    packages = {}
+    for file, record in installed.records.items():
+        package = _package(record)
+        if package:
+            packages[file] = package
+    records = {file: installed.records[file] for file in packages}
     # Each *.json is a record for conda and rattler.
-    others = [file for file in (prefix / "conda-meta").glob("*.json") if file not in found]
-    has = Installed(prefix, {file: has.records[file] for file in found}, tuple(sorted(others)))
-    on = machine(
-        next((p.subdir for p in found.values() if p.subdir in PLATFORMS), None), driver, arch
+    others = [file for file in (prefix / "conda-meta").glob("*.json") if file not in packages]
+    subdirs = [package.subdir for package in packages.values() if package.subdir in PLATFORMS]
+    its_machine = machine(subdirs[0] if subdirs else None, driver, arch)
+    return Examined(
+        has=Installed(prefix, records, tuple(sorted(others))),
+        packages=tuple(packages.values()),
+        locks=release_locks(workspace),
+        machine=its_machine,
+        overstated=overstated(its_machine, workspace),
+        reaching_out=tuple(reaching_out(prefix, installed.records)),
     )
-    locks = release_locks(workspace)
-    return Examined(has, tuple(found.values()), locks, on, overstated(on, workspace), outside)
 
 
 def _package(record: Any) -> InstalledPackage | None:
+    """The package of a record; None if it cannot be read."""
     try:
-        if not (identity := readable_identity(record)):
-            return None
-        name, version, build = identity
-        specs = [tuple(map(str, record.get(key) or ())) for key in ("depends", "constrains")]
-        channel = str(record.get("channel") or "")
-        if max(map(len, (channel, *specs[0], *specs[1]))) > _LONGEST:
-            return None
-        files = tuple(file.path for file in files_of(record))
-        subdir, known = str(record.get("subdir") or ""), _known(identity, record)
-        if name == "python":  # conda adds it (add_pip_as_python_dependency): no need of the package
-            specs[0] = tuple(spec for spec in specs[0] if spec != "pip")
-        # `url` has the whole address of the channel; conda's `channel` ends with the platform.
-        address = str(record.get("url") or "").rsplit("/", 2)[0] or channel
-        if max(map(len, (address, channel))) > _LONGEST:
-            return None
-        source = lasting(
-            public(re.sub(rf"/(noarch|{re.escape(subdir)})/?$", "", address)).rstrip("/")
-        )
-        shown = channel_name(source or channel)
-        return InstalledPackage(
-            name, version, build, subdir, shown, source, specs[0], specs[1], files, known
-        )
+        return _read_package(record)
     except Exception:  # anything can be in the file, and rattler has errors of its own
         return None
+
+
+def _read_package(record: Mapping[str, Any]) -> InstalledPackage | None:
+    """The package of a record; None if no package can have its name, or a text is far too long."""
+    identity = readable_identity(record)
+    if identity is None:
+        return None
+    name, version, build = identity
+    subdir = str(record.get("subdir") or "")
+    channel = str(record.get("channel") or "")
+    # `url` has the whole address of the channel; conda's `channel` ends with the platform.
+    address = str(record.get("url") or "").rsplit("/", 2)[0] or channel
+    depends = tuple(str(spec) for spec in record.get("depends") or ())
+    constrains = tuple(str(spec) for spec in record.get("constrains") or ())
+    if any(len(text) > _LONGEST for text in (channel, address, *depends, *constrains)):
+        return None
+    if name == "python":  # conda adds it (add_pip_as_python_dependency): no need of the package
+        depends = tuple(spec for spec in depends if spec != "pip")
+    place = re.sub(rf"/(noarch|{re.escape(subdir)})/?$", "", address)
+    source = lasting(public(place).rstrip("/"))
+    return InstalledPackage(
+        name=name,
+        version=version,
+        build=build,
+        subdir=subdir,
+        channel=channel_name(source or channel),
+        source=source,
+        depends=depends,
+        constrains=constrains,
+        files=tuple(file.path for file in files_of(record)),
+        record=_known(identity, record),
+    )
 
 
 def readable_identity(record: Mapping[str, Any]) -> tuple[str, str, str] | None:
@@ -434,52 +395,10 @@ def module_folders(prefix: Path) -> list[ModuleFolder]:
     return [*found, *map(ModuleFolder, own)]
 
 
-def _pip_wheels(folder: ModuleFolder, on: Examined) -> Iterator[Wheel]:
+def _pip_wheels(folder: ModuleFolder, environment: Examined) -> Iterator[Wheel]:
+    """The distributions in a folder of modules that conda did not install."""
     for info in sorted(folder.path.glob("*.dist-info")):
         match = _WHEEL.fullmatch(info.name)
-        if match and (folder.by or info in on.has.of_pip):
+        if match and (folder.by or info in environment.has.of_pip):
             libraries = tuple(_LIBRARY.findall(text_of(info / "RECORD")))
             yield Wheel(canonicalize_name(match[1]), match[2], libraries, folder, info)
-
-
-def lacking(on: Examined) -> Iterator[Lack]:
-    """What the environment's own wheels need, without extras, and its Python does not find.
-
-    What cannot be read is left out.
-    """
-    python = on.by_name["python"].version if "python" in on.by_name else ""
-    minor = ".".join(python.split(".")[:2])
-    names = ("python_version", "python_full_version", "implementation_version", "extra")
-    markers = dict(zip(names, (minor, python, python, ""), strict=True))
-    markers |= PLATFORMS[on.machine.subdir].marker_environment
-    folders = [folder for folder in module_folders(on.prefix) if folder.python in ("", minor)]
-    files = (
-        file.name for folder in reversed(folders) for file in sorted(folder.path.glob("*-info"))
-    )
-    there = {
-        str(canonicalize_name(match[1])): match[2]
-        for match in map(_DISTRIBUTION.fullmatch, files)
-        if match
-    }
-    there |= {"python": python} if python else {}
-    for wheel in (wheel for wheel in on.wheels if not wheel.folder.by):
-        metadata = text_of(wheel.info / "METADATA")[:_HEADERS]
-        if wheel.folder not in folders:  # of the Python that was there
-            metadata = (
-                "" if wheel.name in there else f"Requires-Dist: python=={wheel.folder.python}.*"
-            )
-        for line, need in stated_requirements(HeaderParser().parsestr(metadata)):
-            with suppress(LockError):
-                if (
-                    need
-                    and len(line) < _LONGEST
-                    and line.isprintable()
-                    and applies(need, [markers])
-                ):
-                    name = canonicalize_name(need.name)
-                    version = there.get(name) or ""  # a folder can be without one
-                    if name not in there or (
-                        version and not need.specifier.contains(version, prereleases=True)
-                    ):
-                        need.marker = need.url = None
-                        yield Lack(wheel, need, version)

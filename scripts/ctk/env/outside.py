@@ -94,8 +94,7 @@ def refuse_reaching_out(prefix: Path, records: Mapping[Path, Mapping[str, Any]])
 def refuse_packages(
     pick: Pick, prefix: Path, cache: Path, records: Sequence[RepoDataRecord] | None = None
 ) -> None:
-    """Refuses packages that would be installed outside of a prefix, or behind a link that leads
-    out.
+    """Refuses packages that would be installed outside of a prefix, or behind a link out of it.
 
     Args:
         pick: All packages of the environment; its Python says where modules go.

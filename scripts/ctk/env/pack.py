@@ -34,8 +34,10 @@ from ctk.core.errors import BadValue, PackFailed, UnknownName
 from ctk.core.files import file_sha256, open_plain, read_plain
 from ctk.core.locks import held
 from ctk.core.versions import version_key
-from ctk.env.environment import ACTIVATION, PROGRAMS, RUNNER, install, write_history, write_startup
+from ctk.env.activation import ACTIVATION, PROGRAMS, RUNNER, write_startup
+from ctk.env.install import install
 from ctk.env.prefix import PACKED, Installed, Note, rewrite
+from ctk.env.request import write_history
 from ctk.package.binaries import UnreadableBinary, read_binary
 from ctk.package.records import glibc_floor
 from ctk.solve.solve import Pick, channel_name
@@ -74,7 +76,7 @@ class Contents:
     kibibytes: int  # on disk, unpacked
 
 
-def check(order: PackOrder, subdir: str) -> None:
+def refuse_order(order: PackOrder, subdir: str) -> None:
     """Refuses a pack that cannot be written, before anything is solved or fetched.
 
     Raises:
@@ -180,8 +182,10 @@ class Archive:
             self._write(info, content)
 
     def add_bytes(self, source: str, sourcebytes: bytes, target: str) -> None:
-        """Adds a file with another content than on disk, which may not contain the path of this
-        environment.
+        """Adds a file with another content than on disk.
+
+        Raises:
+            PackFailed: The content has the path of this environment.
         """
         if os.fsencode(self._prefix) in sourcebytes:
             raise PackFailed(
@@ -195,9 +199,7 @@ class Archive:
         self._write(info, io.BytesIO(sourcebytes))
 
     def add_program(self, source: Path, target: str) -> None:
-        """Adds a file as executable, whatever its mode here is: pip may have installed it with
-        another mode.
-        """
+        """Adds a file as executable; pip may have installed it here with another mode."""
         info = tarfile.TarInfo(target)
         info.size, info.mode = source.stat().st_size, 0o755
         with source.open("rb") as file:
@@ -251,9 +253,7 @@ def write_archive(prefix: Path, target: BinaryIO, stamp: int) -> int:
 
 
 def _remove_traces(prefix: Path) -> None:
-    """Removes from an environment's records its path, and the channels' addresses on
-    this machine.
-    """
+    """Removes an environment's path and this machine's channels from its records."""
     # rattler marks environments as a cache, which backups leave out; the unpacked environment is
     # the only copy.
     (prefix / "CACHEDIR.TAG").unlink(missing_ok=True)
@@ -339,12 +339,14 @@ def _finish(pick: Pick, contents: Contents, order: PackOrder, done: Path) -> tup
 
 
 def _explicit(pick: Pick, contents: Contents) -> str:
-    """The pick in conda's explicit format (CEP 23), with file names that a client searches beside
-    the list.
-    """
-    records = (f"{r.file_name}#sha256:{r.sha256.hex() if r.sha256 else ''}" for r in pick.records)
-    comments = (f"# platform: {contents.subdir}", *(f"# {line}" for line in contents.about))
-    return "\n".join(["# What `ctk env pack` packed", *comments, "@EXPLICIT", *records, ""])
+    """The pick in conda's explicit format (CEP 23): file names, which clients search beside it."""
+    comments = ["What `ctk env pack` packed", f"platform: {contents.subdir}", *contents.about]
+    lines = [f"# {comment}" for comment in comments]
+    lines.append("@EXPLICIT")
+    for record in pick.records:
+        sha256 = record.sha256.hex() if record.sha256 else ""
+        lines.append(f"{record.file_name}#sha256:{sha256}")
+    return "\n".join([*lines, ""])
 
 
 def program_text(contents: Contents, sha256: str) -> bytes:

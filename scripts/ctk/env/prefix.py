@@ -1,6 +1,4 @@
-"""The content of a prefix: conda's records, files that differ from the installed files, and the
-note of `ctk`.
-"""
+"""The content of a prefix: conda's records, files that are not as installed, and ctk's note."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ import os
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -73,9 +71,7 @@ class Note:
 
     @property
     def machine(self) -> dict[str, str]:
-        """The options of the request that state a machine: ``--driver`` and ``--arch``, with their
-        values.
-        """
+        """The options of the request that state a machine, ``--driver`` and ``--arch`` -> value."""
         return {
             option: value
             for option, value in pairwise(self.asked)
@@ -91,15 +87,22 @@ class Note:
         found: list[str] = []
         words = iter(self.asked)
         for word in words:
-            value = next(words, "") if word.startswith("--") else ""
-            found += [word] if not value else python_specs(value) if word == "--python" else []
+            if not word.startswith("--"):
+                found.append(word)
+                continue
+            value = next(words, "")
+            if not value:
+                found.append(word)
+            elif word == "--python":
+                found += python_specs(value)
         return tuple(found)
 
     def again(
         self, prefix: Path, *more: str, driver: str | None = None, arch: str | None = None
     ) -> str:
-        """The command that creates the environment again, with more specs, and for another machine
-        if one is given.
+        """The command that creates the environment again, with more specs.
+
+        With a driver, it is for another machine: the one with this driver and this GPU.
         """
         machine = {"--driver": driver, "--arch": arch} if driver else self.machine
         old = {*chain.from_iterable(self.machine.items())}
@@ -125,11 +128,12 @@ class Installed:
         """
         files = sorted((prefix / "conda-meta").glob("*.json"))
         refuse_unreadable(prefix / "conda-meta", *files)
-        found = {
-            file: read_json(file) if file.is_file() else None for file in files
-        }  # a pipe would wait
-        right = {file: record for file, record in found.items() if _is_record(record)}
-        return cls(prefix, right, tuple(file for file in files if file not in right))
+        records = {}
+        for file in files:
+            record = read_json(file) if file.is_file() else None  # a pipe would wait
+            if _is_record(record):
+                records[file] = record
+        return cls(prefix, records, tuple(file for file in files if file not in records))
 
     @cached_property
     def files(self) -> dict[str, tuple[RecordFile, ...]]:
@@ -141,6 +145,15 @@ class Installed:
         return found
 
     @cached_property
+    def named_files(self) -> set[str]:
+        """All files that records name, bytecode too.
+
+        conda's records of noarch Python packages have other paths in `paths_data`: those in the
+        package.
+        """
+        return {str(path) for record in self.records.values() for path in record.get("files") or ()}
+
+    @cached_property
     def packages(self) -> dict[str, str]:
         """File name and sha256 of each package -> its name and version."""
         return {
@@ -150,8 +163,7 @@ class Installed:
 
     @property
     def requested(self) -> list[str]:
-        """The specs of the packages that somebody asked conda or mamba for, as the client noted
-        them.
+        """The specs that somebody asked conda or mamba for, as the client noted them.
 
         Of a clone, or of an explicit list, there are none: every package was asked for by its
         address.
@@ -178,16 +190,15 @@ class Installed:
 
     @cached_property
     def scripts_of_others(self) -> dict[str, Path]:
-        """The scripts of packages that start a Python of another place, as after it was moved or
-        copied.
-        """
-        return self.scripts_elsewhere(file.path for files in self.files.values() for file in files)
+        """The scripts of packages that start the Python of another place -> that Python.
 
-    def scripts_elsewhere(self, paths: Iterable[str]) -> dict[str, Path]:
-        """The scripts among files that start a Python of another place -> that Python."""
+        There are some after an environment was moved or copied.
+        """
         found = {}
-        scripts = [path for path in paths if path.startswith("bin/") and not wrong_with(path)]
-        for path in sorted(scripts):
+        paths = sorted(file.path for files in self.files.values() for file in files)
+        for path in paths:
+            if not path.startswith("bin/") or wrong_with(path):
+                continue
             with suppress(OSError), open_plain(self.prefix / path) as content:
                 if line := _STARTS.match(content.read(1000)):
                     python = Path(os.fsdecode(line[1] or line[2]))
@@ -223,29 +234,24 @@ class Installed:
 
     @cached_property
     def of_pip(self) -> dict[Path, frozenset[str]]:
-        """The dist-info of each Python distribution that conda did not install -> its files below
-        the prefix.
+        """The dist-info of each Python distribution that conda did not install -> its files.
+
+        Their paths are below the prefix.
         """
         own = {file.path: file for files in self.files.values() for file in files}
-        folders, found = {os.path.dirname(path) for path in own}, {}
-        for info in sorted(
-            info for site in sites(self.prefix) for info in site.glob("*.dist-info")
-        ):
+        folders = {os.path.dirname(path) for path in own}
+        infos = [info for site in sites(self.prefix) for info in site.glob("*.dist-info")]
+        found = {}
+        for info in sorted(infos):
             place = info.relative_to(self.prefix).as_posix()
             # pip may have replaced conda's distribution by the same version: the file differs from
             # the installed file.
             installer = own.get(f"{place}/INSTALLER") if text_of(info / "INSTALLER") else None
-            if place not in folders or (installer and installer.damage(self.prefix)):
-                named = [
-                    line.rsplit(",", 2)[0].strip('"')
-                    for line in text_of(info / "RECORD").splitlines()
-                ]
-                named += [
-                    f"{info.name}/{path}" for path in ("RECORD", *os.listdir(info))
-                ]  # also of one without it
-                paths = (
-                    os.path.normpath(os.path.join(os.path.dirname(place), path)) for path in named
-                )
+            is_replaced = installer is not None and installer.damage(self.prefix) is not None
+            if place not in folders or is_replaced:
+                folder = os.path.dirname(place)
+                named = [os.path.join(folder, path) for path in _files_of_wheel(info)]
+                paths = [os.path.normpath(path) for path in named]
                 found[info] = frozenset(path for path in paths if not wrong_with(path))
         return found
 
@@ -267,6 +273,17 @@ class Installed:
         return dict(found)
 
 
+def _files_of_wheel(info: Path) -> list[str]:
+    """The paths that the RECORD of a wheel names, and those in its dist-info, also without one.
+
+    They are relative to the folder of modules.
+    """
+    lines = text_of(info / "RECORD").splitlines()
+    named = [line.rsplit(",", 2)[0].strip('"') for line in lines]
+    there = [f"{info.name}/{name}" for name in ("RECORD", *os.listdir(info))]
+    return named + there
+
+
 def sites(prefix: Path) -> list[Path]:
     """The folders of modules of an environment's own Python."""
     own = [
@@ -284,11 +301,13 @@ def _is_record(record: Any) -> TypeGuard[Mapping[str, Any]]:
     if not isinstance(record, dict) or not isinstance(record.get("name"), str):
         return False
     files, data = record.get("files") or [], record.get("paths_data") or {}
-    entries = data.get("paths") or [] if isinstance(data, dict) else None
-    if not isinstance(files, list) or not isinstance(entries, list):
+    if not isinstance(files, list) or not isinstance(data, dict):
         return False
-    named = [entry.get("_path") if isinstance(entry, dict) else None for entry in entries]
-    return bool(record["name"]) and all(isinstance(path, str) for path in (*files, *named))
+    entries = data.get("paths") or []
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        return False
+    named = files + [entry.get("_path") for entry in entries]
+    return bool(record["name"]) and all(isinstance(path, str) for path in named)
 
 
 def left_to_unpack(prefix: Path) -> list[str]:
@@ -337,8 +356,7 @@ def text_of(file: Path) -> str:
 
 
 def rewrite(file: Path, content: bytes) -> None:
-    """Replaces a file of an environment by a new file with the mode of the umask, as all files
-    there have.
+    """Replaces a file of an environment by a new one with the mode that the umask gives.
 
     Nothing is written into the old file: it may be a hard link into the cache of packages.
     """

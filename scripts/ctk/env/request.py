@@ -1,5 +1,4 @@
-"""What was asked for in an environment, and by which client: from our note, or from conda's
-history.
+"""What was asked for in an environment, and by which client: our note, or conda's history.
 
 A history is a file ``conda-meta/history``, to which each command adds a heading, its command line
 and the specs that it was given. conda writes them as a list of Python, mamba as one of JSON.
@@ -12,13 +11,14 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import time
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from ctk.core.errors import BadValue
 from ctk.env.prefix import Note, text_of
 from ctk.package.records import spec_name
-from ctk.solve.solve import parse_spec
+from ctk.solve.solve import Pick, parse_spec
 
 HISTORY = Path("conda-meta", "history")
 _SPECS = re.compile(r"#\s*(\w+)\s*specs:\s*(\[.*\])\s*")
@@ -46,6 +46,21 @@ def specs_in_history(text: str) -> tuple[str, ...]:
             elif _is_spec(spec):
                 found[name] = spec
     return tuple(found.values())
+
+
+def write_history(pick: Pick, prefix: Path, now: time.struct_time) -> None:
+    """Notes the request of a pick as conda does, with the time.
+
+    Without requests, `conda remove` of a package removes all other packages too. Format:
+    conda/history.py. conda adds the installed packages itself when it changes something.
+    """
+    specs = [spec for spec in pick.scenario.specs if not spec.startswith("__")]
+    history = prefix / HISTORY
+    if history.is_symlink() or not history.is_file():  # what is behind a link is of something else
+        history.unlink(missing_ok=True)
+    with history.open("a", encoding="utf-8") as file:
+        file.write(f"==> {time.strftime('%Y-%m-%d %H:%M:%S', now)} <==\n")
+        file.write(f"# cmd: ctk env create {shlex.join(specs)}\n# update specs: {specs}\n")
 
 
 def _list(text: str) -> list[str]:
@@ -88,18 +103,20 @@ def client_of(prefix: Path) -> str:
     """
     if (prefix / _OF_PIXI).is_file():
         return "pixi"
-    commands = map(Path, _COMMAND.findall(text_of(prefix / HISTORY)))
-    # `python -m conda` is .../conda/__main__.py there.
-    names = [
-        command.parent.name if command.name == "__main__.py" else command.name
-        for command in commands
-    ]
-    return next((name for name in reversed(names) if name in _CLIENTS), "conda")
+    commands = [Path(command) for command in _COMMAND.findall(text_of(prefix / HISTORY))]
+    for command in reversed(commands):
+        # `python -m conda` is .../conda/__main__.py there.
+        is_module = command.name == "__main__.py"
+        name = command.parent.name if is_module else command.name
+        if name in _CLIENTS:
+            return name
+    return "conda"
 
 
 def merged(old: Iterable[str], new: Sequence[str]) -> tuple[str, ...]:
-    """A request with more specs: a spec takes the place of those with its name, but a bare name
-    changes nothing.
+    """A request with more specs.
+
+    A spec takes the place of those with its name, but a bare name changes nothing.
     """
     asked = [*old]
     names = {parse_spec(spec).name for spec in asked}
@@ -112,8 +129,7 @@ def merged(old: Iterable[str], new: Sequence[str]) -> tuple[str, ...]:
 def with_more(
     asked: Sequence[str], specs: Sequence[str], options: Sequence[tuple[str, str]]
 ) -> list[str]:
-    """The words of a request of `ctk env create`, as a note has them, with more specs and other
-    options.
+    """The words of a request, as a note has them, with more specs and other options.
 
     Args:
         asked: The words until now.
@@ -124,12 +140,11 @@ def with_more(
     replaces_python = any(
         parse_spec(spec).name == "python" and parse_spec(spec).pinned for spec in specs
     )
-    kept = [
-        (name, value)
-        for name, value in options_of(asked, options)
-        if name != "--python" or not replaces_python
-    ]
-    return [*merged(own, specs), *(word for pair in kept for word in pair)]
+    kept = options_of(asked, options)
+    if replaces_python:
+        kept = [(name, value) for name, value in kept if name != "--python"]
+    words = [word for pair in kept for word in pair]
+    return [*merged(own, specs), *words]
 
 
 def options_of(asked: Sequence[str], options: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -11,12 +11,8 @@ import pytest
 from conftest import ROOT
 from kit.doc_pages import CURRENT, PAGES, headings, links, named_files
 
-READ_AS = {page: page for page in PAGES} | dict.fromkeys(
-    (ROOT / "news").glob("*.md"), ROOT / "CHANGELOG.md"
-)
-"""Each file with links -> the page that readers follow them from: news goes into the changelog."""
 INSIDE = [
-    (file, urlsplit(link)) for file in READ_AS for link in links(file) if not urlsplit(link).scheme
+    (page, urlsplit(link)) for page in PAGES for link in links(page) if not urlsplit(link).scheme
 ]
 
 
@@ -33,7 +29,7 @@ def problem(page: Path, target: SplitResult) -> str:
 
 
 def test_every_link_leads_to_a_file_and_a_heading_that_are_there() -> None:
-    found = {f"{file.name}: {link.geturl()}": problem(READ_AS[file], link) for file, link in INSIDE}
+    found = {f"{page.name}: {link.geturl()}": problem(page, link) for page, link in INSIDE}
     assert {link: wrong for link, wrong in found.items() if wrong} == {}
 
 

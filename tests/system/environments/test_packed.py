@@ -4,7 +4,6 @@ this checkout.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -19,8 +18,8 @@ from conftest import ctk
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
 from ctk.core.versions import version_key
-from ctk.env.environment import PROGRAMS
 from ctk.package.binaries import read_binary
+from kit.hello import HELLO_CUDA_CORE, HELLO_NUMBA_CUDA, facts
 
 pytestmark = pytest.mark.skipif(
     this_platform() not in ("linux-64", "linux-aarch64"),
@@ -33,7 +32,7 @@ class Unpacked:
     """An environment that was packed, and unpacked under a path with spaces."""
 
     prefix: Path
-    program: str  # the file of `ctk.env.environment.PROGRAMS` that uses it
+    program: Path  # the file of examples/ that uses it
     lock: str  # the text of its list of packages
 
     def run(self, *command: str | Path) -> str:
@@ -46,8 +45,8 @@ class Unpacked:
 
 # The second has llvmlite, so that packing it takes twice as long.
 REQUESTS = {
-    "cuda-core": (["cuda-version=12.6", "cuda-core"], "cuda_core.py"),
-    "numba-cuda": (["cuda-version=12.6", "numba-cuda"], "numba_cuda.py"),
+    "cuda-core": (["cuda-version=12.6", "cuda-core"], HELLO_CUDA_CORE),
+    "numba-cuda": (["cuda-version=12.6", "numba-cuda"], HELLO_NUMBA_CUDA),
 }
 
 
@@ -82,21 +81,21 @@ def unpacked(
 def test_it_compiles_kernels_with_the_toolkit_that_it_was_packed_with(
     unpacked: Unpacked, tmp_path: Path
 ) -> None:
-    program = shutil.copy(PROGRAMS / unpacked.program, tmp_path)  # nothing of it is in the checkout
-    found = json.loads(unpacked.run("python", "-I", program).splitlines()[-1])
+    program = shutil.copy(unpacked.program, tmp_path)  # nothing of it is in the checkout
+    found = facts(unpacked.run("python", "-I", program))
     assert re.findall(r"^# toolkit: ([\d.]+)", unpacked.lock, re.M) == ["12.6"]
-    if unpacked.program == "cuda_core.py":
+    if unpacked.program == HELLO_CUDA_CORE:
         assert found["nvrtc"] == "12.6"
-        assert found["cubin bytes"] > 1000 < found["linked bytes"]
+        assert int(found["cubin bytes"]) > 1000 < int(found["linked bytes"])
     else:
         assert found["ptx isa"] == "8.5"  # NVRTC 12.6's, as its release lock has it
         assert found["target"] == "numba_cuda/numba/cuda/__init__.py"
-    if found["gpus"]:
+    if found["gpus"] != "0":
         assert "relative difference" in found or "largest difference, cubin" in found
 
 
 def test_every_library_it_loads_is_its_own_or_the_systems(unpacked: Unpacked) -> None:
-    package = "cuda.core" if unpacked.program == "cuda_core.py" else "numba.cuda"
+    package = "cuda.core" if unpacked.program == HELLO_CUDA_CORE else "numba.cuda"
     code = f"import sys, {package}; print(sys.path); print(open('/proc/self/maps').read())"
     path, _, maps = unpacked.run("python", "-I", "-c", code).partition("\n")
     assert sys.prefix not in path

@@ -6,18 +6,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from gpu_machine import search_path
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-PROOF = ROOT / "scripts" / "ctk" / "env" / "programs"
+EXAMPLES = ROOT / "examples"
 VARIABLE = "CTK_GPU_ENVIRONMENTS"
 # No pin, and pins of cuda-version; those that a channel lacks are skipped.
 NAMES = ("none", "12.6", "12.9", "13.0", "13.4", "13.5")
@@ -31,14 +32,12 @@ class Environment:
     Attributes:
         name: What cuda-version was pinned to when it was made, or ``none``.
         prefix: Its folder.
-        reports: What programs printed, so that each runs once.
+        printed: What programs printed, so that each runs once.
     """
 
     name: str
     prefix: Path
-    reports: dict[tuple[str | Path, ...], Mapping[str, Any]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    printed: dict[Path, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def python(self) -> Path:
@@ -88,26 +87,32 @@ class Environment:
             timeout=SECONDS,
         )
 
-    def report(self, program: Path, *arguments: str) -> Mapping[str, Any]:
-        """What a program prints, one JSON object.
+    def output(self, program: Path) -> str:
+        """What a program prints; the test fails with its output when it does not succeed."""
+        if program not in self.printed:
+            done = self.run(program)
+            if done.returncode:
+                self._fail(program, done)
+            self.printed[program] = done.stdout
+        return self.printed[program]
 
-        The test fails with its output when it does not get that far.
-        """
-        words = (program, *arguments)
-        if words not in self.reports:
-            done = self.run(*words)
-            try:
-                assert done.returncode == 0
-                self.reports[words] = json.loads(done.stdout.splitlines()[-1])
-            except (AssertionError, IndexError, json.JSONDecodeError):
-                tail = "\n".join((done.stdout + done.stderr).splitlines()[-40:])
-                pytest.fail(
-                    f"{program.name} ended with {done.returncode} in the environment"
-                    f" {self.name}:\n{tail}\nrun it by hand: {self.python} -I"
-                    f" {' '.join(map(str, words))}",
-                    pytrace=False,
-                )
-        return self.reports[words]
+    def report(self, program: Path) -> Mapping[str, Any]:
+        """What a program prints: one JSON object, in the last line."""
+        lines = self.output(program).splitlines()
+        found: Mapping[str, Any] = json.loads(lines[-1] if lines else "")
+        return found
+
+    def facts(self, program: Path) -> Mapping[str, str]:
+        """What a program of examples/ prints: an aligned list of names and values."""
+        return dict(re.findall(r"^(\S.*?) {2,}(\S.*)$", self.output(program), re.M))
+
+    def _fail(self, program: Path, done: subprocess.CompletedProcess[str]) -> NoReturn:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-40:])
+        pytest.fail(
+            f"{program.name} ended with {done.returncode} in the environment {self.name}:\n{tail}\n"
+            f"run it by hand: {self.python} -I {program}",
+            pytrace=False,
+        )
 
 
 def names(outside: Mapping[str, str] = os.environ) -> tuple[str, ...]:

@@ -1,5 +1,4 @@
-"""Compiles the modules of an environment that have no bytecode: a program for that environment's
-own Python.
+"""Compiles the modules of an environment without bytecode: a program for that environment's Python.
 
     PREFIX/bin/python -I -S -B -W ignore bytecode.py PREFIX
 
@@ -30,8 +29,9 @@ def modules_without_bytecode(prefix: str) -> list[str]:
 
 
 def main(prefix: str) -> None:
-    """Compiles the modules, with a process for each core; files that are not valid Python are
-    left out silently.
+    """Compiles the modules, with a process for each core.
+
+    Files that are not valid Python are left out silently.
     """
     compile_one = functools.partial(
         compileall.compile_file,

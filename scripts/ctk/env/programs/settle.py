@@ -1,5 +1,4 @@
-"""Runs in an environment that was just unpacked: writes its final path into its files, then moves
-it there.
+"""Writes its final path into the files of an unpacked environment, and moves it there.
 
 conda-unpack, which conda-pack wrote, has the list of files and the function that changes them, but
 would write the path that it is called from. The final path must stay empty until everything is

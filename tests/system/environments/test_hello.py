@@ -1,5 +1,6 @@
-"""The two environments of the proofs, created from the channel alone: used, activated, and beside
-another toolkit.
+"""The two environments that `./scripts/build` makes: what a user starts from runs in each of them.
+
+They are activated, and used beside another toolkit.
 """
 
 from __future__ import annotations
@@ -8,87 +9,82 @@ import json
 import os
 import shutil
 import subprocess
-import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from conftest import ctk
 from ctk.core.checkout import Workspace
-from ctk.core.errors import ProofFailed
-from ctk.core.platforms import this_platform
-from ctk.env.environment import PROOFS, ProofRequest, create, prove
-from ctk.solve.solve import Scenario, solve
+from kit.hello import HELLO_CUDA_CORE, HELLO_NUMBA_CUDA, facts
 
 ASK = """
 import json
 from cuda.pathfinder import load_nvidia_dynamic_lib as load
 print(json.dumps({name: load(name).abs_path for name in ("nvvm", "cudart")}))
 """
+NO_GPU = "no GPU here, so "
+
+
+def created(built: Workspace, name: str, *specs: str) -> Path:
+    """The folder of an environment with these specs, from the channel and the base channel."""
+    prefix = built.environments / name
+    ctk(built, "env", "create", *specs, "--prefix", str(prefix), check=True)
+    return prefix
 
 
 @pytest.fixture(scope="module")
-def proofs(built: Workspace) -> Mapping[str, Mapping[str, Any]]:
-    """Environment -> the output of its program."""
-    document = json.loads(ctk(built, "--json", "verify", "--install", "--again", check=True).stdout)
-    return {Path(proof["environment"]).name: proof["found"] for proof in document["proofs"]}
+def with_cuda_core(built: Workspace) -> Path:
+    return created(built, "cuda-core", "cuda-core")
 
 
-def test_cuda_core_compiles_to_a_cubin_and_links_with_nvjitlink(
-    proofs: Mapping[str, Mapping[str, Any]],
+@pytest.fixture(scope="module")
+def environment(built: Workspace) -> Path:
+    """The one with numba-cuda for toolkit 12.6."""
+    return created(built, "numba-cuda-12.6", "cuda-version=12.6", "numba-cuda")
+
+
+def said_by(built: Workspace, prefix: Path, program: Path) -> tuple[Mapping[str, str], str]:
+    """The facts that a program of examples/ prints in an environment, and all its output."""
+    words = ("env", "run", str(prefix), "--", "python", "-I", str(program))
+    printed = ctk(built, *words, check=True).stdout
+    return facts(printed), printed
+
+
+def test_hello_cuda_core_compiles_to_a_cubin_and_links_with_nvjitlink(
+    built: Workspace, with_cuda_core: Path
 ) -> None:
-    found = proofs["cuda-core"]
-    assert found["cubin bytes"] > 1000 < found["linked bytes"]
-    assert not found["gpus"] or "largest difference, cubin" in found
+    found, printed = said_by(built, with_cuda_core, HELLO_CUDA_CORE)
+    assert int(found["cubin bytes"]) > 1000 < int(found["linked bytes"])
+    assert found["toolkit"].split() == [found["nvrtc"], found["toolkit"].split()[1]]
+    assert found["toolkit"].split()[1] in ("native", "compat")
+    has_run = "largest difference, cubin" in found and "largest difference, linked" in found
+    assert has_run == (found["gpus"] != "0") == (NO_GPU not in printed)
 
 
-def test_the_pinned_numba_cuda_compiles_with_exactly_that_toolkit(
-    proofs: Mapping[str, Mapping[str, Any]],
+def test_hello_numba_cuda_compiles_with_exactly_the_pinned_toolkit(
+    built: Workspace, environment: Path
 ) -> None:
     """NVRTC 12.6 writes PTX ISA 8.5: the release lock's measured fact.
 
     And `numba.cuda` is NVIDIA's target.
     """
-    found = proofs["numba-cuda-12.6"]
+    found, printed = said_by(built, environment, HELLO_NUMBA_CUDA)
     assert (found["ptx isa"], found["target"]) == ("8.5", "numba_cuda/numba/cuda/__init__.py")
-    assert not found["gpus"] or "relative difference" in found
+    has_run = "relative difference" in found
+    assert has_run == (found["gpus"] != "0") == (NO_GPU not in printed)
 
 
-@pytest.mark.usefixtures("proofs")
-def test_a_second_proof_makes_nothing_again(built: Workspace) -> None:
-    again = ctk(built, "verify", "--install", check=True)
-    assert again.stderr.count("environment unchanged, proved before\n") == len(PROOFS)
-    assert again.stdout.rstrip().endswith("both requests work")
-    assert ctk(built, "verify", "--install", check=True).stdout == again.stdout
-
-
-@pytest.mark.usefixtures("proofs")
-def test_what_may_change_a_proof_has_it_made_again(built: Workspace) -> None:
-    none = (  # another each time: what a proof found with "" an earlier run of the tests has kept
-        f"none-{uuid.uuid4()}"
-    )
-    for words, environment in ((["--again"], {}), ([], {"CUDA_VISIBLE_DEVICES": none})):
-        anew = ctk(built, "verify", "--install", *words, check=True, **environment)
-        assert anew.stderr.count("environment unchanged\n") == len(PROOFS)
-
-
-def test_an_environment_that_does_not_work_is_an_error_with_what_it_printed(
-    built: Workspace,
+@pytest.mark.parametrize("program", [HELLO_CUDA_CORE, HELLO_NUMBA_CUDA], ids=lambda p: p.stem)
+def test_hello_in_an_environment_without_its_package_says_what_to_do(
+    built: Workspace, program: Path
 ) -> None:
-    pick = solve(
-        Scenario(("cuda-pathfinder",), this_platform()), [built.channel, built.base_channel]
-    )
-    environment = create(pick, built.environments / "test-pathfinder-only", built.packages)
-    with pytest.raises(ProofFailed, match="No module named") as error:
-        prove(ProofRequest("broken", ("cuda-pathfinder",), ("cuda_core.py",)), environment)
-    assert str(environment.python) in error.value.step
-
-
-@pytest.fixture(scope="module")
-def environment(built: Workspace, proofs: object) -> Path:
-    return built.environments / "numba-cuda-12.6"
+    prefix = created(built, "test-pathfinder-only", "cuda-pathfinder")
+    done = ctk(built, "env", "run", str(prefix), "--", "python", "-I", str(program))
+    assert (done.returncode, done.stdout) == (1, "")
+    package = program.stem.removeprefix("hello-")
+    assert done.stderr.startswith("error: No module named ")
+    assert f"next: start this with the Python of an environment with {package}" in done.stderr
 
 
 @pytest.fixture(scope="module")

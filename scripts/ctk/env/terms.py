@@ -1,0 +1,119 @@
+"""What a change of an environment may take away: packages of others, and of earlier requests."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from ctk.core.console import count, listing
+from ctk.core.errors import BadValue, Busy, WouldLose
+from ctk.env.install import key_of
+from ctk.env.prefix import Installed, Note
+from ctk.package.records import spec_name
+from ctk.solve.solve import Pick
+
+_SHOWN = 20  # packages of a longer list
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a change of an environment may take away.
+
+    Attributes:
+        force: Packages that `create` did not put there, too.
+        yes: Packages that were asked for before, and what they brought.
+        since: The keys of its packages when the pick was solved from them; None if it was not.
+    """
+
+    force: bool = False
+    yes: bool = False
+    since: Collection[str] | None = None
+
+
+NOTHING_LOST = Terms()
+
+
+def refuse_loss(
+    terms: Terms, note: Note | None, installed: Installed, pick: Pick, asked: Sequence[str]
+) -> None:
+    """Refuses a change that takes away what the terms do not allow.
+
+    Args:
+        terms: What it may take away.
+        note: The note of the environment; None without one.
+        installed: Its packages.
+        pick: The packages that it gets.
+        asked: The request as the user typed it.
+
+    Raises:
+        Busy: The terms name the packages that were there, and another run has changed them.
+        BadValue: There are packages that `create` did not put there.
+        WouldLose: Packages would go because the request no longer names them.
+    """
+    if terms.since is not None and terms.since != installed.packages.keys():
+        raise Busy(
+            f"another run has just changed {installed.prefix}, and nothing was changed by this one",
+            "type it again",
+        )
+    if terms.force:
+        return
+    _refuse_packages_of_others(note, installed, [key_of(record) for record in pick.records])
+    if not terms.yes:
+        _refuse_smaller_request(note, installed, pick, asked)
+
+
+def _refuse_packages_of_others(
+    note: Note | None, installed: Installed, wanted: Iterable[str]
+) -> None:
+    """Refuses an environment with packages that `create` did not put there, and names what goes."""
+    kept = set(wanted)
+    ours = kept.union(note.packages) if note else set()
+    others = [title for key, title in installed.packages.items() if key not in ours]
+    if note is None:
+        others += [file.name for file in installed.broken]
+    if not others:
+        return
+    lost = [title for key, title in installed.packages.items() if key not in ours | kept]
+    consequence = "and is of another tool"
+    if lost:
+        consequence = f"and would lose {listing(sorted(lost), most=_SHOWN)}"
+    raise BadValue(
+        f"{installed.prefix} has {count(len(others), 'package')} that this command did not put"
+        f" there, {consequence}",
+        "name a new or empty folder, or let it have only what you ask for with --force",
+    )
+
+
+def _refuse_smaller_request(
+    note: Note | None, installed: Installed, pick: Pick, asked: Sequence[str]
+) -> None:
+    """Refuses a request that leaves out what was asked for before, if packages would go with that.
+
+    A package also goes where another version no longer needs it: that is no loss.
+    """
+    specs = Note((), tuple(asked)).specs
+    now = {spec_name(spec) for spec in specs}
+    before = {spec_name(spec) for spec in note.specs} if note else set()
+    picked = {record.name.normalized for record in pick.records}
+    lost = sorted(
+        (str(record["name"]), str(record.get("version")))
+        for record in installed.records.values()
+        if record["name"] not in picked
+    )
+    if not lost or before <= now:
+        return
+    titles = [f"{name} {version}" for name, version in lost]
+    left_out = sorted(before - now)
+    verb = "are" if len(left_out) > 1 else "is"
+    cause = (
+        f"{installed.prefix} would lose {len(lost)} of its"
+        f" {count(len(installed.records), 'package')}, because {listing(left_out)} {verb} not named"
+        f" now: {listing(titles, most=_SHOWN)}"
+    )
+    more = [spec for spec in specs if spec_name(spec) not in before]
+    step = "to let them go, type it again with --yes"
+    if more:
+        add = shlex.join(["ctk", "env", "add", str(installed.prefix), *more])
+        step = f"to keep them and have more: `{add}`; {step}"
+    raise WouldLose(cause, step, titles)

@@ -1,0 +1,15 @@
+"""The two programs of examples/ that users start from, and the facts that they print."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+HELLO_CUDA_CORE = _EXAMPLES / "hello-cuda-core.py"
+HELLO_NUMBA_CUDA = _EXAMPLES / "hello-numba-cuda.py"
+
+
+def facts(printed: str) -> dict[str, str]:
+    """Name -> value, of the aligned list that such a program prints."""
+    return dict(re.findall(r"^(\S.*?) {2,}(\S.*)$", printed, re.M))
