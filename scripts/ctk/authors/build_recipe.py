@@ -56,7 +56,7 @@ from ctk.package.binaries import exported
 from ctk.package.reader import IndexJson, read_info
 from ctk.package.records import spec_name
 from ctk.package.scan import PackageScan, Scanner
-from ctk.plan.messages import SELECTOR, said_at, shown
+from ctk.plan.messages import SELECTOR, message_at, shown
 from ctk.plan.names import driver_library
 from ctk.plan.recipes import Recipe, read_variants, render_variants
 from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url, older, parse_spec
@@ -504,7 +504,7 @@ def _rendered(
     for number, line in enumerate(read_plain_text(recipe.file).splitlines(), 1):
         if re.search(SELECTOR, line):
             raise RecipeError(
-                said_at(recipe.file, number, line), "correct that line, or delete the comment"
+                message_at(recipe.file, number, line), "correct that line, or delete the comment"
             )
     if found := [variant for variant in rendered if not toolkits or variant.toolkit in toolkits]:
         return found
