@@ -1,6 +1,6 @@
-"""A recipe as a feedstock that stands alone: sources by address and sha256, scripts beside it,
-variants in one file.
+"""Exports a recipe as a feedstock that stands alone.
 
+Sources are named by address and sha256, scripts are beside the recipe, and variants in one file.
 `conda smithy rerender` makes the rest (`.ci_support`, the CI files). In the recipe only what must
 differ does; comments and layout stay the author's.
 """
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from ctk.core.address import public
 from ctk.core.checkout import Workspace, git
 from ctk.core.console import count, listing
 from ctk.core.disk import disk_errors
-from ctk.core.document import as_list, load_yaml
 from ctk.core.errors import BadValue, NotPublished, RecipeError, UnknownName, problems
 from ctk.core.files import read_plain, read_plain_text
 from ctk.core.platforms import PLATFORMS
@@ -99,8 +99,9 @@ _MAJOR = re.compile(r"\$\{\{ *cuda_major *\}\}")  # in the name of a component, 
 _TOOLS = ("patchelf >=0.17", "python >=3.11")
 # Where nothing but the licence is taken from the wheel.
 _UNPACK = "python -m zipfile -e *.whl ."
-# The platform that has other values of some keys than all the others.
+# The platform that has other values of some keys than all the others, and one of the others.
 _WINDOWS_ON_ARM = "win-arm64"
+_ANY_OTHER = "linux-64"
 # conda-smithy builds for linux-64 whatever its settings are.
 _NOT_LINUX_64 = 'target_platform == "linux-64"'
 _GLIBC, _NOT_MACOS = "c_stdlib_version", "[linux or win]"
@@ -134,25 +135,56 @@ Offer = tuple[Artefact, str]
 
 
 def check_place(folder: Path, workspace: Workspace, *, force: bool) -> None:
-    """Refuses a folder with other files without `force`, and one in the checkout that git does not
-    ignore.
+    """Refuses a folder with other files without `force`, and one in the checkout that git sees.
 
     Raises:
         BadValue: It is such a folder.
     """
     place = folder.resolve()
-    if place.is_relative_to(workspace.root.resolve()) and not place.is_relative_to(
-        workspace.output.resolve()
-    ):
-        step = f"name one outside, or one below {workspace.output}"
+    is_in_checkout = place.is_relative_to(workspace.root.resolve())
+    if is_in_checkout and not place.is_relative_to(workspace.output.resolve()):
         raise BadValue(
-            f"{folder} is in this checkout, where addresses of an index have no place", step
+            f"{folder} is in this checkout, where addresses of an index have no place",
+            f"name one outside, or one below {workspace.output}",
         )
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not force:
+    is_used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    if is_used and not force:
         raise BadValue(
             f"there is something in {folder}",
             "name another folder, or overwrite our files with --force",
         )
+
+
+@dataclass(frozen=True)
+class _Export:
+    """A recipe, and what is planned of it.
+
+    Attributes:
+        recipe: The recipe.
+        plan: Its builds, on all platforms.
+        locks: The releases of these builds.
+        tags: The Pythons of the checkout.
+    """
+
+    recipe: Recipe
+    plan: Plan
+    locks: Sequence[ReleaseLock]
+    tags: Sequence[str]
+
+    @property
+    def subdirs(self) -> list[str]:
+        """The platforms of its builds; a noarch package is planned, and made, on the first."""
+        planned = {build.subdir for build in self.plan.builds}
+        return [subdir for subdir in PLATFORMS if subdir in planned]
+
+    @property
+    def packages(self) -> list[str]:
+        return list(dict.fromkeys(o.name for build in self.plan.builds for o in build.outputs))
+
+    @property
+    def versions(self) -> list[str]:
+        """The versions of its packages; the first is that of the first output."""
+        return list(dict.fromkeys(o.version for build in self.plan.builds for o in build.outputs))
 
 
 def feedstock(
@@ -177,6 +209,25 @@ def feedstock(
     published = published_set(workspace)
     if name not in published.recipes:
         raise UnknownName.of("recipe", name, published.recipes)
+    _refuse_maintainers(maintainers)
+    export = _export(workspace, published, published.recipes[name], releases)
+    if releases:
+        _say_left_out(export, published, say)
+    offers = _offers(export.plan, locate)
+    return {
+        "recipe/recipe.yaml": _standalone(export, offers, maintainers),
+        "recipe/conda_build_config.yaml": _variants(workspace, export.recipe, export.locks),
+        "conda-forge.yml": _smithy(workspace, export.recipe, export.subdirs),
+        "LICENSE.txt": read_plain_text(workspace.root / "LICENSE"),
+        "README.md": _readme(export, workspace.root, has_wheels=bool(offers)),
+        ".gitignore": _GITIGNORE,
+        ".gitattributes": _GITATTRIBUTES,
+        **_files_beside(export.recipe, workspace),
+    }
+
+
+def _refuse_maintainers(maintainers: Sequence[str]) -> None:
+    """Raises BadValue if there is no maintainer, or for a name that GitHub cannot have."""
     if not maintainers:
         raise BadValue(
             "nobody is named as a maintainer",
@@ -189,69 +240,70 @@ def feedstock(
                 " org/team"
             )
             raise BadValue(f"{maintainer!r} is no GitHub name", step)
-    recipe = published.recipes[name]
+
+
+def _export(
+    workspace: Workspace, published: Set, recipe: Recipe, releases: Sequence[str]
+) -> _Export:
     tags = python_tags(workspace.build_config)
     planned = _planned(published, recipe, releases, tags)
-    locks = [published.locks[lock][0] for lock in dict.fromkeys(b.lock for b in planned.builds)]
-    if releases and "cuda_version" not in recipe.names_used:
-        every = {
-            published.locks[b.lock][0].major for b in _planned(published, recipe, (), tags).builds
-        }
-        if left_out := sorted(every - {lock.major for lock in locks}, key=int):
-            say(
-                f"CUDA {listing(left_out)} is left out, as --release names none of it; without"
-                " --release it is there"
-            )
-    # What is the same on all platforms is planned, and made, on the first.
-    subdirs = [subdir for subdir in PLATFORMS if any(b.subdir == subdir for b in planned.builds)]
-    skips = _skips(planned, recipe, locks, tags, subdirs)
-    outputs = [o for b in planned.builds for o in b.outputs]
-    names = list(dict.fromkeys(o.name for o in outputs))
-    offers = _offers(planned, locate)
-    files = {
-        "recipe/recipe.yaml": _standalone(recipe, outputs[0].version, offers, skips, maintainers),
-        "recipe/conda_build_config.yaml": _variants(workspace, recipe, locks),
-        "conda-forge.yml": _smithy(workspace, recipe, subdirs),
-        "LICENSE.txt": read_plain_text(workspace.root / "LICENSE"),
-        "README.md": _README.format(
-            name=name,
-            revision=_revision(workspace.root),
-            reasons="\n".join(
-                f"- {reason}" for reason in _reasons(recipe, has_wheels=bool(offers))
-            ),
-            count=count(len(names), "package"),
-            packages=", ".join(names),
-            version=listing(list(dict.fromkeys(o.version for o in outputs))),
-            platforms=", ".join(subdirs),
-            cuda=listing([lock.minor or lock.major for lock in locks]),
-        ),
-        ".gitignore": _GITIGNORE,
-        ".gitattributes": _GITATTRIBUTES,
-    }
-    for script in _SCRIPT.findall(read_plain_text(recipe.file)):
-        files[f"recipe/{script}"] = _with_unpacking(
-            read_plain_text(workspace.recipes / "common" / script)
+    names = dict.fromkeys(build.lock for build in planned.builds)
+    return _Export(recipe, planned, [published.locks[name][0] for name in names], tags)
+
+
+def _say_left_out(export: _Export, published: Set, say: Callable[[str], None]) -> None:
+    """Says which CUDA majors the chosen releases leave out, of a recipe with builds for each."""
+    if "cuda_version" in export.recipe.names_used:
+        return
+    everything = _planned(published, export.recipe, (), export.tags)
+    majors = {published.locks[build.lock][0].major for build in everything.builds}
+    left_out = sorted(majors - {lock.major for lock in export.locks}, key=int)
+    if left_out:
+        say(
+            f"CUDA {listing(left_out)} is left out, as --release names none of it; without"
+            " --release it is there"
         )
-    for own in sorted(recipe.folder.iterdir()):  # its licence, scripts, and what they install
+
+
+def _readme(export: _Export, root: Path, *, has_wheels: bool) -> str:
+    reasons = [f"- {reason}" for reason in _reasons(export.recipe, has_wheels=has_wheels)]
+    return _README.format(
+        name=export.recipe.name,
+        revision=_revision(root),
+        reasons="\n".join(reasons),
+        count=count(len(export.packages), "package"),
+        packages=", ".join(export.packages),
+        version=listing(export.versions),
+        platforms=", ".join(export.subdirs),
+        cuda=listing([lock.minor or lock.major for lock in export.locks]),
+    )
+
+
+def _files_beside(recipe: Recipe, workspace: Workspace) -> dict[str, str]:
+    """The files beside a recipe: shared scripts, its licence, its scripts and what they install."""
+    files = {}
+    for script in _SCRIPT.findall(read_plain_text(recipe.file)):
+        text = read_plain_text(workspace.recipes / "common" / script)
+        files[f"recipe/{script}"] = _with_unpacking(text)
+    for own in sorted(recipe.folder.iterdir()):
         if own.is_file() and own.name not in ("recipe.yaml", "conda-forge.yml"):
             files[f"recipe/{own.name}"] = read_plain_text(own)
     return files
 
 
 def _revision(root: Path) -> str:
-    """The last commit of a checkout, where it was cloned from, and whether its files are those of
-    the commit.
-    """
+    """The last commit of a checkout and where it was cloned from, and whether files differ."""
     commit = git(root, "rev-parse", "HEAD")
     if not commit:
         return "files that are not in git"
-    changes = ", with changes that are not committed" if git(root, "status", "--porcelain") else ""
+    changes = ""
+    if git(root, "status", "--porcelain"):
+        changes = ", with changes that are not committed"
     address = git(root, "remote", "get-url", "origin")
     hide_address(address)
     origin = public(address)
-    place = (
-        f" ({origin})" if origin.startswith("http") else ""
-    )  # another one is no address for a reader
+    # Another address is none for a reader.
+    place = f" ({origin})" if origin.startswith("http") else ""
     return f"commit {commit} of cuda-feedstocks{place}{changes}"
 
 
@@ -278,34 +330,36 @@ def write(files: Mapping[str, str], folder: Path) -> None:
 
 def _planned(published: Set, recipe: Recipe, releases: Sequence[str], tags: Sequence[str]) -> Plan:
     """The builds of a recipe, on all platforms."""
-    # A component of the toolkit has one release, as a branch of conda-forge's has; the rest has a
-    # build for each major.
-    newest = sorted(
-        (lock.minor for lock, _ in published.locks.values() if lock.is_ctk),
-        key=Version,
-        reverse=True,
-    )
-    choices = (
-        [[minor] for minor in newest] if "cuda_version" in recipe.names_used else [list[str]()]
-    )
-    for choice in [list(releases)] if releases else choices:
-        planned = plan(
-            published,
-            Request(releases=choice, recipes=(recipe.name,), platforms=tuple(PLATFORMS)),
-            tags,
-        )
+    for chosen in _choices(published, recipe, releases):
+        request = Request(releases=chosen, recipes=(recipe.name,), platforms=tuple(PLATFORMS))
+        planned = plan(published, request, tags)
         if planned.builds:
             builds = tuple(b for b in planned.builds if _is_newest(b, published.locks[b.lock][0]))
             return replace(planned, builds=builds)
-    reasons = [x.reason for x in planned.left_out] or [
-        f"no lock of {', '.join(releases) or 'any release'} has it"
-    ]
-    raise problems(BadValue, recipe.name, list(dict.fromkeys(reasons)), "see `ctk build --dry-run`")
+    reasons = list(dict.fromkeys(entry.reason for entry in planned.left_out))
+    if not reasons:
+        reasons = [f"no lock of {', '.join(releases) or 'any release'} has it"]
+    raise problems(BadValue, recipe.name, reasons, "see `ctk build --dry-run`")
+
+
+def _choices(published: Set, recipe: Recipe, releases: Sequence[str]) -> list[list[str]]:
+    """The releases to plan a recipe for: the first choice that has builds is taken.
+
+    A component of the toolkit has one release, the newest, as a branch of conda-forge's has. The
+    rest has a build for each major.
+    """
+    if releases:
+        return [list(releases)]
+    if "cuda_version" not in recipe.names_used:
+        return [[]]
+    minors = [lock.minor for lock, _ in published.locks.values() if lock.is_ctk]
+    return [[minor] for minor in sorted(minors, key=Version, reverse=True)]
 
 
 def _is_newest(build: Build, lock: ReleaseLock) -> bool:
-    """Whether it is of a project's newest version: an older one is for another branch, as
-    conda-forge has it.
+    """Whether it is of a project's newest version.
+
+    An older one is for another branch, as conda-forge has it.
     """
     newest = {c.variant_key: c.version for name, c in lock.components.items() if name == c.name}
     return all(newest[key] == version for key, version in build.versions.items())
@@ -325,75 +379,73 @@ def _offers(planned: Plan, locate: Locate) -> list[Offer]:
             NotPublished, "the package index", lost, "a mirror may have to fetch them first"
         )
 
-    def order(offer: Offer) -> tuple[int, str]:
+    def by_platform(offer: Offer) -> tuple[int, str]:
         target = offer[0].target
-        return (
-            next((n for n, subdir in enumerate(PLATFORMS) if target.startswith(subdir)), 0),
-            target,
-        )
+        numbers = [n for n, subdir in enumerate(PLATFORMS) if target.startswith(subdir)]
+        return (numbers[0] if numbers else 0, target)
 
-    return sorted(offers, key=order)
+    return sorted(offers, key=by_platform)
 
 
-def _skips(
-    planned: Plan,
-    recipe: Recipe,
-    locks: Sequence[ReleaseLock],
-    tags: Sequence[str],
-    subdirs: Sequence[str],
-) -> list[str]:
-    """Conditions for what is left out because a wheel is not published, on platforms that have
-    others.
-    """
+def _skips(export: _Export) -> list[str]:
+    """Conditions for what is left out: a wheel that is published on other platforms only."""
     # An output may have the name of its recipe.
-    left_out = {entry.id for entry in planned.left_out} - set(planned.by_id)
-    pythons = list(tags) if "python_tag" in recipe.names_used else [""]
-    skips = {} if "linux-64" in subdirs else {_NOT_LINUX_64: None}
-    for subdir in subdirs:
-        lost = {lock.name: _lost(left_out, recipe, lock, pythons, subdir) for lock in locks}
-        is_same = len({tuple(tags_lost) for tags_lost in lost.values()}) == 1
-        for lock in locks:
-            if not lost[lock.name]:
+    left_out = {entry.id for entry in export.plan.left_out} - set(export.plan.by_id)
+    pythons = list(export.tags) if "python_tag" in export.recipe.names_used else [""]
+    skips = [] if "linux-64" in export.subdirs else [_NOT_LINUX_64]
+    for subdir in export.subdirs:
+        lost = {
+            lock.name: _lost(left_out, export.recipe, lock, pythons, subdir)
+            for lock in export.locks
+        }
+        differ = len(set(map(tuple, lost.values()))) > 1
+        for lock in export.locks:
+            tags = lost[lock.name]
+            if not tags:
                 continue
             conditions = [f'target_platform == "{subdir}"']
-            if not is_same:
-                key, value = (
-                    ("cuda_version", lock.minor) if lock.is_ctk else ("cuda_major", lock.major)
-                )
-                conditions.append(f'{key} == "{value}"')
-            if lost[lock.name] != pythons:
-                names = ", ".join(f'"{tag}"' for tag in lost[lock.name])
+            if differ:
+                conditions.append(_is_of(lock))
+            if tags != pythons:
+                names = ", ".join(f'"{tag}"' for tag in tags)
                 conditions.append(f"python_tag in [{names}]")
-            skips[" and ".join(conditions)] = None
-    return list(skips)
+            skips.append(" and ".join(conditions))
+    return list(dict.fromkeys(skips))
+
+
+def _is_of(lock: ReleaseLock) -> str:
+    """The condition for builds of a release."""
+    if lock.is_ctk:
+        return f'cuda_version == "{lock.minor}"'
+    return f'cuda_major == "{lock.major}"'
 
 
 def _lost(
     left_out: set[str], recipe: Recipe, lock: ReleaseLock, pythons: Iterable[str], subdir: str
 ) -> list[str]:
     """The Pythons without a build of a release, by the ids that the plan has for builds."""
-    labels = (f"cuda{lock.minor or lock.major}", "")
-    ids = {
-        tag: {
-            "-".join(filter(None, (recipe.name, label, tag.replace("cp", "py", 1), subdir)))
-            for label in labels
-        }
-        for tag in pythons
-    }
-    return [tag for tag in pythons if ids[tag] & left_out]
+    lost = []
+    for tag in pythons:
+        python = tag.replace("cp", "py", 1)
+        for release in (f"cuda{lock.minor or lock.major}", ""):
+            if "-".join(filter(None, (recipe.name, release, python, subdir))) in left_out:
+                lost.append(tag)
+                break
+    return lost
 
 
 def _variants(workspace: Workspace, recipe: Recipe, locks: Sequence[ReleaseLock]) -> str:
     """The matrix and the versions that the recipe reads, in one file."""
-    shared: dict[str, Any] = load_yaml(read_plain(workspace.build_config))
+    shared: dict[str, Any] = YAML(typ="safe").load(workspace.build_config)
     zips = [group for group in shared.pop("zip_keys", []) if recipe.names_used & set(group)]
     shared[_PYTHON_ZIP] = ["false"] * len(shared["python"])
     zips = [["python", _PYTHON_ZIP] if "python" in group else group for group in zips]
     used = recipe.names_used.union(*zips) - _FROM_PYTHON.keys()
-    rows = _rows(locks, used, "linux-64")
-    own = _rows(locks, used, _WINDOWS_ON_ARM)
+    rows = _release_rows(locks, used, _ANY_OTHER)
+    own = _release_rows(locks, used, _WINDOWS_ON_ARM)
     every = [*rows.values(), *own.values()]
-    if len(locks) > 1 and all(len(values) == len(locks) for values in every):
+    has_row_for_each = all(len(values) == len(locks) for values in every)
+    if len(locks) > 1 and has_row_for_each:
         if all(len(set(values)) == 1 for values in every):
             rows = {key: values[:1] for key, values in rows.items()}
             own = {key: values[:1] for key, values in own.items()}
@@ -416,19 +468,22 @@ def _variants(workspace: Workspace, recipe: Recipe, locks: Sequence[ReleaseLock]
     return _dumped(out)
 
 
-def _rows(locks: Sequence[ReleaseLock], used: Collection[str], subdir: str) -> dict[str, list[str]]:
-    """The values of each key on a platform, in the order of the releases."""
-    # The first of a project's versions is the newest, and each GPU is a variant of its own.
-    columns = [
-        {key: values if key == "cuda_arch" else values[:1] for key, values in keys.items()}
-        for keys in (variant_keys(lock, subdir) for lock in locks)
-    ]
-    # A key of one release only, which a recipe asks with `is defined`, is about a version that is
-    # not exported.
-    known = [key for key in columns[0] if all(key in column for column in columns)]
-    return {
-        key: [value for column in columns for value in column[key]] for key in known if key in used
-    }
+def _release_rows(
+    locks: Sequence[ReleaseLock], used: Collection[str], subdir: str
+) -> dict[str, list[str]]:
+    """The variant keys that a recipe uses, with the values that all releases have on a platform.
+
+    The first of a project's versions is the newest, and the others are not exported. So a key of
+    one release only, which a recipe asks with `is defined`, is not there. Each GPU is a variant of
+    its own.
+    """
+    columns = [variant_keys(lock, subdir) for lock in locks]
+    rows: dict[str, list[str]] = {}
+    for key in columns[0]:
+        if key in used and all(key in column for column in columns):
+            most = None if key == "cuda_arch" else 1
+            rows[key] = [value for column in columns for value in column[key][:most]]
+    return rows
 
 
 def _by_platform(values: Sequence[str], own: Sequence[str]) -> CommentedSeq:
@@ -441,17 +496,14 @@ def _by_platform(values: Sequence[str], own: Sequence[str]) -> CommentedSeq:
 
 
 def _smithy(workspace: Workspace, recipe: Recipe, subdirs: Iterable[str]) -> str:
-    """The settings of this checkout with the recipe's own, for the platforms that the recipe is
-    for.
-    """
-    settings: dict[str, Any] = load_yaml(read_plain(workspace.root / "conda-forge.yml"))
+    """The settings of this checkout and the recipe's own, for the platforms of the recipe."""
+    settings: dict[str, Any] = YAML(typ="safe").load(read_plain(workspace.root / "conda-forge.yml"))
     own = recipe.folder / "conda-forge.yml"
     if own.exists():
-        settings |= load_yaml(read_plain(own))
+        settings |= YAML(typ="safe").load(own)
     names = [subdir.replace("-", "_") for subdir in subdirs]
-    settings["build_platform"] = {
-        k: v for k, v in settings.get("build_platform", {}).items() if k in names
-    }
+    platforms = settings.get("build_platform", {})
+    settings["build_platform"] = {k: v for k, v in platforms.items() if k in names}
     # conda-smithy builds on these unless told otherwise.
     settings["provider"] |= {name: "None" for name in ("win_64", "osx_64") if name not in names}
     return _dumped({key: value for key, value in settings.items() if value})
@@ -459,7 +511,8 @@ def _smithy(workspace: Workspace, recipe: Recipe, subdirs: Iterable[str]) -> str
 
 def _yaml() -> YAML:
     yaml = YAML()
-    yaml.preserve_quotes, yaml.width = True, 4096  # nothing is folded that its author did not fold
+    yaml.preserve_quotes = True
+    yaml.width = 4096  # nothing is folded that its author did not fold
     yaml.indent(mapping=2, sequence=4, offset=2)
     return yaml
 
@@ -470,38 +523,42 @@ def _dumped(data: Mapping[str, Any]) -> str:
     return out.getvalue()
 
 
-def _standalone(
-    recipe: Recipe,
-    version: str,
-    offers: Sequence[Offer],
-    skips: Sequence[str],
-    maintainers: Sequence[str],
-) -> str:
-    """The text of a recipe with its sources by address, and the variants skipped that have no
-    artefact.
-    """
+def _standalone(export: _Export, offers: Sequence[Offer], maintainers: Sequence[str]) -> str:
+    """The text of a recipe with sources by address, which skips variants without an artefact."""
+    recipe = export.recipe
+    skips = _skips(export)
     document = _yaml().load(recipe.file)
     for key, expression in _FROM_PYTHON.items():
         if key in recipe.names_used:
             _section(document, "context").insert(0, key, expression)
-    common = document.get("build") or {}
+    shared = document.get("build") or {}
     for block in (document, *document.get("outputs", ())):
-        build = common | (block.get("build") or {})
+        build = shared | (block.get("build") or {})
         if "source" in block:
-            block["source"] = [
-                entry for source in as_list(block["source"]) for entry in _addresses(source, offers)
-            ]
-            requirements = _section(block, "requirements")
-            requirements.insert(0, "build", [*_TOOLS, *(requirements.pop("build", None) or ())])
-            if "script" not in build:
-                _section(block, "build")["script"] = _UNPACK
+            _take_wheels(block, build, offers)
         if skips and "package" in block:
-            _section(block, "build").insert(0, "skip", [*as_list(build.get("skip") or []), *skips])
+            own = _as_list(build.get("skip") or [])
+            _section(block, "build").insert(0, "skip", [*own, *skips])
     if _NOT_LINUX_64 in skips and "recipe" in document:
         # Where all of a platform is skipped, conda-smithy reads the version before it is rendered.
-        document["recipe"]["version"] = Quoted(version)
+        document["recipe"]["version"] = Quoted(export.versions[0])
     _section(document, "extra")["recipe-maintainers"] = list(maintainers)
     return _SCRIPT.sub(r"file: \1", _dumped(document))
+
+
+def _take_wheels(block: CommentedMap, build: Mapping[str, Any], offers: Sequence[Offer]) -> None:
+    """Names the sources of a recipe or an output by address, and the tools that unpack them."""
+    sources = [_addresses(source, offers) for source in _as_list(block["source"])]
+    block["source"] = [*chain.from_iterable(sources)]
+    requirements = _section(block, "requirements")
+    own = requirements.pop("build", None) or ()
+    requirements.insert(0, "build", [*_TOOLS, *own])
+    if "script" not in build:
+        _section(block, "build")["script"] = _UNPACK
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _section(block: CommentedMap, name: str) -> CommentedMap:
@@ -515,8 +572,9 @@ def _section(block: CommentedMap, name: str) -> CommentedMap:
 
 
 def _with_unpacking(script: str) -> str:
-    """A build script that first unpacks the wheels of its sources: rattler-build does so for names
-    in .zip only.
+    """A build script that first unpacks the wheels of its sources.
+
+    rattler-build itself unpacks only names in .zip.
     """
     head, line, tail = script.partition("set -euo pipefail\n")
     if not line:
@@ -535,9 +593,7 @@ done
 
 
 def _addresses(source: Mapping[str, Any], offers: Sequence[Offer]) -> Iterator[dict[str, Any]]:
-    """The sources that the path of an artefact stands for: one for each file, under the condition
-    that it is for.
-    """
+    """The sources that the path of an artefact stands for: each file under its condition."""
     path = _PATH.search(source["path"])
     if not path:
         raise RecipeError(
@@ -545,13 +601,13 @@ def _addresses(source: Mapping[str, Any], offers: Sequence[Offer]) -> Iterator[d
             "read it by `path: ../../.cache/artefacts/...`",
         )
     component = re.compile(_MAJOR.sub("(?P<cuda_major>[0-9]+)", path["component"]))
-    mine = [(artefact, url) for artefact, url in offers if component.fullmatch(artefact.component)]
-    has_versions = len({artefact.version for artefact, _ in mine}) > 1
+    named = [(component.fullmatch(artefact.component), artefact, url) for artefact, url in offers]
+    mine = [(match, artefact, url) for match, artefact, url in named if match]
+    has_versions = len({artefact.version for _, artefact, _ in mine}) > 1
     urls: dict[tuple[str, str], str] = {}
-    for artefact, url in mine:
+    for match, artefact, url in mine:
         subdir, _, python = artefact.target.partition("-cp")  # a target may have no Python
-        named = component.fullmatch(artefact.component)
-        values = named.groupdict() if named else {}
+        values = match.groupdict()
         if has_versions and not values:
             values = {path["version"]: artefact.version}
         if "target_platform" in path["target"]:

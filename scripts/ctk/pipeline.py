@@ -20,7 +20,7 @@ from packaging.version import Version
 from rattler import Gateway
 
 from ctk.audit import AuditReport, audit_packages
-from ctk.authors.build_log import what_failed
+from ctk.authors.build_log import what_test_failed
 from ctk.base import base
 from ctk.build import build
 from ctk.build.cluster import Cluster
@@ -43,7 +43,7 @@ from ctk.fetch.mirror import mirrored
 from ctk.index.index import Index
 from ctk.lock.model import Artefact
 from ctk.plan.plan import Plan
-from ctk.plan.recipes import find_recipes, maker_of
+from ctk.plan.recipes import Recipe, find_recipes, maker_of
 from ctk.solve.machine import detected
 from ctk.solve.solve import Scenario, channel_url, solve
 
@@ -60,9 +60,8 @@ class Result:
     audit: AuditReport
     tests: Sequence[Outcome]
     stages: Sequence[dict[str, Any]]
-    dropped: Sequence[
-        str
-    ]  # ids of builds of earlier runs that lost a package, or that the audit refuses now
+    # Ids of builds of earlier runs that lost a package, or that the audit refuses now.
+    dropped: Sequence[str]
 
     def as_json(self, plan: Plan) -> dict[str, Any]:
         """The document of `ctk build --json`; sizes in bytes, times in seconds."""
@@ -109,7 +108,10 @@ class Pipeline:
         cluster: Cluster | None = None,
         prefix: str = "",
     ) -> None:
-        self.workspace, self.report, self.cluster, self.prefix = workspace, report, cluster, prefix
+        self.workspace = workspace
+        self.report = report
+        self.cluster = cluster
+        self.prefix = prefix
         self.jobs = jobs or os.cpu_count() or 1
         self.stages: list[dict[str, Any]] = []
         self._start = time.monotonic()
@@ -150,9 +152,8 @@ class Pipeline:
         """
         made = self._fetch_and_build(plan)
         target = channel_folder or self.workspace.channel
-        with publishing(
-            target, self.report.say
-        ):  # no other run may replace the state that this run adds to
+        # No other run may replace the state that this run adds to.
+        with publishing(target, self.report.say):
             found, audited, dropped = self._audit(made, target, base_channel)
             staged = local.stage(found)
             unchanged = "" if staged.changed else ", unchanged"
@@ -174,10 +175,10 @@ class Pipeline:
                 Index,
                 progress=lambda artefact, received: task.advance(received),
             )
-        note = f"{len(wanted)} of {len(plan.artefacts)} artefacts, {megabytes(total)} MB"
-        self._lap(
-            "fetch", note if wanted else f"all {len(plan.artefacts)} artefacts are in the cache"
-        )
+        note = f"all {len(plan.artefacts)} artefacts are in the cache"
+        if wanted:
+            note = f"{len(wanted)} of {len(plan.artefacts)} artefacts, {megabytes(total)} MB"
+        self._lap("fetch", note)
         return wanted
 
     def _fetch_and_build(self, plan: Plan) -> build.BuildReport:
@@ -190,14 +191,8 @@ class Pipeline:
         with self.report.task(f"{self.prefix}build", len(plan.builds)) as task:
 
             def progress(build_id: str, outcome: str) -> None:
-                task.advance(
-                    1,
-                    (
-                        ""
-                        if outcome == "unchanged" and not self.report.verbose
-                        else f"{build_id} {outcome}"
-                    ),
-                )
+                is_said = outcome != "unchanged" or self.report.verbose
+                task.advance(1, f"{build_id} {outcome}" if is_said else "")
 
             made = build.run(
                 plan,
@@ -226,8 +221,9 @@ class Pipeline:
 
         Returns also the ids of earlier builds that leave it.
         """
-        dropped: dict[str, None] = {}
         known = find_recipes(self.workspace.recipes)
+        beside = local.packages(base_channel) if isinstance(base_channel, Path) else ()
+        dropped: dict[str, None] = {}  # in the order in which they were said
         while True:
             found = self._candidates(made, channel, dropped)
             if gone := [build_id for build_id in found.gone if build_id not in dropped]:
@@ -236,17 +232,9 @@ class Pipeline:
                     f" {_again(gone, known)}"
                 )
                 dropped |= dict.fromkeys(gone)
-            if left := {
-                i: name
-                for name, i in found.earlier.items()
-                if not maker_of(package_name(name), known)
-            }:
-                self.report.say(
-                    f"no recipe makes {listing([*left.values()], most=3)} of an earlier run now"
-                )
+            if left := self._without_recipe(found, known):
                 dropped |= dict.fromkeys(left)
                 continue
-            beside = local.packages(base_channel) if isinstance(base_channel, Path) else ()
             audited = self._audited(found, beside)
             refused = self._refused_now(found, audited)
             if not refused:
@@ -254,6 +242,17 @@ class Pipeline:
             dropped |= dict.fromkeys(refused)
         _refuse_findings(audited, _FIX)
         return found, audited, [*dropped]
+
+    def _without_recipe(self, found: local.Candidates, known: Mapping[str, Recipe]) -> list[str]:
+        """The ids of builds of earlier runs that no recipe makes now, said in a line."""
+        left = {}
+        for name, build_id in found.earlier.items():
+            if not maker_of(package_name(name), known):
+                left[build_id] = name
+        if left:
+            names = listing([*left.values()], most=3)
+            self.report.say(f"no recipe makes {names} of an earlier run now")
+        return [*left]
 
     def _audited(self, found: local.Candidates, beside: Sequence[Path]) -> AuditReport:
         """Audits the packages of a channel's next state; they may depend on those in `beside`."""
@@ -293,11 +292,10 @@ class Pipeline:
         tested = run_tests(
             made.built, channels, self.workspace, jobs=self.jobs, progress=say, say=self.report.say
         )
-        counts = {
-            s: sum(o.state == s for o in tested)
-            for s in ("passed", "unchanged", "not run", "failed")
-        }
-        self._lap("package tests", ", ".join(f"{n} {s}" for s, n in counts.items() if n) or "none")
+        numbers = Counter(outcome.state for outcome in tested)
+        states = ("passed", "unchanged", "not run", "failed")
+        counts = [f"{numbers[state]} {state}" for state in states if numbers[state]]
+        self._lap("package tests", ", ".join(counts) or "none")
         failed: dict[str, list[str]] = {}  # the builds of a recipe fail alike
         for outcome in tested:
             if outcome.state == "failed":
@@ -312,15 +310,19 @@ class Pipeline:
 
     def _commit(self, staged: local.Staged, made: build.BuildReport) -> None:
         local.commit(staged)
-        HashNotes.of(self.workspace).save(
-            {b.home / name: sha256 for b in made.built for name, sha256 in b.sha256.items()}
-        )
+        digests = {}
+        for each in made.built:
+            for name, sha256 in each.sha256.items():
+                digests[each.home / name] = sha256
+        HashNotes.of(self.workspace).save(digests)
 
     def _lap(self, name: str, note: str) -> None:
         """Reports a step, and the wall time since the last step."""
-        name, now = f"{self.prefix}{name}", time.monotonic()
-        self.stages.append({"name": name, "seconds": now - self._start, "note": note})
-        self.report.say(f"{name}: {note} ({now - self._start:.1f} s)")
+        name = f"{self.prefix}{name}"
+        now = time.monotonic()
+        seconds = now - self._start
+        self.stages.append({"name": name, "seconds": seconds, "note": note})
+        self.report.say(f"{name}: {note} ({seconds:.1f} s)")
         self._start = now
 
 
@@ -332,26 +334,30 @@ def _refuse_findings(audited: AuditReport, step: str) -> None:
 
 
 def _again(lost: Sequence[str], known: Collection[str]) -> str:
-    """The command that makes lost builds again, from their ids, such as
-    ``cuda-nvrtc-cuda12.4-linux-64``.
+    """The command that makes lost builds again.
+
+    Args:
+        lost: The ids of the builds, such as ``cuda-nvrtc-cuda12.4-linux-64``.
+        known: The recipes; the id of a build begins with the name of its recipe.
     """
-    recipes = [
-        max((name for name in known if i.startswith(f"{name}-")), key=len, default="") for i in lost
-    ]
-    minors = [match[1] for i in lost if (match := re.search(r"-cuda(\d+\.\d+)-", i))]
-    platforms = [
-        name
-        for i in lost
-        for name in PLATFORMS
-        if i.endswith(f"-{name}") and name != this_platform()
-    ]
-    words = [*recipes, *(f"--release {m}" for m in minors), *(f"--platform {p}" for p in platforms)]
-    return f"ctk build {' '.join(dict.fromkeys(words))}"
+    recipes, releases, platforms = [], [], []
+    for build_id in lost:
+        makers = [name for name in known if build_id.startswith(f"{name}-")]
+        recipes.append(max(makers, key=len, default=""))
+        if release := re.search(r"-cuda(\d+\.\d+)-", build_id):
+            releases.append(f"--release {release[1]}")
+        for name in PLATFORMS:
+            if build_id.endswith(f"-{name}") and name != this_platform():
+                platforms.append(f"--platform {name}")
+    words = dict.fromkeys(recipes + releases + platforms)
+    return f"ctk build {' '.join(words)}"
 
 
-# The tests in packages. rattler-build checked their contents during the build. Here are the imports
-# and commands, in environments from the staged channel. They run for packages of this machine's
-# platform whose Python the base channel has.
+# --- the tests in packages
+#
+# rattler-build checked their contents during the build. Here are the imports and commands, in
+# environments from the staged channel. They run for packages of this machine's platform whose
+# Python the base channel has.
 
 _PASSED = ".tests.json"
 _PYTHON = re.compile(r"python(?:_abi)? \D*(\d+\.\d+)")
@@ -371,25 +377,21 @@ class Outcome:
 
 
 def verdict(tests: Sequence[Outcome]) -> list[str]:
-    """Sentences that count the outcomes of the packages' tests, and say whether all is well."""
-    not_run = [o.missing for o in tests if o.state == "not run"]
-    # A channel is for more drivers and Pythons than this machine has. Nothing else may be missing.
-    drivers = [spec for spec in not_run if spec.startswith("__cuda")]
-    minors = [m[1] for spec in not_run if (m := _PYTHON.match(spec))]
-    others = Counter(
-        spec for spec in not_run if not spec.startswith("__cuda") and not _PYTHON.match(spec)
-    )
-    said = (
-        [
-            f"package tests: {len(tests) - len(not_run)} of {len(tests)} passed, now or in an"
-            " earlier run"
-        ]
-        if tests
-        else []
-    )
+    """Sentences that count the outcomes of the packages' tests, and say whether all is well.
+
+    A channel is for more drivers and Pythons than this machine has. Nothing else may be missing.
+    """
+    drivers, minors, others = _missing(tests)
+    said = []
+    not_run = sum(outcome.state == "not run" for outcome in tests)
+    if tests:
+        said.append(
+            f"package tests: {len(tests) - not_run} of {len(tests)} passed, now or in an earlier"
+            " run"
+        )
     if drivers:
         said.append(
-            f"- {len(drivers)} not run: they need a driver or a GPU that this machine does not have"
+            f"- {drivers} not run: they need a driver or a GPU that this machine does not have"
         )
     if minors:
         names = ", ".join(sorted(set(minors), key=Version))
@@ -397,20 +399,39 @@ def verdict(tests: Sequence[Outcome]) -> list[str]:
             f"- {len(minors)} not run: they need Python {names}, which the base channel does not"
             " have; with --base conda-forge, those that it has are run"
         )
-    said += [
-        f"- {number} not run: the channels here have no {spec}" for spec, number in others.items()
-    ]
+    for spec, number in others.items():
+        said.append(f"- {number} not run: the channels here have no {spec}")
     if others:
         said.append(
             "not all is well: what cannot be installed is of no use; --base names a channel that"
             " has more"
         )
+    elif not_run:
+        said.append("all is well: no test failed, and what was not run is for other machines")
     elif tests:
-        said.append(
-            "all is well: no test"
-            f" failed{', and what was not run is for other machines' if not_run else ''}"
-        )
+        said.append("all is well: no test failed")
     return said
+
+
+def _missing(tests: Sequence[Outcome]) -> tuple[int, list[str], Counter[str]]:
+    """What the tests that were not run need.
+
+    Returns how many need a driver or a GPU, the Python minors of those that need one, and how many
+    need each other spec.
+    """
+    drivers = 0
+    minors = []
+    others: Counter[str] = Counter()
+    for outcome in tests:
+        if outcome.state != "not run":
+            continue
+        if outcome.missing.startswith("__cuda"):
+            drivers += 1
+        elif python := _PYTHON.match(outcome.missing):
+            minors.append(python[1])
+        else:
+            others[outcome.missing] += 1
+    return drivers, minors, others
 
 
 def run_tests(
@@ -422,20 +443,19 @@ def run_tests(
     progress: Callable[[Outcome], None] = lambda outcome: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[Outcome]:
-    """Tests every package that has tests and can be installed here, from the staged and the base
-    channel.
+    """Tests every package that has tests and can be installed on this machine.
 
-    `say` is told of another run, which is waited for.
+    `channels` are the staged and the base channel. `say` is told of another run, which is waited
+    for.
 
     Raises:
         NoSpace: The disk of the packages or of temporary files is full.
         ChannelMissing, ChannelBroken, HashMismatch: A channel on a server lacks what a test needs.
     """
     gateway = open_gateway()
-    here = (this_platform(), NOARCH)
-    tested = [
-        (build, name) for build in built for name in build.tests if name.split("/")[0] in here
-    ]
+    subdirs = (this_platform(), NOARCH)
+    with_tests = [(build, name) for build in built for name in build.tests]
+    installable = [(build, name) for build, name in with_tests if name.split("/")[0] in subdirs]
 
     # Each test unpacks all packages of its environment again.
     with (
@@ -445,20 +465,21 @@ def run_tests(
         ThreadPoolExecutor(jobs) as pool,
     ):
 
-        def one(item: tuple[Built, str]) -> Outcome:
-            outcome = _test(*item, channels, gateway, run_all, folder)
+        def test(package: tuple[Built, str]) -> Outcome:
+            outcome = _test(*package, channels, gateway, run_all, folder)
             progress(outcome)
             return outcome
 
-        return list(pool.map(one, tested))
+        return list(pool.map(test, installable))
 
 
 @contextmanager
 def _testing(
     channels: Sequence[Path | str], workspace: Workspace, jobs: int, say: Callable[[str], None]
 ) -> Iterator[Callable[[Path], _Results]]:
-    """Gives what runs the tests of a package against channels: those on servers through
-    our client.
+    """Gives what runs the tests of a package against channels.
+
+    Channels on servers are read through our client.
     """
     with mirrored([channel_url(channel) for channel in channels], workspace, say) as mirror:
         if not mirror.is_needed:
@@ -497,7 +518,8 @@ def _test(
     run_all: Callable[[Path], _Results],
     temporary: Path,
 ) -> Outcome:
-    file, record = build.home / name, build.records[name]
+    file = build.home / name
+    record = build.records[name]
     passed = file.with_name(f"{file.name}{_PASSED}")  # the sha256 of the package whose tests passed
     if read_json(passed) == record["sha256"]:
         return Outcome(file.name, "unchanged")
@@ -506,18 +528,24 @@ def _test(
         # With this machine's driver and GPU, as rattler-build solves it for the test itself.
         solve(Scenario((spec,), this_platform(), *detected(this_platform())), channels, gateway)
     except Unsolvable as error:
-        missing = (
-            error.cause.splitlines()[-1]
-            .strip("│└├─ ")
-            .removesuffix(", for which no candidates were found.")
-        )
-        whose = "this machine has" if missing.startswith("__cuda") else "the channels here have"
-        return Outcome(file.name, "not run", f"{whose} no {missing}", missing)
+        missing = _missing_spec(error.solver)
+        owner = "this machine has" if missing.startswith("__cuda") else "the channels here have"
+        return Outcome(file.name, "not run", f"{owner} no {missing}", missing)
     is_passed, log = run_all(file)
     if is_passed:
         passed.write_text(json.dumps(record["sha256"]))
         return Outcome(file.name, "passed")
-    if (full := full_disk("\n".join(log), temporary)) is not None:
+    text = "\n".join(log)
+    if (full := full_disk(text, temporary)) is not None:
         raise full
-    before, _, commands = "\n".join(log).partition("Testing commands:\n")
-    return Outcome(file.name, "failed", "\n".join(what_failed((commands or before).splitlines())))
+    return Outcome(file.name, "failed", "\n".join(what_test_failed(text.splitlines())))
+
+
+def _missing_spec(solver: str) -> str:
+    """The spec that a request needs and no channel has, in the words of rattler's solver.
+
+    The solver gives its cause in no other form: a tree, whose last line is such as ``└─ __cuda
+    >=13.0, for which no candidates were found.``
+    """
+    last = solver.splitlines()[-1]
+    return last.strip("│└├─ ").removesuffix(", for which no candidates were found.")

@@ -19,7 +19,7 @@ import pytest
 from rattler import Gateway
 
 from conftest import ROOT, ctk
-from ctk.authors.build_recipe import Order, order, recipe_in, variant_files
+from ctk.authors.order import Order, order, recipe_in, variant_files
 from ctk.core import errors
 from ctk.core.checkout import Workspace
 from ctk.core.errors import RecipeError, UnknownName

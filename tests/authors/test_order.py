@@ -14,7 +14,8 @@ from rattler import Gateway
 from ruamel.yaml import YAML
 
 from conftest import ROOT
-from ctk.authors.build_recipe import Order, drivers, order, recipe_in, variant_files
+from ctk.authors.order import Order, order, recipe_in, variant_files
+from ctk.authors.run import drivers
 from ctk.core.errors import RecipeError, UnknownName
 from ctk.solve.solve import Catalogue
 from kit import small_channel

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from rattler import Gateway
 
-from ctk.authors.build_recipe import Made, Workshop, order
+from ctk.authors.order import order
+from ctk.authors.run import Made, Workshop
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed, UnknownName
 from ctk.core.platforms import this_platform
@@ -47,7 +48,7 @@ class Feedstock:
 
     def run_tests(self, major: str) -> None:
         """The tests that its recipe has, as on a machine without a driver."""
-        (tested,) = self.shop.test([(self.made[major], [None])])
+        (tested,) = self.shop.test([self.made[major]], [None])
         assert tested.state == "passed", tested.detail
 
 

@@ -1,5 +1,6 @@
-"""Recipes and variant files that rattler-build refuses: the error names the file, the line, and
-what is wrong there.
+"""Recipes and variant files that rattler-build refuses: the error names file, line and cause.
+
+Where rattler-build names no line, neither do we.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ about:
   license: MIT
 """
 BROKEN = {
-    # What is broken: the text in GOOD -> the text in its place, the line, a part of the message.
-    "unknown key": ("  script:", "  scripts:", 6, "unknown field 'scripts'"),
-    "wrong type": ("  noarch: generic", "  number: many", 5, "invalid digit"),
-    "list expected": ("    - python", "    python: 3", 9, "expected sequence"),
-    "bad Jinja": ('"1"', "${{ one( }}", 3, "syntax error: unexpected `}`"),
+    # What is broken: the text in GOOD -> the text in its place, a part of the message, and the line
+    # that rattler-build names, or that has the format of conda-build; 0 for none.
+    "unknown key": ("  script:", "  scripts:", 0, "unknown field 'scripts'"),
+    "wrong type": ("  noarch: generic", "  number: many", 0, "invalid digit"),
+    "list expected": ("    - python", "    python: 3", 0, "expected sequence"),
+    "bad Jinja": ('"1"', "${{ one( }}", 0, "syntax error: unexpected `}`"),
     "bad condition": (
         "    - python",
         "    - if: linux and\n      then: python",
-        10,
+        0,
         "unexpected end of input",
     ),
     "bad YAML": ("  name: one", "  name: one\n version: [", 3, "did not find expected key"),
@@ -51,7 +53,7 @@ BROKEN = {
     "bad spec": (
         "- python",
         "- python >=3,<",
-        10,
+        0,
         "no dependency (unable to parse version spec: >=3,<); write",
     ),
     "bad rendered spec": (
@@ -60,7 +62,7 @@ BROKEN = {
         10,
         "`python 3.1, 4` is no dependency (missing",
     ),
-    "C++ compiler": ("- python", "- g++", 10, 'the C++ compiler is `${{ compiler("cxx") }}`'),
+    "C++ compiler": ("- python", "- g++", 0, 'the C++ compiler is `${{ compiler("cxx") }}`'),
     "conda-build's Jinja": (
         "name: one",
         "name: {{ one }}",
@@ -72,11 +74,11 @@ BROKEN = {
     "no such output": (
         "- python",
         '- ${{ pin_subpackage("ona", exact=True) }}',
-        10,
+        0,
         "no output is named ona in",
     ),
-    "bad licence": ("MIT", "MITT", 12, "unknown term"),
-    "empty": (GOOD, "", 1, "missing required field 'package'"),
+    "bad licence": ("MIT", "MITT", 0, "unknown term"),
+    "empty": (GOOD, "", 0, "missing required field 'package'"),
     "not UTF-8": ("name: one", "name: on\udce9", 2, "this is not UTF-8"),
 }
 
@@ -89,11 +91,12 @@ def refused(folder: Path) -> RecipeError:
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_the_line_at_fault_is_named_with_what_is_wrong(tmp_path: Path, broken: str) -> None:
+def test_what_is_wrong_is_said_with_the_line_that_is_known(tmp_path: Path, broken: str) -> None:
     good, bad, line, message = BROKEN[broken]
     (tmp_path / "recipe.yaml").write_bytes(GOOD.replace(good, bad).encode(errors="surrogateescape"))
     error = refused(tmp_path)
-    assert error.cause.startswith(f"{tmp_path}/recipe.yaml:{line}: ")
+    place = f"recipe.yaml:{line}" if line else "recipe.yaml"
+    assert error.cause.startswith(f"{tmp_path}/{place}: ")
     assert message in error.cause and error.step
     assert ("did you mean one?" in error.step) is (broken == "no such output")
     assert "Marker" not in error.cause and "PyR" not in error.cause  # of Rust
@@ -117,7 +120,7 @@ def test_a_recipe_that_is_a_folder_is_said_to_be_one(tmp_path: Path) -> None:
     [
         ("a:\n  - [1\n", 3, "expected ','"),
         ("a: b: c\n", 1, "mapping values"),
-        ("a: {b: 1}\n", 1, "expected a sequence"),
+        ("a: {b: 1}\n", 0, "expected a sequence"),
         (
             "a: [1]\nc: [1, 2]\nb:\n  - 1\nzip_keys: [[a, d], [c, b]]\n",
             3,
@@ -125,16 +128,15 @@ def test_a_recipe_that_is_a_folder_is_said_to_be_one(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_the_line_of_a_variant_file_is_named(
+def test_the_line_of_a_variant_file_is_named_if_it_is_known(
     tmp_path: Path, text: str, line: int, message: str
 ) -> None:
     (tmp_path / "recipe.yaml").write_text(GOOD)
     (tmp_path / "conda_build_config.yaml").write_text(text)
     error = refused(tmp_path)
-    assert (
-        error.cause.startswith(f"{tmp_path}/conda_build_config.yaml:{line}: ")
-        and message in error.cause
-    )
+    place = f"conda_build_config.yaml:{line}" if line else "conda_build_config.yaml"
+    assert error.cause.startswith(f"{tmp_path}/{place}: ")
+    assert message in error.cause
 
 
 def test_a_file_below_the_working_folder_is_named_as_people_type_it(
@@ -143,4 +145,4 @@ def test_a_file_below_the_working_folder_is_named_as_people_type_it(
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "recipe.yaml").write_text(GOOD.replace("MIT", "MITT"))
     monkeypatch.chdir(tmp_path)
-    assert refused(tmp_path / "one").cause.startswith("one/recipe.yaml:12: ")
+    assert refused(tmp_path / "one").cause.startswith("one/recipe.yaml: ")

@@ -1,14 +1,17 @@
-"""What the log of a build says: the first error of a failure, and signs of common mistakes."""
+"""What the log of a build says: the first error of a failure, and signs of common mistakes.
+
+A log has the words of other programs: compilers, CMake, pip, the shell, and rattler-build, which
+gives them no other form. They are read here, and nowhere else in this room.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-
-from ctk.solve.why import Reason
 
 _ERROR = re.compile(
     r"""[\s|│]*(?:
@@ -30,6 +33,7 @@ _BEFORE, _AFTER = 3, 9  # lines of context
 _TAIL = 25  # lines of a log without such a line
 _COLOUR = re.compile(r"\x1b\[[\d;]*[mK]")
 _MARGIN = " \t|│"
+_TEST_COMMANDS = "Testing commands:"
 _TRACEBACK = "Traceback (most recent call last):"
 _ENVIRONMENT = "✔ Successfully updated the "
 _OURS = "PyRattlerBuildError: "
@@ -46,37 +50,76 @@ _SHARED = (Path("/"), Path("/usr"), Path("/usr/local"))
 _OF_CUDA = re.compile(r"nvcc|libcudart[\w.]*|cuda_runtime(_api)?\.h")
 
 
+@dataclass(frozen=True)
+class Mistake:
+    """What is wrong with a build or its package, and what its author writes instead."""
+
+    cause: str
+    step: str
+
+    def __str__(self) -> str:
+        return f"{self.cause}: {self.step}"
+
+
 def what_failed(lines: Sequence[str]) -> list[str]:
     """The first error in a log, with a few lines around it; the end of a log that has none.
 
     rattler-build's advice on how to run the script again is left out, since its folder is removed.
     """
-    last = next(
-        (n for n, line in enumerate(lines) if line.startswith("Script execution failed")),
-        len(lines),
-    )
-    said = [_COLOUR.sub("", line) for line in lines[:last] if line.strip()]
-    first = next(
-        (n for n, line in enumerate(said) if _ERROR.match(line) or _TRACEBACK in line), None
-    )
-    if first is None:  # above the script are the tables of its environments
-        script = next((n for n in range(len(said), 0, -1) if _ENVIRONMENT in said[n - 1]), 0)
-        return (said[script:] or said)[-_TAIL:]
+    log = _without_advice(lines)
+    first = _first_error(log)
+    if first is None:
+        return _end(log)
     top = []
-    if (
-        "CMake Error" in said[first]
-    ):  # what a compiler said is below, after all that CMake says of it
-        top = [line.lstrip(_MARGIN) for line in _block(said, first) if _ERROR.match(line)][:1]
-    tracebacks = [n for n, line in enumerate(said) if _TRACEBACK in line and n >= first]
-    if (
-        first in tracebacks
-    ):  # the error is below, and those before it in a chain of errors above the last traceback
-        chain = [first, *takewhile(lambda n: "above exception" in said[n - 1], tracebacks[1:])]
-        ends = [min(n + len(_block(said, n)) + 1, len(said) - 1) for n in chain]
-        top, first = [said[n].lstrip(_MARGIN) for n in ends[:-1]], ends[-1]
-    return [
-        line.removeprefix(_OURS) for line in (*top, *said[max(first - _BEFORE, 0) : first + _AFTER])
-    ]
+    if "CMake Error" in log[first]:
+        # What a compiler said is below, after all that CMake says of it.
+        errors = [line for line in _block(log, first) if _ERROR.match(line)]
+        top = [line.lstrip(_MARGIN) for line in errors[:1]]
+    if _TRACEBACK in log[first]:
+        *earlier, first = _ends_of_chain(log, first)
+        top = [log[number].lstrip(_MARGIN) for number in earlier]
+    shown = [*top, *log[max(first - _BEFORE, 0) : first + _AFTER]]
+    return [line.removeprefix(_OURS) for line in shown]
+
+
+def what_test_failed(lines: Sequence[str]) -> list[str]:
+    """As `what_failed`, of a test's log: of its commands, below how rattler-build prepared them."""
+    starts = [number for number, line in enumerate(lines) if line.endswith(_TEST_COMMANDS)]
+    commands = lines[starts[0] + 1 :] if starts else []
+    return what_failed(commands or lines)
+
+
+def _without_advice(lines: Sequence[str]) -> list[str]:
+    """The lines of a log before rattler-build's advice, without colours and empty lines."""
+    found = []
+    for line in lines:
+        if line.startswith("Script execution failed"):
+            break
+        if line.strip():
+            found.append(_COLOUR.sub("", line))
+    return found
+
+
+def _first_error(log: Sequence[str]) -> int | None:
+    """The index of the first line with an error, or of the traceback above one."""
+    for number, line in enumerate(log):
+        if _ERROR.match(line) or _TRACEBACK in line:
+            return number
+    return None
+
+
+def _end(log: list[str]) -> list[str]:
+    """The last lines of a log: of its script, below the tables of the environments."""
+    starts = [number for number, line in enumerate(log, 1) if _ENVIRONMENT in line]
+    script = log[starts[-1] :] if starts else log
+    return (script or log)[-_TAIL:]
+
+
+def _ends_of_chain(log: Sequence[str], first: int) -> list[int]:
+    """The indices of the errors below a traceback and below those that it is chained with."""
+    later = [n for n in range(first + 1, len(log)) if _TRACEBACK in log[n]]
+    chained = takewhile(lambda number: "above exception" in log[number - 1], later)
+    return [min(n + len(_block(log, n)) + 1, len(log) - 1) for n in (first, *chained)]
 
 
 def _block(lines: Sequence[str], first: int) -> list[str]:
@@ -94,11 +137,13 @@ def missing_headers(lines: Sequence[str]) -> list[str]:
 
 
 def missing_libraries(lines: Sequence[str]) -> list[str]:
-    """The files of the libraries that a log says the linker did not find, or CMake as a target
-    ``CUDA::NAME``.
-    """
-    names = dict.fromkeys(map("".join, _NO_LIBRARY.findall("\n".join(lines))))
-    return [f"lib{name}.{'a' if name.endswith('_static') else 'so'}" for name in names]
+    """The files of the libraries that the linker did not find, or CMake as ``CUDA::NAME``."""
+    found = []
+    for of_linker, of_cmake in _NO_LIBRARY.findall("\n".join(lines)):
+        name = of_linker or of_cmake
+        ending = "a" if name.endswith("_static") else "so"
+        found.append(f"lib{name}.{ending}")
+    return [*dict.fromkeys(found)]
 
 
 def undefined_symbols(lines: Sequence[str]) -> set[str]:
@@ -106,10 +151,25 @@ def undefined_symbols(lines: Sequence[str]) -> set[str]:
     return {*re.findall(r"undefined (?:reference to [`']|symbol: )(\w+)", "\n".join(lines))}
 
 
-def other_toolkits(lines: Sequence[str]) -> Iterator[Reason]:
+def calls_nvcc(lines: Sequence[str]) -> bool:
+    """Whether a log has a command line of nvcc."""
+    return any(re.match(r"\W*nvcc\s", line) for line in lines)
+
+
+def lacks_compiler(lines: Sequence[str]) -> bool:
+    """Whether the shell took the first option of a compiler for its name: this was empty."""
+    return any(re.search(r"\d: -\S+: (command )?not found$", line) for line in lines)
+
+
+def lacks_licence(lines: Sequence[str]) -> bool:
+    """Whether rattler-build found no file of `license_file`."""
+    return any("No license files were copied" in line for line in lines)
+
+
+def other_toolkits(lines: Sequence[str]) -> Iterator[Mistake]:
     """For each toolkit of this machine that a log names: that it does, and the remedy."""
     for toolkit in _machine_toolkits("\n".join(lines)):
-        yield (
+        yield Mistake(
             f"the build names the toolkit in {toolkit}, which is this machine's",
             "give CMake -DCUDAToolkit_BIN_DIR, meson and what else looks for one CUDA_PATH=$PREFIX",
         )
@@ -123,13 +183,22 @@ def _machine_toolkits(text: str) -> Iterator[str]:
     """
     seen = set()
     for path in map(Path, dict.fromkeys(_FROM_ROOT.findall(text))):
-        # Debian installs its package of the toolkit into /usr, between other files: there, only the
-        # file's name counts.
-        above = (f for f in (path, *path.parents) if f not in _SHARED)
-        folder = next(
-            (f for f in above if os.path.isfile(f / "include" / "cuda_runtime_api.h")), None
-        )
-        place = folder or (path if _OF_CUDA.fullmatch(path.name) else None)
-        if place and (real := os.path.realpath(place)) not in seen:
+        toolkit = _toolkit_of(path)
+        if toolkit is None:
+            continue
+        real = os.path.realpath(toolkit)
+        if real not in seen:
             seen.add(real)
-            yield str(place)
+            yield str(toolkit)
+
+
+def _toolkit_of(path: Path) -> Path | None:
+    """The folder of a toolkit above a path, or a file of a toolkit between other files.
+
+    Debian installs its package of the toolkit into /usr: there, only the file's name counts.
+    """
+    for folder in (path, *path.parents):
+        header = folder / "include" / "cuda_runtime_api.h"
+        if folder not in _SHARED and os.path.isfile(header):
+            return folder
+    return path if _OF_CUDA.fullmatch(path.name) else None

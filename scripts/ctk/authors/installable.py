@@ -1,10 +1,12 @@
-"""Surveys: the machines on which a request installs, the builds that they get, and the changes that
-pins make.
+"""Surveys: on which machines a request installs, with which builds, and what pins change.
+
+`take_survey` solves a request for every machine of a matrix; a `Survey` counts, compares and says
+what it found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -90,10 +92,12 @@ def take_survey(
 
     A request is solved once for each class of machines.
     """
-    pinned = tuple(specs)
-    for pin in pins:
-        pinned = with_pin(pinned, pin)
-    requests = [tuple(specs), *([pinned] if pins else [])]
+    requests = [tuple(specs)]
+    if pins:
+        pinned = tuple(specs)
+        for pin in pins:
+            pinned = with_pin(pinned, pin)
+        requests.append(pinned)
     solver = channels.grouped({parse_spec(spec).name for request in requests for spec in request})
     solved: list[dict[Machine, Pick | None]] = []
     for request in requests:
@@ -104,27 +108,45 @@ def take_survey(
         solved.append({machine: solver.pick(scenario) for machine, scenario in scenarios.items()})
     cpu = _cpu_builds(pick for picks in solved for pick in picks.values() if pick)
     names = {parse_spec(text).name for text in specs}
-    names -= {"cuda-version"} if names != {"cuda-version"} else set()  # `toolkit` says it already
+    if names != {"cuda-version"}:
+        names -= {"cuda-version"}  # `toolkit` says it already
+    cases = []
+    for request, picks in zip(requests, solved, strict=True):
+        by_machine = {
+            machine: _machine_pick(pick, names, cpu, every) for machine, pick in picks.items()
+        }
+        cases.append(Case(solver, request, by_machine))
+    return Survey(" ".join(specs), every, *cases)
 
-    def machine_pick(pick: Pick | None) -> MachinePick:
-        if pick is None:
-            return MachinePick(Kind.REFUSED)
-        builds = tuple(
-            f"{name} {r.version} {r.build}" for name in sorted(names) if (r := pick.record(name))
-        )
-        instead = cpu[id(pick.records)]
-        kind = Kind.CPU if instead else _fit(pick, every) if pick.toolkit else Kind.PLAIN
-        return MachinePick(kind, pick.toolkit, builds, instead)
 
-    picks = [{machine: machine_pick(pick) for machine, pick in found.items()} for found in solved]
-    return Survey(
-        " ".join(specs), every, *(Case(solver, r, p) for r, p in zip(requests, picks, strict=True))
-    )
+def _machine_pick(
+    pick: Pick | None, names: Collection[str], cpu: Mapping[int, tuple[str, ...]], every: Matrix
+) -> MachinePick:
+    """A solver's pick as that of a machine.
+
+    Args:
+        pick: The pick; None without a solution.
+        names: The requested packages.
+        cpu: What `_cpu_builds` returns.
+        every: Has the facts of toolkits.
+    """
+    if pick is None:
+        return MachinePick(Kind.REFUSED)
+    builds = []
+    for name in sorted(names):
+        if record := pick.record(name):
+            builds.append(f"{name} {record.version} {record.build}")
+    cpu_builds = cpu[id(pick.records)]
+    kind = Kind.PLAIN
+    if cpu_builds:
+        kind = Kind.CPU
+    elif pick.toolkit:
+        kind = _fit(pick, every)
+    return MachinePick(kind, pick.toolkit, tuple(builds), cpu_builds)
 
 
 def _cpu_builds(picks: Iterable[Pick]) -> dict[int, tuple[str, ...]]:
-    """Identity of a pick's records -> the packages that are CPU builds in it, and depend on CUDA in
-    another pick.
+    """Identity of a pick's records -> the CPU builds in it, which depend on CUDA in another pick.
 
     Machines of a class share the records, so the identity distinguishes picks.
     """
@@ -133,9 +155,8 @@ def _cpu_builds(picks: Iterable[Pick]) -> dict[int, tuple[str, ...]]:
     has_cuda = set().union(*on_cuda.values())
     found = {}
     for key, pick in distinct.items():
-        cpu = {
-            name: needs for name, needs in _needs(pick).items() if name in has_cuda - on_cuda[key]
-        }
+        without_cuda = has_cuda - on_cuda[key]
+        cpu = {name: needs for name, needs in _needs(pick).items() if name in without_cuda}
         # Only the package that causes it: jaxlib, not jax, which depends on jaxlib.
         found[key] = tuple(name for name, needs in cpu.items() if not needs & cpu.keys())
     return found
@@ -146,9 +167,7 @@ def _needs(pick: Pick) -> dict[str, set[str]]:
 
 
 def _on_cuda(pick: Pick) -> set[str]:
-    """The packages of a pick that depend on a CUDA toolkit or driver, directly or
-    through others.
-    """
+    """The packages of a pick that depend on a CUDA toolkit or driver, perhaps through others."""
     left = _needs(pick)
     found = {"__cuda", "cuda-version"}
     while more := {name for name, needs in left.items() if needs & found}:
@@ -205,18 +224,16 @@ class Survey:
 
         None if it gets the same kind of build, even of another toolkit.
         """
-        before, after = (
-            case.picks[machine].kind for case in (self.today, self.pinned or self.today)
-        )
+        pinned = self.pinned or self.today
+        before = self.today.picks[machine].kind
+        after = pinned.picks[machine].kind
         if before is after:
             return None
-        return (
-            Change.LOST
-            if after is Kind.REFUSED
-            else Change.GAINED
-            if before is Kind.REFUSED
-            else Change.OTHER
-        )
+        if after is Kind.REFUSED:
+            return Change.LOST
+        if before is Kind.REFUSED:
+            return Change.GAINED
+        return Change.OTHER
 
     @property
     def lost(self) -> list[Machine]:
@@ -242,25 +259,24 @@ class Survey:
     def _cell(self, case: Case, machine: Machine) -> str:
         if machine not in case.picks:
             return ""  # it cannot exist
+        text = case.picks[machine].text
         change = self.change(machine) if case is self.pinned else None
-        return (
-            "lost"
-            if change is Change.LOST
-            else f"{case.picks[machine].text}{' *' if change else ''}"
-        )
+        if change is Change.LOST:
+            return "lost"
+        return f"{text} *" if change else text
 
     def builds(self, case: Case) -> list[tuple[str, str, str, int]]:
-        """The builds of the requested packages: each with its kind, toolkits, and the number of
-        machines.
-        """
-        found: dict[tuple[str, str], list[str]] = {}
+        """The builds of the requested packages, each with kind, toolkits and number of machines."""
+        toolkits: dict[tuple[str, str], list[str]] = {}
         for pick in case.picks.values():
             for build in pick.builds:
-                found.setdefault((build, pick.kind), []).append(pick.toolkit)
-        known = {key: sorted({*kits} - {""}, key=version) for key, kits in found.items()}
-        return [
-            (*key, " to ".join(k[:1] + k[1:][-1:]), len(found[key])) for key, k in known.items()
-        ]
+                toolkits.setdefault((build, pick.kind), []).append(pick.toolkit)
+        rows = []
+        for (build, kind), of_machines in toolkits.items():
+            known = sorted({*of_machines} - {""}, key=version)
+            ends = [known[0], known[-1]] if len(known) > 1 else known
+            rows.append((build, kind, " to ".join(ends), len(of_machines)))
+        return rows
 
     # --- for programs
 
@@ -291,52 +307,61 @@ class Survey:
     @cached_property
     def sentences(self) -> list[str]:
         """Sentences about where it installs, the kinds of builds, and the changes by the pins."""
-        today = self.today
-        said = [
-            f"{self.asked} installs on {today.installs} of {len(today.picks)} pairs of driver"
-            " and GPU"
-        ]
+        said = [self._installs(), *self._kinds()]
+        if self.pinned:
+            said += [self._lost_by_pins(self.pinned), *self._moves_by_pins()]
+        return said
+
+    def _installs(self) -> str:
+        number = self.today.installs
+        pairs = len(self.today.picks)
+        return f"{self.asked} installs on {number} of {pairs} pairs of driver and GPU"
+
+    def _kinds(self) -> Iterator[str]:
+        """A sentence for each kind of pick: on how many machines, and on which."""
         for kind in Kind:
-            if machines := today.of(kind):
-                names = dict.fromkeys(
-                    name for machine in machines for name in today.picks[machine].cpu
-                )
-                where = self._where(machines, today if kind is Kind.REFUSED else None)
-                of = f" of {listing([*names])}" if names else ""
-                said.append(
-                    f"{kind}{of} on"
-                    f" {len(machines)}{f': {where}' if kind is not Kind.NATIVE else ''}"
-                )
-        if not self.pinned:
-            return said
-        where = self._where(self.lost, self.pinned)
-        said.append(
-            f"pinned, lost on {len(self.lost)}: {where}" if self.lost else "pinned, none is lost"
-        )
+            machines = self.today.of(kind)
+            if not machines:
+                continue
+            picks = [self.today.picks[machine] for machine in machines]
+            names = dict.fromkeys(name for pick in picks for name in pick.cpu)
+            of_names = f" of {listing([*names])}" if names else ""
+            sentence = f"{kind}{of_names} on {len(machines)}"
+            if kind is not Kind.NATIVE:
+                refusing = self.today if kind is Kind.REFUSED else None
+                sentence += f": {self._where(machines, refusing)}"
+            yield sentence
+
+    def _lost_by_pins(self, pinned: Case) -> str:
+        if not self.lost:
+            return "pinned, none is lost"
+        return f"pinned, lost on {len(self.lost)}: {self._where(self.lost, pinned)}"
+
+    def _moves_by_pins(self) -> Iterator[str]:
+        """A sentence for each change of kind on machines that keep or gain the request."""
         moves: dict[str, list[Machine]] = {}
         for machine in (*self.changed(Change.OTHER), *self.changed(Change.GAINED)):
             before, after = (case.picks[machine].kind for case in self.cases)
             moves.setdefault(f"pinned, {before} becomes {after}", []).append(machine)
-        return said + [
-            f"{move} on {len(machines)}: {self._where(machines)}"
-            for move, machines in moves.items()
-        ]
+        for move, machines in moves.items():
+            yield f"{move} on {len(machines)}: {self._where(machines)}"
 
     def _where(self, machines: Collection[Machine], refusing: Case | None = None) -> str:
         """Groups of machines in words.
 
         For refused machines with the reason for the newest driver of the group.
         """
-        groups = [*groups_in_words(machines, self.every).items()]
-        reasons: dict[str, list[str]] = {}
-        for words, machine in groups[:_LISTED]:
-            reasons.setdefault(f" ({refusing.reason(machine)[0]})" if refusing else "", []).append(
-                words
-            )
-        more = [f"and {len(groups) - _LISTED} more"] if groups[_LISTED:] else []
-        return "; ".join(
-            [f"{'; '.join(words)}{reason}" for reason, words in reasons.items()] + more
-        )
+        groups = groups_in_words(machines, self.every)
+        by_reason: dict[str, list[str]] = {}
+        for words, machine in [*groups.items()][:_LISTED]:
+            reason = ""
+            if refusing:
+                reason = f" ({refusing.reason(machine)[0]})"
+            by_reason.setdefault(reason, []).append(words)
+        parts = [f"{'; '.join(words)}{reason}" for reason, words in by_reason.items()]
+        if len(groups) > _LISTED:
+            parts.append(f"and {len(groups) - _LISTED} more")
+        return "; ".join(parts)
 
 
 def alike(surveys: Iterable[Survey]) -> list[list[Survey]]:
@@ -349,43 +374,64 @@ def alike(surveys: Iterable[Survey]) -> list[list[Survey]]:
 
 
 def groups_in_words(machines: Collection[Machine], every: Matrix) -> dict[str, Machine]:
-    """Groups of machines, such as ``driver 12.0 to 12.5 with GPU 8.8`` -> a machine of it with the
-    newest driver.
+    """Groups of machines in words -> a machine of each with the newest driver.
+
+    Words such as ``driver 12.0 to 12.5 with GPU 8.8``.
     """
     gpus = (*every.gpus[1:], None)
-    have, known = (
-        {d: tuple(g for g in gpus if (d, g) in m) for d in every.drivers}
-        for m in (machines, every.machines)
-    )
-    if have == known:
-        return {"every machine": (every.drivers[-1], None)}
+    gpus_of = _gpus_by_driver(machines, every)
+    possible = _gpus_by_driver(every.machines, every)
+    newest = every.drivers[-1]
+    if gpus_of == possible:
+        return {"every machine": (newest, None)}
+
+    def of_driver(driver: str | None) -> tuple[str | None, ...]:
+        has_all = bool(driver and possible[driver]) and gpus_of[driver] == possible[driver]
+        return ("all",) if has_all else gpus_of[driver]
+
     runs: dict[tuple[str | None, ...], list[list[str | None]]] = {}
-    for key, same in groupby(
-        every.drivers, lambda d: ("all",) if d and have[d] == known[d] != () else have[d]
-    ):
-        runs.setdefault(key, []).append(list(same))
+    for key, drivers in groupby(every.drivers, of_driver):
+        runs.setdefault(key, []).append(list(drivers))
     groups: dict[str, Machine] = {}
-    for key, drivers in runs.items():
-        words = f"driver {listing([drivers_label(run, every.drivers[-1]) for run in drivers])}"
-        if None in drivers[0]:  # there is only one such machine
+    for key, drivers_of_key in runs.items():
+        if not key:
+            continue
+        labels = [drivers_label(run, newest) for run in drivers_of_key]
+        words = f"driver {listing(labels)}"
+        if None in drivers_of_key[0]:  # there is only one such machine
             words = "no driver"
         elif key != ("all",):
-            places = groupby(
-                enumerate(key), lambda pair: (pair[1] is None, gpus.index(pair[1]) - pair[0])
-            )
-            known_gpus = [_gpus_label([gpu for _, gpu in run], every) for _, run in places]
-            words += f" with GPU {listing(known_gpus, 'or')}"
-        if key:
-            groups[words] = drivers[-1][-1], have[drivers[-1][-1]][-1]
+            words += f" with GPU {listing(_gpu_labels(key, gpus, every), 'or')}"
+        last = drivers_of_key[-1][-1]
+        groups[words] = last, gpus_of[last][-1]
     return groups
+
+
+def _gpus_by_driver(
+    machines: Collection[Machine], every: Matrix
+) -> dict[str | None, tuple[str | None, ...]]:
+    """Driver -> the GPUs of the machines that have it, the GPU that is not detected last."""
+    gpus = (*every.gpus[1:], None)
+    return {
+        driver: tuple(gpu for gpu in gpus if (driver, gpu) in machines) for driver in every.drivers
+    }
+
+
+def _gpu_labels(
+    found: Sequence[str | None], gpus: Sequence[str | None], every: Matrix
+) -> list[str]:
+    """Words for GPUs: those that are neighbours in `gpus` are a range."""
+
+    def run_of(place: tuple[int, str | None]) -> tuple[bool, int]:
+        number, gpu = place
+        return gpu is None, gpus.index(gpu) - number
+
+    runs = [[gpu for _, gpu in run] for _, run in groupby(enumerate(found), run_of)]
+    return [_gpus_label(run, every) for run in runs]
 
 
 def _gpus_label(run: Sequence[str | None], every: Matrix) -> str:
     newest = every.gpus[-1]
-    return (
-        "not detected"
-        if run[0] is None
-        else "newer"
-        if run == [newest]
-        else drivers_label(run, newest)
-    )
+    if run[0] is None:
+        return "not detected"
+    return "newer" if run == [newest] else drivers_label(run, newest)

@@ -37,24 +37,21 @@ class LintReport(Report):
 def lint(tree: Tree, checks: Sequence[str] = ()) -> LintReport:
     """Runs all checks, or the named checks, on the files of a tree.
 
-    UnknownName if a check does not exist.
+    Raises:
+        UnknownName: A check does not exist.
     """
-    start, wanted = time.monotonic(), chosen(CHECKS, checks)
-    subjects = [*tree.recipes.values(), tree]
-    findings = [
-        f
-        for rule in wanted
-        for subject in subjects
-        if isinstance(subject, rule.subject)
-        for f in rule(subject)
-    ]
+    start = time.monotonic()
+    wanted = chosen(CHECKS, checks)
+    findings: list[Finding] = []
+    for rule in wanted:
+        for subject in (*tree.recipes.values(), tree):
+            if isinstance(subject, rule.subject):
+                findings += rule(subject)
     return LintReport.of(findings, wanted, len(tree.paths), start)
 
 
 def annotation(finding: Finding) -> str:
-    """A workflow command that GitHub shows at the line of a finding: an error, or a notice for a
-    hint.
-    """
+    """A workflow command that GitHub shows at the line of a finding; a hint is a notice."""
     kind = "error" if finding.severity == "error" else "notice"
     file, title = _property(finding.where), _property(finding.check)
     place = f"file={file},line={finding.line},col={finding.column},title={title}"

@@ -14,6 +14,7 @@ from rattler.exceptions import InvalidMatchSpecError
 from ctk.core.console import listing
 from ctk.core.errors import nearest
 from ctk.lint.tree import EXPRESSION, RecipeFile, Tree
+from ctk.lock.model import Component, ReleaseLock
 from ctk.package.records import match_spec
 from ctk.plan.plan import Build
 from ctk.plan.recipes import Rendered
@@ -35,21 +36,23 @@ _OPEN = {
 
 @check(Tree, fix="fix the line that rattler-build names")
 def RecipesRender(tree: Tree) -> Iterator[Finding]:
-    """Every recipe renders for each of its releases and platforms, and its artefacts are in
-    a lock.
-    """
+    """Every recipe renders for its releases and platforms, from artefacts that are in a lock."""
     _ = tree.builds
     for name, cause in tree.unplanned.items():
-        recipe, place = (
-            tree.recipes[name],
-            re.search(r"recipe\.yaml:(\d+)| reads \S+ (\S+),", cause),
-        )
-        lines = [
-            n
-            for n, line in recipe.code()
-            if place and (place[1] == str(n) or (place[2] and place[2] in line))
-        ]
-        yield recipe.at(next(iter(lines), 1), " ".join(cause.split())[:300])
+        recipe = tree.recipes[name]
+        yield recipe.at(_line_at_fault(recipe, cause), " ".join(cause.split())[:300])
+
+
+def _line_at_fault(recipe: RecipeFile, cause: str) -> int:
+    """The line of a recipe that the cause of an error names, by number or by a version in it."""
+    place = re.search(r"recipe\.yaml:(\d+)| reads \S+ (\S+),", cause)
+    if not place:
+        return 1
+    number, version = place.groups()
+    for of_line, line in recipe.code():
+        if str(of_line) == number or (version and version in line):
+            return of_line
+    return 1
 
 
 def _outputs(tree: Tree) -> Iterator[tuple[Build, RecipeFile, Rendered]]:
@@ -57,7 +60,8 @@ def _outputs(tree: Tree) -> Iterator[tuple[Build, RecipeFile, Rendered]]:
     seen: set[tuple[str, str]] = set()
     for build in tree.builds:
         for output in build.outputs:
-            if (key := (build.recipe.name, output.name)) not in seen:
+            key = (build.recipe.name, output.name)
+            if key not in seen:
                 seen.add(key)
                 yield build, tree.recipes[build.recipe.name], output
 
@@ -70,28 +74,30 @@ def _outputs(tree: Tree) -> Iterator[tuple[Build, RecipeFile, Rendered]]:
     ),
 )
 def DevHasRunExports(tree: Tree) -> Iterator[Finding]:
-    """A -dev package of a library has run exports, so that packages linked against the library
-    depend on it.
+    """A -dev package of a library has run exports.
+
+    So packages that are linked against the library depend on it.
     """
     for build, recipe, output in _outputs(tree):
-        full = {
-            o.name.removesuffix("-files")
-            for o in build.outputs
-            if o.files or "**" not in o.left_files
-        }
-        match = re.search(r"-dev(?=$|_)", output.name)
-        if (
-            match
-            and output.name[: match.start()] in full
-            and not any(map(output.run_exports.get, _EXPORTS))
-        ):
+        dev = re.search(r"-dev(?=$|_)", output.name)
+        if not dev or any(map(output.run_exports.get, _EXPORTS)):
+            continue
+        library = output.name[: dev.start()]
+        if library in _with_files(build):
             yield recipe.at(recipe.output_line(output.name), f"{output.name} has no run exports")
+
+
+def _with_files(build: Build) -> set[str]:
+    """The packages of a build that have files, by the names without -files."""
+    full = [o.name for o in build.outputs if o.files or "**" not in o.left_files]
+    return {name.removesuffix("-files") for name in full}
 
 
 @check(Tree, fix="remove run_exports")
 def StaticHasNoRunExports(tree: Tree) -> Iterator[Finding]:
-    """A -static package has no run exports: packages linked against it contain its code, and need
-    nothing to run.
+    """A -static package has no run exports.
+
+    Packages that are linked against it contain its code, and need nothing to run.
     """
     for _, recipe, output in _outputs(tree):
         if any(output.run_exports.values()) and re.search(r"-static(?=$|_)", output.name):
@@ -100,14 +106,13 @@ def StaticHasNoRunExports(tree: Tree) -> Iterator[Finding]:
 
 @check(Tree, fix="write build: {noarch: generic}")
 def HalvesAreNoarch(tree: Tree) -> Iterator[Finding]:
-    """A -dev or -static package with a platform in its name is noarch: generic, for compilers on
-    other platforms.
+    """A -dev or -static package with a platform in its name is noarch: generic.
+
+    So compilers on other platforms can use it.
     """
     for build, recipe, output in _outputs(tree):
-        if (
-            re.search(rf"-(dev|static)_{build.subdir}(-files)?$", output.name)
-            and output.noarch != "generic"
-        ):
+        is_half = re.search(rf"-(dev|static)_{build.subdir}(-files)?$", output.name)
+        if is_half and output.noarch != "generic":
             yield recipe.at(recipe.output_line(output.name), f"{output.name} is not noarch")
 
 
@@ -116,13 +121,15 @@ def HalvesAreNoarch(tree: Tree) -> Iterator[Finding]:
     fix="write path: ../../.cache/artefacts/COMPONENT/${{ version }}/${{ target_platform }}.zip",
 )
 def SourcesAreArtefacts(recipe: RecipeFile) -> Iterator[Finding]:
-    """A source is an artefact in the cache, by component, version and platform, and not a URL, git
-    or a hash.
+    """A source is an artefact in the cache, by component, version and platform.
+
+    It is no URL, no git repository and no hash.
     """
+    other_source = re.compile(
+        r"\b(url|git|sha256|md5|path): +(?![\"']?\.\./\.\./\.cache/artefacts/)\S+"
+    )
     for number, line in recipe.code():
-        if match := re.search(
-            r"\b(url|git|sha256|md5|path): +(?![\"']?\.\./\.\./\.cache/artefacts/)\S+", line
-        ):
+        if match := other_source.search(line):
             yield recipe.at(number, f"a source is {match[0]}", match.start() + 1)
 
 
@@ -136,21 +143,33 @@ def SourcesAreArtefacts(recipe: RecipeFile) -> Iterator[Finding]:
 def NoVersionIsTyped(tree: Tree) -> Iterator[Finding]:
     """A recipe has no version of a component as text; bounds such as <0a0 are allowed."""
     locked = {
-        c.version: f"{c.name} in {lock.name}"
+        component.version: f"{component.name} in {lock.name}"
         for lock in tree.locks.values()
-        for c in lock.components.values()
+        for component in lock.components.values()
     }
     for recipe in tree.recipes.values():
         for number, line in recipe.code():
+            if recipe.commented(number):
+                continue
             for version in re.findall(r"(?<![\w.])\d+(?:\.\d+){2,}(?![\w.])", line):
-                if version in locked and not recipe.commented(number):
+                if version in locked:
                     yield recipe.at(number, f"{version} is the locked version of {locked[version]}")
-            typed = _TYPED.search(re.sub(r"<0a0|\.0a0", "", EXPRESSION.sub("", line)))
-            ours = typed and (
-                typed[0].startswith("cuda-version ") or "cuda_version" in recipe.recipe.names_used
-            )
-            if typed and ours and not recipe.commented(number):
-                yield recipe.at(number, f"{typed[0]!r} types a version of the toolkit")
+            if typed := _typed_spec(recipe, line):
+                yield recipe.at(number, f"{typed!r} types a version of the toolkit")
+
+
+def _typed_spec(recipe: RecipeFile, line: str) -> str:
+    """The spec of a component in a line, with a version as text; "" if there is none.
+
+    A recipe without builds for each toolkit may bound components of others, but not cuda-version.
+    """
+    text = re.sub(r"<0a0|\.0a0", "", EXPRESSION.sub("", line))
+    found = _TYPED.search(text)
+    if not found:
+        return ""
+    is_cuda_version = found[0].startswith("cuda-version ")
+    is_of_toolkit = "cuda_version" in recipe.recipe.names_used
+    return found[0] if is_cuda_version or is_of_toolkit else ""
 
 
 @check(
@@ -161,53 +180,56 @@ def NoVersionIsTyped(tree: Tree) -> Iterator[Finding]:
     ),
 )
 def PinsSpanTheMajor(tree: Tree) -> Iterator[Finding]:
-    """A dependency of a package for a CUDA major, and each run export, allows every later minor of
-    that major.
+    """A dependency of a package for a CUDA major, and each run export, spans that major.
 
-    A run export also has a lower bound, since older libraries lack symbols. A comment above the
-    line allows exceptions. Each bound is a number.
+    It allows every later minor of the major. A run export also has a lower bound, since older
+    libraries lack symbols. A comment above the line allows exceptions. Each bound is a number.
     """
-    toolkit = {
-        o.name for build in tree.builds if build.lock.startswith("cuda-") for o in build.outputs
-    }
+    ctk_builds = [build for build in tree.builds if build.lock.startswith("cuda-")]
+    toolkit = {output.name for build in ctk_builds for output in build.outputs}
     seen: set[tuple[str, str, str]] = set()
     for build in tree.builds:
         recipe = tree.recipes[build.recipe.name]
+        is_for_major = "cuda_major" in build.recipe.names_used
         for output in build.outputs:
-            exports = [s for kind in _EXPORTS for s in output.run_exports.get(kind, ())]
-            for spec in (
-                *exports,
-                *(output.depends if "cuda_major" in build.recipe.names_used else ()),
-            ):
-                name = spec.split()[0]
+            exports = [spec for kind in _EXPORTS for spec in output.run_exports.get(kind, ())]
+            depends = output.depends if is_for_major else ()
+            for spec in (*exports, *depends):
+                bound = _bound_without_number(spec)
                 key = (recipe.name, output.name, spec)
-                no_number = re.search(r"[<>](?!=?\d)=?([^, ]+)", spec)
-                if not (name in toolkit or no_number) or key in seen:
+                if key in seen or not (bound or spec.split()[0] in toolkit):
                     continue
                 seen.add(key)
-                # A noarch package that exports itself has no library, and so no SONAME.
-                is_open = (
-                    spec in exports
-                    and not (output.noarch and name == output.name)
-                    and not _is_bounded(spec)
-                )
-                if no_number or is_open or not _spans(spec):
-                    pattern = re.compile(rf"(- |[\"'\[]){re.escape(name)}[ \"']")
-                    bound = no_number[1] if no_number else ""
-                    lines = [
-                        n for n, line in recipe.code() if pattern.search(line) and bound in line
-                    ]
-                    if not any(map(recipe.commented, lines)):
-                        problem = (
-                            "without bounds on both sides"
-                            if is_open
-                            else "and no later minor of that major"
-                        )
-                        problem = f"and the bound {bound} is no number" if bound else problem
-                        yield recipe.at(
-                            recipe.first(lines, output.name),
-                            f"{output.name} takes {spec}, {problem}",
-                        )
+                problem = _problem_of_pin(spec, output, is_export=spec in exports)
+                lines = _lines_of_pin(recipe, spec, bound)
+                if problem and not any(map(recipe.commented, lines)):
+                    place = recipe.first(lines, output.name)
+                    yield recipe.at(place, f"{output.name} takes {spec}, {problem}")
+
+
+def _bound_without_number(spec: str) -> str:
+    """The first bound of a requirement that begins with no digit; "" if all do."""
+    bound = re.search(r"[<>](?!=?\d)=?([^, ]+)", spec)
+    return bound[1] if bound else ""
+
+
+def _problem_of_pin(spec: str, output: Rendered, *, is_export: bool) -> str:
+    """What is wrong with the bounds of a requirement or run export; "" if nothing is."""
+    if bound := _bound_without_number(spec):
+        return f"and the bound {bound} is no number"
+    # A noarch package that exports itself has no library, and so no SONAME.
+    exports_itself = output.noarch and spec.split()[0] == output.name
+    if is_export and not exports_itself and not _is_bounded(spec):
+        return "without bounds on both sides"
+    if not _spans(spec):
+        return "and no later minor of that major"
+    return ""
+
+
+def _lines_of_pin(recipe: RecipeFile, spec: str, bound: str) -> list[int]:
+    """The lines of a recipe that may be a requirement: they have its name and its bound."""
+    pattern = re.compile(rf"(- |[\"'\[]){re.escape(spec.split()[0])}[ \"']")
+    return [number for number, line in recipe.code() if pattern.search(line) and bound in line]
 
 
 @check(
@@ -215,22 +237,19 @@ def PinsSpanTheMajor(tree: Tree) -> Iterator[Finding]:
     fix="write cuda-version ${{ cuda_range }} ${{ cuda_fit }}_* in run, or the reason in a comment",
 )
 def TieHasAFit(tree: Tree) -> Iterator[Finding]:
-    """What depends on cuda-version has a native and a compat build, so that clients pick one for
-    the driver.
+    """What depends on cuda-version has a native and a compat build.
 
-    A package that ends in -files serves both.
+    So clients pick one for the driver. A package that ends in -files serves both.
     """
     for _, recipe, output in _outputs(tree):
         ties = [spec for spec in output.depends if spec.split()[0] == "cuda-version"]
-        if (
-            ties
-            and not output.name.endswith("-files")
-            and not re.search(r" (native|compat)_\*(\n|$)", "\n".join(ties))
-        ):
-            lines = [number for number, line in recipe.code() if "cuda-version " in line]
-            if not any(map(recipe.commented, lines)):
-                message = f"{output.name} takes {ties[0]}, so it has one build for all drivers"
-                yield recipe.at(recipe.first(lines, output.name), message)
+        has_fit = any(re.search(r" (native|compat)_\*$", tie) for tie in ties)
+        if not ties or has_fit or output.name.endswith("-files"):
+            continue
+        lines = recipe.lines_with("cuda-version ")
+        if not any(map(recipe.commented, lines)):
+            message = f"{output.name} takes {ties[0]}, so it has one build for all drivers"
+            yield recipe.at(recipe.first(lines, output.name), message)
 
 
 @check(
@@ -241,41 +260,37 @@ def TieHasAFit(tree: Tree) -> Iterator[Finding]:
     ),
 )
 def DependenciesExist(tree: Tree) -> Iterator[Finding]:
-    """A dependency is a package of this set, or one of conda-forge that `ctk verify` has in its
-    stand-in for it.
+    """A dependency is a package of this set, or one of conda-forge that `ctk verify` knows.
+
+    These are in its stand-in for conda-forge.
     """
-    known = {output.name for build in tree.builds for output in build.outputs} | universe_names()
-    for _, recipe, output in (
-        () if tree.unplanned else _outputs(tree)
-    ):  # what does not render makes packages, too
+    if tree.unplanned:
+        return  # what does not render makes packages, too
+    made = {output.name for build in tree.builds for output in build.outputs}
+    known = made | universe_names()
+    for _, recipe, output in _outputs(tree):
         for name in {spec.split()[0] for spec in output.depends} - known:
-            if not name.startswith("__"):
-                lines = [
-                    n for n, line in recipe.code() if re.search(rf"- {re.escape(name)}\b", line)
-                ]
-                meant = listing(nearest(name, known, cutoff=0.75), "or")
-                what = (
-                    f"; did you mean {meant}?"
-                    if meant != "none"
-                    else ", which nobody makes that is known here"
-                )
-                yield recipe.at(
-                    recipe.first(lines, output.name), f"{output.name} takes {name}{what}"
-                )
+            if name.startswith("__"):
+                continue
+            meant = nearest(name, known, cutoff=0.75)
+            advice = ", which nobody makes that is known here"
+            if meant:
+                advice = f"; did you mean {listing(meant, 'or')}?"
+            lines = recipe.lines_with(rf"- {re.escape(name)}\b")
+            place = recipe.first(lines, output.name)
+            yield recipe.at(place, f"{output.name} takes {name}{advice}")
 
 
 def _is_bounded(spec: str) -> bool:
-    """Whether a requirement has a lower and an upper bound, as a version alone, ``=`` and ``==``
-    have.
-    """
+    """Whether a requirement has a lower and an upper bound, as a version, ``=`` and ``==`` have."""
     versions = str(match_spec(spec).version or "*")
-    return versions[0] not in "<>*" or (">" in versions and "<" in versions)
+    if versions[0] not in "<>*":
+        return True
+    return ">" in versions and "<" in versions
 
 
 def _spans(spec: str) -> bool:
-    """Whether a requirement that allows a version of a major allows every later version of that
-    major.
-    """
+    """Whether a requirement that allows a version of a major allows every later one of it."""
     try:
         versions = match_spec(spec).version
     except InvalidMatchSpecError:
@@ -284,12 +299,11 @@ def _spans(spec: str) -> bool:
         return True
     takes = VersionSpec(versions).matches
     named = re.findall(r"\d+(?:\.\d+)*", str(versions))
-    taken = {
-        number.split(".")[0]
-        for number in (*named, *(f"{n.split('.')[0]}.0" for n in named))
-        if takes(Version(number))
-    }
-    return all(takes(Version(f"{major}.9999")) for major in taken)
+    first_of_majors = [f"{number.split('.')[0]}.0" for number in named]
+    numbers = named + first_of_majors
+    taken = [number for number in numbers if takes(Version(number))]
+    majors = {number.split(".")[0] for number in taken}
+    return all(takes(Version(f"{major}.9999")) for major in majors)
 
 
 @check(
@@ -300,37 +314,40 @@ def _spans(spec: str) -> bool:
     ),
 )
 def LicenceIsTheArtefacts(tree: Tree) -> Iterator[Finding]:
-    """The licence of a package is that of its artefact: not proprietary for an open artefact, and
-    not the reverse.
+    """The licence of a package is that of its artefact.
+
+    It is not proprietary for an open artefact, and not the reverse.
     """
     # A text that some wheel declares as open is open, since NVIDIA's declarations of the same text
     # changed.
     known = [component for lock in tree.locks.values() for component in lock.components.values()]
-    is_open = {
-        text for c in known if "nvidia" not in c.license.lower() for text in c.license_texts
-    } | _OPEN.keys()
+    declared_open = [c for c in known if "nvidia" not in c.license.lower()]
+    is_open = {text for c in declared_open for text in c.license_texts} | _OPEN.keys()
     wrong: dict[tuple[str, str, str, str], str] = {}
     for build in tree.builds:
-        lock = tree.locks[build.lock]
-        made = {
-            c.name: c for a in build.artefacts if (c := lock.component_of(a.component, a.version))
-        }
-        for component in made.values():
-            declared, texts = (
-                component.license,
-                [text in is_open for text in component.license_texts],
-            )
+        for component in _components_of(build, tree.locks[build.lock]):
+            open_texts = [text in is_open for text in component.license_texts]
             for output in build.outputs:
-                if not _fits(output.license, declared, texts):
-                    key = (build.recipe.name, output.license, component.name, declared)
+                if not _fits(output.license, component.license, open_texts):
+                    key = (build.recipe.name, output.license, component.name, component.license)
                     wrong.setdefault(key, f"{output.name} of {build.lock}")
     for (name, stated, component_name, declared), package in wrong.items():
         recipe = tree.recipes[name]
-        line = next((n for n, text in recipe.code() if re.search(r"\blicense: ", text)), 1)
+        lines = recipe.lines_with(r"\blicense: ")
         message = (
             f"{package} is under {stated or 'no licence'}, and {component_name} declares {declared}"
         )
-        yield recipe.at(line, message)
+        yield recipe.at(lines[0] if lines else 1, message)
+
+
+def _components_of(build: Build, lock: ReleaseLock) -> list[Component]:
+    """The components of a release that a build is made of, each once."""
+    found = {}
+    for artefact in build.artefacts:
+        component = lock.component_of(artefact.component, artefact.version)
+        if component:
+            found[component.name] = component
+    return list(found.values())
 
 
 def _fits(stated: str, declared: str, open_texts: list[bool]) -> bool:

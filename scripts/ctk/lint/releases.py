@@ -17,15 +17,15 @@ from ctk.rules import Finding, check
 
 @check(Tree, fix="ctk release add RELEASE --write, which asks the index for each of them")
 def LockCoversItsTargets(tree: Tree) -> Iterator[Finding]:
-    """The lock of a Python project has an artefact, or the lack of one, for each Python and
-    platform.
-    """
+    """The lock of a Python project states an artefact or its lack for each Python and platform."""
     pythons = [f"{subdir}-{tag}" for subdir in PLATFORMS for tag in tree.python_tags]
-    for lock in (lock for lock in tree.locks.values() if lock.name.startswith("python-")):
+    of_python = [lock for lock in tree.locks.values() if lock.name.startswith("python-")]
+    for lock in of_python:
         for name, component in lock.components.items():
-            if NOARCH not in component.artefacts and (
-                lost := sorted(set(pythons) - set(component.artefacts))
-            ):
+            if NOARCH in component.artefacts:
+                continue
+            lost = sorted(set(pythons) - set(component.artefacts))
+            if lost:
                 yield tree.at_lock(lock, f"{name} says nothing of {', '.join(lost)}")
 
 
@@ -39,9 +39,8 @@ def LocksAreMeasured(tree: Tree) -> Iterator[Finding]:
         lacks = unmeasured(lock)
         if lock.facts:
             linux = {a.target for a in lock.artefacts if a.target.startswith("linux-")}
-            lacks += [
-                f"the glibc that {target} needs" for target in sorted(linux ^ set(lock.facts.glibc))
-            ]
+            targets = sorted(linux ^ set(lock.facts.glibc))
+            lacks += [f"the glibc that {target} needs" for target in targets]
         if lacks:
             more = f" and {len(lacks) - 1} more" if lacks[1:] else ""
             found = tree.at_lock(lock, f"not measured: {lacks[0]}{more}")
@@ -70,11 +69,8 @@ def ExclusionsAreTrue(tree: Tree) -> Iterator[Finding]:
     for name in needless_exclusions(tree.exclusions, tree.locks):
         yield tree.at_exclusion(name, f"{name}: for no locked release")
     for entry in tree.exclusions.excluded:
-        packaged = [
-            release
-            for release, classes in tree.classes.items()
-            if entry.component in classes.needless
-        ]
+        classes = tree.classes.items()
+        packaged = [release for release, known in classes if entry.component in known.needless]
         if packaged:
             yield tree.at_exclusion(
                 entry.component, f"{entry.component} is packaged in {', '.join(packaged)}"
@@ -86,12 +82,13 @@ def LacksAreExplained(tree: Tree) -> Iterator[Finding]:
     """The list of unpublished components has exactly the known components that a release lacks."""
     known = {component.name for component in CTK_COMPONENTS}
     for lock in tree.locks.values():
-        if lock.is_ctk:
-            listed = known & {
-                e.name for e in tree.exclusions.unpublished if Version(lock.minor) in e.releases
-            }
-            lacked = known - set(lock.components)
-            for name in sorted(lacked - listed):
-                yield tree.at_lock(lock, f"it lacks {name}, and the written list does not say why")
-            for name in sorted(listed - lacked):
-                yield tree.at_lock(lock, f"it has {name}, which the written list calls unpublished")
+        if not lock.is_ctk:
+            continue
+        entries = tree.exclusions.unpublished
+        unpublished = {entry.name for entry in entries if Version(lock.minor) in entry.releases}
+        listed = known & unpublished
+        lacked = known - set(lock.components)
+        for name in sorted(lacked - listed):
+            yield tree.at_lock(lock, f"it lacks {name}, and the written list does not say why")
+        for name in sorted(listed - lacked):
+            yield tree.at_lock(lock, f"it has {name}, which the written list calls unpublished")

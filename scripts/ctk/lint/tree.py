@@ -27,7 +27,8 @@ class RecipeFile:
     """A ``recipe.yaml``. Lines count from 1."""
 
     def __init__(self, recipe: Recipe, root: Path) -> None:
-        self.recipe, self.path = recipe, recipe.file
+        self.recipe = recipe
+        self.path = recipe.file
         self.name = recipe.file.relative_to(root).as_posix()
         self.lines = read_plain_text(recipe.file).split("\n")
 
@@ -36,16 +37,20 @@ class RecipeFile:
 
     def code(self) -> list[tuple[int, str]]:
         """The lines that are not comments, with their numbers."""
-        return [
-            (n, line) for n, line in enumerate(self.lines, 1) if not line.lstrip().startswith("#")
-        ]
+        lines = enumerate(self.lines, 1)
+        return [(number, line) for number, line in lines if not line.lstrip().startswith("#")]
+
+    def lines_with(self, pattern: str) -> list[int]:
+        """The numbers of the lines, without comments, that have a pattern."""
+        return [number for number, line in self.code() if re.search(pattern, line)]
 
     def output_line(self, output: str) -> int:
         """The line with the name of the output that renders to this package name."""
         for written in self.recipe.output_names:
-            if re.fullmatch(".+".join(map(re.escape, EXPRESSION.split(written))), output):
-                pattern = re.compile(rf"\bname: [\"']?{re.escape(written)}(?![\w-])")
-                return next((n for n, line in self.code() if pattern.search(line)), 1)
+            fixed_parts = map(re.escape, EXPRESSION.split(written))
+            if re.fullmatch(".+".join(fixed_parts), output):
+                lines = self.lines_with(rf"\bname: [\"']?{re.escape(written)}(?![\w-])")
+                return lines[0] if lines else 1
         return 1
 
     def first(self, lines: Sequence[int], output: str) -> int:
@@ -76,13 +81,10 @@ class Tree:
     @property
     def paths(self) -> list[Path]:
         """The files that are linted."""
-        here = self.workspace
-        locks = [
-            path
-            for suffix in ("lock", "yaml")
-            for path in sorted(here.variants.glob(f"*.{suffix}"))
-        ]
-        return [*sorted(here.recipes.glob("*/recipe.yaml")), *locks]
+        recipes = sorted(self.workspace.recipes.glob("*/recipe.yaml"))
+        locks = sorted(self.workspace.variants.glob("*.lock"))
+        variants = sorted(self.workspace.variants.glob("*.yaml"))
+        return recipes + locks + variants
 
     @cached_property
     def set(self) -> Set:
@@ -102,11 +104,8 @@ class Tree:
 
     def at_lock(self, lock: ReleaseLock, message: str) -> Finding:
         """A finding on a lock; a command writes it, so the line is 1."""
-        return Finding(
-            path_of(self.workspace, lock.name).relative_to(self.workspace.root).as_posix(),
-            message,
-            line=1,
-        )
+        path = path_of(self.workspace, lock.name)
+        return Finding(path.relative_to(self.workspace.root).as_posix(), message, line=1)
 
     @cached_property
     def exclusions(self) -> Exclusions:
@@ -116,11 +115,11 @@ class Tree:
     def at_exclusion(self, name: str, message: str) -> Finding:
         """A finding on the list of exclusions, at the line of a name."""
         path = self.workspace.variants / EXCLUSIONS
-        lines = read_plain_text(path).split("\n")
-        number = next(
-            (n for n, line in enumerate(lines, 1) if re.search(rf": {re.escape(name)}\b", line)), 1
-        )
-        return Finding(path.relative_to(self.workspace.root).as_posix(), message, line=number)
+        lines = enumerate(read_plain_text(path).split("\n"), 1)
+        pattern = rf": {re.escape(name)}\b"
+        numbers = [number for number, line in lines if re.search(pattern, line)]
+        place = path.relative_to(self.workspace.root).as_posix()
+        return Finding(place, message, line=numbers[0] if numbers else 1)
 
     @cached_property
     def python_tags(self) -> tuple[str, ...]:
@@ -128,8 +127,9 @@ class Tree:
 
     @cached_property
     def measured(self) -> Set:
-        """The set without the locks that lack measured values: no recipe that needs them can be
-        planned.
+        """The set without the locks that lack measured values.
+
+        No recipe that needs these values can be planned.
         """
         locks = {name: pair for name, pair in self.set.locks.items() if not unmeasured(pair[0])}
         return replace(self.set, locks=locks)

@@ -1,21 +1,16 @@
-"""rattler-build's messages about recipes and variant files, as a line and a text.
+"""rattler-build's messages about recipes and variant files, as file, line and text.
 
-Some are a Rust struct with the line in it, some begin with the line, and most errors of the schema
-name no line. The line of these is found with rattler-build itself: it is that of the smallest part
-without which the message changes.
+Some are a Rust struct with the line in it, some begin with the line. Most errors of the schema name
+no line, and are printed without one.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
-
-import yaml
 
 _STRUCT = re.compile(r'\b(?:message|reason): "((?:[^"\\]|\\.)*)"|\w+\("((?:[^"\\]|\\.)*)"\)$')
 _LINES = (
@@ -57,124 +52,107 @@ def shown(file: Path) -> str:
     return os.path.relpath(file) if file.is_relative_to(Path.cwd()) else str(file)
 
 
-def said_of(file: Path, error: Exception, check: Callable[[Path], object]) -> str:
-    """An error of rattler-build as ``FILE:LINE: text``.
+def message_of(file: Path, error: Exception) -> str:
+    """An error of rattler-build as ``FILE:LINE: text``; ``FILE: text`` if it names no line.
 
     Args:
         file: The recipe or variant file.
         error: What reading the file raised.
-        check: Raises the error for a copy of the file.
     """
     if isinstance(error, UnicodeDecodeError):
-        lines = error.object[: error.start].count(b"\n")
-        return f"{shown(file)}:{lines + 1}: this is not UTF-8"
+        lines_before = error.object[: error.start].count(b"\n")
+        return f"{shown(file)}:{lines_before + 1}: this is not UTF-8"
     if isinstance(error, OSError):
         return f"{shown(file)}: {error.strerror}"
-    message, text = str(error), file.read_text(encoding="utf-8").splitlines()
-    stated = next(
-        (found for pattern in _LINES if (found := re.search(pattern, message, re.MULTILINE))), None
-    )
-    number = int(stated[1]) if stated else _line_of(file, check)
-    said = _plain(message)
-    tabs = (n for n, line in enumerate(text, 1) if re.match(r" *\t", line))
-    if re.search(r"\btabs?\b", said) and (
-        tab := next(tabs, 0)
-    ):  # a line of text may go on over the next ones
-        number, said = tab, "a tab indents this line, and YAML takes only spaces there"
-    return said_at(file, number, text[number - 1] if number <= len(text) else "", said)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    number = _stated_line(str(error))
+    text = _plain(str(error))
+    if re.search(r"\btabs?\b", text):
+        # The first tab counts: a line of text may go on over the next ones.
+        tab = _first_line(lines, r"^ *\t")
+        if tab:
+            number = tab
+            text = "a tab indents this line, and YAML takes only spaces there"
+    if not number:
+        code = ["" if line.lstrip().startswith("#") else line for line in lines]
+        number = _first_line(code, *_OF_CONDA_BUILD)
+    if not number:
+        return f"{shown(file)}: {text}"
+    line = lines[number - 1] if number <= len(lines) else ""
+    return message_at(file, number, line, text)
+
+
+def _stated_line(message: str) -> int:
+    """The line that a message of rattler-build names; 0 if it names none."""
+    for pattern in _LINES:
+        if found := re.search(pattern, message, re.MULTILINE):
+            return int(found[1])
+    return 0
+
+
+def _first_line(lines: Sequence[str], *patterns: str) -> int:
+    """The number of the first line that has one of some patterns; 0 if none has."""
+    for number, line in enumerate(lines, 1):
+        if any(re.search(pattern, line) for pattern in patterns):
+            return number
+    return 0
 
 
 def uneven_zip(
     files: Sequence[Path], zips: Iterable[Sequence[str]], counts: Callable[[str], int]
 ) -> str:
-    """``FILE:LINE: text`` of the first key of a zip that has more or fewer values than the key
-    before it.
+    """``FILE:LINE: text`` of the first key of a zip with more or fewer values than its left one.
+
+    Args:
+        files: The variant files, in rising precedence.
+        zips: Groups of keys, one of which is uneven.
+        counts: Gives the number of values of a key; 0 for a key that no file has.
     """
-    one, other = next(
-        pair
-        for zip_ in zips
-        for pair in pairwise(filter(counts, zip_))
-        if len({*map(counts, pair)}) > 1
+    pairs = (pair for group in zips for pair in pairwise(filter(counts, group)))
+    left, key = next((left, key) for left, key in pairs if counts(left) != counts(key))
+    return (
+        f"{_place_of_key(files, key)}: zip_keys has {left} with {counts(left)} values and {key}"
+        f" with {counts(key)}"
     )
-    places = (
-        f"{shown(file)}:{number}"
-        for file in reversed(files)  # the last one that has a key is taken
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
-        if re.match(rf"[\"']?{other}[\"']? *:", line)
-    )
-    said = f"zip_keys has {one} with {counts(one)} values and {other} with {counts(other)}"
-    return f"{next(places, shown(files[-1]))}: {said}"
 
 
-def said_at(file: Path, number: int, line: str, said: str = "") -> str:
+def _place_of_key(files: Sequence[Path], key: str) -> str:
+    """``FILE:LINE`` of a key in the last variant file that has it, whose values count."""
+    for file in reversed(files):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        if number := _first_line(lines, rf"^[\"']?{key}[\"']? *:"):
+            return f"{shown(file)}:{number}"
+    return shown(files[-1])
+
+
+def message_at(file: Path, number: int, line: str, text: str = "") -> str:
     """``FILE:LINE: text`` and the line below it.
 
     A line in conda-build's format has another text.
     """
-    found = ((re.search(pattern, line), other) for pattern, other in _OF_CONDA_BUILD.items())
-    said = next((match.expand(other) for match, other in found if match), said)
-    said = re.sub(r"\bpy *([<>=!]=?) *(\d)(\d+)", r'match(python, "\1\2.\3")', said)
-    return f"{shown(file)}:{number}: {said}" + (f"\n    {line.strip()}" if line.strip() else "")
+    for pattern, instead in _OF_CONDA_BUILD.items():
+        if match := re.search(pattern, line):
+            text = match.expand(instead)
+            break
+    text = re.sub(r"\bpy *([<>=!]=?) *(\d)(\d+)", r'match(python, "\1\2.\3")', text)
+    quoted = line.strip()
+    place = f"{shown(file)}:{number}"
+    return f"{place}: {text}\n    {quoted}" if quoted else f"{place}: {text}"
 
 
 def _plain(message: str) -> str:
-    """A message without the names of Rust's types, and without the positions that the line says
-    already.
-    """
+    """A message without the names of Rust's types and the positions that the line already says."""
     if struct := _STRUCT.search(message):
-        message = re.sub(r"\\(.)", r"\1", (struct[1] or struct[2]).replace(r"\n", "\n"))
+        quoted = struct[1] or struct[2]
+        message = re.sub(r"\\(.)", r"\1", quoted.replace(r"\n", "\n"))
     while prefix := _PREFIXES.match(message):
         message = message[prefix.end() :]
     message = re.sub(r" \(in (<expression>|template):\d+\)$", "", message)
     message = MISSING_OUTPUT.sub(r"no output is named \1 in this variant", message)
     if spec := _SPEC.fullmatch(message):
-        what = f"`{spec[1]}`" if spec[1] else "this"
-        right = "write it as `cuda-version 12.6.*` or `cuda-version >=12.6,<13`"
+        subject = f"`{spec[1]}`" if spec[1] else "a requirement"
+        remedy = "write it as `cuda-version 12.6.*` or `cuda-version >=12.6,<13`"
         if "++" in spec[2]:
-            right = 'the C++ compiler is `${{ compiler("cxx") }}`'
-        return f"{what} is no dependency ({spec[2]}); {right}"
+            remedy = 'the C++ compiler is `${{ compiler("cxx") }}`'
+        return f"{subject} is no dependency ({spec[2]}); {remedy}"
     return _TEMPLATE.sub(r" in `\1`", message).strip()
-
-
-def _line_of(file: Path, check: Callable[[Path], object]) -> int:
-    """The line of the smallest part of a file without which `check` has another message,
-    or none.
-    """
-
-    def said(node: yaml.Node) -> str:
-        copy.write_text(
-            yaml.serialize(node, Dumper=yaml.CSafeDumper, allow_unicode=True), encoding="utf-8"
-        )
-        try:
-            check(copy)
-        except Exception as error:
-            return str(error)
-        return ""
-
-    def suspects(node: yaml.Node, depth: int) -> Iterator[tuple[int, bool, int, int]]:
-        """How well each part below a node explains the message (the least explains it best), and
-        its line.
-        """
-        for place, child in enumerate(node.value if isinstance(node, yaml.CollectionNode) else ()):
-            key, value = child if isinstance(child, tuple) else (child, child)
-            del node.value[place]
-            without = said(root)
-            node.value.insert(place, child)
-            if without.startswith("missing required field") and isinstance(value, yaml.ScalarNode):
-                written, value.value = (
-                    value.value,
-                    "1",
-                )  # the field is there, and has a value that most fields can have
-                without = said(root)
-                value.value = written
-            if without != whole:
-                rank = 2 if without.startswith("missing required field") else 1 if without else 0
-                yield rank, f"'{key.value}'" not in whole, -depth, key.start_mark.line + 1
-                yield from suspects(value, depth + 1)
-
-    with TemporaryDirectory() as folder, suppress(yaml.YAMLError):
-        copy = Path(folder, file.name)
-        if root := yaml.compose(file.read_bytes(), Loader=yaml.CSafeLoader):
-            whole = said(root)
-            return min(suspects(root, 1), default=(0, False, 0, 1))[-1]
-    return 1

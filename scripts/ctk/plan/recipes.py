@@ -23,7 +23,7 @@ from ctk.core.errors import RecipeError, nearest
 from ctk.core.files import file_sha256, open_plain, read_plain, read_plain_text
 from ctk.core.memo import Memo, memo
 from ctk.core.platforms import NOARCH, this_platform
-from ctk.plan.messages import MISSING_OUTPUT, said_of, shown, uneven_zip
+from ctk.plan.messages import MISSING_OUTPUT, message_of, shown, uneven_zip
 
 _SHARED = re.compile(r"\bfile:\s*(\.\./[^\s,}]+)")
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
@@ -274,11 +274,10 @@ def render_variants(recipe: Recipe, variant_files: Sequence[Path], subdir: str) 
                 lambda key: len(variants.get_values(key) or ()),
             )
             raise RecipeError(said, "give each key of a zip as many values") from error
-        said = said_of(recipe.file, error, lambda file: _parse(file).render(variants, config))
+        said = message_of(recipe.file, error)
         used = listing([shown(file) for file in variant_files])
         step = (
-            "correct that line; a name in it is a key of these variant files, or of the recipe's"
-            " context"
+            "correct it; a name in it is a key of these variant files, or of the recipe's context"
         )
         if pin := MISSING_OUTPUT.search(str(error)):
             step = _other_output(pin[1], recipe.output_names)
@@ -375,10 +374,9 @@ def _variants_at(states: tuple[tuple[Path, int], ...], subdir: str) -> rattler_b
             try:
                 read([file])
             except Exception as own:
-                said = said_of(file, own, lambda copy: read([copy]))
-                raise RecipeError(
-                    said, "correct that line: a variant file has keys, each with a list"
-                ) from error
+                said = message_of(file, own)
+                step = "correct it: a variant file has keys, each with a list"
+                raise RecipeError(said, step) from error
         raise RecipeError(
             f"{listing([str(f) for f, _ in states])}: {error}", "compare their keys"
         ) from error
@@ -391,7 +389,7 @@ def _parse(file: Path) -> Any:
         return _read(file)
     except Exception as error:
         raise RecipeError(
-            said_of(file, error, _read), "correct that line, and run the command again"
+            message_of(file, error), "correct it, and run the command again"
         ) from error
 
 

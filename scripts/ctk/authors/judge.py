@@ -1,0 +1,149 @@
+"""Judges the packages that `ctk build-recipe` made: what is wrong with each, and why a run fails.
+
+A package is wrong if its log or its metadata shows a common mistake, if it needs a library that its
+environment lacks, or if its metadata admits GPUs that it has no code for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ctk.authors.build_log import Mistake
+from ctk.authors.order import major
+from ctk.authors.run import Made, Tested
+from ctk.core.errors import AuditFailed, BuildFailed, Unsolvable
+from ctk.package.gpu_subject import Subject
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A package that was built, with what is known of it now.
+
+    Attributes:
+        package: The package.
+        tests: Its results, one for each driver.
+        code: The GPUs that it has code for.
+    """
+
+    package: Made
+    tests: tuple[Tested, ...]
+    code: Subject
+
+    @property
+    def name(self) -> str:
+        """Name, version and build."""
+        return self.package.file.stem
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether its tests have passed for a driver."""
+        return any(tested.state == "passed" for tested in self.tests)
+
+    @property
+    def mistakes(self) -> list[Mistake]:
+        """What is wrong with it apart from its GPUs."""
+        drivers = {mistake: tested.driver for tested in self.tests for mistake in tested.lacks}
+        found = [*self.package.notes]
+        for lack, driver in drivers.items():
+            machine = machine_in_words(driver)
+            cause = f"{lack.cause}, which its environment lacks ({machine})"
+            found.append(Mistake(cause, lack.step))
+        return found
+
+    @property
+    def faults(self) -> list[Mistake]:
+        """What is wrong with it.
+
+        A note may say that it is compiled by another compiler, which has other GPUs. So the GPUs
+        count only without notes.
+        """
+        if self.package.notes:
+            return self.mistakes
+        of_gpus = [Mistake(cause, step) for cause, step in self.code.wrong]
+        return self.mistakes + of_gpus
+
+    def as_json(self, channel: Path) -> dict[str, Any]:
+        """The package for `--json`, in its channel."""
+        package = self.package
+        return {
+            "file": str(channel / package.index.subdir / package.file.name),
+            "toolkit": package.toolkit or None,
+            "variant": dict(package.variant.values),
+            "requires": package.index.depends,
+            "seconds": round(package.seconds, 2),
+            "tests": [tested.as_json() for tested in self.tests],
+            "notes": [str(note) for note in package.notes],
+            "gpu_code": self.code.as_json(),
+        }
+
+
+def machine_in_words(driver: str | None) -> str:
+    return f"driver {driver}" if driver else "no driver"
+
+
+def never_picked(packages: Sequence[Made], picked: Collection[str]) -> list[str]:
+    """The builds that no machine gets, since another for their CUDA major and Python is preferred.
+
+    Args:
+        packages: The builds of one package.
+        picked: The builds that machines get, as name, version and build.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    for package in packages:
+        key = major(package.toolkit), package.variant.values.get("python", "")
+        build = f"{package.index.name} {package.index.version} {package.index.build}"
+        groups.setdefault(key, []).append(build)
+    found = []
+    for builds in groups.values():
+        left = [build for build in builds if build not in picked]
+        if len(left) < len(builds):
+            found += left
+    return found
+
+
+def refuse_faults(packages: Sequence[Judged], asked: Sequence[str | None], log: Path) -> None:
+    """Ends a run with an error if tests failed, a package is wrong, or no build is for a driver.
+
+    Args:
+        packages: What was made.
+        asked: The drivers of --driver.
+        log: The whole log, which the error names.
+
+    Raises:
+        BuildFailed: Tests failed.
+        AuditFailed: A package is wrong.
+        Unsolvable: No build is for a driver.
+    """
+    faults = [(judged.name, fault) for judged in packages for fault in judged.faults]
+    steps = list(dict.fromkeys(fault.step for _, fault in faults))
+    tests = [tested for judged in packages for tested in judged.tests]
+    failed = [tested for tested in tests if tested.state == "failed"]
+    if failed:
+        raise _tests_failed(failed, steps, log)
+    if faults:
+        lines = [f"{name}: {fault.cause}" for name, fault in faults]
+        raise AuditFailed("\n".join(lines), "; ".join(steps))
+    for driver in asked:
+        of_driver = [tested for tested in tests if tested.driver == driver]
+        if all(tested.state == "refused" for tested in of_driver):
+            raise Unsolvable(
+                f"no build is for a machine with {machine_in_words(driver)}:"
+                f" {of_driver[-1].detail}",
+                "add a build for its CUDA major, or ask for another --driver",
+            )
+
+
+def _tests_failed(failed: Sequence[Tested], steps: Sequence[str], log: Path) -> BuildFailed:
+    """The error with the end of the first log, and the names of all tests that failed."""
+    first, *others = [
+        f"the tests of {tested.package.file.stem} failed with {machine_in_words(tested.driver)}"
+        for tested in failed
+    ]
+    shown = "\n".join(f"    {line}" for line in failed[0].detail.splitlines())
+    hints = dict.fromkeys(hint for tested in failed for hint in tested.hints)
+    kept = f"the packages are there; the whole log is {log}"
+    lines = [f"{first}:", shown, *others]
+    return BuildFailed("\n".join(lines), "; ".join([*steps, *hints, kept]))
