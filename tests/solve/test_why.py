@@ -15,18 +15,11 @@ from ctk.core.errors import ChannelMissing, Unsolvable
 from ctk.core.platforms import this_platform
 from ctk.lock.model import release_locks
 from ctk.plan.names import known_names
-from ctk.solve.advice import asking_for_cuda
+from ctk.solve.advice import asking_for_cuda, not_built
+from ctk.solve.builds import choices, native_instead
 from ctk.solve.machine import python_specs
 from ctk.solve.solve import ASKING, Catalogue, Maker, Pick, Scenario
-from ctk.solve.why import (
-    choices,
-    explain,
-    fit_in_words,
-    native_instead,
-    newer_nvjitlink,
-    not_built,
-    solve_or_say_why,
-)
+from ctk.solve.why import explain, fit_in_words, newer_nvjitlink, solve_or_say_why
 from kit import foreign_channel
 from kit.small_channel import Record, asking, base, channel, pair, record, toolkit, write
 
@@ -542,7 +535,7 @@ def beside(
 
 
 def said(beside: Catalogue, specs: str, *machine: str | None) -> list[str]:
-    return [line for line, _ in choices(pick(beside, specs, *machine), beside)]
+    return [choice.line for choice in choices(pick(beside, specs, *machine), beside)]
 
 
 def test_a_cuda_build_that_costs_the_native_toolkit_is_said_with_what_to_type(
@@ -568,7 +561,7 @@ def test_a_cpu_build_where_cuda_can_be_had_is_said_with_what_gives_cuda(beside: 
     """The pick of conda and mamba, which prefer native."""
     theirs = pick(beside, "pytorch=*=cpu* cuda-core", "12.6")
     theirs = replace(theirs, scenario=replace(theirs.scenario, specs=("pytorch", "cuda-core")))
-    assert [line for line, _ in choices(theirs, beside)] == [
+    assert [choice.line for choice in choices(theirs, beside)] == [
         'pytorch is the CPU build here; "pytorch=*=cuda*" gives CUDA with toolkit 12.9, compat:'
         f" {PTX_NOT}"
     ]
@@ -644,16 +637,16 @@ def test_the_package_that_asks_for_cuda_builds_is_what_to_type_for_those_it_know
     asks = Catalogue([ours, foreign, base_channel], "linux-64")
     (line,) = said(asks, "pytorch cuda-core", "12.6")
     assert f"cuda-gpu, named first, gives CUDA with toolkit 12.9, compat: {PTX_NOT};" in line
-    ((_, document),) = choices(pick(asks, "pytorch cuda-core", "12.6"), asks)
-    assert document["cuda"]["spec"] == "cuda-gpu"
+    (choice,) = choices(pick(asks, "pytorch cuda-core", "12.6"), asks)
+    assert choice.as_json()["cuda"]["spec"] == "cuda-gpu"
     assert said(asks, "cuda-gpu pytorch cuda-core", "12.6") == []
     (line,) = said(asks, "cuda-gpu onnxruntime cuda-core", "12.6")  # which it does not know
     assert '"onnxruntime=*=*cuda*" gives' in line
     # Where a native toolkit serves, the environment keeps it with the other one.
     (line,) = said(asks, "pytorch cuda-core", "13.0")
     assert f"cuda-native, named first, gives CUDA with toolkit 12.9, {LOADS};" in line
-    ((_, document),) = choices(pick(asks, "pytorch cuda-core", "13.0"), asks)
-    assert document["cuda"] == {"spec": "cuda-native", "toolkit": "12.9", "fit": "native"}
+    (choice,) = choices(pick(asks, "pytorch cuda-core", "13.0"), asks)
+    assert choice.as_json()["cuda"] == {"spec": "cuda-native", "toolkit": "12.9", "fit": "native"}
     assert said(asks, "cuda-native pytorch cuda-core", "13.0") == []
 
 
@@ -719,7 +712,7 @@ def test_a_toolkit_that_the_channel_lacks_is_named_where_a_cuda_build_needs_it(
     only = Catalogue([small, foreign, base_channel], "linux-64")
     picked = pick(only, "pytorch=*=cpu* cuda-version", "13.0")
     picked = replace(picked, scenario=replace(picked.scenario, specs=("pytorch", "cuda-version")))
-    assert [line for line, _ in choices(picked, only)] == [
+    assert [choice.line for choice in choices(picked, only)] == [
         "pytorch is the CPU build here: its CUDA builds do not go with this channel, which lacks"
         " toolkit 12.9 and 13.4"
     ]

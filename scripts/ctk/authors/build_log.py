@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from ctk.solve.why import Reason
+Reason = tuple[str, str]
+"""A mistake that a log or an environment shows, in words, and the remedy."""
+
 
 _ERROR = re.compile(
     r"""[\s|│]*(?:

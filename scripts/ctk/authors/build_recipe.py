@@ -27,6 +27,7 @@ from rattler.package_streaming import extract
 
 from ctk.audit.packages import COMPILER_RUNTIME, PackageSet, needs
 from ctk.authors.build_log import (
+    Reason,
     missing_headers,
     missing_libraries,
     other_toolkits,
@@ -60,7 +61,7 @@ from ctk.plan.messages import SELECTOR, said_at, shown
 from ctk.plan.names import driver_library
 from ctk.plan.recipes import Recipe, read_variants, render_variants
 from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url, older, parse_spec
-from ctk.solve.why import Reason, find_reason
+from ctk.solve.why import find_reason
 
 CUDA_KEYS = ("cuda_version", "cuda_compiler_version")
 """The variant keys with the toolkit of a build.
@@ -769,7 +770,7 @@ class Workshop:
                     scenario = Scenario((package.spec,), catalogue.subdir, driver)
                     pick = catalogue.pick(scenario)
                     if pick is None:
-                        yield Tested(package, driver, detail=find_reason(scenario, catalogue)[0])
+                        yield Tested(package, driver, detail=find_reason(scenario, catalogue).cause)
                         continue
                     tried = pool.submit(_test, package.file, driver, mirror.urls, mirror.names)
                     state, lines = tried.result()
@@ -883,7 +884,8 @@ class Workshop:
             specs = _specs_of(variant, section, own)
             scenario = Scenario(tuple(specs), self.channels.subdir)
             if self.channels.pick(scenario) is None:
-                sentence, step = find_reason(scenario, self.channels)
+                reason = find_reason(scenario, self.channels)
+                sentence, step = reason.cause, reason.step
                 missing = {parse_spec(s).name for s in specs} - self.channels.names(
                     [self.channels.subdir, NOARCH]
                 )

@@ -1,6 +1,4 @@
-"""Surveys: the machines on which a request installs, the builds that they get, and the changes that
-pins make.
-"""
+"""Surveys: where a request installs, the builds that machines get, and the changes by pins."""
 
 from __future__ import annotations
 
@@ -12,7 +10,15 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from ctk.core.console import listing
-from ctk.solve.solve import Catalogue, GroupedCatalogue, Pick, Scenario, older, parse_spec
+from ctk.solve.fit import fit_of
+from ctk.solve.solve import (
+    Catalogue,
+    ChannelToolkit,
+    GroupedCatalogue,
+    Pick,
+    Scenario,
+    parse_spec,
+)
 from ctk.solve.why import Reason, find_reason
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, Matrix
@@ -123,10 +129,10 @@ def take_survey(
 
 
 def _cpu_builds(picks: Iterable[Pick]) -> dict[int, tuple[str, ...]]:
-    """Identity of a pick's records -> the packages that are CPU builds in it, and depend on CUDA in
-    another pick.
+    """Identity of a pick's records -> the packages that are CPU builds in this pick only.
 
-    Machines of a class share the records, so the identity distinguishes picks.
+    They depend on CUDA in another pick. Machines of a class share the records, so the identity
+    distinguishes picks.
     """
     distinct = {id(pick.records): pick for pick in picks}
     on_cuda = {key: _on_cuda(pick) for key, pick in distinct.items()}
@@ -146,9 +152,7 @@ def _needs(pick: Pick) -> dict[str, set[str]]:
 
 
 def _on_cuda(pick: Pick) -> set[str]:
-    """The packages of a pick that depend on a CUDA toolkit or driver, directly or
-    through others.
-    """
+    """The packages of a pick that depend on a toolkit or driver, directly or through others."""
     left = _needs(pick)
     found = {"__cuda", "cuda-version"}
     while more := {name for name, needs in left.items() if needs & found}:
@@ -162,16 +166,10 @@ def _fit(pick: Pick, every: Matrix) -> Kind:
 
     With conda-forge's, from driver, GPU and the facts of the toolkit.
     """
-    if pick.fit:
-        return Kind(pick.fit)
     known = {toolkit.minor: toolkit.architectures for toolkit in every.facts.toolkits}
-    driver, gpu = pick.scenario.driver, pick.scenario.arch
-    loads = driver is not None and not older(driver, pick.toolkit)
-    return (
-        Kind.NATIVE
-        if loads and (gpu is None or gpu in known.get(pick.toolkit, (gpu,)))
-        else Kind.COMPAT
-    )
+    toolkit = ChannelToolkit(pick.toolkit, gpus=tuple(known.get(pick.toolkit, ())))
+    fit = fit_of(pick, pick.scenario, toolkit)
+    return Kind.NATIVE if fit and fit.is_native else Kind.COMPAT
 
 
 def with_pin(specs: Sequence[str], pin: str) -> tuple[str, ...]:
@@ -250,9 +248,7 @@ class Survey:
         )
 
     def builds(self, case: Case) -> list[tuple[str, str, str, int]]:
-        """The builds of the requested packages: each with its kind, toolkits, and the number of
-        machines.
-        """
+        """The builds of the requested packages, with kind, toolkits and number of machines."""
         found: dict[tuple[str, str], list[str]] = {}
         for pick in case.picks.values():
             for build in pick.builds:
@@ -330,9 +326,9 @@ class Survey:
         groups = [*groups_in_words(machines, self.every).items()]
         reasons: dict[str, list[str]] = {}
         for words, machine in groups[:_LISTED]:
-            reasons.setdefault(f" ({refusing.reason(machine)[0]})" if refusing else "", []).append(
-                words
-            )
+            reasons.setdefault(
+                f" ({refusing.reason(machine).cause})" if refusing else "", []
+            ).append(words)
         more = [f"and {len(groups) - _LISTED} more"] if groups[_LISTED:] else []
         return "; ".join(
             [f"{'; '.join(words)}{reason}" for reason, words in reasons.items()] + more
@@ -349,8 +345,9 @@ def alike(surveys: Iterable[Survey]) -> list[list[Survey]]:
 
 
 def groups_in_words(machines: Collection[Machine], every: Matrix) -> dict[str, Machine]:
-    """Groups of machines, such as ``driver 12.0 to 12.5 with GPU 8.8`` -> a machine of it with the
-    newest driver.
+    """Groups of machines in words -> a machine of the group with the newest driver.
+
+    The words are such as ``driver 12.0 to 12.5 with GPU 8.8``.
     """
     gpus = (*every.gpus[1:], None)
     have, known = (

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ctk.cli.machines import stated_machines
 from ctk.cli.options import (
     Base,
     Jobs,
@@ -114,8 +113,13 @@ def _releases(
 
 
 def _machines(chosen: Selection) -> list[Machine]:
+    from ctk.cli.machines import stated_machines
+
+    if not chosen.drivers:
+        return []
     gpus = ",".join(chosen.gpus) if chosen.gpus else None
-    return stated_machines(",".join(chosen.drivers), gpus, None)[0] if chosen.drivers else []
+    machines, _ = stated_machines(",".join(chosen.drivers), gpus, None)
+    return machines
 
 
 def _toolkits(

@@ -73,7 +73,7 @@ def create_command(
     - `problems`: what is wrong with what pip installed in it: some of the `checks` of `ctk doctor`
     """
     from ctk.cli.change import Stated, machine_of, words_of
-    from ctk.cli.solve import show_pick, solve_request
+    from ctk.cli.picks import show_pick, solve_request
     from ctk.env.environment import Terms, create
     from ctk.env.environment import check as check_prefix
     from ctk.env.prefix import Note
@@ -150,7 +150,7 @@ def add_command(
         show_change,
         worse_as_json,
     )
-    from ctk.cli.solve import REASON_LINES, show_toolkit, wanted_specs
+    from ctk.cli.picks import REASON_LINES, show_toolkit, wanted_specs
     from ctk.env.add import plan, refuse_unreadable
     from ctk.env.environment import Terms, check_is_there, create
     from ctk.env.examine import examined
@@ -300,7 +300,7 @@ def pack_command(
 
     - `files`: `file`, `size`; `files_size`, `unpacked_size`; `needs`: `platform`, `glibc`
     """
-    from ctk.cli.solve import show_pick, solve_request
+    from ctk.cli.picks import show_pick, solve_request
     from ctk.env.pack import PackOrder, check, pack
     from ctk.solve.channels import built_catalogue
     from ctk.solve.machine import machine

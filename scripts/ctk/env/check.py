@@ -25,8 +25,9 @@ from ctk.package.records import glibc_floor, match_spec, spec_name
 from ctk.rules import Finding, checks_of
 from ctk.solve.change import unasked_nvjitlink
 from ctk.solve.driver import NO_DEVICE, Limit
+from ctk.solve.fit import limit_on
 from ctk.solve.machine import STATE_DRIVER, glibc_in_words, glibc_of, is_glibc_stated
-from ctk.solve.solve import Scenario, older
+from ctk.solve.solve import ChannelToolkit, Scenario, older
 from ctk.solve.why import glibc_needs, newer_nvjitlink
 
 _SHOWN = 4  # entries of a longer list that a finding shows
@@ -359,11 +360,14 @@ def _native_toolkit(on: Examined) -> Finding:
     if not driver or on.fit == "native":
         records = [package.record for package in on.packages]
         return ok("; ".join([text, *newer_nvjitlink(records, on.asked)]))
-    if older(driver, toolkit.version):
+    gpus = on.targets(toolkit.version)
+    limit = limit_on(driver, arch, ChannelToolkit(toolkit.version, gpus=gpus))
+    if limit and limit.is_driver:
         return _toolkit_finding(
             on, f"{text} is newer than the driver, which supports CUDA {driver}"
         )
-    if on.fit == "compat" and (not arch or arch in on.targets(toolkit.version)):
+    knows_gpu = not arch or bool(gpus)  # a toolkit without a lock may not
+    if on.fit == "compat" and limit is None and knows_gpu:
         step = on.install(f"cuda-version={toolkit.version}=native_*")
         return missing(
             f"{text}, where the driver takes it native: an update may bring a newer one", step

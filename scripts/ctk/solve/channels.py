@@ -278,8 +278,9 @@ def _read_universe() -> dict[str, Any]:
 
 
 def _packages(data: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """All packages of the data, in all versions and for all Pythons, each with the values of its
-    placeholders.
+    """All packages of the data, each with the values of its placeholders.
+
+    In all versions and for all Pythons.
     """
     kinds = {tag: _words(tag, python) for tag, python in data["pythons"].items()}
     for package in data["packages"]:

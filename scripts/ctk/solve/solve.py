@@ -278,16 +278,15 @@ async def _patiently(work: Awaitable[T], what: str) -> T:
 
 
 def _relations(found: Sources) -> Literal["disabled"] | None:
-    """How rattler follows the relations of channels: beside a fetched folder are no
-    other channels.
-    """
+    """How rattler follows the relations of channels: beside a fetched folder are no others."""
     return "disabled" if found.origins else None
 
 
 @contextmanager
 def reading(channels: Sequence[Path | str]) -> Iterator[None]:
-    """Turns rattler's error for an unreadable channel into `ChannelMissing`, which names each
-    folder without one.
+    """Turns rattler's error for an unreadable channel into `ChannelMissing`.
+
+    It names each folder without a channel.
     """
     folders = [channel for channel in channels if isinstance(channel, Path)]
     for folder in folders:
@@ -327,8 +326,10 @@ def _folders_of_addresses(channels: Sequence[Path | str]) -> Iterator[Path]:
 
 
 def _refuse_pipes(folder: Path) -> None:
-    """Raises ChannelBroken for a part of an index that is no file: rattler would wait for what it
-    brings.
+    """Refuses an index of which a part is no file: rattler would wait for what it brings.
+
+    Raises:
+        ChannelBroken: There is such a part.
     """
     for file in folder.glob("*/r*"):
         if (
@@ -345,8 +346,9 @@ def channel_url(channel: Path | str) -> str:
 
 
 def lasting(url: str) -> str:
-    """An address below the link of a channel of ours, not below its state, which a later build
-    removes.
+    """An address below the link of a channel of ours, not below its state.
+
+    A later build removes the state.
     """
     return re.sub(r"/\.([^/]+)-states/\d+(?=/|$)", r"/\1", url)
 
@@ -574,8 +576,9 @@ class Catalogue:
         return [list(map(found.restored, part)) for part in records]
 
     def records(self, name: str) -> list[RepoDataRecord]:
-        """The records of a package, newest first, from the first channel that has it, as channel
-        priority is strict.
+        """The records of a package, newest first.
+
+        From the first channel that has it, as channel priority is strict.
         """
         if name not in self._records:
             records = next((records for records in self.query([f"{name} *"]) if records), [])
@@ -609,8 +612,9 @@ class Catalogue:
 
     @cached_property
     def cuda_builds(self) -> frozenset[str]:
-        """The packages of which `ASKS` admits CUDA builds only, by a constraint of its own or of
-        what it requires.
+        """The packages of which `ASKS` admits CUDA builds only.
+
+        By a constraint of its own, or of what it requires.
         """
         asking = self.records(ASKS)
         required = {need.split()[0] for record in asking for need in record.depends}
@@ -673,11 +677,10 @@ class GroupedCatalogue(Catalogue):
         return self.classes.key(scenario)
 
     def ask(self, scenarios: Iterable[Scenario]) -> None:
-        """Solves many scenarios at a time, for later calls of `answer`: several times faster than
-        one after the other.
+        """Solves many scenarios at a time, for later calls of `answer`.
 
-        rattler solves outside Python's lock, so tasks of one event loop keep all cores busy;
-        processes are not faster.
+        That is several times faster than one after the other. rattler solves outside Python's
+        lock, so tasks of one event loop keep all cores busy; processes are not faster.
 
         Raises:
             ChannelMissing: A channel cannot be read.
