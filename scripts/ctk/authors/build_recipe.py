@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -60,6 +60,7 @@ from ctk.package.scan import PackageScan, Scanner
 from ctk.plan.messages import SELECTOR, said_at, shown
 from ctk.plan.names import driver_library
 from ctk.plan.recipes import Recipe, read_variants, render_variants
+from ctk.solve.advice import CheckoutCatalogue, checkout_of
 from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url, older, parse_spec
 from ctk.solve.why import find_reason
 
@@ -595,8 +596,9 @@ class Workshop:
     def catalogue(self) -> Catalogue:
         """The channels, and before them the packages that were built."""
         known = self.channels
-        more = known.gateway, known.maker, known.is_named, known.planned, known.known_names
-        return Catalogue([self.folder, *known.channels], known.subdir, *more)
+        checkout = replace(checkout_of(known), is_planned=False)
+        places = [self.folder, *known.channels]
+        return CheckoutCatalogue(places, known.subdir, checkout, known.gateway)
 
     @contextmanager
     def _pool(self, channels: Sequence[Path | str]) -> Iterator[tuple[ProcessPool, Mirror]]:
@@ -736,10 +738,11 @@ class Workshop:
             if driver := driver_library(name):
                 yield f"{library} is {driver.what}: {driver.do}"
                 continue
-            package = self.channels.known_names().package_of_library(name.removesuffix("_static"))
+            known = checkout_of(self.channels).known_names()
+            package = known.package_of_library(name.removesuffix("_static"))
             not_built = f"{package}-dev"  # such as libcublas-dev
             if owner := self._owner(f"/lib/{library}") or (
-                not_built if self.channels.maker(not_built) else ""
+                not_built if checkout_of(self.channels).maker(not_built) else ""
             ):
                 there = any(self.folder.glob(f"bld/*/host_env*/lib/{library}"))
                 step = "give the linker $LDFLAGS, or call find_package(CUDAToolkit) in CMake"
@@ -829,7 +832,7 @@ class Workshop:
         and the remedy.
         """
         for name in map(spec_name, read_info(file).index.depends):
-            if name.endswith(_FILES) and self.channels.maker(
+            if name.endswith(_FILES) and checkout_of(self.channels).maker(
                 name
             ):  # not an output of somebody's recipe
                 step = (

@@ -14,7 +14,6 @@ from ctk.solve.fit import fit_of
 from ctk.solve.solve import (
     Catalogue,
     ChannelToolkit,
-    GroupedCatalogue,
     Pick,
     Scenario,
     parse_spec,
@@ -72,7 +71,7 @@ class MachinePick:
 class Case(NamedTuple):
     """A request, and the pick of every machine."""
 
-    catalogue: GroupedCatalogue
+    catalogue: Catalogue
     specs: tuple[str, ...]
     picks: Mapping[Machine, MachinePick]
 

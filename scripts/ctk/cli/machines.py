@@ -14,6 +14,7 @@ from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import MachinesLost, Unsolvable, check_names
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.lock.model import release_locks
+from ctk.solve.advice import Checkout, CheckoutCatalogue, checkout_of
 from ctk.solve.builds import choices
 from ctk.solve.fleet import Environment, Fleet, find_fleet
 from ctk.solve.machine import Machine, impossible, pairs, refuse_impossible
@@ -263,7 +264,8 @@ def _of_each_platform(
     own = options.catalogue(place, this_platform(), report if is_planned else None)
     for subdir in platforms or _offered(own):
         if is_planned:  # the plan has all platforms
-            yield Catalogue(own.channels, subdir, own.gateway, own.maker)
+            checkout_of_plan = Checkout(maker=checkout_of(own).maker)
+            yield CheckoutCatalogue(own.channels, subdir, checkout_of_plan, own.gateway)
         else:  # it stands in for a platform that was not built
             yield options.catalogue(place, subdir, report)
 
@@ -274,7 +276,7 @@ def _offered(channels: Catalogue) -> list[str]:
     offered = [subdir for subdir in PLATFORMS if channels.names([subdir], own)]
     if not offered and not channels.names([NOARCH], own):
         step = "name another --channel"
-        if not channels.is_named:
+        if not checkout_of(channels).is_named:
             step = f"build them, or {step}"
         raise Unsolvable(f"there are no packages in {listing([*map(str, own)])}", step)
     return offered or [this_platform()]

@@ -16,7 +16,7 @@ from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue, Unsolvable
 from ctk.lock.model import release_locks
 from ctk.solve import channels as choose
-from ctk.solve.advice import how_to_build, not_built
+from ctk.solve.advice import checkout_of, how_to_build, not_built
 from ctk.solve.builds import choices, native_instead
 from ctk.solve.driver import DriverState
 from ctk.solve.fit import fit_of
@@ -242,7 +242,8 @@ def _names_to_build(pick: Pick, channels: Catalogue) -> list[str]:
     [] if the default build has them all.
     """
     names = [parse_spec(spec).name for spec in pick.scenario.specs]
-    makers = {name: maker for name in names if (maker := channels.maker(name))}
+    maker_of = checkout_of(channels).maker
+    makers = {name: maker for name in names if (maker := maker_of(name))}
     if all(maker.is_default for maker in makers.values()):
         return []
     return list(makers)

@@ -30,7 +30,6 @@ from ctk.solve.solve import (
     ASKS_NATIVE,
     Catalogue,
     ChannelToolkit,
-    GroupedCatalogue,
     MachineClasses,
     Pick,
     Scenario,
@@ -198,7 +197,7 @@ class SelectorAnswer(NamedTuple):
 Answered = Iterator[tuple[SelectorQuestion, SelectorAnswer]]
 
 
-def answers(catalogue: GroupedCatalogue, axes: Axes, package: str, python: str) -> Answered:
+def answers(catalogue: Catalogue, axes: Axes, package: str, python: str) -> Answered:
     """The answers about a package with a Python, in the order of the axes."""
     catalogue.ask(_scenarios(catalogue, axes, package, python))
     for question in axes.questions(package, python):
@@ -255,9 +254,7 @@ def _packages(records: tuple[RepoDataRecord, ...]) -> tuple[Picked, ...]:
     )
 
 
-def _scenarios(
-    catalogue: GroupedCatalogue, axes: Axes, package: str, python: str
-) -> Iterator[Scenario]:
+def _scenarios(catalogue: Catalogue, axes: Axes, package: str, python: str) -> Iterator[Scenario]:
     """Nearly all solves that the answers for a Python need, so that they can be solved together."""
     for driver, arch in (
         *(m for m in axes.machines if m not in axes.impossible),
@@ -373,7 +370,6 @@ def solved(
 
 def solve_one(work: Work) -> Mapping[str, Any]:
     """Does a piece of work."""
-    catalogue = GroupedCatalogue(
-        work.channels, work.axes.subdir, [work.package, *ALWAYS, ASKS_NATIVE]
-    )
+    names = [work.package, *ALWAYS, ASKS_NATIVE]
+    catalogue = Catalogue(work.channels, work.axes.subdir).grouped(names)
     return packed(answers(catalogue, work.axes, work.package, work.python))

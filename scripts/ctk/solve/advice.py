@@ -7,9 +7,12 @@ channels here lack. conda-forge and pip are named only for names of a list.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
+
+from rattler import Gateway
 
 from ctk.core.console import listing
 from ctk.core.platforms import NOARCH, this_platform
@@ -17,6 +20,7 @@ from ctk.lock.model import ReleaseLock
 from ctk.package.records import records as read_records
 from ctk.package.records import spec_name
 from ctk.plan.messages import shown
+from ctk.plan.names import Names
 from ctk.plan.plan import release_for
 from ctk.solve.solve import (
     ASKING,
@@ -36,6 +40,52 @@ LOOK_ELSEWHERE = (
     "see how its name is written, or name a channel that has it with --channel or --base"
 )
 _ENVIRONMENT = "./my-env"
+
+
+class Maker(NamedTuple):
+    """The recipe of this checkout that makes a package, and whether the default build has it."""
+
+    recipe: str
+    is_default: bool
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """What this checkout and the command line say of channels.
+
+    Attributes:
+        maker: The recipe of a package that is in no channel; None without such a recipe.
+        is_named: Whether the user named channels in place of the built one, so that no advice may
+            be to build what they lack.
+        planned: These channels with everything built; None if the built one is not among them.
+        is_planned: Whether these are such channels.
+        known_names: What is known of names that are no packages here.
+    """
+
+    maker: Callable[[str], Maker | None] = lambda name: None
+    is_named: bool = False
+    planned: Callable[[], Catalogue] | None = None
+    is_planned: bool = False
+    known_names: Callable[[], Names] = Names
+
+
+class CheckoutCatalogue(Catalogue):
+    """Channels of a command, and what its checkout could give besides."""
+
+    def __init__(
+        self,
+        channels: Sequence[Path | str],
+        subdir: str,
+        checkout: Checkout,
+        gateway: Gateway | None = None,
+    ) -> None:
+        super().__init__(channels, subdir, gateway)
+        self.checkout = checkout
+
+
+def checkout_of(catalogue: Catalogue) -> Checkout:
+    """The checkout of channels; of others than a command's, one that gives nothing."""
+    return catalogue.checkout if isinstance(catalogue, CheckoutCatalogue) else Checkout()
 
 
 def asking_for_cuda(scenario: Scenario, catalogue: Catalogue) -> Scenario:
@@ -63,12 +113,13 @@ def elsewhere(name: str, missing: str, scenario: Scenario, catalogue: Catalogue)
         scenario: The request.
         catalogue: The channels that lack it.
     """
-    names = catalogue.known_names()
+    checkout = checkout_of(catalogue)
+    names = checkout.known_names()
     if has_conda_forge(catalogue) or not names.at_conda_forge(name):
         return ""
     add = "add" if name == missing else "ask for that, and add"
     lines = [f"conda-forge has {name}: {add} --base conda-forge"]
-    if not catalogue.is_planned:  # nothing can be installed from there
+    if not checkout.is_planned:  # nothing can be installed from there
         places = _places(catalogue)
         channels = [
             word for place in (*(places[:-1] or places), _OF_A_LIST) for word in ("-c", place)
@@ -95,7 +146,7 @@ def _with_pip(project: str, missing: str, scenario: Scenario, catalogue: Catalog
     words = ["ctk", "env", "create", *specs, "--prefix", _ENVIRONMENT]
     words += ["--driver", scenario.driver] if scenario.driver else []
     words += ["--arch", scenario.arch] if scenario.driver and scenario.arch else []
-    if catalogue.is_named:
+    if checkout_of(catalogue).is_named:
         *ours, base = _places(catalogue)
         words += [word for place in ours for word in ("--channel", place)] + ["--base", base]
     install = shlex.join(
@@ -109,7 +160,7 @@ def base_with(name: str, catalogue: Catalogue) -> str:
 
     Conda-forge only if it is known to have it.
     """
-    if has_conda_forge(catalogue) or not catalogue.known_names().at_conda_forge(name):
+    if has_conda_forge(catalogue) or not checkout_of(catalogue).known_names().at_conda_forge(name):
         return f"name a base channel that has {name} with --base"
     return f"name a base channel that has {name}, such as --base conda-forge"
 
@@ -166,15 +217,16 @@ def what_to_build(scenario: Scenario, catalogue: Catalogue) -> ToBuild | None:
     It is proved with the planned channel: `ctk build` with a driver takes the toolkit that the
     names alone are given.
     """
-    if not catalogue.planned:
+    checkout = checkout_of(catalogue)
+    if not checkout.planned:
         return None
     known = catalogue.names([scenario.subdir, NOARCH])
     request = [parse_spec(text) for text in scenario.specs]
-    ours = [spec for spec in request if catalogue.maker(spec.name)]
+    ours = [spec for spec in request if checkout.maker(spec.name)]
     others = [spec for spec in request if spec not in ours]
     if not ours or any(spec.name not in known for spec in others):
         return None
-    planned = catalogue.planned()
+    planned = checkout.planned()
     pick = planned.pick(scenario)
     if pick is None:
         return None
@@ -202,7 +254,8 @@ def _release_to_build(names: Sequence[str], pick: Pick, catalogue: Catalogue) ->
     """The release of a toolkit that a request states, if it is locked and not built; else None."""
     if not pick.toolkit or catalogue.toolkit(pick.toolkit):
         return None
-    makers = [maker for name in names if (maker := catalogue.maker(name))]
+    maker_of = checkout_of(catalogue).maker
+    makers = [maker for name in names if (maker := maker_of(name))]
     packages = [name for name in names if name != "cuda-version"]
     if all(maker.is_default for maker in makers):
         packages = []

@@ -24,7 +24,6 @@ from ctk.solve.solve import (
     ASKS,
     ASKS_NATIVE,
     Catalogue,
-    GroupedCatalogue,
     Pick,
     Scenario,
     Spec,
@@ -185,7 +184,7 @@ def find_fleet(specs: Sequence[str], machines: Iterable[Machine], channels: Cata
 
 
 def _picks(
-    request: tuple[str, ...], machines: Sequence[Machine], catalogue: GroupedCatalogue
+    request: tuple[str, ...], machines: Sequence[Machine], catalogue: Catalogue
 ) -> tuple[dict[Machine, Pick | None], list[Pick]]:
     """The pick of each machine alone, and those that an environment may have."""
     scenarios = {machine: _scenario(request, machine) for machine in machines}

@@ -26,6 +26,7 @@ from ctk.solve.advice import (
     LOOK_ELSEWHERE,
     UnnamedChannel,
     base_with,
+    checkout_of,
     elsewhere,
     how_to_build,
     in_unnamed_channel,
@@ -477,7 +478,7 @@ def _missing_version(wanted: Spec, scenario: Scenario, catalogue: Catalogue) -> 
     three = _THREE_NUMBERS.fullmatch(wanted.version)
     if three and wanted.name == "cuda-version":
         return _two_numbers(wanted, three[1], scenario, catalogue)
-    planned = catalogue.planned() if catalogue.planned else None
+    planned = _planned(catalogue)
     is_made = planned and any(map(wanted.match.matches, planned.records(wanted.name)))
     if planned and is_made and not planned.solves(scenario):
         return _not_if_built(scenario, planned, catalogue)
@@ -488,7 +489,7 @@ def _missing_version(wanted: Spec, scenario: Scenario, catalogue: Catalogue) -> 
     have = _versions(wanted, catalogue)
     newest = listing(have[:_SHOWN][::-1])
     step = "ask for one of those" if len(have) > 1 else f"ask for {have[0]}"
-    if catalogue.is_planned:
+    if checkout_of(catalogue).is_planned:
         they_make = "the newest that they make are" if len(have) > _SHOWN else "they make"
         cause = f"the recipes here make no {words}; {they_make} {newest}"
         return Reason(Kind.NO_VERSION, cause, step)
@@ -497,6 +498,12 @@ def _missing_version(wanted: Spec, scenario: Scenario, catalogue: Catalogue) -> 
         there_are = "the newest are"
     cause = f"there is no {words} in the channels; {there_are} {newest}"
     return Reason(Kind.NO_VERSION, cause, step + other_base(wanted.name, catalogue))
+
+
+def _planned(catalogue: Catalogue) -> Catalogue | None:
+    """The channels with everything built; None if that makes no difference."""
+    planned = checkout_of(catalogue).planned
+    return planned() if planned else None
 
 
 def _versions(wanted: Spec, catalogue: Catalogue) -> list[str]:
@@ -538,14 +545,15 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
     absent = [spec.name for spec in request if spec.name not in names]
     if unnamed := in_unnamed_channel(catalogue, name, *absent):
         return _unnamed_reason(f"{name} is", unnamed)
-    maker = catalogue.maker(name)
-    if maker and catalogue.is_named:
+    checkout = checkout_of(catalogue)
+    maker = checkout.maker(name)
+    if maker and checkout.is_named:
         places = [lasting(str(channel)) for channel in catalogue.channels]
         cause = f"{name} is not in {listing(places, 'or')}"
         return Reason(Kind.NO_PACKAGE, cause, "name a --channel or --base that has it")
     if maker:
         return _name_not_built(name, absent, scenario, catalogue)
-    known = catalogue.known_names()
+    known = checkout.known_names()
     if other := known.meant_by(name):
         return _other_name(name, other, scenario, catalogue)
     cause = f"there is no package {name} in the channels"
@@ -559,12 +567,12 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
 
 def _missing_on_platform(name: str, scenario: Scenario, catalogue: Catalogue) -> Reason | None:
     """The reason if a channel has nothing for the platform, or a package for others; else None."""
-    subdir = catalogue.subdir
+    subdir, checkout = catalogue.subdir, checkout_of(catalogue)
     ours, base = catalogue.channels[:-1] or catalogue.channels, catalogue.channels[-1]
     has_no_platform = not catalogue.names([subdir], ours)
-    if has_no_platform and (not catalogue.is_named or name in catalogue.names(PLATFORMS)):
+    if has_no_platform and (not checkout.is_named or name in catalogue.names(PLATFORMS)):
         step = f"build it: ctk build --platform {subdir}"
-        if catalogue.is_named:
+        if checkout.is_named:
             step = "name another --channel"
         return Reason(Kind.NO_PLATFORM, f"the channel has nothing for {subdir}", step)
     if not catalogue.names([subdir], [base]) and name in catalogue.names(PLATFORMS, [base]):
@@ -597,9 +605,10 @@ def _name_not_built(
 
     What of it could be built decides the step.
     """
-    makers = {other: maker for other in absent if (maker := catalogue.maker(other))}
+    maker_of = checkout_of(catalogue).maker
+    makers = {other: maker for other in absent if (maker := maker_of(other))}
     recipes = list(dict.fromkeys(maker.recipe for maker in makers.values()))
-    planned = catalogue.planned() if catalogue.planned else None
+    planned = _planned(catalogue)
     if planned and name not in planned.names([scenario.subdir, NOARCH]):
         cause = f"the recipe {makers[name].recipe} makes no {name} for {scenario.subdir}"
         step = elsewhere(name, name, scenario, catalogue) or "leave it out"
@@ -619,7 +628,8 @@ def _not_if_built(scenario: Scenario, planned: Catalogue, catalogue: Catalogue) 
     reason = find_reason(scenario, planned)
     there = catalogue.names([scenario.subdir, NOARCH])
     asked = dict.fromkeys(parse_spec(text).name for text in scenario.specs)
-    absent = [name for name in asked if name not in there and catalogue.maker(name)]
+    maker_of = checkout_of(catalogue).maker
+    absent = [name for name in asked if name not in there and maker_of(name)]
     if not absent or planned.solves(scenario.ideal):  # else it is the machine
         return reason
     are = "are" if len(absent) > 1 else "is"
@@ -808,7 +818,7 @@ def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) ->
     if not catalogue.names([catalogue.subdir], catalogue.channels[-1:]):
         lacks = f"from the base channel, which has nothing for {ideal.subdir}"
         return Reason(Kind.NO_PLATFORM, f"{package.text} needs {need.name} {lacks}", step)
-    if catalogue.maker(need.name):
+    if checkout_of(catalogue).maker(need.name):
         return _dependency_not_built(needs, need, ideal, catalogue)
     return Reason(Kind.NO_DEPENDENCY, f"{needs}, which the channels do not have", step)
 
@@ -830,12 +840,12 @@ def _needs_in_conflict(package: Spec, ideal: Scenario, catalogue: Catalogue) -> 
 
 def _dependency_not_built(needs: str, need: Spec, ideal: Scenario, catalogue: Catalogue) -> Reason:
     """The reason for a dependency that a recipe of this checkout makes; it begins with `needs`."""
-    maker = catalogue.maker(need.name)
+    maker = checkout_of(catalogue).maker(need.name)
     ends = [platform for platform in PLATFORMS if need.name.endswith(f"_{platform}")]
     target = ends[0] if ends else ideal.subdir  # a cross-compiler's half
     release = ""
-    if catalogue.planned and target == ideal.subdir:
-        planned = catalogue.planned()
+    planned = _planned(catalogue)
+    if planned and target == ideal.subdir:
         if not any(map(need.match.matches, planned.records(need.name))):
             versions = planned.versions(need.name)[:_SHOWN][::-1]
             lacks = "which the channels do not have"
