@@ -29,7 +29,7 @@ from ctk.site.answers import (
 )
 from ctk.site.pages import assets, front_page, safe_json, shards
 from ctk.solve.machine import gpu_names
-from ctk.solve.solve import Catalogue, GroupedCatalogue, Scenario
+from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify.oracle import version
 from kit.small_channel import asking, base, channel, record, write
 
@@ -76,8 +76,8 @@ def look_up(axes: Axes, content: Mapping[str, Any], question: SelectorQuestion) 
 
 
 @pytest.fixture(scope="module")
-def alike(folders: Folders) -> GroupedCatalogue:
-    return GroupedCatalogue(folders, "linux-64", ["cuda-core", *NAMES])
+def alike(folders: Folders) -> Catalogue:
+    return Catalogue(folders, "linux-64").grouped(["cuda-core", *NAMES])
 
 
 def picky(folder: Path, depends: str) -> list[Path]:
@@ -125,7 +125,7 @@ def test_a_rule_cuts_where_it_should_however_it_is_written(
 ) -> None:
     channels = picky(tmp_path, f"__cuda{rule}")
     alike, alone = (
-        GroupedCatalogue(channels, "linux-64", ["picky"]),
+        Catalogue(channels, "linux-64").grouped(["picky"]),
         Catalogue(channels, "linux-64"),
     )
     for driver in ("12.0", "12.9", "13.0", "13.1", "13.2", "14.0", "14.1", other):
@@ -140,7 +140,7 @@ def test_questions_that_were_asked_together_are_answered_as_alone(
     drivers, gpus = (None, "11.8", "12.9", "13.1"), (None, "7.0", "9.0")
     few = replace(asked, pins=("", "12", "13.0"), drivers=drivers, gpus=gpus, impossible={})
     together = dict(
-        answers(GroupedCatalogue(folders, "linux-64", ["cuda-nvcc", *NAMES]), few, "cuda-nvcc", "")
+        answers(Catalogue(folders, "linux-64").grouped(["cuda-nvcc", *NAMES]), few, "cuda-nvcc", "")
     )
     alone = Catalogue(folders, "linux-64")
     assert len(together) == 3 * (1 + 3 * 3)
@@ -152,7 +152,7 @@ def test_questions_that_were_asked_together_are_answered_as_alone(
 def test_a_machine_that_cannot_exist_is_not_solved_and_its_answer_says_why(
     folders: Folders, locks: list[ReleaseLock], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    catalogue = GroupedCatalogue(folders, "linux-64", ["cuda-core", *NAMES])
+    catalogue = Catalogue(folders, "linux-64").grouped(["cuda-core", *NAMES])
     asked = axes(Catalogue(folders, "linux-64"), locks, TAGS)
     few = replace(asked, pins=("",), drivers=("13.0", "13.1"), gpus=("7.0", "9.0"))
     solved: set[tuple[str | None, str | None]] = set()
@@ -179,7 +179,7 @@ def test_a_machine_that_cannot_exist_is_not_solved_and_its_answer_says_why(
     ],
 )
 def test_an_answer_says_in_plain_words_what_works(
-    alike: GroupedCatalogue, driver: str | None, arch: str | None, pin: str, said: str
+    alike: Catalogue, driver: str | None, arch: str | None, pin: str, said: str
 ) -> None:
     assert (
         answer(
@@ -214,7 +214,7 @@ def test_an_answer_says_whether_the_package_can_be_asked_for_so_that_the_toolkit
     ).lasts
 
 
-def test_an_answer_is_the_same_after_it_was_packed(asked: Axes, alike: GroupedCatalogue) -> None:
+def test_an_answer_is_the_same_after_it_was_packed(asked: Axes, alike: Catalogue) -> None:
     found = list(answers(alike, asked, "cuda-core", "3.13"))
     content = json.loads(json.dumps(packed(found)))
     for question, right in found:

@@ -7,7 +7,7 @@ import pytest
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue
 from ctk.lock.model import release_locks
-from ctk.solve.machine import FIRST_DRIVER, check_possible, impossible
+from ctk.solve.machine import FIRST_DRIVER, impossible, refuse_impossible
 from ctk.verify.oracle import OracleFacts, version
 from ctk.verify.scenarios import matrix
 
@@ -59,7 +59,7 @@ def test_a_driver_and_a_gpu_that_are_swapped_are_said_to_be() -> None:
         ("13.1", "7.0", "state a driver that runs this GPU, or another GPU"),
     ):
         with pytest.raises(BadValue) as raised:
-            check_possible((driver, gpu))
+            refuse_impossible((driver, gpu))
         assert raised.value.step == step
 
 

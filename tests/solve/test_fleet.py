@@ -18,8 +18,8 @@ from conftest import ctk
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, SolverMissing
 from ctk.core.platforms import this_platform
-from ctk.solve.fleet import Fleet, find_fleet, installs, pairs
-from ctk.solve.machine import Machine, machine
+from ctk.solve.fleet import Fleet, find_fleet, installs
+from ctk.solve.machine import Machine, machine, pairs
 from ctk.solve.pixi import pixi_lines
 from ctk.solve.solve import Catalogue, Scenario, older, solve
 from ctk.verify import clients

@@ -15,18 +15,18 @@ from ctk.core.errors import ChannelMissing, Unsolvable
 from ctk.core.platforms import this_platform
 from ctk.lock.model import release_locks
 from ctk.plan.names import known_names
-from ctk.solve.advice import asking_for_cuda
-from ctk.solve.machine import python_specs
-from ctk.solve.solve import ASKING, Catalogue, Maker, Pick, Scenario
-from ctk.solve.why import (
-    choices,
-    explain,
-    fit_in_words,
-    native_instead,
-    newer_nvjitlink,
+from ctk.solve.advice import (
+    Checkout,
+    CheckoutCatalogue,
+    Maker,
+    asking_for_cuda,
+    checkout_of,
     not_built,
-    solve_or_say_why,
 )
+from ctk.solve.builds import choices, native_instead
+from ctk.solve.machine import python_specs
+from ctk.solve.solve import ASKING, Catalogue, Pick, Scenario
+from ctk.solve.why import explain, fit_in_words, newer_nvjitlink, solve_or_say_why
 from kit import foreign_channel
 from kit.small_channel import Record, asking, base, channel, pair, record, toolkit, write
 
@@ -39,7 +39,9 @@ LOADS = "native: the driver loads the PTX that it compiles"
 def catalogue(tmp_path_factory: pytest.TempPathFactory, project: Workspace) -> Catalogue:
     place = tmp_path_factory.mktemp("channels")
     channels = [write(place / "channel", channel()), write(place / "base", base())]
-    return Catalogue(channels, "linux-64", known_names=partial(known_names, project))
+    return CheckoutCatalogue(
+        channels, "linux-64", Checkout(known_names=partial(known_names, project))
+    )
 
 
 def read(name: str) -> list[tuple[str, list[str]]]:
@@ -187,7 +189,7 @@ def test_a_request_without_a_solution_has_one_sentence_and_a_step(
 ) -> None:
     subdir, _, rest = question.partition(" ")
     found = problem(
-        Catalogue(catalogue.channels, subdir, known_names=catalogue.known_names), *asked(rest)
+        CheckoutCatalogue(catalogue.channels, subdir, checkout_of(catalogue)), *asked(rest)
     )
     for text, wanted in zip(found, said, strict=True):
         assert fnmatchcase(text, wanted.replace("[", "[[]").replace("*", "[*]").replace("...", "*"))
@@ -199,7 +201,9 @@ def test_conda_forge_is_named_for_a_package_unless_it_was_asked_and_a_client_onl
     steps = {}
     for ours, theirs in (("planned/channel", "planned/base"), ("channel", "conda-forge")):
         places = [write(tmp_path / ours, channel()), write(tmp_path / theirs, base())]
-        made = Catalogue(places, "linux-64", is_planned=ours.startswith("planned"))
+        made = CheckoutCatalogue(
+            places, "linux-64", Checkout(is_planned=ours.startswith("planned"))
+        )
         steps[ours] = problem(made, "cuda-core pytorch")[1]
     assert steps["planned/channel"] == "conda-forge has pytorch: add --base conda-forge"
     assert (
@@ -252,7 +256,7 @@ def test_what_is_fetched_is_of_the_list_whatever_was_typed(catalogue: Catalogue,
 def test_pip_is_named_with_an_environment_that_has_it_and_the_rest_of_the_request(
     catalogue: Catalogue,
 ) -> None:
-    here = Catalogue(catalogue.channels, this_platform(), known_names=catalogue.known_names)
+    here = CheckoutCatalogue(catalogue.channels, this_platform(), checkout_of(catalogue))
     *_, with_pip = problem(here, "cuda-core pandas", "13.0", "9.0")[1].splitlines()
     assert (
         with_pip
@@ -338,7 +342,7 @@ def test_a_package_with_a_recipe_that_was_not_built_says_how_to_get_it(
     catalogue: Catalogue,
 ) -> None:
     makers = {"libcublas": Maker("libcublas", False), "cuda-runtime": Maker("cuda-toolkit", True)}
-    here = Catalogue(catalogue.channels, "linux-64", maker=makers.get)
+    here = CheckoutCatalogue(catalogue.channels, "linux-64", Checkout(maker=makers.get))
     assert problem(here, "libcublas") == (
         (
             "libcublas is not built here: it is made by the recipe libcublas, which the default"
@@ -375,7 +379,9 @@ def test_a_build_is_proposed_only_of_a_version_that_the_recipes_make(
         [write(tmp_path / "channel", iter(few)), *catalogue.channels[1:]],
         {"tools": Maker("tools", False)},
     )
-    here = Catalogue(places, "linux-64", maker=makers.get, planned=lambda: planned)
+    here = CheckoutCatalogue(
+        places, "linux-64", Checkout(maker=makers.get, planned=lambda: planned)
+    )
     platform = "" if this_platform() == "linux-64" else " --platform linux-64"
     cause, step = problem(here, "one12.8")
     assert cause == "one12.8 needs tools 12.8.*, of which the recipes here make only 12.9 and 13.0"
@@ -453,7 +459,9 @@ def test_what_is_built_for_other_machines_only_is_built_for_this_one(
         for name in ("cuda-core", "cuda-bindings", "cuda-nvrtc", "cuda-version")
     }
     places = [write(tmp_path / "channel", few), *catalogue.channels[1:]]
-    here = Catalogue(places, "linux-64", maker=makers.get, planned=lambda: catalogue)
+    here = CheckoutCatalogue(
+        places, "linux-64", Checkout(maker=makers.get, planned=lambda: catalogue)
+    )
     platform = "" if this_platform() == "linux-64" else " --platform linux-64"
     found = problem(here, *asked(question))
     assert fnmatchcase(found[0], cause)
@@ -463,7 +471,7 @@ def test_what_is_built_for_other_machines_only_is_built_for_this_one(
 def test_a_package_of_build_recipe_names_its_channel(tmp_path: Path) -> None:
     ours = write(tmp_path / "channel", channel())
     made = write(tmp_path / "recipes" / "one", iter([record("two", "1", "h_0", "linux-64")]))
-    here = Catalogue([ours, write(tmp_path / "base", base())], "linux-64", maker=lambda name: None)
+    here = CheckoutCatalogue([ours, write(tmp_path / "base", base())], "linux-64", Checkout())
     said = f"two is in the channel {made}, which was not named"
     assert problem(here, "two") == (said, f"name the channels: --channel {made} --channel {ours}")
     assert "other" in problem(here, "other")[0]
@@ -480,7 +488,9 @@ def test_a_channel_of_build_recipe_alone_names_the_other_channels(tmp_path: Path
     )
     mine = [record("mine", "1", "h_0", "linux-64", depends=["below >=1"])]
     made = write(tmp_path / "recipes" / "mine", iter(mine))
-    here = Catalogue([made, write(tmp_path / "base", base())], "linux-64", is_named=True)
+    here = CheckoutCatalogue(
+        [made, write(tmp_path / "base", base())], "linux-64", Checkout(is_named=True)
+    )
     cause = f"cuda-core is in the channel {ours}, which was not named"
     assert problem(here, "cuda-core") == (
         cause,
@@ -514,7 +524,7 @@ def test_a_base_channel_that_has_nothing_for_the_platform(
     linux_base = write(
         tmp_path / "base", (r for r in base() if r["subdir"] in ("linux-64", "noarch"))
     )
-    windows = Catalogue([ours, linux_base], "win-64", known_names=catalogue.known_names)
+    windows = CheckoutCatalogue([ours, linux_base], "win-64", checkout_of(catalogue))
     lacks = "the base channel, which has nothing for win-64"
     step = "name a base channel that has python, such as --base conda-forge"
     assert problem(windows, "cuda-core", "13.0") == (f"cuda-core needs python from {lacks}", step)
@@ -542,7 +552,7 @@ def beside(
 
 
 def said(beside: Catalogue, specs: str, *machine: str | None) -> list[str]:
-    return [line for line, _ in choices(pick(beside, specs, *machine), beside)]
+    return [choice.line for choice in choices(pick(beside, specs, *machine), beside)]
 
 
 def test_a_cuda_build_that_costs_the_native_toolkit_is_said_with_what_to_type(
@@ -568,7 +578,7 @@ def test_a_cpu_build_where_cuda_can_be_had_is_said_with_what_gives_cuda(beside: 
     """The pick of conda and mamba, which prefer native."""
     theirs = pick(beside, "pytorch=*=cpu* cuda-core", "12.6")
     theirs = replace(theirs, scenario=replace(theirs.scenario, specs=("pytorch", "cuda-core")))
-    assert [line for line, _ in choices(theirs, beside)] == [
+    assert [choice.line for choice in choices(theirs, beside)] == [
         'pytorch is the CPU build here; "pytorch=*=cuda*" gives CUDA with toolkit 12.9, compat:'
         f" {PTX_NOT}"
     ]
@@ -644,16 +654,16 @@ def test_the_package_that_asks_for_cuda_builds_is_what_to_type_for_those_it_know
     asks = Catalogue([ours, foreign, base_channel], "linux-64")
     (line,) = said(asks, "pytorch cuda-core", "12.6")
     assert f"cuda-gpu, named first, gives CUDA with toolkit 12.9, compat: {PTX_NOT};" in line
-    ((_, document),) = choices(pick(asks, "pytorch cuda-core", "12.6"), asks)
-    assert document["cuda"]["spec"] == "cuda-gpu"
+    (choice,) = choices(pick(asks, "pytorch cuda-core", "12.6"), asks)
+    assert choice.as_json()["cuda"]["spec"] == "cuda-gpu"
     assert said(asks, "cuda-gpu pytorch cuda-core", "12.6") == []
     (line,) = said(asks, "cuda-gpu onnxruntime cuda-core", "12.6")  # which it does not know
     assert '"onnxruntime=*=*cuda*" gives' in line
     # Where a native toolkit serves, the environment keeps it with the other one.
     (line,) = said(asks, "pytorch cuda-core", "13.0")
     assert f"cuda-native, named first, gives CUDA with toolkit 12.9, {LOADS};" in line
-    ((_, document),) = choices(pick(asks, "pytorch cuda-core", "13.0"), asks)
-    assert document["cuda"] == {"spec": "cuda-native", "toolkit": "12.9", "fit": "native"}
+    (choice,) = choices(pick(asks, "pytorch cuda-core", "13.0"), asks)
+    assert choice.as_json()["cuda"] == {"spec": "cuda-native", "toolkit": "12.9", "fit": "native"}
     assert said(asks, "cuda-native pytorch cuda-core", "13.0") == []
 
 
@@ -719,7 +729,7 @@ def test_a_toolkit_that_the_channel_lacks_is_named_where_a_cuda_build_needs_it(
     only = Catalogue([small, foreign, base_channel], "linux-64")
     picked = pick(only, "pytorch=*=cpu* cuda-version", "13.0")
     picked = replace(picked, scenario=replace(picked.scenario, specs=("pytorch", "cuda-version")))
-    assert [line for line, _ in choices(picked, only)] == [
+    assert [choice.line for choice in choices(picked, only)] == [
         "pytorch is the CPU build here: its CUDA builds do not go with this channel, which lacks"
         " toolkit 12.9 and 13.4"
     ]

@@ -19,7 +19,7 @@ from ctk.core.platforms import NOARCH
 from ctk.plan.plan import write_repodata
 from ctk.solve import channels
 from ctk.solve.channels import Channels, TwinBuild
-from ctk.solve.solve import Catalogue, GroupedCatalogue, Scenario
+from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify import clients
 from ctk.verify.clients import RattlerSolver
 from ctk.verify.oracle import REQUESTS, Cause, Expected, Loss, OracleFacts, Question
@@ -167,12 +167,12 @@ def test_machines_that_are_alike_get_what_each_gets_alone(
     machines = [scenario(Question("cuda-core", "linux-64", *machine)) for machine in every.machines]
     asked: list[Scenario] = []
 
-    def ask(self: GroupedCatalogue, scenarios: Iterable[Scenario]) -> None:
+    def ask(self: Catalogue, scenarios: Iterable[Scenario]) -> None:
         asked.extend(scenarios := list(scenarios))
         genuine(self, scenarios)
 
-    genuine = GroupedCatalogue.ask
-    monkeypatch.setattr(GroupedCatalogue, "ask", ask)
+    genuine = Catalogue.ask
+    monkeypatch.setattr(Catalogue, "ask", ask)
     together = {a.scenario: a.records for a in RattlerSolver().solve_all(machines, solved.folders)}
     assert len(asked) < len(machines) / 2
     assert together.keys() == set(machines)

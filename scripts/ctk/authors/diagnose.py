@@ -40,6 +40,7 @@ from ctk.package.reader import read_info
 from ctk.package.records import spec_name
 from ctk.package.scan import PackageScan
 from ctk.plan.names import driver_library
+from ctk.solve.advice import checkout_of
 from ctk.solve.solve import Catalogue, Pick, Scenario, parse_spec
 from ctk.solve.why import find_reason
 
@@ -85,7 +86,8 @@ class Diagnosis:
 
     def _missing_tools(self, scenario: Scenario, section: str) -> tuple[str, str]:
         """Why an environment has no solution, and what to do: install compilers, or name them."""
-        cause, step = find_reason(scenario, self.channels)
+        reason = find_reason(scenario, self.channels)
+        cause, step = reason.cause, reason.step
         wanted = {parse_spec(spec).name for spec in scenario.specs}
         missing = sorted(wanted - self.channels.names([self.channels.subdir, NOARCH]))
         of_machine = filter(None, map(_debian_package, missing))
@@ -140,9 +142,10 @@ class Diagnosis:
             return
         owner = self._owner(f"/lib/{library}")
         if not owner:
-            known = self.channels.known_names()
+            checkout = checkout_of(self.channels)
+            known = checkout.known_names()
             not_built = f"{known.package_of_library(name.removesuffix('_static'))}-dev"
-            owner = not_built if self.channels.maker(not_built) else ""
+            owner = not_built if checkout.maker(not_built) else ""
         if not owner:
             return
         step = f"write {owner} in host"
@@ -213,7 +216,7 @@ class Diagnosis:
         """The remedy for each required package of ours that only has the files of another."""
         for name in map(spec_name, read_info(package).index.depends):
             # Without a maker, it is an output of somebody's recipe.
-            if name.endswith(_FILES) and self.channels.maker(name):
+            if name.endswith(_FILES) and checkout_of(self.channels).maker(name):
                 remedy = self._how_to_require(name.removesuffix(_FILES))
                 yield Mistake(
                     f"it requires {name}, which has no native and compat builds to choose by",

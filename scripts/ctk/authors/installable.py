@@ -14,7 +14,8 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from ctk.core.console import listing
-from ctk.solve.solve import Catalogue, GroupedCatalogue, Pick, Scenario, older, parse_spec
+from ctk.solve.fit import fit_of
+from ctk.solve.solve import Catalogue, ChannelToolkit, Pick, Scenario, parse_spec
 from ctk.solve.why import Reason, find_reason
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, Matrix
@@ -68,7 +69,7 @@ class MachinePick:
 class Case(NamedTuple):
     """A request, and the pick of every machine."""
 
-    catalogue: GroupedCatalogue
+    catalogue: Catalogue
     specs: tuple[str, ...]
     picks: Mapping[Machine, MachinePick]
 
@@ -181,16 +182,10 @@ def _fit(pick: Pick, every: Matrix) -> Kind:
 
     With conda-forge's, from driver, GPU and the facts of the toolkit.
     """
-    if pick.fit:
-        return Kind(pick.fit)
     known = {toolkit.minor: toolkit.architectures for toolkit in every.facts.toolkits}
-    driver, gpu = pick.scenario.driver, pick.scenario.arch
-    loads = driver is not None and not older(driver, pick.toolkit)
-    return (
-        Kind.NATIVE
-        if loads and (gpu is None or gpu in known.get(pick.toolkit, (gpu,)))
-        else Kind.COMPAT
-    )
+    toolkit = ChannelToolkit(pick.toolkit, gpus=tuple(known.get(pick.toolkit, ())))
+    fit = fit_of(pick, pick.scenario, toolkit)
+    return Kind.NATIVE if fit and fit.is_native else Kind.COMPAT
 
 
 def with_pin(specs: Sequence[str], pin: str) -> tuple[str, ...]:
@@ -356,7 +351,7 @@ class Survey:
         for words, machine in [*groups.items()][:_LISTED]:
             reason = ""
             if refusing:
-                reason = f" ({refusing.reason(machine)[0]})"
+                reason = f" ({refusing.reason(machine).cause})"
             by_reason.setdefault(reason, []).append(words)
         parts = [f"{'; '.join(words)}{reason}" for reason, words in by_reason.items()]
         if len(groups) > _LISTED:

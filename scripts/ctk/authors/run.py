@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,6 +38,7 @@ from ctk.fetch.mirror import Mirror, mirrored, renamed
 from ctk.package.reader import IndexJson, read_info
 from ctk.package.scan import PackageScan, Scanner
 from ctk.plan.recipes import render_variants
+from ctk.solve.advice import CheckoutCatalogue, checkout_of
 from ctk.solve.solve import Catalogue, Scenario, channel_url, older
 from ctk.solve.why import find_reason
 
@@ -122,8 +123,9 @@ class Workshop:
     def catalogue(self) -> Catalogue:
         """The channels, and before them the packages that were built."""
         known = self.channels
-        more = known.gateway, known.maker, known.is_named, known.planned, known.known_names
-        return Catalogue([self.folder, *known.channels], known.subdir, *more)
+        checkout = replace(checkout_of(known), is_planned=False)
+        places = [self.folder, *known.channels]
+        return CheckoutCatalogue(places, known.subdir, checkout, known.gateway)
 
     @contextmanager
     def _pool(self, channels: Sequence[Path | str]) -> Iterator[tuple[ProcessPool, Mirror]]:
@@ -207,7 +209,7 @@ class Workshop:
         scenario = Scenario((package.spec,), catalogue.subdir, driver)
         pick = catalogue.pick(scenario)
         if pick is None:
-            return Tested(package, driver, detail=find_reason(scenario, catalogue)[0])
+            return Tested(package, driver, detail=find_reason(scenario, catalogue).cause)
         state, lines = pool.submit(_test, package.file, driver, mirror.urls, mirror.names).result()
         detail = ""
         hints: tuple[str, ...] = ()

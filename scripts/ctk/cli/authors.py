@@ -363,6 +363,7 @@ def _check_installable(
     """
     from ctk.authors.installable import take_survey
     from ctk.plan.messages import shown
+    from ctk.solve.why import Kind
 
     work = Path(channels.channels[0])
     for one in made:
@@ -370,20 +371,21 @@ def _check_installable(
             continue
         today = take_survey([one.spec], [], channels, every).today
         if not today.installs:
-            sentence, step = today.reason((every.drivers[-1], None))
-            _, unnamed, named = step.partition("name the channels: --channel ")
-            line = f"ctk build-recipe {shlex.quote(str(recipe))} --channel {named}".replace(
-                f" --channel {shlex.quote(shown(work))}", ""
-            )
-            other = (
+            reason = today.reason((every.drivers[-1], None))
+            step = (
                 "correct requirements: run, or name a --channel or --base that has what is missing"
             )
-            if step.startswith("run `ctk build"):
-                other = step
-            sentence = sentence.replace(one.spec, "it")
+            if reason.kind is Kind.NOT_BUILT:
+                step = reason.step
+            if reason.kind is Kind.UNNAMED_CHANNEL:
+                places = [place for place in reason.channels if place != shown(work)]
+                named = [word for place in places for word in ("--channel", place)]
+                step = shlex.join(["ctk", "build-recipe", str(recipe), *named])
+            sentence = reason.cause.replace(one.spec, "it")
             raise Unsolvable(
                 f"{one.file.stem} can be installed on no machine: {sentence}",
-                line if unnamed else other,
+                step,
+                kind=reason.kind,
             )
 
 

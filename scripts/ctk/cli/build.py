@@ -13,19 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ctk.cli.machines import stated_machines
-from ctk.cli.options import (
-    Base,
-    Jobs,
-    Releases,
-    Selection,
-    base_channel,
-    not_both,
-    refuse_versions,
-    selecting,
-)
+from ctk.cli.options import Base, Jobs, Releases, Selection, not_both, refuse_versions, selecting
 from ctk.core import console
-from ctk.core.checkout import Workspace, checkout, settings, workspace
+from ctk.core.checkout import Workspace, base_channel, checkout, settings, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, IndexUnavailable, check_names
 from ctk.core.locks import exclusive
@@ -114,8 +104,13 @@ def _releases(
 
 
 def _machines(chosen: Selection) -> list[Machine]:
+    from ctk.cli.machines import stated_machines
+
+    if not chosen.drivers:
+        return []
     gpus = ",".join(chosen.gpus) if chosen.gpus else None
-    return stated_machines(",".join(chosen.drivers), gpus, None)[0] if chosen.drivers else []
+    machines, _ = stated_machines(",".join(chosen.drivers), gpus, None)
+    return machines
 
 
 def _toolkits(

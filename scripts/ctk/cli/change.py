@@ -1,27 +1,36 @@
-"""What a change makes of an environment, in words: for `ctk solve --prefix`, `ctk env add` and `ctk
-env create`.
+"""What a change makes of an environment, and who refuses it, in words.
+
+For `ctk solve --prefix`, `ctk env add` and `ctk env create`.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import unquote, urlsplit
 
 from ctk.cli.options import base_beside
-from ctk.core.checkout import Workspace
+from ctk.cli.picks import REASON_LINES
+from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, WouldLose
-
-if TYPE_CHECKING:
-    from ctk.env.add import Plan
-    from ctk.env.examine import Examined
-    from ctk.env.prefix import Note
-    from ctk.solve.change import Package, Worse
-    from ctk.solve.machine import Machine
-    from ctk.solve.solve import Catalogue, Pick
-
+from ctk.core.platforms import this_platform
+from ctk.env.add import Plan, client_line, on_its_driver, plan, refuse_unreadable
+from ctk.env.environment import refuse_unfinished
+from ctk.env.examine import Examined, examined
+from ctk.env.outside import refuse_reaching_out
+from ctk.env.prefix import Note
+from ctk.env.request import values_of, with_more
+from ctk.solve.builds import choices
+from ctk.solve.change import TOOLKIT, Kind, Package, Worse
+from ctk.solve.channels import built_catalogue
+from ctk.solve.machine import Machine, machine
+from ctk.solve.solve import Catalogue, Pick
+from ctk.solve.why import newer_nvjitlink
 
 _LINE = 5  # changed packages in one line
 
@@ -68,8 +77,6 @@ def machine_of(note: Note | None, stated: Stated, report: Reporter) -> tuple[Mac
     Where none is detected and none stated, it is the machine that was stated when the environment
     was made.
     """
-    from ctk.solve.machine import machine
-
     on = machine(None, stated.driver, stated.arch)
     before = note.machine if note else {}
     was = machine(None, before.get("--driver"), before.get("--arch")) if before else on
@@ -87,9 +94,6 @@ def machine_for_more(found: Examined, stated: Stated, report: Reporter) -> Machi
     It is the stated one, else that which was stated when the environment was made, else this one.
     If this one has no driver, a native toolkit is taken to be for a machine with the driver for it.
     """
-    from ctk.env.add import on_its_driver
-    from ctk.solve.machine import machine
-
     subdir = found.machine.subdir
     on = found.machine
     before = found.note.machine if found.note else {}
@@ -110,12 +114,7 @@ def machine_for_more(found: Examined, stated: Stated, report: Reporter) -> Machi
 
 
 def channels_of(found: Examined, where: Workspace, stated: Stated) -> Catalogue:
-    """The channels of a request for an environment: those that are named, else those that it was
-    made from.
-    """
-    from ctk.env.request import values_of
-    from ctk.solve.channels import built_catalogue
-
+    """The channels of a request for an environment: the named ones, else those it was made from."""
     if not stated.channels and stated.base == "local":
         if found.note:
             channels = tuple(values_of(found.note.asked, "--channel"))
@@ -130,9 +129,28 @@ def channels_of(found: Examined, where: Workspace, stated: Stated) -> Catalogue:
 
 def _place(source: str) -> str:
     """A channel of a record as --channel takes it: a folder as its path."""
-    from urllib.parse import unquote, urlsplit
-
     return unquote(urlsplit(source).path) if source.startswith("file:") else source
+
+
+def solve_in_prefix(
+    prefix: Path, specs: tuple[str, ...], platforms: Sequence[str], stated: Stated
+) -> None:
+    """Shows what specs would change in an environment: `ctk solve --prefix`."""
+    place = workspace()
+    prefix = Path(os.path.realpath(prefix))
+    refuse_unfinished(prefix)
+    found = examined(place, prefix, stated.driver, stated.arch)
+    refuse_reaching_out(prefix, found.has.records)
+    refuse_unreadable(found)
+    subdir = found.machine.subdir
+    if platforms and set(platforms) != {subdir}:
+        raise BadValue(
+            f"{prefix} is of {subdir}, and not of {listing(platforms)}", "leave --platform out"
+        )
+    on = machine_for_more(found, stated, Reporter())
+    channels = channels_of(found, place, stated)
+    planned = plan(found, specs, on, channels, REASON_LINES)
+    show_plan(found, planned, on, channels, steps_for(found, planned, specs, stated, on))
 
 
 def refuse_of_others(found: Examined, specs: Sequence[str], on: Machine) -> None:
@@ -143,8 +161,6 @@ def refuse_of_others(found: Examined, specs: Sequence[str], on: Machine) -> None
     Raises:
         BadValue: It has such packages.
     """
-    from ctk.env.add import client_line
-
     if found.note:
         return
     look = shlex.join(["ctk", "solve", *specs, "--prefix", str(found.prefix)])
@@ -160,8 +176,6 @@ def refuse_other_platform(found: Examined) -> None:
     Raises:
         BadValue: It is of another one.
     """
-    from ctk.core.platforms import this_platform
-
     subdir = found.machine.subdir
     if subdir != this_platform():
         cause = f"{found.prefix} is of {subdir}, and this machine is {this_platform()}"
@@ -169,14 +183,13 @@ def refuse_other_platform(found: Examined) -> None:
 
 
 def refuse_half_made(found: Examined, specs: Sequence[str]) -> None:
-    """Refuses an environment that a run did not finish, but for the same request again, which
-    finishes it.
+    """Refuses an environment that a run did not finish.
+
+    The same request again finishes it.
 
     Raises:
         BadValue: The specs are not of that request.
     """
-    from ctk.env.environment import refuse_unfinished
-
     if not set(specs) <= set(found.asked):
         refuse_unfinished(found.prefix)
 
@@ -187,8 +200,6 @@ def refuse_worse(found: Examined, plan: Plan, specs: Sequence[str], stated: Stat
     Raises:
         WouldLose: Always, with the reasons.
     """
-    from ctk.env.request import with_more
-
     words = [f"{found.prefix}: {'; '.join(worse_in_words(plan.change.worse))}"]
     if plan.obstacle:
         words.append(f"why: {plan.obstacle}")
@@ -205,8 +216,6 @@ def steps_for(
     found: Examined, plan: Plan, specs: Sequence[str], stated: Stated, on: Machine
 ) -> list[str]:
     """The command lines that do what a plan says."""
-    from ctk.env.add import client_line
-
     if not plan.change:
         return []
     if found.note:
@@ -231,22 +240,19 @@ def _toolkit_words(package: Package | None) -> str:
 
 def worse_in_words(worse: Sequence[Worse]) -> list[str]:
     """What a change makes worse, a sentence for each package."""
-    from ctk.solve.change import TOOLKIT, Kind
-
-    found = []
-    toolkit = [one for one in worse if one.kind in TOOLKIT]  # two kinds can be of it
-    if toolkit:
-        lost = any(one.kind in (Kind.NATIVE_TO_COMPAT, Kind.TOOLKIT_GONE) for one in toolkit)
-        verb = "get worse" if lost else "change"
-        before, after = _toolkit_words(toolkit[0].before), _toolkit_words(toolkit[0].after)
-        found.append(f"the toolkit would {verb}: {before} becomes {after}")
-    found += [_in_words(one) for one in worse if one.kind not in TOOLKIT]
-    return found
+    sentences = []
+    of_toolkit = [change for change in worse if change.kind in TOOLKIT]  # two kinds can be of it
+    if of_toolkit:
+        kinds = {change.kind for change in of_toolkit}
+        verb = "get worse" if kinds & {Kind.NATIVE_TO_COMPAT, Kind.TOOLKIT_GONE} else "change"
+        before = _toolkit_words(of_toolkit[0].before)
+        after = _toolkit_words(of_toolkit[0].after)
+        sentences.append(f"the toolkit would {verb}: {before} becomes {after}")
+    sentences += [_in_words(change) for change in worse if change.kind not in TOOLKIT]
+    return sentences
 
 
 def _in_words(worse: Worse) -> str:
-    from ctk.solve.change import Kind
-
     before, after = worse.before, worse.after
     if after is None:
         return f"{before.name if before else 'a package'} would go, which was asked for"
@@ -264,8 +270,6 @@ def show_plan(
     found: Examined, plan: Plan, on: Machine, channels: Catalogue, steps: Sequence[str]
 ) -> None:
     """Prints what more specs would make of an environment, and what to type for it."""
-    from ctk.solve.why import choices, newer_nvjitlink
-
     report, pick, change = Reporter(), plan.pinned_pick, plan.change
     named = list(choices(pick, channels))
     report.result(
@@ -274,7 +278,7 @@ def show_plan(
         machine={"platform": on.subdir, "driver": on.driver, "gpu": on.arch},
         toolkit=pick.toolkit or None,
         fit=pick.fit or None,
-        choices=[document for _, document in named],
+        choices=[choice.as_json() for choice in named],
         added=[_as_json(package) for package in change.added],
         removed=[_as_json(package) for package in change.removed],
         replaced=[
@@ -290,10 +294,9 @@ def show_plan(
         report.line(line)
     if plan.obstacle:
         report.line(f"why: {plan.obstacle}")
-    for line in (
-        *(line for line, _ in named),
-        *newer_nvjitlink(pick.records, plan.pick.scenario.specs),
-    ):
+    for choice in named:
+        report.line(choice.line)
+    for line in newer_nvjitlink(pick.records, plan.pick.scenario.specs):
         report.line(line)
     if not change:
         report.line("nothing would change: it has all of this")
@@ -314,8 +317,9 @@ def _first(plan: Plan) -> str:
 
 
 def show_change(plan: Plan, changes: Mapping[str, Sequence[str]], report: Reporter) -> None:
-    """Prints the packages that were changed as planned, and what else was done: `changes` of an
-    `Environment`.
+    """Prints the packages that were changed as planned, and what else was done.
+
+    `changes` are those of an `Environment`.
     """
     if plan.change:
         _show_packages(_rows(plan), report)
@@ -325,8 +329,9 @@ def show_change(plan: Plan, changes: Mapping[str, Sequence[str]], report: Report
 
 
 def _rows(plan: Plan) -> list[tuple[str, str, str, str, str]]:
-    """A row for each package that a plan changes: what happens, its name, its version now and then,
-    its size.
+    """A row for each package that a plan changes.
+
+    What happens, its name, its version now and then, and its size.
     """
     change, sizes = plan.change, _sizes(plan.pick)
     rows = [("removed", one.name, one.version, "", "") for one in change.removed]

@@ -37,7 +37,7 @@ from ctk.cli.options import (
     Specs,
     base_beside,
 )
-from ctk.cli.solve import REASON_LINES, show_pick, show_toolkit, solve_request, wanted_specs
+from ctk.cli.picks import REASON_LINES, show_pick, show_toolkit, solve_request, wanted_specs
 from ctk.core import checkout, console
 from ctk.core.checkout import given_environment
 from ctk.core.children import run_in_front

@@ -1,114 +1,140 @@
-"""`ctk solve` for many machines: every machine, with --everywhere, or those of a fleet, with
---drivers.
-"""
+"""`ctk solve` for many machines: every one, with --everywhere, or a fleet, with --drivers."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from ctk.core.checkout import Workspace
+from ctk.authors.installable import Case, Survey, alike, take_survey
+from ctk.cli.picks import ChannelOptions
+from ctk.core.checkout import Workspace, base_channel, checkout, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import MachinesLost, Unsolvable, check_names
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
-
-if TYPE_CHECKING:
-    from ctk.authors.installable import Survey
-    from ctk.solve.fleet import Environment, Fleet
-    from ctk.solve.machine import Machine
-    from ctk.solve.solve import Catalogue, Pick
+from ctk.lock.model import release_locks
+from ctk.solve.advice import Checkout, CheckoutCatalogue, checkout_of
+from ctk.solve.builds import choices
+from ctk.solve.fleet import Environment, Fleet, find_fleet
+from ctk.solve.machine import Machine, impossible, pairs, refuse_impossible
+from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url, lasting, parse_spec
+from ctk.solve.why import Reason, find_reason, newer_nvjitlink, toolkit_in_words
+from ctk.verify.scenarios import facts, matrix
 
 # --- a fleet
+
+
+@dataclass(frozen=True)
+class Named:
+    """How the channels of a fleet are named.
+
+    Attributes:
+        addresses: The channels as conda's -c takes them.
+        options: The options of ctk for the same.
+    """
+
+    addresses: tuple[str, ...]
+    options: tuple[str, ...]
+
+    @classmethod
+    def of(cls, options: ChannelOptions, workspace: Workspace, base: str) -> Named:
+        # Of what is planned, the address that it will have; packages are not there yet.
+        places = [base_channel(name, workspace) for name in options.channels]
+        places = [*(places or [workspace.channel]), base_channel(base, workspace)]
+        words = [word for name in options.channels for word in ("--channel", name)]
+        if base != "local":
+            words += ["--base", base]
+        return cls(tuple(lasting(channel_url(place)) for place in places), tuple(words))
+
+
+def solve_fleet(
+    specs: tuple[str, ...],
+    drivers: str,
+    archs: str | None,
+    platform: str | None,
+    options: ChannelOptions,
+) -> None:
+    """Shows the fewest environments that serve all machines of a fleet: `ctk solve --drivers`."""
+    report, place = Reporter(), workspace()
+    kinds, notes = stated_machines(drivers, archs, platform)
+    channels = options.catalogue(place, kinds[0].subdir, report)
+    named = Named.of(options, place, options.base_in(place))
+    _show_fleet(find_fleet(specs, kinds, channels), notes, named, report)
 
 
 def stated_machines(
     drivers: str, archs: str | None, platform: str | None
 ) -> tuple[list[Machine], list[str]]:
-    """The machines that options state, and notes about pairs that cannot exist, which are
-    left out.
-    """
-    from ctk.solve.fleet import pairs
-    from ctk.solve.machine import check_possible, impossible
-
+    """The machines that options state, without those that cannot exist, and notes about these."""
     stated = pairs(drivers, archs, platform)
-    excluded = [on for on in stated if impossible(on.driver, on.arch)]
-    check_possible(*((on.driver, on.arch) for on in stated))
-    listed = "; ".join(on.words for on in excluded)
-    notes = [f"left out, since no such driver runs the GPU: {listed}"] if excluded else []
-    return [on for on in stated if on not in excluded], notes
+    refuse_impossible(*((machine.driver, machine.arch) for machine in stated))
+    excluded = [machine for machine in stated if impossible(machine.driver, machine.arch)]
+    if not excluded:
+        return stated, []
+    listed = "; ".join(machine.words for machine in excluded)
+    note = f"left out, since no such driver runs the GPU: {listed}"
+    return [machine for machine in stated if machine not in excluded], [note]
 
 
-def show_fleet(
-    fleet: Fleet,
-    notes: Sequence[str],
-    addresses: Sequence[str],
-    named: Sequence[str],
-    report: Reporter,
-) -> None:
+def _show_fleet(fleet: Fleet, notes: Sequence[str], named: Named, report: Reporter) -> None:
     """Prints the environments of a fleet.
-
-    `named` are the options that name the channels at these addresses.
 
     Raises:
         Unsolvable: Some machines get nothing; the environments of the others were shown.
     """
-    from ctk.solve.solve import Scenario
-    from ctk.solve.why import find_reason
-
-    refused = [on for on, pick in fleet.alone.items() if pick is None]
-    if served := len(fleet.alone) - len(refused):
-        number = len(fleet.environments)
+    refused = [machine for machine, pick in fleet.alone.items() if pick is None]
+    served = len(fleet.alone) - len(refused)
+    if served:
+        environments = count(len(fleet.environments), "environment")
+        serve = "serves" if len(fleet.environments) == 1 else "serve"
         machines = f"{served} kinds of machines" if served > 1 else "1 kind of machine"
-        report.line(
-            f"{count(number, 'environment')} serve{'s' if number == 1 else ''} {machines}", "bold"
-        )
+        report.line(f"{environments} {serve} {machines}", "bold")
         _show_machines(fleet, report)
     for environment in fleet.environments:
-        _show_environment(environment, addresses, named, report)
+        _show_environment(environment, named, report)
     notes = [*notes, *_notes(fleet)]
     for line in notes:
         report.line(line)
     report.result(
         request=list(fleet.request),
-        machines=[_machine_as_json(fleet, on) for on in fleet.alone],
-        environments=[
-            _environment_as_json(environment, addresses) for environment in fleet.environments
-        ],
+        machines=[_machine_as_json(fleet, machine) for machine in fleet.alone],
+        environments=[_environment_as_json(e, named) for e in fleet.environments],
         notes=notes,
     )
     if refused:
-        on = refused[0]
-        sentence, step = find_reason(
-            Scenario(fleet.request, on.subdir, on.driver, on.arch), fleet.catalogue
-        )
-        whose = f"{len(refused)} of {len(fleet.alone)} kinds of machines get nothing; {on.words}: "
-        raise Unsolvable(f"{whose if fleet.alone.keys() - {on} else ''}{sentence}", step)
+        raise _nothing_for(refused, fleet, report)
+
+
+def _nothing_for(refused: Sequence[Machine], fleet: Fleet, report: Reporter) -> Unsolvable:
+    """The error for machines of a fleet that get nothing, with the reason for the first."""
+    first = refused[0]
+    scenario = Scenario(fleet.request, first.subdir, first.driver, first.arch)
+    reason = find_reason(scenario, fleet.catalogue)
+    whose = ""
+    if len(fleet.alone) > 1:
+        kinds = f"{len(refused)} of {len(fleet.alone)} kinds of machines"
+        whose = f"{kinds} get nothing; {first.words}: "
+    return _unsolvable(f"{whose}{reason.cause}", reason, report)
+
+
+def _unsolvable(cause: str, reason: Reason, report: Reporter) -> Unsolvable:
+    """The error for a request without a solution; its kind is in the document."""
+    report.result(reason={"kind": reason.kind})
+    return Unsolvable(cause, reason.step, kind=reason.kind)
 
 
 def _notes(fleet: Fleet) -> list[str]:
-    """The machines that get a compat toolkit, and the packages that other clients may
-    pick instead.
-    """
-    from ctk.solve.solve import Scenario
-    from ctk.solve.why import choices, newer_nvjitlink, toolkit_in_words
-
+    """The machines that get a compat toolkit, and what other clients may pick instead."""
     lines = []
     for environment in fleet.environments:
-        limits: dict[str, list[str]] = {}
-        for on in environment.machines if environment.pick.fit == "compat" else ():
-            there = replace(environment.pick, scenario=Scenario((), on.subdir, on.driver, on.arch))
-            limits.setdefault(toolkit_in_words(there, fleet.catalogue), []).append(on.words)
-        lines += [f"{'; '.join(machines)}: {words}" for words, machines in limits.items()]
-        said = (
-            *(line for line, _ in choices(environment.pick, fleet.catalogue)),
-            *newer_nvjitlink(environment.pick.records, environment.pick.scenario.specs),
-        )
-        lines += [f"{environment.name}: {line}" for line in said]
-    if any(
-        "CONDA_OVERRIDE_CUDA_ARCH" in environment.variables for environment in fleet.environments
-    ):
+        if environment.pick.fit == "compat":
+            lines += _compat_machines(environment, fleet.catalogue)
+        pick = environment.pick
+        sentences = [choice.line for choice in choices(pick, fleet.catalogue)]
+        sentences += newer_nvjitlink(pick.records, pick.scenario.specs)
+        lines += [f"{environment.name}: {sentence}" for sentence in sentences]
+    if any(environment.states_gpu for environment in fleet.environments):
         lines.append(
             "CONDA_OVERRIDE_CUDA_ARCH matters where you type this on a machine with another GPU, to"
             " a client that detects it, such as conda with its plugin; mamba does not read it"
@@ -116,52 +142,56 @@ def _notes(fleet: Fleet) -> list[str]:
     return lines
 
 
+def _compat_machines(environment: Environment, catalogue: Catalogue) -> list[str]:
+    """What limits a compat toolkit, with the machines of an environment that it is so on."""
+    limits: dict[str, list[str]] = {}
+    for machine in environment.machines:
+        scenario = Scenario((), machine.subdir, machine.driver, machine.arch)
+        words = toolkit_in_words(replace(environment.pick, scenario=scenario), catalogue)
+        limits.setdefault(words, []).append(machine.words)
+    return [f"{'; '.join(machines)}: {words}" for words, machines in limits.items()]
+
+
 def _show_machines(fleet: Fleet, report: Reporter) -> None:
     rows = []
-    for on, own in fleet.alone.items():
-        environment = fleet.environment(on)
-        row = (
-            [environment.name, environment.pick.toolkit, environment.pick.fit]
-            if environment
-            else ["none", "", ""]
-        )
+    for machine, own in fleet.alone.items():
+        environment = fleet.environment(machine)
+        row = ["none", "", ""]
+        if environment:
+            row = [environment.name, environment.pick.toolkit, environment.pick.fit]
         alone = f"{own.toolkit} {own.fit}".strip() if own else ""
-        rows.append((on.driver or "none", on.arch or "", *row, alone))
+        rows.append((machine.driver or "none", machine.arch or "", *row, alone))
     columns = ["driver", "GPU", "environment", "toolkit", "fit", "alone it would get"]
     report.table("what each machine gets", columns, rows)
 
 
-def _show_environment(
-    environment: Environment, addresses: Sequence[str], named: Sequence[str], report: Reporter
-) -> None:
+def _show_environment(environment: Environment, named: Named, report: Reporter) -> None:
     """Prints an environment, and the commands that create it on any machine."""
-    pick = environment.pick
+    pick, name = environment.pick, environment.name
     size = f", {megabytes(pick.size)} MB" if pick.size else ""
     packages = count(len(pick.records), "package")
-    report.line(
-        f"{environment.name} ({environment.toolkit}; {packages}{size}), made on any machine with:"
-    )
-    channels = [word for address in addresses for word in ("-c", address)]
-    words = [
-        "conda",
-        "create",
-        "-n",
-        environment.name,
-        *channels,
-        "--strict-channel-priority",
-        *environment.specs,
-    ]
-    report.line(f"  {environment.typed(shlex.join(words))}")
-    on = pick.scenario
-    if on.subdir == this_platform():
-        stated = [
-            "--driver",
-            on.driver or "none",
-            *(["--arch", on.arch] if on.arch else []),
-            *named,
-        ]
-        words = ["ctk", "env", "create", *on.specs, *stated, "--prefix", f"./{environment.name}"]
-        report.line(f"or, without conda:\n  {shlex.join(words)}")
+    report.line(f"{name} ({environment.toolkit}; {packages}{size}), made on any machine with:")
+    channels = [word for address in named.addresses for word in ("-c", address)]
+    words = ["conda", "create", "-n", name, *channels, "--strict-channel-priority"]
+    report.line(f"  {environment.typed(shlex.join([*words, *environment.specs]))}")
+    stated = pick.scenario
+    if stated.subdir == this_platform():
+        machine = ["--driver", stated.driver or "none"]
+        if stated.arch:
+            machine += ["--arch", stated.arch]
+        line = shlex.join(
+            [
+                "ctk",
+                "env",
+                "create",
+                *stated.specs,
+                *machine,
+                *named.options,
+                "--prefix",
+                f"./{name}",
+            ]
+        )
+        report.line(f"or, without conda:\n  {line}")
     if not environment.every_client:
         report.line(
             "  only a client that knows the GPU picks this: pixi, and conda with its plugin; mamba"
@@ -173,24 +203,24 @@ def _toolkit(pick: Pick) -> dict[str, Any]:
     return {"toolkit": pick.toolkit or None, "fit": pick.fit or None}
 
 
-def _machine_as_json(fleet: Fleet, on: Machine) -> dict[str, Any]:
-    environment, own = fleet.environment(on), fleet.alone[on]
+def _machine_as_json(fleet: Fleet, machine: Machine) -> dict[str, Any]:
+    environment, own = fleet.environment(machine), fleet.alone[machine]
     return {
-        "platform": on.subdir,
-        "driver": on.driver,
-        "gpu": on.arch,
+        "platform": machine.subdir,
+        "driver": machine.driver,
+        "gpu": machine.arch,
         "environment": environment and environment.name,
         "alone": own and _toolkit(own),
     }
 
 
-def _environment_as_json(environment: Environment, addresses: Sequence[str]) -> dict[str, Any]:
+def _environment_as_json(environment: Environment, named: Named) -> dict[str, Any]:
     return {
         "name": environment.name,
         **_toolkit(environment.pick),
         "variables": environment.variables,
         "specs": environment.specs,
-        "channels": addresses,
+        "channels": named.addresses,
         "every_client": environment.every_client,
         "files": sorted(record.file_name for record in environment.pick.records),
     }
@@ -199,50 +229,45 @@ def _environment_as_json(environment: Environment, addresses: Sequence[str]) -> 
 # --- every machine
 
 
-def show_everywhere(
+def solve_everywhere(
     specs: Sequence[str],
     pins: Sequence[str],
-    catalogues: Iterable[Catalogue],
-    where: Workspace,
-    report: Reporter,
+    platforms: Sequence[str],
+    options: ChannelOptions,
 ) -> None:
-    """Prints on which drivers, GPUs and platforms a request installs, and the changes by its pins.
+    """Shows where a request installs, and the changes by its pins: `ctk solve --everywhere`.
 
     Raises:
         Unsolvable: It installs on no machine.
         MachinesLost: With the pins, machines lose it; all was shown before.
     """
-    from ctk.authors.installable import alike, take_survey
-    from ctk.lock.model import release_locks
-    from ctk.verify.scenarios import facts, matrix
-
-    every = matrix(facts(release_locks(where).values()), ())
+    for pin in pins:
+        parse_spec(pin)
+    report, place = Reporter(), checkout()
+    every = matrix(facts(release_locks(place).values()), ())
+    catalogues = _of_each_platform(platforms, options, place, report)
     surveys = [take_survey(specs, pins, channels, every) for channels in catalogues]
     report.result(
         request=list(specs), pins=list(pins), surveys=[survey.as_json() for survey in surveys]
     )
-    _show(alike(surveys), pins, report)
-    _judge(surveys, pins)
+    for group in alike(surveys):
+        _show_group(group, pins, report)
+    _judge(surveys, pins, report)
 
 
-def of_each_platform(
-    platforms: Sequence[str],
-    as_planned: bool,
-    catalogue: Callable[..., Catalogue],
-    report: Reporter,
+def _of_each_platform(
+    platforms: Sequence[str], options: ChannelOptions, place: Workspace, report: Reporter
 ) -> Iterator[Catalogue]:
     """The channels for each platform, by default for all that they have packages for."""
-    from ctk.solve.solve import Catalogue
-
     check_names("platform", platforms, PLATFORMS)
-    here = catalogue(this_platform(), report if as_planned else None)
-    for subdir in platforms or _offered(here):
-        # The plan has all platforms; else it stands in for a platform that was not built.
-        yield (
-            Catalogue(here.channels, subdir, here.gateway, here.maker)
-            if as_planned
-            else catalogue(subdir, report)
-        )
+    is_planned = options.is_planned
+    own = options.catalogue(place, this_platform(), report if is_planned else None)
+    for subdir in platforms or _offered(own):
+        if is_planned:  # the plan has all platforms
+            checkout_of_plan = Checkout(maker=checkout_of(own).maker)
+            yield CheckoutCatalogue(own.channels, subdir, checkout_of_plan, own.gateway)
+        else:  # it stands in for a platform that was not built
+            yield options.catalogue(place, subdir, report)
 
 
 def _offered(channels: Catalogue) -> list[str]:
@@ -250,58 +275,60 @@ def _offered(channels: Catalogue) -> list[str]:
     own = channels.channels[:-1]
     offered = [subdir for subdir in PLATFORMS if channels.names([subdir], own)]
     if not offered and not channels.names([NOARCH], own):
-        step = (
-            "name another --channel"
-            if channels.is_named
-            else "build them, or name another --channel"
-        )
+        step = "name another --channel"
+        if not checkout_of(channels).is_named:
+            step = f"build them, or {step}"
         raise Unsolvable(f"there are no packages in {listing([*map(str, own)])}", step)
     return offered or [this_platform()]
 
 
-def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
+def _judge(surveys: Sequence[Survey], pins: Sequence[str], report: Reporter) -> None:
     """Ends the run with an error if the request installs nowhere, or machines lose it."""
     first = surveys[0]
     if not any(survey.today.installs for survey in surveys):
-        sentence, step = first.today.reason((first.every.drivers[-1], None))
-        where = f"{first.asked} installs on no machine: "
-        raise Unsolvable(sentence if first.asked in sentence else f"{where}{sentence}", step)
-    lost = [(len(machines), survey) for survey in surveys if (machines := survey.lost)]
-    if lost:
-        pairs = [
-            (f"{count(number, 'pair')} of driver and GPU on {s.subdir}", s.asked)
-            for number, s in lost
-        ]
-        losses = listing([f"{where} would lose {asked}" for where, asked in pairs])
+        reason = first.today.reason((first.every.drivers[-1], None))
+        cause = reason.cause
+        if first.asked not in cause:
+            cause = f"{first.asked} installs on no machine: {cause}"
+        raise _unsolvable(cause, reason, report)
+    losses = []
+    for survey in surveys:
+        if survey.lost:
+            lost = count(len(survey.lost), "pair")
+            losses.append(f"{lost} of driver and GPU on {survey.subdir} would lose {survey.asked}")
+    if losses:
         raise MachinesLost(
-            f"with {listing(pins)}, {losses}",
+            f"with {listing(pins)}, {listing(losses)}",
             "loosen the pin, or keep a build without it beside this one",
         )
 
 
-def _show(groups: Sequence[Sequence[Survey]], pins: Sequence[str], report: Reporter) -> None:
-    """Prints on how many drivers and GPUs the request installs, what each of them gets, and its
-    builds.
-    """
-    for group in groups:
-        first = group[0]
-        place = listing([survey.subdir for survey in group])
-        report.line(f"{first.asked} on {place}", "bold")
-        for sentence in first.sentences:
-            report.line(f"- {sentence}")
-        for case in (case for case in first.cases if case.installs):
-            pinned = (
-                f", with {listing(pins)} (*: another kind than without)"
-                if case is first.pinned
-                else ""
-            )
-            columns, rows = first.table(case)
-            report.table(
-                f"{first.asked} on {place}{pinned}", [c.replace(", ", ",\n") for c in columns], rows
-            )
-        builds = [(s.subdir, *row) for s in group for row in s.builds(s.pinned or s.today)]
-        if builds:
-            title = f"builds of {first.asked}{f', with {listing(pins)}' if pins else ''}"
-            columns = ("platform", "build", "kind", "toolkits", "pairs")
-            skip = 0 if group[1:] else 1  # the platform, if there are several
-            report.table(title, columns[skip:], [row[skip:] for row in builds], right=["pairs"])
+def _show_group(group: Sequence[Survey], pins: Sequence[str], report: Reporter) -> None:
+    """Prints the platforms with one result: where the request installs, and its builds."""
+    first = group[0]
+    place = listing([survey.subdir for survey in group])
+    report.line(f"{first.asked} on {place}", "bold")
+    for sentence in first.sentences:
+        report.line(f"- {sentence}")
+    for case in first.cases:
+        if case.installs:
+            _show_case(case, first, place, pins, report)
+    builds = [(s.subdir, *row) for s in group for row in s.builds(s.pinned or s.today)]
+    if builds:
+        pinned = f", with {listing(pins)}" if pins else ""
+        columns = ("platform", "build", "kind", "toolkits", "pairs")
+        skip = 0 if group[1:] else 1  # the platform, if there are several
+        rows = [row[skip:] for row in builds]
+        report.table(f"builds of {first.asked}{pinned}", columns[skip:], rows, right=["pairs"])
+
+
+def _show_case(
+    case: Case, survey: Survey, place: str, pins: Sequence[str], report: Reporter
+) -> None:
+    """Prints what each driver and GPU gets, with the pins or without."""
+    pinned = ""
+    if case is survey.pinned:
+        pinned = f", with {listing(pins)} (*: another kind than without)"
+    columns, rows = survey.table(case)
+    narrow = [column.replace(", ", ",\n") for column in columns]
+    report.table(f"{survey.asked} on {place}{pinned}", narrow, rows)

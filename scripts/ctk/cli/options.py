@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -312,3 +312,16 @@ def base_beside(base: str, channels: Sequence[str] | None, workspace: Workspace)
         if base == "local" and channels and not workspace.base_channel.exists()
         else base
     )
+
+
+Decorated = TypeVar("Decorated", bound=Callable[..., None])
+
+
+def with_json(text: str) -> Callable[[Decorated], Decorated]:
+    """Adds what a command's JSON document has to its docstring, where that is long."""
+
+    def decorate(command: Decorated) -> Decorated:
+        command.__doc__ = f"{inspect.getdoc(command)}\n\nJSON:\n{text}"
+        return command
+
+    return decorate

@@ -141,9 +141,10 @@ class Unsolvable(CtkError, exit_code=10):
     compiler), no build fits a driver, or a package can be installed on no machine.
     """
 
-    def __init__(self, cause: str, step: str = "", solver: str = "") -> None:
+    def __init__(self, cause: str, step: str = "", solver: str = "", kind: str = "") -> None:
         super().__init__(cause, step)
         self.solver = solver  # the solver's text, "" if it was not asked
+        self.kind = kind  # of the reason, as `ctk.solve.why.Kind`; "" if none was looked for
 
 
 class Busy(CtkError, exit_code=11):

@@ -167,7 +167,7 @@ def _obstacle(scenario: Scenario, broken: Sequence[str], channels: Catalogue) ->
     """Why a request has no solution with pins that were given up, in a sentence; "" without any."""
     if not broken:
         return ""
-    return find_reason(replace(scenario, specs=(*scenario.specs, *broken)), channels)[0]
+    return find_reason(replace(scenario, specs=(*scenario.specs, *broken)), channels).cause
 
 
 def _beside(found: Examined, wanted: Sequence[str]) -> list[str]:

@@ -24,8 +24,9 @@ from ctk.package.records import glibc_floor, matches, package_record, spec_name
 from ctk.rules import Finding, checks_of
 from ctk.solve.change import unasked_nvjitlink
 from ctk.solve.driver import NO_DEVICE, Limit
+from ctk.solve.fit import limit_on
 from ctk.solve.machine import STATE_DRIVER, Machine, glibc_in_words, glibc_of, is_glibc_stated
-from ctk.solve.solve import Catalogue, Scenario, older
+from ctk.solve.solve import Catalogue, ChannelToolkit, Scenario, older
 from ctk.solve.why import glibc_needs, newer_nvjitlink
 
 _SHOWN = 4  # entries of a longer list that a finding shows
@@ -308,10 +309,13 @@ def _native_toolkit(environment: Examined) -> Finding:
     if not driver or fit == "native":
         records = [package.record for package in environment.packages]
         return ok("; ".join([text, *newer_nvjitlink(records, environment.asked)]))
-    if older(driver, toolkit.version):
+    gpus = environment.targets(toolkit.version)
+    limit = limit_on(driver, arch, ChannelToolkit(toolkit.version, gpus=gpus))
+    if limit and limit.is_driver:
         newer = f"{text} is newer than the driver, which supports CUDA {driver}"
         return _toolkit_finding(environment, newer)
-    if fit == "compat" and (not arch or arch in environment.targets(toolkit.version)):
+    knows_gpu = not arch or bool(gpus)  # a toolkit without a lock may not
+    if fit == "compat" and limit is None and knows_gpu:
         step = environment.install(f"cuda-version={toolkit.version}=native_*")
         return missing(
             f"{text}, where the driver takes it native: an update may bring a newer one", step

@@ -1,6 +1,4 @@
-"""The site of a channel: static pages that work from a folder, without a server and without any
-outside host.
-"""
+"""The site of a channel: static pages that work from a folder, without a server or other hosts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The questions of the install selector, and a solver's answer to each, as in `ctk solve
---explain`.
+"""The questions of the install selector, and a solver's answer to each.
 
+The answers are those of `ctk solve --explain`.
 Machines that no rule of the channels tells apart are solved once, but texts about a pick have the
 numbers of the machine. Answers are solved on all cores, by package and Python, and packed for the
 page, which only looks them up.
@@ -23,19 +23,19 @@ from ctk.core.errors import SolverFailed, check_names
 from ctk.core.pool import ProcessPool
 from ctk.lock.model import ReleaseLock
 from ctk.solve.advice import asking_for_cuda
+from ctk.solve.fit import LimitedBy, fit_of
 from ctk.solve.machine import impossible, python_specs
 from ctk.solve.solve import (
     ANY_DRIVER,
     ASKS_NATIVE,
     Catalogue,
     ChannelToolkit,
-    GroupedCatalogue,
     MachineClasses,
     Pick,
     Scenario,
     channel_name,
 )
-from ctk.solve.why import COMPAT, explain, find_reason, fit_in_words
+from ctk.solve.why import explain, find_reason, limit_in_words
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, facts, matrix
 
@@ -173,6 +173,7 @@ def is_half(name: str) -> bool:
 
 
 def pin_specs(pin: str) -> tuple[str, ...]:
+    """The spec of a pin; () without one."""
     return (f"cuda-version={pin}",) if pin else ()
 
 
@@ -196,7 +197,7 @@ class SelectorAnswer(NamedTuple):
 Answered = Iterator[tuple[SelectorQuestion, SelectorAnswer]]
 
 
-def answers(catalogue: GroupedCatalogue, axes: Axes, package: str, python: str) -> Answered:
+def answers(catalogue: Catalogue, axes: Axes, package: str, python: str) -> Answered:
     """The answers about a package with a Python, in the order of the axes."""
     catalogue.ask(_scenarios(catalogue, axes, package, python))
     for question in axes.questions(package, python):
@@ -210,8 +211,8 @@ def answer(catalogue: Catalogue, scenario: Scenario) -> SelectorAnswer:
     """The answer to a request on a machine."""
     pick = catalogue.pick(scenario)
     if pick is None:
-        sentence, step = find_reason(scenario, catalogue)
-        return SelectorAnswer((), "", "", sentence, (step,))
+        reason = find_reason(scenario, catalogue)
+        return SelectorAnswer((), "", "", reason.cause, (reason.step,))
     reasons = tuple(explain(pick, catalogue))
     title = headline(pick, catalogue)
     lasts = _can_last(pick, catalogue)
@@ -236,10 +237,12 @@ def headline(pick: Pick, catalogue: Catalogue) -> str:
         return "no CUDA toolkit is needed"
     if pick.fit == "native":
         return f"CUDA {pick.toolkit}: everything works on this machine"
-    words = fit_in_words(pick, catalogue).removeprefix("compat: ").removeprefix("compat, ")
-    if words == COMPAT:
-        words = "programs compiled for this GPU work, PTX does not"
-    return f"CUDA {pick.toolkit}: {words}".removesuffix(": ")
+    fit = fit_of(pick, pick.scenario, catalogue.toolkit(pick.toolkit))
+    if fit is None or not pick.fit:
+        return f"CUDA {pick.toolkit}"
+    if fit.limit is LimitedBy.DRIVER:
+        return f"CUDA {pick.toolkit}: programs compiled for this GPU work, PTX does not"
+    return f"CUDA {pick.toolkit}: {limit_in_words(fit)}"
 
 
 @lru_cache(maxsize=4096)
@@ -251,9 +254,7 @@ def _packages(records: tuple[RepoDataRecord, ...]) -> tuple[Picked, ...]:
     )
 
 
-def _scenarios(
-    catalogue: GroupedCatalogue, axes: Axes, package: str, python: str
-) -> Iterator[Scenario]:
+def _scenarios(catalogue: Catalogue, axes: Axes, package: str, python: str) -> Iterator[Scenario]:
     """Nearly all solves that the answers for a Python need, so that they can be solved together."""
     for driver, arch in (
         *(m for m in axes.machines if m not in axes.impossible),
@@ -268,8 +269,9 @@ def _scenarios(
 
 
 def packed(answered: Answered) -> dict[str, Any]:
-    """The answers about a package and Python, in the order of the axes, in a small form for the
-    page.
+    """The answers about a package and Python, in a small form for the page.
+
+    They are in the order of the axes.
 
     Returns:
         records: [name, version, build, bytes, channel] of each package of any pick
@@ -345,10 +347,9 @@ def plan_work(axes: Axes, channels: Sequence[Path | str]) -> list[Work]:
 def solved(
     work: Sequence[Work], jobs: int, advance: Callable[[float, str], None]
 ) -> Iterator[tuple[Work, Mapping[str, Any]]]:
-    """Does the work in any order in `jobs` processes, and yields each piece with its `packed`
-    answers.
+    """Does the work in `jobs` processes, and yields each piece with its `packed` answers.
 
-    `advance` is called with a number of answered questions and their name.
+    The order is any. `advance` is called with a number of answered questions and their name.
     """
     with ProcessPool(max(1, min(jobs, len(work)))) as pool:
         futures = {pool.submit(solve_one, piece): piece for piece in work}
@@ -369,7 +370,6 @@ def solved(
 
 def solve_one(work: Work) -> Mapping[str, Any]:
     """Does a piece of work."""
-    catalogue = GroupedCatalogue(
-        work.channels, work.axes.subdir, [work.package, *ALWAYS, ASKS_NATIVE]
-    )
+    names = [work.package, *ALWAYS, ASKS_NATIVE]
+    catalogue = Catalogue(work.channels, work.axes.subdir).grouped(names)
     return packed(answers(catalogue, work.axes, work.package, work.python))

@@ -109,8 +109,9 @@ def pages(folder: Path, title: str, channel: str) -> Iterator[Page]:
 
 
 def readable(text: str, channel: str) -> str:
-    """A page for readers without a checkout: with this channel's address, without links to what is
-    not on the site.
+    """A page for readers without a checkout.
+
+    With this channel's address, and without links to what is not on the site.
     """
     text = _COMMENT.sub("", _CHECKOUT.sub("", text))
     return _LINK.sub(_link, _CHANNEL.sub(lambda _: channel, text))

@@ -98,8 +98,9 @@ class Site:
 
     @property
     def asks(self) -> str:
-        """What a command requests besides a package, so that it gets CUDA builds and an error
-        without a driver.
+        """What a command requests besides a package.
+
+        With it, the package is a CUDA build, and without a driver there is an error.
         """
         return ASKS if ASKS in self.packages else "__cuda"
 
@@ -160,8 +161,9 @@ def render(site: Site, path: str, template: str = "", **values: Any) -> Page:
 
 
 def missing(site: Site) -> Iterator[Page]:
-    """What a server can send in place of a page that is not there: one for each folder, because
-    links are relative.
+    """What a server can send in place of a page that is not there.
+
+    One for each folder, because links are relative.
     """
     said = "A page goes when the channel no longer has its package."
     for folder in ("", "packages/", *(("docs/",) if site.docs else ())):
@@ -185,8 +187,9 @@ def assets(names: Names) -> Iterator[Page]:
 
 
 def _names_script(names: Names) -> str:
-    """The values at the end of ``names.js``: names that are no packages here, and those that
-    another place has.
+    """The values at the end of ``names.js``.
+
+    Names that are no packages here, and those that another place has.
     """
     table = {}
     for name in reviewed().names:
@@ -266,9 +269,7 @@ def write(pages: Iterable[Page], folder: Path) -> int:
 
 
 def check_reachable(url: str, base: Path | str) -> None:
-    """Refuses addresses that the readers of a page cannot use: the channel's, and that of its base
-    channel.
-    """
+    """Refuses addresses that readers of a page cannot use: the channel's, or its base channel's."""
     if not re.fullmatch(r"https?://[^\s/?#]+\S*", url):
         raise BadValue(
             f"{url} is no address on the web",
@@ -283,9 +284,7 @@ def check_reachable(url: str, base: Path | str) -> None:
 
 
 def check(folder: Path) -> None:
-    """Refuses a place where a folder cannot be made, and a folder with other content than
-    a site.
-    """
+    """Refuses a place where no folder can be made, and a folder with other content than a site."""
     refuse_unwritable(folder.absolute())
     if not folder.exists() and not folder.is_symlink():
         return
@@ -349,8 +348,9 @@ def front_page(site: Site, axes: Mapping[str, Axes]) -> Page:
 def client_line(
     specs: str, channels: Sequence[str], client: str = "conda", command: str = "create"
 ) -> str:
-    """The command that creates an environment, or adds to it, with a line for each option, channels
-    first.
+    """The command that creates an environment, or adds to it.
+
+    It has a line for each option, channels first.
     """
     given = [
         f"--channel {channel if _PLAIN.fullmatch(channel) else json.dumps(channel)}"
@@ -371,17 +371,16 @@ def commands(site: Site, package: str) -> dict[str, tuple[str, str]]:
 
 
 def _pixi_lines(site: Site) -> str:
-    """The commands of pixi for an environment that fits this machine, without the packages at the
-    end.
-    """
+    """The commands of pixi for an environment on this machine, without the packages at the end."""
     named = " ".join(f"--channel {channel}" for channel in site.channels)
     detect = "pixi workspace platform add --auto-detect"
     return f"pixi init {_ENVIRONMENT} {named}\ncd {_ENVIRONMENT}\n{detect}\npixi add "
 
 
 def shards(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Page]:
-    """A script for the packed answers of each package and Python, since a page in a folder cannot
-    load JSON.
+    """A script for the packed answers of each package and Python.
+
+    A page in a folder cannot load JSON.
     """
     for name, content in answers:
         yield Page(
@@ -395,8 +394,9 @@ def safe_json(content: object) -> str:
 
 
 def _offered(site: Site, axes: Mapping[str, Axes]) -> dict[str, Any]:
-    """The choices of the page, with the specs for conda and the lines of a ``pixi.toml`` for each
-    pin and Python.
+    """The choices of the page.
+
+    For each pin and Python with the specs for conda and the lines of a ``pixi.toml``.
     """
     every = axes.values()
     packages = {package for each in every for package in each.packages}

@@ -56,9 +56,7 @@ class Solved(NamedTuple):
 
 
 def solve(site: Site) -> Solved:
-    """Asks the solver: some hundred solves for each platform of the channel, which take a second or
-    two.
-    """
+    """Asks the solver: some hundred solves for each platform, which take a second or two."""
     if not site.platforms:
         return Solved()
     maps: dict[tuple[tuple[str, ...], tuple[tuple[str, ...], ...]], list[str]] = {}
@@ -99,9 +97,7 @@ def _downloads(site: Site, catalogue: Catalogue, names: Iterable[str]) -> dict[s
 
 
 def about(site: Site, solved: Solved) -> Iterator[Page]:
-    """The channel: what it has, the toolkit for each driver and GPU, CTK releases, and what is not
-    packaged.
-    """
+    """The channel: what it has and has not, the toolkit for each driver and GPU, CTK releases."""
     built = {entry.index.version for entry in site.packages.get("cuda-version", ())}
     rows = [
         (*facts, lock.minor in built)

@@ -1,23 +1,37 @@
-"""What to name first for CUDA builds, and where a package is that the channels here lack.
+"""What a request could have besides: from this checkout, or from another channel.
 
-conda-forge and pip are named only for names of a list.
+What to name first for CUDA builds, what `ctk build` would make, and where a package is that the
+channels here lack. conda-forge and pip are named only for names of a list.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
 
-from ctk.core.platforms import this_platform
+from rattler import Gateway
+
+from ctk.core.console import listing
+from ctk.core.platforms import NOARCH, this_platform
+from ctk.lock.model import ReleaseLock
+from ctk.package.records import records as read_records
+from ctk.package.records import spec_name
+from ctk.plan.messages import shown
+from ctk.plan.names import Names
+from ctk.plan.plan import release_for
 from ctk.solve.solve import (
     ASKING,
     ASKS,
     ASKS_NATIVE,
     Catalogue,
+    Pick,
     Scenario,
     channel_url,
     lasting,
+    older,
     parse_spec,
 )
 
@@ -26,6 +40,52 @@ LOOK_ELSEWHERE = (
     "see how its name is written, or name a channel that has it with --channel or --base"
 )
 _ENVIRONMENT = "./my-env"
+
+
+class Maker(NamedTuple):
+    """The recipe of this checkout that makes a package, and whether the default build has it."""
+
+    recipe: str
+    is_default: bool
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """What this checkout and the command line say of channels.
+
+    Attributes:
+        maker: The recipe of a package that is in no channel; None without such a recipe.
+        is_named: Whether the user named channels in place of the built one, so that no advice may
+            be to build what they lack.
+        planned: These channels with everything built; None if the built one is not among them.
+        is_planned: Whether these are such channels.
+        known_names: What is known of names that are no packages here.
+    """
+
+    maker: Callable[[str], Maker | None] = lambda name: None
+    is_named: bool = False
+    planned: Callable[[], Catalogue] | None = None
+    is_planned: bool = False
+    known_names: Callable[[], Names] = Names
+
+
+class CheckoutCatalogue(Catalogue):
+    """Channels of a command, and what its checkout could give besides."""
+
+    def __init__(
+        self,
+        channels: Sequence[Path | str],
+        subdir: str,
+        checkout: Checkout,
+        gateway: Gateway | None = None,
+    ) -> None:
+        super().__init__(channels, subdir, gateway)
+        self.checkout = checkout
+
+
+def checkout_of(catalogue: Catalogue) -> Checkout:
+    """The checkout of channels; of others than a command's, one that gives nothing."""
+    return catalogue.checkout if isinstance(catalogue, CheckoutCatalogue) else Checkout()
 
 
 def asking_for_cuda(scenario: Scenario, catalogue: Catalogue) -> Scenario:
@@ -53,12 +113,13 @@ def elsewhere(name: str, missing: str, scenario: Scenario, catalogue: Catalogue)
         scenario: The request.
         catalogue: The channels that lack it.
     """
-    names = catalogue.known_names()
+    checkout = checkout_of(catalogue)
+    names = checkout.known_names()
     if has_conda_forge(catalogue) or not names.at_conda_forge(name):
         return ""
     add = "add" if name == missing else "ask for that, and add"
     lines = [f"conda-forge has {name}: {add} --base conda-forge"]
-    if not catalogue.is_planned:  # nothing can be installed from there
+    if not checkout.is_planned:  # nothing can be installed from there
         places = _places(catalogue)
         channels = [
             word for place in (*(places[:-1] or places), _OF_A_LIST) for word in ("-c", place)
@@ -73,9 +134,7 @@ def elsewhere(name: str, missing: str, scenario: Scenario, catalogue: Catalogue)
 
 
 def _with_pip(project: str, missing: str, scenario: Scenario, catalogue: Catalogue) -> list[str]:
-    """The commands that create an environment with the rest of a request, and have its pip install
-    a project.
-    """
+    """The commands that create an environment with the rest of a request, and a project by pip."""
     rest = [text for text in scenario.specs if missing not in text.lower()]
     specs = (*rest, "pip")
     if (
@@ -87,7 +146,7 @@ def _with_pip(project: str, missing: str, scenario: Scenario, catalogue: Catalog
     words = ["ctk", "env", "create", *specs, "--prefix", _ENVIRONMENT]
     words += ["--driver", scenario.driver] if scenario.driver else []
     words += ["--arch", scenario.arch] if scenario.driver and scenario.arch else []
-    if catalogue.is_named:
+    if checkout_of(catalogue).is_named:
         *ours, base = _places(catalogue)
         words += [word for place in ours for word in ("--channel", place)] + ["--base", base]
     install = shlex.join(
@@ -101,7 +160,7 @@ def base_with(name: str, catalogue: Catalogue) -> str:
 
     Conda-forge only if it is known to have it.
     """
-    if has_conda_forge(catalogue) or not catalogue.known_names().at_conda_forge(name):
+    if has_conda_forge(catalogue) or not checkout_of(catalogue).known_names().at_conda_forge(name):
         return f"name a base channel that has {name} with --base"
     return f"name a base channel that has {name}, such as --base conda-forge"
 
@@ -113,3 +172,188 @@ def has_conda_forge(catalogue: Catalogue) -> bool:
 
 def _places(catalogue: Catalogue) -> Sequence[str]:
     return [lasting(channel_url(channel)) for channel in catalogue.channels]
+
+
+def other_base(name: str, catalogue: Catalogue) -> str:
+    """The advice to try another base channel, for a package that is not ours.
+
+    "" for our packages.
+    """
+    if name in catalogue.own_names:
+        return ""
+    return ", or name a base channel that has more with --base"
+
+
+# --- what this checkout could build
+
+
+@dataclass(frozen=True)
+class ToBuild:
+    """What `ctk build` would make for a request."""
+
+    cause: str  # that it is not built, in words
+    command: str  # in backticks
+
+
+def how_to_build(packages: Iterable[str], scenario: Scenario, release: str = "") -> str:
+    """The command that builds packages for the machine of a scenario, or of a release.
+
+    Without packages, it builds the default set.
+    """
+    options = {"--release": release}
+    if not release:
+        options = {"--driver": scenario.driver or ""}
+        if scenario.driver:
+            options["--arch"] = scenario.arch or ""
+    if scenario.subdir != this_platform():
+        options["--platform"] = scenario.subdir
+    words = [word for option, value in options.items() if value for word in (option, value)]
+    return f"`{shlex.join(['ctk', 'build', *packages, *words])}`"
+
+
+def what_to_build(scenario: Scenario, catalogue: Catalogue) -> ToBuild | None:
+    """What `ctk build` makes for this machine and the built channel lacks; else None.
+
+    It is proved with the planned channel: `ctk build` with a driver takes the toolkit that the
+    names alone are given.
+    """
+    checkout = checkout_of(catalogue)
+    if not checkout.planned:
+        return None
+    known = catalogue.names([scenario.subdir, NOARCH])
+    request = [parse_spec(text) for text in scenario.specs]
+    ours = [spec for spec in request if checkout.maker(spec.name)]
+    others = [spec for spec in request if spec not in ours]
+    if not ours or any(spec.name not in known for spec in others):
+        return None
+    planned = checkout.planned()
+    pick = planned.pick(scenario)
+    if pick is None:
+        return None
+
+    def lacking(*toolkit: str) -> list[str]:
+        return [
+            spec.name
+            for spec in ours
+            if not catalogue.solves(scenario, specs=(spec.text, *toolkit))
+        ]
+
+    names = lacking(f"cuda-version={pick.toolkit}") if pick.toolkit else lacking()
+    if not names or any(in_unnamed_channel(catalogue, name) for name in names):
+        return None
+    built = planned.pick(replace(scenario, specs=tuple(names)))
+    if not built or built.toolkit != pick.toolkit:  # `ctk build` with a driver takes another one
+        return _release_to_build(names, pick, catalogue)
+    alone = lacking() or names
+    are = "are" if len(alone) > 1 else "is"
+    cause = f"{listing(alone)} {are} not built here for this machine"
+    return ToBuild(cause, how_to_build(names, scenario))
+
+
+def _release_to_build(names: Sequence[str], pick: Pick, catalogue: Catalogue) -> ToBuild | None:
+    """The release of a toolkit that a request states, if it is locked and not built; else None."""
+    if not pick.toolkit or catalogue.toolkit(pick.toolkit):
+        return None
+    maker_of = checkout_of(catalogue).maker
+    makers = [maker for name in names if (maker := maker_of(name))]
+    packages = [name for name in names if name != "cuda-version"]
+    if all(maker.is_default for maker in makers):
+        packages = []
+    command = how_to_build(packages, pick.scenario, pick.toolkit)
+    return ToBuild(f"toolkit {pick.toolkit} is not built here", command)
+
+
+def not_built(pick: Pick, locks: Iterable[ReleaseLock], catalogue: Catalogue) -> str:
+    """The locked toolkit that would be native and better on a machine, and is not built; or "".
+
+    It is proved by the toolkits beside it: on some machine, the request goes with an older one, and
+    with a newer one.
+    """
+    machine = pick.scenario
+    if not pick.toolkit or not machine.driver:
+        return ""
+    measured = [lock for lock in locks if lock.facts]
+    best = release_for(measured, machine.subdir, machine.driver, machine.arch)
+    there = [toolkit.version for toolkit in catalogue.toolkits]
+    if not best or best in there or older(machine.driver, best):
+        return ""
+    if pick.fit == "native" and older(best, pick.toolkit):
+        return ""
+    ideal = machine.ideal
+    fitting = {v for v in there if catalogue.solves(ideal.also(f"cuda-version={v}"))}
+    newer = {version for version in there if older(best, version)}
+    goes_with_older = any(older(version, best) for version in fitting)
+    goes_with_newer = bool(newer & fitting)
+    if not newer:  # nothing says that it does not
+        goes_with_newer = not any(parse_spec(text).pinned for text in machine.specs)
+    return best if goes_with_older and goes_with_newer else ""
+
+
+# --- channels beside those that are asked
+
+
+@dataclass(frozen=True)
+class UnnamedChannel:
+    """A channel of this checkout that has a package and is not asked.
+
+    Attributes:
+        place: Its folder.
+        channels: What to name then, in this order: it, those that are asked, and others that have
+            what it needs.
+    """
+
+    place: Path
+    channels: tuple[str, ...]
+
+
+def in_unnamed_channel(catalogue: Catalogue, name: str, *others: str) -> UnnamedChannel | None:
+    """The channel that `ctk build` or `ctk build-recipe` wrote beside one that is asked.
+
+    None without such a channel that has a package. The channels to name have the others, too, and
+    what these need.
+    """
+    ours = [channel for channel in catalogue.channels[:-1] if isinstance(channel, Path)]
+    asked = [Path(lasting(str(channel))) for channel in ours]
+    outputs = dict.fromkeys(_output(place) for place in asked)
+    for output in outputs:
+        places = [place for place in _channels_below(output) if place not in asked]
+        found = _holding([*others, name], places, catalogue)
+        if name in found:
+            built = [place for place in found.values() if place.name == "channel"]
+            of_recipes = [place for place in found.values() if place.name != "channel"]
+            named = of_recipes + asked + built
+            return UnnamedChannel(found[name], tuple(map(shown, named)))
+    return None
+
+
+def _output(channel: Path) -> Path:
+    """The folder with all channels of a checkout: one up, or two from that of a recipe."""
+    parent = channel.parent
+    return parent.parent if parent.name == "recipes" else parent
+
+
+def _channels_below(output: Path) -> Iterator[Path]:
+    """The channel of `ctk build` in a folder, then those of recipes, the latest first."""
+    built = output.glob("channel/*/repodata.json")
+    recipes = output.glob("recipes/*/*/repodata.json")
+    latest_first = sorted(recipes, key=lambda index: -index.stat().st_mtime)
+    indexes = [*built, *latest_first]
+    yield from dict.fromkeys(index.parents[1] for index in indexes)
+
+
+def _holding(wanted: list[str], places: Sequence[Path], catalogue: Catalogue) -> Mapping[str, Path]:
+    """Package -> the channel that has it, for wanted ones and what their channels need."""
+    subdirs = [catalogue.subdir, NOARCH]
+    found: dict[str, Path] = {}
+    while wanted:
+        needed = wanted.pop()
+        having = (place for place in places if needed in catalogue.names(subdirs, [place]))
+        place = next(having, None)
+        if place is None or place in found.values():
+            continue
+        found[needed] = place
+        records = read_records(place).values()
+        needs = {spec_name(need) for record in records for need in record["depends"]}
+        there = catalogue.names(subdirs, [*catalogue.channels, *found.values()])
+        wanted += sorted(needs - there)
+    return found

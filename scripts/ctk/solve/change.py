@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain
 from re import findall
 
 from rattler import PackageRecord, RepoDataRecord, Version, VersionSpec
 
 from ctk.package.records import match_spec, spec_name
-from ctk.solve.solve import older, parse_spec
+from ctk.solve.solve import Pick, older, parse_spec
 
 _TOOLKIT, _PYTHON, _NVJITLINK = "cuda-version", "python", "libnvjitlink"
 _TIED = ("native", "with")
@@ -131,12 +130,12 @@ def _worse(old: _Records, new: _Records, asked: list[str], request: list[str]) -
     python, other = _package(old, _PYTHON), _package(new, _PYTHON)
     if python and other and python.minor != other.minor:
         yield Worse(Kind.PYTHON_CHANGES, python, other)
-    for name in sorted(old.keys() & new.keys() - {_TOOLKIT}):
+    stay = old.keys() & new.keys() - {_TOOLKIT}
+    for name in sorted(stay):
         if needs_cuda(old[name]) and not needs_cuda(new[name]):
             yield Worse(Kind.CUDA_TO_CPU, Package.of(old[name]), Package.of(new[name]))
-    for name in sorted(
-        {parse_spec(spec).name for spec in asked} & old.keys() - new.keys() - {_TOOLKIT}
-    ):
+    go = old.keys() - new.keys() - {_TOOLKIT}
+    for name in sorted(go & {parse_spec(spec).name for spec in asked}):
         yield Worse(Kind.ASKED_FOR_GONE, Package.of(old[name]), None)
     left = unasked_nvjitlink(new.values(), request)
     if left and not unasked_nvjitlink(old.values(), asked):
@@ -167,6 +166,20 @@ def needs_cuda(record: PackageRecord) -> bool:
     return any(spec_name(need) in ("__cuda", _TOOLKIT) for need in record.depends)
 
 
+def cpu_instead(pick: Pick | None, other: Pick) -> list[str]:
+    """The packages with a CUDA build in `pick` and a CPU build in `other`.
+
+    Without those that others depend on.
+    """
+    if pick is None:
+        return []
+    cuda = {record.name for record in pick.records if needs_cuda(record)}
+    cpu = [record for record in other.records if record.name in cuda and not needs_cuda(record)]
+    brought = {need.split()[0] for record in cpu for need in record.depends}
+    names = [record.name.normalized for record in cpu]
+    return [name for name in names if name not in brought]
+
+
 # --- nvJitLink, whose PTX a driver refuses if it is newer
 
 
@@ -184,10 +197,14 @@ def unasked_nvjitlink(records: Iterable[PackageRecord], specs: Iterable[str]) ->
     left, toolkit = nvjitlink_of_another_toolkit(by_name.values())
     if left is None or toolkit is None:
         return None
-    others = [record for name, record in by_name.items() if name != _NVJITLINK]
-    needs = chain(*([*record.depends, *record.constrains] for record in others))
-    floors = [need for need in (*needs, *specs) if spec_name(need) == _NVJITLINK]
-    return None if any(_excludes(floor, toolkit.minor) for floor in floors) else left
+    wanted = list(specs)
+    for name, record in by_name.items():
+        if name != _NVJITLINK:
+            wanted += [*record.depends, *record.constrains]
+    for spec in wanted:
+        if spec_name(spec) == _NVJITLINK and _excludes(spec, toolkit.minor):
+            return None
+    return left
 
 
 def nvjitlink_of_another_toolkit(

@@ -33,7 +33,8 @@ from ctk.plan.plan import (
     write_repodata,
 )
 from ctk.plan.recipes import find_recipes, maker_of
-from ctk.solve.solve import Catalogue, Maker
+from ctk.solve.advice import Checkout, CheckoutCatalogue, Maker
+from ctk.solve.solve import Catalogue
 
 UNIVERSE = Path(__file__).with_name("universe.yaml")
 
@@ -133,20 +134,20 @@ def _catalogue(
         ours = write_repodata(
             planned(where, [subdir]), where.notes / "planned" / subdir / "channel"
         )
-        return Catalogue([ours, *channels[1:]], subdir, known_names=names, is_planned=True)
+        checkout = Checkout(is_planned=True, known_names=names)
+        return CheckoutCatalogue([ours, *channels[1:]], subdir, checkout)
 
     names = partial(known_names, where)
     is_built = channels[0] == where.channel and not is_named
     is_planned = channels[0] == where.notes / "planned" / "channel"
-    return Catalogue(
-        channels,
-        subdir,
+    checkout = Checkout(
         maker=partial(maker, where),
         is_named=is_named,
         planned=all_built if is_built else None,
-        known_names=names,
         is_planned=is_planned,
+        known_names=names,
     )
+    return CheckoutCatalogue(channels, subdir, checkout)
 
 
 def maker(where: Workspace, package: str) -> Maker | None:
@@ -277,8 +278,9 @@ def _read_universe() -> dict[str, Any]:
 
 
 def _packages(data: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """All packages of the data, in all versions and for all Pythons, each with the values of its
-    placeholders.
+    """All packages of the data, each with the values of its placeholders.
+
+    In all versions and for all Pythons.
     """
     kinds = {tag: _words(tag, python) for tag, python in data["pythons"].items()}
     for package in data["packages"]:

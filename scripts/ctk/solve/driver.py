@@ -1,8 +1,7 @@
-"""Whether this machine's driver works, and what hides it: a child starts the driver as every CUDA
-program does.
+"""Whether this machine's driver works, and what hides it.
 
-Clients of conda read the driver's version. That says what is installed, not whether a program can
-use it.
+A child starts the driver as every CUDA program does. Clients of conda read the driver's version.
+That says what is installed, not whether a program can use it.
 """
 
 from __future__ import annotations

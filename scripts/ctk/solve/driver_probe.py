@@ -72,8 +72,9 @@ def cuda_version(library: Any) -> str:
 
 
 def gpus(library: Any) -> list[str]:
-    """Starts the driver: the compute capabilities of the GPUs that programs see, in the driver's
-    order.
+    """Starts the driver, and asks for the compute capabilities of the GPUs that programs see.
+
+    They are in the driver's order.
     """
     call(library, "cuInit", 0)
     number = ctypes.c_int()

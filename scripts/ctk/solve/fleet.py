@@ -8,7 +8,6 @@ machine alone would get a CUDA build.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +16,9 @@ from itertools import combinations, product
 
 from rattler import GenericVirtualPackage, Version, VersionSpec
 
-from ctk.core.errors import BadValue
 from ctk.solve.advice import asking_for_cuda
-from ctk.solve.machine import GLIBC, Machine, machine
+from ctk.solve.change import cpu_instead
+from ctk.solve.machine import ARCH, DRIVER, GLIBC, Machine
 from ctk.solve.solve import (
     ASKING,
     ASKS,
@@ -32,45 +31,8 @@ from ctk.solve.solve import (
     parse_spec,
     spec_of_record,
 )
-from ctk.solve.why import cpu_instead
 
 Group = frozenset[Machine]
-
-
-# --- the machines
-
-
-def pairs(drivers: str, archs: str | None, platform: str | None) -> list[Machine]:
-    """Every driver with every GPU, from lists such as ``12.4,13.0``.
-
-    ``12.4:7.0`` is a driver with this GPU only.
-    The driver ``none`` has no GPU.
-
-    Raises:
-        BadValue: A driver or a GPU cannot be read, a list is empty, or all drivers have a GPU and
-            others are listed.
-    """
-    listed, gpus = (re.findall(r"[^\s,]+", text) for text in (drivers, archs or ""))
-    if not listed or (archs is not None and not gpus):
-        raise BadValue(
-            "there are no machines", "list them, such as --drivers 12.4,13.0 --archs 7.0,9.0"
-        )
-    if gpus and all(":" in text for text in listed):
-        raise BadValue(
-            f"each driver has a GPU already, and none is left for {archs}",
-            "leave out the one or the other",
-        )
-    found = [
-        (driver, gpu)
-        for driver, colon, own in (text.partition(":") for text in listed)
-        for gpu in ([own] if colon else gpus or [None])
-    ]
-    return list(
-        dict.fromkeys(machine(platform, d, None if d.lower() == "none" else a) for d, a in found)
-    )
-
-
-# --- the environments
 
 
 @dataclass(frozen=True)
@@ -97,43 +59,51 @@ class Environment:
         With ``__cuda`` if all machines have a driver, because some clients ignore it otherwise.
         """
         request = self.pick.scenario.specs
-        driver = bool(self.pick.scenario.driver) and all(on.driver for on in self.machines)
-        return (*request, "__cuda") if driver and not {"__cuda", *ASKING} & {*request} else request
+        have_driver = all(machine.driver for machine in self.machines)
+        if not self.pick.scenario.driver or not have_driver:
+            return request
+        if {"__cuda", *ASKING} & set(request):
+            return request
+        return (*request, "__cuda")
 
     @property
     def toolkit(self) -> str:
         """``toolkit 12.9 native``."""
-        return (
-            f"toolkit {self.pick.toolkit} {self.pick.fit}".rstrip()
-            if self.pick.toolkit
-            else "no CUDA toolkit"
-        )
+        if not self.pick.toolkit:
+            return "no CUDA toolkit"
+        return f"toolkit {self.pick.toolkit} {self.pick.fit}".rstrip()
+
+    @property
+    def states_gpu(self) -> bool:
+        """Whether a GPU is stated to clients."""
+        return ARCH in self.variables
 
     @property
     def variables(self) -> dict[str, str]:
         """The variables with which any client solves it on any host."""
         stated = self.pick.scenario
-        found = {"CONDA_OVERRIDE_CUDA": stated.driver or ""}
+        found = {DRIVER: stated.driver or ""}
         if stated.arch:
-            found["CONDA_OVERRIDE_CUDA_ARCH"] = stated.arch
+            found[ARCH] = stated.arch
         if os.environ.get(GLIBC):
             found[GLIBC] = os.environ[GLIBC]
         return found
 
     def typed(self, command: str) -> str:
         """A command for a shell, with these variables before it."""
-        return " ".join(
-            [
-                *(f"{name}={value or shlex.quote('')}" for name, value in self.variables.items()),
-                command,
-            ]
-        )
+        words = [f"{name}={value or shlex.quote('')}" for name, value in self.variables.items()]
+        return " ".join([*words, command])
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """The pick of each kind of machine alone (None without a solution), and the environments that
-    serve all of them.
+    """What the machines of a fleet get.
+
+    Attributes:
+        request: The specs, with `ASKS` if that is free.
+        alone: The pick of each kind of machine alone; None without a solution.
+        environments: Those that serve all of them.
+        catalogue: The channels.
     """
 
     request: tuple[str, ...]
@@ -141,22 +111,27 @@ class Fleet:
     environments: tuple[Environment, ...]
     catalogue: Catalogue
 
-    def environment(self, on: Machine) -> Environment | None:
-        return next((e for e in self.environments if on in e.machines), None)
+    def environment(self, machine: Machine) -> Environment | None:
+        return next((e for e in self.environments if machine in e.machines), None)
 
 
-def installs(pick: Pick, on: Machine) -> bool:
+def installs(pick: Pick, machine: Machine) -> bool:
     """Whether the virtual packages of a machine satisfy all packages of a pick."""
-    has = {
-        p.name.normalized: p for p in Scenario((), on.subdir, on.driver, on.arch).virtual_packages
-    }
+    packages = _scenario((), machine).virtual_packages
+    has = {package.name.normalized: package for package in packages}
     for record in pick.records:
         needs = [spec_of_record(rule) for rule in record.depends if rule.startswith("__")]
         bounds = [spec_of_record(rule) for rule in record.constrains if rule.startswith("__")]
-        bounds = [rule for rule in bounds if rule.name in has]
-        if not all(rule.name in has and _fits(rule, has[rule.name]) for rule in (*needs, *bounds)):
+        if any(rule.name not in has for rule in needs):
+            return False
+        rules = [rule for rule in needs + bounds if rule.name in has]
+        if not all(_fits(rule, has[rule.name]) for rule in rules):
             return False
     return True
+
+
+def _scenario(specs: tuple[str, ...], machine: Machine) -> Scenario:
+    return Scenario(specs, machine.subdir, machine.driver, machine.arch)
 
 
 def _fits(rule: Spec, package: GenericVirtualPackage) -> bool:
@@ -164,79 +139,110 @@ def _fits(rule: Spec, package: GenericVirtualPackage) -> bool:
     return version_fits and fnmatchcase(str(package.build_string), rule.build or "*")
 
 
-def serves(pick: Pick, on: Machine, alone: Pick) -> bool:
+def serves(pick: Pick, machine: Machine, alone: Pick) -> bool:
     """Whether a machine gets the same with a pick as alone, except for the minor of the toolkit.
 
     It is native if the pick alone is, and has no CPU build of a package that is a CUDA build alone.
     """
+    if pick.fit != "native" and alone.fit == "native":
+        return False
     # compat cuda-version needs no driver, so it looks like a CPU build.
-    same_kind = not set(cpu_instead(alone, pick)) - {"cuda-version"}
-    return (pick.fit == "native" or alone.fit != "native") and installs(pick, on) and same_kind
+    cpu = set(cpu_instead(alone, pick)) - {"cuda-version"}
+    return not cpu and installs(pick, machine)
 
 
-def find_fleet(specs: Sequence[str], kinds: Iterable[Machine], channels: Catalogue) -> Fleet:
+def find_fleet(specs: Sequence[str], machines: Iterable[Machine], channels: Catalogue) -> Fleet:
     """The fewest environments that serve all machines.
 
     Of several such sets, the set with the newest toolkits. The result is exact among the picks for
     each driver of a machine or a toolkit, with each GPU or without one. A machine without a
     solution is in no environment.
     """
-    kinds = tuple(kinds)
-    stated = tuple(specs)
-    specs = _with_cuda_gpu(stated, kinds, channels)
-    names = {parse_spec(spec).name for spec in (*specs, "cuda-version")}
-    may_last = specs != stated
-    if may_last:
+    machines, stated = tuple(machines), tuple(specs)
+    request = _with_cuda_gpu(stated, machines, channels)
+    is_asking = request != stated  # then a native environment is made so that it stays native
+    names = {parse_spec(spec).name for spec in (*request, "cuda-version")}
+    if is_asking:
         names.add(ASKS_NATIVE)
     catalogue = channels.grouped(names)
-    scenarios = {on: Scenario(specs, on.subdir, on.driver, on.arch) for on in kinds}
-    candidates = _candidates(specs, kinds, catalogue)
-    catalogue.ask([*scenarios.values(), *candidates])
-    alone = {on: catalogue.pick(scenario) for on, scenario in scenarios.items()}
-    groups: dict[Group, Pick] = {}
-    rank = {toolkit.version: -place for place, toolkit in enumerate(catalogue.toolkits, start=1)}
-
-    def newness(pick: Pick) -> int:
-        return rank.get(pick.toolkit, -len(rank) - 1)
-
-    for pick in filter(None, map(catalogue.pick, candidates)):
-        group = frozenset(on for on, own in alone.items() if own and serves(pick, on, own))
-        if group and (group not in groups or newness(groups[group]) < newness(pick)):
-            groups[group] = pick
-    cover = _cover(frozenset(on for on, own in alone.items() if own), groups, newness)
+    alone, candidates = _picks(request, machines, catalogue)
+    newness = _newness(catalogue)
+    groups = _groups(candidates, alone, newness)
+    served = [machine for machine, own in alone.items() if own]
+    cover = _cover(frozenset(served), groups, newness)
     shares: dict[Group, list[Machine]] = {group: [] for group in cover}
-    for on in kinds:
-        if alone[on]:
-            shares[max((g for g in cover if on in g), key=lambda g: newness(groups[g]))].append(on)
+    for machine in served:
+        having = [group for group in cover if machine in group]
+        shares[max(having, key=lambda group: newness(groups[group]))].append(machine)
     found: list[Environment] = []
     for group, share in shares.items():
         if share:
-            pick = groups[group]
-            if may_last:
-                pick = _that_lasts(pick, catalogue)
-            found.append(_environment(pick, tuple(share), catalogue, [e.name for e in found]))
-    return Fleet(specs, alone, tuple(found), catalogue)
+            pick = _that_lasts(groups[group], catalogue) if is_asking else groups[group]
+            taken = [environment.name for environment in found]
+            found.append(_environment(pick, tuple(share), catalogue, taken))
+    return Fleet(request, alone, tuple(found), catalogue)
+
+
+def _picks(
+    request: tuple[str, ...], machines: Sequence[Machine], catalogue: Catalogue
+) -> tuple[dict[Machine, Pick | None], list[Pick]]:
+    """The pick of each machine alone, and those that an environment may have."""
+    scenarios = {machine: _scenario(request, machine) for machine in machines}
+    candidates = _candidates(request, machines, catalogue)
+    catalogue.ask([*scenarios.values(), *candidates])
+    alone = {machine: catalogue.pick(scenario) for machine, scenario in scenarios.items()}
+    picks = map(catalogue.pick, candidates)
+    return alone, [pick for pick in picks if pick]
+
+
+def _newness(catalogue: Catalogue) -> Callable[[Pick], int]:
+    """A number for each pick that is higher for a newer toolkit, and the lowest without one."""
+    toolkits = [toolkit.version for toolkit in catalogue.toolkits]
+    rank = {version: -place for place, version in enumerate(toolkits, start=1)}
+    return lambda pick: rank.get(pick.toolkit, -len(rank) - 1)
+
+
+def _groups(
+    candidates: Iterable[Pick],
+    alone: Mapping[Machine, Pick | None],
+    newness: Callable[[Pick], int],
+) -> dict[Group, Pick]:
+    """Groups of machines that a pick serves, each with the newest such pick."""
+    groups: dict[Group, Pick] = {}
+    for pick in candidates:
+        group = frozenset(
+            machine for machine, own in alone.items() if own and serves(pick, machine, own)
+        )
+        if not group:
+            continue
+        if group not in groups or newness(groups[group]) < newness(pick):
+            groups[group] = pick
+    return groups
 
 
 def _with_cuda_gpu(
-    specs: tuple[str, ...], kinds: Sequence[Machine], channels: Catalogue
+    specs: tuple[str, ...], machines: Sequence[Machine], channels: Catalogue
 ) -> tuple[str, ...]:
-    """The request with `ASKS` first, if all machines have a driver and `ASKS` makes no machine lose
-    its solution.
+    """The request with `ASKS` first, where that is free.
+
+    It is if all machines have a driver, and no machine loses its solution by it.
     """
-    asking = (ASKS, *specs)
     if any(parse_spec(spec).name in ASKING for spec in specs) or not channels.records(ASKS):
         return specs
-    bare = [Scenario(specs, on.subdir, on.driver, on.arch) for on in kinds]
-    is_free = all(
-        s.driver and (channels.solves(s, specs=asking) or not channels.solves(s)) for s in bare
-    )
-    return asking if is_free else specs
+    asking = (ASKS, *specs)
+    for machine in machines:
+        scenario = _scenario(specs, machine)
+        if not machine.driver:
+            return specs
+        if not channels.solves(scenario, specs=asking) and channels.solves(scenario):
+            return specs
+    return asking
 
 
 def _that_lasts(pick: Pick, catalogue: Catalogue) -> Pick:
-    """A native pick with `ASKS_NATIVE` in place of `ASKS`, if the rest of it is the same: later
-    commands keep it so.
+    """A native pick with `ASKS_NATIVE` in place of `ASKS`, if the rest of it is the same.
+
+    Later commands keep it native then.
     """
     if pick.fit != "native":
         return pick
@@ -247,25 +253,22 @@ def _that_lasts(pick: Pick, catalogue: Catalogue) -> Pick:
 
 
 def _candidates(
-    specs: tuple[str, ...], kinds: Sequence[Machine], catalogue: Catalogue
+    specs: tuple[str, ...], machines: Sequence[Machine], catalogue: Catalogue
 ) -> list[Scenario]:
-    """The machines to state to a solver, first without a GPU and with old drivers: the first with a
-    pick is taken.
+    """The machines to state to a solver.
+
+    First without a GPU and with old drivers: the first with a pick is taken.
     """
-    stated = sorted({on.driver for on in kinds if on.driver}, key=Version)
-    toolkits = [
-        t.driver
-        for t in catalogue.toolkits
-        if t.driver and stated and not older(stated[-1], t.driver)
-    ]
-    drivers = [*([None] if any(not on.driver for on in kinds) else []), *stated, *toolkits]
-    archs = [None, *sorted({on.arch for on in kinds if on.arch}, key=Version)]
-    stated_pairs = product(archs, drivers)
-    return [
+    stated = sorted({machine.driver for machine in machines if machine.driver}, key=Version)
+    needed = [toolkit.driver for toolkit in catalogue.toolkits if toolkit.driver and stated]
+    toolkits = [driver for driver in needed if not older(stated[-1], driver)]
+    without_driver = [None] if any(not machine.driver for machine in machines) else []
+    gpus = sorted({machine.arch for machine in machines if machine.arch}, key=Version)
+    scenarios = [
         Scenario(specs, catalogue.subdir, driver, arch)
-        for arch, driver in stated_pairs
-        if driver or not arch
+        for arch, driver in product([None, *gpus], [*without_driver, *stated, *toolkits])
     ]
+    return [scenario for scenario in scenarios if scenario.driver or not scenario.arch]
 
 
 def _cover(
@@ -275,15 +278,20 @@ def _cover(
 
     Of several such sets, the set with the newest toolkits.
     """
-    best: tuple[int, list[Group]] | None = None
+
+    def value(chosen: Sequence[Group]) -> int:
+        """The newness of what each machine gets, together."""
+        return sum(
+            max(newness(groups[group]) for group in chosen if machine in group) for machine in every
+        )
+
     for size in range(1, len(every) + 1):
-        for some in combinations(groups, size):
-            if frozenset().union(*some) == every:
-                value = sum(max(newness(groups[g]) for g in some if on in g) for on in every)
-                if best is None or value > best[0]:
-                    best = value, list(some)
-        if best:
-            return sorted(best[1], key=lambda g: newness(groups[g]))
+        covers = [
+            chosen for chosen in combinations(groups, size) if frozenset().union(*chosen) == every
+        ]
+        if covers:
+            best = max(covers, key=value)
+            return sorted(best, key=lambda group: newness(groups[group]))
     return []
 
 
@@ -296,9 +304,10 @@ def _environment(
     while name in taken:
         name += "-2"
     every_client = not pick.scenario.arch
-    if archs := [on.arch for on in share if on.arch]:
-        seen = catalogue.pick(replace(pick.scenario, arch=min(archs, key=Version)))
-        pick = seen if seen and _files(seen) == _files(pick) else pick
+    if gpus := [machine.arch for machine in share if machine.arch]:
+        stated = catalogue.pick(replace(pick.scenario, arch=min(gpus, key=Version)))
+        if stated and _files(stated) == _files(pick):
+            pick = stated
     return Environment(name, pick, share, every_client)
 
 

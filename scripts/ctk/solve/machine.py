@@ -32,7 +32,7 @@ _ARCH_STEP = (
     "write it as 9.0, sm_90 or none; nvidia-smi --query-gpu=compute_cap --format=csv shows it, and"
     " so does https://developer.nvidia.com/cuda-gpus"
 )
-DRIVER, _ARCH = "CONDA_OVERRIDE_CUDA", "CONDA_OVERRIDE_CUDA_ARCH"
+DRIVER, ARCH = "CONDA_OVERRIDE_CUDA", "CONDA_OVERRIDE_CUDA_ARCH"
 GLIBC = "CONDA_OVERRIDE_GLIBC"
 _ARCHSPEC = {"64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
@@ -97,7 +97,7 @@ def machine(
     if known_arch:
         if arch is not None:
             origin = ""
-        elif _ARCH in os.environ:
+        elif ARCH in os.environ:
             origin = " given"
         else:
             origin = " detected"
@@ -143,6 +143,36 @@ def too_old(gpu: str | None, locks: Iterable[ReleaseLock]) -> str:
     )
 
 
+def pairs(drivers: str, archs: str | None, platform: str | None) -> list[Machine]:
+    """Every driver with every GPU, from lists such as ``12.4,13.0``.
+
+    ``12.4:7.0`` is a driver with this GPU only. The driver ``none`` has no GPU.
+
+    Raises:
+        BadValue: A driver or a GPU cannot be read, a list is empty, or all drivers have a GPU and
+            others are listed.
+    """
+    listed = re.findall(r"[^\s,]+", drivers)
+    gpus = re.findall(r"[^\s,]+", archs or "")
+    if not listed or (archs is not None and not gpus):
+        raise BadValue(
+            "there are no machines", "list them, such as --drivers 12.4,13.0 --archs 7.0,9.0"
+        )
+    if gpus and all(":" in text for text in listed):
+        raise BadValue(
+            f"each driver has a GPU already, and none is left for {archs}",
+            "leave out the one or the other",
+        )
+    found: dict[Machine, None] = {}
+    for text in listed:
+        driver, colon, own = text.partition(":")
+        of_driver = [own] if colon else gpus or [None]
+        for gpu in of_driver:
+            has_gpu = driver.lower() != "none"
+            found[machine(platform, driver, gpu if has_gpu else None)] = None
+    return list(found)
+
+
 def _stated(option: str | None, read: Callable[[str], str], otherwise: str | None) -> str | None:
     if option is None:
         return otherwise
@@ -156,12 +186,12 @@ def _unseen() -> DriverState | None:
 
 
 def detected(subdir: str) -> tuple[str | None, str | None]:
-    """The driver and GPU that clients see: from the variables of CEP 30 and CEP 46, else detected
-    by rattler.
+    """The driver and GPU that clients see.
 
-    For another platform than this machine's, only the variables count.
+    From the variables of CEP 30 and CEP 46, else detected by rattler. For another platform than
+    this machine's, only the variables count.
     """
-    driver, arch = _override(DRIVER, driver_version, "12.9"), _override(_ARCH, _capability, "9.0")
+    driver, arch = _override(DRIVER, driver_version, "12.9"), _override(ARCH, _capability, "9.0")
     if driver != "" and None in (driver, arch) and subdir == this_platform():
         detection = detect()
         if detection.error:
@@ -210,8 +240,9 @@ def detected_driver() -> str | None:
 
 
 def driver_version(text: str) -> str:
-    """``12.4`` for ``12.4`` or ``12.4.1``, ``13.0`` for ``13``: no rule of a package is finer than
-    a minor.
+    """``12.4`` for ``12.4`` or ``12.4.1``, ``13.0`` for ``13``.
+
+    No rule of a package is finer than a minor.
 
     Raises:
         BadValue: It is not the CUDA version of a driver.
@@ -392,9 +423,11 @@ _BLACKWELL, FIRST_DRIVER = (
 )  # its oldest GPU, and the CUDA version of its first driver
 
 
-def check_possible(*machines: tuple[str | None, str | None]) -> None:
-    """Raises BadValue if there are drivers and GPUs of machines, and none of the machines can
-    exist.
+def refuse_impossible(*machines: tuple[str | None, str | None]) -> None:
+    """Refuses drivers with GPUs of which no machine can exist; none at all are possible.
+
+    Raises:
+        BadValue: None of the machines can exist.
     """
     reasons = [impossible(driver, gpu) for driver, gpu in machines]
     if reasons and all(reasons):

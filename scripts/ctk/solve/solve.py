@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import rattler
@@ -45,7 +46,6 @@ from ctk.core.errors import (
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
 from ctk.package.records import REMAKE, REPODATA, check_specs, checked_records, match_spec
-from ctk.plan.names import Names
 from ctk.solve.machine import driver_version, virtual_packages
 from ctk.solve.sources import Sources, sources
 
@@ -278,16 +278,15 @@ async def _patiently(work: Awaitable[T], what: str) -> T:
 
 
 def _relations(found: Sources) -> Literal["disabled"] | None:
-    """How rattler follows the relations of channels: beside a fetched folder are no
-    other channels.
-    """
+    """How rattler follows the relations of channels: beside a fetched folder are no others."""
     return "disabled" if found.origins else None
 
 
 @contextmanager
 def reading(channels: Sequence[Path | str]) -> Iterator[None]:
-    """Turns rattler's error for an unreadable channel into `ChannelMissing`, which names each
-    folder without one.
+    """Turns rattler's error for an unreadable channel into `ChannelMissing`.
+
+    It names each folder without a channel.
     """
     folders = [channel for channel in channels if isinstance(channel, Path)]
     for folder in folders:
@@ -327,8 +326,10 @@ def _folders_of_addresses(channels: Sequence[Path | str]) -> Iterator[Path]:
 
 
 def _refuse_pipes(folder: Path) -> None:
-    """Raises ChannelBroken for a part of an index that is no file: rattler would wait for what it
-    brings.
+    """Refuses an index of which a part is no file: rattler would wait for what it brings.
+
+    Raises:
+        ChannelBroken: There is such a part.
     """
     for file in folder.glob("*/r*"):
         if (
@@ -345,8 +346,9 @@ def channel_url(channel: Path | str) -> str:
 
 
 def lasting(url: str) -> str:
-    """An address below the link of a channel of ours, not below its state, which a later build
-    removes.
+    """An address below the link of a channel of ours, not below its state.
+
+    A later build removes the state.
     """
     return re.sub(r"/\.([^/]+)-states/\d+(?=/|$)", r"/\1", url)
 
@@ -467,44 +469,41 @@ def _knows(gpus: tuple[str, ...], gpu: str) -> bool:
     return Version(gpu) in map(Version, gpus)
 
 
-class Maker(NamedTuple):
-    """The recipe of this checkout that makes a package, and whether the default build has it."""
-
-    recipe: str
-    is_default: bool
-
-
 class Catalogue:
-    """Channels for one platform, the most important first. Each scenario is solved once.
+    """Channels for one platform: their records, and what a solver picks from them.
 
-    `maker` returns the recipe of a package that is in no channel. If `is_named`, the user named
-    channels in place of the built one, so no advice may be to build what they lack. `planned`
-    returns these channels with everything built, if the built one is among them; in that catalogue,
-    `is_planned`. `known_names` returns what is known of names that are no packages here.
+    Each scenario is solved once.
+
+    Args:
+        channels: The most important first.
+        subdir: The platform.
+        gateway: Callers with several catalogues share it, so that repodata is read once.
     """
 
     def __init__(
-        self,
-        channels: Sequence[Path | str],
-        subdir: str,
-        gateway: Gateway | None = None,
-        maker: Callable[[str], Maker | None] = lambda name: None,
-        is_named: bool = False,
-        planned: Callable[[], Catalogue] | None = None,
-        known_names: Callable[[], Names] = Names,
-        is_planned: bool = False,
+        self, channels: Sequence[Path | str], subdir: str, gateway: Gateway | None = None
     ) -> None:
-        self.channels, self.subdir, self.maker, self.is_named = (
-            tuple(channels),
-            subdir,
-            maker,
-            is_named,
-        )
-        self.planned, self.known_names, self.is_planned = planned, known_names, is_planned
+        self.channels = tuple(channels)
+        self.subdir = subdir
         self.gateway = gateway or open_gateway()
+        self._classes: MachineClasses | None = None
         self._answers: dict[Hashable, Pick | str] = {}
         self._records: dict[str, list[RepoDataRecord]] = {}
         self._names: dict[tuple[tuple[str, ...], tuple[Path | str, ...]], set[str]] = {}
+
+    def grouped(self, names: Iterable[str]) -> Self:
+        """These channels, with one solve for each class of machines.
+
+        Args:
+            names: The packages that will be requested: their rules decide which machines are in one
+                class.
+        """
+        grouped = copy(self)
+        grouped._answers = {}
+        grouped._classes = MachineClasses(
+            self.query([f"{name} *" for name in names], recursive=True)
+        )
+        return grouped
 
     def answer(self, scenario: Scenario) -> Pick | str:
         """The solver's pick, or its text without a solution.
@@ -519,11 +518,9 @@ class Catalogue:
             except Unsolvable as error:
                 self._answers[key] = error.solver
         found = self._answers[key]
-        return (
-            replace(found, scenario=scenario)
-            if isinstance(found, Pick) and found.scenario != scenario
-            else found
-        )
+        if isinstance(found, Pick) and found.scenario != scenario:
+            return replace(found, scenario=scenario)
+        return found
 
     def pick(self, scenario: Scenario) -> Pick | None:
         """The solver's pick, or None without a solution; raises as `answer`."""
@@ -531,22 +528,8 @@ class Catalogue:
         return found if isinstance(found, Pick) else None
 
     def key(self, scenario: Scenario) -> Hashable:
-        """Equal for scenarios that are solved together."""
-        return scenario
-
-    def grouped(self, names: Iterable[str]) -> GroupedCatalogue:
-        """These channels, with a solve for each class of machines.
-
-        `names` are the packages that will be requested.
-        """
-        more = {
-            "gateway": self.gateway,
-            "maker": self.maker,
-            "is_named": self.is_named,
-            "planned": self.planned,
-        }
-        more |= {"known_names": self.known_names, "is_planned": self.is_planned}
-        return GroupedCatalogue(self.channels, self.subdir, names, **more)
+        """Equal for scenarios that get the same answer: those of one class, if grouped."""
+        return self._classes.key(scenario) if self._classes else scenario
 
     def solves(self, scenario: Scenario, **changes: Any) -> bool:
         """Whether a scenario has a solution, with these fields changed."""
@@ -574,8 +557,9 @@ class Catalogue:
         return [list(map(found.restored, part)) for part in records]
 
     def records(self, name: str) -> list[RepoDataRecord]:
-        """The records of a package, newest first, from the first channel that has it, as channel
-        priority is strict.
+        """The records of a package, newest first.
+
+        From the first channel that has it, as channel priority is strict.
         """
         if name not in self._records:
             records = next((records for records in self.query([f"{name} *"]) if records), [])
@@ -609,8 +593,9 @@ class Catalogue:
 
     @cached_property
     def cuda_builds(self) -> frozenset[str]:
-        """The packages of which `ASKS` admits CUDA builds only, by a constraint of its own or of
-        what it requires.
+        """The packages of which `ASKS` admits CUDA builds only.
+
+        By a constraint of its own, or of what it requires.
         """
         asking = self.records(ASKS)
         required = {need.split()[0] for record in asking for need in record.depends}
@@ -654,30 +639,11 @@ class Catalogue:
     def toolkit(self, version: str) -> ChannelToolkit | None:
         return next((t for t in self.toolkits if t.version == version), None)
 
-
-class GroupedCatalogue(Catalogue):
-    """Channels for one platform, in which a request is solved once for each class of machines.
-
-    `names` are the packages that will be requested: their rules decide which machines are in one
-    class.
-    """
-
-    def __init__(
-        self, channels: Sequence[Path | str], subdir: str, names: Iterable[str], **more: Any
-    ) -> None:
-        super().__init__(channels, subdir, **more)
-        self.classes = MachineClasses(self.query([f"{name} *" for name in names], recursive=True))
-
-    def key(self, scenario: Scenario) -> Hashable:
-        """Equal for scenarios of machines of the same class."""
-        return self.classes.key(scenario)
-
     def ask(self, scenarios: Iterable[Scenario]) -> None:
-        """Solves many scenarios at a time, for later calls of `answer`: several times faster than
-        one after the other.
+        """Solves many scenarios at a time, for later calls of `answer`.
 
-        rattler solves outside Python's lock, so tasks of one event loop keep all cores busy;
-        processes are not faster.
+        That is several times faster than one after the other. rattler solves outside Python's
+        lock, so tasks of one event loop keep all cores busy; processes are not faster.
 
         Raises:
             ChannelMissing: A channel cannot be read.

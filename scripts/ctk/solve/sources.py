@@ -1,5 +1,6 @@
-"""Channels as rattler reads them: those on servers are folders with index files that our client
-fetched.
+"""Channels as rattler reads them.
+
+Those on servers are folders with index files that our client fetched.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ class Sources:
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def spec(self, match: MatchSpec) -> MatchSpec:
-        """A spec that names its channel, as in ``conda-forge::numpy``, with the folder in its
-        place.
+        """A spec that names its channel, with the folder in its place.
+
+        Such as ``conda-forge::numpy``.
         """
         wanted = str(match.channel.base_url) if match.channel else ""
         for folder, origin in self.origins.items():

@@ -29,7 +29,7 @@ from ctk.core.children import run_program
 from ctk.core.document import load_yaml
 from ctk.core.errors import SolverFailed, SolverMissing, check_names
 from ctk.solve.pixi import pixi_lines, toml
-from ctk.solve.solve import GroupedCatalogue, Pick, Scenario, channel_url, parse_spec
+from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url, parse_spec
 from ctk.verify.libsolv import Libsolv
 from ctk.verify.run import Record, Solver, SolverAnswer
 
@@ -73,7 +73,7 @@ class RattlerSolver:
         for subdir, group in groupby(sorted(scenarios, key=lambda s: s.subdir), lambda s: s.subdir):
             asked = list(group)
             names = {parse_spec(spec).name for scenario in asked for spec in scenario.specs}
-            catalogue = GroupedCatalogue(channels, subdir, names, gateway=gateway)
+            catalogue = Catalogue(channels, subdir, gateway).grouped(names)
             classes: dict[Hashable, list[Scenario]] = {}
             for scenario in asked:
                 classes.setdefault(catalogue.key(scenario), []).append(scenario)

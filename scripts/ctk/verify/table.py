@@ -11,8 +11,9 @@ from tempfile import TemporaryDirectory
 from ctk.core.checkout import Marked, Workspace, markdown_table
 from ctk.lock.model import ReleaseLock, release_locks
 from ctk.solve import channels
+from ctk.solve.fit import LimitedBy, fit_of
 from ctk.solve.machine import impossible
-from ctk.solve.solve import Catalogue, Scenario, older
+from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify.scenarios import facts, matrix
 
 SUBDIR = "linux-64"
@@ -37,8 +38,9 @@ class Answers:
 def ask(
     folders: Sequence[Path | str], locks: Iterable[ReleaseLock], subdir: str = SUBDIR
 ) -> Answers:
-    """Solves `REQUEST` for every driver and GPU in the release locks, except for pairs that cannot
-    exist.
+    """Solves `REQUEST` for every driver and GPU in the release locks.
+
+    Pairs that cannot exist are left out.
     """
     known = matrix(facts(locks), ())
     drivers, gpus = (
@@ -51,11 +53,14 @@ def ask(
         if impossible(driver, gpu):
             return ""
         pick = catalogue.pick(Scenario((REQUEST,), subdir, driver, gpu))
-        toolkit = catalogue.toolkit(pick.toolkit) if pick and driver and gpu else None
-        if toolkit and gpu and not toolkit.knows(gpu):
-            refused = older(driver or "", toolkit.driver or toolkit.version)
-            return f"{toolkit.version} {'no code' if refused else 'PTX only'}"
-        return f"{pick.toolkit} {pick.fit}".removesuffix(" native").strip() if pick else "-"
+        if pick is None:
+            return "-"
+        fit = fit_of(pick, pick.scenario, catalogue.toolkit(pick.toolkit))
+        if driver and fit and fit.limit and fit.limit.is_gpu:
+            code = "no code" if fit.limit is LimitedBy.DRIVER_AND_GPU else "PTX only"
+            return f"{pick.toolkit} {code}"
+        is_compat = pick.fit == "compat"
+        return f"{pick.toolkit} compat" if is_compat else pick.toolkit
 
     return Answers(
         drivers, gpus, {(driver, gpu): cell(driver, gpu) for driver in drivers for gpu in gpus}
