@@ -1,5 +1,4 @@
-"""A channel on a server: its package names, the upload of packages, and a check that it lists them
-afterwards.
+"""A channel on a server: the names of its packages, the upload, and a check of what it lists.
 
 A server takes packages one by one, so a reader may see a part of a new set. The dependencies of a
 package are uploaded before the package.

@@ -87,9 +87,7 @@ def said_of(file: Path, error: Exception, check: Callable[[Path], object]) -> st
 def uneven_zip(
     files: Sequence[Path], zips: Iterable[Sequence[str]], counts: Callable[[str], int]
 ) -> str:
-    """``FILE:LINE: text`` of the first key of a zip that has more or fewer values than the key
-    before it.
-    """
+    """``FILE:LINE: text`` of a zip's first key with more or fewer values than the key before."""
     one, other = next(
         pair
         for zip_ in zips
@@ -118,9 +116,7 @@ def said_at(file: Path, number: int, line: str, said: str = "") -> str:
 
 
 def _plain(message: str) -> str:
-    """A message without the names of Rust's types, and without the positions that the line says
-    already.
-    """
+    """A message without the names of Rust's types, and without what the line says already."""
     if struct := _STRUCT.search(message):
         message = re.sub(r"\\(.)", r"\1", (struct[1] or struct[2]).replace(r"\n", "\n"))
     while prefix := _PREFIXES.match(message):
@@ -137,9 +133,7 @@ def _plain(message: str) -> str:
 
 
 def _line_of(file: Path, check: Callable[[Path], object]) -> int:
-    """The line of the smallest part of a file without which `check` has another message,
-    or none.
-    """
+    """The line of the smallest part of a file without which `check` has no such message."""
 
     def said(node: yaml.Node) -> str:
         copy.write_text(
@@ -152,8 +146,9 @@ def _line_of(file: Path, check: Callable[[Path], object]) -> int:
         return ""
 
     def suspects(node: yaml.Node, depth: int) -> Iterator[tuple[int, bool, int, int]]:
-        """How well each part below a node explains the message (the least explains it best), and
-        its line.
+        """How well each part below a node explains the message, and its line.
+
+        The least explains it best.
         """
         for place, child in enumerate(node.value if isinstance(node, yaml.CollectionNode) else ()):
             key, value = child if isinstance(child, tuple) else (child, child)
