@@ -22,7 +22,7 @@ from ctk.lock.model import release_locks
 from ctk.plan.plan import python_tags
 from ctk.site.answers import answers, axes
 from ctk.solve.channels import catalogue as channels
-from ctk.solve.solve import Catalogue, GroupedCatalogue
+from ctk.solve.solve import Catalogue
 from ctk.solve.why import explain, find_reason
 
 
@@ -47,7 +47,8 @@ def main() -> None:
     )
 
     busy = cpu_seconds()
-    catalogue = GroupedCatalogue(used, asked.subdir, [options.package, "cuda-version", "python"])
+    every = Catalogue(used, asked.subdir)
+    catalogue = every.grouped([options.package, "cuda-version", "python"])
     found = dict(answers(catalogue, asked, options.package, ""))
     together = (cpu_seconds() - busy) / len(found)
 
@@ -57,7 +58,7 @@ def main() -> None:
         alone = Catalogue(used, asked.subdir)  # as `ctk solve --explain` does it
         scenario = question.scenario(asked.subdir)
         pick = alone.pick(scenario)
-        said = tuple(explain(pick, alone)) if pick else (find_reason(scenario, alone)[1],)
+        said = tuple(explain(pick, alone)) if pick else (find_reason(scenario, alone).step,)
         if said != found[question].reasons:
             sys.exit(f"{question}: {said} alone, {found[question].reasons} together")
     each = (cpu_seconds() - busy) / len(sample)

@@ -228,21 +228,6 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
             "for a recipe: ctk build-recipe ./recipe",
         ),
         (
-            "env activate ./e",
-            "there is no `ctk env activate`, because an",
-            "`. ./my-env/bin/activate`",
-        ),
-        (
-            "env remove cupy",
-            "there is no `ctk env remove`, because an",
-            "delete its folder; to take out a package, name all others",
-        ),
-        (
-            "env list",
-            "there is no `ctk env list`, because an",
-            "`ls -d ./*/conda-meta` shows those in this folder",
-        ),
-        (
             "doctor --arch 9.0",
             "--driver and --arch are for",
             "name its folder: ctk doctor ./my-env --arch 9.0",

@@ -13,7 +13,7 @@ from command_list import ALL, command
 from typer.testing import CliRunner
 
 from conftest import ROOT, ctk
-from ctk.cli.main import GROUPS, OLD, app
+from ctk.cli.main import GROUPS, app
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue
 
@@ -74,15 +74,6 @@ def test_a_group_alone_prints_its_commands_below_who_uses_them(
     assert done.exit_code == 0
     assert done.stderr == "" and all(heading in done.stdout for heading in headings)
     assert CliRunner().invoke(app, ["help", *words]).stdout == done.stdout
-
-
-@pytest.mark.parametrize("old", OLD)
-def test_a_name_of_an_earlier_version_ends_with_the_name_that_it_has_now(old: str) -> None:
-    error = CliRunner().invoke(app, [*old.split(), "--json", "anything"]).exception
-    assert isinstance(error, BadValue) and error.cause == f"`ctk {old}` is now `{OLD[old]}`"
-    _, name, *options = OLD[old].split()
-    known = {option for param in command(name).params for option in param.opts}
-    assert {word for word in options if word.startswith("--")} <= known
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-import ctk.cli.release
+import ctk.cli.work.release
 import ctk.index.index
 from ctk.cli.main import app
 from ctk.core.checkout import Workspace
@@ -31,7 +31,7 @@ def fill(index: FakeIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     # What pip would say: test_index.py holds that it is asked, and starting it takes longer than
     # most commands here.
     settings = IndexSettings(index_url=index.url, retries=0, timeout=60)
-    for module in (ctk.index.index, ctk.cli.release):
+    for module in (ctk.index.index, ctk.cli.work.release):
         monkeypatch.setattr(module, "pip_settings", lambda: settings)
     add_ctk_12(index)
     add_ctk_13(index)

@@ -194,9 +194,7 @@ class Verifier:
             )
 
     def _record(self, package: ChannelPackage, attestations: str, sha256: str) -> RepoDataRecord:
-        """What rattler needs of a package: file name, sha256, sha256 of the sidecar,
-        and addresses.
-        """
+        """The name, hashes and addresses that rattler needs of a package and its sidecar."""
         unnamed = package_record("package", "0", sha256=bytes.fromhex(sha256))
         address = package.path.absolute().as_uri()
         record = RepoDataRecord(

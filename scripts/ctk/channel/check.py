@@ -80,8 +80,7 @@ def check_channel(
     is_copy: bool = False,
     progress: Callable[[int], None] = lambda size: None,
 ) -> ChannelReport:
-    """Checks the index of a channel folder, its packages, and that the index explains all other
-    files.
+    """Checks the index of a channel folder and its packages; the index explains all other files.
 
     `is_copy` is for a folder from `mirrored`. `progress` is called in a thread after each package,
     with its size in bytes.
@@ -130,8 +129,9 @@ def check_channel(
 
 @dataclass
 class IndexFiles:
-    """The index of a channel as far as it can be read: entries by ``subdir/file``, and the faults
-    of its files.
+    """The index of a channel as far as it can be read.
+
+    Entries by ``subdir/file``, and the faults of its files.
     """
 
     channel: Path
@@ -161,8 +161,9 @@ class IndexFiles:
         empty: Mapping[str, Any],
         entries: dict[str, Any],
     ) -> None:
-        """Adds the entries of an index file, whose ``info`` must be `about`, and whose other keys
-        `empty`.
+        """Adds the entries of an index file.
+
+        Its ``info`` must be `about`, and its other keys `empty`.
         """
         subdir, faults = file.parent.name, []
         try:
@@ -197,8 +198,9 @@ class IndexFiles:
 
 @check(IndexFiles, "index")
 def IndexIsConsistent(index: IndexFiles) -> Iterator[Finding]:
-    """Every client can read the index files, and they agree with each other and with the current
-    state.
+    """Every client can read the index files.
+
+    They agree with each other and with the current state.
     """
     yield from index.faults
     for folder in index.subdirs:
@@ -227,9 +229,7 @@ def _compressed(folder: Path) -> str:
 
 
 def _times(index: IndexFiles) -> Iterator[Finding]:
-    """Times of publication (CEP 47) that are malformed, or differ from the history of a published
-    folder.
-    """
+    """Times of publication (CEP 47) that are malformed, or differ from a folder's history."""
     noted = moments(index.channel / HISTORY / TIMES)
     for name, record in index.records.items():
         stated, made = record.get(TIME), record.get("timestamp")
@@ -309,9 +309,7 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
 
 
 def _retained(folder: Folder) -> set[str]:
-    """Packages of a published folder that left its index, and that its history keeps for
-    a while.
-    """
+    """Packages that left a published folder's index, and that its history keeps for a while."""
     retained = set(moments(folder.notes / UNUSED))
     with suppress(ChannelBroken):
         retained.update(*(index.records for index in folder.whole(folder.history()).values()))
@@ -371,9 +369,7 @@ def mirrored(url: str, beside: Path, report: Reporter) -> Iterator[Path]:
 
 
 def _named(index: IndexFiles) -> Iterator[tuple[str, int]]:
-    """The packages and sidecars that an index names, with the largest size that each may have, in
-    bytes.
-    """
+    """The packages and sidecars that an index names, with the most bytes that each may have."""
     for name, record in index.records.items():
         size, digest = record.get("size"), record.get(FIELD)
         yield name, size if isinstance(size, int) and size >= 0 else 0

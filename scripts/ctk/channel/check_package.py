@@ -1,6 +1,4 @@
-"""Compares a package of a channel with its record in the index: archive, metadata, payload and
-SBOM.
-"""
+"""Compares a package with its record in the index: archive, metadata, payload and SBOM."""
 
 from __future__ import annotations
 
@@ -149,9 +147,7 @@ def Payload(package: OpenedPackage) -> Iterator[Finding]:
 
 @check(OpenedPackage, "metadata")
 def Metadata(package: OpenedPackage) -> Iterator[Finding]:
-    """The record is that of this file, and repeats the index.json and the run exports of the
-    package.
-    """
+    """The record is that of this file, and repeats the package's index.json and run exports."""
     name, index, record = package.name, package.index, package.indexed.record
     subdir, _, file = name.partition("/")
     if file != f"{index.identity}.conda":
@@ -184,8 +180,9 @@ def RunExports(package: OpenedPackage) -> Iterator[Finding]:
 
 @check(OpenedPackage, "sbom")
 def Sbom(package: OpenedPackage) -> Iterator[Finding]:
-    """The package has a single SBOM, which can be read, is about this package, and names commit and
-    licences.
+    """The package has a single SBOM that can be read.
+
+    It is about this package, and names commit and licences.
     """
     name, index = package.name, package.index
     place = sbom.place(index.name)

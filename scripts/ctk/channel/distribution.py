@@ -1,5 +1,6 @@
-"""What the licence texts in packages say of their distribution, from their SBOMs: for `ctk check`
-and `ctk publish`.
+"""What the licence texts in packages say of distribution, for `ctk check` and `ctk publish`.
+
+Read from the packages' SBOMs.
 
 It is what a table of readings has (`ctk.lock.redistribution`), not legal advice.
 """
@@ -43,9 +44,7 @@ class Distribution:
 
     @property
     def words(self) -> list[tuple[str, int, int]]:
-        """For each thing that a text may say: that, and the numbers of files and packages of which
-        one says it.
-        """
+        """What a text may say, with the numbers of files and packages of which one says it."""
         files: Counter[Word] = Counter()
         for found in self.files.values():
             files.update(found.words)
@@ -63,9 +62,7 @@ class Distribution:
 
     @property
     def change_rows(self) -> list[tuple[str, str]]:
-        """The changes for a table: each file of a few packages, else the number of files
-        by change.
-        """
+        """The changes for a table: each file of a few packages, else numbers of files."""
         if len(self.files) <= _FEW:
             return [(path, why) for _, path, why in self.changes]
         numbers = Counter(why for _, _, why in self.changes)
@@ -73,9 +70,7 @@ class Distribution:
 
     @property
     def not_named(self) -> dict[str, tuple[str, ...]]:
-        """Package name -> its files that the text does not name for distribution, of all its
-        builds.
-        """
+        """Package name -> files of its builds that the text does not name for distribution."""
         found: dict[str, set[str]] = {}
         for name, files in self.files.items():
             if files.not_named:
@@ -116,9 +111,7 @@ def package_name(name: str) -> str:
 
 
 def ask(not_named: Mapping[str, Collection[str]], accepted: bool, channel: Path) -> None:
-    """Raises NotAccepted, if there are files of a channel that no text names, and nobody has
-    accepted that.
-    """
+    """Raises NotAccepted if no text names some files of a channel, and nobody has accepted that."""
     if not_named and not accepted:
         raise NotAccepted(
             f"the licence text of {count(len(not_named), 'package')} does not name all of its files"

@@ -1,6 +1,4 @@
-"""The states of a channel: numbered folders, and the history that a published folder keeps to
-return to a state.
-"""
+"""The states of a channel: numbered folders, and the history that a published folder keeps."""
 
 from __future__ import annotations
 

@@ -73,8 +73,7 @@ def candidates(
     without: Collection[str] = (),
     cache: Path | None = None,
 ) -> Candidates:
-    """The packages of the next state of a channel: those of `built`, and those of other builds that
-    it has now.
+    """The packages of a channel's next state: those of `built`, and of other builds that it has.
 
     Args:
         built: Builds, whose packages replace earlier packages of the same builds.
@@ -89,20 +88,11 @@ def candidates(
             cache.
     """
     built, current = tuple(built), channel.resolve()
-    before, indexed = _builds(current), _indexed(current)
+    before = _builds(current)
     made = {b.id: {"key": b.key, "packages": dict(b.sha256)} for b in built}
     kept = {i: note for i, note in before.items() if i not in without}
     fresh = {name: b.home / name for b in built for name in b.records}
-    # Packages of other builds come from the channel itself, since the cache may have been deleted.
-    restored = {
-        n: cache / note["key"] / n
-        for note in kept.values()
-        for n, sha256 in note["packages"].items()
-        if cache
-        and note["key"]
-        and not holds(current / n, sha256)
-        and holds(cache / note["key"] / n, sha256)
-    }
+    restored = _restored(kept.values(), current, cache, holds) if cache else {}
     there = {
         n
         for note in kept.values()
@@ -116,31 +106,75 @@ def candidates(
         for n, sha256 in note["packages"].items()
     }
     files = {n: fresh.get(n) or restored.get(n, current / n) for n in stated}
-    records = {**indexed, **{n: record for b in built for n, record in b.records.items()}}
-    for name in (
-        stated.keys() - records.keys()
-    ):  # a damaged index: the packages themselves have its records
-        with suppress(AuditFailed):
-            records[name] = record_of(files[name])
-    damaged = {
-        n
-        for n, sha256 in stated.items()
-        if n not in records
-        or (sha256 and not (records[n]["sha256"] == sha256 and holds(current / n, sha256)))
-    }
+    records = _records(built, current, stated, files)
+    damaged = _damaged(stated, records, current, holds)
     if lost := sorted(damaged - fresh.keys() - restored.keys()):
         raise ChannelBroken(
             f"{channel} has other content than was built under {listing(lost, most=3)}",
             "build these packages again, with the options of the earlier build",
         )
-    earlier = {
-        Path(n).name: i for i, note in wanted.items() for n in note["packages"] if n not in fresh
-    }
-    is_new = wanted != before or bool(damaged)
-    gone = [i for i in kept if i not in wanted]
     return Candidates(
-        channel, wanted, files, {name: records[name] for name in files}, is_new, earlier, gone
+        channel,
+        builds=wanted,
+        files=files,
+        records={name: records[name] for name in files},
+        is_new=wanted != before or bool(damaged),
+        earlier=_makers(wanted, without=fresh),
+        gone=[i for i in kept if i not in wanted],
     )
+
+
+def _damaged(
+    stated: Mapping[str, str], records: Records, current: Path, holds: Callable[[Path, str], bool]
+) -> set[str]:
+    """The packages without a record, and those that differ from the stated sha256, if one is."""
+    damaged = set()
+    for name, sha256 in stated.items():
+        if (
+            name not in records
+            or (sha256 and records[name]["sha256"] != sha256)
+            or (sha256 and not holds(current / name, sha256))
+        ):
+            damaged.add(name)
+    return damaged
+
+
+def _makers(builds: Mapping[str, Any], without: Collection[str]) -> dict[str, str]:
+    """File name of a package -> id of its build, without some packages."""
+    return {
+        Path(n).name: i for i, note in builds.items() for n in note["packages"] if n not in without
+    }
+
+
+def _restored(
+    kept: Iterable[Mapping[str, Any]],
+    current: Path,
+    cache: Path,
+    holds: Callable[[Path, str], bool],
+) -> dict[str, Path]:
+    """Packages of earlier builds that the channel has lost -> their files in the cache.
+
+    The others come from the channel itself, since the cache may have been deleted.
+    """
+    return {
+        n: cache / note["key"] / n
+        for note in kept
+        for n, sha256 in note["packages"].items()
+        if note["key"] and not holds(current / n, sha256) and holds(cache / note["key"] / n, sha256)
+    }
+
+
+def _records(
+    built: Iterable[Built], current: Path, names: Collection[str], files: Mapping[str, Path]
+) -> dict[str, Any]:
+    """The records of packages: of the builds, of the index, else of the packages themselves."""
+    records = dict(_indexed(current))
+    for build in built:
+        records.update(build.records)
+    for name in set(names) - records.keys():  # the index is damaged
+        with suppress(AuditFailed):
+            records[name] = record_of(files[name])
+    return records
 
 
 def stage(found: Candidates) -> Staged:
@@ -196,8 +230,9 @@ def _states(channel: Path) -> Path:
 
 
 def _builds(state: Path) -> dict[str, dict[str, Any]]:
-    """Build id -> ``key`` and ``packages`` (``subdir/file`` -> sha256) of a state, from the file
-    beside it.
+    """Build id -> ``key`` and ``packages`` of a state, from the file beside it.
+
+    The packages are ``subdir/file`` -> sha256.
     """
     raw = read_json(state.with_suffix(".json"))
     notes = (

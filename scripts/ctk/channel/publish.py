@@ -172,10 +172,9 @@ class Folder:
         return found
 
     def changes(self, history: History) -> Mapping[State, tuple[int, int] | tuple[None, None]]:
-        """For each state with its index files how many packages it has that the state before has
-        not, and the reverse.
+        """For each state with its index files, how many packages came and went.
 
-        None where no state before it is kept, or where that has lost index files.
+        Counted from the state before; None where that is not kept, or has lost index files.
         """
         names = {number: index.records.keys() for number, index in self.whole(history).items()}
         found: dict[State, tuple[int, int] | tuple[None, None]] = {}
@@ -213,14 +212,16 @@ class Folder:
         }
 
     def times(self) -> dict[str, str]:
-        """``subdir/file`` -> time of first publication, from the notes or, after a killed run, from
-        the index.
+        """``subdir/file`` -> time of first publication.
+
+        From the notes or, after a killed run, from the index.
         """
         return {**self.visible().times(), **moments(self.notes / TIMES)}
 
     def check_is_for_readers(self, channel: Path) -> None:
-        """Raises BadValue if the folder is the channel to be published, a built one or in one, a
-        site, or a file.
+        """Raises BadValue if the folder is not for readers only.
+
+        It may not be the channel to be published, a built one or in one, a site, or a file.
         """
         place = Path(os.path.realpath(self.path))
         if (there := next(p for p in (place, *place.parents) if p.exists())).is_file():
@@ -280,66 +281,104 @@ class Folder:
             NotReady: The clock of this machine is wrong.
         """
         self.check_is_for_readers(channel)
-        order, ours = in_order(channel), read_index(channel)
+        ours = read_index(channel)
         self._check_clock(channel, ours)
         with self._held():
-            now = self.now().isoformat(timespec="milliseconds")
-            history, names = self._adopted(self.history().until(now)), self.names()
-            before = self._dated(history.shown) if history.shown else ChannelIndex()
-            taken = clashes(ours.names(), names)
-            if not skip_taken:
-                refuse(taken, str(self.path), self.recipes)
-            forgotten = {state.number for state in history.states} - self.whole(history).keys()
-            skipped = tuple(taken)
-            fresh = ours.without(skipped)
-            sha256, times = fresh.names(), self.times()
-            incoming = {
-                **dict.fromkeys(sha256.keys() - times.keys(), now),
-                **moments(self.notes / INCOMING),
-            }
-            write_notes(self.notes / INCOMING, incoming)
-            repaired = [*self._unreadable()]
-            for name in order:
-                was_there = (self.path / name).exists()
-                if name in sha256 and self._put(channel / name, sha256[name]) and was_there:
-                    repaired.append(name)
-                progress(name)
-            # Those that readers did not see: also after a rollback, or a run that was killed.
-            seen = {*before.names(), *repaired}
-            added = [name for name in order if name in sha256 and name not in seen]
-            wanted = before | fresh
-            times = possible({**dict.fromkeys(sha256, now), **times}, wanted, now)
-            wanted = wanted.dated(times)
-            if exact:
-                wanted = wanted.without(wanted.names().keys() - ours.names().keys())
-            if attester:
-                wanted = self._attested(
-                    wanted, [name for name in order if name in sha256], attester
-                )
-            write_notes(self.notes / NAMES, {**names, **sha256})
-            if (wanted.undated(), wanted.subdirs) != (before.undated(), before.subdirs):
-                history = self._new_state(history, self._present(wanted))
-            history = history.without(forgotten)
-            self._show(wanted, history)
-            write_notes(self.notes / TIMES, times)
-            deleted = self._clean(history, wanted, times)
-            incoming = {
-                n: t for n, t in incoming.items() if n not in times and (self.path / n).exists()
-            }
-            write_notes(self.notes / INCOMING, incoming)
-            left = tuple(sorted(before.names().keys() - wanted.names().keys()))
-            lost = tuple(name for name in wanted.records if not (self.path / name).is_file())
-            done = (
-                history.current or 0,
-                len(wanted),
-                tuple(added),
-                left,
-                deleted,
-                skipped,
-                tuple(repaired),
-                lost,
-            )
-            return Published(*done, tuple(sorted(forgotten)))
+            return self._publish(channel, ours, exact, skip_taken, attester, progress)
+
+    def _publish(
+        self,
+        channel: Path,
+        ours: ChannelIndex,
+        exact: bool,
+        skip_taken: bool,
+        attester: Attester | None,
+        progress: Callable[[str], None],
+    ) -> Published:
+        """Publishes a built channel with the index `ours`, while no other run does."""
+        order = in_order(channel)
+        now = self.now().isoformat(timespec="milliseconds")
+        history, names = self._adopted(self.history().until(now)), self.names()
+        before = self._dated(history.shown) if history.shown else ChannelIndex()
+        taken = clashes(ours.names(), names)
+        if not skip_taken:
+            refuse(taken, str(self.path), self.recipes)
+        forgotten = {state.number for state in history.states} - self.whole(history).keys()
+        fresh = ours.without(tuple(taken))
+        sha256, times = fresh.names(), self.times()
+        coming = [name for name in order if name in sha256]
+        self._note_incoming(sha256.keys() - times.keys(), now)
+        repaired = [*self._unreadable(), *self._put_all(channel, order, sha256, progress)]
+        # Those that readers did not see: also after a rollback, or a run that was killed.
+        seen = {*before.names(), *repaired}
+        added = [name for name in coming if name not in seen]
+        times = possible({**dict.fromkeys(sha256, now), **times}, before | fresh, now)
+        wanted = (before | fresh).dated(times)
+        if exact:
+            wanted = wanted.without(wanted.names().keys() - ours.names().keys())
+        if attester:
+            wanted = self._attested(wanted, coming, attester)
+        write_notes(self.notes / NAMES, {**names, **sha256})
+        history, deleted = self._shown(before, wanted, history, forgotten, times)
+        return Published(
+            state=history.current or 0,
+            packages=len(wanted),
+            added=tuple(added),
+            left=tuple(sorted(before.names().keys() - wanted.names().keys())),
+            deleted=deleted,
+            left_out=tuple(taken),
+            repaired=tuple(repaired),
+            lost=tuple(name for name in wanted.records if not (self.path / name).is_file()),
+            forgotten=tuple(sorted(forgotten)),
+        )
+
+    def _note_incoming(self, names: Collection[str], now: str) -> None:
+        """Notes the packages that this run is about to add, beside those of killed runs."""
+        incoming = {**dict.fromkeys(names, now), **moments(self.notes / INCOMING)}
+        write_notes(self.notes / INCOMING, incoming)
+
+    def _put_all(
+        self,
+        channel: Path,
+        order: Sequence[str],
+        sha256: Mapping[str, str],
+        progress: Callable[[str], None],
+    ) -> list[str]:
+        """Copies the packages with a sha256; returns those that were there, and damaged."""
+        repaired = []
+        for name in order:
+            was_there = (self.path / name).exists()
+            if name in sha256 and self._put(channel / name, sha256[name]) and was_there:
+                repaired.append(name)
+            progress(name)
+        return repaired
+
+    def _shown(
+        self,
+        before: ChannelIndex,
+        wanted: ChannelIndex,
+        history: History,
+        forgotten: Set[int],
+        times: Mapping[str, str],
+    ) -> tuple[History, tuple[str, ...]]:
+        """Shows readers the wanted index, as a new state if it differs, and cleans the folder.
+
+        Returns:
+            The history, and the packages that were deleted.
+        """
+        if (wanted.undated(), wanted.subdirs) != (before.undated(), before.subdirs):
+            history = self._new_state(history, self._present(wanted))
+        history = history.without(forgotten)
+        self._show(wanted, history)
+        write_notes(self.notes / TIMES, times)
+        deleted = self._clean(history, wanted, times)
+        still_coming = {
+            name: time
+            for name, time in moments(self.notes / INCOMING).items()
+            if name not in times and (self.path / name).exists()
+        }
+        write_notes(self.notes / INCOMING, still_coming)
+        return history, deleted
 
     def rollback(self, number: int | None = None) -> State:
         """Shows readers an older state, by default the state before.
@@ -377,8 +416,9 @@ class Folder:
             return state
 
     def _refuse_links_out(self) -> None:
-        """Raises ChannelBroken for a folder of it that is elsewhere, where a run would remove
-        files.
+        """Raises ChannelBroken for a folder of it that is elsewhere.
+
+        A run would remove files there.
         """
         for why in outside(self.path, [f"{name}/file" for name in (HISTORY, *_SUBDIRS)]).values():
             step = "put a folder in its place; nothing was changed"
@@ -400,9 +440,7 @@ class Folder:
                 yield
 
     def leftovers(self) -> Iterator[Path]:
-        """Half-written files of killed runs: notes, index files, and packages that the
-        notes name.
-        """
+        """Half-written files of killed runs: notes, index files, and noted packages."""
         yield from temporaries(self.notes)
         ours = self._ours()
         for file in (file for subdir in _SUBDIRS for file in temporaries(self.path / subdir)):
@@ -416,8 +454,9 @@ class Folder:
         return {*moments(self.notes / TIMES), *moments(self.notes / INCOMING)}
 
     def _check_clock(self, channel: Path, ours: ChannelIndex) -> None:
-        """Raises NotReady if the clock is before a package was made, or a year after the build:
-        dates are permanent.
+        """Raises NotReady if the clock is wrong, as dates are permanent.
+
+        It is wrong if it is before a package was made, or a year after the build.
         """
         now = self.now()
         records = (self.visible() | ours).records
@@ -614,9 +653,7 @@ def clashes(ours: Mapping[str, str], taken: Mapping[str, str]) -> Clashes:
 
 
 def refuse(found: Clashes, where: str, recipes: Path) -> None:
-    """Raises NameReused if there are clashes, with both hashes of each name and the recipes to
-    change.
-    """
+    """Raises NameReused for clashes, with both hashes of each name and the recipes to change."""
     if not found:
         return
     lines = [

@@ -54,8 +54,9 @@ class ChannelIndex:
         )
 
     def times(self) -> dict[str, str]:
-        """``subdir/file`` -> when it came into the index first, where its record says so (CEP 47),
-        as ISO 8601.
+        """``subdir/file`` -> when it first came into the index, in ISO 8601.
+
+        Where its record says so (CEP 47).
         """
         known = {
             name: record[TIME] / 1000 for name, record in self.records.items() if record.get(TIME)
@@ -74,9 +75,7 @@ class ChannelIndex:
         return replace(self, records={**self.records, **dated})
 
     def undated(self) -> dict[str, dict[str, Any]]:
-        """The records without times of publication, which differ between indexes of the
-        same state.
-        """
+        """The records without times of publication, which differ between indexes of one state."""
         return {
             name: {k: v for k, v in record.items() if k != TIME}
             for name, record in self.records.items()
@@ -196,8 +195,9 @@ def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
 
 
 def add(source: Path, channel: Path) -> None:
-    """Adds the packages of one channel folder to another, replacing packages of the same
-    file name.
+    """Adds the packages of one channel folder to another.
+
+    It replaces packages of the same file name.
     """
     found = read_index(source)
     exports = {

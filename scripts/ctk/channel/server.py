@@ -1,5 +1,4 @@
-"""A channel on a server: its package names, the upload of packages, and a check that it lists them
-afterwards.
+"""A channel on a server: the names of its packages, the upload, and a check of what it lists.
 
 A server takes packages one by one, so a reader may see a part of a new set. The dependencies of a
 package are uploaded before the package.
@@ -24,10 +23,11 @@ from ctk.channel.publish import clashes, refuse
 from ctk.core.address import LOGIN, open_gateway
 from ctk.core.checkout import workspace
 from ctk.core.console import count
-from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed, without_credentials
+from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.pool import ProcessPool
 from ctk.core.process import run
+from ctk.core.secrets import without_credentials
 from ctk.fetch.repodata import IndexFolder
 
 # GitHub Actions sets it for a job that may request an identity token, which signs the attestation.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ctk.cli.check import show_audit
+from ctk.cli.audit import show_audit
 from ctk.cli.gpu_code import show_subject
 from ctk.cli.options import (
     Base,

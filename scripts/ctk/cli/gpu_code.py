@@ -19,27 +19,25 @@ if TYPE_CHECKING:
     from ctk.package.gpu_subject import Subject
 
 
-def gpu_code_command(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Packages, wheels, libraries, environments, channels, or folders of files."
-        ),
-    ],
-    explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain",
-            help="For each GPU, what each file has; and how many objects of each target.",
-        ),
-    ] = False,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check", help="Fail where metadata admits a GPU for which there is no code."
-        ),
-    ] = False,
-) -> None:
+Paths = Annotated[
+    list[Path],
+    typer.Argument(
+        help="Packages, wheels, libraries, environments, channels, or folders of files."
+    ),
+]
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain", help="For each GPU, what each file has; and how many objects of each target."
+    ),
+]
+MustAgree = Annotated[
+    bool,
+    typer.Option("--check", help="Fail where metadata admits a GPU for which there is no code."),
+]
+
+
+def gpu_code_command(paths: Paths, explain: Explain = False, check: MustAgree = False) -> None:
     """Show which GPUs and drivers the code in binaries is for, and whether their metadata agrees.
 
     For each binary: machine code, PTX, and the parts of CUDA that it uses.
@@ -57,6 +55,7 @@ def gpu_code_command(
       - `promised`: the GPUs that its metadata allows; `promised_in_vain`: those of them for which
         it has no code
     """
+    # Late: reading binaries is slow to import, and help does without.
     from ctk.lock.facts import known as known_gpu_code
     from ctk.lock.model import release_locks
     from ctk.package.gpu_subject import subjects
@@ -97,9 +96,7 @@ def _targets(file: FileCode, *kinds: str) -> str:
 
 
 def show_subject(subject: Subject, report: Reporter, explain: bool = False) -> None:
-    """Prints the GPUs and drivers that the code of a subject is for, and whether its metadata
-    agrees.
-    """
+    """Prints for which GPUs and drivers a subject has code, and whether its metadata agrees."""
     report.line(subject.name, "bold")
     names = _names(subject.files)
     rows = [
@@ -123,7 +120,8 @@ def show_subject(subject: Subject, report: Reporter, explain: bool = False) -> N
         report.line(f"  {_alternative(each)}")
         for line in _verdict(each):
             report.line(f"    {line}")
-    for line in (*(() if subject.alternatives else _verdict(subject)), *_metadata(subject)):
+    lines = [] if subject.alternatives else list(_verdict(subject))
+    for line in (*lines, *_metadata(subject)):
         report.line(f"  {line}")
     for path in subject.damaged:
         report.line(f"  {path} has damaged fat binaries, which are not counted")
@@ -133,22 +131,19 @@ def show_subject(subject: Subject, report: Reporter, explain: bool = False) -> N
 
 
 def _runtime(file: FileCode) -> str:
-    shared = [name for name in file.uses if "cudart" in name.lower()]
-    inside = (
-        f"{file.cudart} inside"
-        if file.cudart and file.cudart != "?"
-        else "inside"
-        if file.cudart
-        else ""
-    )
-    return inside or " ".join(shared)
+    """The CUDA runtime of a file: the version inside it, else the libraries that it loads."""
+    if file.cudart == "?":
+        return "inside"
+    if file.cudart:
+        return f"{file.cudart} inside"
+    return " ".join(name for name in file.uses if "cudart" in name.lower())
 
 
 def _alternative(subject: Subject) -> str:
     """``a_cuda128.so, with libcudart.so.12``."""
     names = listing([*_names(subject.files).values()], most=_NAMED)
-    runtimes = listing(sorted({file.runtime for file in subject.files.values()} - {""}))
-    return f"{names}{f', with {runtimes}' if runtimes != 'none' else ''}:"
+    runtimes = sorted({file.runtime for file in subject.files.values()} - {""})
+    return f"{names}, with {listing(runtimes)}:" if runtimes else f"{names}:"
 
 
 def _words(subject: Subject, gpus: Iterable[str]) -> str:
@@ -159,18 +154,15 @@ def _words(subject: Subject, gpus: Iterable[str]) -> str:
 
 def _verdict(subject: Subject) -> Iterable[str]:
     """The GPUs that the code is for, and the drivers."""
-    if native := subject.gpus("native"):
+    native = subject.gpus("native")
+    if native:
         drivers = {subject.driver(gpu) for gpu in native} - {""}
-        since = (
-            f", with a driver for CUDA {min(drivers)} or newer that knows the GPU"
-            if drivers
-            else ""
-        )
+        since = ""
+        if drivers:
+            since = f", with a driver for CUDA {min(drivers)} or newer that knows the GPU"
         lack_some = any(_files(subject, gpu) for gpu in subject.gpus("part", "none"))
-        yield (
-            f"machine code {'in every file ' if lack_some else ''}for"
-            f" {_words(subject, native)}{since}"
-        )
+        code = "machine code in every file" if lack_some else "machine code"
+        yield f"{code} for {_words(subject, native)}{since}"
     by_driver: dict[str, list[str]] = {}
     for gpu in subject.gpus("jit"):
         by_driver.setdefault(subject.driver(gpu), []).append(gpu)
@@ -184,7 +176,8 @@ def _verdict(subject: Subject) -> Iterable[str]:
         for gpu in (gpu for gpu, found in subject.runs.items() if found.how == how):
             lacking.setdefault(_files(subject, gpu), []).append(gpu)
         for files, gpus in lacking.items():
-            yield f"{text} for {_words(subject, gpus)}{f', in {files}' if files else ''}"
+            place = f", in {files}" if files else ""
+            yield f"{text} for {_words(subject, gpus)}{place}"
 
 
 def _metadata(subject: Subject) -> Iterable[str]:
@@ -199,9 +192,9 @@ def _metadata(subject: Subject) -> Iterable[str]:
         yield f"its metadata lets it be installed for {lacking} on purpose: {subject.exemption}"
     elif subject.runs:
         yield f"its metadata admits {_words(subject, subject.promised)}: right"
-        if kept := sorted(
-            {*subject.gpus("native", "jit")} - {*subject.promised}, key=subject.known.gpus.index
-        ):
+        runs = {*subject.gpus("native", "jit")}
+        kept = sorted(runs.difference(subject.promised), key=subject.known.gpus.index)
+        if kept:
             yield (
                 f"it would run on {_words(subject, kept)}, too, which its metadata, or its"
                 " toolkit's, does not admit"
@@ -228,11 +221,12 @@ def _explain(subject: Subject, report: Reporter) -> None:
 
 def _names(paths: Collection[str]) -> dict[str, str]:
     """Path -> its last name; with the folder if another path has the same name."""
-    last = Counter(path.rpartition("/")[2] for path in paths)
-    return {
-        path: "/".join(path.split("/")[-1 if last[path.rpartition("/")[2]] == 1 else -2 :])
-        for path in paths
-    }
+    same = Counter(path.rpartition("/")[2] for path in paths)
+    names = {}
+    for path in paths:
+        *folders, name = path.split("/")
+        names[path] = name if same[name] == 1 else "/".join([*folders[-1:], name])
+    return names
 
 
 def _files(subject: Subject, gpu: str) -> str:
@@ -244,8 +238,10 @@ def _files(subject: Subject, gpu: str) -> str:
         if each[gpu].how == subject.runs[gpu].how
     ]
     several = len(subject.by_file)
+    if len(named) == several:
+        return ""
     rest = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-    return f"{', '.join(named[:_NAMED])}{rest} (of {several} files)" if len(named) < several else ""
+    return f"{', '.join(named[:_NAMED])}{rest} (of {several} files)"
 
 
 _NO_CODE = "no code for GPUs"

@@ -1,5 +1,6 @@
-"""Options that say nothing beside another one, or without one: they are refused, so that none is
-ignored in silence.
+"""Options that say nothing beside another one, or without one.
+
+They are refused, so that none is ignored in silence.
 """
 
 from __future__ import annotations
@@ -94,13 +95,13 @@ def refuse_idle(context: Any) -> None:
         if not idle:
             continue
         verb = "says" if len(idle) == 1 else "say"
-        said = f"{listing(idle)} {verb} nothing"
+        cause = f"{listing(idle)} {verb} nothing"
         if rule.beside:
             raise BadValue(
-                f"{said} beside {rule.beside}", f"leave out {rule.beside}, or {listing(idle)}"
+                f"{cause} beside {rule.beside}", f"leave out {rule.beside}, or {listing(idle)}"
             )
         needed = listing([*rule.without], "or")
-        raise BadValue(f"{said} without {needed}", f"add {needed}, or leave out {listing(idle)}")
+        raise BadValue(f"{cause} without {needed}", f"add {needed}, or leave out {listing(idle)}")
 
 
 def _typed(context: Any) -> list[str]:

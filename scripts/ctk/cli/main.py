@@ -1,6 +1,4 @@
-"""The `ctk` command: its subcommands, the options that all of them have, and the exit code of an
-error.
-"""
+"""The `ctk` command: its subcommands, the options that all have, and the exit code of an error."""
 
 from __future__ import annotations
 
@@ -14,7 +12,6 @@ import sys
 import traceback
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -38,11 +35,10 @@ from ctk.core.errors import (
     Stopped,
     describe,
     printable,
-    without_credentials,
 )
 from ctk.core.locks import use_temporary_folder
 from ctk.core.process import hard_exit
-from ctk.core.secrets import has_secret, hide_address, hide_environment
+from ctk.core.secrets import has_secret, hide_address, hide_environment, without_credentials
 
 _LONGEST = 4095  # bytes: PATH_MAX of linux/limits.h, without the end
 _FEWEST_FILES = 64
@@ -50,8 +46,9 @@ _FEWEST_FILES = 64
 
 
 class Command(TyperCommand):
-    """A command whose docstring ends with ``Example:``, a line for each, and ``JSON:``, what its
-    document has.
+    """A command whose docstring is its help.
+
+    It ends with ``Example:``, a line for each, and ``JSON:``, what its document has.
     """
 
     def __init__(self, name: str | None, **settings: Any) -> None:
@@ -65,42 +62,42 @@ class Command(TyperCommand):
         ]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuses addresses with secrets, and an empty value: of it, `Path` would make the current
-        folder.
-        """
-        own = (
-            args[: args.index("--")] if "--" in args else [*args]
-        )  # the parser takes words out of args
-        if not ctx.resilient_parsing and any(
-            not word or (word.startswith("--") and word.endswith("=")) for word in own
-        ):
-            raise BadValue("a value is empty", f"leave it out, or see {ctx.command_path} --help")
+        """Parses the words of a command line, and refuses those that cannot be meant."""
+        # A copy, since the parser takes words out of args.
+        own = args[: args.index("--")] if "--" in args else [*args]
+        if not ctx.resilient_parsing:
+            _refuse_empty(own, ctx)
         _refuse_long(own, ctx)
         verbatim = {param.name for param in self.params if param.metavar == VERBATIM}
-        options = {name for param in self.params for name in param.opts}
-        for word in (
-            word.partition("=")[0] for word in own
-        ):  # of -platform, -p would take the rest as its value
-            if not verbatim and word.startswith("-") and f"-{word}" in options:
-                raise BadValue(
-                    f"no such option: {word}. Did you mean -{word}?",
-                    f"see {ctx.command_path} --help",
-                )
+        if not verbatim:
+            self._refuse_single_dash(own, ctx)
         try:
             rest = super().parse_args(ctx, args)
         except typer.TyperException as error:
-            vars(error).update(
-                ctx=ctx, given=own
-            )  # an option without its value does not know whose it is
+            # An option without its value does not know whose it is.
+            vars(error).update(ctx=ctx, given=own)
             raise
         for name, value in ctx.params.items():
-            for word in _words(value if name not in verbatim else None):
+            if name in verbatim:
+                continue
+            for word in _words(value):
                 refuse_secrets(word, of_address=name in ADDRESSES)
                 if name in CHANNELS:
                     refuse_schemes(word)
         if not ctx.resilient_parsing:
             refuse_idle(ctx)
         return rest
+
+    def _refuse_single_dash(self, words: list[str], context: Any) -> None:
+        """Refuses -platform, of which -p would take the rest as its value."""
+        options = {name for param in self.params for name in param.opts}
+        for word in words:
+            option = word.partition("=")[0]
+            if option.startswith("-") and f"-{option}" in options:
+                raise BadValue(
+                    f"no such option: {option}. Did you mean -{option}?",
+                    f"see {context.command_path} --help",
+                )
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command.
@@ -140,14 +137,21 @@ def _named_channels(params: dict[str, Any]) -> list[str]:
     return named if base == "local" else [*named, base]
 
 
-def _refuse_long(words: list[str], context: Any) -> None:
-    """Refuses a word that is longer than a name or a path can be, before something is looked up by
-    it.
-    """
+def _refuse_empty(words: list[str], context: Any) -> None:
+    """Refuses an empty value, of which `Path` would make the current folder."""
     for word in words:
-        if len(os.fsencode(word)) > _LONGEST and not any(
-            param.metavar == VERBATIM for param in context.command.params
-        ):
+        is_empty_option = word.startswith("--") and word.endswith("=")
+        if not word or is_empty_option:
+            step = f"leave it out, or see {context.command_path} --help"
+            raise BadValue("a value is empty", step)
+
+
+def _refuse_long(words: list[str], context: Any) -> None:
+    """Refuses a word that is longer than a name or a path can be, before anything looks it up."""
+    if any(param.metavar == VERBATIM for param in context.command.params):
+        return
+    for word in words:
+        if len(os.fsencode(word)) > _LONGEST:
             raise BadValue(
                 f"a value has {len(word)} characters: {printable(word[:40])}...",
                 f"a name or a path has at most {_LONGEST} bytes; see {context.command_path} --help",
@@ -183,23 +187,11 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the words name.
 
-        A name of an earlier version is an error with the new name.
+        A command that conda, pip, pixi or conda-smithy has is an error with what does it here.
         """
-        words = [*ctx.command_path.split()[1:], *args]
-        for old in (" ".join(words[:2]), words[0]):
-            if old in OLD and not ctx.resilient_parsing:
-                raise BadValue(
-                    f"`ctk {old}` is now `{OLD[old]}`",
-                    f"see {' '.join(OLD[old].split()[:2])} --help",
-                )
-            if old in BY_SHELL and not ctx.resilient_parsing:
-                prefix = next(
-                    (word for word in args[1:] if Path(word, "conda-meta").is_dir()), "./my-env"
-                )
-                step = BY_SHELL[old].replace("PREFIX", shlex.quote(prefix))
-                raise BadValue(f"there is no `ctk {old}`, because an environment is a folder", step)
-        if len(words) == len(args) and words[0] in OF_OTHERS and not ctx.resilient_parsing:
-            raise BadValue(f"there is no `ctk {words[0]}`", OF_OTHERS[words[0]])
+        is_first = ctx.parent is None
+        if is_first and args[0] in OF_OTHERS and not ctx.resilient_parsing:
+            raise BadValue(f"there is no `ctk {args[0]}`", OF_OTHERS[args[0]])
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -282,7 +274,7 @@ def version_command() -> None:
     JSON:
     - `version`
     """
-    from importlib.metadata import version
+    from importlib.metadata import version  # late: no other command needs it
 
     report, number = console.Reporter(), version("ctk")
     report.result(version=number)
@@ -339,29 +331,6 @@ command. It ends with ``Example:`` and a line for each example, and ``JSON:`` an
 document, in Markdown. `scripts/write-docs` makes pages of them.
 """
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
-OLD = {
-    "plan": "ctk build --dry-run",
-    "fetch": "ctk build --fetch-only",
-    "installable": "ctk solve --everywhere",
-    "audit --planned": "ctk lint --planned",
-    "audit": "ctk check",
-    "rebuild": "ctk check --rebuild",
-    "channel check": "ctk check",
-    "channel history": "ctk rollback",
-    "channel rollback": "ctk rollback",
-    "env check": "ctk doctor PREFIX",
-    "site build": "ctk site",
-    "feedstock export": "ctk feedstock",
-}
-"""Name of a command in an earlier version -> the command line that does the same now."""
-BY_SHELL = {
-    "env activate": "`. PREFIX/bin/activate`",
-    "env list": "`ls -d ./*/conda-meta` shows those in this folder",
-    "env remove": (
-        "delete its folder; to take out a package, name all others in ctk env create, with --yes"
-    ),
-}
-"""Name of a command that conda has -> how the shell does the same."""
 _CHANGE = (
     "`ctk env create cuda-core --prefix ./my-env` makes an environment, `ctk env add ./my-env"
     " numba-cuda` adds to it"
@@ -444,14 +413,12 @@ def main() -> None:
     # Nothing outside the checkout: rattler keeps its own caches here as well.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().rattler))
     for name, value in list(os.environ.items()):
-        if any(
-            "\udc80" <= character <= "\udcff" for character in name + value
-        ):  # no UTF-8, at which rattler panics
+        is_utf8 = not any("\udc80" <= character <= "\udcff" for character in name + value)
+        if not is_utf8:  # rattler panics at it
             del os.environ[name]
     if "_CTK_COMPLETE" in os.environ:  # an error would land in the line that is being typed
-        os.environ["COLUMNS"] = (
-            "1000"  # typer folds the help of each word, and zsh would show the pieces as words
-        )
+        # Typer folds the help of each word, and zsh would show the pieces as words.
+        os.environ["COLUMNS"] = "1000"
         with contextlib.suppress(Exception):
             app(prog_name="ctk")
         sys.exit()
@@ -546,9 +513,7 @@ def _failed(error: CtkError) -> int:
     with contextlib.suppress(OSError):
         if console.mode().debug:
             sys.stderr.write(printable(without_credentials(traceback.format_exc())))
-        with contextlib.suppress(
-            NoSpace
-        ):  # of standard output, which may be what the error is about
+        with contextlib.suppress(NoSpace):  # of standard output; the error may be about it
             console.finish(error)
         if not console.mode().printed:
             console.print_error(error)
@@ -570,20 +535,22 @@ def usage_error(error: typer.TyperException) -> CtkError:
             "`ctk lint` reads all recipes, and its lines name the file; for one of your own: ctk"
             " build-recipe FOLDER"
         )
+    takes_command_line = any(param.metavar == VERBATIM for param in command.params)
     if missing and text.startswith("missing "):
         text = re.sub("^missing argument '.*'", "an argument is missing", text)
         text = f"{text}: {missing.help[:1].lower()}{missing.help[1:].rstrip('.')}"
-        example = command.examples[0].partition("  #")[0]
-        words = example.split()
-        if option := next(
-            (words[at : at + 2] for at, word in enumerate(words) if word in missing.opts), []
-        ):
-            example = without_credentials(
-                shlex.join([*program.split(), *vars(error).get("given", ()), *option])
-            )
-        step = f"as in `{example}`; {step}"
-    elif text.startswith("no such option") and any(
-        param.metavar == VERBATIM for param in command.params
-    ):
+        given = [*program.split(), *vars(error).get("given", ())]
+        step = f"as in `{_example_with(missing, command, given)}`; {step}"
+    elif takes_command_line and text.startswith("no such option"):
         step = f"write -- before the command and its options, as in `{command.examples[0]}`"
     return BadValue(text, step)
+
+
+def _example_with(missing: Any, command: Command, given: list[str]) -> str:
+    """What was given with the option that lacks, as an example has it; else that example."""
+    example = command.examples[0].partition("  #")[0]
+    words = example.split()
+    for at, word in enumerate(words):
+        if word in missing.opts:
+            return without_credentials(shlex.join([*given, *words[at : at + 2]]))
+    return example

@@ -7,9 +7,9 @@ import inspect
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -41,6 +41,14 @@ def not_both(one: str, other: str, given: object, step: str = "give one of them"
         raise BadValue(f"{one} and {other} exclude each other", step)
 
 
+def refuse_address(folder: Path) -> None:
+    """Raises BadValue for an address in the place of a folder."""
+    if ":/" in str(folder):
+        raise BadValue(
+            f"{folder} is an address, and a folder of this machine is wanted", "name the folder"
+        )
+
+
 def refuse_versions(names: Sequence[str], several: str) -> None:
     """Refuses a number in the place of a package: the second value of an option, behind a space."""
     for name in names:
@@ -54,41 +62,39 @@ def refuse_versions(names: Sequence[str], several: str) -> None:
 
 def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
     """Refuses a path in the place of a spec, before an option that lacks is said."""
-    from ctk.env.prefix import Installed, Note
-
-    # A spec has a slash in its channel only. A name with a space is no spec either, and without
-    # one, the spec `cuda-core` may have a folder of that name here.
-    paths = [s for s in specs if "::" not in s and re.match(r"[./~]|[^\[]*/|recipe\.yaml$", s)]
-    paths += [s for s in specs if " " in s and Path(s, "conda-meta").is_dir()]
+    paths = [spec for spec in specs if _is_path(spec)]
+    # A name with a space is no spec either. Without one, the spec `cuda-core` may have a folder of
+    # that name here.
+    paths += [spec for spec in specs if " " in spec and Path(spec, "conda-meta").is_dir()]
     if not paths:
         return specs
-    path, name = paths[0], context.info_name or ""
+    from ctk.env.prefix import Installed, Note  # late: slow to import, and only for an error
+
+    path, others = paths[0], [spec for spec in specs if spec not in paths]
+    command, name = context.command_path.split(), context.info_name
     is_there = Path(path, "conda-meta").is_dir()
-    more = {"pack": ["-o", f"{Path(path).resolve().name}.run"], "create": ["--prefix", path]}.get(
-        name, []
-    )
-    if not is_there and (
-        not more or path.endswith("recipe.yaml") or Path(path, "recipe.yaml").is_file()
-    ):
+    more: list[str] = []
+    if name == "pack":
+        more = ["-o", f"{Path(path).resolve().name}.run"]
+    elif name == "create":
+        more = ["--prefix", path]
+    is_recipe = path.endswith("recipe.yaml") or Path(path, "recipe.yaml").is_file()
+    if not is_there and (is_recipe or not more):
         raise BadValue(
             f"{path} is a path, and a spec is wanted",
             f"for a recipe: ctk build-recipe {shlex.quote(path)}",
         )
     note = Note.read(Path(path))
     has = Installed.read(Path(path)) if is_there else None
-    of_client = has.requested if has else []
-    asked = (
-        note.asked
-        if note and note.asked
-        else [s for s in specs if s not in paths] or of_client or ["cuda-core"]
-    )
-    cause = f"{path} is {'an' if is_there else 'no'} environment, and a spec is wanted"
-    words = [*context.command_path.split(), *asked, *more]
+    if note and note.asked:
+        asked = [*note.asked]
+    else:
+        asked = others or (has.requested if has else []) or ["cuda-core"]
     if name == "add":
-        words = [
-            *context.command_path.split(),
-            *_folder_first(context, path, [s for s in specs if s not in paths]),
-        ]
+        words = command + _folder_first(context, path, others)
+    else:
+        words = command + asked + more
+    cause = f"{path} is {'an' if is_there else 'no'} environment, and a spec is wanted"
     step = f"name what it shall have, as in `{shlex.join(words)}`"
     if name == "pack" and has:
         lost, more_steps = _lost_in_pack(has, path)
@@ -96,9 +102,15 @@ def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
     raise BadValue(cause, step)
 
 
+def _is_path(spec: str) -> bool:
+    """Whether a word is a path, and no spec: a spec has a slash in its channel only."""
+    return "::" not in spec and bool(re.match(r"[./~]|[^\[]*/|recipe\.yaml$", spec))
+
+
 def _folder_first(context: typer.Context, path: str, specs: list[str]) -> list[str]:
-    """The folder and the specs of a command that takes the folder first, where a spec may stand in
-    its place.
+    """The folder and the specs of a command that takes the folder first.
+
+    A spec may stand in the folder's place.
     """
     first = str(context.params.get("prefix", path))
     if Path(first, "conda-meta").is_dir():
@@ -119,22 +131,8 @@ def _lost_in_pack(has: Installed, path: str) -> tuple[str, str]:
     lost = f"; what pip installed there is in no pack: {listing([*wheels, *others], most=4)}"
     if not wheels or not any(record["name"] == "pip" for record in has.records.values()):
         return lost, "; and carry its wheels beside it, from where you had them"
-    get = [
-        "ctk",
-        "env",
-        "run",
-        path,
-        "--",
-        "python",
-        "-m",
-        "pip",
-        "download",
-        "--no-deps",
-        "-d",
-        "wheels",
-        *wheels,
-    ]
-    return lost, f"; and carry the wheels beside it: `{shlex.join(get)}`"
+    pip = f"ctk env run {shlex.quote(path)} -- python -m pip download --no-deps -d wheels"
+    return lost, f"; and carry the wheels beside it: `{pip} {shlex.join(wheels)}`"
 
 
 Releases = Annotated[
@@ -288,30 +286,274 @@ class Selection:
     ] = False
 
 
-def selecting(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options of its first parameter, a `Selection`: Typer reads them from a
-    signature only.
+@dataclass(frozen=True)
+class BuildOptions:
+    """The options of `ctk build` that say how to build, and what else to do with a plan."""
+
+    base: Base = "local"
+    jobs: Jobs = None
+    channel: Annotated[
+        Path | None, typer.Option(help="Publish in this folder; output/channel by default.")
+    ] = None
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="Build on a Dask cluster, such as tcp://scheduler:8786."
+        ),
+    ] = None
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="CTK_STORE",
+            help=(
+                "Where artefacts and packages go through to the cluster: a folder or fsspec URL"
+                " that all workers see; .cache/store by default."
+            ),
+        ),
+    ] = None
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Show what would be built, and what is left out and why; build nothing.",
+        ),
+    ] = False
+    fetch_only: Annotated[
+        bool,
+        typer.Option(
+            "--fetch-only",
+            help=(
+                "Download the artefacts, check them against the release locks, and lay them out for"
+                " recipes, which rattler-build alone can then build."
+            ),
+        ),
+    ] = False
+    form: Annotated[
+        Literal["table", "github"],
+        typer.Option(
+            "--format",
+            help="Of --dry-run: github prints a job matrix, by default of all platforms.",
+        ),
+    ] = "table"
+
+
+@dataclass(frozen=True)
+class PublishOptions:
+    """The options of `ctk publish`."""
+
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="A built channel; output/channel by default.", metavar="FOLDER"),
+    ] = None
+    to: Annotated[
+        Path | None, typer.Option(help="A folder that a web server hands out; made if need be.")
+    ] = None
+    server: Annotated[
+        str | None,
+        typer.Option(envvar="CTK_SERVER", help="URL of a server with prefix.dev's protocol."),
+    ] = None
+    channel: Annotated[
+        str | None, typer.Option(envvar="CTK_CHANNEL", help="Name of the channel on the server.")
+    ] = None
+    url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="CTK_CHANNEL_URL", help="URL of the channel; that of the server by default."
+        ),
+    ] = None
+    new: Annotated[
+        bool,
+        typer.Option(
+            "--new", help="With --server: the channel has no index yet, so no name is taken in it."
+        ),
+    ] = False
+    wait: Annotated[
+        int,
+        typer.Option(min=0, help="With --server: seconds in which it must list what it was sent."),
+    ] = 60
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact",
+            help="With --to: packages that FOLDER lacks leave the index, and later the folder.",
+        ),
+    ] = False
+    skip_taken: Annotated[
+        bool,
+        typer.Option(
+            "--skip-taken",
+            help="Leave out packages whose names have other content there, and publish the rest.",
+        ),
+    ] = False
+    keep: Annotated[int, typer.Option(min=2, help="With --to: states that can be returned to.")] = (
+        10
+    )
+    keep_days: Annotated[
+        int,
+        typer.Option(min=0, help="With --to: days that a package stays after the last such state."),
+    ] = 7
+    attest: Annotated[
+        bool,
+        typer.Option(
+            "--attest", help="With a signed attestation of the CI job that built the packages."
+        ),
+    ] = False
+    accept_redistribution: Annotated[
+        bool,
+        typer.Option(
+            "--accept-redistribution",
+            help=(
+                "Also packages with files that their licence text does not name for distribution;"
+                " they are listed."
+            ),
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class SiteOptions:
+    """The options of `ctk site`."""
+
+    platforms: Platforms = None
+    packages: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--package",
+            help=(
+                "Solve for this package; may be repeated. By default all packages that users"
+                " install by name."
+            ),
+        ),
+    ] = None
+    pythons: Pythons = None
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            help=(
+                "The channel's published address, for the commands on the page; its folder by"
+                " default."
+            ),
+        ),
+    ] = None
+    channel: Annotated[
+        str | None,
+        typer.Option(
+            help="A folder or a URL in place of the built channel; its packages are downloaded."
+        ),
+    ] = None
+    base: Base = "local"
+    title: Annotated[str, typer.Option(help="The name of the site, at the head of each page.")] = (
+        "CUDA for conda"
+    )
+    jobs: Jobs = None
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """The places and options of `ctk check`."""
+
+    places: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help=(
+                "A channel (a folder or a URL), or packages and folders of them; output/channel by"
+                " default."
+            ),
+            metavar="CHANNEL|FILE",
+        ),
+    ] = None
+    rebuild: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help=(
+                "Instead, make so many packages again, chosen at random, or 'all', and compare each"
+                " byte."
+            ),
+        ),
+    ] = None
+    check: Annotated[
+        list[str] | None,
+        typer.Option(help="Only audit, by this rule (see --list); may be repeated."),
+    ] = None
+    base: Annotated[
+        list[Path] | None,
+        typer.Option(help="Packages to depend on, not audited; the local base channel by default."),
+    ] = None
+    published: Annotated[
+        str | None,
+        typer.Option(
+            help="URL or folder: no name that is taken there may have other content here."
+        ),
+    ] = None
+    url: Annotated[
+        str | None, typer.Option(help="URL of the channel, for which its attestations must be.")
+    ] = None
+    identity: Annotated[
+        str | None,
+        typer.Option(help="Who must have signed the attestations, such as a workflow's URL."),
+    ] = None
+    issuer: Annotated[
+        str | None,
+        typer.Option(help="Who must have vouched for the signer, such as a CI service's URL."),
+    ] = None
+    attested: Annotated[
+        bool, typer.Option("--attested", help="Every package must have an attestation.")
+    ] = False
+    trusted_root: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keys to trust; by default those of Sigstore's public instance.", exists=True
+        ),
+    ] = None
+    jobs: Jobs = None
+    list_: Annotated[bool, typer.Option("--list", help="List the rules of packages and exit.")] = (
+        False
+    )
+
+    @property
+    def of_channel(self) -> bool:
+        """Whether there is an option that is about a channel."""
+        of_attestations = (self.url, self.identity, self.issuer, self.attested, self.trusted_root)
+        return bool(self.published) or any(of_attestations)
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options of each of its parameters that is a dataclass.
+
+    Typer reads options from a signature only.
     """
-    _, *own = inspect.signature(command, eval_str=True).parameters.values()
-    chosen = inspect.signature(Selection, eval_str=True).parameters
+    own = inspect.signature(command, eval_str=True).parameters
+    groups: dict[str, Any] = {}
+    for name, parameter in own.items():
+        if is_dataclass(parameter.annotation):
+            groups[name] = parameter.annotation
+    fields = {
+        name: inspect.signature(group, eval_str=True).parameters for name, group in groups.items()
+    }
+    shown: list[inspect.Parameter] = []
+    for name, parameter in own.items():
+        shown += fields[name].values() if name in groups else [parameter]
 
     @functools.wraps(command)
     def called(**values: Any) -> None:
-        command(Selection(**{name: values.pop(name) for name in chosen}), **values)
+        for name, group in groups.items():
+            values[name] = group(**{field: values.pop(field) for field in fields[name]})
+        command(**values)
 
-    called.__signature__ = inspect.Signature([*chosen.values(), *own])  # type: ignore[attr-defined]
+    called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     return called
 
 
 def base_beside(base: str, channels: Sequence[str] | None, workspace: Workspace) -> str:
-    """The base channel beside those of --channel: conda-forge, if --base names none and none was
-    made here.
+    """The base channel beside those of --channel.
+
+    conda-forge, if --base names none and none was made here.
     """
-    return (
-        "conda-forge"
-        if base == "local" and channels and not workspace.base_channel.exists()
-        else base
-    )
+    is_made = workspace.base_channel.exists()
+    return "conda-forge" if base == "local" and channels and not is_made else base
 
 
 Decorated = TypeVar("Decorated", bound=Callable[..., None])

@@ -49,8 +49,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Where a package is that is not here: the feedstock of conda-forge, and the project on pip's
-    index or "".
+    """Where a package is that is not here.
+
+    The feedstock of conda-forge, and the project on pip's index or "".
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -61,8 +62,9 @@ class Elsewhere:
 
 @dataclass(frozen=True)
 class DriverLibrary:
-    """A library that a linker looks for, and that is in no package here: what it is, and what to
-    do.
+    """A library that a linker looks for, and that is in no package here.
+
+    What it is, and what to do.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -181,8 +183,9 @@ class Names:
         package = bare or self.components.get(library.removeprefix("lib"))
         if not package:
             return None
-        is_ = "called" if bare and library == name.lower() else "in the package"
-        return OtherName(f"{name} is {is_} {package}" + " here" * (is_ == "called"), (package,))
+        if bare and library == name.lower():
+            return OtherName(f"{name} is called {package} here", (package,))
+        return OtherName(f"{name} is in the package {package}", (package,))
 
     def package_of_library(self, library: str) -> str:
         """The package with a component's library, by the name that linkers have for it.
@@ -194,7 +197,8 @@ class Names:
     @property
     def elsewhere(self) -> list[str]:
         """The names that conda-forge is known to have, without those with an expression."""
-        return sorted({*reviewed().elsewhere, *(name for name in self.base if "{" not in name)})
+        at_base = {name for name in self.base if "{" not in name}
+        return sorted(at_base.union(reviewed().elsewhere))
 
     def at_conda_forge(self, name: str) -> bool:
         """Whether conda-forge is known to have a package."""
@@ -206,7 +210,9 @@ class Names:
         "" for a name that is on no list.
         """
         known = reviewed().elsewhere.get(name)
-        return known.pip if known else name if name in self.pip else ""
+        if known:
+            return known.pip
+        return name if name in self.pip else ""
 
 
 def _entry(name: str) -> Entry | None:
@@ -259,9 +265,7 @@ def names_of(locks: Iterable[ReleaseLock], recipes: Mapping[str, Recipe]) -> Nam
 
 
 def readers(recipes: Mapping[str, Recipe]) -> dict[str, list[str]]:
-    """Component of a release lock, without a CUDA major -> the outputs of the recipes that read its
-    artefact.
-    """
+    """Component of a release lock, without a CUDA major -> the outputs of recipes that read it."""
     found: dict[str, list[str]] = {}
     for recipe in recipes.values():
         for component in recipe.components:
@@ -270,8 +274,9 @@ def readers(recipes: Mapping[str, Recipe]) -> dict[str, list[str]]:
 
 
 def package_of(component: str, outputs: Sequence[str]) -> str:
-    """The output to ask for, of those of the recipes that read a component: what people call it,
-    else the first one.
+    """The output to ask for, of those of the recipes that read a component.
+
+    What people call it, else the first one.
 
     Each of them has files of the component, or requires the package that has them.
     """

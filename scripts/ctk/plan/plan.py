@@ -1,5 +1,4 @@
-"""Plans builds from recipes, release locks and platforms, and the repodata that a channel will
-have.
+"""Plans builds from recipes, locks and platforms, and the repodata that a channel will have.
 
 A *build* runs one recipe for one platform and one variant, and makes all its outputs. A build whose
 artefacts were not published is left out with the reason. The metadata of each package is known
@@ -15,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -184,7 +183,7 @@ def plan(
     every = [lock for lock, _ in what.locks.values()]
     keys = {name: _keys(lock) for name, (lock, _) in what.locks.items()}
     # A recipe is not planned in a checkout whose locks lack its components.
-    names = (*LIBRARIES, *PYTHON_PROJECTS, *(component.name for component in CTK_COMPONENTS))
+    names = chain(LIBRARIES, PYTHON_PROJECTS, [component.name for component in CTK_COMPONENTS])
     known = frozenset(name.replace("-", "_") for name in names).union(*keys.values())
     chosen = [what.locks[name][0] for name in locks]
     published = {subdir for subdir in subdirs if any(_is_published(lock, subdir) for lock in every)}
@@ -223,8 +222,7 @@ def plan(
 
 
 def with_needs(what: Set, request: Request, python_tags: Sequence[str]) -> Request:
-    """The request with the recipes of every package of the set that its packages need, in the order
-    of the set.
+    """The request with the recipes of every package that its packages need, in the set's order.
 
     The request may name packages in place of recipes; a package that several recipes make is of all
     of them. A package needs its requirements, and if it has files, also its constraints: they are
@@ -241,7 +239,9 @@ def with_needs(what: Set, request: Request, python_tags: Sequence[str]) -> Reque
         names: set[str] = set()
         for build in plan(what, replace(request, recipes=new), python_tags).builds:
             for output in build.outputs:
-                specs = (*output.depends, *(output.constrains if build.artefacts else ()))
+                specs = [*output.depends]
+                if build.artefacts:
+                    specs += output.constrains
                 names |= {spec.split()[0] for spec in specs}
         new = {recipe for name in names for recipe in makers_of(name, what.recipes)} - recipes
     return replace(request, recipes=tuple(name for name in what.recipes if name in recipes))
@@ -257,29 +257,28 @@ def recipes_of(what: Set, names: Iterable[str]) -> set[str]:
     for name in names:
         found = {*makers_of(name, what.recipes), *({name} & what.recipes.keys())}
         if not found:
-            if other := names_of((lock for lock, _ in what.locks.values()), what.recipes).meant_by(
-                name
-            ):
+            locks = [lock for lock, _ in what.locks.values()]
+            other = names_of(locks, what.recipes).meant_by(name)
+            if other:
                 raise UnknownName(other.sentence, _to_build(other))
             outputs = (output for recipe in what.recipes.values() for output in recipe.output_names)
-            raise UnknownName.of(
-                "package", name, [*what.recipes, *(o for o in outputs if "{" not in o)]
-            )
+            known = [*what.recipes]
+            known += [output for output in outputs if "{" not in output]
+            raise UnknownName.of("package", name, known)
         recipes |= found
     return recipes
 
 
 def _to_build(other: OtherName) -> str:
-    """The next step for a name that no recipe makes: the commands that build what takes
-    its place.
+    """The next step for a name that no recipe makes.
+
+    It names the commands that build what takes its place.
     """
     words = [[word for word in request.split() if "=" not in word] for request in other.requests]
     commands = dict.fromkeys(f"`{shlex.join(['ctk', 'build', *names])}`" for names in words)
-    return (
-        f"run {' or '.join(commands)}"
-        if commands
-        else other.step or "leave it out: no recipe here makes it"
-    )
+    if commands:
+        return f"run {' or '.join(commands)}"
+    return other.step or "leave it out: no recipe here makes it"
 
 
 def release_for(
@@ -365,8 +364,7 @@ def _serves(
     subdir: str,
     chosen: Iterable[ReleaseLock],
 ) -> bool:
-    """Whether packages of a recipe and a release also serve a chosen older release, which has no
-    usable ones.
+    """Whether packages of a newer release also serve a chosen one that has no usable ones.
 
     Their requirement of cuda-version then begins at the older minor: libnvjitlink 12.3 requires
     ``>=12.0``.
@@ -415,28 +413,14 @@ def _groups(
     files: tuple[Path, ...],
     subdir: str,
 ) -> Iterator[Build | LeftOut]:
-    """Yields the builds of a recipe for one of all `locks` and a platform, or why one is
-    left out.
-    """
+    """Yields the builds of a recipe for one of all `locks` and a platform, or why none is made."""
     rendered = _render(recipe, lock, files, subdir)
     yield from _skipped(recipe, lock, rendered, subdir)
     older = {(c.variant_key, c.version) for key, c in lock.components.items() if key != c.name}
-    several = {key for key, _ in older}
-    groups: dict[tuple[str, str, frozenset[tuple[str, str]]], list[Rendered]] = defaultdict(list)
-    # An output that does not use `cuda_fit` is rendered once for each of its values.
-    for output in {o.file_name: o for o in rendered}.values():
-        versions = frozenset(
-            (key, str(output.variant[key])) for key in several & output.variant.keys()
-        )
-        groups[
-            output.variant.get("python_tag", ""), output.variant.get("cuda_arch", ""), versions
-        ].append(output)
-    for (python, arch, versions), outputs in groups.items():
+    for (python, arch, versions), outputs in _by_variant(rendered, older).items():
         missing, artefacts = _artefacts(recipe, lock, outputs)
         label = arch or _lock_label(lock, outputs)
-        newest = max((a.uploaded for a in artefacts), default=0) or _appeared(
-            arch, label, lock, locks
-        )
+        newest = max((a.uploaded for a in artefacts), default=0)
         build = Build(
             id="",
             recipe=recipe,
@@ -447,7 +431,7 @@ def _groups(
             outputs=tuple(outputs),
             artefacts=artefacts,
             arch=arch,
-            timestamp=newest,
+            timestamp=newest or _appeared(arch, label, lock, locks),
             versions=dict(sorted(versions)),
             licenses={
                 a.component: component.license
@@ -472,9 +456,29 @@ def _groups(
             yield replace(build, id=build_id)
 
 
+_Versions = frozenset[tuple[str, str]]
+"""Variant keys of components that a lock has in several versions, with the version of each."""
+
+
+def _by_variant(
+    rendered: Iterable[Rendered], older: Collection[tuple[str, str]]
+) -> dict[tuple[str, str, _Versions], list[Rendered]]:
+    """The outputs that are built together, by their Python, GPU architecture and old versions."""
+    several = {key for key, _ in older}
+    groups: dict[tuple[str, str, _Versions], list[Rendered]] = defaultdict(list)
+    # An output that does not use `cuda_fit` is rendered once for each of its values.
+    for output in {o.file_name: o for o in rendered}.values():
+        variant = output.variant
+        versions = frozenset((key, str(variant[key])) for key in several & variant.keys())
+        python, arch = variant.get("python_tag", ""), variant.get("cuda_arch", "")
+        groups[python, arch, versions].append(output)
+    return groups
+
+
 def _appeared(arch: str, label: str, lock: ReleaseLock, locks: Iterable[ReleaseLock]) -> int:
-    """The time of packages without artefacts: that of their release, or of the first release that
-    knows their GPU.
+    """The time of packages without artefacts.
+
+    That of their release, or of the first release that knows their GPU.
 
     Packages that are the same in every release of a CUDA major, or in every release, have the time
     of the first of these. The artefacts of other packages do not change them, so they must not
@@ -626,13 +630,14 @@ def small(
             request, releases=_releases(default.releases, locks, stated.conda_forge.minors)
         )
     if default.recipes is not None and not request.recipes:
-        recipes = [*default.recipes, *((*beside.recipes, *beside.toolkit) if libraries else ())]
-        if all_components:
-            recipes = (
-                []
-                if libraries
-                else [n for n in find_recipes(workspace.recipes) if n not in beside.recipes]
-            )
+        if all_components and libraries:
+            recipes: list[str] = []  # of every recipe
+        elif all_components:
+            recipes = [n for n in find_recipes(workspace.recipes) if n not in beside.recipes]
+        elif libraries:
+            recipes = list(chain(default.recipes, beside.recipes, beside.toolkit))
+        else:
+            recipes = [*default.recipes]
         request = replace(request, recipes=tuple(recipes))
     return request
 

@@ -53,9 +53,7 @@ class Recipe:
 
     @cached_property
     def names_used(self) -> frozenset[str]:
-        """The identifiers in the recipe's expressions and conditions, among them its
-        variant keys.
-        """
+        """The identifiers in the recipe's expressions and conditions, with its variant keys."""
         return frozenset(name for part in _code(self._stage0) for name in _NAME.findall(part))
 
     @cached_property
@@ -91,9 +89,7 @@ class Recipe:
 
     @cached_property
     def components(self) -> tuple[str, ...]:
-        """The components whose artefacts it reads, without a CUDA major, in the order of
-        the file.
-        """
+        """The components whose artefacts it reads, without a CUDA major, in the file's order."""
         text = read_plain_text(self.file)
         return tuple(dict.fromkeys(_READS.findall(text)))
 
@@ -103,9 +99,7 @@ class Recipe:
         return frozenset((self.folder / name).resolve().parent for name in _SHARED.findall(text))
 
     def files(self) -> Iterator[Path]:
-        """The files that can change the recipe's packages, also in shared folders, in a fixed
-        order.
-        """
+        """The files that can change the recipe's packages, also shared ones, in a fixed order."""
         for folder in (self.folder, *sorted(s for s in self.shared_folders() if s.is_dir())):
             yield from sorted(p for p in folder.rglob("*") if p.is_file())
 
@@ -144,8 +138,9 @@ def makers_of(package: str, recipes: Mapping[str, Recipe]) -> list[str]:
 
 
 def is_output(package: str, output: str) -> bool:
-    """Whether a package can be an output with an unrendered name: an expression in that stands for
-    any text.
+    """Whether a package can be an output with an unrendered name.
+
+    An expression in the name stands for any text.
     """
     pattern = ".+".join(map(re.escape, re.split(r"\$\{\{.*?\}\}", output)))
     return re.fullmatch(pattern, package) is not None
@@ -171,8 +166,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Script:
-    """A script of a rendered recipe: its path relative to the recipe's folder, and its environment
-    variables.
+    """A script of a rendered recipe.
+
+    Its path relative to the recipe's folder, and its environment variables.
     """
 
     file: str
@@ -181,9 +177,7 @@ class Script:
 
 @dataclass(frozen=True)
 class Rendered:
-    """An output of a recipe for one variant, with all metadata of its package that is known before
-    a build.
-    """
+    """An output of a recipe for one variant, with all metadata that is known before a build."""
 
     name: str
     version: str
@@ -288,8 +282,9 @@ def render_variants(recipe: Recipe, variant_files: Sequence[Path], subdir: str) 
 def variant_values(
     recipe: Recipe, variant_files: Sequence[Path], subdir: str, outputs: Iterable[Rendered]
 ) -> dict[str, tuple[str, ...]]:
-    """Every variant key that a recipe can see -> its values: with them alone, it renders to the
-    same outputs.
+    """Every variant key that a recipe can see -> its values.
+
+    With them alone, it renders to the same outputs.
 
     Of the keys that its outputs use, the values are those that they have. Zipped keys that have
     more than one row are one entry: ``cuda_fit,fit_number`` -> ``compat,0`` and ``native,100``;
@@ -453,15 +448,8 @@ def _rendered(
     level = abs((build.get("variant") or {}).get("down_prioritize_variant") or 0)
     files = build.get("files") or {}
     globs = files if isinstance(files, dict) else {"include": files}
-    relocates = (build.get("dynamic_linking") or {}).get("binary_relocation") is not False
     scripts = [part.get("build", {}).get("script") for part in (*caches, recipe)]
-    parts = [
-        test["package_contents"].get("files")
-        for test in recipe.get("tests") or ()
-        if "package_contents" in test
-    ]
-    tests = [part if isinstance(part, dict) else {"exists": part} for part in parts]
-    environments = [requirements, *(cache.get("requirements") or {} for cache in caches)]
+    tests = _content_tests(recipe)
     return Rendered(
         name=name,
         version=str(recipe["package"]["version"]),
@@ -479,12 +467,7 @@ def _rendered(
             _EXPORTS[k]: resolved(specs)
             for k, specs in (requirements.get("run_exports") or {}).items()
         },
-        environment=tuple(
-            str(spec)
-            for e in environments
-            for kind in ("build", "host")
-            for spec in e.get(kind) or ()
-        ),
+        environment=_environment(requirements, caches),
         sources=tuple(
             _sources(s for part in (recipe, *caches) for s in as_list(part.get("source")))
         ),
@@ -497,11 +480,40 @@ def _rendered(
         ),
         contents=tuple(glob for test in tests for glob in as_list(test.get("exists"))),
         absent=tuple(glob for test in tests for glob in as_list(test.get("not_exists"))),
-        may_edit=any(
-            script and (relocates or not isinstance(script, Mapping) or "file" not in script)
-            for script in scripts
-        ),
+        may_edit=_may_edit(build, scripts),
     )
+
+
+def _content_tests(recipe: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What the tests of a package's contents say of its files: globs under `exists`, for one."""
+    parts = [
+        test["package_contents"].get("files")
+        for test in recipe.get("tests") or ()
+        if "package_contents" in test
+    ]
+    return [part if isinstance(part, dict) else {"exists": part} for part in parts]
+
+
+def _environment(
+    requirements: Mapping[str, Any], caches: Iterable[Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """The specs of the environments in which an output and its staging caches are built."""
+    several = [requirements, *(cache.get("requirements") or {} for cache in caches)]
+    specs = []
+    for stated in several:
+        for kind in ("build", "host"):
+            specs += [str(spec) for spec in stated.get(kind) or ()]
+    return tuple(specs)
+
+
+def _may_edit(build: Mapping[str, Any], scripts: Iterable[Any]) -> bool:
+    """Whether a build may change the files of its sources: by a script, or by relocation."""
+    relocates = (build.get("dynamic_linking") or {}).get("binary_relocation") is not False
+    for script in scripts:
+        is_program = isinstance(script, Mapping) and "file" in script
+        if script and (relocates or not is_program):
+            return True
+    return False
 
 
 def _resolved_pin(

@@ -82,9 +82,7 @@ def _unmet(
     whole: Mapping[str, list[PackageRecord]],
     offered: Mapping[str, list[PackageRecord]],
 ) -> Iterator[str]:
-    """The requirements of a package that something in the whole plan could meet by its name, and
-    nothing meets.
-    """
+    """The requirements of a package that nothing meets, though the whole plan has their names."""
     for spec in (*output.depends, *(c for c in output.constrains if c.startswith(f"{_GPU} "))):
         name = spec.split()[0]
         if name in whole and not any(matches(spec, record) for record in offered.get(name, ())):

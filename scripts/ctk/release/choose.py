@@ -1,5 +1,4 @@
-"""Chooses the versions of projects that are locked by CUDA major: Python projects, and libraries
-beside the toolkit.
+"""Chooses versions of projects that are locked by CUDA major: Python projects, and libraries.
 
 Of each project the newest version that works is locked, and older versions that other projects or
 older Pythons need.
@@ -108,8 +107,9 @@ def choose(
 
 
 def _python_projects(index: Index, major: str, tags: tuple[str, ...]) -> Chosen:
-    """Chooses, of each project, the newest version that runs on all these Pythons and whose
-    requirements the index has.
+    """Chooses, of each project, the newest version that runs on all these Pythons.
+
+    The index must have its requirements.
 
     Requirements of other projects do not hold it back: the version that such a project accepts is
     chosen beside it. So are two sets in which all projects accept each other, `PYTHON_ROOT` first,
@@ -151,9 +151,7 @@ class _VersionChoice:
         )
 
     def alone(self, name: str) -> tuple[dict[str, Version], str]:
-        """The newest usable version of a project with its requirements, and why newer versions are
-        not usable.
-        """
+        """The newest usable version of a project with its requirements, and why newer are not."""
         held_back = ""
         for version in self._versions(name):
             reason = self._unusable(name, version)
@@ -234,9 +232,7 @@ class _VersionChoice:
             )
 
     def _accepted(self, name: str, chosen: Mapping[str, Version]) -> list[tuple[str, Requirement]]:
-        """The requirements of chosen projects on another project, each with the project that states
-        it.
-        """
+        """The requirements of chosen projects on another project, each with its project."""
         needs = [
             (other, need)
             for other, version in chosen.items()
@@ -301,9 +297,7 @@ class _VersionChoice:
         return ""
 
     def _read_requirements(self, name: str, version: Version) -> list[Requirement]:
-        """The requirements of a version on other projects, without extras or for this
-        CUDA major.
-        """
+        """The requirements of a version on other projects, without extras or for the major."""
         files = wheels.files_of(self._index.files(name), version)
         stated = read_requirements(self._index.metadata(min(files, key=lambda f: f.file)), name)
         extras = {"", f"cu{self._major}"}
@@ -323,8 +317,9 @@ class _VersionChoice:
 def _libraries(
     index: Index, major: str, toolkits: Sequence[ReleaseLock], tags: Sequence[str]
 ) -> Chosen:
-    """Chooses, of each project, the newest version that a toolkit of the major and the projects
-    before it accept.
+    """Chooses, of each project, the newest version that the toolkit and earlier projects accept.
+
+    The toolkit is one of the major; the projects are in the order of choosing.
 
     If that version does not run on older Pythons of the matrix, the newest version for each of them
     is chosen, too; and the newest for each of `OLDER_TOOLKITS`. A project with a distribution for
@@ -382,9 +377,7 @@ def _joined(
 
 @dataclass(frozen=True)
 class _Demand:
-    """The requirement of a chosen version on another library, for the Pythons that it was chosen
-    for.
-    """
+    """The requirement of a chosen version on another library, for the Pythons it was chosen for."""
 
     by: str
     requirement: Requirement
@@ -460,8 +453,9 @@ class _LibraryChoice:
         return ChosenProject(files, targets, older, versions[0], held_back) if versions else None
 
     def required(self, distribution: str) -> Iterator[tuple[Version, list[IndexFile], str]]:
-        """The versions that a chosen project requires exactly, with their wheels, and the
-        requirement in words.
+        """The versions that a chosen project requires exactly.
+
+        With their wheels, and the requirement in words.
         """
         listed = self._index.files(distribution)
         for demand in self._demands:
@@ -509,8 +503,9 @@ class _LibraryChoice:
         return ""
 
     def _asks(self, requirement: Requirement) -> bool:
-        """Whether a requirement is on one of the libraries, and applies without extras or for this
-        CUDA major.
+        """Whether a requirement is on one of the libraries.
+
+        It has to apply without extras or for this CUDA major.
         """
         return requirement.name in self._names and _holds(
             requirement, "", f"cu{self._major}", f"cuda{self._major}"
@@ -518,9 +513,7 @@ class _LibraryChoice:
 
 
 def _platforms(needs: Sequence[Requirement], without_toolkit: bool) -> tuple[str, ...]:
-    """The platforms of a version that requires the toolkit on some of them, or all and
-    ``noarch``.
-    """
+    """The platforms of a version that requires the toolkit on some, or all and ``noarch``."""
     toolkit = [requirement for requirement in needs if _is_on_toolkit(requirement)]
     on = [
         p.subdir

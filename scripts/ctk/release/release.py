@@ -332,8 +332,9 @@ def names_of(arguments: Sequence[str]) -> list[str]:
 
 
 def make(index: Index, name: str, workspace: Workspace) -> ReleaseLock:
-    """The lock of a release (``cuda-13.4``, ``python-13``, ``libraries-13`` or ``base``) from the
-    index.
+    """Makes the lock of a release (``cuda-13.4``, ``python-13``, ...) from the index.
+
+    Also of ``libraries-13`` and ``base``.
 
     Facts and upload times of files that are in the present lock stay: packages carry these times.
 
@@ -374,8 +375,7 @@ def present(workspace: Workspace, name: str) -> ReleaseLock | None:
 
 
 def _uploaded_as_before(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
-    """The new lock with the upload times that the old lock has for the same files, and its time of
-    the minor.
+    """The new lock with the old lock's upload times of the same files, and its time of the minor.
 
     Packages carry these times: an index that lost the first patches, or states no times, must not
     change them.

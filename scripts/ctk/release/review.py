@@ -34,8 +34,9 @@ _COMPILED = ("libtorch", "onnxruntime", "llama.cpp")
 
 
 def compiled_with(channel: str | Path) -> list[str]:
-    """The newest CTK minor of each CUDA major that packages of a channel such as conda-forge are
-    compiled with.
+    """The newest CTK minor of each CUDA major that packages of a channel are compiled with.
+
+    A channel such as conda-forge.
 
     It is the lower bound of cuda-version in the newest version of some packages for linux-64.
 
@@ -90,9 +91,7 @@ class LockedVersion:
 
     @property
     def reasons(self) -> Iterator[str]:
-        """Why the newest version is held back, and why each older version is locked, a sentence
-        each.
-        """
+        """Why the newest version is held back, and why each older is locked, a sentence each."""
         if self.held_back:
             yield f"{self.release}: {self.what} {self.newest} is held back: {self.held_back}"
         for version, sentences in self.older.items():
@@ -253,8 +252,7 @@ def changes(folder: Path, lock: ReleaseLock) -> list[FileChange]:
 
 
 def predecessor(locks: Mapping[str, ReleaseLock], lock: ReleaseLock) -> ReleaseLock | None:
-    """The lock in place that a new lock is compared with: that of its name, else the newest of its
-    kind.
+    """The lock in place that a new lock is compared with: of its name, else the newest of its kind.
 
     Among those of its kind, the newest of its major comes first.
     """

@@ -1,0 +1,1 @@
+"""What commands do: modules with all their imports, which a command loads when it runs."""

@@ -1,0 +1,200 @@
+"""`ctk build` after its plan: fetch, build, publish the channel, and say what machines get."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from ctk.build.cluster import Cluster
+from ctk.cli.options import BuildOptions, Selection
+from ctk.cli.work.plan import Planned, machines_of, planned_for, show_left_out
+from ctk.core.checkout import Workspace, base_channel, checkout
+from ctk.core.console import Reporter, count, listing, megabytes
+from ctk.core.locks import exclusive
+from ctk.fetch.fetch import stored
+from ctk.pipeline import Pipeline, Result, verdict
+from ctk.plan.plan import Build, lacking
+from ctk.plan.recipes import recipe_commit
+from ctk.site.answers import is_half
+from ctk.solve.channels import catalogue, maker
+from ctk.solve.served import Served, served
+
+
+def fetch(chosen: Selection) -> None:
+    """Downloads the artefacts of a plan and lays them out for recipes."""
+    workspace, report = checkout(), Reporter()
+    artefacts = planned_for(chosen, workspace, report)
+    planned = artefacts.plan
+    with exclusive(workspace, report.say):
+        fetched = Pipeline(workspace, report).fetch(planned)
+    new = {artefact.sha256 for artefact in fetched}
+    report.result(
+        artefacts=[
+            {
+                "file": artefact.file,
+                "sha256": artefact.sha256,
+                "size": artefact.size,
+                "path": str(stored(artefact, workspace)),
+                "fetched": artefact.sha256 in new,
+            }
+            for artefact in planned.artefacts
+        ]
+    )
+    size = megabytes(sum(artefact.size for artefact in planned.artefacts))
+    report.line(
+        f"{count(len(planned.artefacts), 'artefact')} of {size} MB at hand, {len(fetched)} of them"
+        " fetched now"
+    )
+
+
+def build(chosen: Selection, options: BuildOptions) -> None:
+    """Builds what a command line asks for, publishes the channel, and shows what it is now."""
+    workspace, report = checkout(), Reporter()
+    with _cluster(options, workspace, report) as cluster:
+        planned = planned_for(chosen, workspace, report)
+        with exclusive(workspace, report.say):
+            if options.base == "local":
+                Pipeline(workspace, report, jobs=options.jobs, prefix="base ").make_base()
+            run = Pipeline(workspace, report, jobs=options.jobs, cluster=cluster)
+            base = base_channel(options.base, workspace)
+            channel = options.channel and options.channel.absolute()
+            result = run.run(planned.plan, base, channel)
+    _show_result(result, planned, chosen.packages or (), workspace, report)
+    _show_machines(chosen, planned, result.staged.channel, options.base, workspace, report)
+
+
+def _cluster(
+    options: BuildOptions, workspace: Workspace, report: Reporter
+) -> Cluster | nullcontext[None]:
+    """The Dask cluster of --dask.
+
+    Made before anything that takes long: an address that does not answer is an error within
+    seconds.
+    """
+    if not options.dask:
+        return nullcontext()
+    store = options.store or str(workspace.cache / "store")
+    return Cluster(options.dask, store, report.say)
+
+
+def _show_result(
+    result: Result, planned: Planned, named: Sequence[str], workspace: Workspace, report: Reporter
+) -> None:
+    """Shows the channel, the tests, and what to do next."""
+    report.result(**result.as_json(planned.plan))
+    staged = result.staged
+    packages = ", ".join(f"{subdir} {number}" for subdir, number in staged.packages.items())
+    unchanged = "" if staged.changed else ", unchanged"
+    report.line(f"channel: {staged.channel} ({packages}; {megabytes(staged.size)} MB{unchanged})")
+    for line in verdict(result.tests):
+        report.line(line)
+    if result.dropped:
+        report.line(
+            "left the channel, as no recipe makes it, a package of it is lost or the audit refuses"
+            f" it: {listing(result.dropped, most=5)}; `ctk build NAME` makes again what a recipe"
+            " makes"
+        )
+    _show_lacking(staged.channel, named, workspace, report)
+    show_left_out(planned, report)
+    _show_uncommitted(planned.plan.builds, report)
+    if staged.changed:
+        source = _unless_default(staged.channel, workspace)
+        report.line(
+            f"readers of a published channel see this after: ctk publish{source} --to FOLDER"
+        )
+
+
+def _unless_default(channel: Path, workspace: Workspace) -> str:
+    """A channel as a word of a command, with a space before it; "" for the one of the checkout."""
+    return "" if channel == workspace.channel else f" {shlex.quote(str(channel))}"
+
+
+def _show_lacking(
+    channel: Path, named: Sequence[str], workspace: Workspace, report: Reporter
+) -> None:
+    """Says that a channel lacks toolkits with which conda-forge compiles, and how to add them."""
+    lacks = lacking(workspace, channel)
+    if not lacks:
+        return
+    words = " ".join([*named, *map("--release {}".format, lacks)])
+    place = _unless_default(channel, workspace)
+    if place:
+        words += f" --channel{place}"
+    report.line(
+        f"it lacks toolkit {listing(lacks)}, with which conda-forge compiles: beside"
+        f" conda-forge, pytorch and others are CPU builds then; `ctk build {words}` adds it"
+    )
+
+
+def _show_uncommitted(builds: Sequence[Build], report: Reporter) -> None:
+    """Names the recipes with changes that git does not have, if others are committed."""
+    commits = {build.recipe.name: recipe_commit(build.recipe) for build in builds}
+    is_git_checkout = any(commits.values())
+    changed = [name for name, commit in commits.items() if not commit]
+    if is_git_checkout and changed:
+        report.line(
+            f"not committed: {listing(changed)}; before you publish, commit and build again:"
+            " packages name the commit"
+        )
+
+
+def _show_machines(
+    chosen: Selection,
+    planned: Planned,
+    channel: Path,
+    base: str,
+    workspace: Workspace,
+    report: Reporter,
+) -> None:
+    """Shows what each machine of --driver gets of the packages that were asked for."""
+    answers = list(_served(chosen, planned, channel, base, workspace))
+    for answer in answers:
+        report.line(f"{answer.machine.words} ({answer.subdir}): {_words(answer)}")
+    report.result(
+        machines=[
+            {
+                "platform": answer.subdir,
+                "driver": answer.machine.driver,
+                "gpu": answer.machine.arch,
+                "toolkits": list(answer.toolkits),
+                "refused": answer.refused,
+            }
+            for answer in answers
+        ]
+    )
+
+
+def _served(
+    chosen: Selection, planned: Planned, channel: Path, base: str, workspace: Workspace
+) -> Iterator[Served]:
+    """What the machines of --driver get of a channel, on each platform of the plan."""
+    machines = machines_of(chosen)
+    if not machines:
+        return
+    others = [str(channel)] if channel != workspace.channel else ()
+    for subdir in dict.fromkeys(build.subdir for build in planned.plan.builds):
+        channels = catalogue(workspace, base, subdir, others=others)
+        names = []
+        # Also what an earlier run built, of which a machine of this run may get nothing: cuda-nvcc
+        # for a V100.
+        for name in sorted(channels.own_names):
+            by = None if is_half(name) else maker(workspace, name)
+            if by and (by.recipe in planned.named if planned.named else by.is_default):
+                names.append(name)
+        yield from served(channels.grouped(names), names, machines)
+
+
+def _words(answer: Served) -> str:
+    """The toolkit of most packages first, then those of others, then what cannot be installed."""
+    by_number = sorted(answer.toolkits.items(), key=lambda toolkit: len(toolkit[1]), reverse=True)
+    if not by_number:
+        parts = ["no toolkit"]
+    else:
+        (most, _), *rest = by_number
+        parts = [f"toolkit {most}"]
+        parts += [f"toolkit {other} for {listing(names, most=5)}" for other, names in rest]
+    if answer.refused:
+        parts.append(f"it gets no {listing(answer.refused, 'or', most=5)}")
+    return "; ".join(parts)

@@ -1,0 +1,159 @@
+"""`ctk check` of a channel, of packages, or of both."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from ctk.channel import local
+from ctk.channel.attestations import Policy
+from ctk.channel.check import ChannelReport, check_channel, mirrored
+from ctk.channel.distribution import ADVICE, Distribution, read
+from ctk.channel.publish import Folder, clashes, refuse
+from ctk.channel.repodata import read_index
+from ctk.channel.server import on_server
+from ctk.cli.options import CheckOptions, not_both
+from ctk.cli.work.audit import audit_places
+from ctk.cli.work.places import is_built, is_channel, packages_in
+from ctk.core.checkout import HISTORY, Workspace, workspace
+from ctk.core.console import Reporter, count, listing, megabytes
+from ctk.core.errors import BadValue, ChannelBroken, CtkError
+from ctk.core.secrets import without_credentials
+
+
+def check_places(names: Sequence[str], options: CheckOptions) -> None:
+    """Checks a channel, and audits packages, those of a built channel too.
+
+    Raises:
+        BadValue: Options and places do not go together.
+        ChannelBroken, AuditFailed: There are problems; all are shown.
+    """
+    here, report = workspace(), Reporter()
+    channels = [name for name in names if is_channel(name)]
+    is_audited = bool(options.check or not channels or is_built(names[0], here))
+    _refuse_contradictions(names, channels, is_audited, options)
+    errors: list[CtkError] = []
+    start = time.monotonic()
+    if channels and not options.check:
+        errors += _check_channel(names[0], options, here, report)
+    if is_audited:
+        errors += audit_places(names, options, here, report)
+    if not options.check and not channels:
+        packages = packages_in(map(Path, names), empty_ok=True)
+        _show_files(read(packages), report)
+    report.result(ok=not errors, seconds=round(time.monotonic() - start, 2))
+    if errors:
+        raise errors[0]
+
+
+def _refuse_contradictions(
+    names: Sequence[str], channels: Sequence[str], is_audited: bool, options: CheckOptions
+) -> None:
+    """Raises BadValue for options that do not go together, or not with the places."""
+    not_both("--check", "the options about a channel", options.check and options.of_channel)
+    if options.of_channel and not channels:
+        raise BadValue(
+            f"there is no channel in {' '.join(names)}",
+            "name one, or leave out what is about a channel",
+        )
+    if options.base and not is_audited:
+        step = "leave it out, or name a rule of the audit with --check"
+        raise BadValue("--base is for the audit, which is of built channels and of packages", step)
+    if channels and len(names) > 1 and not options.check:
+        raise BadValue(
+            "a channel is checked alone", "give each channel, and packages, a run of their own"
+        )
+
+
+def _check_channel(
+    name: str, options: CheckOptions, workspace: Workspace, report: Reporter
+) -> list[CtkError]:
+    """Prints the problems of a channel, and returns the error that they are."""
+    is_copy = "://" in name
+    source: AbstractContextManager[Path] = nullcontext(Path(os.path.realpath(name)))
+    if is_copy:
+        source = mirrored(name, workspace.temporary, report)
+    policy = Policy(
+        options.identity, options.issuer, options.url, options.attested, options.trusted_root
+    )
+    with source as place:
+        if options.published:
+            _refuse_clashes(place, options.published, workspace)
+        packages = packages_in([place], empty_ok=True)
+        with report.reading("check", packages) as task:
+            found = check_channel(
+                place,
+                policy=policy,
+                jobs=options.jobs or os.cpu_count() or 1,
+                is_copy=is_copy,
+                progress=task.advance,
+            )
+        files = read(packages)
+    report.result(**found.as_json())
+    shown = without_credentials(name)
+    _show_channel(found, policy.identity is None, shown, report)
+    _show_files(files, report)
+    if not found.findings:
+        return []
+    problems = f"{count(len(found.findings), 'problem')} in {shown}"
+    return [ChannelBroken(problems, _step(name, found))]
+
+
+def _refuse_clashes(place: Path, published: str, workspace: Workspace) -> None:
+    """Raises NameReused if names of a channel have other content where they are published."""
+    if "://" in published:
+        taken = on_server(published)
+    else:
+        taken = Folder(Path(published), workspace.recipes).names()
+    found = clashes(read_index(place).names(), taken)
+    refuse(found, without_credentials(published), workspace.recipes)
+
+
+def _step(name: str, found: ChannelReport) -> str:
+    """What to do about the problems of a channel."""
+    if "://" in name:
+        return "its keeper publishes it again, or returns to a sound state"
+    if {finding.check for finding in found.findings} == {"orphan"}:
+        return "no reader of the channel needs these files: remove those that nobody else needs"
+    if local.is_built(Path(os.path.realpath(name))):
+        return "build these packages again with `ctk build`, which also makes the index again"
+    if (Path(name) / HISTORY).is_dir():
+        folder = shlex.quote(name)
+        return (
+            f"publish the same packages again (ctk publish --to {folder}), or return to a sound"
+            f" state: ctk rollback {folder}"
+        )
+    return "get it again from where you have it"
+
+
+def _show_channel(found: ChannelReport, by_anybody: bool, place: str, report: Reporter) -> None:
+    report.line(
+        f"{count(found.subjects, 'package')}, {megabytes(found.size)} MB, {found.sboms} with a"
+        f" sound SBOM: {count(len(found.findings), 'problem')} ({found.seconds:.1f} s)"
+    )
+    for signer, number in found.attestations.items():
+        report.line(f"{count(number, 'attestation')} verified, signed by {signer}")
+    if found.attestations and by_anybody:
+        report.line("anybody may have signed them; --identity and --issuer name who must have")
+    if found.findings:
+        rows = [(finding.where, finding.check, finding.message) for finding in found.findings]
+        report.table(f"problems of {place}", ["package", "check", "problem"], rows)
+
+
+def _show_files(found: Distribution, report: Reporter) -> None:
+    """Shows which files of wheels are as published, and what their licence texts say."""
+    report.result(files=found.as_json())
+    if not found.files:
+        return
+    report.line(found.summary)
+    if found.change_rows:
+        report.table("changed files of wheels", ["file", "change"], found.change_rows)
+    columns = ["distribution", "files", "packages"]
+    report.table("what their licence texts say", columns, found.words, columns[1:])
+    if found.not_named:
+        report.line(f"not named: files of {listing([*found.not_named])}")
+    report.line(ADVICE)

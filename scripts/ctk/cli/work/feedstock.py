@@ -1,0 +1,44 @@
+"""`ctk feedstock`: a recipe as a folder that other tools build."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ctk.core.address import UNREADABLE, public
+from ctk.core.checkout import checkout, settings
+from ctk.core.console import Reporter, count
+from ctk.core.errors import IndexUnavailable
+from ctk.feedstock import check_place, feedstock, write
+from ctk.fetch.fetch import locate
+from ctk.index.index import Index
+from ctk.lock.model import Artefact
+
+
+def export(
+    recipe: str, folder: Path, releases: Sequence[str], maintainers: Sequence[str], *, force: bool
+) -> None:
+    """Writes a recipe as a feedstock, whose sources are addresses of the package index."""
+    workspace, report = checkout(), Reporter()
+    check_place(folder, workspace, force=force)
+    names = maintainers or settings(workspace.root).feedstock.maintainers
+    with Index() as index:
+
+        def source(artefact: Artefact) -> str:
+            return _address(index, artefact)
+
+        files = feedstock(workspace, recipe, releases, names, source, report.line)
+    write(files, folder)
+    report.result(folder=str(folder), files=sorted(map(str, files)))
+    report.line(
+        f"{folder}: {count(len(files), 'file')} for your own CI; `conda smithy rerender` there"
+        " makes the rest"
+    )
+
+
+def _address(index: Index, artefact: Artefact) -> str:
+    address = public(locate(index, artefact).url)
+    if address == UNREADABLE:
+        cause = f"the index's address of {artefact.file} may have a password in it"
+        raise IndexUnavailable(cause, "ask whoever runs the index for addresses without an @")
+    return address

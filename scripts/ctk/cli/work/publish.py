@@ -1,0 +1,302 @@
+"""`ctk publish` and `ctk rollback`: a built channel for readers, and its earlier states."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from packaging.version import Version
+
+from ctk.channel import server as servers
+from ctk.channel.attestations import Sigstore
+from ctk.channel.distribution import ADVICE, ask, package_name, read
+from ctk.channel.history import History
+from ctk.channel.local import is_built
+from ctk.channel.publish import SITE, Folder, Keep, Published, clashes, refuse
+from ctk.channel.repodata import in_order, read_index
+from ctk.cli.options import PublishOptions, refuse_address
+from ctk.core.checkout import Workspace, channel_missing, settings, workspace
+from ctk.core.console import Reporter, count, listing
+from ctk.core.errors import BadValue, ChannelBroken, UnknownName
+from ctk.core.secrets import without_credentials
+
+
+@dataclass(frozen=True)
+class BuiltChannel:
+    """What is published.
+
+    Attributes:
+        named: The folder as it was named, or the default.
+        path: The state behind it, which a later build does not change.
+        names: Its packages, in the order of their dependencies.
+    """
+
+    named: Path
+    path: Path
+    names: list[str]
+
+    @classmethod
+    def read(cls, folder: Path | None, workspace: Workspace) -> BuiltChannel:
+        """Raises ChannelBroken if packages of the index are missing."""
+        named = folder or workspace.channel
+        path = Path(os.path.realpath(named))
+        names = in_order(path)
+        lost = [name for name in names if not (path / name).is_file()]
+        if lost:
+            step = (
+                "run `ctk build` again, which puts them back, or names the command that does;"
+                " nothing was published"
+            )
+            raise ChannelBroken(
+                f"{named} lacks {listing(lost, most=3)}, which its index names", step
+            )
+        return cls(named, path, names)
+
+
+def into_folder(options: PublishOptions, to: Path) -> None:
+    """Publishes into a folder, and shows what readers see of it now."""
+    report, here = Reporter(), workspace()
+    built = BuiltChannel.read(options.folder, here)
+    if options.attest and not options.url:
+        raise BadValue(
+            "an attestation says for which channel a package is", "name its URL with --url"
+        )
+    target = Folder(to, here.recipes, Keep(options.keep, timedelta(days=options.keep_days)))
+    target.check_is_for_readers(built.path)
+    attester = Sigstore(options.url or "") if options.attest else None
+    if attester:
+        attester.signer()  # without an identity it is an error before gigabytes are copied
+    _ask(built, target.known(), options.accept_redistribution, here, report)
+    had_no_history = not target.history().states and bool(target.visible().records)
+    files = [built.path / name for name in built.names]
+    with report.reading("publish", files) as task:
+        done = target.publish(
+            built.path,
+            exact=options.exact,
+            skip_taken=options.skip_taken,
+            attester=attester,
+            progress=lambda name: task.advance((built.path / name).stat().st_size),
+        )
+    report.result(folder=str(to), **vars(done))
+    _show_changes(done, to, options.keep_days, report)
+    if had_no_history:
+        report.line(f"{to} had no history: what readers saw before is now its first state")
+    _show_details(done, report)
+    if done.left:
+        _show_gone_toolkits(done.left, target.visible().names(), to, report)
+    if done.added or done.left:
+        _show_old_sites(to, report)
+    if done.lost:
+        step = "build it again (ctk build NAME --release MINOR), then "
+        step += f"ctk publish --to {shlex.quote(str(to))}; or withdraw it: --exact"
+        cause = f"{to} has lost {listing(done.lost, most=3)}, and {built.named} lacks it, too"
+        raise ChannelBroken(cause, step)
+
+
+def _show_changes(done: Published, to: Path, keep_days: int, report: Reporter) -> None:
+    """Prints the new state of a folder, with the numbers of packages that changed, in a line."""
+    changes = [f"{len(done.added)} new"]
+    if done.left:
+        changes.append(f"{len(done.left)} no longer in the index")
+    if done.left_out:
+        changes.append(f"{len(done.left_out)} left out, their names being taken")
+    if done.deleted:
+        changes.append(f"{len(done.deleted)} deleted after {keep_days} days without use")
+    report.line(
+        f"state {done.state} of {to}: {count(done.packages, 'package')}, {', '.join(changes)}"
+    )
+
+
+def _show_details(done: Published, report: Reporter) -> None:
+    """Names the states that are forgotten, and packages that are repaired or have left."""
+    if done.forgotten:
+        numbers = listing([str(number) for number in done.forgotten])
+        report.line(f"forgotten, having lost index files: state {numbers}")
+    most = 0 if report.verbose else 3
+    if done.repaired:
+        report.line(f"damaged, and written again: {listing(done.repaired, most=most)}")
+    if done.left:
+        report.line(f"no longer in the index: {listing(done.left, most=most)}")
+
+
+def _show_gone_toolkits(
+    left: Collection[str], stay: Collection[str], to: Path, report: Reporter
+) -> None:
+    """Says which toolkits left with packages, and what drivers for them get in their place."""
+    staying = _toolkits(stay)
+    gone = sorted(_toolkits(left) - staying)
+    if not gone:
+        return
+    ends = []
+    for minor in gone:
+        best = max((other for other in staying if other < minor), default="no native one")
+        ends.append(f"{minor} (a driver for it now gets {best})")
+    report.line(f"toolkits that are gone: {listing(ends)}")
+    report.line(
+        f"every machine: ctk solve cuda-version --everywhere --channel {shlex.quote(str(to))}"
+    )
+
+
+def _toolkits(names: Collection[str]) -> set[Version]:
+    """The toolkits that are native for drivers, by the names of packages."""
+    matches = (re.search(r"/cuda-version-([\d.]+)-native", name) for name in names)
+    return {Version(match[1]) for match in matches if match}
+
+
+def to_server(options: PublishOptions, server: str, channel: str) -> None:
+    """Uploads packages to a server, and waits until it lists them."""
+    report, here = Reporter(), workspace()
+    built = BuiltChannel.read(options.folder, here)
+    address = options.url or f"{server.rstrip('/')}/{channel}"
+    ours = read_index(built.path).names()
+    published = {} if options.new else servers.on_server(address)
+    taken = clashes(ours, published)
+    if not options.skip_taken:
+        refuse(taken, address, here.recipes)
+    _ask(built, published, options.accept_redistribution, here, report)
+    names = [name for name in built.names if name not in taken]
+    files = [built.path / name for name in names]
+    with report.reading("upload", files) as task:
+        servers.publish(
+            files,
+            server,
+            channel,
+            options.attest,
+            lambda file: task.advance(file.stat().st_size),
+        )
+    sent = {name: ours[name] for name in names}
+    servers.confirm(sent, address, here.recipes, options.wait)
+    report.result(
+        server=without_credentials(server), channel=channel, packages=names, left_out=sorted(taken)
+    )
+    left = f"; {len(taken)} were left out, their names being taken" if taken else ""
+    report.line(
+        f"{count(len(names), 'package')} are in the channel {channel}, listed with their"
+        f" sha256{left}"
+    )
+
+
+def _ask(
+    built: BuiltChannel,
+    published: Collection[str],
+    accepted: bool,
+    workspace: Workspace,
+    report: Reporter,
+) -> None:
+    """Names new packages with files that their licence text does not name for distribution.
+
+    Raises:
+        NotAccepted: There are some, and neither the option nor the settings accept that.
+    """
+    known = {package_name(name) for name in published}
+    new = [built.path / name for name in built.names if package_name(name) not in known]
+    found = read(new).not_named
+    report.result(not_named=found)
+    if found:
+        rows = [(name, len(paths), paths[0]) for name, paths in found.items()]
+        report.table(
+            "not named for distribution by their licence text",
+            ["package", "files", "such as"],
+            rows,
+            ["files"],
+        )
+        report.line(ADVICE)
+    # The link of the channel made here: a later build removes the folder behind it.
+    is_own = os.path.realpath(workspace.channel) == str(built.path)
+    place = workspace.channel if is_own else built.path
+    ask(found, accepted or settings(workspace.root).publish.accept_redistribution, place)
+
+
+# --- rollback
+
+
+def return_to(folder: Path, number: int) -> None:
+    """Shows readers an earlier state of a published folder."""
+    report = Reporter()
+    state = _published(folder).rollback(number)
+    report.result(channel=str(folder), state=vars(state))
+    report.line(
+        f"{folder} shows state {state.number} of {state.made}: {count(state.packages, 'package')}"
+    )
+    _show_old_sites(folder, report)
+
+
+def list_states(folder: Path) -> None:
+    """Shows the states that a published folder can return to.
+
+    Raises:
+        UnknownName: It has none.
+    """
+    report, target = Reporter(), _published(folder)
+    known = target.history()
+    if not known.states:
+        cause = f"{folder} has no states: a `ctk publish` into it was stopped, or is at work now"
+        raise UnknownName(f"{cause}, or its history.json is gone", _first_state(folder))
+    states = _states(target, known)
+    report.result(channel=str(folder), states=states)
+    rows = []
+    for state in states:
+        change = "" if state["added"] is None else f"+{state['added']} -{state['left']}"
+        seen = "readers see it" if state["current"] else ""
+        followed = state["before"] or ""
+        rows.append((state["number"], state["made"], state["packages"], followed, change, seen))
+    report.table(
+        f"states of {folder}",
+        ["state", "made", "packages", "followed", "change", ""],
+        rows,
+        ["state", "packages", "followed"],
+    )
+    whole = {state["number"] for state in states}
+    lost = [str(state.number) for state in known.states if state.number not in whole]
+    if lost:
+        report.line(f"not to be returned to, having lost index files: state {listing(lost)}")
+    if states:
+        report.line("--to N returns to a state")
+
+
+def _states(target: Folder, known: History) -> list[dict[str, object]]:
+    """The states with their index files, and how many packages each has more and less."""
+    return [
+        {**vars(state), "current": state.number == known.current, "added": added, "left": left}
+        for state, (added, left) in target.changes(known).items()
+    ]
+
+
+def _first_state(folder: Path) -> str:
+    return f"ctk publish --to {shlex.quote(str(folder))}; what readers see becomes its first state"
+
+
+def _show_old_sites(folder: Path, report: Reporter) -> None:
+    """Names sites that do not show what has changed: in a folder, or beside it, with its name."""
+    place = folder.absolute()
+    files = {*place.glob(f"*/{SITE}"), *place.parent.glob(f"{place.name}*/{SITE}")}
+    sites = sorted(str(file.parent) for file in files)
+    if sites:
+        report.line(
+            f"{listing(sites)}: pages from before this; the same `ctk site` makes them again"
+        )
+
+
+def _published(folder: Path) -> Folder:
+    """A folder that was published to.
+
+    Raises:
+        UnknownName: Nothing was published into it.
+        ChannelMissing: It does not exist.
+    """
+    refuse_address(folder)
+    if not folder.exists():
+        raise channel_missing(folder)
+    found = Folder(folder, workspace().recipes)
+    if found.notes.is_dir():
+        return found
+    is_shown = bool(found.visible().records) and not is_built(Path(os.path.realpath(folder)))
+    cause, step = f"nothing was published into {folder}", "name a folder that was published to"
+    if is_shown:
+        cause, step = f"{cause}, or its .history is gone", _first_state(folder)
+    raise UnknownName(f"{cause}, so it has no states", step)
