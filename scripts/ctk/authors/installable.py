@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ctk.core.console import listing
 from ctk.solve.fit import fit_of
+from ctk.solve.reason import Reason
 from ctk.solve.solve import (
     Catalogue,
     ChannelToolkit,
@@ -18,7 +19,7 @@ from ctk.solve.solve import (
     Scenario,
     parse_spec,
 )
-from ctk.solve.why import Reason, find_reason
+from ctk.solve.why import find_reason
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, Matrix
 from ctk.verify.table import Answers, drivers_label, merged
@@ -118,8 +119,8 @@ def take_survey(
             f"{name} {r.version} {r.build}" for name in sorted(names) if (r := pick.record(name))
         )
         instead = cpu[id(pick.records)]
-        kind = Kind.CPU if instead else _fit(pick, every) if pick.toolkit else Kind.PLAIN
-        return MachinePick(kind, pick.toolkit, builds, instead)
+        kind = _fit(pick, every) if pick.toolkit else Kind.PLAIN
+        return MachinePick(Kind.CPU if instead else kind, pick.toolkit, builds, instead)
 
     picks = [{machine: machine_pick(pick) for machine, pick in found.items()} for found in solved]
     return Survey(
@@ -202,18 +203,13 @@ class Survey:
 
         None if it gets the same kind of build, even of another toolkit.
         """
-        before, after = (
-            case.picks[machine].kind for case in (self.today, self.pinned or self.today)
-        )
+        before = self.today.picks[machine].kind
+        after = (self.pinned or self.today).picks[machine].kind
         if before is after:
             return None
-        return (
-            Change.LOST
-            if after is Kind.REFUSED
-            else Change.GAINED
-            if before is Kind.REFUSED
-            else Change.OTHER
-        )
+        if after is Kind.REFUSED:
+            return Change.LOST
+        return Change.GAINED if before is Kind.REFUSED else Change.OTHER
 
     @property
     def lost(self) -> list[Machine]:
@@ -240,11 +236,10 @@ class Survey:
         if machine not in case.picks:
             return ""  # it cannot exist
         change = self.change(machine) if case is self.pinned else None
-        return (
-            "lost"
-            if change is Change.LOST
-            else f"{case.picks[machine].text}{' *' if change else ''}"
-        )
+        if change is Change.LOST:
+            return "lost"
+        text = case.picks[machine].text
+        return f"{text} *" if change else text
 
     def builds(self, case: Case) -> list[tuple[str, str, str, int]]:
         """The builds of the requested packages, with kind, toolkits and number of machines."""
@@ -296,12 +291,12 @@ class Survey:
                 names = dict.fromkeys(
                     name for machine in machines for name in today.picks[machine].cpu
                 )
-                where = self._where(machines, today if kind is Kind.REFUSED else None)
                 of = f" of {listing([*names])}" if names else ""
-                said.append(
-                    f"{kind}{of} on"
-                    f" {len(machines)}{f': {where}' if kind is not Kind.NATIVE else ''}"
-                )
+                sentence = f"{kind}{of} on {len(machines)}"
+                if kind is not Kind.NATIVE:
+                    where = self._where(machines, today if kind is Kind.REFUSED else None)
+                    sentence = f"{sentence}: {where}"
+                said.append(sentence)
         if not self.pinned:
             return said
         where = self._where(self.lost, self.pinned)
@@ -378,10 +373,6 @@ def groups_in_words(machines: Collection[Machine], every: Matrix) -> dict[str, M
 
 def _gpus_label(run: Sequence[str | None], every: Matrix) -> str:
     newest = every.gpus[-1]
-    return (
-        "not detected"
-        if run[0] is None
-        else "newer"
-        if run == [newest]
-        else drivers_label(run, newest)
-    )
+    if run[0] is None:
+        return "not detected"
+    return "newer" if run == [newest] else drivers_label(run, newest)

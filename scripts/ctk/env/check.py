@@ -28,7 +28,8 @@ from ctk.solve.driver import NO_DEVICE, Limit
 from ctk.solve.fit import limit_on
 from ctk.solve.machine import STATE_DRIVER, glibc_in_words, glibc_of, is_glibc_stated
 from ctk.solve.solve import ChannelToolkit, Scenario, older
-from ctk.solve.why import glibc_needs, newer_nvjitlink
+from ctk.solve.why import newer_nvjitlink
+from ctk.solve.why_request import glibc_needs
 
 _SHOWN = 4  # entries of a longer list that a finding shows
 
