@@ -415,6 +415,8 @@ def test_a_request_without_a_solution_ends_with_the_cause_the_solver_s_text_and_
     )
     assert "more; --explain shows all" in done.stderr
     assert len(done.stderr.splitlines()) < 20
+    document = json.loads(ctk(checkout, "solve", "cuda-core", "--driver", "11.8", "--json").stdout)
+    assert document["reason"] == {"kind": "driver"}
     whole = ctk(checkout, "solve", "cuda-core", "--driver", "11.8", "--explain")
     assert "--explain shows all" not in whole.stderr
     assert len(whole.stderr.splitlines()) > len(done.stderr.splitlines())
@@ -439,6 +441,7 @@ def test_a_package_with_cuda_and_cpu_builds_is_said_below_the_toolkit_and_to_oth
         "fit": "native",
     }
     assert said["native_instead"] is None
+    assert said["limit"] == {"kind": "driver"}
     _, line, *_ = ctk(
         checkout, "solve", "cuda-gdb", "cuda-core", *options, check=True
     ).stdout.splitlines()

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 from ctk.core.console import listing
 from ctk.solve.fit import fit_of
+from ctk.solve.reason import Reason
 from ctk.solve.solve import Catalogue, ChannelToolkit, Pick, Scenario, parse_spec
-from ctk.solve.why import Reason, find_reason
+from ctk.solve.why import find_reason
 from ctk.verify.oracle import version
 from ctk.verify.scenarios import Machine, Matrix
 from ctk.verify.table import Answers, drivers_label, merged

@@ -363,7 +363,7 @@ def _check_installable(
     """
     from ctk.authors.installable import take_survey
     from ctk.plan.messages import shown
-    from ctk.solve.why import Kind
+    from ctk.solve.reason import Kind
 
     work = Path(channels.channels[0])
     for one in made:

@@ -255,7 +255,8 @@ def worse_in_words(worse: Sequence[Worse]) -> list[str]:
 def _in_words(worse: Worse) -> str:
     before, after = worse.before, worse.after
     if after is None:
-        return f"{before.name if before else 'a package'} would go, which was asked for"
+        name = before.name if before else "a package"
+        return f"{name} would go, which was asked for"
     if worse.kind is Kind.NVJITLINK_LEAVES or before is None:
         return f"nvJitLink would be of toolkit {after.minor}, which nothing asks for"
     if worse.kind is Kind.PYTHON_CHANGES:
@@ -333,18 +334,22 @@ def _rows(plan: Plan) -> list[tuple[str, str, str, str, str]]:
 
     What happens, its name, its version now and then, and its size.
     """
-    change, sizes = plan.change, _sizes(plan.pick)
+    change = plan.change
+    sizes = _sizes(plan.pick)
     rows = [("removed", one.name, one.version, "", "") for one in change.removed]
     for before, after in change.changed:
         is_rebuilt = before.version == after.version
-        now, then = (before.build, after.build) if is_rebuilt else (before.version, after.version)
-        rows.append(("replaced", after.name, now, then, sizes[after.name]))
+        row = (before.version, after.version)
+        if is_rebuilt:
+            row = (before.build, after.build)
+        rows.append(("replaced", after.name, *row, sizes[after.name]))
     rows += [("added", one.name, "", one.version, sizes[one.name]) for one in change.added]
     return rows
 
 
 def _sizes(pick: Pick) -> dict[str, str]:
-    return {r.name.normalized: megabytes(r.size) if r.size else "" for r in pick.records}
+    sizes = {record.name.normalized: record.size for record in pick.records}
+    return {name: megabytes(size) if size else "" for name, size in sizes.items()}
 
 
 def _show_packages(rows: Sequence[tuple[str, str, str, str, str]], report: Reporter) -> None:

@@ -18,8 +18,9 @@ from ctk.solve.advice import Checkout, CheckoutCatalogue, checkout_of
 from ctk.solve.builds import choices
 from ctk.solve.fleet import Environment, Fleet, find_fleet
 from ctk.solve.machine import Machine, impossible, pairs, refuse_impossible
+from ctk.solve.reason import Reason
 from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url, lasting, parse_spec
-from ctk.solve.why import Reason, find_reason, newer_nvjitlink, toolkit_in_words
+from ctk.solve.why import find_reason, newer_nvjitlink, toolkit_in_words
 from ctk.verify.scenarios import facts, matrix
 
 # --- a fleet

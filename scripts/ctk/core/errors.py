@@ -144,7 +144,7 @@ class Unsolvable(CtkError, exit_code=10):
     def __init__(self, cause: str, step: str = "", solver: str = "", kind: str = "") -> None:
         super().__init__(cause, step)
         self.solver = solver  # the solver's text, "" if it was not asked
-        self.kind = kind  # of the reason, as `ctk.solve.why.Kind`; "" if none was looked for
+        self.kind = kind  # of the reason, as `ctk.solve.reason.Kind`; "" if none was looked for
 
 
 class Busy(CtkError, exit_code=11):

@@ -27,7 +27,8 @@ from ctk.solve.driver import NO_DEVICE, Limit
 from ctk.solve.fit import limit_on
 from ctk.solve.machine import STATE_DRIVER, Machine, glibc_in_words, glibc_of, is_glibc_stated
 from ctk.solve.solve import Catalogue, ChannelToolkit, Scenario, older
-from ctk.solve.why import glibc_needs, newer_nvjitlink
+from ctk.solve.why import newer_nvjitlink
+from ctk.solve.why_request import glibc_needs
 
 _SHOWN = 4  # entries of a longer list that a finding shows
 _NAMED = 12  # packages of a longer list that a command names

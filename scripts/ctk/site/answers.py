@@ -121,7 +121,8 @@ def axes(
         packages: Only these packages.
         pythons: Only these Pythons.
     """
-    known, offered = matrix(facts(locks), tags, [catalogue.subdir]), installed_by_name(catalogue)
+    known = matrix(facts(locks), tags, [catalogue.subdir])
+    offered = installed_by_name(catalogue)
     check_names("package", packages, offered)
     check_names("Python", pythons, catalogue.pythons)
     names = tuple(name for name in offered if not packages or name in packages)
@@ -163,8 +164,9 @@ def _floor(toolkits: Iterable[ChannelToolkit]) -> tuple[str, str] | None:
 
 def installed_by_name(catalogue: Catalogue) -> list[str]:
     """The packages of the channel that users install by name."""
-    other = f"_{'win' if catalogue.subdir.startswith('linux') else 'linux'}-"
-    return sorted(name for name in catalogue.own_names if not is_half(name) and other not in name)
+    other = "_win-" if catalogue.subdir.startswith("linux") else "_linux-"
+    names = [name for name in catalogue.own_names if other not in name]
+    return sorted(name for name in names if not is_half(name))
 
 
 def is_half(name: str) -> bool:

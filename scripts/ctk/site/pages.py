@@ -352,10 +352,8 @@ def client_line(
 
     It has a line for each option, channels first.
     """
-    given = [
-        f"--channel {channel if _PLAIN.fullmatch(channel) else json.dumps(channel)}"
-        for channel in channels
-    ]
+    quoted = [channel if _PLAIN.fullmatch(channel) else json.dumps(channel) for channel in channels]
+    given = [f"--channel {channel}" for channel in quoted]
     options = [*given, "--override-channels", "--strict-channel-priority", specs]
     return " \\\n  ".join([f"{client} {command} --name {_ENVIRONMENT}", *options])
 

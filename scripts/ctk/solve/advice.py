@@ -88,6 +88,12 @@ def checkout_of(catalogue: Catalogue) -> Checkout:
     return catalogue.checkout if isinstance(catalogue, CheckoutCatalogue) else Checkout()
 
 
+def planned_of(catalogue: Catalogue) -> Catalogue | None:
+    """The channels with everything built; None if that makes no difference."""
+    planned = checkout_of(catalogue).planned
+    return planned() if planned else None
+
+
 def asking_for_cuda(scenario: Scenario, catalogue: Catalogue) -> Scenario:
     """The request with the package first that asks for CUDA builds.
 

@@ -13,8 +13,9 @@ from rattler import RepoDataRecord, Version
 from ctk.core.console import listing
 from ctk.solve.advice import asking_for_cuda
 from ctk.solve.change import cpu_instead, needs_cuda
+from ctk.solve.reason import conflict
 from ctk.solve.solve import ASKING, Catalogue, Pick, Spec, older, parse_spec
-from ctk.solve.why import conflict, toolkit_in_words
+from ctk.solve.why import toolkit_in_words
 
 
 @dataclass(frozen=True)

@@ -152,11 +152,11 @@ def _catalogue(
 
 def maker(where: Workspace, package: str) -> Maker | None:
     """The recipe of this checkout that makes a package; None without such a recipe."""
-    recipe, default = (
-        maker_of(package, find_recipes(where.recipes)),
-        settings(where.root).default.recipes,
-    )
-    return Maker(recipe, default is None or recipe in default) if recipe else None
+    recipe = maker_of(package, find_recipes(where.recipes))
+    if not recipe:
+        return None
+    default = settings(where.root).default.recipes
+    return Maker(recipe, default is None or recipe in default)
 
 
 # --- the planned channel

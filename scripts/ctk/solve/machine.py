@@ -67,10 +67,14 @@ def machine(
     """
     subdir = platform or this_platform()
     check_names("platform", [subdir], PLATFORMS)
+    is_here = subdir == this_platform()
     found_driver, found_arch = detected(subdir) if driver is None else (None, None)
-    here = subdir == this_platform()
-    stated = "--driver" if driver is not None else DRIVER if DRIVER in os.environ else ""
-    unseen = _unseen() if here and not stated and not found_driver else None
+    stated = ""
+    if driver is not None:
+        stated = "--driver"
+    elif DRIVER in os.environ:
+        stated = DRIVER
+    unseen = _unseen() if is_here and not stated and not found_driver else None
     # One that works, if need be without a variable that hides it, is the driver of this machine all
     # the same.
     if unseen and (works := unseen.works):
@@ -84,27 +88,26 @@ def machine(
             " a GPU",
             f"add the driver, such as --driver 13.0 --arch {arch}",
         )
-    how = "" if driver is not None else " given" if stated or not here else " detected"
+    how = " given" if stated or not is_here else " detected"
+    if driver is not None:
+        how = ""
     if not known_driver:
         return Machine(subdir, None, None, f"no driver{how}", stated, unseen)
-    gpu = (
-        "no GPU"
-        if arch is not None
-        else "GPU not given"
-        if driver is not None or not here
-        else "no GPU detected"
-    )
-    if known_arch:
-        if arch is not None:
-            origin = ""
-        elif ARCH in os.environ:
-            origin = " given"
-        else:
-            origin = " detected"
-        gpu = f"GPU {known_arch}{origin}"
-    return Machine(
-        subdir, known_driver, known_arch, f"driver {known_driver}{how}, {gpu}", stated, unseen
-    )
+    gpu = _gpu_in_words(known_arch, arch, may_detect=driver is None and is_here)
+    words = f"driver {known_driver}{how}, {gpu}"
+    return Machine(subdir, known_driver, known_arch, words, stated, unseen)
+
+
+def _gpu_in_words(known: str | None, stated: str | None, may_detect: bool) -> str:
+    """A GPU for people: whether it is stated by an option, given by a variable, or detected."""
+    if known and stated is not None:
+        return f"GPU {known}"
+    if known:
+        origin = "given" if ARCH in os.environ else "detected"
+        return f"GPU {known} {origin}"
+    if stated is not None:
+        return "no GPU"
+    return "no GPU detected" if may_detect else "GPU not given"
 
 
 STATE_DRIVER = (

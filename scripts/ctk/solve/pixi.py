@@ -16,9 +16,8 @@ def pixi_lines(specs: Iterable[str]) -> list[str]:
     for spec in map(parse_spec, specs):
         entry = packages.setdefault(spec.name, {"version": "*"})
         if spec.version:
-            entry["version"] = (
-                spec.version if entry["version"] == "*" else f"{entry['version']},{spec.version}"
-            )
+            before = entry["version"]
+            entry["version"] = spec.version if before == "*" else f"{before},{spec.version}"
         if spec.build:
             entry["build"] = spec.build
         if spec.match.channel:
@@ -26,7 +25,8 @@ def pixi_lines(specs: Iterable[str]) -> list[str]:
     lines = []
     for name, entry in packages.items():
         key = name if re.fullmatch(r"[\w-]+", name) else toml(name)
-        lines.append(f"{key} = {toml(entry if len(entry) > 1 else entry['version'])}")
+        value = entry if len(entry) > 1 else entry["version"]
+        lines.append(f"{key} = {toml(value)}")
     return lines
 
 
@@ -36,9 +36,6 @@ def toml(value: Any) -> str:
     Strings and lists are JSON.
     """
     if isinstance(value, Mapping):
-        return (
-            "{ "
-            + ", ".join(f"{key} = {toml(entry)}" for key, entry in value.items() if entry)
-            + " }"
-        )
+        entries = [f"{key} = {toml(entry)}" for key, entry in value.items() if entry]
+        return f"{{ {', '.join(entries)} }}"
     return json.dumps(value, ensure_ascii=False)

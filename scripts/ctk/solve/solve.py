@@ -436,6 +436,9 @@ def _fitting(rules: frozenset[str], value: str | None) -> Hashable:
 
 # --- the content of channels
 
+_LEAST_DRIVER = re.compile(r"__cuda .*?>=(\d+(?:\.\d+)*)")
+_GPU = re.compile(r"==([\d.]+)")  # of __cuda_arch ==7.5|==8.0
+
 
 @dataclass(frozen=True)
 class ChannelToolkit:
@@ -457,10 +460,8 @@ class ChannelToolkit:
 
         "" without such a GPU.
         """
-        below, above = (
-            [g for g in self.gpus if older(g, gpu)],
-            [g for g in self.gpus if older(gpu, g)],
-        )
+        below = [known for known in self.gpus if older(known, gpu)]
+        above = [known for known in self.gpus if older(gpu, known)]
         return below[-1] if below else "", above[0] if above else ""
 
 
@@ -619,18 +620,14 @@ class Catalogue:
         """The toolkits in the channels, newest first."""
         toolkits: dict[str, ChannelToolkit] = {}
         for record in self.records("cuda-version"):
-            version, rules = str(record.version), [*record.depends, *record.constrains]
+            version = str(record.version)
+            rules = [*record.depends, *record.constrains]
             toolkit = toolkits.get(version, ChannelToolkit(version))
-            bound = next(
-                (m[1] for rule in rules if (m := re.match(r"__cuda .*?>=(\d+(?:\.\d+)*)", rule))),
-                None,
-            )
-            driver = bound and driver_version(bound)
+            bounds = [match[1] for match in map(_LEAST_DRIVER.match, rules) if match]
+            driver = driver_version(bounds[0]) if bounds else None
             if any(rule.startswith("__cuda ") for rule in record.depends):  # the native build
-                archs = [
-                    rule for rule in rules if rule.startswith("__cuda_arch ")
-                ]  # __cuda_arch ==7.5|==8.0
-                gpus = tuple(gpu for rule in archs for gpu in re.findall(r"==([\d.]+)", rule))
+                archs = [rule for rule in rules if rule.startswith("__cuda_arch ")]
+                gpus = tuple(gpu for rule in archs for gpu in _GPU.findall(rule))
                 toolkits[version] = replace(toolkit, driver=driver, gpus=gpus)
             else:
                 toolkits[version] = replace(toolkit, compat_driver=driver)

@@ -2,51 +2,42 @@
 
 Each sentence is proved by solving the request again with one change at a time (driver, GPU, specs,
 Python, platform): the sentence names the change that makes the difference. If a request has no
-solution on any machine, the request is the cause; otherwise it is the driver, the GPU or both.
+solution on any machine, the request is the cause (`ctk.solve.why_request`); otherwise it is the
+driver, the GPU or both (`ctk.solve.why_machine`). What channels lack by name or version is here.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rattler import PackageRecord, RepoDataRecord, Version, VersionSpec
 
 from ctk.core.console import count, listing
 from ctk.core.errors import Unsolvable, nearest
-from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
-from ctk.package.records import glibc_floor, spec_name
-from ctk.plan.messages import shown
-from ctk.plan.names import OtherName, known_substitutes
+from ctk.core.platforms import NOARCH, PLATFORMS
+from ctk.plan.names import OtherName
 from ctk.solve.advice import (
     LOOK_ELSEWHERE,
-    UnnamedChannel,
     base_with,
     checkout_of,
     elsewhere,
     how_to_build,
     in_unnamed_channel,
     other_base,
+    planned_of,
     what_to_build,
 )
 from ctk.solve.change import (
     cpu_instead,
-    needs_cuda,
     nvjitlink_of_another_toolkit,
     unasked_nvjitlink,
 )
 from ctk.solve.fit import Fit, LimitedBy, fit_of, limit_on
-from ctk.solve.machine import GLIBC, glibc_in_words, glibc_of, is_glibc_stated, python_specs
+from ctk.solve.reason import READ_SOLVER, Kind, Reason, in_words, plain, without_pin
 from ctk.solve.solve import (
-    ANY_DRIVER,
-    ANY_GLIBC,
-    ASKING,
-    ASKS,
-    ASKS_NATIVE,
     PYTHON,
     Catalogue,
     ChannelToolkit,
@@ -57,51 +48,15 @@ from ctk.solve.solve import (
     older,
     parse_spec,
     solve,
-    spec_of_record,
 )
+from ctk.solve.why_machine import machine_reason
+from ctk.solve.why_request import request_reason, unnamed_reason
 
 _SHOWN = 8  # versions or builds that a sentence names
 _THREE_NUMBERS = re.compile(r"(?:={1,2})?(\d+\.\d+)\.\d+(?:\.\*)?")
-_READ_SOLVER = "read what the solver says"
 NO_NVCC = "NVIDIA publishes no nvcc for CUDA 12 as a wheel, only ptxas, libNVVM and headers"
 _NVCC = re.compile(r"cuda-nvcc|cuda-nvcc-impl|cuda-nvcc_.*|cuda-crt-tools")
 _OF_CUDA_12 = re.compile(r"(?<![\d.])12(?!\d)|<13")
-
-
-class Kind(StrEnum):
-    """Why a request has no solution."""
-
-    NOT_BUILT = "not-built"  # recipes of this checkout make it; the step builds it
-    UNNAMED_CHANNEL = "unnamed-channel"  # a channel beside those that are asked has it
-    NO_PLATFORM = "no-platform"  # what is asked for is not there for the platform
-    NO_PACKAGE = "no-package"  # no channel has a package of this name
-    OTHER_NAME = "other-name"  # it is known under another name
-    NO_VERSION = "no-version"  # no channel has this version or build
-    NO_PYTHON = "no-python"  # a package is not built for this Python
-    NO_DEPENDENCY = "no-dependency"  # a package needs what no channel has
-    CONFLICT = "conflict"  # specs that cannot be had together
-    GLIBC = "glibc"
-    DRIVER = "driver"
-    GPU = "gpu"
-    DRIVER_AND_GPU = "driver-and-gpu"
-    UNKNOWN = "unknown"  # no cause was found by changing one thing
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why a request has no solution.
-
-    Attributes:
-        kind: The kind of the cause.
-        cause: A sentence with the cause.
-        step: The next step for the user.
-        channels: The channels that the step names, in their order.
-    """
-
-    kind: Kind
-    cause: str
-    step: str
-    channels: tuple[str, ...] = ()
 
 
 # --- why a pick has its toolkit
@@ -243,7 +198,7 @@ def _blocking(scenario: Scenario, wanted: Scenario, catalogue: Catalogue) -> lis
         return []
     request = [parse_spec(text) for text in scenario.specs]
     pins = [spec for spec in request if spec.pinned and spec.name not in PYTHON]
-    return [pin.text for pin in pins if catalogue.solves(_without_pin(wanted, pin))]
+    return [pin.text for pin in pins if catalogue.solves(without_pin(wanted, pin))]
 
 
 def _not_native(scenario: Scenario, toolkit: ChannelToolkit, catalogue: Catalogue) -> list[str]:
@@ -330,11 +285,11 @@ def find_reason(scenario: Scenario, catalogue: Catalogue) -> Reason:
     reason = (
         _missing_package(scenario, catalogue)
         or request_reason(scenario, catalogue)
-        or _machine_reason(scenario, catalogue)
+        or machine_reason(scenario, catalogue)
     )
     if reason is None:
         cause = f"{listing(scenario.specs)}: no cause was found by changing one thing"
-        reason = Reason(Kind.UNKNOWN, cause, _READ_SOLVER)
+        reason = Reason(Kind.UNKNOWN, cause, READ_SOLVER)
     if _wants_nvcc_12(scenario, catalogue):
         return replace(reason, cause=f"{reason.cause}; {NO_NVCC}")
     return reason
@@ -366,97 +321,6 @@ def _wants_nvcc_12(scenario: Scenario, catalogue: Catalogue) -> bool:
     return False
 
 
-def _without_pin(scenario: Scenario, pin: Spec) -> Scenario:
-    specs = tuple(pin.name if text == pin.text else text for text in scenario.specs)
-    return replace(scenario, specs=specs)
-
-
-def conflict(scenario: Scenario, catalogue: Catalogue) -> list[Spec]:
-    """A smallest set of specs without a solution: the others have one without any of them."""
-    left = [parse_spec(text) for text in dict.fromkeys(scenario.specs)]
-
-    # The specs that say most are tried last, so they stay: pins rather than names, cuda-version
-    # rather than others.
-    def says_much(spec: Spec) -> tuple[bool, bool, bool]:
-        return spec.pinned, spec.name not in PYTHON, spec.name == "cuda-version"
-
-    for spec in sorted(left, key=says_much):
-        fewer = [other for other in left if other is not spec]
-        if fewer and not catalogue.solves(scenario, specs=_texts(fewer)):
-            left = fewer
-    return left
-
-
-def _texts(specs: Iterable[Spec]) -> tuple[str, ...]:
-    return tuple(spec.text for spec in specs)
-
-
-def _droppable_pins(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> str:
-    """The pins (or `ASKING`) that can be dropped, each alone, with the toolkit that this gives.
-
-    "" if none helps.
-    """
-    ways = []
-    for spec in at_fault:
-        way = _way_without(spec, scenario, catalogue)
-        if way is None:
-            continue
-        how, without = way
-        if pick := catalogue.pick(without):
-            gives = ""
-            if pick.toolkit:
-                toolkit = f"{pick.toolkit} {pick.fit}".strip()
-                gives = f", which gives toolkit {toolkit}"
-            ways.append(how + gives)
-    return ", or ".join(ways)
-
-
-def _way_without(
-    spec: Spec, scenario: Scenario, catalogue: Catalogue
-) -> tuple[str, Scenario] | None:
-    """How to ask for less than a spec, in words, and the request then; None without such a way."""
-    left = tuple(text for text in scenario.specs if text != spec.text)
-    if spec.pinned:
-        return f"drop the pin {spec.text}", _without_pin(scenario, spec)
-    if spec.name == ASKS_NATIVE and catalogue.solves(scenario, specs=(ASKS, *left)):
-        how = f"name {ASKS} in place of {ASKS_NATIVE}"
-        return how, replace(scenario, specs=(ASKS, *left))
-    if spec.name in ASKING and left:
-        return f"leave out {spec.name}", replace(scenario, specs=left)
-    return None
-
-
-def _toolkits_for(package: Spec, ideal: Scenario, catalogue: Catalogue) -> list[str]:
-    """The toolkits for which a spec has a solution, oldest first."""
-    versions = [toolkit.version for toolkit in reversed(catalogue.toolkits)]
-    return [
-        version
-        for version in versions
-        if catalogue.solves(ideal, specs=(package.text, f"cuda-version={version}"))
-    ]
-
-
-def _in_words(*specs: Spec) -> str:
-    """A spec as a person says it.
-
-    ``toolkit 12.9`` for ``cuda-version=12.9``, ``Python 3.14t`` for the specs of --python 3.14t,
-    else the spec.
-    """
-    first, version = specs[0], _plain(specs[0].version)
-    if first.name == "cuda-version" and re.fullmatch(r"[\d.]+", version):
-        return f"toolkit {version}"
-    if first.name in PYTHON:
-        abis = [spec for spec in specs if spec.name == "python_abi"]
-        free_threaded = "t" if any(abi.build.endswith("t") for abi in abis) else ""
-        return f"Python {version}{free_threaded}"
-    return first.text
-
-
-def _plain(version: str) -> str:
-    """A version as a person writes it: ``13.7`` for ``==13.7`` and ``13.7.*``."""
-    return re.sub(r"^==|\.\*$", "", version)
-
-
 # --- a package, a version or a build that the channels lack
 
 
@@ -478,14 +342,14 @@ def _missing_version(wanted: Spec, scenario: Scenario, catalogue: Catalogue) -> 
     three = _THREE_NUMBERS.fullmatch(wanted.version)
     if three and wanted.name == "cuda-version":
         return _two_numbers(wanted, three[1], scenario, catalogue)
-    planned = _planned(catalogue)
+    planned = planned_of(catalogue)
     is_made = planned and any(map(wanted.match.matches, planned.records(wanted.name)))
     if planned and is_made and not planned.solves(scenario):
         return _not_if_built(scenario, planned, catalogue)
-    words = " ".join(filter(None, [wanted.name, _plain(wanted.version), wanted.build]))
+    words = " ".join(filter(None, [wanted.name, plain(wanted.version), wanted.build]))
     if wanted.name in PYTHON:
         request = [parse_spec(text) for text in scenario.specs]
-        words = _in_words(*(spec for spec in request if spec.name in PYTHON))
+        words = in_words(*(spec for spec in request if spec.name in PYTHON))
     have = _versions(wanted, catalogue)
     newest = listing(have[:_SHOWN][::-1])
     step = "ask for one of those" if len(have) > 1 else f"ask for {have[0]}"
@@ -530,7 +394,7 @@ def _two_numbers(wanted: Spec, two: str, scenario: Scenario, catalogue: Catalogu
     text = f"{wanted.name}={two}" + (f"={wanted.build}" if wanted.build else "")
     specs = tuple(text if spec == wanted.text else spec for spec in scenario.specs)
     instead = replace(scenario, specs=specs)
-    cause = f"cuda-version has two numbers, and {_plain(wanted.version)} has three"
+    cause = f"cuda-version has two numbers, and {plain(wanted.version)} has three"
     if catalogue.solves(instead):
         return Reason(Kind.NO_VERSION, cause, f"ask for `{shlex.join([text])}`")
     other = _not_built_reason(instead, catalogue) or find_reason(instead, catalogue)
@@ -544,7 +408,7 @@ def _missing_name(name: str, names: set[str], scenario: Scenario, catalogue: Cat
     request = [parse_spec(text) for text in scenario.specs]
     absent = [spec.name for spec in request if spec.name not in names]
     if unnamed := in_unnamed_channel(catalogue, name, *absent):
-        return _unnamed_reason(f"{name} is", unnamed)
+        return unnamed_reason(f"{name} is", unnamed)
     checkout = checkout_of(catalogue)
     maker = checkout.maker(name)
     if maker and checkout.is_named:
@@ -589,15 +453,6 @@ def _missing_on_platform(name: str, scenario: Scenario, catalogue: Catalogue) ->
     return Reason(Kind.NO_PLATFORM, cause, step)
 
 
-def _unnamed_reason(subject: str, unnamed: UnnamedChannel) -> Reason:
-    """The reason for a package of a channel that was not named; the subject is ``NAME is``."""
-    cause = f"{subject} in the channel {shown(unnamed.place)}, which was not named"
-    options = shlex.join(word for place in unnamed.channels for word in ("--channel", place))
-    return Reason(
-        Kind.UNNAMED_CHANNEL, cause, f"name the channels: {options}", channels=unnamed.channels
-    )
-
-
 def _name_not_built(
     name: str, absent: Iterable[str], scenario: Scenario, catalogue: Catalogue
 ) -> Reason:
@@ -608,7 +463,7 @@ def _name_not_built(
     maker_of = checkout_of(catalogue).maker
     makers = {other: maker for other in absent if (maker := maker_of(other))}
     recipes = list(dict.fromkeys(maker.recipe for maker in makers.values()))
-    planned = _planned(catalogue)
+    planned = planned_of(catalogue)
     if planned and name not in planned.names([scenario.subdir, NOARCH]):
         cause = f"the recipe {makers[name].recipe} makes no {name} for {scenario.subdir}"
         step = elsewhere(name, name, scenario, catalogue) or "leave it out"
@@ -673,371 +528,3 @@ def _in_place_of(name: str, request: str, scenario: Scenario) -> tuple[str, Scen
     new = [re.sub(re.escape(name), first, text, count=1, flags=re.IGNORECASE) for text in named]
     new += [word for word in more if parse_spec(word).name not in there]
     return f"`{shlex.join(new)}`", replace(scenario, specs=(*new, *rest))
-
-
-# --- a request that has no solution on any machine
-
-
-def request_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
-    """The reason of a request that has no solution on any machine.
-
-    None if a machine has a solution.
-    """
-    ideal = scenario.ideal
-    if catalogue.solves(ideal):
-        return None
-    if reason := _glibc_reason(ideal, catalogue):
-        return reason
-    at_fault = conflict(ideal, catalogue)
-    texts = [spec.text for spec in at_fault]
-    if len(at_fault) == 1:
-        return _missing_dependency(at_fault[0], ideal, catalogue)
-    python = [spec for spec in at_fault if spec.name in PYTHON]
-    toolkits = [spec for spec in at_fault if spec.name == "cuda-version"]
-    packages = [spec for spec in at_fault if spec.name not in (*PYTHON, "cuda-version")]
-    if python and len(packages) == 1:
-        return _missing_python(packages[0], toolkits, python, ideal, catalogue)
-    step = _droppable_pins(scenario, at_fault, catalogue) or f"leave out {listing(texts, 'or')}"
-    if len(at_fault) > 2:
-        cause = f"{listing(texts)} cannot be had together; without any one of them the others can"
-        return Reason(Kind.CONFLICT, cause, step)
-    toolkit, other = sorted(at_fault, key=lambda spec: spec.name != "cuda-version")
-    if cause := _not_for_toolkit(toolkit, other, ideal, catalogue):
-        return Reason(Kind.CONFLICT, cause, step)
-    how = "contradict each other" if toolkit.pinned and other.pinned else "cannot be had together"
-    return Reason(Kind.CONFLICT, f"{texts[0]} and {texts[1]} {how}", step)
-
-
-def _not_for_toolkit(toolkit: Spec, other: Spec, ideal: Scenario, catalogue: Catalogue) -> str:
-    """That a package is not published for a toolkit; "" for other conflicts of two specs."""
-    if toolkit.name != "cuda-version" or other.name == "cuda-version":
-        return ""
-    if other.pinned and catalogue.solves(ideal, specs=(toolkit.text, other.name)):
-        return ""
-    both = replace(ideal, specs=(toolkit.text, other.text))
-    elsewhere_too = [
-        platform
-        for platform in PLATFORMS
-        if platform != ideal.subdir
-        and _is_for(replace(both, subdir=platform), other.name, catalogue)
-    ]
-    place = f" on {ideal.subdir} (it is on {listing(elsewhere_too)})" if elsewhere_too else ""
-    has = listing(_toolkits_for(other, ideal, catalogue))
-    return f"{other.text} is not published for {_in_words(toolkit)}{place}; it is for {has}"
-
-
-def _glibc_reason(ideal: Scenario, catalogue: Catalogue) -> Reason | None:
-    """The packages that need a newer glibc, if the request has a solution with one; else None."""
-    with_any = catalogue.pick(replace(ideal, glibc=ANY_GLIBC))
-    have = glibc_of(ideal.subdir)
-    if with_any is None or not have:
-        return None
-    floors = sorted(set(_need_newer_glibc(with_any, have).values()), key=Version)
-    least = next((floor for floor in floors if catalogue.solves(ideal, glibc=floor)), "")
-    pick = catalogue.pick(replace(ideal, glibc=least)) if least else None
-    if pick is None:
-        return None
-    needing = _need_newer_glibc(pick, have)
-    labels = {f"{record.name.normalized} {record.version}": v for record, v in needing.items()}
-    cause = f"{glibc_needs(labels)}, and {glibc_in_words(ideal.subdir)}"
-    names = {record.name.normalized for record in needing}
-    step = "ask for an older version"
-    if isinstance(catalogue.channels[-1], Path) and not names <= catalogue.own_names:
-        # What the base channel stands in for, conda-forge has.
-        step = "make the base channel on the oldest system that will use it, or name another one"
-        step = f"{step}, such as --base conda-forge"
-    if ideal.subdir != this_platform() and not is_glibc_stated():
-        step = f"{step}, or say what it has: `export {GLIBC}={least}`"
-    return Reason(Kind.GLIBC, cause, step)
-
-
-def _need_newer_glibc(pick: Pick, have: str) -> dict[RepoDataRecord, str]:
-    """The packages of a pick that need a newer glibc than one, with the oldest that they need."""
-    floors = {record: glibc_floor(record.depends) for record in pick.records}
-    return {record: floor for record, floor in floors.items() if floor and older(have, floor)}
-
-
-def glibc_needs(floors: Mapping[str, str]) -> str:
-    """Packages and the oldest glibc that each needs, in words, the newest first.
-
-    Such as ``libstdcxx 12.1.0 needs glibc 2.36, libgcc 12.1.0 and python 3.11.7 need 2.35``.
-    """
-    parts: list[str] = []
-    for floor in sorted(set(floors.values()), key=Version, reverse=True):
-        packages = [name for name, needed in floors.items() if needed == floor]
-        verb = "needs" if len(packages) == 1 else "need"
-        version = floor if parts else f"glibc {floor}"
-        parts.append(f"{listing(packages, most=3)} {verb} {version}")
-    return ", ".join(parts)
-
-
-def _is_for(scenario: Scenario, name: str, catalogue: Catalogue) -> bool:
-    """Whether a toolkit goes with a CUDA build of a package: a CPU build goes with any."""
-    pick = catalogue.pick(scenario)
-    record = pick.record(name) if pick else None
-    return record is not None and needs_cuda(record)
-
-
-def _missing_python(
-    package: Spec,
-    toolkits: Sequence[Spec],
-    python: Sequence[Spec],
-    ideal: Scenario,
-    catalogue: Catalogue,
-) -> Reason:
-    """The reason for a package that is not built for a Python, with those that it is built for."""
-    specs = _texts([package, *toolkits])
-    have = [
-        version
-        for version in catalogue.pythons
-        if catalogue.solves(ideal, specs=(*specs, *python_specs(version)))
-    ]
-    which = " with ".join([_in_words(*python), *map(_in_words, toolkits)])
-    cause = f"{package.text} is not built for {which}; it is for {listing(have)}"
-    return Reason(Kind.NO_PYTHON, cause, f"ask for Python {listing(have, 'or')}")
-
-
-def _missing_dependency(package: Spec, ideal: Scenario, catalogue: Catalogue) -> Reason:
-    """The reason for a package with a dependency that no channel has."""
-    chain = _chain_to_missing(package.text, ideal, catalogue, {})
-    if not chain:
-        return _needs_in_conflict(package, ideal, catalogue)
-    need = spec_of_record(chain[-1])
-    needs = f"{package.text} needs {need.text}"
-    if need.name.startswith("__"):
-        have = [p.version for p in ideal.virtual_packages if p.name.normalized == need.name]
-        cause = f"{needs}, and this machine has {listing([*map(str, have)])}"
-        return Reason(Kind.NO_DEPENDENCY, cause, "ask for an older version")
-    if unnamed := in_unnamed_channel(catalogue, need.name):
-        return _unnamed_reason(f"{needs}, and {need.name} is", unnamed)
-    step = base_with(need.name, catalogue)
-    if versions := catalogue.versions(need.name):
-        have_only = listing(versions[:_SHOWN][::-1])
-        cause = f"{needs}, of which the channels have only {have_only}"
-        return Reason(Kind.NO_DEPENDENCY, cause, step)
-    if not catalogue.names([catalogue.subdir], catalogue.channels[-1:]):
-        lacks = f"from the base channel, which has nothing for {ideal.subdir}"
-        return Reason(Kind.NO_PLATFORM, f"{package.text} needs {need.name} {lacks}", step)
-    if checkout_of(catalogue).maker(need.name):
-        return _dependency_not_built(needs, need, ideal, catalogue)
-    return Reason(Kind.NO_DEPENDENCY, f"{needs}, which the channels do not have", step)
-
-
-def _needs_in_conflict(package: Spec, ideal: Scenario, catalogue: Catalogue) -> Reason:
-    """The reason for a package whose dependencies are all there, and have no solution together."""
-    newest = next(filter(package.match.matches, catalogue.records(package.name)), None)
-    needs = replace(ideal, specs=tuple(newest.depends) if newest else ())
-    if catalogue.solves(needs):
-        cause = f"{package.text} cannot be installed from these channels on any machine"
-        return Reason(Kind.UNKNOWN, cause, _READ_SOLVER)
-    texts = [spec.text for spec in conflict(needs, catalogue)]
-    how = "can be installed from these channels on no machine"
-    if len(texts) > 1:
-        how = "cannot be had together"
-    cause = f"{package.text} needs {listing(texts)}, which {how}"
-    return Reason(Kind.NO_DEPENDENCY, cause, _READ_SOLVER)
-
-
-def _dependency_not_built(needs: str, need: Spec, ideal: Scenario, catalogue: Catalogue) -> Reason:
-    """The reason for a dependency that a recipe of this checkout makes; it begins with `needs`."""
-    maker = checkout_of(catalogue).maker(need.name)
-    ends = [platform for platform in PLATFORMS if need.name.endswith(f"_{platform}")]
-    target = ends[0] if ends else ideal.subdir  # a cross-compiler's half
-    release = ""
-    planned = _planned(catalogue)
-    if planned and target == ideal.subdir:
-        if not any(map(need.match.matches, planned.records(need.name))):
-            versions = planned.versions(need.name)[:_SHOWN][::-1]
-            lacks = "which the channels do not have"
-            if versions:
-                lacks = f"of which the recipes here make only {listing(versions)}"
-            step = base_with(need.name, catalogue)
-            return Reason(Kind.NO_DEPENDENCY, f"{needs}, {lacks}", step)
-        pick = planned.pick(replace(ideal, specs=(need.text,)))
-        if pick and pick.toolkit and not catalogue.toolkit(pick.toolkit):
-            release = pick.toolkit
-    recipes = [maker.recipe] if maker else []
-    command = how_to_build(recipes, replace(ideal, driver=None, subdir=target), release)
-    return Reason(Kind.NOT_BUILT, f"{needs}, which the channels do not have", f"run {command}")
-
-
-def _chain_to_missing(
-    text: str, ideal: Scenario, catalogue: Catalogue, known: dict[str, tuple[str, ...]]
-) -> tuple[str, ...]:
-    """The chain of specs from a spec to a missing dependency; () if nothing is missing.
-
-    A spec is missing if no record matches it, or if all matching records depend on a missing spec.
-    """
-    if text in known:
-        return known[text]
-    known[text] = ()  # while its own dependencies are followed: a circle is not missing
-    wanted = spec_of_record(text)
-    first: tuple[str, ...] = ()
-    if wanted.name.startswith("__"):
-        versions = [p.version for p in ideal.virtual_packages if p.name.normalized == wanted.name]
-        if any(map(VersionSpec(wanted.version or "*").matches, versions)):
-            return ()
-    else:
-        for record in filter(wanted.match.matches, catalogue.records(wanted.name)):
-            chains = (
-                _chain_to_missing(dependency, ideal, catalogue, known)
-                for dependency in record.depends
-            )
-            chain = next(filter(None, chains), ())
-            if not chain:
-                return ()
-            first = first or chain
-    known[text] = (text, *first)
-    return known[text]
-
-
-# --- a machine that lacks something
-
-
-def _machine_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
-    """The reason if the machine lacks what another one has; None if it is not the machine."""
-    if not catalogue.solves(scenario.ideal):
-        return None
-    at_fault = conflict(scenario, catalogue)
-    pins = _droppable_pins(scenario, at_fault, catalogue)
-    other = pins or _with_this_driver(at_fault, scenario, catalogue)
-    if catalogue.solves(scenario, driver=ANY_DRIVER):
-        driver = _driver_reason(scenario, at_fault, catalogue)
-        return replace(driver, step=_either(driver.step, other))
-    if catalogue.solves(scenario, arch=None):
-        gpu = _gpu_reason(scenario, at_fault, catalogue)
-        return replace(gpu, step=pins or gpu.step)
-    gpu = _gpu_reason(replace(scenario, driver=ANY_DRIVER), at_fault, catalogue)
-    if not catalogue.solves(scenario, specs=("cuda-version",), driver=ANY_DRIVER):
-        return gpu
-    driver = _driver_reason(replace(scenario, arch=None), at_fault, catalogue)
-    cause = f"{driver.cause}; besides, {gpu.cause}"
-    step = pins or _either(f"{driver.step}, and {gpu.step}", other)
-    return Reason(Kind.DRIVER_AND_GPU, cause, step)
-
-
-def _either(step: str, other: str) -> str:
-    """A step, or the other one if there is one."""
-    return f"{step}, or {other}" if other else step
-
-
-def _driver_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> Reason:
-    """The reason for a request that has a solution with a newer driver."""
-    bounds = [d for t in catalogue.toolkits for d in (t.driver, t.compat_driver)]
-    drivers = sorted({driver for driver in bounds if driver}, key=Version)
-    newer = [d for d in drivers if not scenario.driver or older(scenario.driver, d)]
-
-    def least(*specs: str) -> str:
-        return next((d for d in newer if catalogue.solves(scenario, specs=specs, driver=d)), "")
-
-    need = least(*scenario.specs)
-    subject, is_plural = _subject(at_fault, scenario, catalogue)
-    verb = "need" if is_plural else "needs"
-    needs = f"{subject} {verb} a driver for CUDA {need} or newer"
-    if not scenario.driver:
-        step = f"state the driver of the machine, as in --driver {need}"
-        return Reason(Kind.DRIVER, f"{needs}; there is none", step)
-    step = f"update the driver to one for CUDA {need} or newer"
-    if catalogue.solves(scenario, specs=("cuda-version",)):
-        return Reason(Kind.DRIVER, f"{needs}; this one supports {scenario.driver}", step)
-    oldest = f"the oldest toolkit in the channel needs {least('cuda-version')}"
-    gpus = [gpu for toolkit in catalogue.toolkits for gpu in toolkit.gpus]
-    if gpus and not scenario.arch:  # such as Kepler, which has no newer driver
-        first = min(gpus, key=Version)
-        step = f"{step}; that does not help a GPU older than compute capability {first}"
-    return Reason(Kind.DRIVER, f"the driver supports CUDA {scenario.driver}; {oldest}", step)
-
-
-def _with_this_driver(at_fault: Sequence[Spec], scenario: Scenario, catalogue: Catalogue) -> str:
-    """What a machine can have in place of a package that no toolkit for its driver has.
-
-    In words, or "".
-    """
-    wanted = at_fault[0]
-    pick = catalogue.pick(replace(scenario, specs=("cuda-version",)))
-    if len(at_fault) > 1 or wanted.pinned or not scenario.driver or not pick:
-        return ""
-    for request in known_substitutes(wanted.name):
-        if catalogue.solves(scenario, specs=tuple(request.split())):
-            return f"for toolkit {pick.toolkit}, which this driver runs, ask for `{request}`"
-    toolkit = f"{pick.toolkit} {pick.fit}".rstrip()
-    return f"do without {wanted.name}: this driver runs toolkit {toolkit}"
-
-
-def _lacks_code(asked: Spec, arch: str, catalogue: Catalogue) -> str:
-    """The cuda-arch that every build of a package needs, and a GPU is not.
-
-    "" if a build is for it.
-    """
-    # A build of cuda-arch is for newer GPUs, too.
-    known = [Version(v) for v in catalogue.versions("cuda-arch") if not older(arch, v)]
-    needs = ""
-    for record in filter(asked.match.matches, catalogue.records(asked.name)):
-        needs = next((spec for spec in record.depends if spec_name(spec) == "cuda-arch"), "")
-        version = parse_spec(needs).version if needs else ""
-        if not version or any(map(VersionSpec(version).matches, known)):
-            return ""
-    return needs
-
-
-def _gpu_reason(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> Reason:
-    """The reason for a request that has a solution with another GPU."""
-    arch = scenario.arch or ""
-    below, above = _gpus_beside(arch, scenario, catalogue)
-    between = f"{below} or {above}" if above and below else ""
-    kind, bound = ("newer", "oldest") if above else ("older", "newest")
-    need = above or below
-    wanted = f"compute capability {between or f'{need} or {kind}'}"
-    step = f"use a GPU of {wanted}"
-    if not catalogue.solves(scenario, specs=("cuda-version",)):
-        compiles = f"no toolkit in the channel compiles for compute capability {arch}"
-        cause = f"{compiles}; the {bound} that any does is {need}"
-        return Reason(Kind.GPU, cause, f"{step}; a newer driver does not help")
-    for spec in at_fault:
-        if need_arch := _lacks_code(spec, arch, catalogue):
-            cause = f"{spec.name} needs {need_arch}: it has no code for a GPU {arch}"
-            return Reason(Kind.GPU, cause, step)
-    subject, is_plural = _subject(at_fault, scenario, catalogue)
-    is_toolkit = [spec.name for spec in at_fault] == ["cuda-version"]
-    if _published_for(at_fault, scenario, catalogue) or is_toolkit:
-        knows = f"{'their' if is_plural else 'its'} {bound} is {need}"
-        if between:
-            knows = f"{'they know' if is_plural else 'it knows'} {below} and {above}"
-        cause = f"{subject} cannot compile for compute capability {arch}; {knows}"
-        return Reason(Kind.GPU, cause, step)
-    verb = "need" if is_plural else "needs"
-    return Reason(Kind.GPU, f"{subject} {verb} a GPU of {wanted}; this one has {arch}", step)
-
-
-def _gpus_beside(arch: str, scenario: Scenario, catalogue: Catalogue) -> tuple[str, str]:
-    """The nearest older and the nearest newer GPU with which a request has a solution, or ""."""
-    compiled_for = {gpu for toolkit in catalogue.toolkits for gpu in toolkit.gpus}
-    known = sorted(compiled_for | set(catalogue.versions("cuda-arch")), key=Version)
-
-    def first_that_solves(gpus: Iterable[str]) -> str:
-        return next((gpu for gpu in gpus if catalogue.solves(scenario, arch=gpu)), "")
-
-    above = first_that_solves(gpu for gpu in known if older(arch, gpu))
-    below = first_that_solves(gpu for gpu in reversed(known) if older(gpu, arch))
-    return below, above
-
-
-def _subject(
-    at_fault: Sequence[Spec], scenario: Scenario, catalogue: Catalogue
-) -> tuple[str, bool]:
-    """The subject of the sentence, and whether its verb is a plural."""
-    toolkits = _published_for(at_fault, scenario, catalogue)
-    if not toolkits:
-        return listing(_texts(at_fault)), len(at_fault) > 1
-    several = len(toolkits) > 1
-    toolkit = "toolkits" if several else "toolkit"
-    published = f"{at_fault[0].text} is published for {toolkit} {listing(toolkits)} only"
-    return f"{published}, which", several
-
-
-def _published_for(at_fault: Sequence[Spec], scenario: Scenario, catalogue: Catalogue) -> list[str]:
-    """The toolkits that a package is published for; [] if it is for all, or not one package."""
-    if len(at_fault) > 1 or at_fault[0].name == "cuda-version":
-        return []
-    toolkits = _toolkits_for(at_fault[0], scenario.ideal, catalogue)
-    return toolkits if len(toolkits) < len(catalogue.toolkits) else []

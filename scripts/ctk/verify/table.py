@@ -43,10 +43,8 @@ def ask(
     Pairs that cannot exist are left out.
     """
     known = matrix(facts(locks), ())
-    drivers, gpus = (
-        (None, *known.drivers[2:]),
-        (*known.gpus[1:], None),
-    )  # without the driver that is too old
+    drivers = (None, *known.drivers[2:])  # without the driver that is too old
+    gpus = (*known.gpus[1:], None)
     catalogue = Catalogue(folders, subdir).grouped([REQUEST])
 
     def cell(driver: str | None, gpu: str | None) -> str:
