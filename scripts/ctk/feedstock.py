@@ -367,8 +367,12 @@ def _is_newest(build: Build, lock: ReleaseLock) -> bool:
 
 def _offers(planned: Plan, locate: Locate) -> list[Offer]:
     """The artefacts of a plan with their addresses, by platform."""
-    artefacts = {(a.component, a.version, a.target): a for b in planned.builds for a in b.artefacts}
-    offers, lost = [], []
+    artefacts = {}
+    for build in planned.builds:
+        for artefact in build.artefacts:
+            artefacts[artefact.component, artefact.version, artefact.target] = artefact
+    offers = []
+    lost = []
     for artefact in artefacts.values():
         try:
             offers.append((artefact, locate(artefact)))

@@ -65,21 +65,22 @@ class Result:
 
     def as_json(self, plan: Plan) -> dict[str, Any]:
         """The document of `ctk build --json`; sizes in bytes, times in seconds."""
+        builds = [
+            {
+                "id": each.id,
+                "packages": [f"{file.parent.name}/{file.name}" for file in each.packages],
+                "size": each.size,
+                "unchanged": each.cached,
+                "seconds": None if each.cached else round(each.seconds, 2),
+            }
+            for each in self.built.built
+        ]
         return {
             "channel": str(self.staged.channel),
             "changed": self.staged.changed,
             "packages": dict(self.staged.packages),
             "size": self.staged.size,
-            "builds": [
-                {
-                    "id": b.id,
-                    "packages": [f"{p.parent.name}/{p.name}" for p in b.packages],
-                    "size": b.size,
-                    "unchanged": b.cached,
-                    "seconds": None if b.cached else round(b.seconds, 2),
-                }
-                for b in self.built.built
-            ],
+            "builds": builds,
             "left_out": [{"id": x.id, "reason": x.reason} for x in plan.left_out],
             "dropped": list(self.dropped),
             "tests": [asdict(outcome) for outcome in self.tests],
@@ -279,8 +280,9 @@ class Pipeline:
     def _candidates(
         self, made: build.BuildReport, channel: Path, without: Collection[str] = ()
     ) -> local.Candidates:
-        notes, cache = HashNotes.of(self.workspace), self.workspace.builds
-        return local.candidates(made.built, channel, notes.holds, without=without, cache=cache)
+        is_known = HashNotes.of(self.workspace).holds
+        cache = self.workspace.builds
+        return local.candidates(made.built, channel, is_known, without=without, cache=cache)
 
     def _test(self, made: build.BuildReport, channels: Sequence[Path | str]) -> Sequence[Outcome]:
         def say(outcome: Outcome) -> None:
@@ -340,7 +342,9 @@ def _again(lost: Sequence[str], known: Collection[str]) -> str:
         lost: The ids of the builds, such as ``cuda-nvrtc-cuda12.4-linux-64``.
         known: The recipes; the id of a build begins with the name of its recipe.
     """
-    recipes, releases, platforms = [], [], []
+    recipes: list[str] = []
+    releases: list[str] = []
+    platforms: list[str] = []
     for build_id in lost:
         makers = [name for name in known if build_id.startswith(f"{name}-")]
         recipes.append(max(makers, key=len, default=""))

@@ -29,7 +29,8 @@ _ERROR = re.compile(
     re.VERBOSE,
 )
 """The beginning of a line that says what is wrong. pip says after it that a program failed."""
-_BEFORE, _AFTER = 3, 9  # lines of context
+_BEFORE = 3  # lines of context
+_AFTER = 9
 _TAIL = 25  # lines of a log without such a line
 _COLOUR = re.compile(r"\x1b\[[\d;]*[mK]")
 _MARGIN = " \t|│"

@@ -165,7 +165,11 @@ def _cpu_builds(picks: Iterable[Pick]) -> dict[int, tuple[str, ...]]:
 
 
 def _needs(pick: Pick) -> dict[str, set[str]]:
-    return {r.name.normalized: {need.split()[0] for need in r.depends} for r in pick.records}
+    """Package of a pick -> the packages that it depends on."""
+    needs = {}
+    for record in pick.records:
+        needs[record.name.normalized] = {spec.split()[0] for spec in record.depends}
+    return needs
 
 
 def _on_cuda(pick: Pick) -> set[str]:
@@ -244,7 +248,8 @@ class Survey:
 
         Equal rows and equal columns are merged.
         """
-        drivers, gpus = self.every.drivers, (*self.every.gpus[1:], None)
+        drivers = self.every.drivers
+        gpus = (*self.every.gpus[1:], None)
         cells = {
             (driver, gpu): self._cell(case, (driver, gpu if driver else None))
             for driver in drivers
@@ -408,9 +413,10 @@ def _gpus_by_driver(
 ) -> dict[str | None, tuple[str | None, ...]]:
     """Driver -> the GPUs of the machines that have it, the GPU that is not detected last."""
     gpus = (*every.gpus[1:], None)
-    return {
-        driver: tuple(gpu for gpu in gpus if (driver, gpu) in machines) for driver in every.drivers
-    }
+    found = {}
+    for driver in every.drivers:
+        found[driver] = tuple(gpu for gpu in gpus if (driver, gpu) in machines)
+    return found
 
 
 def _gpu_labels(
@@ -422,8 +428,10 @@ def _gpu_labels(
         number, gpu = place
         return gpu is None, gpus.index(gpu) - number
 
-    runs = [[gpu for _, gpu in run] for _, run in groupby(enumerate(found), run_of)]
-    return [_gpus_label(run, every) for run in runs]
+    labels = []
+    for _, run in groupby(enumerate(found), run_of):
+        labels.append(_gpus_label([gpu for _, gpu in run], every))
+    return labels
 
 
 def _gpus_label(run: Sequence[str | None], every: Matrix) -> str:

@@ -178,10 +178,8 @@ def order(
     variants = _rendered(recipe, files, channels.subdir, toolkits)
     variants, left_out = _of_pythons(variants, recipe, channels, pythons)
     if left_out and not pythons:
-        notes.append(
-            "left out are Pythons that the channels do not have:"
-            f" {listing([_python(value) for value in left_out])}"
-        )
+        names = listing(list(map(_python, left_out)))
+        notes.append(f"left out are Pythons that the channels do not have: {names}")
     _refuse_missing_files(variants, recipe)
     _refuse_bad_specs(variants, recipe)
     return Order(recipe, tuple(files), tuple(_each_once(variants, recipe)), tuple(notes))
@@ -303,7 +301,8 @@ def _with_available(
         "python_min": (minors, reason),
         "c_stdlib_version": (glibcs, "the channels have no compiler for an older glibc"),
     }
-    found, notes = [*files], []
+    found = [*files]
+    notes = []
     variants = _rendered(recipe, files, channels.subdir, toolkits)
     for key, (versions, reason) in available.items():
         replaced = _replacements(variants, key, versions)
@@ -343,7 +342,7 @@ def _of_pythons(
     if values and not taken:
         raise UnknownName(
             f"no build of {recipe.name} is for Python {listing(pythons or channels.pythons, 'or')}",
-            f"its variants have {listing([_python(value) for value in values])}",
+            f"its variants have {listing(list(map(_python, values)))}",
         )
     found = [variant for variant in variants if variant.values.get("python") in (None, *taken)]
     return found, [value for value in values if value not in taken]

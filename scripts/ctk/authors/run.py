@@ -309,7 +309,8 @@ def _build(
     order: Order, wanted: Variant, urls: Sequence[str], folder: Path, names: Mapping[str, str]
 ) -> _Result:
     """Builds a package; `names` are addresses of channels, as in `Mirror`."""
-    start, log = time.monotonic(), _Log(names)
+    start = time.monotonic()
+    log = _Log(names)
     os.environ["CONDA_OVERRIDE_CUDA"] = ""
     variant = _find(order, wanted)
     print(f"\n=== {wanted.id}", flush=True)

@@ -122,7 +122,8 @@ def build_recipe_command(
     from ctk.authors.order import order, recipe_in, variant_files
     from ctk.authors.run import Workshop
 
-    workspace, report = checkout(), Reporter()
+    workspace = checkout()
+    report = Reporter()
     drivers = _read_values(cuda or (), python or (), driver or ())
     found = recipe_in(recipe)
     place = (output or workspace.output / "recipes" / found.name).absolute()

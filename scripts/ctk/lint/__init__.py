@@ -53,7 +53,8 @@ def lint(tree: Tree, checks: Sequence[str] = ()) -> LintReport:
 def annotation(finding: Finding) -> str:
     """A workflow command that GitHub shows at the line of a finding; a hint is a notice."""
     kind = "error" if finding.severity == "error" else "notice"
-    file, title = _property(finding.where), _property(finding.check)
+    file = _property(finding.where)
+    title = _property(finding.check)
     place = f"file={file},line={finding.line},col={finding.column},title={title}"
     return f"::{kind} {place}::{_data(f'{finding.message}; fix: {finding.fix}')}"
 
