@@ -1,10 +1,10 @@
-"""Builds on the workers of a Dask cluster: orders and results go through the scheduler, files
-through a store.
+"""Builds on the workers of a Dask cluster.
 
-A build is finished when the store has its note, and packages with the names of the plan and the
-hashes of the note. A worker needs this package and rattler-build, and no checkout: a work order
-names every file of the build by its place in the checkout and its sha256. Dask chooses the workers,
-notices dead ones, and gives their builds to others.
+Orders and results go through the scheduler, files through a store. A build is finished when the
+store has its note, and packages with the names of the plan and the hashes of the note. A worker
+needs this package and rattler-build, and no checkout: a work order names every file of the build by
+its place in the checkout and its sha256. Dask chooses the workers, notices dead ones, and gives
+their builds to others.
 """
 
 from __future__ import annotations
@@ -271,8 +271,9 @@ _own = local()
 
 
 def _in_process(build: Build, workspace: Workspace) -> Built:
-    """Makes a build in another process: rattler-build holds the GIL, and Dask takes a silent worker
-    for dead.
+    """Makes a build in another process.
+
+    rattler-build holds the GIL, and Dask takes a silent worker for dead.
     """
     if not hasattr(_own, "process"):
         multiprocessing.current_process().daemon = (

@@ -1,5 +1,4 @@
-"""One build with stock rattler-build: its content key, its folder in the cache, and the run that
-makes its packages.
+"""One build with stock rattler-build: its content key, its folder in the cache, and its run.
 
 A finished build is a folder named by the digest of everything that could change it. It appears by
 one rename, so a killed run leaves whole builds or nothing.
@@ -175,8 +174,9 @@ def keep(folder: Path, built: Built) -> Built:
 
 
 def make(build: Build, workspace: Workspace, jobs: int) -> Built:
-    """Makes a build and keeps it in the cache. rattler-build holds the GIL: call it in a process of
-    its own.
+    """Makes a build and keeps it in the cache.
+
+    rattler-build holds the GIL: call it in a process of its own.
 
     Raises:
         BuildFailed: With the end of rattler-build's log.

@@ -151,9 +151,7 @@ def error_as_json(error: CtkError) -> dict[str, Any]:
 
 
 class Guarded:
-    """A stream that hides secrets in warnings, tracebacks and all else that no
-    `Reporter` prints.
-    """
+    """A stream that hides secrets in all that no `Reporter` prints: warnings, tracebacks."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -188,8 +186,7 @@ def print_error(error: CtkError) -> None:
 
 
 class Reporter:
-    """Prints results on `console` (stdout) and progress on `notes` (stderr), as the run's `Mode`
-    allows.
+    """Prints results on stdout (`console`), progress on stderr (`notes`), as the `Mode` allows.
 
     Progress is a bar if it is `live`, else lines.
     """

@@ -136,8 +136,9 @@ class Component:
 
     @property
     def variant_key(self) -> str:
-        """The key under which recipes find the version: ``nccl`` for ``nccl-cu13``, which is in
-        that major's lock.
+        """The key under which recipes find the version: ``nccl`` for ``nccl-cu13``.
+
+        That is in the lock of its major.
         """
         return re.sub(r"-cu[0-9]+$", "", self.name).replace("-", "_")
 
@@ -197,9 +198,7 @@ class ReleaseLock:
 
     @property
     def is_measured(self) -> bool:
-        """Whether contents of its artefacts are known: not for the base channel and the downstream
-        tests.
-        """
+        """Whether its artefacts' contents are known: not for base and downstream tests."""
         return bool(self.major)
 
     @property
@@ -277,8 +276,7 @@ def variant_keys(lock: ReleaseLock) -> dict[str, list[str]]:
 
 
 def _gpu_keys(lock: ReleaseLock) -> dict[str, list[str]]:
-    """The GPUs of each component with code: those of all other platforms together, and those of
-    Windows on ARM.
+    """The GPUs of each component with code: of Windows on ARM, and of all other platforms.
 
     On Windows on ARM some components are for PCs with a new GPU only. Without an artefact for it,
     both are equal. The older versions of a project have keys of their own where they are for other
@@ -395,9 +393,7 @@ def _contradictions(lock: ReleaseLock, stem: str | None) -> Iterator[str]:
 
 
 def _wrong_file(artefact: Artefact) -> str:
-    """The difference between an artefact and its file name: another distribution, version or
-    target.
-    """
+    """How an artefact differs from its file name: distribution, version or target."""
     if not artefact.file.endswith(".whl"):
         return "" if artefact.target == NOARCH else "is no wheel, and sources are for all platforms"
     other = f"is no file of {artefact.distribution} {artefact.version}"

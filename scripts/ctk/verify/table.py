@@ -37,9 +37,7 @@ class Answers:
 def ask(
     folders: Sequence[Path | str], locks: Iterable[ReleaseLock], subdir: str = SUBDIR
 ) -> Answers:
-    """Solves `REQUEST` for every driver and GPU in the release locks, except for pairs that cannot
-    exist.
-    """
+    """Solves `REQUEST` for every driver and GPU in the locks, but for impossible pairs."""
     known = matrix(facts(locks), ())
     drivers, gpus = (
         (None, *known.drivers[2:]),
