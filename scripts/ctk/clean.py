@@ -114,10 +114,10 @@ def trim_packages(cache: Path) -> None:
 
 
 def forget_older(packages: Iterable[Path]) -> None:
-    """Removes what is unpacked of earlier packages with these names: rattler-build would test it,
-    and build against it.
+    """Removes what is unpacked of earlier packages with these names.
 
-    A package that is built again keeps its name. rattler itself compares sha256.
+    rattler-build would test it, and build against it. A package that is built again keeps its name.
+    rattler itself compares sha256.
     """
     if (cache := os.environ.get("RATTLER_CACHE_DIR")) is None:
         return
@@ -128,8 +128,9 @@ def forget_older(packages: Iterable[Path]) -> None:
 
 
 def unused_builds(workspace: Workspace, keep: int = 0, made: Collection[str] = ()) -> list[Path]:
-    """Builds without a package in a channel, except `made` and the last used ones, up to `keep`
-    bytes.
+    """Builds without a package in a channel.
+
+    Not `made`, nor the last used ones, up to `keep` bytes.
     """
     free = [
         home
@@ -144,8 +145,7 @@ def unused_builds(workspace: Workspace, keep: int = 0, made: Collection[str] = (
 
 
 def unused_packages(cache: Path, locks: ExitStack, age: float = 0) -> list[Path]:
-    """Unpacked packages that no environment has, and that were not used for `age` seconds, with
-    their locks.
+    """Unpacked packages that no environment has, unused for `age` seconds, with their locks.
 
     Empty while rattler makes an environment from them: it holds this lock. It waits for `locks`.
     """

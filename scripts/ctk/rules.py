@@ -1,5 +1,4 @@
-"""The framework of all checks: of recipes (`lint`), packages (`audit`), channels (`channel`) and
-machines (`env`).
+"""The framework of all checks: of recipes, packages, channels and machines.
 
 A check is a function of a subject that yields findings. The name of the function is the id of the
 check, and its docstring the help. The decorator `check` adds name, fix and severity to findings
@@ -119,9 +118,7 @@ def chosen(checks: Sequence[Check[Any]], names: Iterable[str]) -> list[Check[Any
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of checks: sorted findings, names of checks, number of subjects, wall time in
-    seconds.
-    """
+    """The outcome of checks: sorted findings, names, number of subjects, seconds of wall time."""
 
     findings: tuple[Finding, ...]
     checks: tuple[str, ...] = ()

@@ -1,6 +1,4 @@
-"""Checks of built packages, and of the packages of a plan before they are built, by the rules of
-the design.
-"""
+"""Checks packages by the rules of the design: built ones, and those of a plan before a build."""
 
 from __future__ import annotations
 
@@ -137,10 +135,9 @@ def audit_planned(
     only: Collection[str] = (),
     progress: Callable[[], None] = lambda: None,
 ) -> AuditReport:
-    """Runs the checks that need no bytes of packages, or those of them named in `only`, on the
-    packages of a plan.
+    """Runs the checks that need no bytes of packages on the packages of a plan.
 
-    `progress` is called after each build.
+    `only` names some of these checks. `progress` is called after each build.
     """
     start = time.monotonic()
     checks = [check for check in chosen(CHECKS, only) if check.name not in NEED_BYTES]
@@ -187,8 +184,9 @@ def _note(
 
 @remembered
 def _code() -> list[str]:
-    """The inputs of an audit besides packages: the modules of ctk, and the version of rattler,
-    which a check uses.
+    """The inputs of an audit besides packages: the modules of ctk, and the version of rattler.
+
+    A check uses rattler.
     """
     root = Path(__file__).parents[2]
     return [version("py-rattler"), *(file_sha256(file) for file in sorted(root.rglob("*.py")))]

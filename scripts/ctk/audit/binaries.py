@@ -1,5 +1,6 @@
-"""Checks of the binaries of one package, and of the places of a toolkit component's files
-(`ctk.package.layout`).
+"""Checks of the binaries of one package, and of the places of a toolkit component's files.
+
+`ctk.package.layout` has these places.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ def _folder(path: str, entry: str) -> str | None:
     ),
 )
 def BinariesAreReadable(package: PackageScan) -> Iterator[Finding]:
-    """A file that begins like an ELF or PE file can be read as one, so that the other checks see
-    it.
+    """A file that begins like an ELF or PE file can be read as one.
+
+    Otherwise the other checks would not see it.
     """
     for file in package.installed():
         if file.unreadable:
@@ -66,8 +68,9 @@ def BinariesAreReadable(package: PackageScan) -> Iterator[Finding]:
 
 @check(PackageScan, fix="check which target's artefact the recipe's source line names")
 def BinariesFitTheSubdir(package: PackageScan) -> Iterator[Finding]:
-    """Binaries are for the machine and system of the package's subdir, or of the subdir that its
-    name ends with.
+    """Binaries are for the machine and system of the package's subdir.
+
+    A package without a subdir may have one at the end of its name.
     """
     subdir = package.target_subdir
     for file, binary in binaries(package):
@@ -84,8 +87,7 @@ def BinariesFitTheSubdir(package: PackageScan) -> Iterator[Finding]:
     fix="write rpath FILE '$ORIGIN' in the recipe's script, as recipes/common/layout.sh does",
 )
 def RpathIsRelative(package: PackageScan) -> Iterator[Finding]:
-    """RPATH entries begin with ``$ORIGIN``, stay inside the prefix, and are no folders of the
-    wheels' layout.
+    """RPATH entries begin with ``$ORIGIN``, stay in the prefix, and are no folders of wheels.
 
     An empty entry, as in ``$ORIGIN:``, is an error: the loader reads it as the current directory,
     so a program that is started in a folder of somebody else loads that person's ``librt.so.1`` or
@@ -133,11 +135,10 @@ def layout_of(package: PackageScan) -> Layout | None:
     ),
 )
 def FilesAreInTheirPlace(package: PackageScan) -> Iterator[Finding]:
-    """Files of the CUDA Toolkit are in the places of the layout table, and no folder of the wheels
-    is left.
+    """Files of the CUDA Toolkit are in the places of the layout table.
 
-    DLLs are in Library/bin, libraries below targets/ under their full version, libdevice where
-    compilers look for it.
+    No folder of the wheels is left. DLLs are in Library/bin, libraries below targets/ under their
+    full version, libdevice where compilers look for it.
     """
     layout = layout_of(package)
     if layout is None:
@@ -187,9 +188,7 @@ def RpathIsTheLayouts(package: PackageScan) -> Iterator[Finding]:
 
 
 def _finds_all(path: str, binary: Binary) -> bool:
-    """Whether a file works as it was published, as ``finds_all`` of
-    recipes/common/layout.sh says.
-    """
+    """Whether a file works as it was published: ``finds_all`` of recipes/common/layout.sh."""
     name = posixpath.basename(path)
     if OPENS_BY_NAME.fullmatch(name) or (binary.search and ".so" in name):
         return False
@@ -236,8 +235,9 @@ def _lies(path: str, place: str) -> bool:
     ),
 )
 def CudartIsInside(package: PackageScan) -> Iterator[Finding]:
-    """cuda-bindings from 13 on links cudart statically: no module needs libcudart, and off Windows
-    a module has it.
+    """cuda-bindings from 13 on links cudart statically.
+
+    No module needs libcudart, and off Windows a module has it.
     """
     if package.name != "cuda-bindings" or version_key(package.info.index.version)[0] < 13:
         return

@@ -45,8 +45,9 @@ LICENCE_WORDS = {
     ),
 )
 def LicenseIsInside(package: PackageScan) -> Iterator[Finding]:
-    """The package names its licence and has the text of each under info/licenses, unless it
-    installs nothing.
+    """The package names its licence and has the text of each under info/licenses.
+
+    A package that installs nothing needs no text.
     """
     if not package.info.index.license:
         yield at(package, "info/index.json", "no licence named")
@@ -87,9 +88,7 @@ def LicenceTextsAreRead(package: PackageScan) -> Iterator[Finding]:
     ),
 )
 def NoBuildPath(package: PackageScan) -> Iterator[Finding]:
-    """No file, including metadata, contains a path of the build machine or an undeclared
-    placeholder.
-    """
+    """No file or metadata contains a path of the build machine or an undeclared placeholder."""
     for file in package.files:
         for seen in file.sightings:
             times = f" ({seen.count} times)" if seen.count > 1 else ""
@@ -104,9 +103,7 @@ _EXTENSION = re.compile(r"\.(?:cpython-|cp)(3\d+t?)-[^/]*\.(?:so|pyd)$")
 
 @check(PackageScan, fix="build it again; a package must not be changed after it was built")
 def ArchiveMatchesPaths(package: PackageScan) -> Iterator[Finding]:
-    """The archive contains exactly the files that paths.json lists, with the size and sha256 that
-    it states.
-    """
+    """The archive contains exactly the files that paths.json lists, with their size and sha256."""
     listed = {entry.path: entry for entry in package.info.paths}
     found = {file.path: file for file in package.files if file.part == "pkg"}
     if len(listed) != len(package.info.paths):
@@ -161,8 +158,9 @@ def KeepsItsPromises(package: PackageScan) -> Iterator[Finding]:
 
 
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    """A glob of rattler-build as a regular expression: ``**`` spans folders, and a folder matches
-    all files in it.
+    """A glob of rattler-build as a regular expression.
+
+    ``**`` spans folders, and a folder matches all files in it.
     """
     pieces = {"**/": r"(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     tokens = re.findall(r"\*\*/|\*\*|\*|\?|\{[^}]*\}|\[[^]]*\]|.", glob)
@@ -208,8 +206,7 @@ def LinksStayInside(package: PackageScan) -> Iterator[Finding]:
     fix="write build: {files: {exclude: lib/libX.so}}, and leave the link to the -dev output",
 )
 def BareNameOnlyInDev(package: PackageScan) -> Iterator[Finding]:
-    """The bare name of a library (``lib/libX.so``), by which linkers find it, is in ``-dev``
-    packages only.
+    """The bare name of a library, ``lib/libX.so``, is in ``-dev`` packages only: linkers use it.
 
     Exceptions: a package that is in its own run-exports, such as nccl, and a library whose SONAME
     is the bare name, since it cannot be loaded by another name.
@@ -236,9 +233,7 @@ def BareNameOnlyInDev(package: PackageScan) -> Iterator[Finding]:
     fix="check ${{ python_tag }} in the source of the recipe, and its requirement python_abi",
 )
 def ExtensionsFitThePython(package: PackageScan) -> Iterator[Finding]:
-    """Extension modules are in the folder of their Python, and the package depends on the ABI of
-    that Python.
-    """
+    """Extension modules are in the folder of their Python, on whose ABI the package depends."""
     depends = [
         spec for spec in package.info.index.depends if spec.split()[0] in ("python", "python_abi")
     ]

@@ -1,6 +1,4 @@
-"""Checks of packages that share an environment: owners of files, targets of links, needed
-libraries, glibc, GPUs.
-"""
+"""Checks of packages that share an environment: files, links, needed libraries, glibc, GPUs."""
 
 from __future__ import annotations
 
@@ -45,8 +43,9 @@ def _record(index: IndexJson) -> PackageRecord | None:
 
 
 class PackageSet:
-    """The packages under audit, and the base packages that they may depend on, as one channel would
-    have them.
+    """The packages under audit and the base packages, as one channel would have them.
+
+    The audited ones may depend on the base.
     """
 
     def __init__(self, audited: Sequence[PackageScan], base: Sequence[PackageScan] = ()) -> None:
@@ -132,9 +131,7 @@ class PackageSet:
         return tuple(seen.values()), frozenset(outside)
 
     def constrained(self, package: PackageScan) -> tuple[PackageScan, ...]:
-        """The packages in the run constraints of the package and its owners, with their
-        dependencies.
-        """
+        """The packages in run constraints of a package and its owners, and their dependencies."""
         specs = {
             spec
             for stating in (package, *self.owners(package))
@@ -209,8 +206,9 @@ class PackageSet:
         return found
 
     def coexist(self, one: PackageScan, other: PackageScan, subdir: str) -> bool:
-        """Whether two packages fit in one environment: of each common dependency some build fits
-        both.
+        """Whether two packages fit in one environment.
+
+        Of each common dependency some build fits both.
         """
         wanted: dict[str, set[str]] = {i.info.index.name: {i.file} for i in (one, other)}
         for spec in (*one.info.index.depends, *other.info.index.depends):
@@ -274,8 +272,9 @@ def FilesHaveOneOwner(packages: PackageSet) -> Iterator[Finding]:
 
 
 def _holders(packages: PackageSet, subdir: str) -> dict[str, list[PackageScan]]:
-    """Path -> the packages with this file, for paths in several packages, of which one is under
-    audit.
+    """Path -> the packages with this file, for paths in several.
+
+    At least one of them is under audit.
     """
     holders: dict[str, list[PackageScan]] = defaultdict(list)
     for package in packages.environment(subdir):
@@ -289,8 +288,9 @@ def _holders(packages: PackageSet, subdir: str) -> dict[str, list[PackageScan]]:
 
 
 def _place(package: PackageScan, path: str, subdir: str) -> str:
-    """The path to which the installer writes a file, without the Python's version and, on Windows,
-    without case.
+    """The path to which the installer writes a file, without the version of Python.
+
+    On Windows it is without case.
     """
     path = _SITE.sub("site-packages/", path)
     if package.info.index.noarch == "python":
@@ -306,8 +306,7 @@ def _place(package: PackageScan, path: str, subdir: str) -> str:
     ),
 )
 def LinksLeadSomewhere(packages: PackageSet) -> Iterator[Finding]:
-    """The target of each symbolic link is in the same package, in a dependency, or in a package
-    that pins this build.
+    """The target of a link is in its package, in a dependency, or in a package that pins it.
 
     For example, the parts of the compiler pin each other.
     """
@@ -392,8 +391,9 @@ _DLL_FOLDERS = frozenset({"", "Library/bin"})
 
 @check(PackageSet, fix="write requirements: {run: NAME} for the package that has the library")
 def NeededIsProvided(packages: PackageSet) -> Iterator[Finding]:
-    """Each library that a binary needs is part of the system or the driver, in the package, or in a
-    dependency.
+    """Each library that a binary needs is the system's or the driver's, or in a package.
+
+    In its own package, or in a dependency.
     """
     for package, file, _, library in needs(packages):
         if not _places(packages, package, file, library):
@@ -410,8 +410,7 @@ def NeededIsProvided(packages: PackageSet) -> Iterator[Finding]:
     fix="write rpath FILE '$ORIGIN' in the recipe's script; move DLLs to Library/bin",
 )
 def NeededIsFound(packages: PackageSet) -> Iterator[Finding]:
-    """The loader finds each needed library: by the RPATH of the binary, or in folders that Python
-    or Windows search.
+    """The loader finds each needed library: by the RPATH, or where Python or Windows search.
 
     On Windows these include the folders that a module of the package adds with
     ``os.add_dll_directory``. A library that relies on the RPATH of the loading program works in
@@ -494,12 +493,11 @@ def _loader_folders(
     fix="write run: '__glibc >=X.Y,<3.0.a0', with X.Y from the measured facts of the release",
 )
 def GlibcIsDeclared(packages: PackageSet) -> Iterator[Finding]:
-    """No ELF file needs a newer glibc than the ``__glibc`` floor in the dependencies of the package
-    and its owners.
+    """No ELF file needs a newer glibc than the ``__glibc`` floor of the package and its owners.
 
-    The versions of symbols state the needed glibc. A symbol without a version that moved to
-    libc.so.6 in 2.34 needs 2.34, unless a library that is loaded with the file needs the old
-    library of the symbol; see libcutensorMg.
+    The floor is in their dependencies. The versions of symbols state the needed glibc. A symbol
+    without a version that moved to libc.so.6 in 2.34 needs 2.34, unless a library that is loaded
+    with the file needs the old library of the symbol; see libcutensorMg.
     """
     for package in packages.audited:
         reach, _ = packages.closure(package)

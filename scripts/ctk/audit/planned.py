@@ -1,5 +1,4 @@
-"""The packages of a plan, before they are built: from recipes, locks and
-``variants/contents.json``.
+"""The packages of a plan before they are built: from recipes, locks and contents.json.
 
 Each recipe's script runs on stand-ins, a few lines of text for each member of the artefacts. Files
 that an output's own script adds to a shared tree (activation scripts of nvcc) are not seen, so the
@@ -48,11 +47,10 @@ def planned_scans(
     jobs: int,
     progress: Callable[[], None] = lambda: None,
 ) -> tuple[list[PackageScan], list[PackageScan], list[Finding]]:
-    """Returns the packages of a plan that can be seen, the others without files, and a hint for the
-    locks of these.
+    """Returns the packages of a plan that can be seen, the others without files, and hints.
 
-    A package can be seen if its artefacts are measured. Of the builds for each Python, one is
-    measured for all.
+    A hint is for a lock of the others. A package can be seen if its artefacts are measured. Of the
+    builds for each Python, one is measured for all.
 
     Raises:
         RecipeError: A recipe's script fails.

@@ -236,9 +236,7 @@ _PARTS = TypeAdapter(list[dict[str, Any]])
 
 
 def _machine_parts(workspace: Workspace) -> list[MachinePart]:
-    """``cpython``, ``gcc-runtime`` and ``libgomp``, from the note of an earlier run when nothing
-    changed since.
-    """
+    """``cpython``, ``gcc-runtime``, ``libgomp``: of an earlier run's note if nothing changed."""
     libraries = [_loaded(name) for name in _GCC_LIBRARIES]
     openmp = [_loaded(OPENMP)] if is_loadable(OPENMP) else []
     stdlib = Path(sysconfig.get_path("stdlib"))

@@ -1,5 +1,4 @@
-"""Makes the builds of a plan, each by itself: in processes of this machine, on a Dask cluster, or
-as jobs of a CI.
+"""Makes the builds of a plan, each by itself: in processes here, on a Dask cluster, or as CI jobs.
 
 rattler-build checks the contents of a package as it builds it; tests that need an environment run
 later, when the channel exists (`ctk.pipeline`).

@@ -1,10 +1,10 @@
-"""Builds on the workers of a Dask cluster: orders and results go through the scheduler, files
-through a store.
+"""Builds on the workers of a Dask cluster.
 
-A build is finished when the store has its note, and packages with the names of the plan and the
-hashes of the note. A worker needs this package and rattler-build, and no checkout: a work order
-names every file of the build by its place in the checkout and its sha256. Dask chooses the workers,
-notices dead ones, and gives their builds to others.
+Orders and results go through the scheduler, files through a store. A build is finished when the
+store has its note, and packages with the names of the plan and the hashes of the note. A worker
+needs this package and rattler-build, and no checkout: a work order names every file of the build by
+its place in the checkout and its sha256. Dask chooses the workers, notices dead ones, and gives
+their builds to others.
 """
 
 from __future__ import annotations
@@ -30,17 +30,10 @@ from ctk.build.one import at_work, clear_build_folders, processes
 from ctk.build.runner import Built, build_key, keep, log_file, make, read_note, tools, write_log
 from ctk.core.checkout import Workspace
 from ctk.core.disk import FULL, disk_errors
-from ctk.core.errors import (
-    BadValue,
-    BuildFailed,
-    ClusterFailed,
-    CtkError,
-    NoSpace,
-    describe,
-    without_credentials,
-)
+from ctk.core.errors import BadValue, BuildFailed, ClusterFailed, CtkError, NoSpace, describe
 from ctk.core.files import file_sha256
 from ctk.core.locks import hold_folder, release_folder
+from ctk.core.secrets import without_credentials
 from ctk.fetch.fetch import laid_out
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit
@@ -271,8 +264,9 @@ _own = local()
 
 
 def _in_process(build: Build, workspace: Workspace) -> Built:
-    """Makes a build in another process: rattler-build holds the GIL, and Dask takes a silent worker
-    for dead.
+    """Makes a build in another process.
+
+    rattler-build holds the GIL, and Dask takes a silent worker for dead.
     """
     if not hasattr(_own, "process"):
         multiprocessing.current_process().daemon = (

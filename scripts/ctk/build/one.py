@@ -63,8 +63,9 @@ def new_build_folder(workspace: Workspace, name: str, need: int, jobs: int) -> P
 
 @contextmanager
 def temporary_files(workspace: Workspace, need: int, jobs: int) -> Iterator[Path]:
-    """Gives the folder for rattler-build's temporary files: in memory, if each job has room there
-    for `need` bytes.
+    """Gives the folder for rattler-build's temporary files.
+
+    It is in memory if each job has room there for `need` bytes.
     """
     if not _is_roomy(workspace, need, jobs):
         yield Path(tempfile.gettempdir())
@@ -75,8 +76,9 @@ def temporary_files(workspace: Workspace, need: int, jobs: int) -> Iterator[Path
 
 @contextmanager
 def at_work(workspace: Workspace) -> Iterator[None]:
-    """Removes leftovers of builds, before and after, and shows other checkouts that builds are at
-    work in memory.
+    """Removes leftovers of builds, before and after.
+
+    It shows other checkouts that builds are at work in memory.
     """
     clear_build_folders(workspace)
     with ExitStack() as stack:
@@ -104,8 +106,7 @@ def clear_build_folders(workspace: Workspace) -> None:
 
 
 def machine_paths(workspace: Workspace) -> list[str]:
-    """The folders of this machine that no package may name: the checkout, the user's home, those of
-    builds.
+    """The folders of this machine that no package may name: checkout, home, those of builds.
 
     Root's home is the same on every machine: Triton's wheels have it from the machine that made
     them.
@@ -115,8 +116,9 @@ def machine_paths(workspace: Workspace) -> list[str]:
 
 
 def in_memory(workspace: Workspace) -> Path:
-    """The folder of this user's builds in memory: another user of the machine has one for the same
-    checkout.
+    """The folder of this user's builds in memory.
+
+    Another user of the machine has one for the same checkout.
     """
     return MEMORY / f"{workspace.name}-{os.getuid()}"
 
@@ -127,8 +129,9 @@ def for_tests(workspace: Workspace) -> Path:
 
 
 def _is_ours(place: Path) -> bool:
-    """Whether a place is free, or a folder of this user: anybody may make a folder in memory, under
-    any name.
+    """Whether a place is free, or a folder of this user.
+
+    Anybody may make a folder in memory, under any name.
     """
     try:
         status = place.lstat()

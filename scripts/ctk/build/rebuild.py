@@ -99,9 +99,7 @@ def _make_again(
 
 
 def _recipe(origin: Provenance, workspace: Workspace, folder: Path) -> Recipe:
-    """The recipe of a package's commit, in a checkout of its own, with recipes and
-    artefacts alone.
-    """
+    """The recipe of a package's commit, in a checkout of its own: recipes and artefacts alone."""
     recipe = Recipe(origin.recipe, folder / "recipes" / origin.recipe, origin.commit)
     if not folder.exists():
         (folder / ".cache").mkdir(parents=True)

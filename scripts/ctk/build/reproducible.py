@@ -157,8 +157,9 @@ def _tar(compressed: IO[bytes]) -> _Members:
 
 
 def _prefixed(paths: bytes) -> dict[str, tuple[bytes, bytes]]:
-    """Path -> the prefix in this file, which is a folder of this build, and the same for every
-    build, as long.
+    """Path -> the prefix in this file, and one as long that is the same for every build.
+
+    The first is a folder of this build.
     """
     found: dict[str, tuple[bytes, bytes]] = {}
     for entry in json.loads(paths)["paths"]:
@@ -174,8 +175,7 @@ def _put_back(
     entries: dict[str, tuple[str, int]],
     prefixed: dict[str, tuple[bytes, bytes]],
 ) -> _Members:
-    """The members of a package, with the real file for each stand-in, and the same prefix for every
-    build.
+    """The members of a package with real files for stand-ins, and the same prefix for every build.
 
     Their sha256 and sizes go into `entries`.
     """
@@ -302,9 +302,7 @@ def _without(text: str, folders: Mapping[str, str]) -> str:
 
 
 def _rendered(text: str, origin: Provenance) -> str:
-    """A rendered recipe without the virtual packages of the machine, and with the time of
-    the lock.
-    """
+    """A rendered recipe without the machine's virtual packages, and with the time of the lock."""
     before, found, configuration = text.partition(_CONFIGURATION)
     moment = datetime.fromtimestamp(origin.timestamp, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     for pattern, number, value in (

@@ -1,5 +1,4 @@
-"""One build with stock rattler-build: its content key, its folder in the cache, and the run that
-makes its packages.
+"""One build with stock rattler-build: its content key, its folder in the cache, and its run.
 
 A finished build is a folder named by the digest of everything that could change it. It appears by
 one rename, so a killed run leaves whole builds or nothing.
@@ -32,9 +31,10 @@ from ctk.build.originals import read_wheel
 from ctk.build.reproducible import BUILD_ROOT, portable, rewrite
 from ctk.core.checkout import Workspace
 from ctk.core.disk import disk_errors, full_disk, refuse_breaking_path
-from ctk.core.errors import BuildFailed, NotReady, without_credentials
+from ctk.core.errors import BuildFailed, NotReady
 from ctk.core.files import HashNotes, read_json
 from ctk.core.inside import wrong_with
+from ctk.core.secrets import without_credentials
 from ctk.fetch.fetch import laid_out
 from ctk.lock.redistribution import load
 from ctk.plan.plan import Build
@@ -175,8 +175,9 @@ def keep(folder: Path, built: Built) -> Built:
 
 
 def make(build: Build, workspace: Workspace, jobs: int) -> Built:
-    """Makes a build and keeps it in the cache. rattler-build holds the GIL: call it in a process of
-    its own.
+    """Makes a build and keeps it in the cache.
+
+    rattler-build holds the GIL: call it in a process of its own.
 
     Raises:
         BuildFailed: With the end of rattler-build's log.

@@ -1,5 +1,4 @@
-"""The provenance of a package, and the SBOM that carries it: CycloneDX, at
-``info/sboms/<package>.cdx.json``.
+"""The provenance of a package, and its SBOM: CycloneDX, at ``info/sboms/<package>.cdx.json``.
 
 The place is that of PEP 770 for wheels, in conda's folder of metadata; conda has no convention yet.
 The SBOM names the package, its artefacts with sha256 and licence, and the commit of the recipe:

@@ -1,5 +1,4 @@
-"""Stand-ins for large binaries: rattler-build moves a few lines of text, and packages get the real
-files.
+"""Stand-ins for large binaries: rattler-build moves a few lines, packages get the real files.
 
 Nearly all bytes of a wheel are a few large binaries, and rattler-build writes and reads every file
 many times for each output: it unpacks it, lays it out, stages it, hashes it and packs it. Measured
@@ -73,8 +72,9 @@ exit 1
 
 
 def write_patchelf(folder: Path, token: str, patchelf: str, unanswered: Path, edits: Path) -> None:
-    """Writes the substitute of patchelf: it answers for stand-ins, and calls the real program for
-    other files.
+    """Writes the substitute of patchelf.
+
+    It answers for stand-ins, and calls the real program for other files.
 
     Args:
         folder: Of the program, made here.
@@ -154,9 +154,7 @@ def choose(build: Build) -> Chosen:
 
 
 def checkout_of(build: Build) -> Workspace:
-    """The checkout of a build's recipe: two folders up, or three, as those of the
-    downstream tests.
-    """
+    """The checkout of a build's recipe: two folders up, or three in the downstream tests."""
     places = [Workspace(folder) for folder in build.recipe.folder.parents]
     return next((place for place in places if place.own_cache.is_dir()), places[1])
 
@@ -184,8 +182,7 @@ class StandIns:
         self._members: dict[bytes, _Member] = {}
 
     def lay_out(self, build: Build, large: Chosen) -> Build:
-        """The same build in a checkout of its recipe and artefacts alone, with stand-ins in the
-        wheels.
+        """The build in a checkout of its recipe and artefacts alone, with stand-ins in wheels.
 
         Args:
             build: A build whose artefacts are laid out.

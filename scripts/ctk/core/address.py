@@ -40,9 +40,7 @@ _REFUSED = re.compile(
 
 
 def refused_login(text: str) -> bool:
-    """Whether an error of rattler says that a server wants a login, or refuses the one that
-    it got.
-    """
+    """Whether an error of rattler says that a server wants a login, or refuses its login."""
     return _REFUSED.search(text) is not None
 
 
@@ -86,8 +84,7 @@ def is_place(text: str) -> bool:
 
 
 def refuse_secrets(text: str, of_address: bool = False) -> None:
-    """Raises BadValue for a typed word with an address that has a user, a password or a token in
-    it.
+    """Raises BadValue for a typed word with an address that has a user, a password or a token.
 
     Other users of a machine see what is typed, and what an option has may be printed and written
     anywhere. With `of_address`, the word is a channel or a server and nothing else, so that
@@ -150,8 +147,9 @@ def _hide_each(login: Any, user: str = "") -> None:
 
 
 def logged_in(url: str) -> tuple[str, dict[str, str]]:
-    """An address and the headers for it, with the login for its host: for requests that rattler
-    does not make.
+    """An address and the headers for it, with the login for its host.
+
+    For requests that rattler does not make.
     """
     parts, known = urlsplit(url), _logins()
     labels = (parts.hostname or "").split(".")

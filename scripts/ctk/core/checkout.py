@@ -1,6 +1,4 @@
-"""A checkout: its folders, git, and its settings, the table ``[tool.ctk]`` of its
-``pyproject.toml``.
-"""
+"""A checkout: its folders, git, and its settings in ``[tool.ctk]`` of ``pyproject.toml``."""
 
 from __future__ import annotations
 
@@ -103,9 +101,7 @@ class Workspace:
 
 
 def base_channel(base: str, workspace: Workspace) -> Path | str:
-    """The base channel that --base names: the one made here, a folder, or whatever a client
-    understands.
-    """
+    """The base channel that --base names: the one made here, a folder, or what a client takes."""
     if base == "local":
         return workspace.base_channel
     # A name such as conda-forge/label/dev has slashes too; output/channel is a folder, also where
@@ -145,8 +141,9 @@ HISTORY = ".history"
 
 
 def check_was_shown(folder: Path) -> None:
-    """Raises ChannelBroken for a folder whose first publish has not ended, so that readers see no
-    index.
+    """Raises ChannelBroken for a folder whose first publish has not ended.
+
+    Readers see no index in it.
     """
     if (folder / HISTORY).is_dir() and not any(folder.glob("*/repodata.json")):
         cause = f"{folder} has no index: a `ctk publish` into it was stopped, or is at work now"
@@ -225,8 +222,9 @@ class Default:
 
 @dataclass(frozen=True)
 class Libraries:
-    """Recipes of libraries beside the toolkit, and of the toolkit those that they need and
-    `Default` lacks.
+    """Recipes of libraries beside the toolkit, and those of the toolkit that they need.
+
+    The latter are those that `Default` lacks.
     """
 
     recipes: list[str] = field(default_factory=list)
@@ -254,9 +252,7 @@ class FeedstockSettings:
 
 @dataclass(frozen=True)
 class Publish:
-    """Whether packages may be published whose licence text does not name all of their files for
-    distribution.
-    """
+    """Whether packages may be published with files that no licence text names."""
 
     accept_redistribution: bool = False
 
@@ -314,8 +310,9 @@ def settings(root: Path) -> Settings:
 
 @dataclass(frozen=True)
 class Marked:
-    """A generated table in a page, between two comments: ``table of drivers and GPUs``, its
-    command, and the page.
+    """A generated table in a page, between two comments.
+
+    Such as ``table of drivers and GPUs``, its command, and the page.
     """
 
     what: str

@@ -58,9 +58,7 @@ _is_watched = False
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of descendants whose own parent ends, so that they
-    are found.
-    """
+    """Makes this process the parent of descendants whose parent ends: so they are found."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SUBREAPER, 1)
 
@@ -73,8 +71,9 @@ def be_watched() -> None:
 
 
 def watch(process: int) -> None:
-    """Has a child and its descendants ended when this process ends, also by a signal that nothing
-    can catch.
+    """Has a child and its descendants ended when this process ends.
+
+    Also if a signal ends it that nothing can catch.
     """
     global _guard
     if _is_watched:
@@ -140,8 +139,7 @@ class _Told(BaseException):
 
 
 def run_in_front(words: Sequence[str | Path], **options: Any) -> tuple[int, int]:
-    """Runs a program that uses the streams of this process, and passes on the signals that tell
-    this process to end.
+    """Runs a program on the streams of this process, and passes on the signals to end.
 
     Then the program has `GRACE` seconds for its end. What still runs after them, or was left
     behind, is ended.
@@ -164,9 +162,7 @@ def run_in_front(words: Sequence[str | Path], **options: Any) -> tuple[int, int]
 
 @contextmanager
 def _raised() -> Iterator[None]:
-    """Raises `_Told` for the signals that tell this process to end, unless they are
-    switched off.
-    """
+    """Raises `_Told` for the signals that tell this process to end, if they are on."""
 
     def tell(number: int, _: object) -> None:
         raise _Told(number)
@@ -286,8 +282,9 @@ def _birth(process: int) -> str:
 
 
 def guard(pipe: IO[str]) -> None:
-    """Reads process ids until their writer has ended, and ends those that still run, with their
-    descendants.
+    """Reads process ids until their writer has ended; then ends what still runs of them.
+
+    Descendants, too.
     """
     births = {}
     for line in pipe:

@@ -17,8 +17,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from ctk.core.errors import CtkError, NoSpace, printable, without_credentials
-from ctk.core.secrets import cleaned
+from ctk.core.errors import CtkError, NoSpace, printable
+from ctk.core.secrets import cleaned, without_credentials
 
 if TYPE_CHECKING:  # completion does not need it, and it is slow to import
     from rich.console import Console
@@ -151,9 +151,7 @@ def error_as_json(error: CtkError) -> dict[str, Any]:
 
 
 class Guarded:
-    """A stream that hides secrets in warnings, tracebacks and all else that no
-    `Reporter` prints.
-    """
+    """A stream that hides secrets in all that no `Reporter` prints: warnings, tracebacks."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -188,8 +186,7 @@ def print_error(error: CtkError) -> None:
 
 
 class Reporter:
-    """Prints results on `console` (stdout) and progress on `notes` (stderr), as the run's `Mode`
-    allows.
+    """Prints results on stdout (`console`), progress on stderr (`notes`), as the `Mode` allows.
 
     Progress is a bar if it is `live`, else lines.
     """

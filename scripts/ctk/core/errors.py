@@ -94,8 +94,9 @@ def nearest(name: str, known: Iterable[str], cutoff: float) -> list[str]:
 
 
 class LockError(CtkError, exit_code=4):
-    """A release lock does not follow its schema (every problem is listed with its place), or is not
-    measured yet.
+    """A release lock does not follow its schema, or is not measured yet.
+
+    Every problem is listed with its place.
     """
 
 
@@ -113,8 +114,9 @@ class NotPublished(CtkError, exit_code=6):
 
 
 class HashMismatch(CtkError, exit_code=7):
-    """A file is not the locked one, or not the package that the index of a channel names, and is
-    not used.
+    """A file is not the locked one, or not the package that a channel's index names.
+
+    It is not used.
     """
 
 
@@ -161,8 +163,9 @@ class NoSpace(CtkError, exit_code=12):
 
 
 class RecipeError(CtkError, exit_code=14):
-    """A recipe cannot be read or rendered (the error names file and line), or reads what no release
-    lock has.
+    """A recipe cannot be read or rendered, or reads what no release lock has.
+
+    The error names file and line.
     """
 
 
@@ -182,16 +185,16 @@ class SolverMissing(CtkError, exit_code=18):
 
 
 class SolverFailed(CtkError, exit_code=19):
-    """The solver of `ctk verify --solver` crashed, did not end in time, or gave an answer that
-    cannot be read.
+    """The solver of `ctk verify --solver` crashed, ended too late, or gave an unreadable answer.
 
     Other commands: rattler's solver gave no answer within ten minutes.
     """
 
 
 class ClusterFailed(CtkError, exit_code=20):
-    """The Dask cluster of `ctk build --dask` does not answer, is lost, or has a worker with another
-    ctk.
+    """The Dask cluster of `ctk build --dask` does not answer or is lost, or a ctk is another.
+
+    Each worker needs the ctk of the run.
     """
 
 
@@ -257,10 +260,10 @@ class MachinesLost(CtkError, exit_code=32):
 
 
 class ChannelMissing(CtkError, exit_code=33):
-    """There is no channel in the folder or at the address (named, or the default), or it cannot be
-    read.
+    """There is no channel in the folder or at the address, or it cannot be read.
 
-    Its server did not answer after several tries, or refuses.
+    The place was named, or is the default. Its server did not answer after several tries, or
+    refuses.
     """
 
 
@@ -319,9 +322,7 @@ def problems(kind: type[CtkError], where: str, found: Sequence[str], step: str) 
 
 
 def printable(text: str) -> str:
-    """A message with control characters escaped: a terminal must not obey texts of an index or a
-    file.
-    """
+    """A message with control characters escaped: no terminal may obey texts of others."""
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 

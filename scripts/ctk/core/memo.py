@@ -1,5 +1,4 @@
-"""Notes: values that a run computed, kept for later runs under a digest of everything that decides
-them.
+"""Notes: values that a run computed, kept for later runs by a digest of what decides them.
 
 A note that is missing, damaged or cannot be written is no error: its value is computed again.
 """
@@ -50,8 +49,6 @@ class Memo(Generic[T]):
 
 
 def memo(folder: Path, key: Any, model: TypeAdapter[T]) -> Memo[T]:
-    """The note, in the folder of its kind, of the value that `key` decides: plain data as
-    for JSON.
-    """
+    """The note of the value that `key` decides (plain data), in the folder of its kind."""
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
     return Memo(folder / f"{digest[:32]}.json", model)

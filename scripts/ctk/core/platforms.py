@@ -63,11 +63,10 @@ NOARCH = "noarch"
 
 
 def targets(tags: Iterable[Tag]) -> set[str]:
-    """The targets of a wheel's tags: ``noarch``, ``<subdir>``, or ``<subdir>-<ABI>`` for an
-    extension module.
+    """The targets of a wheel's tags: ``noarch``, ``<subdir>`` or ``<subdir>-<ABI>``.
 
-    One for the stable ABI (``cp312-abi3``) has a target for that Python with the GIL, and for each
-    later one.
+    An extension module has an ABI. One for the stable ABI (``cp312-abi3``) has a target for that
+    Python with the GIL, and for each later one.
     """
     found = set()
     for tag in tags:

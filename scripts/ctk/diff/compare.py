@@ -1,6 +1,4 @@
-"""The changes between two releases as data: from their locks, and from
-``variants/contents.json``.
-"""
+"""The changes between two releases as data: from their locks, and from contents.json."""
 
 from __future__ import annotations
 
@@ -154,8 +152,7 @@ class ReleaseDifference:
 
     @property
     def gpu_code(self) -> list[tuple[str, str, str, str]]:
-        """Component, platform, old and new GPUs of each component whose code runs on other GPUs
-        now.
+        """Component, platform, old and new GPUs, where code runs on other GPUs now.
 
         Nothing for two majors, and for components that are not measured.
         """
@@ -299,8 +296,6 @@ def _breaks(difference: ReleaseDifference) -> Iterator[Break]:
 
 
 def _serves_minor(soname: str, minor: str) -> bool:
-    """Whether a library is for its own release: libnvrtc-builtins.so.13.4,
-    nvrtc-builtins64_134.dll.
-    """
+    """Whether a library is for its own release, as libnvrtc-builtins.so.13.4."""
     forms = "|".join(re.escape(form) for form in (minor, minor.replace(".", "")))
     return bool(minor) and re.search(rf"(?<!\d)({forms})(?!\d)", soname) is not None

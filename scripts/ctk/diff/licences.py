@@ -1,5 +1,6 @@
-"""Changes of licences between two releases: of declarations, and of texts, which are read from the
-package index.
+"""Changes of licences between two releases: of declarations, and of texts.
+
+Texts are read from the package index.
 """
 
 from __future__ import annotations

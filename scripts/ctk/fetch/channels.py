@@ -54,8 +54,9 @@ def service_of(channel: str, unavailable: type[CtkError] = ChannelMissing) -> Se
 
 
 class Servers:
-    """The client for channels on servers: the times and tries of pip, the environment's
-    certificates and proxy.
+    """The client for channels on servers.
+
+    It has the times and tries of pip, and the environment's certificates and proxy.
     """
 
     def __init__(self, client: httpx2.Client, retry: Retry) -> None:
@@ -234,9 +235,7 @@ def _remote(record: RepoDataRecord) -> Remote:
 
 
 def unusable(record: RepoDataRecord, reason: str) -> CtkError:
-    """The error for a package whose archive is the one that its index names, and cannot be
-    installed.
-    """
+    """The error for a package that cannot be installed, though its archive is the right one."""
     channel = record.channel or record.url
     return ChannelBroken(
         f"{record.file_name} of {public(channel)} cannot be installed: {reason}",

@@ -1,6 +1,4 @@
-"""Downloads a file with a known hash: the next try, or the next run, continues one that
-broke off.
-"""
+"""Downloads a file with a known hash; a later try or run continues one that broke off."""
 
 from __future__ import annotations
 

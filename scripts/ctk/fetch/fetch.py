@@ -1,5 +1,4 @@
-"""The step fetch: fills a content-addressed cache from the package index, and lays it out for
-recipes.
+"""The step fetch: fills a cache from the package index, and lays it out for recipes.
 
 A file is laid out only if this run has read the locked sha256 from it, even in the cache. The next
 run continues a download that broke off. The checkout's lock prevents two downloads of one file.
@@ -34,9 +33,7 @@ def stored(artefact: Artefact, workspace: Workspace) -> Path:
 
 
 def laid_out(artefact: Artefact, workspace: Workspace) -> Path:
-    """The path from which recipes read an artefact: a wheel is a zip, a source distribution
-    a tar.
-    """
+    """The path from which recipes read an artefact: a zip of a wheel, a tar of sources."""
     suffix = ".tar.gz" if artefact.file.endswith(".tar.gz") else ".zip"
     return (
         workspace.artefacts / artefact.component / artefact.version / f"{artefact.target}{suffix}"
@@ -141,9 +138,7 @@ def borrowed(
     *,
     progress: Progress = lambda artefact, received: None,
 ) -> Iterator[list[Path]]:
-    """Fetches artefacts until the end of the block, and then removes those that were not in the
-    cache before.
-    """
+    """Fetches artefacts for a block; then removes those that were not in the cache before."""
     files = {a.sha256: stored(a, workspace) for a in missing(artefacts, workspace)}
     links = [path for path in (laid_out(a, workspace) for a in artefacts) if not path.exists()]
     try:

@@ -1,10 +1,9 @@
-"""Channels on servers, for rattler-build: it asks a small server of this process, which fetches
-with our client.
+"""Channels on servers, for rattler-build: it asks a small server of this process.
 
-rattler-build's own client sets no bounds to the index of a channel and to packages, and its errors
-name no next step. So each index that it reads is one of `IndexFolder`, and each package one of
-`Archives`, whose digest was checked. The server listens on this machine only, and below a path that
-nobody can guess: our client has the logins.
+That server fetches with our client. rattler-build's own client sets no bounds to the index of a
+channel and to packages, and its errors name no next step. So each index that it reads is one of
+`IndexFolder`, and each package one of `Archives`, whose digest was checked. The server listens on
+this machine only, and below a path that nobody can guess: our client has the logins.
 """
 
 from __future__ import annotations
@@ -98,9 +97,7 @@ class Mirror:
         return renamed(text, self.names)
 
     def check(self) -> None:
-        """Raises the error because of which a file could not be given to rattler-build, if there
-        was one.
-        """
+        """Raises the error because of which rattler-build did not get a file, if any."""
         for error in self._failures.values():
             raise error
 

@@ -1,5 +1,4 @@
-"""The index files of channels on servers: fetched within bounds into a folder, from which rattler
-reads them.
+"""The index files of channels on servers, fetched within bounds for rattler to read.
 
 rattler itself sets no bounds: an answer may have any size and take any time, and its parser of
 specs ends the process with a signal where parentheses are nested a thousand times. So our client
@@ -49,8 +48,9 @@ _BLOCK = 1 << 20  # bytes
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a server said of an index file: its name, and the headers with which the next run asks
-    for changes.
+    """What a server said of an index file: its name, and headers.
+
+    With these the next run asks for changes.
     """
 
     name: str
@@ -216,8 +216,9 @@ def _unpacked(chunks: Iterator[bytes], what: str) -> Iterator[bytes]:
 
 
 def _check_reads(url: str, subdir: str, file: Path, what: str) -> None:
-    """Raises _Damaged for an index that rattler cannot read: its own error would not name the
-    channel.
+    """Raises _Damaged for an index that rattler cannot read.
+
+    rattler's own error would not name the channel.
     """
     from rattler import Channel, SparseRepoData
 

@@ -54,8 +54,9 @@ class _Logins(MultiDomainBasicAuth):
 
 
 class _Client(PyPIClient):
-    """unearth's client, but no server can redirect to a local file: such files are read only when
-    pip names them.
+    """unearth's client, but no server can redirect to a local file.
+
+    Such files are read only when pip names them.
     """
 
     def send(self, request: httpx2.Request, **more: Any) -> httpx2.Response:

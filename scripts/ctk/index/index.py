@@ -93,9 +93,7 @@ def _offered(name: str, package: Package) -> IndexFile:
 
 
 def _each_once(files: Sequence[IndexFile]) -> tuple[IndexFile, ...]:
-    """Each file once, from the first index, with the earliest upload time: mirrors have
-    later ones.
-    """
+    """Each file once, of the first index, with the earliest upload time: mirrors' are later."""
     offers: dict[tuple[str, str | None], IndexFile] = {}
     for file in files:
         first = offers.setdefault((file.file, file.sha256), file)
@@ -144,8 +142,9 @@ class Index:
         return self._files.setdefault(name, files)
 
     def lacking(self, distribution: str, cause: str, step: str) -> CtkError:
-        """The error for a missing file: NotPublished, or an index's failed answer, as it might have
-        the file.
+        """The error for a missing file: NotPublished, or the failed answer of an index.
+
+        That index might have the file.
         """
         refusals = self._refusals.get(canonicalize_name(distribution))
         return refusals[0] if refusals else NotPublished(cause, step)

@@ -1,6 +1,4 @@
-"""Reads files from servers, the package index and channels alike: each has tries, a time and a
-size.
-"""
+"""Reads files from servers: the package index, channels. Each has tries, a time and a size."""
 
 from __future__ import annotations
 
@@ -67,9 +65,7 @@ class Transfer:
         return self.retry.run(read)
 
     def size(self, remote: Remote) -> int:
-        """Bytes of a file, from one HEAD request, or from its content if the server does not know
-        HEAD.
-        """
+        """Bytes of a file, from a HEAD request, or from its content if there is no HEAD."""
         headers = {**remote.headers, **_IDENTITY}
         head = self.retry.send(
             remote.what, lambda: self._client.request("HEAD", remote.url, headers=headers)

@@ -1,6 +1,4 @@
-"""The components that a toolkit manifest can state, the Python projects, and the libraries beside
-the toolkit.
-"""
+"""The components that toolkit manifests can state, Python projects, and libraries beside."""
 
 from __future__ import annotations
 
@@ -194,8 +192,7 @@ _SHAPE = TypeAdapter(Exclusions)
 
 @dataclass(frozen=True)
 class Classes:
-    """The components of a release by class: read by a planned build, on the list of exclusions,
-    neither, or both.
+    """The components of a release: read by a planned build, excluded, neither, or both.
 
     The last two must be empty.
     """
@@ -207,9 +204,7 @@ class Classes:
 
 
 def classify(lock: ReleaseLock, read: Collection[str], excluded: Iterable[Exclusion]) -> Classes:
-    """Sorts the components of a release by the sources of its planned builds and by the list of
-    exclusions.
-    """
+    """Sorts the components of a release by the planned builds and the exclusions."""
     everything = frozenset(lock.components)
     packaged = everything.intersection(read)
     listed = frozenset(entry.component for entry in excluded if entry.applies_to(lock))

@@ -1,10 +1,9 @@
-"""``variants/contents.json``: the members of the artefacts of all locks, with the headers and GPUs
-of their binaries.
+"""``variants/contents.json``: the members of all artefacts, with what their binaries say.
 
-Each line is an artefact, a folder or a content. Most folders and contents are in many artefacts:
-each is written once, and named by a digest. Left out are Python sources in folders, except
-``__init__.py``, and headers more than one folder below a folder ``include``: there are thousands,
-and their folder always has other headers above it.
+That is their headers and GPUs. Each line is an artefact, a folder or a content. Most folders and
+contents are in many artefacts: each is written once, and named by a digest. Left out are Python
+sources in folders, except ``__init__.py``, and headers more than one folder below a folder
+``include``: there are thousands, and their folder always has other headers above it.
 
 A project with wheels for several Pythons has one of them here: they differ only in names and tags
 of Python.

@@ -62,9 +62,7 @@ def needs_measuring(lock: ReleaseLock, held: Contents) -> bool:
 
 
 def to_fetch(lock: ReleaseLock, held: Contents) -> tuple[Artefact, ...]:
-    """The artefacts that `measure` reads: NVRTC where a release has no facts, and each without
-    known contents.
-    """
+    """The artefacts that `measure` reads: NVRTC for facts, and each without known contents."""
     return (*_asked(lock), *contents.unmeasured(held, [lock]))
 
 
@@ -91,18 +89,14 @@ def measure(
 
 
 def with_known(old: ReleaseLock, new: ReleaseLock) -> ReleaseLock:
-    """A new lock with the old facts while its Linux files stay, and the GPUs of each component
-    whose files stay.
-    """
+    """A new lock with the old facts if its Linux files stay, and the GPUs of files that stay."""
     same = [name for name in new.components if _files(old, name) == _files(new, name)]
     new = replace(new, gpu_code={name: old.gpu_code[name] for name in same if name in old.gpu_code})
     return replace(new, facts=old.facts) if _linux_files(old) == _linux_files(new) else new
 
 
 def compiler_facts(nvrtc: Path) -> tuple[tuple[str, ...], str]:
-    """GPU architectures (``7.5``), lowest first, and PTX ISA version of an NVRTC, a linux-64
-    artefact.
-    """
+    """GPU architectures (``7.5``), lowest first, and PTX ISA version of a linux-64 NVRTC."""
     if this_platform() != PROBED:
         raise MeasureFailed(
             f"NVRTC for {PROBED} does not load on {this_platform()}",
@@ -131,9 +125,7 @@ def compiler_facts(nvrtc: Path) -> tuple[tuple[str, ...], str]:
 
 
 def needed_glibc(lock: ReleaseLock, held: Contents) -> dict[str, dict[str, str]]:
-    """Subdir -> component -> the oldest glibc that has what all ELF files of its artefact need, if
-    they need any.
-    """
+    """Subdir -> component -> the oldest glibc that all its ELF files need, if any."""
     needs: dict[str, dict[str, str]] = {}
     for artefact in lock.artefacts:
         if not _has_elf(artefact.target):

@@ -62,8 +62,7 @@ def runs_on(file: IndexFile, tag: str) -> bool:
 def final_versions(
     files: Iterable[IndexFile], accepted: SpecifierSet | None = None
 ) -> list[Version]:
-    """Versions with a wheel, newest first: nothing yanked, only accepted versions, no pre-releases,
-    no local ones.
+    """Accepted versions with a wheel, newest first: none yanked, no pre-releases, no local ones.
 
     A local version (``2.13.0+cpu``) is somebody's own build of the version.
     """
@@ -125,8 +124,7 @@ _NAMED = re.compile(r"licen[cs]e|copying|notice|eula", re.I)
 
 @dataclass(frozen=True)
 class Licence:
-    """The licence that an artefact declares, `UNDECLARED` without any, and the sha256 of its
-    licence files.
+    """The licence that an artefact declares, or `UNDECLARED`, and the sha256 of its texts.
 
     `content` is the text of these files, one after another.
     """
@@ -167,17 +165,14 @@ def licence_in(stream: BinaryIO, name: str) -> Licence:
 
 
 def joined_licences(stated: Iterable[Licence]) -> tuple[str, tuple[str, ...]]:
-    """The licences that the artefacts of a component declare, joined, and the sha256s of their
-    texts.
-    """
+    """The licences that a component's artefacts declare, joined, and the sha256s of texts."""
     licences = list(stated)
     names = sorted({licence.declared for licence in licences}) or [UNDECLARED]
     return " | ".join(names), tuple(sorted({licence.text for licence in licences if licence.text}))
 
 
 def declared_licence(metadata: Message) -> str:
-    """The licence that METADATA states: ``License-Expression``, else ``License``, else the
-    classifiers.
+    """The licence in METADATA: ``License-Expression``, else ``License``, else classifiers.
 
     A ``License`` that is a whole text becomes its first line and a sha256.
     """

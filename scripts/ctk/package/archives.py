@@ -1,6 +1,4 @@
-"""Opens zips and tars of other people in bounded memory, if all members stay inside
-their folder.
-"""
+"""Opens zips and tars of other people, in bounded memory, if all stays in its folder."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ form.
 
 
 class Refused(Exception):
-    """The error of an archive that is not read: with a member, or with an empty name, with all of
-    it.
-    """
+    """The error of an archive that is not read: of a member, or, without a name, of all."""
 
     def __init__(self, member: str, reason: str) -> None:
         super().__init__(f"{shown(member)}: {reason}" if member else reason)

@@ -167,8 +167,9 @@ def _from_tags(tags: Iterable[tuple[str, Any]]) -> Dynamic:
 
 
 class ElfParts(io.BytesIO):
-    """The parts of a 64-bit ELF file that its dynamic section needs, kept while the file is read in
-    pieces.
+    """The parts of a 64-bit ELF file that its dynamic section needs.
+
+    They are kept while the file is read in pieces.
     """
 
     def __init__(self) -> None:

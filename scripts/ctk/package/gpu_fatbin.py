@@ -134,8 +134,9 @@ class FileCode:
 
 
 def may_have_code(path: Path, name: str = "") -> bool:
-    """Whether a file begins as a library, a program, an object, an archive of them, or a fat binary
-    does, or is PTX.
+    """Whether a file begins as something that may have code for GPUs.
+
+    That is a library, a program, an object, an archive of them, a fat binary, or PTX.
     """
     with open_plain(path) as file:
         return _is_ptx(name or path.name) or file.read(len(_ARCHIVE_MAGIC)).startswith(_MAGICS)
@@ -187,8 +188,9 @@ def read_tree(folder: Path, names: Iterable[str]) -> dict[str, FileCode]:
 
 
 def together(files: Mapping[str, FileCode]) -> dict[str, FileCode]:
-    """The same files, sorted, with the cubins of a folder as one, ``*.cubin``: a program loads
-    those for its GPU.
+    """The same files, sorted, with the cubins of a folder as one, ``*.cubin``.
+
+    A program loads those for its GPU.
     """
     cubins: dict[str, Counter[GpuCode]] = {}
     for name, file in files.items():

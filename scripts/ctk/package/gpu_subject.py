@@ -69,8 +69,9 @@ FOR_SOME_GPUS = {
 
 @dataclass(frozen=True)
 class Known:
-    """All known GPUs and toolkits: from release locks, by `ctk.lock.facts.known`, or from
-    `cuda-version` packages.
+    """All known GPUs and toolkits, from release locks or from `cuda-version` packages.
+
+    From locks by `ctk.lock.facts.known`.
 
     Attributes:
         gpus: Every compute capability that some toolkit can compile for, lowest first.
@@ -84,9 +85,7 @@ class Known:
 
     @classmethod
     def of_toolkits(cls, packages: Iterable[IndexJson]) -> Known:
-        """From `cuda-version` packages: the constraint of a native build lists the GPUs of its
-        toolkit.
-        """
+        """From `cuda-version` packages: a native build's constraint lists its GPUs."""
         targets: dict[str, tuple[str, ...]] = {}
         for index in packages:
             listed = next(
@@ -335,8 +334,9 @@ def _matches(spec: str, version: str) -> bool:
 
 
 def subjects(path: Path, known: Known) -> Iterator[Subject]:
-    """The subjects at a path: a package, a wheel, a file, or a folder that is an environment, a
-    channel or neither.
+    """The subjects at a path: a package, a wheel, a file, or a folder.
+
+    A folder is an environment, a channel or neither.
 
     Raises:
         BadValue: A file is none of these, such as a text.

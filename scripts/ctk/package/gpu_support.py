@@ -1,5 +1,4 @@
-"""The GPUs that code runs on: the rules, the share of a file that a GPU needs, and the spec for
-metadata.
+"""The GPUs that code runs on: rules, the share of a file for a GPU, the spec for metadata.
 
 The rules are those of the CUDA Programming Guide (1.3, "The CUDA platform"; 5.1, "Compute
 Capabilities"): machine code runs on GPUs of its major whose minor is not lower. PTX is compiled by
@@ -133,9 +132,7 @@ _FOR_A_CUDA = re.compile(r"(?<![A-Za-z])cu(?:da)?[-_]?1\d[._]?\d?(?![A-Za-z\d])"
 
 
 def one_for_each_gpu(paths: Iterable[str]) -> list[list[str]]:
-    """Groups of paths that differ only in the number of a GPU, such as ``sm90/a.so`` and
-    ``sm100/a.so``.
-    """
+    """Groups of paths that differ only in a GPU's number: ``sm90/a.so``, ``sm100/a.so``."""
     groups: dict[str, list[str]] = {}
     for path in paths:
         groups.setdefault(_FOR_A_GPU.sub("#", path), []).append(path)
@@ -174,11 +171,10 @@ def one_for_each_cuda(files: Mapping[str, FileCode]) -> dict[str, list[str]]:
 
 
 def bound(files: Iterable[FileCode], gpus: Sequence[str]) -> str:
-    """A version spec for ``__cuda_arch`` that matches the known GPUs, lowest first, on which all of
-    some files run.
+    """A version spec for ``__cuda_arch`` that matches the GPUs on which all of some files run.
 
-    It matches unknown GPUs by the rules: with machine code those of the newest major, with PTX all.
-    ``<0`` matches no GPU; "" is for files without code.
+    The known GPUs are lowest first. It matches unknown GPUs by the rules: with machine code those
+    of the newest major, with PTX all. ``<0`` matches no GPU; "" is for files without code.
     """
     found = worst(runs(file, (*gpus, _FUTURE)) for file in files)
     if not found:

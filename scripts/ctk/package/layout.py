@@ -1,5 +1,4 @@
-"""The places of the files of toolkit components in packages: a table for tests of recipes, the
-audit and the docs.
+"""The places of toolkit components' files: a table for recipe tests, the audit and docs.
 
 recipes/common/layout.sh brings wheels into this layout; a test compares the two. Paths are relative
 to the prefix.
@@ -53,8 +52,7 @@ class Layout:
     forbidden: tuple[str, ...]  # patterns (regular expressions) of paths that no package may have
 
     def library_names(self, soname: str, version: str) -> tuple[str, ...]:
-        """The names of a shared library on Linux: the real file, then the links for loaders and for
-        linkers.
+        """The names of a shared library on Linux: the file, then links for loaders and linkers.
 
         The version of the real file is the component's (``13.4.92``). cuFile leaves the fourth
         number out, libNVVM has a version of its own, and CUPTI's file has its SONAME as the name. A

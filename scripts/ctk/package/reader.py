@@ -1,6 +1,4 @@
-"""Reads ``.conda`` packages as streams: their metadata, and their members one by one, without
-unpacking to disk.
-"""
+"""Reads ``.conda`` packages as streams, without unpacking: metadata, and member by member."""
 
 from __future__ import annotations
 
@@ -261,8 +259,7 @@ def index_of(raw: Mapping[str, Any]) -> IndexJson:
 
 
 def index_record(texts: Mapping[str, bytes], archive: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a package in repodata, from the files under ``info/`` and the archive's size
-    and hashes.
+    """The record of a package in repodata, from its ``info/`` and the archive's size and hashes.
 
     Empty fields are left out, except `depends`.
     """

@@ -1,5 +1,4 @@
-"""Scans packages and wheels: hashes every file, searches it for byte strings, and reads the headers
-of binaries.
+"""Scans packages and wheels: hashes, searches for byte strings, reads headers of binaries.
 
 This is the slow half of the audit, without its rules. The result is plain data, kept by the
 package's sha256, so that a package is opened once, however often the rules run.
@@ -104,9 +103,7 @@ def _printable(content: bytes) -> str:
 
 
 def outermost(paths: Sequence[str]) -> tuple[str, ...]:
-    """The folders that are not inside another of them, without trailing slashes and without the
-    root.
-    """
+    """The folders that are in no other of them, without the root and trailing slashes."""
     plain = sorted({path.rstrip("/") for path in paths} - {""})
     return tuple(path for path in plain if not any(path.startswith(f"{other}/") for other in plain))
 
@@ -185,8 +182,9 @@ class Scanner:
         return replace(scan, file=str(path))
 
     def note(self, cache: Path, sha256: str) -> Memo[PackageScan]:
-        """The note of a package's scan, which its content, the paths searched for and the reading
-        code decide.
+        """The note of a package's scan.
+
+        Its content, the paths searched for and the reading code decide it.
         """
         return memo(cache / "scans", [sha256, _code(), outermost(self.forbidden)], _SCANS)
 

@@ -123,8 +123,9 @@ def find(name: str) -> str:
 
 
 def environment(home: Path, **extra: str) -> dict[str, str]:
-    """Variables with which a client finds no configuration, cache or prefix of the user, and writes
-    below `home`.
+    """Variables with which a client finds nothing of the user, and writes below `home`.
+
+    No configuration, no cache, no prefix.
     """
     for folder in set(_FOLDERS.values()):
         (home / folder).mkdir(exist_ok=True)
@@ -151,9 +152,7 @@ def overrides(scenario: Scenario) -> dict[str, str]:
 
 
 def _machine(scenario: Scenario) -> dict[str, str]:
-    """The virtual packages of a scenario, without underscores, with the values that
-    clients read.
-    """
+    """A scenario's virtual packages, without underscores, with the values for clients."""
     named = {
         package.name.normalized.removeprefix("__"): package for package in scenario.virtual_packages
     }

@@ -93,8 +93,9 @@ class Job:
 
     @property
     def line(self) -> str:
-        """The job for `conda_solve.c`, the spec as ``name version build``: libsolv reads this form
-        as clients do.
+        """The job for `conda_solve.c`, the spec as ``name version build``.
+
+        libsolv reads this form as clients do.
         """
         if not self.spec:
             return self.kind
@@ -308,9 +309,7 @@ def build(where: Workspace, index: Callable[[], Index] = Index) -> Path:
 
 
 def _prepare(root: Path) -> None:
-    """Adds the version header that CMake would write to the sources, and renames the function that
-    ours replaces.
-    """
+    """Adds the version header that CMake would write; renames the function that ours replaces."""
     values = dict(
         zip(("LIBSOLV_MAJOR", "LIBSOLV_MINOR", "LIBSOLV_PATCH"), _VERSION.split("."), strict=True)
     )

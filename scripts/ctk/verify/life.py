@@ -1,5 +1,4 @@
-"""The life of an environment: it is created, and a second command changes it later, perhaps on
-another driver.
+"""The life of an environment: created, then changed by a second command, on any driver.
 
 `ctk.verify.scenarios` asks what a solver picks for an empty environment. Here it starts from
 installed packages, with the request that they came from. `ctk.verify.life_oracle` says what such a
@@ -106,9 +105,7 @@ def commands(start: Start, *, foreign: bool) -> list[Command]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A member of the matrix: a start, a later command, and the driver that the machine
-    has then.
-    """
+    """A member of the matrix: a start, a later command, and the machine's driver then."""
 
     start: Start
     command: Command

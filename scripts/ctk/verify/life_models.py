@@ -1,5 +1,4 @@
-"""What clients do to an installed environment, as models: their jobs for libsolv, their arguments
-for rattler.
+"""Models of what clients do to an installed environment: jobs for libsolv, or for rattler.
 
 Sources: create_install_request, create_update_request, build_remove_request and python_pin of
 mamba-org/mamba 2.8 (libmamba/src/api and libmamba/src/core/pinning.cpp);
@@ -82,9 +81,7 @@ def python_pin(environment: Environment, command: Command) -> str:
 
 
 def dependencies_first(records: Mapping[str, RepoDataRecord]) -> list[str]:
-    """Names in the order of `PrefixData::sorted_records` of libmamba: what a package depends on
-    comes before it.
-    """
+    """Names in the order of `PrefixData::sorted_records` of libmamba: dependencies first."""
     ordered: dict[str, None] = {}
     visited: set[str] = set()
 
@@ -103,8 +100,9 @@ def dependencies_first(records: Mapping[str, RepoDataRecord]) -> list[str]:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What both of conda's solvers look at for each name: the environment, the command, and what is
-    in conflict.
+    """What both of conda's solvers look at for each name.
+
+    The environment, the command, and what is in conflict.
     """
 
     environment: Environment
@@ -126,9 +124,7 @@ class Attempt:
 
 
 class LibsolvClient:
-    """What both clients on libsolv share: the channels in its memory, and the environment as a
-    file.
-    """
+    """What both clients on libsolv share: channels in memory, the environment as a file."""
 
     name = ""
 
@@ -147,9 +143,7 @@ class LibsolvClient:
         return self._outcome(world, Environment((), {}), machine.specs, decided)
 
     def _installed_order(self, environment: Environment) -> list[str]:
-        """The names of installed packages, in the order in which the client hands them
-        to libsolv.
-        """
+        """The names of installed packages, in the order of the client for libsolv."""
         return sorted(environment.records)
 
     def _solve(
@@ -224,8 +218,9 @@ _OTHER_CONFLICTS = (
 
 
 class CondaLibmamba(LibsolvClient):
-    """conda's default solver: it freezes what is installed, and releases what is in conflict,
-    attempt by attempt.
+    """conda's default solver: it freezes what is installed, then releases conflicts.
+
+    It does so attempt by attempt.
     """
 
     name = "conda"
@@ -312,8 +307,9 @@ def _dashed_name(text: str) -> str:
 
 
 def _relaxed(spec: str) -> str:
-    """A spec of the history that is in conflict: conda leaves the build out if it has name, version
-    and build.
+    """A spec of the history that is in conflict.
+
+    conda leaves the build out if it has name, version and build.
     """
     parsed = parse_spec(spec)
     if parsed.version and parsed.build:
@@ -322,9 +318,7 @@ def _relaxed(spec: str) -> str:
 
 
 def _gives_up(before: set[str], found: set[str]) -> bool:
-    """Whether conda's solvers end their attempts: with the same conflicts again, or with many new
-    ones.
-    """
+    """Whether conda's solvers end their attempts: the same conflicts again, or many new ones."""
     return bool(before and before == found) or len(found - before) >= _MOST_NEW_CONFLICTS
 
 
@@ -415,9 +409,7 @@ _RULE = re.compile(r"the constraint (\S+) .*cannot be fulfilled")
 
 
 class CondaRattler(RattlerClient):
-    """conda with its rattler solver: it asks for all that is installed, and releases what is in
-    conflict.
-    """
+    """conda with its rattler solver: it asks for all that is installed, less conflicts."""
 
     name = "conda, rattler"
 

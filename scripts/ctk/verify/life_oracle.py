@@ -117,9 +117,7 @@ def _versions(specs: Iterable[str]) -> list[str]:
 
 
 def _pins(change: Change) -> list[str]:
-    """The versions of cuda-version that hold: the command's, else those that were asked for
-    earlier.
-    """
+    """The versions of cuda-version that hold: the command's, else those asked for earlier."""
     return _versions(change.specs) or _versions(change.before.asked)
 
 
@@ -144,9 +142,7 @@ def _goes_with(toolkit: str, compiled_with: str) -> bool:
 
 
 def _compat_is_asked(facts: LifeFacts, change: Change) -> bool:
-    """Whether the command names a toolkit, or CUDA builds, that only compat serves on
-    this machine.
-    """
+    """Whether the command names a toolkit or CUDA builds that only compat serves here."""
     if _native(facts, change):
         return False
     if _versions(change.specs):
@@ -157,9 +153,7 @@ def _compat_is_asked(facts: LifeFacts, change: Change) -> bool:
 
 
 def _lost_cuda(change: Change, name: str) -> bool:
-    """Whether a package is a CPU build in place of a CUDA build: one that was there, or that is
-    asked for.
-    """
+    """Whether a package is a CPU build in place of a CUDA build that was there or asked for."""
     if change.after is None or change.after.is_cuda(name) is not False:
         return False
     if any(_name(spec) == name and "cpu" in spec for spec in change.specs):

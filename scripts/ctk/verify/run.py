@@ -208,8 +208,7 @@ def counts_as_json(counts: Counts) -> dict[str, Any]:
 
 
 class Tally:
-    """Compares answers with the oracle's as they come, so that a run that is stopped still has its
-    counts.
+    """Compares answers with the oracle's as they come: a stopped run has its counts.
 
     With `ignoring`, the solver sees no constraints on virtual packages: its answers are compared
     with `oracle.expected_ignoring`, and its losses are counted.

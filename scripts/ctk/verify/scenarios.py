@@ -1,6 +1,4 @@
-"""The matrix of drivers, GPUs, platforms, Pythons, requests and pins: a sample of it, or a covering
-set.
-"""
+"""The matrix of drivers, GPUs, platforms, Pythons, requests, pins: a sample, or a covering set."""
 
 from __future__ import annotations
 
@@ -131,12 +129,11 @@ class Matrix:
         return chosen
 
     def covering(self) -> list[Question]:
-        """The members that ``ctk verify`` solves by default: all values of a dimension if it can
-        change the answer.
+        """The members that ``ctk verify`` solves by default.
 
-        Without a pin and with any Python, every machine. With a pin, every driver with a GPU of
-        each kind that toolkits treat differently. With a Python, the machines at the edges; and
-        each pin on two machines.
+        All values of a dimension if it can change the answer. Without a pin and with any Python,
+        every machine. With a pin, every driver with a GPU of each kind that toolkits treat
+        differently. With a Python, the machines at the edges; and each pin on two machines.
         """
         kinds, drivers = self._gpu_kinds, [d for d in self.drivers if d]
         pinned: list[Machine] = [(None, None)]
@@ -234,9 +231,7 @@ def _question(
 
 
 def _drivers(minors: list[str]) -> list[str]:
-    """A driver that is too old for every toolkit, all minors of the locked majors, and a driver
-    newer than all.
-    """
+    """Drivers: one too old for every toolkit, all minors of locked majors, one newer than all."""
     newest = {major: minor for major, minor in map(version, minors)}  # noqa: C416
     newest[max(newest)] += 1
     return [
