@@ -108,7 +108,9 @@ def printed(*command: str) -> str | None:
         done = run_program(command, timeout=8)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() or done.stderr.strip() if done.returncode == 0 else None
+    if done.returncode:
+        return None
+    return done.stdout.strip() or done.stderr.strip()
 
 
 # --- the checks of this checkout, of clients and of hardware. Packages are imported inside a check,
@@ -220,23 +222,23 @@ def _driver(where: Where) -> Finding:
     from ctk.lock.model import release_locks
     from ctk.solve.machine import STATE_DRIVER, machine, overstated, too_old
 
-    on = machine()
-    if said := overstated(on, where.workspace):
-        return missing(said, STATE_DRIVER)
-    if not on.stated and (found := driver_at_fault(on.unseen or driver_state())):
-        return missing(found.message, found.fix)
-    # The first GPU's line.
-    own = (
-        printed("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader") or ""
-    ).partition("\n")[0]
-    if on.driver:
-        name = f"; nvidia-smi: {own}" if own else ""
-        words = f"{on.words}{name}"
-        step = too_old(on.arch, release_locks(where.workspace).values())
+    this = machine()
+    if warning := overstated(this, where.workspace):
+        return missing(warning, STATE_DRIVER)
+    if not this.stated:
+        fault = driver_at_fault(this.unseen or driver_state())
+        if fault:
+            return missing(fault.message, fault.fix)
+    query = ("--query-gpu=name,driver_version", "--format=csv,noheader")
+    gpus = (printed("nvidia-smi", *query) or "").splitlines()
+    first = gpus[0] if gpus else ""
+    if this.driver:
+        words = f"{this.words}; nvidia-smi: {first}" if first else this.words
+        step = too_old(this.arch, release_locks(where.workspace).values())
         return missing(words, step) if step else ok(words)
-    if own:
+    if first:
         return missing(
-            f"nvidia-smi says {own}, and libcuda cannot be loaded",
+            f"nvidia-smi says {first}, and libcuda cannot be loaded",
             "repair the driver's installation",
         )
     return missing(
@@ -314,11 +316,11 @@ def _clients(where: Where) -> Finding:
     """The programs on PATH that install from the channel: each must detect the real driver."""
     from ctk.solve.machine import machine
 
-    on = machine()
-    is_broken = (
-        on.unseen is not None and on.unseen.works is None
-    )  # what clients see is not compared with nothing
-    found, driver = [], on.driver or ""
+    this = machine()
+    driver = this.driver or ""
+    # what clients see is not compared with nothing
+    is_broken = this.unseen is not None and this.unseen.works is None
+    found = []
     for name in ("conda", "mamba", "micromamba", "pixi"):
         if not (place := shutil.which(name)):
             continue
@@ -333,7 +335,8 @@ def _clients(where: Where) -> Finding:
             said = f"{place} sees a driver for CUDA {sees[1]}; {truth}"
             return problem(said, f"export CONDA_OVERRIDE_CUDA={driver}")
         version = re.search(rf"\b{name} version\s*: (\S+)", text, re.IGNORECASE)
-        found.append(f"{name}{f' {version[1]}' if version else ''}, {place}")
+        title = f"{name} {version[1]}" if version else name
+        found.append(f"{title}, {place}")
     return ok("; ".join(found)) if found else missing("none on PATH")
 
 
