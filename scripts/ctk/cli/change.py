@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
 from ctk.cli.options import base_beside
-from ctk.cli.picks import REASON_LINES
+from ctk.cli.picks import REASON_LINES, reason_for_programs
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, WouldLose
@@ -149,7 +149,8 @@ def solve_in_prefix(
         )
     on = machine_for_more(found, stated, Reporter())
     channels = channels_of(found, place, stated)
-    planned = plan(found, specs, on, channels, REASON_LINES)
+    with reason_for_programs():
+        planned = plan(found, specs, on, channels, REASON_LINES)
     show_plan(found, planned, on, channels, steps_for(found, planned, specs, stated, on))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ctk.authors.installable import Case, Survey, alike, take_survey
-from ctk.cli.picks import ChannelOptions
+from ctk.cli.picks import ChannelOptions, reason_for_programs
 from ctk.core.checkout import Workspace, base_channel, checkout, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import MachinesLost, Unsolvable, check_names
@@ -18,7 +18,6 @@ from ctk.solve.advice import Checkout, CheckoutCatalogue, checkout_of
 from ctk.solve.builds import choices
 from ctk.solve.fleet import Environment, Fleet, find_fleet
 from ctk.solve.machine import Machine, impossible, pairs, refuse_impossible
-from ctk.solve.reason import Reason
 from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url, lasting, parse_spec
 from ctk.solve.why import find_reason, newer_nvjitlink, toolkit_in_words
 from ctk.verify.scenarios import facts, matrix
@@ -61,7 +60,8 @@ def solve_fleet(
     kinds, notes = stated_machines(drivers, archs, platform)
     channels = options.catalogue(place, kinds[0].subdir, report)
     named = Named.of(options, place, options.base_in(place))
-    _show_fleet(find_fleet(specs, kinds, channels), notes, named, report)
+    with reason_for_programs():
+        _show_fleet(find_fleet(specs, kinds, channels), notes, named, report)
 
 
 def stated_machines(
@@ -104,10 +104,10 @@ def _show_fleet(fleet: Fleet, notes: Sequence[str], named: Named, report: Report
         notes=notes,
     )
     if refused:
-        raise _nothing_for(refused, fleet, report)
+        raise _nothing_for(refused, fleet)
 
 
-def _nothing_for(refused: Sequence[Machine], fleet: Fleet, report: Reporter) -> Unsolvable:
+def _nothing_for(refused: Sequence[Machine], fleet: Fleet) -> Unsolvable:
     """The error for machines of a fleet that get nothing, with the reason for the first."""
     first = refused[0]
     scenario = Scenario(fleet.request, first.subdir, first.driver, first.arch)
@@ -116,13 +116,7 @@ def _nothing_for(refused: Sequence[Machine], fleet: Fleet, report: Reporter) -> 
     if len(fleet.alone) > 1:
         kinds = f"{len(refused)} of {len(fleet.alone)} kinds of machines"
         whose = f"{kinds} get nothing; {first.words}: "
-    return _unsolvable(f"{whose}{reason.cause}", reason, report)
-
-
-def _unsolvable(cause: str, reason: Reason, report: Reporter) -> Unsolvable:
-    """The error for a request without a solution; its kind is in the document."""
-    report.result(reason={"kind": reason.kind})
-    return Unsolvable(cause, reason.step, kind=reason.kind)
+    return Unsolvable(f"{whose}{reason.cause}", reason.step, kind=reason.kind)
 
 
 def _notes(fleet: Fleet) -> list[str]:
@@ -253,7 +247,8 @@ def solve_everywhere(
     )
     for group in alike(surveys):
         _show_group(group, pins, report)
-    _judge(surveys, pins, report)
+    with reason_for_programs():
+        _judge(surveys, pins)
 
 
 def _of_each_platform(
@@ -283,7 +278,7 @@ def _offered(channels: Catalogue) -> list[str]:
     return offered or [this_platform()]
 
 
-def _judge(surveys: Sequence[Survey], pins: Sequence[str], report: Reporter) -> None:
+def _judge(surveys: Sequence[Survey], pins: Sequence[str]) -> None:
     """Ends the run with an error if the request installs nowhere, or machines lose it."""
     first = surveys[0]
     if not any(survey.today.installs for survey in surveys):
@@ -291,7 +286,7 @@ def _judge(surveys: Sequence[Survey], pins: Sequence[str], report: Reporter) -> 
         cause = reason.cause
         if first.asked not in cause:
             cause = f"{first.asked} installs on no machine: {cause}"
-        raise _unsolvable(cause, reason, report)
+        raise Unsolvable(cause, reason.step, kind=reason.kind)
     losses = []
     for survey in surveys:
         if survey.lost:

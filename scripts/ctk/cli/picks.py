@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,10 +97,18 @@ def solve_request(
         refuse_impossible((machine.driver, machine.arch))
     wanted = wanted_specs(specs, python)
     scenario = Scenario(wanted, machine.subdir, machine.driver, machine.arch)
-    try:
+    with reason_for_programs():
         return solve_or_say_why(scenario, channels, lines)
+
+
+@contextmanager
+def reason_for_programs() -> Iterator[None]:
+    """Adds the kind of the reason to the document, where a request has no solution."""
+    try:
+        yield
     except Unsolvable as error:
-        Reporter().result(reason={"kind": error.kind})
+        if error.kind:
+            Reporter().result(reason={"kind": error.kind})
         raise
 
 

@@ -117,8 +117,8 @@ With `--drivers`, instead:
 
 With `--prefix`, instead:
 
-- `request` (all that is asked for then), `prefix`, `machine`, `toolkit`, `fit`, `choices` as
-  above
+- `request` (all that is asked for then), `prefix`, `machine`, `toolkit`, `fit`,
+  `choices`, `reason` as above
 - `added`, `removed`: `name`, `version`, `build`; `replaced`: `before` and `after`, with these
   three
 - `worse`: `kind` (`native-to-compat`, `toolkit-older`, `toolkit-newer`, `toolkit-gone`,
