@@ -201,7 +201,7 @@ def test_a_changed_text_is_compared_with_that_of_the_same_platform(
         add_nvrtc(index, version, licence=text, tags=WHEELS_13[2:])
         run("add", "13.4", "--write")
         locks[name] = load(here.variants / "cuda-13.4.lock")
-    monkeypatch.setattr("ctk.diff.compare.find", lambda name, _: Release(locks[name], Contents()))
+    monkeypatch.setattr("ctk.cli.work.diff.find", lambda name, _: Release(locks[name], Contents()))
     words = ("diff", "old", "new")
     shown = run(*words)
     assert "licence of nvrtc: another text, still declared as NOASSERTION" in shown

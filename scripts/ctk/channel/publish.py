@@ -218,7 +218,7 @@ class Folder:
         """
         return {**self.visible().times(), **moments(self.notes / TIMES)}
 
-    def check_is_for_readers(self, channel: Path) -> None:
+    def refuse_unless_for_readers(self, channel: Path) -> None:
         """Raises BadValue if the folder is not for readers only.
 
         It may not be the channel to be published, a built one or in one, a site, or a file.
@@ -280,7 +280,7 @@ class Folder:
             BadValue: The folder is not for readers only.
             NotReady: The clock of this machine is wrong.
         """
-        self.check_is_for_readers(channel)
+        self.refuse_unless_for_readers(channel)
         ours = read_index(channel)
         self._check_clock(channel, ours)
         with self._held():

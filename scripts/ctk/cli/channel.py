@@ -109,8 +109,8 @@ def site_command(
     elsewhere. It is replaced as a whole at the end. With --url the pages are for others: they name
     no folder of this machine.
 
-    Examples: ctk site output/site ctk site /srv/www/cuda-site --url https://example.org/cuda --base
-    conda-forge --title "CUDA at Example"
+    Examples: ctk site output/site
+    ctk site /srv/www/cuda-site --url https://example.org/cuda --base conda-forge --title "Our CUDA"
 
     JSON:
     - `folder`, `files` (how many), `bytes`, `questions` (how many were answered), `platforms`

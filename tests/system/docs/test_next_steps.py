@@ -99,16 +99,16 @@ RELEASES = {
     "self.minor",
     "state.minor",
     "stem.removeprefix('cuda-')",
-    "' '.join((name.removeprefix('cuda-') for name in newer))",
+    "releases",
     "' '.join(unmeasured)",
 }
 WITHOUT_SPACES = RELEASES | {
     "' '.join(dict.fromkeys(words))",  # of `ctk build`: recipes, releases and platforms
-    "missing[0]",  # a platform
-    "more",  # of `ctk build`, and a quoted channel
     "name",  # of a package or a release
     "named",  # quoted in the step that it is cut from
+    "platform",
     "subdir",
+    "words",  # of `ctk build`, and a quoted channel
 }
 IN_COMMAND = re.compile(
     r"(?:^|[`(]|: |&& |\b(?:run|see|type|then|or) )(?:ctk [a-z]|(?:conda|mamba|rm|rmdir|mv|touch)"

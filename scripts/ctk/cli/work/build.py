@@ -100,15 +100,11 @@ def _show_result(
     show_left_out(planned, report)
     _show_uncommitted(planned.plan.builds, report)
     if staged.changed:
-        source = _unless_default(staged.channel, workspace)
+        is_own = staged.channel == workspace.channel
+        source = "" if is_own else f" {shlex.quote(str(staged.channel))}"
         report.line(
             f"readers of a published channel see this after: ctk publish{source} --to FOLDER"
         )
-
-
-def _unless_default(channel: Path, workspace: Workspace) -> str:
-    """A channel as a word of a command, with a space before it; "" for the one of the checkout."""
-    return "" if channel == workspace.channel else f" {shlex.quote(str(channel))}"
 
 
 def _show_lacking(
@@ -119,9 +115,8 @@ def _show_lacking(
     if not lacks:
         return
     words = " ".join([*named, *map("--release {}".format, lacks)])
-    place = _unless_default(channel, workspace)
-    if place:
-        words += f" --channel{place}"
+    if channel != workspace.channel:
+        words += f" --channel {shlex.quote(str(channel))}"
     report.line(
         f"it lacks toolkit {listing(lacks)}, with which conda-forge compiles: beside"
         f" conda-forge, pytorch and others are CPU builds then; `ctk build {words}` adds it"

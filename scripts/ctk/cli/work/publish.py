@@ -67,7 +67,7 @@ def into_folder(options: PublishOptions, to: Path) -> None:
             "an attestation says for which channel a package is", "name its URL with --url"
         )
     target = Folder(to, here.recipes, Keep(options.keep, timedelta(days=options.keep_days)))
-    target.check_is_for_readers(built.path)
+    target.refuse_unless_for_readers(built.path)
     attester = Sigstore(options.url or "") if options.attest else None
     if attester:
         attester.signer()  # without an identity it is an error before gigabytes are copied
