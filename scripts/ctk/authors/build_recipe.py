@@ -634,7 +634,7 @@ class Workshop:
                 file, seconds, lines = made.result()
                 if not file:
                     progress(variant, "FAILED")
-                    mirror.check()
+                    mirror.raise_failure()
                     if full := full_disk("\n".join(lines), self.folder):
                         raise full
                     raise self._unsolvable(variant) or BuildFailed(
@@ -771,7 +771,7 @@ class Workshop:
                     tried = pool.submit(_test, package.file, driver, mirror.urls, mirror.names)
                     state, lines = tried.result()
                     if state == "failed":
-                        mirror.check()
+                        mirror.raise_failure()
                         if full := full_disk("\n".join(lines), self.folder):
                             raise full
                     detail = "\n".join(what_failed(lines)) if state == "failed" else ""

@@ -119,7 +119,7 @@ def build_recipe_command(
     """
     from ctk.authors.build_recipe import Workshop, order, recipe_in, variant_files
     from ctk.authors.installable import take_survey
-    from ctk.build.runner import check_machine
+    from ctk.build.runner import refuse_machine
     from ctk.channel.repodata import add
     from ctk.lock.facts import known as known_gpu_code
     from ctk.lock.model import release_locks
@@ -149,7 +149,7 @@ def build_recipe_command(
         raise BadValue(f"{shown(output)} is a file", "name a folder, such as --output ./packages")
     refuse_unwritable(output)
     refuse_breaking_path(found.folder, "move the recipe")  # scripts name it
-    check_machine(where)
+    refuse_machine(where)
     log = where.logs / f"recipe-{found.name}.log"
     channels = catalogue(
         where, base_beside(base, channel, where), this_platform(), others=channel or ()

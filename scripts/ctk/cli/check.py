@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ctk.cli.options import Jobs, not_both
-from ctk.core.checkout import HISTORY, Workspace, channel_missing, check_was_shown, workspace
+from ctk.core.checkout import HISTORY, Workspace, channel_missing, refuse_unshown, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import (
     AuditFailed,
@@ -145,7 +145,7 @@ def check_command(
         return
     names = places or [str(where.channel)]
     for name in names:
-        check_was_shown(Path(name))
+        refuse_unshown(Path(name))
     for name in (*names, *map(str, base or ()), *([published] if published else [])):
         if (
             "://" not in name and not Path(name).exists()

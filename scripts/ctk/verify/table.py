@@ -26,9 +26,8 @@ class Answers:
     """A solver's picks for each driver and GPU."""
 
     drivers: tuple[str | None, ...]  # None, then CUDA versions, oldest first
-    gpus: tuple[
-        str | None, ...
-    ]  # compute capabilities, oldest first, the last for newer GPUs; None: not detected
+    # Compute capabilities, oldest first, the last for newer GPUs; None: not detected.
+    gpus: tuple[str | None, ...]
     # 13.0; 12.9 compat; 13.5 PTX only, or 12.9 no code, if its compiler does not know the GPU; -
     # without a solution; "" if no such driver runs such a GPU
     cells: Mapping[tuple[str | None, str | None], str]
@@ -39,10 +38,11 @@ def ask(
 ) -> Answers:
     """Solves `REQUEST` for every driver and GPU in the locks, but for impossible pairs."""
     known = matrix(facts(locks), ())
+    # Without the driver that is too old.
     drivers, gpus = (
         (None, *known.drivers[2:]),
         (*known.gpus[1:], None),
-    )  # without the driver that is too old
+    )
     catalogue = Catalogue(folders, subdir).grouped([REQUEST])
 
     def cell(driver: str | None, gpu: str | None) -> str:
