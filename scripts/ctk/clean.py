@@ -81,16 +81,12 @@ def clean(workspace: Workspace, *, dry_run: bool = False) -> list[Group]:
                 Group.of("downloads", "what no lock names", store, _downloads(workspace)),
                 Group.of("builds", "what no channel has", builds, unused_builds(workspace)),
             ]
-        known = {*store, *builds, *notes, workspace.rattler, workspace.temporary}
-        groups.append(
-            Group.of(
-                "others",
-                "nothing",
-                (path for path in workspace.cache.glob("*") if path not in known),
-            )
-        )
-        for group in groups if not dry_run else ():
-            _remove(group.goes)
+        known = {workspace.rattler, workspace.temporary}.union(store, builds, notes)
+        others = [path for path in workspace.cache.glob("*") if path not in known]
+        groups.append(Group.of("others", "nothing", others))
+        if not dry_run:
+            for group in groups:
+                _remove(group.goes)
     return groups
 
 

@@ -25,7 +25,7 @@ from ctk.base import base
 from ctk.build import build
 from ctk.build.cluster import Cluster
 from ctk.build.one import machine_paths, temporary_files
-from ctk.build.runner import Built, check_machine
+from ctk.build.runner import Built, refuse_machine
 from ctk.channel import local
 from ctk.channel.distribution import package_name
 from ctk.clean import forget_older, trim
@@ -186,7 +186,7 @@ class Pipeline:
         earlier = build.finished(plan, self.workspace, jobs=self.jobs)
         todo = replace(plan, builds=tuple(b for b in plan.builds if b.id not in earlier))
         if todo.builds and not self.cluster:
-            check_machine(self.workspace)  # before gigabytes are fetched
+            refuse_machine(self.workspace)  # before gigabytes are fetched
         if todo.artefacts:
             self.fetch(todo)
         with self.report.task(f"{self.prefix}build", len(plan.builds)) as task:
@@ -495,7 +495,7 @@ def _testing(
             def in_process(file: Path) -> _Results:
                 is_passed, log = pool.submit(_results, file, mirror.urls).result()
                 if not is_passed:
-                    mirror.check()
+                    mirror.raise_failure()
                 return is_passed, [mirror.restored(line) for line in log]
 
             yield in_process

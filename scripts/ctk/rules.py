@@ -43,13 +43,11 @@ class Finding:
     severity: Severity = ""
 
     def __str__(self) -> str:
-        place = (
-            f"{self.where}: {self.path}"
-            if self.path
-            else f"{self.where}:{self.line}"
-            if self.line
-            else self.where
-        )
+        place = self.where
+        if self.path:
+            place = f"{self.where}: {self.path}"
+        elif self.line:
+            place = f"{self.where}:{self.line}"
         return f"{place}: {self.severity}[{self.check}]: {self.message}; fix: {self.fix}"
 
     @property
@@ -157,12 +155,17 @@ class Report:
     def counts(self) -> dict[str, int]:
         """Number of findings by check, also 0."""
         numbers = Counter(finding.check for finding in self.findings)
-        return {name: numbers[name] for name in dict.fromkeys([*self.checks, *numbers])}
+        names = dict.fromkeys([*self.checks, *numbers])
+        return {name: numbers[name] for name in names}
 
     def verdict(self) -> str:
         """The number of findings, in words: ``1 error, 2 hints``."""
         hints = sum(finding.severity == "hint" for finding in self.findings)
-        words = [count(n, noun) for n, noun in ((len(self.errors), "error"), (hints, "hint")) if n]
+        words = []
+        if self.errors:
+            words.append(count(len(self.errors), "error"))
+        if hints:
+            words.append(count(hints, "hint"))
         return ", ".join(words) or "nothing found"
 
     def rows(self, **keys: str) -> list[dict[str, Any]]:

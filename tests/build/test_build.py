@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from ctk.build import build
-from ctk.build.runner import check_machine
+from ctk.build import build, runner
+from ctk.build.runner import refuse_machine
 from ctk.core import files
 from ctk.core.checkout import Workspace
 from ctk.core.errors import NotReady
 from ctk.fetch import fetch
 from ctk.index.index import Index
+from ctk.lock.redistribution import Reading
 from kit.tiny import tiny_checkout, tiny_plan
 
 HELLO, FOLLOWER = "hello-cuda13.4-linux-64", "follower-cuda13.4-noarch"
@@ -55,6 +56,17 @@ def test_a_build_is_made_once(checkout: Workspace) -> None:
     assert {
         p: (p.stat().st_mtime_ns, p.stat().st_ino) for b in second.built for p in b.packages
     } == before
+
+
+def test_a_build_is_made_again_once_somebody_has_read_its_licence_texts(
+    checkout: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = {b.id: b for b in build.run(tiny_plan(checkout), checkout).built}
+    assert (len(made[HELLO].unread), made[FOLLOWER].unread) == (1, ())
+    readings = dict.fromkeys(made[HELLO].unread, Reading("open source"))
+    monkeypatch.setattr(runner, "load", lambda: readings)
+    found = {b.id: runner.cached(b, checkout) for b in tiny_plan(checkout).builds}
+    assert [found[HELLO], found[FOLLOWER] is not None] == [None, True]
 
 
 SCRIPT = "\n    - mkdir -p $PREFIX/share/hello\n    - cp greeting.txt $PREFIX/share/hello/"
@@ -138,16 +150,16 @@ def test_a_path_that_would_break_a_build_is_refused(
     lines and PATH.
     """
     with pytest.raises(NotReady, match="would break files of packages"):
-        check_machine(tiny_checkout(tmp_path / name))
+        refuse_machine(tiny_checkout(tmp_path / name))
     linked = tiny_checkout(tmp_path / "linked")
     linked.own_cache.symlink_to(
         linked.own_cache.rename(tmp_path / name / "cache")
     )  # where rattler-build works
     with pytest.raises(NotReady, match="would break files of packages"):
-        check_machine(linked)
+        refuse_machine(linked)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / name))  # where packages are tested
     with pytest.raises(NotReady, match="would break files of packages"):
-        check_machine(tiny_checkout(tmp_path / "good"))
+        refuse_machine(tiny_checkout(tmp_path / "good"))
 
 
 def test_a_path_with_other_signs_builds(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from ctk.fetch import channels, repodata
 from ctk.fetch.channels import Servers
 from ctk.fetch.repodata import IndexFolder
 from ctk.index.client import Retry
-from ctk.package.records import MOST_NESTED, check_specs
+from ctk.package.records import MOST_NESTED, refuse_specs
 from ctk.solve import solve as solve_module
 from ctk.solve.solve import Scenario, parse_spec, reading, solve
 from kit.fake_index import FakeIndex, Fault, serve
@@ -216,7 +216,7 @@ def test_parentheses_that_json_escapes_are_counted(tmp_path: Path) -> None:
     file = tmp_path / "noarch" / PLAIN
     file.write_text(file.read_text().replace("(", "\\u0028"))
     with pytest.raises(ChannelBroken, match="parentheses, which no spec has"):
-        check_specs(file)
+        refuse_specs(file)
     with pytest.raises(ChannelBroken, match="parentheses"), reading([tmp_path]):
         pass
 
@@ -225,7 +225,7 @@ def test_as_many_parentheses_as_are_allowed_are_no_danger(tmp_path: Path) -> Non
     """rattler's parser bears them: in a process of its own, which a signal would end."""
     spec = f"a {'(' * MOST_NESTED}>=1{')' * MOST_NESTED}"
     write(tmp_path, record("b", spec), record("a"), packed=False)
-    check_specs(tmp_path / "noarch" / PLAIN)
+    refuse_specs(tmp_path / "noarch" / PLAIN)
     text = (
         "import sys; from pathlib import Path; from ctk.solve.solve import *;"
         "print(len(solve(Scenario(('b',), 'linux-64'), [Path(sys.argv[1])]).records))"
@@ -252,7 +252,7 @@ def test_a_long_list_of_removed_files_is_fine(tmp_path: Path) -> None:
     content = json.loads(file.read_text())
     content["removed"] = [f"p-{n}-0.conda" for n in range(100_000)]
     file.write_text(json.dumps(content))
-    check_specs(file)
+    refuse_specs(file)
 
 
 def test_a_solver_that_gives_no_answer_is_left(

@@ -64,9 +64,8 @@ def planned_scans(
         tempfile.TemporaryDirectory(prefix="ctk-planned-") as scratch,
         ThreadPoolExecutor(jobs) as pool,
     ):
-        programs = Path(
-            scratch, "programs"
-        )  # written once: a program is busy while some thread writes it
+        # Written once: a program is busy while some thread writes it.
+        programs = Path(scratch, "programs")
         standins.write_patchelf(
             programs, _TOKEN, "false", Path(scratch, "unanswered"), Path(os.devnull)
         )
@@ -157,16 +156,16 @@ def _tree(
         members |= {
             str(PurePosixPath(source.folder, n.removeprefix(top))): c for n, c in inside.items()
         }
-    scripts = (file_sha256(file) for file in build.recipe.files() if file != build.recipe.file)
-    decisive = [
+    scripts = [file_sha256(file) for file in build.recipe.files() if file != build.recipe.file]
+    decisive: list[object] = [
         script.file,
         sorted(script.env.items()),
         build.subdir,
         folder,
         sorted(members.items(), key=str),
     ]
-    code = (file_sha256(Path(file)) for file in (__file__, standins.__file__))
-    key = repr([*code, *scripts, *decisive])
+    code = [file_sha256(Path(file)) for file in (__file__, standins.__file__)]
+    key = repr(code + scripts + decisive)
     note = memo(workspace.notes / "laid-out", key, _FILES)
     return note.get(lambda: _lay_out(build, script, members, folder, programs))
 

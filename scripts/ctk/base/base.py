@@ -321,10 +321,11 @@ def _machine_keys(parts: Sequence[MachinePart]) -> str:
         keys[part.artefact.component.replace("-", "_")] = [part.artefact.version]
         keys |= {f"{package}_glibc": [version] for package, version in part.glibc.items()}
     keys |= {"python": [f"{short}.* *_{abi}"], "python_tag": [tag]}
+    # The other keys of their zip.
     keys |= {
         "python_number": ["0"],
         "is_freethreading": [tag.endswith("t")],
-    }  # the other keys of their zip
+    }
     if compilers := installed_compilers():
         keys["machine_gcc"] = [f"{target} {version}" for target, version in compilers.items()]
         keys["machine_glibc"] = [glibc()]

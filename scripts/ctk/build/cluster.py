@@ -147,16 +147,12 @@ class Store:
         except FileNotFoundError:
             raise
         except OSError as error:
-            full = error.errno in FULL
-            raise NoSpace(
-                f"the store {self.shown} {'is full' if full else 'fails'}:"
-                f" {without_credentials(str(error))}",
-                (
-                    "free some space there"
-                    if full
-                    else "make it readable and writable for this machine and every worker"
-                ),
-            ) from None
+            fault = "fails"
+            step = "make it readable and writable for this machine and every worker"
+            if error.errno in FULL:
+                fault, step = "is full", "free some space there"
+            said = without_credentials(str(error))
+            raise NoSpace(f"the store {self.shown} {fault}: {said}", step) from None
 
 
 # An order for a worker.
@@ -192,15 +188,14 @@ def work_order(build: Build, workspace: Workspace, store: str) -> WorkOrder:
     def place(path: Path) -> Path:
         return path.resolve().relative_to(root)
 
-    sources = {place(f).as_posix(): f for f in (*build.recipe.files(), *build.variant_files)}
-    files = {name: file_sha256(f) for name, f in sources.items()}
-    files |= {
-        laid_out(a, workspace).relative_to(workspace.root).as_posix(): a.sha256
-        for a in build.artefacts
-    }
-    known = replace(
-        build, recipe=replace(build.recipe, commit=recipe_commit(build.recipe))
-    )  # a worker has no git
+    sources = [*build.recipe.files(), *build.variant_files]
+    files = {place(file).as_posix(): file_sha256(file) for file in sources}
+    for artefact in build.artefacts:
+        laid = laid_out(artefact, workspace).relative_to(workspace.root)
+        files[laid.as_posix()] = artefact.sha256
+    # A worker has no git.
+    recipe = replace(build.recipe, commit=recipe_commit(build.recipe))
+    known = replace(build, recipe=recipe)
     return WorkOrder(store, tools(), _moved(known, place), files)
 
 

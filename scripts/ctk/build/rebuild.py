@@ -149,9 +149,8 @@ def _build(name: str, origin: Provenance, recipe: Recipe, wanted: set[str]) -> B
         lock="",
         subdir=subdir,
         python="",
-        outputs=tuple(
-            outputs.values()
-        ),  # all, also those not asked for: the SBOM has the variant of all of them
+        # All, also those not asked for: the SBOM has the variant of all of them.
+        outputs=tuple(outputs.values()),
         artefacts=tuple(i.artefact for i in origin.inputs),
         timestamp=origin.timestamp,
         licenses={i.artefact.component: i.license for i in origin.inputs},

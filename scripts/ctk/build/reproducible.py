@@ -41,9 +41,8 @@ _CHUNK = 1 << 20
 _BLOCK = 512  # of a tar archive
 # zstd's own limit at its highest levels; what rattler-build wrote needs less.
 _WINDOW = 1 << 27
-_LARGE = (
-    1 << 31
-)  # bytes from which on a member is written with 64-bit sizes; zip needs them from twice that
+# Bytes from which on a member is written with 64-bit sizes; zip needs them from twice that.
+_LARGE = 1 << 31
 # The name of this machine's folders in published metadata. The prefix keeps the start of its
 # placeholder.
 BUILD_ROOT = "/build"

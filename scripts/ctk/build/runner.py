@@ -55,9 +55,8 @@ class Built:
     id: str  # of the build
     key: str  # content key
     home: Path  # its folder in the cache
-    records: Mapping[
-        str, Mapping[str, Any]
-    ]  # path of each ``.conda`` file below that folder -> its record in repodata
+    # Path of each ``.conda`` file below that folder -> its record in repodata.
+    records: Mapping[str, Mapping[str, Any]]
     tests: Mapping[str, int]  # path of each package with tests -> their number
     seconds: float  # wall time of the run that made it
     cached: bool  # whether an earlier run had made it
@@ -185,7 +184,7 @@ def make(build: Build, workspace: Workspace, jobs: int) -> Built:
         NoSpace: The disk is full.
     """
     start = time.monotonic()
-    check_machine(workspace)
+    refuse_machine(workspace)
     with disk_errors(workspace.builds):
         if any((large := standins.choose(build)).values()):
             try:
@@ -224,7 +223,7 @@ def make_with(
             ).mkdir()  # where it gathers files: the user's place may be slow
             with environment(PATH=path, TMPDIR=str(temporary)):
                 packages = _run_rattler_build(read, workspace, folder)
-            stand_ins.check()
+            stand_ins.refuse_unanswered()
         folders = {str(place): BUILD_ROOT for place in (folder, stand_ins.root)}
         folders[folder.as_uri()] = f"file://{BUILD_ROOT}"
         checkout = standins.checkout_of(build)
@@ -255,13 +254,12 @@ def make_with(
         shutil.rmtree(finished, ignore_errors=True)
 
 
-def check_machine(workspace: Workspace) -> None:
+def refuse_machine(workspace: Workspace) -> None:
     """Refuses a machine or checkout for which rattler-build would blame the recipe."""
     for place in (workspace.root, workspace.cache):  # recipes are in one, their builds in the other
         refuse_breaking_path(place, "move it", NotReady)
-    refuse_breaking_path(
-        Path(tempfile.gettempdir()), "name another folder in TMPDIR", NotReady
-    )  # packages are tested there
+    # Packages are tested there.
+    refuse_breaking_path(Path(tempfile.gettempdir()), "name another folder in TMPDIR", NotReady)
     if not shutil.which("bash"):
         raise NotReady(
             "there is no bash on PATH, which runs the scripts of recipes",

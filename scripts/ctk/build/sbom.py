@@ -67,9 +67,8 @@ class Provenance:
         int  # seconds since 1970, from the release lock; every time in the package is this one
     )
     inputs: tuple[Input, ...]  # its artefacts; none for a package of metadata only
-    variant: Mapping[
-        str, tuple[str, ...]
-    ]  # every variant key that the recipe can see -> its values
+    # Every variant key that the recipe can see -> its values.
+    variant: Mapping[str, tuple[str, ...]]
     level: int  # zstd compression level
     tools: Mapping[str, str]  # name -> version of the programs that wrote the package
 

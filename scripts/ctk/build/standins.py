@@ -95,13 +95,12 @@ def stand_in(
     token: str, number: int, head: bytes, elf: Dynamic | Binary | None
 ) -> tuple[bytes, bytes]:
     """The name of a new stand-in, and its content. The token has 16 characters."""
-    name = f"{token}.{'elf' if elf else 'other'}.{number}"
-    rpath = elf.search[-1].text if elf and elf.search else ""
-    needed = " ".join(elf.needed) if elf else ""
-    return (
-        name.encode(),
-        head + f"{name}\n{elf.soname if elf else ''}\n{rpath}\n{needed}\n".encode(),
-    )
+    kind, soname, rpath, needed = "other", "", "", ""
+    if elf:
+        kind, soname, needed = "elf", elf.soname, " ".join(elf.needed)
+        rpath = elf.search[-1].text if elf.search else ""
+    name = f"{token}.{kind}.{number}"
+    return name.encode(), head + f"{name}\n{soname}\n{rpath}\n{needed}\n".encode()
 
 
 class Changed(Exception):
@@ -176,9 +175,8 @@ class StandIns:
             folder / "unanswered",
         )
         self._edits = folder / "edits"
-        self._token = secrets.token_hex(
-            8
-        )  # nothing in a wheel can guess it, and pass for a stand-in
+        # Nothing in a wheel can guess it, and pass for a stand-in.
+        self._token = secrets.token_hex(8)
         self._members: dict[bytes, _Member] = {}
 
     def lay_out(self, build: Build, large: Chosen) -> Build:
@@ -270,7 +268,7 @@ class StandIns:
             file.seek(0)
             yield Found(os.fstat(file.fileno()).st_size, file, sha256)
 
-    def check(self) -> None:
+    def refuse_unanswered(self) -> None:
         """Raises `Changed` if a script asked patchelf something that no stand-in can answer."""
         if self._unanswered.exists():
             raise Changed(self._unanswered.read_text())

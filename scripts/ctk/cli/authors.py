@@ -164,7 +164,7 @@ def _read_values(
 
 def _refuse_places(place: Path, recipe: Recipe, workspace: Workspace) -> None:
     """Refuses a folder for packages, a folder of a recipe, or a machine that cannot be used."""
-    from ctk.build.runner import check_machine
+    from ctk.build.runner import refuse_machine
 
     if place.resolve() in (workspace.channel.resolve(), workspace.base_channel.resolve()):
         raise BadValue(
@@ -174,7 +174,7 @@ def _refuse_places(place: Path, recipe: Recipe, workspace: Workspace) -> None:
         raise BadValue(f"{shown(place)} is a file", "name a folder, such as --output ./packages")
     refuse_unwritable(place)
     refuse_breaking_path(recipe.folder, "move the recipe")  # scripts name it
-    check_machine(workspace)
+    refuse_machine(workspace)
 
 
 def _channels_with_cuda(named: Sequence[str], base: str, workspace: Workspace) -> Catalogue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ctk.cli.options import CheckOptions, with_options
-from ctk.core.checkout import channel_missing, check_was_shown, workspace
+from ctk.core.checkout import channel_missing, refuse_unshown, workspace
 from ctk.core.errors import UnknownName
 
 
@@ -74,7 +74,7 @@ def _places(options: CheckOptions) -> list[str]:
     """
     names = options.places or [str(workspace().channel)]
     for name in names:
-        check_was_shown(Path(name))
+        refuse_unshown(Path(name))
     others = [*map(str, options.base or ())]
     if options.published:
         others.append(options.published)

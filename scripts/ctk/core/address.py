@@ -153,10 +153,11 @@ def logged_in(url: str) -> tuple[str, dict[str, str]]:
     """
     parts, known = urlsplit(url), _logins()
     labels = (parts.hostname or "").split(".")
+    # As rattler_networking.
     hosts = [
         ".".join(labels),
         *(f"*.{'.'.join(labels[i:])}" for i in range(len(labels))),
-    ]  # as rattler_networking
+    ]
     login: dict[str, Any] = next((known[host] for host in hosts if host in known), {})
     _hide_each(login)
     if token := login.get("CondaToken"):

@@ -140,7 +140,7 @@ HISTORY = ".history"
 """The folder of notes in a folder that `ctk publish` writes."""
 
 
-def check_was_shown(folder: Path) -> None:
+def refuse_unshown(folder: Path) -> None:
     """Raises ChannelBroken for a folder whose first publish has not ended.
 
     Readers see no index in it.
@@ -179,9 +179,8 @@ def checkout() -> Workspace:
 
 def git(folder: Path, *words: str) -> str:
     """The stripped output of git in a folder; "" if it fails or is not installed."""
-    from ctk.core.children import (
-        run_program,
-    )  # completion and --help do not need it, nor tarfile and tomllib
+    # Completion and --help do not need it, nor tarfile and tomllib.
+    from ctk.core.children import run_program
 
     try:
         done = run_program(["git", "-C", str(folder), *words])

@@ -200,12 +200,22 @@ def end_children() -> None:
 def end_trees(roots: Iterable[int]) -> None:
     """Kills processes and all their descendants."""
     known = [*roots]
-    _end(lambda: {*known, *(process for root in known for process in _descendants(root))})
+
+    def trees() -> set[int]:
+        found = set(known)
+        for root in known:
+            found.update(_descendants(root))
+        return found
+
+    _end(trees)
 
 
 def _children() -> set[int]:
     """All descendants of this process but its guard."""
-    return {*_descendants(os.getpid())} - {_guard.process if _guard else 0}
+    found = set(_descendants(os.getpid()))
+    if _guard:
+        found.discard(_guard.process)
+    return found
 
 
 def _end(find: Callable[[], set[int]]) -> None:

@@ -70,10 +70,9 @@ def _unwritten(why: str) -> NoSpace:
 def use_streams() -> None:
     """Has the streams of this process fail as described above, also those that are closed."""
     closed = [number for number in range(3) if not _is_open(number)]
+    # Each gets the lowest free number, which a file of ours would have otherwise.
     for _ in closed:
-        os.open(
-            os.devnull, os.O_RDWR
-        )  # gets the lowest free number, which a file of ours would have otherwise
+        os.open(os.devnull, os.O_RDWR)
     sys.stdout = _text(
         _ClosedOutput(1, "w", closefd=False) if 1 in closed else _Output(1, "w", closefd=False)
     )
@@ -300,8 +299,10 @@ class Task:
             left = (
                 f" ({timedelta(seconds=task.time_remaining)} left)" if task.time_remaining else ""
             )
-            position = f"{task.completed / unit:.0f}/{(task.total or 0) / unit:.0f}{name}"
-            self._reporter.say(f"{task.description} {position}{left}{': ' if note else ''}{note}")
+            total = task.total or 0
+            position = f"{task.completed / unit:.0f}/{total / unit:.0f}{name}"
+            said = f": {note}" if note else ""
+            self._reporter.say(f"{task.description} {position}{left}{said}")
 
 
 def table_of(
@@ -348,18 +349,17 @@ def _write(console: Console, text: str | Text, style: str | None = None) -> None
 
 def count(number: int, noun: str) -> str:
     """``1 build``, ``2 builds``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def listing(words: Sequence[str], last: str = "and", most: int = 0) -> str:
     """``a``, ``a and b``, ``a, b and c``; with `most`, a longer list ends with ``5 more``."""
     if most and len(words) > most:
         words = [*words[:most], f"{len(words) - most} more"]
-    return (
-        f" {last} ".join([part for part in (", ".join(words[:-1]), words[-1]) if part])
-        if words
-        else "none"
-    )
+    if not words:
+        return "none"
+    before = ", ".join(words[:-1])
+    return f"{before} {last} {words[-1]}" if before else words[-1]
 
 
 def megabytes(size: float) -> str:

@@ -97,4 +97,5 @@ def this_platform() -> str:
         "arm64": "aarch64",
         "ARM64": "arm64",
     }[host.machine()]
-    return f"{'win' if sys.platform == 'win32' else 'linux'}-{machine}"
+    system = "win" if sys.platform == "win32" else "linux"
+    return f"{system}-{machine}"

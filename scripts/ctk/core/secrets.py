@@ -233,14 +233,16 @@ _BEHIND = re.compile(r"([^/?#:\[\]]*):([^/?#]*)")
 """A host and what stands in the place of its port: ``USER@HOST:PASSWORD``."""
 _FORMS = (
     (re.compile(rf"(?<=//){USER}"), HIDDEN),
+    # `Path` leaves one slash of two.
     (
         re.compile(r"""(?<=\w:/)(?!/)[^/:\s"<>]*:[^\s"<>]*(?=@)"""),
         HIDDEN,
-    ),  # `Path` leaves one slash of two
+    ),
+    # No scheme.
     (
         re.compile(r"""(?<![\w:/@.+%-])[\w.+%-]+:[^\s/:@"'<>]+(?::[^\s/@"'<>]+)?(?=@[\w\[])"""),
         HIDDEN,
-    ),  # no scheme
+    ),
     (_IN_PATH, rf"\1{HIDDEN}"),
     (_NAMED, rf"\1{HIDDEN}"),
     (_UNNAMED, rf"\1{HIDDEN}"),

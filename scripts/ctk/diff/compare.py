@@ -41,7 +41,8 @@ def find(name: str, workspace: Workspace) -> Release:
         lock = load(path) if path.exists() else find_release(release_locks(workspace), name)
         return Release(lock, contents.load(workspace))
     folder = workspace.variants.name
-    file = f"{folder}/{release if release[:1].isalpha() else f'cuda-{release}'}.lock"
+    stem = release if release[:1].isalpha() else f"cuda-{release}"
+    file = f"{folder}/{stem}.lock"
     found, wrong = parse_lock(_git_show(revision, file, workspace))
     if found is None:
         raise problems(LockError, f"{revision}:{file}", wrong, f"name another one: {FORMS}")
@@ -72,24 +73,22 @@ def same_kind(old: ReleaseLock, new: ReleaseLock) -> None:
 
 
 @dataclass(frozen=True)
+# Of its libraries, for DLLs their file names; None if not all are measured.
 class ReleaseSide:
     """A group of components in a release on a platform."""
 
     versions: tuple[str, ...]  # each once; empty if the release does not have the components
     size: int  # bytes of the artefacts
     glibc: str | None  # newest symbol version needed; "" if none is; None if it is not measured
-    sonames: (
-        tuple[str, ...] | None
-    )  # of its libraries, for DLLs their file names; None if not all are measured
+    sonames: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
 class ComponentChange:
     """The change of a group of components on a platform."""
 
-    components: tuple[
-        str, ...
-    ]  # several if a release has them in one artefact, as CUDA 12 has nvcc, crt and nvvm
+    # Several if a release has them in one artefact, as CUDA 12 has nvcc, crt and nvvm.
+    components: tuple[str, ...]
     platform: str
     old: ReleaseSide
     new: ReleaseSide

@@ -32,9 +32,8 @@ def title(difference: ReleaseDifference) -> str:
 def summary(difference: ReleaseDifference, broken: Sequence[Break]) -> Iterator[str]:
     """The most important changes, a line each; first what is not known."""
     for name in difference.unmeasured:
-        step = (
-            "" if ":" in name else f"; next: `ctk release measure {name} --write`"
-        )  # a lock in git stays as it is
+        # A lock in git stays as it is.
+        step = "" if ":" in name else f"; next: `ctk release measure {name} --write`"
         yield f"{name} is not measured{step}"
     for platform in difference.platforms:
         here = [c for c in difference.components if c.platform == platform]
@@ -69,8 +68,10 @@ def _facts(difference: ReleaseDifference) -> Iterator[str]:
     if old is None or new is None:
         yield "GPU architectures and PTX ISA: not measured"
         return
-    changes = [f"+{a}" for a in new if a not in old] + [f"-{a}" for a in old if a not in new]
-    yield f"GPU architectures: {' '.join(changes) or f'the same, {spans(new, difference.known)}'}"
+    changes = [f"+{gpu}" for gpu in new if gpu not in old]
+    changes += [f"-{gpu}" for gpu in old if gpu not in new]
+    same = f"the same, {spans(new, difference.known)}"
+    yield f"GPU architectures: {' '.join(changes) or same}"
     first, second = difference.ptx_isa
     yield f"PTX ISA: {first} -> {second}" if first != second else f"PTX ISA: the same, {second}"
 
@@ -89,12 +90,14 @@ def _notices(difference: ReleaseDifference) -> Iterator[str]:
         ):
             names = notices.setdefault(notice, [])
             if applies:
-                names.append(f"{change.name}{f' ({change.platform})' if several else ''}{text}")
+                platform = f" ({change.platform})" if several else ""
+                names.append(f"{change.name}{platform}{text}")
     return (f"{notice}: {', '.join(names)}" for notice, names in notices.items() if names)
 
 
 def _cells(change: ComponentChange) -> tuple[str, ...]:
-    sonames = [*(f"+{name}" for name in change.added), *(f"-{name}" for name in change.removed)]
+    sonames = [f"+{name}" for name in change.added]
+    sonames += [f"-{name}" for name in change.removed]
     return (
         change.name,
         _versions(change),
@@ -119,8 +122,9 @@ def _arrow(old: str | None, new: str | None) -> str:
 
 def _sizes(old: int, new: int) -> str:
     """Bytes as megabytes, and the change in percent."""
-    percent = f" ({(new - old) / old:+.0%})" if old and new and abs(new - old) >= old / 200 else ""
-    return _arrow(megabytes(old) if old else "", megabytes(new) if new else "") + percent
+    sizes = _arrow(megabytes(old) if old else "", megabytes(new) if new else "")
+    is_shown = old and new and abs(new - old) >= old / 200
+    return f"{sizes} ({(new - old) / old:+.0%})" if is_shown else sizes
 
 
 def break_text(entry: Break) -> str:

@@ -188,7 +188,6 @@ def _lay_out(artefact: Artefact, workspace: Workspace) -> Path:
         # No hard links on this file system.
         shutil.copyfile(source, temporary)
     os.replace(temporary, target)
-    temporary.unlink(
-        missing_ok=True
-    )  # replacing a link by another link to the same file removes neither
+    # Replacing a link by another link to the same file removes neither.
+    temporary.unlink(missing_ok=True)
     return target

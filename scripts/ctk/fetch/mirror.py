@@ -96,7 +96,7 @@ class Mirror:
         """A message of rattler-build with the addresses of channels on servers."""
         return renamed(text, self.names)
 
-    def check(self) -> None:
+    def raise_failure(self) -> None:
         """Raises the error because of which rattler-build did not get a file, if any."""
         for error in self._failures.values():
             raise error

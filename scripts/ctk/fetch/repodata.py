@@ -25,7 +25,7 @@ from ctk.core.files import make_folder, read_json, replace_file
 from ctk.core.locks import alone
 from ctk.core.platforms import NOARCH
 from ctk.fetch.channels import Servers, connected, remote, service_of
-from ctk.package.records import COMPRESSED, REPODATA, check_specs
+from ctk.package.records import COMPRESSED, REPODATA, refuse_specs
 
 if TYPE_CHECKING:  # slow to import
     import httpx2
@@ -162,8 +162,8 @@ class IndexFolder:
         with fresh.open("wb") as target:
             for part in content:
                 target.write(part)
-        check_specs(fresh, what)
-        _check_reads(self.url, place.name, fresh, what)
+        refuse_specs(fresh, what)
+        _refuse_unreadable_index(self.url, place.name, fresh, what)
         (place / _STATE).unlink(missing_ok=True)  # the two belong together
         fresh.replace(place / REPODATA)
 
@@ -215,7 +215,7 @@ def _unpacked(chunks: Iterator[bytes], what: str) -> Iterator[bytes]:
         raise _Damaged(what, str(error)) from error
 
 
-def _check_reads(url: str, subdir: str, file: Path, what: str) -> None:
+def _refuse_unreadable_index(url: str, subdir: str, file: Path, what: str) -> None:
     """Raises _Damaged for an index that rattler cannot read.
 
     rattler's own error would not name the channel.

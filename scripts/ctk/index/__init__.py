@@ -137,7 +137,7 @@ def parse_settings(listing: str) -> IndexSettings:
     for section, values in sections.items():
         for key, value in values.items():
             _hide_setting(value)
-            _check_setting(section, key, value)
+            _refuse_setting(section, key, value)
 
     def words(key: str) -> tuple[str, ...]:
         return tuple(merged.get(key, "").split())
@@ -169,7 +169,7 @@ def _hide_setting(value: str) -> None:
         hide_address(text)
 
 
-def _check_setting(section: str, key: str, value: str) -> None:
+def _refuse_setting(section: str, key: str, value: str) -> None:
     """Raises IndexUnavailable for an address without a scheme, or with blanks or another host."""
     texts = [value.strip()] if key == "index-url" else value.split()
     if key not in _OF_ADDRESSES or all(map(_is_readable, filter(None, texts))):

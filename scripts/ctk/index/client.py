@@ -32,11 +32,12 @@ LARGEST = 64 << 20
 """Bytes of a page, unpacked; the longest known page, of 47,000 files, has 21 MB."""
 SLOWEST = 600.0
 """Seconds in which a page must arrive."""
+# Untrue for unpacked content.
 _OF_THE_WIRE = (
     "content-encoding",
     "content-length",
     "transfer-encoding",
-)  # untrue for unpacked content
+)
 
 T = TypeVar("T")
 

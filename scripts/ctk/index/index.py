@@ -81,9 +81,8 @@ def _offered(name: str, package: Package) -> IndexFile:
         distribution=name,
         version=package.version or "",
         file=link.filename,
-        sha256=(
-            str(sha256).lower() if sha256 else None
-        ),  # as pip: any case; an invalid hash fits no content
+        # As pip: any case; an invalid hash fits no content.
+        sha256=str(sha256).lower() if sha256 else None,
         url=link.url_without_fragment,
         yanked=link.is_yanked,
         requires_python=link.requires_python,

@@ -114,9 +114,8 @@ def artefact(index: Index, name: str, target: str, file: IndexFile) -> Artefact:
 
 _LONGEST_LICENCE = 120  # characters of a declaration; a longer one is a text
 _IN_A_WHEEL = re.compile(r"[^/]+\.dist-info/(licenses/.+|[^/]+)")
-_OF_ANY_NAME = re.compile(
-    r"[^/]+\.dist-info/licenses/.+"
-)  # e.g. Apache-2.0.txt, if no file has licence in its name
+# e.g. Apache-2.0.txt, if no file has licence in its name.
+_OF_ANY_NAME = re.compile(r"[^/]+\.dist-info/licenses/.+")
 _IN_A_LIBRARY = re.compile(r"(nvidia/)?[^/]+/[^/]+")  # if a wheel has no text in its metadata
 _IN_SOURCES = re.compile(r"[^/]+/[^/]+")
 _NAMED = re.compile(r"licen[cs]e|copying|notice|eula", re.I)

@@ -40,10 +40,11 @@ _ELF_MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64", "EM_CUDA": "cud
 _PE_MACHINES = {"AMD64": "x86_64", "ARM64": "aarch64", "I386": "x86"}
 _READ = ("DT_NEEDED", "DT_SONAME", "DT_RPATH", "DT_RUNPATH")
 _DT_RPATH = 15
+# Pieces at the start and the end of a file, where linkers and patchelf put its strings.
 _START, _END = (
     32,
     8,
-)  # pieces at the start and the end of a file, where linkers and patchelf put its strings
+)
 _SHF_ALLOC = 2
 _SYMBOL = struct.Struct("<IBxH16x")  # of 64 bits: name, binding and type, section
 _SHN_UNDEF, _STB_GLOBAL, _VER_NDX_GLOBAL = 0, 1, 1
@@ -103,9 +104,8 @@ class Binary:
     format: Literal["elf", "pe"]  # ``elf`` or ``pe``
     machine: str  # ``x86_64``, ``aarch64``, or the format's own name for any other
     soname: str = ""  # of an ELF library, "" without one
-    needed: tuple[
-        str, ...
-    ] = ()  # libraries the loader must find (DT_NEEDED, import table), in file order
+    # Libraries the loader must find (DT_NEEDED, import table), in file order.
+    needed: tuple[str, ...] = ()
     delayed: tuple[str, ...] = ()  # DLLs that are loaded at their first use (PE only)
     search: tuple[SearchPath, ...] = ()  # RPATH and RUNPATH (ELF only)
     # The highest symbol version needed of each family: ``{"GLIBC": "2.17"}`` (ELF only).

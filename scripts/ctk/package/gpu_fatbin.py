@@ -91,7 +91,9 @@ class GpuCode:
     size: int = 0
 
     def __str__(self) -> str:
-        return f"{'compute' if self.isa else 'lto' if self.kind == 'lto' else 'sm'}_{self.target}"
+        if self.isa:
+            return f"compute_{self.target}"
+        return f"lto_{self.target}" if self.kind == "lto" else f"sm_{self.target}"
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ class Known:
         """
         major, minor = version_key(isa)
         if major < 8:
-            return f"11.{minor if major == 7 else 0}"
+            return f"11.{minor}" if major == 7 else "11.0"
         minors = [
             minor for minor, newest in self.isa.items() if version_key(newest) >= version_key(isa)
         ]

@@ -86,9 +86,8 @@ class PackageInfo:
     __pydantic_config__: ClassVar = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
     index: IndexJson
     paths: tuple[PathEntry, ...]
-    run_exports: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # specs by kind (``weak``, ``strong`` ...)
+    # Specs by kind (``weak``, ``strong`` ...).
+    run_exports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
     licenses: Mapping[str, bytes] = field(default_factory=dict)  # the files under ``info/licenses``
     sboms: Mapping[str, bytes] = field(default_factory=dict)  # the files under ``info/sboms``
@@ -118,14 +117,12 @@ class ScannedFile:
         None  # headers, if it is an executable, a library or an extension module
     )
     unreadable: str = ""  # why the headers cannot be read, "" if they can
-    sightings: tuple[
-        Sighting, ...
-    ] = ()  # forbidden paths in it, and undeclared placeholder prefixes
+    # Forbidden paths in it, and undeclared placeholder prefixes.
+    sightings: tuple[Sighting, ...] = ()
     code: FileCode | None = None  # the code for GPUs of a binary, None without code
     gpus: str = ""  # the GPUs that its code runs on, as a spec, if only that is known
-    dll_folders: tuple[
-        str, ...
-    ] = ()  # of a Python module: names of folders that it adds to the DLL search of Windows
+    # Of a Python module: names of folders that it adds to the DLL search of Windows.
+    dll_folders: tuple[str, ...] = ()
 
     @property
     def target(self) -> str:

@@ -29,9 +29,8 @@ MOST_NESTED = 100
 nested.
 """
 _PARENTHESES = (b"(", b"\\u0028")  # also as JSON may write it
-_LONGEST_LIST = (
-    1 << 18
-)  # bytes of a list in an index: some 8,000 dependencies, which rattler solves in seconds
+# Bytes of a list in an index: some 8,000 dependencies, which rattler solves in seconds.
+_LONGEST_LIST = 1 << 18
 _REMOVED = b'"removed"'  # a list of files, which may be long
 _REPUBLISH = "ask the keeper of the channel to publish it again"
 _MOST_TEXTS = 10_000_000  # texts with parentheses in an index: licences, more than specs
@@ -190,7 +189,7 @@ def is_spec(text: str) -> bool:
     return True
 
 
-def check_specs(file: Path, name: str = "") -> None:
+def refuse_specs(file: Path, name: str = "") -> None:
     """Refuses an index file with specs that rattler must not read.
 
     A missing or empty file has none.
@@ -210,11 +209,11 @@ def check_specs(file: Path, name: str = "") -> None:
         mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content,
     ):
         for mark in _PARENTHESES:
-            _check_parentheses(content, mark, name or str(file))
-        _check_lists(content, name or str(file))
+            _refuse_parentheses(content, mark, name or str(file))
+        _refuse_long_lists(content, name or str(file))
 
 
-def _check_lists(content: mmap.mmap, name: str) -> None:
+def _refuse_long_lists(content: mmap.mmap, name: str) -> None:
     place = content.find(b"[")
     while place >= 0:
         end = content.find(b"]", place)
@@ -233,7 +232,7 @@ def _is_removed(content: mmap.mmap, place: int) -> bool:
     return before.rstrip(b" :").endswith(_REMOVED)
 
 
-def _check_parentheses(content: mmap.mmap, mark: bytes, name: str) -> None:
+def _refuse_parentheses(content: mmap.mmap, mark: bytes, name: str) -> None:
     place, texts = content.find(mark), 0
     while place >= 0:
         texts += 1

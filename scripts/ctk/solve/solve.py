@@ -34,7 +34,7 @@ from rattler.exceptions import (
 )
 
 from ctk.core.address import LOGIN, open_gateway, refused_login
-from ctk.core.checkout import channel_missing, check_was_shown
+from ctk.core.checkout import channel_missing, refuse_unshown
 from ctk.core.errors import (
     BadValue,
     ChannelBroken,
@@ -45,7 +45,7 @@ from ctk.core.errors import (
 )
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.process import run
-from ctk.package.records import REMAKE, REPODATA, check_specs, checked_records, match_spec
+from ctk.package.records import REMAKE, REPODATA, checked_records, match_spec, refuse_specs
 from ctk.solve.machine import driver_version, virtual_packages
 from ctk.solve.sources import Sources, sources
 
@@ -290,7 +290,7 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
     """
     folders = [channel for channel in channels if isinstance(channel, Path)]
     for folder in folders:
-        check_was_shown(folder)
+        refuse_unshown(folder)
         for file in folder.glob(f"*/{REPODATA}"):
             _check_specs(file, file.stat().st_mtime_ns)
     if missing := [folder for folder in folders if not any(folder.glob("*/repodata*"))]:
@@ -314,8 +314,8 @@ def reading(channels: Sequence[Path | str]) -> Iterator[None]:
 
 @cache
 def _check_specs(file: Path, changed: int) -> None:
-    """`check_specs`, once for a file as it is."""
-    check_specs(file)
+    """`refuse_specs`, once for a file as it is."""
+    refuse_specs(file)
 
 
 def _folders_of_addresses(channels: Sequence[Path | str]) -> Iterator[Path]:

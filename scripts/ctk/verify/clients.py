@@ -89,10 +89,11 @@ class RattlerSolver:
 def _as_answer(scenario: Scenario, pick: Pick | str) -> SolverAnswer:
     if isinstance(pick, str):
         return SolverAnswer(scenario, problem=pick)
-    named = (
-        (r.name.normalized, str(r.version), str(r.build), str(r.channel)) for r in pick.records
-    )
-    return SolverAnswer(scenario, {name: Record(*rest) for name, *rest in named})
+    records = {
+        record.name.normalized: Record(str(record.version), str(record.build), str(record.channel))
+        for record in pick.records
+    }
+    return SolverAnswer(scenario, records)
 
 
 # --- a client as a program: with its own environment, a time limit, and errors that quote it
@@ -263,11 +264,15 @@ class CondaLike(Client):
         if Path(self._program).stem != "conda":
             flags = ("--root-prefix", str(home / "root"), "--platform", scenario.subdir)
         choice = ("--solver", self._solver) if self._solver else ()
-        named = [word for channel in channels for word in ("-c", channel_url(channel))]
+        named = []
+        for channel in channels:
+            named += ["-c", channel_url(channel)]
         # libmamba until 2.8.1, and conda's default solver, may drop a virtual package that nothing
         # requires, and with it the constraints on it (mamba#4311, conda#10803).
         driver = ["__cuda"] if scenario.driver else []
-        words = [*_DRY, str(home / "env"), *flags, *choice, *named, *scenario.specs, *driver]
+        words = [*_DRY, str(home / "env"), *flags]
+        words += [*choice, *named]
+        words += [*scenario.specs, *driver]
         return answer(scenario, self._run(home, *words, **overrides(scenario)))
 
     def _variables(self, folder: Path) -> dict[str, str]:
@@ -308,9 +313,8 @@ def answer(scenario: Scenario, ran: Ran) -> SolverAnswer:
         raise failure(ran, f"{ended} does not say why there is no solution")
     records = {}
     for link in document.get("actions", {}).get("LINK", []):
-        build = (
-            link.get("build_string") or link["build"]
-        )  # libmamba writes both, conda only the first
+        # libmamba writes both, conda only the first.
+        build = link.get("build_string") or link["build"]
         records[link["name"]] = Record(link["version"], build, str(link.get("channel", "")))
     return SolverAnswer(scenario, records)
 

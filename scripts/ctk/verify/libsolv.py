@@ -69,7 +69,8 @@ _DEFINED = (
     "WITHOUT_COOKIEOPEN=1",
 )
 _FOUND = ("HAVE_STRCHRNUL=1", "HAVE_QSORT_R=1")  # in the C library
-_FLAGS = ["-Og", "-fPIC", "-w", "-std=gnu99", *(f"-D{name}" for name in (*_DEFINED, *_FOUND))]
+_FLAGS = ["-Og", "-fPIC", "-w", "-std=gnu99"]
+_FLAGS += [f"-D{name}" for name in _DEFINED + _FOUND]
 _READERS = ("repo_conda.c", "solv_jsonparser.c", "solv_xfopen.c")
 _INCLUDED = "qsort_r.c"  # part of util.c where the C library has no qsort_r
 # The function that conda-forge's libsolv replaces, and so do we; see conda_order.c.
@@ -331,7 +332,8 @@ def _prepare(root: Path) -> None:
 
 def _compile(root: Path) -> Path:
     core = [path for path in sorted((root / "src").glob("*.c")) if path.name != _INCLUDED]
-    sources = [*OURS, *core, *(root / "ext" / name for name in _READERS)]
+    readers = [root / "ext" / name for name in _READERS]
+    sources = list(OURS) + core + readers
     objects = [str(root / f"{source.stem}.o") for source in sources]
     flags = [*_FLAGS, f"-I{root / 'src'}", f"-I{root / 'ext'}"]
 

@@ -97,10 +97,11 @@ def commands(start: Start, *, foreign: bool) -> list[Command]:
 
     The last is its own request again, with another package, as from a file.
     """
-    asked = [*OURS, *(FOREIGN if foreign else ())]
-    others = [Command(UPDATE, ("cuda-core",)), Command(UPDATE_ALL), Command(REMOVE, ("packaging",))]
-    again = install(*start.specs, "numba-cuda")
-    return [*(install(*words.split()) for words in asked), *others, again]
+    asked = OURS + FOREIGN if foreign else OURS
+    found = [install(*words.split()) for words in asked]
+    found += [Command(UPDATE, ("cuda-core",)), Command(UPDATE_ALL), Command(REMOVE, ("packaging",))]
+    found.append(install(*start.specs, "numba-cuda"))
+    return found
 
 
 @dataclass(frozen=True)

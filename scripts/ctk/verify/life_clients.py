@@ -59,9 +59,12 @@ class LifeProgram(CondaLike):
         return self._home / "env"
 
     def _words(self, world: World) -> list[str]:
-        channels = [word for channel in world.channels for word in ("-c", channel_url(channel))]
-        solver = ["--solver", self._solver] if self._solver else []
-        return [*_DRY, "--override-channels", *channels, *solver]
+        words = [*_DRY, "--override-channels"]
+        for channel in world.channels:
+            words += ["-c", channel_url(channel)]
+        if self._solver:
+            words += ["--solver", self._solver]
+        return words
 
     def _run_life(self, world: World, machine: Scenario, words: Iterable[str]) -> Ran:
         priority = "strict" if world.strict else "flexible"

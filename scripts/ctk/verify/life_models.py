@@ -193,16 +193,16 @@ class Mamba(LibsolvClient):
         return self._outcome(world, environment, request_after(environment, command), decided)
 
     def _jobs(self, environment: Environment, command: Command) -> list[Job]:
+        kept = [Job("keep", spec) for spec in environment.specs]
         if command.kind == REMOVE:
-            kept = [Job("keep", spec) for spec in environment.specs]
-            return [*kept, *(Job("remove", spec) for spec in command.specs)]
+            return kept + [Job("remove", spec) for spec in command.specs]
         pin = python_pin(environment, command)
         pins = [Job("pin", pin)] if pin else []
         if command.kind == UPDATE_ALL:
             # `update --all` prunes: it keeps what was asked for.
-            return [*(Job("keep", spec) for spec in environment.specs), Job("update-all"), *pins]
+            return [*kept, Job("update-all"), *pins]
         kind = "update" if command.kind == UPDATE else "install"
-        return [*(Job(kind, spec) for spec in command.specs), *pins]
+        return [Job(kind, spec) for spec in command.specs] + pins
 
 
 # libsolv's lines of which conda's solver reads conflicts; ``conda-libmamba-solver`` takes the words

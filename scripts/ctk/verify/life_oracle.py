@@ -159,8 +159,10 @@ def _lost_cuda(change: Change, name: str) -> bool:
     if any(_name(spec) == name and "cpu" in spec for spec in change.specs):
         return False
     was = change.before.is_cuda(name)
-    asks = any(_name(spec) in _ASKS for spec in [*change.before.asked, *change.specs])
-    return bool(was) or (asks and was is None)
+    if was is not None:
+        return was
+    specs = [*change.before.asked, *change.specs]
+    return any(_name(spec) in _ASKS for spec in specs)
 
 
 def _nvjitlink_belongs(change: Change) -> bool:
@@ -173,10 +175,13 @@ def _nvjitlink_belongs(change: Change) -> bool:
     allowed = minors_of("libnvjitlink", after.toolkit, for_python="cuda-bindings" in after.builds)
     if minor in allowed:
         return True
-    specs = [spec for spec in [*after.asked, *change.specs] if _name(spec) == "libnvjitlink"]
-    floors = [
-        match[1] for spec in [*specs, *after.floors] if (match := re.search(r">=(\d+\.\d+)", spec))
-    ]
+    asked = [*after.asked, *change.specs]
+    specs = [spec for spec in asked if _name(spec) == "libnvjitlink"]
+    floors: list[str] = []
+    for spec in [*specs, *after.floors]:
+        floor = re.search(r">=(\d+\.\d+)", spec)
+        if floor:
+            floors.append(floor[1])
     needed = max(map(version, floors), default=())
     return needed > version(allowed[0])
 

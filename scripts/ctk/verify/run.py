@@ -41,7 +41,7 @@ _NVCC = (
     "cuda-cudart-dev",
 )
 # Packages with exactly the toolkit's minor.
-_OF_THE_MINOR = (*_NVRTC, *_NVVM, *_NVVM_TOOLS, *_NVCC)
+_OF_THE_MINOR = _NVRTC + _NVVM + _NVVM_TOOLS + _NVCC
 # Request -> the packages that it cannot work without.
 _BINDINGS = (
     "cuda-bindings",
@@ -249,10 +249,9 @@ class Tally:
         right = (oracle.expected_ignoring if self._ignoring else oracle.expected)(
             self._facts, question
         )
+        # Such a client removes the driver if there is no other solution: it refuses nothing.
         if answer.removed and right.cause in (Cause.DRIVER, Cause.GPU):
-            return (
-                Loss.REFUSAL
-            )  # such a client removes the driver if there is no other solution: it refuses nothing
+            return Loss.REFUSAL
         fault = wrong(question, right, answer, self._channels.twins)
         if not fault and answer.removed:
             fault = f"it was solved without {' and '.join(answer.removed)}"

@@ -79,15 +79,13 @@ class Matrix:
     """All values of each dimension; its members are all combinations that can exist."""
 
     drivers: tuple[str | None, ...]  # None, then CUDA versions, oldest first
-    gpus: tuple[
-        str | None, ...
-    ]  # None, then compute capabilities, oldest first; the last is newer than every toolkit
+    # None, then compute capabilities, oldest first; the last is newer than every toolkit.
+    gpus: tuple[str | None, ...]
     subdirs: tuple[str, ...]
     pythons: tuple[str | None, ...]  # None, then 3.10, 3.14t ...
     requests: tuple[str, ...]
-    pins: tuple[
-        str | None, ...
-    ]  # None, then CUDA majors, then minors, with a minor that is not locked
+    # None, then CUDA majors, then minors, with a minor that is not locked.
+    pins: tuple[str | None, ...]
     facts: OracleFacts
 
     @property
@@ -217,11 +215,16 @@ def scenario(question: Question) -> Scenario:
 
 def command(question: Question) -> str:
     """The command line for a question, to try it by hand."""
-    request = map(shlex.quote, question.request.split())
-    words = ["ctk solve", *([f"cuda-version={question.pin}"] if question.pin else []), *request]
-    words += [f"--python {question.python}"] if question.python else []
-    words += [f"--platform {question.subdir} --driver {question.driver or 'none'}"]
-    return " ".join(words + ([f"--arch {question.arch}"] if question.arch else []))
+    words = ["ctk solve"]
+    if question.pin:
+        words.append(f"cuda-version={question.pin}")
+    words += map(shlex.quote, question.request.split())
+    if question.python:
+        words.append(f"--python {question.python}")
+    words.append(f"--platform {question.subdir} --driver {question.driver or 'none'}")
+    if question.arch:
+        words.append(f"--arch {question.arch}")
+    return " ".join(words)
 
 
 def _question(

@@ -40,7 +40,7 @@ check_tools() {
   done
 }
 
-check_machine() {
+refuse_machine() {
   system=$(uname -s) machine=$(uname -m)
   [ "$system" = Linux ] || fail "this environment is for Linux ($platform), and this is $system" "unpack it on Linux"
   case " $machines " in
@@ -168,7 +168,7 @@ case ${1-} in
 esac
 [ -f "$self" ] || fail "this program does not find itself" "run it as a file: sh FILE DIR"
 check_tools
-check_machine
+refuse_machine
 find_place "$1"
 check_space
 check_data
