@@ -134,7 +134,7 @@ Offer = tuple[Artefact, str]
 """An artefact and its address."""
 
 
-def check_place(folder: Path, workspace: Workspace, *, force: bool) -> None:
+def refuse_place(folder: Path, workspace: Workspace, *, force: bool) -> None:
     """Refuses a folder with other files without `force`, and one in the checkout that git sees.
 
     Raises:

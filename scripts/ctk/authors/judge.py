@@ -6,16 +6,22 @@ environment lacks, or if its metadata admits GPUs that it has no code for.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ctk.authors.build_log import Mistake
+from ctk.authors.installable import take_survey
 from ctk.authors.order import major
 from ctk.authors.run import Made, Tested
 from ctk.core.errors import AuditFailed, BuildFailed, Unsolvable
 from ctk.package.gpu_subject import Subject
+from ctk.plan.messages import shown
+from ctk.solve.reason import Kind, Reason
+from ctk.solve.solve import Catalogue
+from ctk.verify.scenarios import Matrix
 
 
 @dataclass(frozen=True)
@@ -147,3 +153,48 @@ def _tests_failed(failed: Sequence[Tested], steps: Sequence[str], log: Path) -> 
     kept = f"the packages are there; the whole log is {log}"
     lines = [f"{first}:", shown, *others]
     return BuildFailed("\n".join(lines), "; ".join([*steps, *hints, kept]))
+
+
+def refuse_uninstallable(
+    packages: Sequence[Judged], channels: Catalogue, every: Matrix, recipe: Path
+) -> None:
+    """Ends a run with an error if a build can be installed on no machine.
+
+    So it is if it needs a channel that was not named.
+
+    Args:
+        packages: What was made.
+        channels: The packages, and behind them the channels that they were built against.
+        every: The machines.
+        recipe: The recipe as it was typed, for the command that names more channels.
+
+    Raises:
+        Unsolvable: With the reason for the newest driver.
+    """
+    for judged in packages:
+        if {tested.state for tested in judged.tests} != {"refused"}:
+            continue
+        spec = judged.package.spec
+        today = take_survey([spec], [], channels, every).today
+        if not today.installs:
+            reason = today.reason((every.drivers[-1], None))
+            cause = reason.cause.replace(spec, "it")
+            raise Unsolvable(
+                f"{judged.name} can be installed on no machine: {cause}",
+                _step_to_install(reason, channels, recipe),
+                kind=reason.kind,
+            )
+
+
+def _step_to_install(reason: Reason, channels: Catalogue, recipe: Path) -> str:
+    """What to do about a package that no machine can install."""
+    if reason.kind is Kind.NOT_BUILT:
+        return reason.step
+    if reason.kind is Kind.UNNAMED_CHANNEL:
+        own = shown(Path(channels.channels[0]))
+        named = []
+        for place in reason.channels:
+            if place != own:
+                named += ["--channel", place]
+        return shlex.join(["ctk", "build-recipe", str(recipe), *named])
+    return "correct requirements: run, or name a --channel or --base that has what is missing"

@@ -339,6 +339,53 @@ class BuildOptions:
 
 
 @dataclass(frozen=True)
+class RecipeOptions:
+    """The options of `ctk build-recipe`."""
+
+    cuda: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cuda",
+            help=(
+                "CUDA major such as 13, or toolkit such as 12.6; may be repeated. All of the"
+                " recipe's by default."
+            ),
+        ),
+    ] = None
+    driver: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--driver",
+            help=(
+                "Test as on a machine with this driver, such as 12.6 or none; may be repeated. By"
+                " default the oldest and the newest that each build is for."
+            ),
+        ),
+    ] = None
+    python: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--python",
+            help=(
+                "Such as 3.12 or 3.14t; may be repeated. By default all of the recipe's that the"
+                " channels have."
+            ),
+        ),
+    ] = None
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Folder, made a channel, for the packages; output/recipes/NAME by default.",
+        ),
+    ] = None
+    variant_config: VariantConfig = None
+    channel: OtherChannels = None
+    base: Base = "local"
+
+
+@dataclass(frozen=True)
 class PublishOptions:
     """The options of `ctk publish`."""
 

@@ -9,7 +9,7 @@ from ctk.core.address import UNREADABLE, public
 from ctk.core.checkout import checkout, settings
 from ctk.core.console import Reporter, count
 from ctk.core.errors import IndexUnavailable
-from ctk.feedstock import check_place, feedstock, write
+from ctk.feedstock import feedstock, refuse_place, write
 from ctk.fetch.fetch import locate
 from ctk.index.index import Index
 from ctk.lock.model import Artefact
@@ -20,7 +20,7 @@ def export(
 ) -> None:
     """Writes a recipe as a feedstock, whose sources are addresses of the package index."""
     workspace, report = checkout(), Reporter()
-    check_place(folder, workspace, force=force)
+    refuse_place(folder, workspace, force=force)
     names = maintainers or settings(workspace.root).feedstock.maintainers
     with Index() as index:
 
