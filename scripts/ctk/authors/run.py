@@ -167,7 +167,7 @@ class Workshop:
                 ).result()
                 if result.file is None:
                     progress(variant, "FAILED")
-                    mirror.refuse_unanswered()
+                    mirror.raise_failure()
                     raise self._build_error(variant, result.lines)
                 progress(variant, f"built in {result.seconds:.1f} s")
                 host = self._diagnosis.environment(variant, "host")
@@ -214,7 +214,7 @@ class Workshop:
         detail = ""
         hints: tuple[str, ...] = ()
         if state == "failed":
-            mirror.refuse_unanswered()
+            mirror.raise_failure()
             if full := full_disk("\n".join(lines), self.folder):
                 raise full
             detail = "\n".join(what_failed(lines))
