@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from conftest import ROOT, ctk, same_recipes
 from ctk.cli.main import app
 from ctk.cli.options import _no_paths
-from ctk.cli.picks import wanted_specs
+from ctk.cli.work.picks import wanted_specs
 from ctk.core import console
 from ctk.core.checkout import Workspace, base_channel
 from ctk.core.errors import BadValue, UnknownName

@@ -157,7 +157,7 @@ def solve_command(
     ctk solve cuda-core --drivers 12.4:7.0,13.0:9.0
     ctk solve numba-cuda --prefix ./my-env
     """
-    from ctk.cli import change, machines, picks
+    from ctk.cli.work import change, machines, picks
 
     everywhere = everywhere or bool(pins)
     not_both("--channel", "--planned", channel and as_planned)

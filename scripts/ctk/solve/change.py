@@ -1,6 +1,6 @@
 """What a change of packages makes worse, as data: kinds and packages.
 
-`ctk.cli.change` has the words.
+`ctk.cli.work.change` has the words.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ctk.build.build import finished, github_matrix
-from ctk.cli.machines import stated_machines
 from ctk.cli.options import Selection, not_both, refuse_versions
+from ctk.cli.work.machines import stated_machines
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings
 from ctk.core.console import Reporter, count, listing, megabytes

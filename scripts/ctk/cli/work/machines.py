@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ctk.authors.installable import Case, Survey, alike, take_survey
-from ctk.cli.picks import ChannelOptions, reason_for_programs
+from ctk.cli.work.picks import ChannelOptions, reason_for_programs
 from ctk.core.checkout import Workspace, base_channel, checkout, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import MachinesLost, Unsolvable, check_names

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
 from ctk.cli.options import base_beside
-from ctk.cli.picks import REASON_LINES, reason_for_programs
+from ctk.cli.work.picks import REASON_LINES, reason_for_programs
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, WouldLose
