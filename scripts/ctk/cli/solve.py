@@ -1,6 +1,6 @@
 """`ctk solve`: which packages a solver picks, for one machine, many, or an environment.
 
-Each mode is a function of its own: cli/picks.py, cli/machines.py and cli/change.py.
+Each mode is a function of its own: picks, machines and change in cli/work.
 """
 
 from __future__ import annotations
