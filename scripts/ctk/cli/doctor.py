@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from ctk.rules import Check, Finding
-
 from ctk.cli.options import Arch, Driver, OtherChannels, base_channel
 from ctk.core.checkout import checkout, workspace
 from ctk.core.console import Reporter, count
 from ctk.core.errors import BadValue, NotReady
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ctk.rules import Check, Finding
 
 _COLOURS = {"ok": "green", "hint": "yellow", "error": "bold red"}
 
@@ -71,11 +71,15 @@ def doctor_command(
         _environment(prefix, driver, arch)
 
 
+# The imports below are late: what looks at machines is slow to import, and help does without.
+
+
 def _machine(channels: Sequence[str], offline: bool) -> None:
     from ctk.env.doctor import CHECKS, Where, look
 
-    here, report = checkout(), Reporter()
-    found = look(CHECKS, Where(here, offline, tuple(base_channel(name, here) for name in channels)))
+    workspace, report = checkout(), Reporter()
+    named = tuple(base_channel(name, workspace) for name in channels)
+    found = look(CHECKS, Where(workspace, offline, named))
     problems = [check.name for check, finding in found if finding.severity == "error"]
     report.result(
         ready=not problems,
@@ -107,16 +111,16 @@ def _environment(prefix: Path, driver: str | None, arch: str | None) -> None:
     if found.reaching_out:  # the steps of the others change the environment
         only = "records"
     checks = [check for check in ENVIRONMENT_CHECKS if only in ("", check.name)]
-    seen, on = look(checks, found), found.machine
-    problems = [check.name for check, one in seen if one.severity == "error"]
+    seen, machine = look(checks, found), found.machine
+    problems = [check.name for check, finding in seen if finding.severity == "error"]
     report.result(
         ok=not problems,
         prefix=str(found.prefix),
-        machine={"platform": on.subdir, "driver": on.driver, "gpu": on.arch},
-        checks=[{**as_json(one), "why": check.help} for check, one in seen],
+        machine={"platform": machine.subdir, "driver": machine.driver, "gpu": machine.arch},
+        checks=[{**as_json(finding), "why": check.help} for check, finding in seen],
     )
     if not problems:
-        report.line(f"nothing is wrong with {prefix} ({on.subdir}, {on.words})")
+        report.line(f"nothing is wrong with {prefix} ({machine.subdir}, {machine.words})")
     report.console.print(table(seen, why=True))
     if problems:
         raise NotReady(
