@@ -68,9 +68,8 @@ def main() -> None:
         request = Request(options.releases, options.recipe, platforms)
         planned = plan(published_set(where), request, python_tags(where.build_config))
         lay_out(planned, where)
-        measure(
-            planned, where, options.workers[1]
-        )  # not counted: the first side reads from cold disks
+        # Not counted: the first side reads from cold disks.
+        measure(planned, where, options.workers[1])
         for _ in range(options.rounds):
             for workers in options.workers:
                 sides[workers].append(measure(planned, where, workers))

@@ -230,14 +230,12 @@ class Bench:
     def __init__(self, request: str, folder: Path) -> None:
         self.request, self.folder = request, folder
         self.ours, self.pips, self.wheels = folder / "ours", folder / "pip", folder / "wheels"
-        (folder / "output").symlink_to(
-            workspace().output
-        )  # to ctk, it is a checkout with an empty cache
+        # To ctk, it is a checkout with an empty cache.
+        (folder / "output").symlink_to(workspace().output)
         self.install(self.ours)
         self.fetch_wheels()
-        self.install(
-            self.pips
-        )  # not counted: this reads the files from the disk for the first time
+        # Not counted: this reads the files from the disk for the first time.
+        self.install(self.pips)
 
     def install(self, prefix: Path) -> float:
         """Makes an environment of ours or pip's; returns how many seconds that took."""

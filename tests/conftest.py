@@ -196,9 +196,8 @@ def roomy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
 
     yield make
     for folder in made:
-        shutil.rmtree(
-            folder, ignore_errors=True
-        )  # what cannot be removed so, pytest removes in the end
+        # What cannot be removed so, pytest removes in the end.
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def ctk(

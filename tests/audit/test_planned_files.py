@@ -138,9 +138,8 @@ class Changed:
         """
         done = 0
         for artefact in self.plan.artefacts:
-            members = dict(
-                self.held.members(artefact.sha256) or {}
-            )  # one Python stands for the others
+            # One Python stands for the others.
+            members = dict(self.held.members(artefact.sha256) or {})
             for name in [name for name in members if name.endswith(ending)]:
                 done += 1
                 content = members.pop(name)

@@ -89,9 +89,8 @@ def test_a_build_that_fails_shows_the_first_error_and_not_what_follows(
 ) -> None:
     log = ["x.cpp:1:10: error: no such thing", *(f"line {number} of pip" for number in range(40))]
     (tmp_path / "log").write_text("\n".join(log))
-    code, said = fails(
-        recipe(f"cat {tmp_path}/log >&2; false")
-    )  # where bash says which commands it runs
+    # Where bash says which commands it runs.
+    code, said = fails(recipe(f"cat {tmp_path}/log >&2; false"))
     assert code == errors.BuildFailed.exit_code
     assert "\n    x.cpp:1:10: error: no such thing\n    line 0 of pip\n" in said
     assert "line 9 of pip" not in said and "the whole log is " in said

@@ -231,9 +231,8 @@ def test_code_for_some_gpus_is_wrong_until_cuda_arch_is_in_host(
             f"mkdir $PREFIX/share; touch $PREFIX/share/one; cp one.so $PREFIX/share; echo -I{of}",
             host=host,
         )
-        text = (
-            (folder / "recipe.yaml").read_text().replace("  noarch: generic\n", "")
-        )  # which takes no such run-export
+        # Which takes no such run-export.
+        text = (folder / "recipe.yaml").read_text().replace("  noarch: generic\n", "")
         (folder / "recipe.yaml").write_text(text + "source:\n  path: one.so\n")
         (folder / "one.so").write_bytes(
             elf(["libc.so.6"], payload=fatbin(code("cubin", "80"), code("ptx", "80")))
@@ -245,9 +244,8 @@ def test_code_for_some_gpus_is_wrong_until_cuda_arch_is_in_host(
     )
     assert done[0].returncode == errors.AuditFailed.exit_code
     assert "or write cuda-arch 8.0.* in host" in done[0].stderr
-    assert (
-        "CUDA_PATH=$PREFIX" in done[2].stderr and "cuda-arch" not in done[2].stderr
-    )  # which may be right with ours
+    # Which may be right with ours.
+    assert "CUDA_PATH=$PREFIX" in done[2].stderr and "cuda-arch" not in done[2].stderr
     assert (
         done[1].returncode == 0
         and "built and tested" in done[1].stdout

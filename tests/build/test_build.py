@@ -152,9 +152,8 @@ def test_a_path_that_would_break_a_build_is_refused(
     with pytest.raises(NotReady, match="would break files of packages"):
         refuse_machine(tiny_checkout(tmp_path / name))
     linked = tiny_checkout(tmp_path / "linked")
-    linked.own_cache.symlink_to(
-        linked.own_cache.rename(tmp_path / name / "cache")
-    )  # where rattler-build works
+    # Where rattler-build works.
+    linked.own_cache.symlink_to(linked.own_cache.rename(tmp_path / name / "cache"))
     with pytest.raises(NotReady, match="would break files of packages"):
         refuse_machine(linked)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / name))  # where packages are tested

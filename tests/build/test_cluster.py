@@ -142,9 +142,8 @@ def test_the_build_of_a_worker_that_is_killed_is_made_by_another(tmp_path: Path)
     assert {b.id for b in report.built} == {HELLO, FOLLOWER}
     first, _ = begun.read_text().split()
     left = Path(f"/proc/{first}/stat")
-    assert (
-        not left.exists() or left.read_text().rpartition(")")[2].split()[0] == "Z"
-    )  # it ended with its worker
+    # It ended with its worker.
+    assert not left.exists() or left.read_text().rpartition(")")[2].split()[0] == "Z"
     assert not list((tmp_path / "dask").glob("ctk-workers-*")), (
         "the living worker removes the folder of the killed one"
     )

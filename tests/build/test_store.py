@@ -66,9 +66,8 @@ def test_a_store_that_cannot_be_written_or_is_full_says_so(
     with pytest.raises(NoSpace, match=f"the store {file}/below fails: "):
         Store(f"{file}/below").put(file)
     store = Store(str(file.parent / "store"))
-    monkeypatch.setattr(
-        store, "_renames", False
-    )  # as in an object store, which writes under the name itself
+    # As in an object store, which writes under the name itself.
+    monkeypatch.setattr(store, "_renames", False)
     place = file.parent / "store" / "builds"
     place.mkdir(parents=True)
     (place / "key.json").symlink_to("/dev/full")

@@ -94,9 +94,8 @@ def test_a_damaged_index_is_made_again_from_the_packages_that_are_whole(
     index = place / "noarch" / "repodata.json"
     sound = index.read_bytes()
     damage(index)
-    local.commit(
-        local.stage(local.candidates(made[:1], place))
-    )  # of the other build, whose index is damaged, nothing
+    # Of the other build, whose index is damaged, nothing.
+    local.commit(local.stage(local.candidates(made[:1], place)))
     assert index.read_bytes() == sound
     damage(index)
     (package,) = (place / "noarch").glob("*.conda")

@@ -233,9 +233,8 @@ def test_the_command_says_what_was_damaged_and_is_written_again(
     www = tmp_path / "www"
     run_ctk("publish", "--to", str(www))
     cut(www / name)
-    assert (
-        len(Folder(www, www).known()) == 2
-    )  # the question about licences is for packages that are new
+    # The question about licences is for packages that are new.
+    assert len(Folder(www, www).known()) == 2
     said = run_ctk("publish", "--to", str(www)).stdout
     assert "2 packages, 0 new" in said and f"damaged, and written again: {name}" in said
     cut(www / name)

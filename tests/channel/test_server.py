@@ -92,10 +92,8 @@ def test_a_refusal_or_no_answer_stops_before_what_needs_the_package_and_the_next
         ) as error:
             publish(files, server.url, "cuda", patience=120 if status else 15)
         assert "1 package was sent before it; " in error.value.step
-        assert list(dict.fromkeys(server.files)) == [
-            "c-1-0.conda",
-            "b-1-0.conda",
-        ]  # rattler asks again at some answers
+        # Rattler asks again at some answers.
+        assert list(dict.fromkeys(server.files)) == ["c-1-0.conda", "b-1-0.conda"]
     with upload_server(tmp_path / "repaired") as repaired:
         publish(files, repaired.url, "cuda")
         assert repaired.files == ["c-1-0.conda", "b-1-0.conda", "a-1-0.conda"]

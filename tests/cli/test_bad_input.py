@@ -365,9 +365,8 @@ def test_bad_input_ends_with_the_documented_exit_code_and_says_each_thing_once(
     cause, _, step = "\n".join(told).partition("\nnext: ")
     assert step
     assert "Traceback" not in done.stderr
-    said_once = (
-        cause + re.split("in your client: |; then ctk |`", step)[0]
-    )  # a command to type has the name again
+    # A command to type has the name again.
+    said_once = cause + re.split("in your client: |; then ctk |`", step)[0]
     assert (
         max(said_once.count(word) for word in ("no-package", "/no/place", "cuda-crt==", "99.9"))
         <= 1

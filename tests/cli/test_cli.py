@@ -161,9 +161,8 @@ def test_what_fails_keeps_the_channel_as_it_was(
     change(checkout, pattern, new.replace("$ROOT", str(checkout.root)))
     done = build(checkout)
     assert done.returncode == error.exit_code, done.stdout
-    assert (
-        said in done.stderr and "To run the script" not in done.stderr
-    )  # in a folder that is gone
+    # In a folder that is gone.
+    assert said in done.stderr and "To run the script" not in done.stderr
     assert checkout.channel.resolve() == state
 
 
@@ -172,9 +171,8 @@ def test_a_build_that_lost_a_package_is_put_back_from_the_cache_or_named(
 ) -> None:
     assert build(checkout).returncode == 0
     follower = checkout.recipes / "follower" / "recipe.yaml"
-    follower.write_text(
-        follower.read_text().replace("requirements: {run: [hello]}\n", "")
-    )  # which would bring hello
+    # Which would bring hello.
+    follower.write_text(follower.read_text().replace("requirements: {run: [hello]}\n", ""))
     for is_cached in (True, False):
         next(checkout.channel.resolve().glob("*/hello-*.conda")).unlink()
         if not is_cached:
@@ -202,9 +200,8 @@ def test_what_an_earlier_run_built_and_the_audit_refuses_now_leaves_the_channel(
     change(checkout, r"echo .*; cp path.txt", "cp greeting.txt")
     follower = checkout.recipes / "follower" / "recipe.yaml"
     text = follower.read_text()
-    follower.write_text(
-        text.replace("requirements: {run: [hello]}\n", "")
-    )  # which would bring hello
+    # Which would bring hello.
+    follower.write_text(text.replace("requirements: {run: [hello]}\n", ""))
     done = build(checkout, "follower", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["dropped"] == ["hello-cuda13.4-linux-64"]

@@ -308,9 +308,8 @@ def test_setup_makes_a_venv_again_that_was_copied_or_moved(
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / ".installed").write_text(installed.format(here=tmp_path))
     python = tmp_path / "python"
-    python.write_text(
-        '#!/bin/sh\n[ "$2" != venv ]\n'
-    )  # all well, but that it can make no environment
+    # All well, but that it can make no environment.
+    python.write_text('#!/bin/sh\n[ "$2" != venv ]\n')
     python.chmod(0o755)
     done = subprocess.run(
         ["bash", tmp_path / "scripts" / "setup"],

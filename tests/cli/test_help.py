@@ -42,9 +42,8 @@ def test_every_command_has_an_example_that_it_understands(name: str) -> None:
         program, *words = shlex.split(line.split("  #")[0])
         given = name.split()
         assert (program, words[: len(given)]) == ("ctk", given), line
-        found.make_context(
-            name, words[len(given) :]
-        )  # fails for an option or a value that it does not have
+        # Fails for an option or a value that it does not have.
+        found.make_context(name, words[len(given) :])
         assert line in shown(name)
 
 

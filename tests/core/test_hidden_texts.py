@@ -129,9 +129,8 @@ def test_a_short_secret_is_hidden_as_a_word_if_it_is_no_word_of_a_language() -> 
 def test_the_user_of_an_address_is_hidden_alone_only_if_it_looks_like_a_token() -> None:
     hide_address("https://ghp_0123456789abcdef@host/simple")
     hide_address("https://somebody@host/simple")
-    hide_address(
-        "https://firstname-lastname@host/simple"
-    )  # as long as a token, and without a digit
+    # As long as a token, and without a digit.
+    hide_address("https://firstname-lastname@host/simple")
     shown = without_credentials("ghp_0123456789abcdef of somebody in /home/somebody, somebody@host")
     assert shown == "*** of somebody in /home/somebody, ***@host"
     assert (

@@ -19,9 +19,8 @@ def test_ctrl_c_that_another_thread_gets_waits_until_the_processes_are_started(
     """Before, a process that was half started printed a traceback below the sentence
     about Ctrl-C.
     """
-    before = signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # in a shell's background it is ignored
+    # In a shell's background it is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     started, over = threading.Event(), threading.Event()
     other = threading.Thread(target=over.wait)  # it does not block the signal
     other.start()

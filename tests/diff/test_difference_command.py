@@ -78,9 +78,8 @@ def test_a_lock_of_a_git_revision_is_compared_with_its_own_contents(
     contents.path_of(here).unlink()
     measured(here, "13.4", "liba.so.3")
     shown = run("HEAD:13.4", "13.4")
-    assert (
-        "\n\n- HEAD:13.4 is not measured\n- 13.4 is not measured; next: `ctk" in shown
-    )  # no facts, only contents
+    # No facts, only contents.
+    assert "\n\n- HEAD:13.4 is not measured\n- 13.4 is not measured; next: `ctk" in shown
     assert "CUDA Toolkit 13.4.0 -> 13.4.7" in shown and "+liba.so.3 -liba.so.2" in shown
     with pytest.raises(BadValue, match=r"HEAD:variants/cuda-13\.9\.lock cannot be read"):
         run("HEAD:13.9", "13.4")

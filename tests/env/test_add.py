@@ -278,9 +278,8 @@ def test_a_run_that_was_stopped_is_finished_by_the_same_line_and_by_no_other(
     ctk(where, "env", "add", str(prefix), "more", check=True)
     note = Note.read(prefix)
     assert note
-    Note(note.packages, note.asked).write(
-        prefix
-    )  # the run was stopped before it linked the last package
+    # The run was stopped before it linked the last package.
+    Note(note.packages, note.asked).write(prefix)
     (prefix / "conda-meta" / "more-1.0-0.json").write_text("{")
     (prefix / "share" / "more").unlink()
     other = ctk(where, "env", "add", str(prefix), "pure")

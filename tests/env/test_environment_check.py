@@ -387,10 +387,8 @@ def test_a_run_that_was_stopped_is_found_with_the_command_to_type_again(made: Ma
             ["--driver", "13.4", "cuda-core"],
             "ctk env create cuda-core --driver 13.0 --arch 9.0 --prefix",
         ),
-        (
-            ["cuda-core", "cuda-version=13.4"],
-            "conda install",
-        ),  # the same request would give the same again
+        # The same request would give the same again.
+        (["cuda-core", "cuda-version=13.4"], "conda install"),
     ],
 )
 def test_an_environment_of_ctk_is_fixed_by_ctk(made: Made, asked: list[str], step: str) -> None:
@@ -450,11 +448,8 @@ CREATE = "ctk env create cuda-nvrtc --python 3.13 --driver 12.4 --arch 7.0 --pre
     ("asked", "first", "step"),
     [
         ("cuda-nvrtc --python 3.13 --driver 13.0 --arch 9.0", ">=12.9,<13", CREATE),
-        (
-            "",
-            ">=12.9,<13",
-            "update the driver to one for CUDA 12.9 or newer",
-        ),  # no toolkit is between
+        # No toolkit is between.
+        ("", ">=12.9,<13", "update the driver to one for CUDA 12.9 or newer"),
         ("cuda-gdb", ">=12.9,<13", "update the driver to one for CUDA 12.9 or newer"),
         ("", ">=13.0", "make another environment: "),  # no driver does
     ],
@@ -531,10 +526,8 @@ def test_a_project_that_pip_put_in_condas_place_is_found(made: Made, version: st
     assert found["files"]["found"] == "pip replaced those of cuda-bindings"
     assert found["files"]["step"].startswith("if you did not mean that, let pip uninstall them")
     assert found["wheels of pip"]["step"].endswith("--force-reinstall cuda-bindings")
-    asked = [
-        "cuda-core",
-        "cuda-version=12.6",
-    ]  # `ctk env create` alone repairs what it made, whatever was asked for
+    # `ctk env create` alone repairs what it made, whatever was asked for.
+    asked = ["cuda-core", "cuda-version=12.6"]
     made.noted(*asked)
     found = check(made)
     steps = [shlex.split(found[name]["step"]) for name in ("files", "wheels of pip")]
@@ -726,15 +719,9 @@ DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
             "missing",
             "or for another machine: `ctk doctor ",
         ),
-        (
-            "13.4",
-            "compat_0",
-            "13.4",
-            "9.0",
-            TOOLKIT,
-            "missing",
-            "cuda-version=13.4=native_*",
-        ),  # it would be native
+        # It would be native.
+        ("13.4", "compat_0", "13.4", "9.0", TOOLKIT, "missing", "cuda-version=13.4=native_*"),
+        # Error 222.
         (
             "13.4",
             "compat_0",
@@ -743,7 +730,8 @@ DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
             TOOLKIT,
             "problem",
             "<=13.0 native_*', or update the driver to one for CUDA 13.4",
-        ),  # error 222
+        ),
+        # Conda-forge's.
         (
             "13.4",
             "h1_3",
@@ -752,10 +740,11 @@ DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
             TOOLKIT,
             "problem",
             "'cuda-version >=12.0,<=13.0', or update",
-        ),  # conda-forge's
+        ),
         ("13.0", "h1_3", "13.4", "9.0", TOOLKIT, "ok", ""),
         ("13.4", "compat_0", "none", None, TOOLKIT, "ok", ""),
         ("13.0", "native_100", "13.0", "9.0", GPU, "ok", ""),
+        # Too old for it.
         (
             "13.0",
             "native_100",
@@ -764,7 +753,8 @@ DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
             GPU,
             "problem",
             "'cuda-version >=12.0,<=12.9 native_*'",
-        ),  # too old for it
+        ),
+        # In a hole of its list.
         (
             "12.9",
             "native_100",
@@ -773,7 +763,7 @@ DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
             GPU,
             "problem",
             "'cuda-version >=13.0,<=13.0 native_*'",
-        ),  # in a hole of its list
+        ),
         (
             "12.6",
             "native_100",
@@ -783,15 +773,8 @@ DRIVER, TOOLKIT, GPU = "driver", "native toolkit", "GPU"
             "missing",
             "update the driver to one for CUDA 12.9 or newer",
         ),
-        (
-            "12.6",
-            "native_100",
-            "13.5",
-            "3.5",
-            GPU,
-            "missing",
-            "a newer driver does not help",
-        ),  # no toolkit knows it
+        # No toolkit knows it.
+        ("12.6", "native_100", "13.5", "3.5", GPU, "missing", "a newer driver does not help"),
         ("11.8", "native_100", "12.6", "12.1", GPU, "ok", ""),  # of which nothing is known
     ],
 )

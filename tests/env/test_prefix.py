@@ -352,9 +352,8 @@ def test_files_that_a_stopped_run_left_without_a_record_go_with_the_next(
         (prefix / "conda-meta" / "other-1.0-0.json").unlink(missing_ok=True)
         (prefix / "share" / "mine").write_text("of the user")
     (info := next(prefix.glob("lib/python3*/site-packages")) / "over-1.dist-info").mkdir()
-    (info / "RECORD").write_text(
-        "../../../share/second,,\n"
-    )  # pip has put this file over that of other
+    # Pip has put this file over that of other.
+    (info / "RECORD").write_text("../../../share/second,,\n")
     assert ctk(where, *words(where, prefix, "application=1.0")).returncode == 0
     assert {file.name for file in (prefix / "share").iterdir()} >= {"mine", "second"}
     assert not (prefix / FILE).exists()

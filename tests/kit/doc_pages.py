@@ -123,12 +123,10 @@ NUMBER = re.compile(r"(\d+(?:\.\d+)?)((?:\.\d+)*)")
 
 def outline(text: str) -> list[str]:
     """The lines of an output without times of day, hashes, and the width of a table's columns."""
-    text = re.sub(
-        r"^\d\d:\d\d:\d\d ", "", text, flags=re.MULTILINE
-    )  # printed where no terminal shows progress
-    text = re.sub(
-        r"h[0-9a-f]{7}(?=_\d)", "h", text
-    )  # of a variant, to which this machine's Python belongs
+    # Printed where no terminal shows progress.
+    text = re.sub(r"^\d\d:\d\d:\d\d ", "", text, flags=re.MULTILINE)
+    # Of a variant, to which this machine's Python belongs.
+    text = re.sub(r"h[0-9a-f]{7}(?=_\d)", "h", text)
     lines = [re.sub(r"[━─]+", "─", line) for line in text.splitlines()]
     return [re.sub(r"\s+", " ", line).strip() for line in lines]
 

@@ -65,9 +65,8 @@ def add_ctk_12(index: FakeIndex) -> None:
     """CTK 12.9.2 (as 12.9.2.0), with an older patch; nvvm and crt are inside nvcc."""
     versions = {"cudart": "12.9.79", "cufile": "1.14.1", "nvcc": "12.9.86", "nvrtc": "12.9.86"}
     add_component(index, "nvidia-cuda-runtime-cu12", "12.9.79", WHEELS_12)
-    add_component(
-        index, "nvidia-cuda-runtime-cu12", "12.9.79", ("manylinux2014_x86_64",)
-    )  # as once tagged
+    # As once tagged.
+    add_component(index, "nvidia-cuda-runtime-cu12", "12.9.79", ("manylinux2014_x86_64",))
     add_component(index, "nvidia-cufile-cu12", "1.14.1", WHEELS_12[:2])
     add_component(index, "nvidia-cuda-nvcc-cu12", "12.9.86", WHEELS_12)
     add_component(index, "nvidia-cuda-nvrtc-cu12", "12.9.86", WHEELS_12)

@@ -79,9 +79,8 @@ class Outcome:
 
     point: Point
     step: str  # at which the run was then; ``end`` when it was faster than the kill
-    harm: dict[
-        str, list[str]
-    ]  # ``channel``, ``next run``, ``other bytes`` or ``orphan`` -> what is wrong
+    # ``channel``, ``next run``, ``other bytes`` or ``orphan`` -> what is wrong.
+    harm: dict[str, list[str]]
 
     @property
     def complaints(self) -> list[str]:

@@ -75,9 +75,8 @@ class Draft:
                 f"pkg-{stem}.tar.zst": _tar(self.files, self.links, self.hardlinks),
                 f"info-{stem}.tar.zst": _tar({f"info/{name}": text for name, text in info.items()}),
             }.items():
-                archive.writestr(
-                    zipfile.ZipInfo(name), content
-                )  # without the time: the same draft, the same bytes
+                # Without the time: the same draft, the same bytes.
+                archive.writestr(zipfile.ZipInfo(name), content)
         return path
 
     def index_json(self) -> dict[str, Any]:

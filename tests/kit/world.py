@@ -160,9 +160,8 @@ def new_world(root: Path, index: FakeIndex) -> World:
     world = World(root, root.with_name(f"{root.name}-base"), index)
     tiny_packages.write_channel(world.base, _base_packages())
     add_python_13(index)
-    del index.projects["cuda-pathfinder"][
-        "cuda_pathfinder-1.10.0-py3-none-any.whl"
-    ]  # it has no module to be imported
+    # It has no module to be imported.
+    del index.projects["cuda-pathfinder"]["cuda_pathfinder-1.10.0-py3-none-any.whl"]
     publish_release(world, OLD, "1.9.0")
     return world
 

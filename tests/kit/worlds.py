@@ -131,12 +131,10 @@ class World:
 
     folders: tuple[Path, Path]  # this channel and the universe
     facts: OracleFacts  # what the oracle knows
-    states: Mapping[
-        Place, Record
-    ]  # what the packages state in the channel that nothing was taken out of
-    twins: Mapping[
-        tuple[str, str, str], TwinBuild
-    ]  # see `ctk.solve.channels.Channels`; of that channel, too
+    # What the packages state in the channel that nothing was taken out of.
+    states: Mapping[Place, Record]
+    # See `ctk.solve.channels.Channels`; of that channel, too.
+    twins: Mapping[tuple[str, str, str], TwinBuild]
     gateway: Gateway  # shared, so that the universe is read once
 
     def pick(self, asked: Scenario) -> Pick | None:

@@ -45,10 +45,8 @@ def test_the_release_for_a_machine_is_the_one_that_the_oracle_expects(
         ("--driver 12.4 --driver 13.0 --arch 7.0", {"12.4", "12.9"}),
         ("--driver 13.0 --arch sm_70 --arch 9.0", {"12.9", "13.0"}),
         ("--driver 12.4:9.0 --driver 13.0:7.0", {"12.4", "12.9"}),
-        (
-            "--driver 12.1 -p linux-64 -p linux-aarch64",
-            {"12.1", "12.9"},
-        ),  # for ARM there is none before 12.3
+        # For ARM there is none before 12.3.
+        ("--driver 12.1 -p linux-64 -p linux-aarch64", {"12.1", "12.9"}),
     ],
 )
 def test_a_build_for_machines_has_the_releases_that_they_get(

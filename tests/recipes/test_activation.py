@@ -500,11 +500,8 @@ def test_the_compilers_variables_are_those_of_conda_forge_with_this_machine_s_pr
         found[name]
         for name in ("BUILD", "CONDA_TOOLCHAIN_HOST", "CONDA_TOOLCHAIN_BUILD", "host_alias")
     } == {host}
-    assert found["CFLAGS"].split()[-3:] == [
-        "-isystem",
-        f"{compilers}/include",
-        "-O0",
-    ]  # the user's word is the last
+    # The user's word is the last.
+    assert found["CFLAGS"].split()[-3:] == ["-isystem", f"{compilers}/include", "-O0"]
     assert {"-O2", "-fPIC", "-fstack-protector-strong"} <= set(found["CFLAGS"].split())
     assert {"-fvisibility-inlines-hidden", "-fmessage-length=0", "-O2"} <= set(
         found["CXXFLAGS"].split()

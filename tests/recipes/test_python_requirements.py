@@ -37,9 +37,8 @@ CONDA_NAMES: Mapping[str, tuple[str, ...] | None] = {
     "cuda-bindings": ("cuda-bindings",),
     "cuda-core": ("cuda-core",),
     "cuda-pathfinder": ("cuda-pathfinder",),
-    "nvidia-cuda-nvcc-cu12": (
-        "cuda-nvvm-impl",
-    ),  # opened for libNVVM, which the nvcc wheel of 12 holds
+    # Opened for libNVVM, which the nvcc wheel of 12 holds.
+    "nvidia-cuda-nvcc-cu12": ("cuda-nvvm-impl",),
     "nvidia-cuda-nvrtc-cu12": ("cuda-nvrtc",),
     "nvidia-nvjitlink-cu12": ("libnvjitlink",),
     "nvidia-nvjitlink": ("libnvjitlink",),

@@ -90,10 +90,8 @@ def test_whatever_depends_on_cuda_version_has_a_twin(records: list[Record]) -> N
     single = {
         r["name"] for r in records if ties(r) and not fit(r) and not r["name"].endswith("-files")
     }
-    assert single == {
-        "cuda-pathfinder",
-        "libnvjitlink",
-    }  # one goes with both majors, and decides nothing
+    # One goes with both majors, and decides nothing.
+    assert single == {"cuda-pathfinder", "libnvjitlink"}
     assert len(list(twins(records))) > 300
 
 

@@ -112,17 +112,14 @@ def test_the_newest_of_each_python_project_is_locked_and_versions_that_others_ne
         "cuda-cccl": "1.2.2",
         "cuda-cccl-1.2.1": "1.2.1",  # 1.2.2 wants newer bindings, in an extra that its cu13 names
         "cuda-core": "1.3.0",
-        "cuda-core-1.2.2": (
-            "1.2.2"
-        ),  # 1.2.3 does not accept any of these bindings, cuda-python not 1.3.0
+        # 1.2.3 does not accept any of these bindings, cuda-python not 1.3.0.
+        "cuda-core-1.2.2": ("1.2.2"),
         "cuda-pathfinder": "1.10.0",
-        "cuda-pathfinder-1.9.0": (
-            "1.9.0"
-        ),  # numba-cuda does not accept 1.10.0; 1.9.4 does not run on 3.11
+        # Numba-cuda does not accept 1.10.0; 1.9.4 does not run on 3.11.
+        "cuda-pathfinder-1.9.0": ("1.9.0"),
         "cuda-python": "13.4.4",
-        "numba-cuda": (
-            "0.30.4"
-        ),  # 0.31.0 accepts no cuda-core that there is; 0.32.0 has no wheel for our Pythons
+        # 0.31.0 accepts no cuda-core that there is; 0.32.0 has no wheel for our Pythons.
+        "numba-cuda": ("0.30.4"),
         "numba-cuda-mlir": "0.6.0",
         "numba-cuda-mlir-0.5.1": "0.5.1",  # cuda-cccl does not accept 0.6.0
     }
@@ -194,9 +191,8 @@ def test_facts_stay_while_the_measured_files_stay(
     have("13.4")
     facts = measured(here)
     add_manifest(index, "13.4.4")
-    assert "release measure 13.4" in run(
-        "add", "13.4", "--write"
-    )  # no file's contents are measured here
+    # No file's contents are measured here.
+    assert "release measure 13.4" in run("add", "13.4", "--write")
     lock = locked(here)
     file = "cuda_toolkit-13.4.4-py2.py3-none-any.whl"
     assert (lock.release, lock.facts, lock.manifest and lock.manifest.file) == (

@@ -292,8 +292,7 @@ def test_every_solver_picks_the_same_from_what_is_printed(
         stated = variables["CONDA_OVERRIDE_CUDA"] or None, variables.get("CONDA_OVERRIDE_CUDA_ARCH")
         scenario = Scenario(tuple(environment["specs"]), "linux-64", *stated)
         (answer,) = solver.solve_all([scenario], [where.channel, where.base_channel])
-        records = {
-            package: r for package, r in answer.records.items() if package != "pip"
-        }  # conda adds it to Python
+        # Conda adds it to Python.
+        records = {package: r for package, r in answer.records.items() if package != "pip"}
         found = [f"{package}-{r.version}-{r.build}.conda" for package, r in records.items()]
         assert sorted(found) == environment["files"], answer.problem

@@ -62,12 +62,8 @@ def check(found: Pick, toolkit: str) -> None:
     [
         ("cuda-core", "13.2", "9.0", "13.0 native"),
         ("numba-cuda", "13.0", "7.0", "12.9 native"),  # CUDA 13 cannot compile for a V100
-        (
-            "numba-cuda",
-            "12.6",
-            "10.0",
-            "12.9 compat",
-        ),  # 12.6 does not know a B200, and 12.9's PTX is too new
+        # 12.6 does not know a B200, and 12.9's PTX is too new.
+        ("numba-cuda", "12.6", "10.0", "12.9 compat"),
         ("cuda-core", None, None, f"{NEWEST} compat"),
         (f"cuda-version={NEWEST} numba-cuda", "13.0", "9.0", f"{NEWEST} compat"),
         ("cuda-version=12 cuda-core", NEWEST, "9.0", "12.9 native"),

@@ -763,9 +763,7 @@ def test_a_package_tied_to_a_minor_may_bring_compat_where_native_could_be_had(
     assert (
         native_instead(pick(beside, "cuda-version=12.0 cuda-gdb cuda-core", "12.6"), beside) == ""
     )
-    assert (
-        native_instead(pick(beside, "pytorch", "12.6"), beside) == ""
-    )  # it would be the CPU build
-    assert (
-        native_instead(pick(beside, "cuda-version=12.9 cuda-core", "12.6"), beside) == ""
-    )  # as asked for
+    # It would be the CPU build.
+    assert native_instead(pick(beside, "pytorch", "12.6"), beside) == ""
+    # As asked for.
+    assert native_instead(pick(beside, "cuda-version=12.9 cuda-core", "12.6"), beside) == ""

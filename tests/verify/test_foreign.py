@@ -318,9 +318,8 @@ def test_conda_forge_has_older_versions_of_what_is_updated_one_by_one(
             assert (answer.records[name].version == version) is is_older, request
 
 
-@pytest.mark.parametrize(
-    "solver", [name for name in SOLVERS if name != "rattler"]
-)  # rattler has no flexible priority
+# Rattler has no flexible priority.
+@pytest.mark.parametrize("solver", [name for name in SOLVERS if name != "rattler"])
 def test_conda_forges_nvcc_has_the_ptxas_that_it_was_built_with(
     solver: str, ask: Ask, orders: Orders
 ) -> None:

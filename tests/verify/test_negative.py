@@ -113,9 +113,8 @@ def test_one_build_of_cuda_version_loads_its_ptx_on_few_machines(
     drivers = [driver for driver in everything.drivers if driver and version(driver) >= (12, 0)][
         :-1
     ]
-    gpus = [gpu for gpu in everything.gpus if gpu][
-        :-1
-    ]  # the last of both is newer than what is known
+    # The last of both is newer than what is known.
+    gpus = [gpu for gpu in everything.gpus if gpu][:-1]
     asked = [
         ask(name, *machine)
         for machine in everything.machines

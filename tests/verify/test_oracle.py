@@ -286,9 +286,8 @@ def test_the_oracle_imports_nothing_of_this_project_and_nothing_that_solves() ->
             modules.add(str(node.module).split(".")[0])
     assert modules
     assert modules <= sys.stdlib_module_names
-    assert modules.isdisjoint(
-        {"importlib", "subprocess", "os", "pathlib", "json"}
-    )  # nor by a way around
+    # Nor by a way around.
+    assert modules.isdisjoint({"importlib", "subprocess", "os", "pathlib", "json"})
 
 
 def test_a_release_without_measured_facts_is_named_and_no_release_is_an_error(

@@ -294,9 +294,8 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
             yield Finding(path.name, "is no part of a channel")
     known = {*index.records, *_retained(index.folder)}
     known |= {f"{folder.name}/{name}" for folder in index.subdirs for name in FILES}
-    read = [
-        folder for folder in index.subdirs if folder.name not in index.unread
-    ]  # else all files would be orphans
+    # Else all files would be orphans.
+    read = [folder for folder in index.subdirs if folder.name not in index.unread]
     for path in (path for folder in read for path in sorted(folder.iterdir())):
         name, sidecar = path.relative_to(channel).as_posix(), _SIDECAR.fullmatch(path.name)
         if path in leftovers:

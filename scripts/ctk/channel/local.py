@@ -54,15 +54,13 @@ class Candidates:
 
     channel: Path
     builds: Mapping[str, Any]  # build id -> its key and packages
-    files: Mapping[
-        str, Path
-    ]  # ``subdir/file`` -> the package, in the folder of its build or in the current state
+    # ``subdir/file`` -> the package, in the folder of its build or in the current state.
+    files: Mapping[str, Path]
     records: Records
     is_new: bool  # whether builds or packages differ from those of the current state
     earlier: Mapping[str, str]  # file name of a package of an earlier run -> build id
-    gone: Sequence[
-        str
-    ]  # ids of builds of earlier runs of which the current state has lost a package
+    # Ids of builds of earlier runs of which the current state has lost a package.
+    gone: Sequence[str]
 
 
 def candidates(

@@ -82,9 +82,8 @@ FIELD = "attestations_sha256"  # in repodata: the sha256 of the sidecar
 SIDECAR = ".sigs"
 NAMES, TIMES, UNUSED, INCOMING = "names.json", "published.json", "unused.json", "incoming.json"
 _SUBDIRS = (*PLATFORMS, NOARCH)
-_STALE = timedelta(
-    days=365
-)  # a channel is not published that long after its build, so the clock is fast
+# A channel is not published that long after its build, so the clock is fast.
+_STALE = timedelta(days=365)
 
 Attester = Callable[[str, str], str]
 """Signs a package, given its file name and sha256; returns a Sigstore bundle as JSON."""
@@ -95,9 +94,8 @@ class Keep:
     """How long old states and packages are kept."""
 
     states: int = 10  # states to return to, including the current state
-    unused: timedelta = timedelta(
-        days=7
-    )  # time until a package is deleted that no kept state names
+    # Time until a package is deleted that no kept state names.
+    unused: timedelta = timedelta(days=7)
 
 
 @dataclass(frozen=True)
@@ -464,9 +462,8 @@ class Folder:
             max(map(made_at, records.values()), default=FIRST) / 1000, UTC
         )
         file = max(channel.glob(f"*/{REPODATA}"), key=lambda file: file.stat().st_mtime)
-        built = max(
-            newest, datetime.fromtimestamp(file.stat().st_mtime, UTC)
-        )  # an unpacked archive may state 1980
+        # An unpacked archive may state 1980.
+        built = max(newest, datetime.fromtimestamp(file.stat().st_mtime, UTC))
         says, step = (
             f"the clock of this machine says {now:%Y-%m-%d %H:%M} UTC",
             "set it; `date -u` shows it",
@@ -543,9 +540,8 @@ class Folder:
                 continue
             package = self.path / name
             plain = package.with_name(package.name + SIDECAR)
-            left = (
-                read_plain(plain) if plain.exists() else b""
-            )  # accepted attestations stay, as CEP 50 requires
+            # Accepted attestations stay, as CEP 50 requires.
+            left = read_plain(plain) if plain.exists() else b""
             content = left or f"[{attester(package.name, records[name]['sha256'])}]".encode()
             digest = hashlib.sha256(content).hexdigest()
             replace_file(package.with_name(f"{plain.name}.{digest}"), content)

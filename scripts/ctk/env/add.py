@@ -65,9 +65,8 @@ def toolkit_pin(found: Examined) -> str:
     """The spec that keeps the toolkit of an environment; "" without CUDA."""
     if found.toolkit is None:
         return ""
-    build = (
-        f"={found.fit}_*" if found.fit else ""
-    )  # another channel has only one build of a cuda-version
+    # Another channel has only one build of a cuda-version.
+    build = f"={found.fit}_*" if found.fit else ""
     return f"cuda-version={found.toolkit.version}{build}"
 
 

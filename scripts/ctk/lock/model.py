@@ -138,9 +138,7 @@ class Component:
 
     @property
     def variant_key(self) -> str:
-        """The key under which recipes find the version: ``nccl`` for ``nccl-cu13``, which is in
-        that major's lock.
-        """
+        """The key under which recipes find the version: ``nccl`` for ``nccl-cu13``."""
         return re.sub(r"-cu[0-9]+$", "", self.name).replace("-", "_")
 
 
@@ -199,8 +197,9 @@ class ReleaseLock:
 
     @property
     def is_measured(self) -> bool:
-        """Whether contents of its artefacts are known: not for the base channel and the downstream
-        tests.
+        """Whether contents of its artefacts are known, as for the CUDA Toolkit's releases.
+
+        They are not for the base channel and the downstream tests.
         """
         return bool(self.major)
 
@@ -394,9 +393,7 @@ def _contradictions(lock: ReleaseLock, stem: str | None) -> Iterator[str]:
 
 
 def _wrong_file(artefact: Artefact) -> str:
-    """The difference between an artefact and its file name: another distribution, version or
-    target.
-    """
+    """The difference between an artefact and its file name, such as another version or target."""
     if not artefact.file.endswith(".whl"):
         return "" if artefact.target == NOARCH else "is no wheel, and sources are for all platforms"
     other = f"is no file of {artefact.distribution} {artefact.version}"

@@ -251,9 +251,8 @@ def known_names(where: Workspace) -> Names:
     outputs = [
         name for recipe in find_recipes(where.base_recipes).values() for name in recipe.output_names
     ]
-    base_names = tuple(
-        name for name in outputs if not name.startswith("${{")
-    )  # else it stands for every name
+    # Else it stands for every name.
+    base_names = tuple(name for name in outputs if not name.startswith("${{"))
     return replace(known, base=base_names, pip=frozenset(projects))
 
 

@@ -63,9 +63,8 @@ class Build:
     # Variant key -> value, for keys with several values in the release: a project's newest version
     # and older versions.
     versions: Mapping[str, str] = field(default_factory=dict)
-    licenses: Mapping[str, str] = field(
-        default_factory=dict
-    )  # component -> licence that its publisher declares
+    # Component -> licence that its publisher declares.
+    licenses: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def place(self) -> str:

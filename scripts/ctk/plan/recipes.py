@@ -190,12 +190,10 @@ class Rendered:
     variant: Mapping[str, str]  # the variant keys that it uses
     depends: tuple[str, ...]  # as in the package: pins to other outputs of the recipe are resolved
     constrains: tuple[str, ...]
-    run_exports: Mapping[
-        str, tuple[str, ...]
-    ]  # kind (``weak``, ``strong_constrains`` ...) -> requirements
-    environment: tuple[
-        str, ...
-    ]  # build and host requirements; their run-exports are not in `depends`
+    # Kind (``weak``, ``strong_constrains`` ...) -> requirements.
+    run_exports: Mapping[str, tuple[str, ...]]
+    # Build and host requirements; their run-exports are not in `depends`.
+    environment: tuple[str, ...]
     sources: tuple[Source, ...]  # the artefacts that it reads
     files: tuple[str, ...] = ()  # globs of the files that it includes; () for all files
     left_files: tuple[str, ...] = ()  # globs of the files that it excludes
@@ -297,9 +295,8 @@ def variant_values(
             used[key].add(str(value))
     found = {}
     for key in sorted(recipe.names_used | used.keys() - {"target_platform"}):
-        values = variants.get_values(
-            key
-        )  # None for a name that is no key: a package, a function, an exact pin
+        # None for a name that is no key: a package, a function, an exact pin.
+        values = variants.get_values(key)
         if values:
             found[key] = tuple(sorted(used.get(key) or map(str, values)))
     for group in variants.zip_keys or []:

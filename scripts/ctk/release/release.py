@@ -40,10 +40,8 @@ _NEW_FORM = (
     "the form of the manifest is new: extend ctk/release/release.py or lock/components.py; nothing"
     " was written"
 )
-_EXTRAS = {
-    "all",
-    *(component.name for component in CTK_COMPONENTS),
-}  # the first names every component once more
+# The first names every component once more.
+_EXTRAS = {"all", *(component.name for component in CTK_COMPONENTS)}
 _ANSWERS = {
     name: {platform.marker_environment[name] for platform in PLATFORMS.values()}
     for name in next(iter(PLATFORMS.values())).marker_environment

@@ -145,9 +145,8 @@ def _projects(
         for name, chosen in choose.choose(index, lock.name, locks.values(), tags).items():
             have = lock.components[name].version if name in lock.components else None
             locked = {Version(c.version) for c in lock.components.values() if c.name == name}
-            lockable = next(
-                iter(chosen.files), None
-            )  # None if no locked toolkit is compatible with the project
+            # None if no locked toolkit is compatible with the project.
+            lockable = next(iter(chosen.files), None)
             older = {str(version): why for version, why in chosen.older.items()}
             is_ahead = lockable is not None and (have is None or lockable > Version(have))
             newer = is_ahead or not locked >= chosen.older.keys()

@@ -76,12 +76,10 @@ class Axes:
     """The values of each field for a platform, oldest first; all their combinations are solved."""
 
     subdir: str
-    drivers: tuple[
-        str | None, ...
-    ]  # None, then a driver that is too old for every toolkit, then the others
-    gpus: tuple[
-        str | None, ...
-    ]  # None, then compute capabilities; the last is unknown to every toolkit
+    # None, then a driver that is too old for every toolkit, then the others.
+    drivers: tuple[str | None, ...]
+    # None, then compute capabilities; the last is unknown to every toolkit.
+    gpus: tuple[str | None, ...]
     pythons: tuple[str, ...]  # "", then the Pythons of the base channel
     pins: tuple[str, ...]  # "", then CUDA majors, then the minors in the channel
     packages: tuple[str, ...]
@@ -90,9 +88,8 @@ class Axes:
     # The oldest GPU of the newest CUDA major, and the major before, which knows older ones; None if
     # none does.
     floor: tuple[str, str] | None = None
-    impossible: Mapping[Machine, str] = field(
-        default_factory=dict
-    )  # machine that cannot exist -> why
+    # Machine that cannot exist -> why.
+    impossible: Mapping[Machine, str] = field(default_factory=dict)
 
     @property
     def machines(self) -> list[Machine]:

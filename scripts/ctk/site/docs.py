@@ -67,11 +67,8 @@ _EDITS |= {  # the site's icon, wrapped commands, and its button to copy them
     ),
     b"</body>": b'<script src="../assets/copy.js"></script></body>',
 }
-_COLOURS = {
-    "brand-primary": "accent",
-    "brand-content": "accent",
-    "background-primary": "page",
-}  # theirs -> ours
+# Theirs -> ours.
+_COLOURS = {"brand-primary": "accent", "brand-content": "accent", "background-primary": "page"}
 _COLOURS |= {"background-secondary": "panel", "foreground-primary": "text"}
 
 

@@ -69,9 +69,8 @@ class Site:
 
     workspace: Workspace
     channel: Path  # the folder of a state, which does not change
-    entries: tuple[
-        IndexedPackage, ...
-    ]  # by name, then newest version first, then native before compat
+    # By name, then newest version first, then native before compat.
+    entries: tuple[IndexedPackage, ...]
     locks: Mapping[str, ReleaseLock]  # CTK releases first, oldest first
     channels: tuple[str, ...] = ()  # URLs or names of channels for clients, by priority
     title: str = "CUDA for conda"
@@ -121,9 +120,8 @@ def read(workspace: Workspace, channel: Path) -> Site:
         raise channel_missing(channel)
     state = channel.resolve()  # one state, since a build may make the next one meanwhile
     entries = [_entry(state / name, record) for name, record in checked_records(state).items()]
-    entries.sort(
-        key=lambda entry: (entry.index.subdir, entry.file)
-    )  # each sort keeps the order before
+    # Each sort keeps the order before.
+    entries.sort(key=lambda entry: (entry.index.subdir, entry.file))
     entries.sort(
         key=lambda entry: (Version(entry.index.version), entry.index.build_number), reverse=True
     )
@@ -314,22 +312,10 @@ def _take_place(fresh: Path, folder: Path) -> None:
 
 # The front page: the selector, and the commands for clients
 
-_FIELDS = (
-    "drivers",
-    "older",
-    "newer",
-    "gpus",
-    "floor",
-    "pythons",
-    "pins",
-    "packages",
-)  # of axes, for the script
-_FIRST = (
-    "cuda-core",
-    "numba-cuda",
-    "cuda-nvcc",
-    "cuda-toolkit",
-)  # packages with buttons, if the channel has them
+# Of axes, for the script.
+_FIELDS = ("drivers", "older", "newer", "gpus", "floor", "pythons", "pins", "packages")
+# Packages with buttons, if the channel has them.
+_FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc", "cuda-toolkit")
 _PLAIN = re.compile(r"[\w@%+=:,./-]+")  # characters without a meaning in any shell
 
 

@@ -139,9 +139,8 @@ def _said(*words: str, variables: Mapping[str, str]) -> Any:
     return _printed(words, tuple(variables.items()))
 
 
-@lru_cache(
-    maxsize=64
-)  # one command asks several times, and a driver that hangs takes a minute each time
+# One command asks several times, and a driver that hangs takes a minute each time.
+@lru_cache(maxsize=64)
 def _printed(words: Sequence[str], variables: Sequence[tuple[str, str]]) -> Any:
     try:
         done = run_bytes([sys.executable, "-I", *words], env=dict(variables), timeout=_SECONDS)

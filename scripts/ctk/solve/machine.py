@@ -43,9 +43,8 @@ class Machine:
 
     subdir: str
     driver: str | None  # the newest CUDA version that it supports (13.0); None without a driver
-    arch: (
-        str | None
-    )  # compute capability of the oldest GPU (9.0); None if it is unknown, or without a driver
+    # Compute capability of the oldest GPU (9.0); None if it is unknown, or without a driver.
+    arch: str | None
     words: str  # driver and GPU for people, and whether they are given or detected
     stated: str = ""  # the option or variable that states the driver; "" for a detected driver
     unseen: DriverState | None = (
@@ -251,9 +250,8 @@ def driver_version(text: str) -> str:
         BadValue: It is not the CUDA version of a driver.
     """
     match = re.fullmatch(r"(?a)(\d{1,3})(?:\.(\d{1,3}))?(?:\.\d+)*", text.strip())
-    is_own = re.match(
-        r"(?a)[1-8]\d\d", text.strip()
-    )  # such as 580.65.06; 999 is no driver's, and stands for any
+    # Such as 580.65.06; 999 is no driver's, and stands for any.
+    is_own = re.match(r"(?a)[1-8]\d\d", text.strip())
     if match and not is_own:
         return f"{int(match[1])}.{int(match[2] or 0)}"
     cause = f"{text!r} is not the CUDA version of a driver"
@@ -420,10 +418,8 @@ LAST_DRIVERS = (
 # https://github.com/NVIDIA/cloud-native-docs/pull/184.) Of the other newer GPUs NVIDIA's pages that
 # were at hand state no driver, so no more than this is ruled out. All older GPUs had drivers before
 # CUDA 12.
-_BLACKWELL, FIRST_DRIVER = (
-    "10.0",
-    "12.8",
-)  # its oldest GPU, and the CUDA version of its first driver
+# Its oldest GPU, and the CUDA version of its first driver.
+_BLACKWELL, FIRST_DRIVER = ("10.0", "12.8")
 
 
 def refuse_impossible(*machines: tuple[str | None, str | None]) -> None:

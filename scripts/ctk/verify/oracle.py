@@ -50,12 +50,10 @@ class Toolkit:
     """A CTK release."""
 
     minor: str  # 13.4
-    architectures: tuple[
-        str, ...
-    ]  # compute capabilities that its NVRTC can target, oldest first; there are gaps
-    published: Mapping[
-        str, frozenset[str]
-    ]  # component -> its subdirs; `compiler` is the whole of nvcc
+    # Compute capabilities that its NVRTC can target, oldest first; there are gaps.
+    architectures: tuple[str, ...]
+    # Component -> its subdirs; `compiler` is the whole of nvcc.
+    published: Mapping[str, frozenset[str]]
     # Component -> subdir -> the GPUs that it has code for, as ranges: ``>=10.0,<11.0|>=12.0``;
     # without it, all GPUs.
     code: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -190,8 +188,9 @@ def expected(facts: OracleFacts, question: Question) -> Expected:
 
 
 def expected_ignoring(facts: OracleFacts, question: Question) -> Expected:
-    """The pick of a client that ignores constraints on virtual packages, but obeys dependencies of
-    native builds.
+    """The pick of a client that ignores constraints on virtual packages.
+
+    It obeys the dependencies of native builds.
     """
     candidates, cause = _candidates(facts, question)
     if not candidates:
@@ -301,8 +300,9 @@ def _python(facts: OracleFacts, question: Question, major: str) -> str:
 
 
 def tags(facts: OracleFacts, question: Question, major: str) -> frozenset[str]:
-    """The Pythons for which every project of the request is published, on the platform and for the
-    CUDA major.
+    """The Pythons for which every project of the request is published.
+
+    On the platform of the question, and for a CUDA major.
     """
     published = facts.python_sets.get(major, {})
     start = f"{question.subdir}-"
@@ -334,9 +334,7 @@ def _not_too_old(toolkit: Toolkit, question: Question) -> bool:
 
 
 def _has_code(toolkit: Toolkit, question: Question) -> bool:
-    """Whether all components and projects of the request have code for the GPU, as read from their
-    binaries.
-    """
+    """Whether all that is requested has code for the GPU, as read from the binaries."""
     if question.arch is None:
         return True
     bounds = [

@@ -27,9 +27,8 @@ class Answers:
     """A solver's picks for each driver and GPU."""
 
     drivers: tuple[str | None, ...]  # None, then CUDA versions, oldest first
-    gpus: tuple[
-        str | None, ...
-    ]  # compute capabilities, oldest first, the last for newer GPUs; None: not detected
+    # Compute capabilities, oldest first, the last for newer GPUs; None: not detected.
+    gpus: tuple[str | None, ...]
     # 13.0; 12.9 compat; 13.5 PTX only, or 12.9 no code, if its compiler does not know the GPU; -
     # without a solution; "" if no such driver runs such a GPU
     cells: Mapping[tuple[str | None, str | None], str]

@@ -136,9 +136,8 @@ def _request(trouble: list[str], request: Request) -> None:
 def axe(page: Page) -> list[str]:
     """What axe-core finds wrong with a page, a readable line for each place; empty for none."""
     if not page.evaluate("typeof axe !== 'undefined'"):
-        page.evaluate(
-            AXE.read_text(encoding="utf-8")
-        )  # the page's policy lets no script be put into it
+        # The page's policy lets no script be put into it.
+        page.evaluate(AXE.read_text(encoding="utf-8"))
     # Without preload it does not ask for the style sheet once more, which no page from a folder
     # may.
     options = {

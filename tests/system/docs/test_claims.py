@@ -202,9 +202,8 @@ def test_the_table_has_the_first_toolkit_of_each_platform() -> None:
     rows = re.findall(
         r"^\|.+\| `([\w-]+)` \| (\d+\.\d+) and newer", page("troubleshooting"), re.MULTILINE
     )
-    said = {
-        subdir: minor for subdir, minor in rows if (subdir, minor) != ("linux-aarch64", "13.0")
-    }  # that is Thor's
+    # That is Thor's.
+    said = {subdir: minor for subdir, minor in rows if (subdir, minor) != ("linux-aarch64", "13.0")}
     first = {
         subdir: min(
             (

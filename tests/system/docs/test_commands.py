@@ -94,8 +94,7 @@ def test_ctk_has_the_commands_and_options_in_the_text(page: Path) -> None:
         while words and hasattr(command, "commands"):
             assert words[0] in command.commands, match
             command = command.commands[words.pop(0)]
-        words = (
-            words[: words.index("--")] if "--" in words else words
-        )  # what follows is of another program
+        # What follows is of another program.
+        words = words[: words.index("--")] if "--" in words else words
         options = {option for parameter in command.params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= options, match

@@ -155,9 +155,8 @@ class Client:
 def client(
     request: pytest.FixtureRequest, built: Workspace, roomy: Callable[[str], Path]
 ) -> Client:
-    program = program_of(
-        request.param
-    )  # test_an_environment_file_follows_the_driver holds the picks, by rattler
+    # test_an_environment_file_follows_the_driver holds the picks, by rattler.
+    program = program_of(request.param)
     channels = tuple(channel_url(channel) for channel in (built.channel, built.base_channel))
     return Client(request.param, program, roomy(request.param), channels)
 

@@ -197,9 +197,8 @@ def machine(program: Path) -> str:
 
 def test_a_program_with_kernels_is_built_and_runs(compiler: Compiler, tmp_path: Path) -> None:
     assert not compiler.run(tmp_path, "nvcc", "-o", "add", SOURCES / "add.cu")
-    assert not any(
-        "cuda" in name for name in needed(tmp_path / "add")
-    )  # the runtime is linked statically
+    # The runtime is linked statically.
+    assert not any("cuda" in name for name in needed(tmp_path / "add"))
     said = compiler.run(tmp_path, "./add")
     assert f"runtime {compiler.number}\n" in said
     assert re.search("^(no device: |sum 64)", said, re.M)

@@ -76,9 +76,8 @@ def test_a_kernel_is_compiled_to_ptx_a_cubin_and_lto_code(made: Made, project: W
     found = made.use("mlir_program.py")
     facts = release_locks(project)[f"cuda-{made.toolkit}"].facts
     assert facts is not None
-    assert (
-        found["ptx isa"] == facts.ptx_isa
-    )  # of the toolkit that was asked for, and of no other on this machine
+    # Of the toolkit that was asked for, and of no other on this machine.
+    assert found["ptx isa"] == facts.ptx_isa
     assert int(str(found["cubin bytes"])) > 1000 < int(str(found["lto bytes"]))
 
 

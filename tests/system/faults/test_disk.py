@@ -59,11 +59,8 @@ def test_a_run_that_finds_a_full_disk_at_one_step_after_another_gets_there_in_th
             assert state(channel) == right.before
             passed.append(begun(done))
             there.enlarge(place)
-        assert passed == [
-            [],
-            ["fetch"],
-            ["fetch", "build", "audit"],
-        ]  # notes that cannot be written stop no run
+        # Notes that cannot be written stop no run.
+        assert passed == [[], ["fetch"], ["fetch", "build", "audit"]]
         done = ctk(world, *world.build(OLD, NEW), mounts=there.pid)
         assert done.returncode == 0, done.stderr
         assert problems(channel, world.base) == []

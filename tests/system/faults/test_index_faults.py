@@ -147,9 +147,8 @@ def test_what_a_bad_index_left_does_not_spoil_the_next_run(
     steps: Stations, job: Job, right: Undisturbed
 ) -> None:
     index = job.world.index
-    index.faults.append(
-        Fault(FILES, content=OTHER * 3, truncate=50)
-    )  # the first part of another file
+    # The first part of another file.
+    index.faults.append(Fault(FILES, content=OTHER * 3, truncate=50))
     assert {d.returncode for d in steps.run("fetch", "build").values()} <= {DOWN, WRONG}
     assert list((job.world.workspace.store / "partial").iterdir())
     index.faults.clear()

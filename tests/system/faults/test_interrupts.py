@@ -114,9 +114,8 @@ def test_a_command_ends_and_leaves_nothing_behind(name: str, slow: World, tmp_pa
             time.sleep(chance.uniform(0, most))
             if run.poll() is None:
                 interrupt(run, LONG[name])
-            err = run.communicate(timeout=PATIENCE)[
-                1
-            ]  # a process that lives on would hold the pipes open
+            # A process that lives on would hold the pipes open.
+            err = run.communicate(timeout=PATIENCE)[1]
         finally:
             left = living(run)
             for process in left:

@@ -19,10 +19,8 @@ LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 # From cuda.h.
 _SUCCESS = 0
 _NO_DEVICE = 100
-_CAPABILITY_MAJOR, _CAPABILITY_MINOR = (
-    75,
-    76,
-)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
+# CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR.
+_CAPABILITY_MAJOR, _CAPABILITY_MINOR = (75, 76)
 
 
 @dataclass(frozen=True)

@@ -64,11 +64,8 @@ def environment_with(
 def test_jax_beside_cupy_gives_the_cpus_numbers_with_the_environments_libraries(
     request: pytest.FixtureRequest, gpu: Machine, tmp_path: Path
 ) -> None:
-    specs = (
-        "jax",
-        "jaxlib=*=*cuda*",
-        "cupy",
-    )  # by itself, jax is the CPU build for a driver before 12.6
+    # By itself, jax is the CPU build for a driver before 12.6.
+    specs = ("jax", "jaxlib=*=*cuda*", "cupy")
     environment = environment_with(("jax-cuda-plugin", "cupy"), specs, tmp_path / "env", request)
     found = environment.report(PROGRAMS / "jax_program.py")
     assert "differences" in found, f"JAX sees no GPU: {found['devices']}"

@@ -27,8 +27,9 @@ extern "C" __global__ void twice(float *x, unsigned n) {
 
 
 def compiled(arch: str) -> ObjectCode:
-    """The kernel as machine code for a GPU such as ``90``: every driver of the CUDA
-    major loads it.
+    """The kernel as machine code for a GPU such as ``90``.
+
+    Every driver of the CUDA major loads it.
     """
     return Program(KERNEL, "c++", ProgramOptions(arch=f"sm_{arch}")).compile("cubin")
 
@@ -39,9 +40,8 @@ def doubled(values: Sequence[float]) -> list[float]:
     device.set_current()
     stream = device.create_stream()
     kernel = compiled(device.arch).get_kernel("twice")
-    buffer = LegacyPinnedMemoryResource().allocate(
-        4 * len(values), stream=stream
-    )  # memory that both can use
+    # Memory that both can use.
+    buffer = LegacyPinnedMemoryResource().allocate(4 * len(values), stream=stream)
     numbers = (c_float * len(values)).from_address(int(buffer.handle))
     numbers[:] = values
     launch(
