@@ -9,11 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from ctk.cli.main import app
+from ctk.cli.work import picks
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import PLATFORMS
 from ctk.plan.plan import python_tags
-from ctk.solve import channels, why
+from ctk.solve import channels
 from ctk.solve.solve import Scenario
 from ctk.verify.oracle import REQUESTS, OracleFacts, Question, version
 from ctk.verify.scenarios import Matrix, command, matrix, scenario
@@ -124,7 +125,7 @@ def test_the_printed_command_asks_the_same(every: Matrix, monkeypatch: pytest.Mo
         asked.append(understood)
         raise Unsolvable("enough")
 
-    monkeypatch.setattr(why, "solve_or_say_why", remember)
+    monkeypatch.setattr(picks, "solve_or_say_why", remember)
     monkeypatch.setattr(channels, "catalogue", lambda *_, **__: None)
     questions = every.sample(20, 3)
     for question in questions:

@@ -103,9 +103,8 @@ RELEASES = {
     "' '.join(unmeasured)",
 }
 WITHOUT_SPACES = RELEASES | {
-    "' '.join(dict.fromkeys(words))",  # of `ctk build`: recipes, releases and platforms
+    "' '.join(words)",  # of `ctk build`: recipes, releases and platforms
     "name",  # of a package or a release
-    "named",  # quoted in the step that it is cut from
     "platform",
     "subdir",
     "words",  # of `ctk build`, and a quoted channel
