@@ -18,9 +18,9 @@ def publish_command(context: typer.Context, options: PublishOptions) -> None:
 
     Packages that it already has are skipped. A package whose name has other content there is
     refused. So is, without --accept-redistribution, a new package with files that its licence text
-    does not name for distribution. A program reads these texts; that is not legal advice. The key
-    of a server is read from rattler's credentials (RATTLER_AUTH_FILE); a trusted publisher in CI
-    needs none.
+    does not name for distribution. A table says what these texts allow; it is not legal advice. The
+    key of a server is read from rattler's credentials (RATTLER_AUTH_FILE); a trusted publisher in
+    CI needs none.
 
     Examples: ctk publish --to /srv/www/cuda
     ctk publish --server https://conda.example.org --channel cuda
