@@ -178,9 +178,8 @@ def refuse_uninstallable(
         today = take_survey([spec], [], channels, every).today
         if not today.installs:
             reason = today.reason((every.drivers[-1], None))
-            cause = reason.cause.replace(spec, "it")
             raise Unsolvable(
-                f"{judged.name} can be installed on no machine: {cause}",
+                f"{judged.name} can be installed on no machine: {reason.cause}",
                 _step_to_install(reason, channels, recipe),
                 kind=reason.kind,
             )

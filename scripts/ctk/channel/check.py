@@ -223,8 +223,10 @@ def _compressed(folder: Path) -> str:
             # One byte more than expected is enough to see a difference, whatever the file unpacks
             # to.
             found = zstandard.ZstdDecompressor().stream_reader(stream).read(len(wanted) + 1)
-    except (zstandard.ZstdError, OSError) as error:
-        return f"cannot be read: {error.strerror if isinstance(error, OSError) else error}"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    except zstandard.ZstdError as error:
+        return f"cannot be read: {error}"
     return "" if found == wanted else f"does not unpack to {REPODATA}"
 
 

@@ -191,7 +191,8 @@ def _step_after(problem: str, sent: int, server: str) -> str:
 
     The same command again only if it can.
     """
-    before = f"{count(sent, 'package')} {'was' if sent == 1 else 'were'} sent before it"
+    verb = "was" if sent == 1 else "were"
+    before = f"{count(sent, 'package')} {verb} sent before it"
     status = _STATUS.search(problem)
     if "API key" in problem:
         login = f'{{"{urlsplit(server).hostname}": {{"BearerToken": "KEY"}}}}'

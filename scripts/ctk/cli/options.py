@@ -94,7 +94,8 @@ def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
         words = command + _folder_first(context, path, others)
     else:
         words = command + asked + more
-    cause = f"{path} is {'an' if is_there else 'no'} environment, and a spec is wanted"
+    article = "an" if is_there else "no"
+    cause = f"{path} is {article} environment, and a spec is wanted"
     step = f"name what it shall have, as in `{shlex.join(words)}`"
     if name == "pack" and has:
         lost, more_steps = _lost_in_pack(has, path)

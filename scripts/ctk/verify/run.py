@@ -175,8 +175,8 @@ def _python_faults(right: Expected, records: Mapping[str, Record]) -> Iterator[s
         yield f"python_abi is {records['python_abi'].build}, not for {right.python}"
     fit = {"compat": "with_compat"}.get(right.fit, right.fit)  # as build strings say it
     for name in oracle.PYTHON_REQUESTS:
-        # noarch packages name no Python
-        start = f"cuda{right.major}_py{'' if name == 'cuda-python' else right.python[2:]}_{fit}_"
+        python = "" if name == "cuda-python" else right.python[2:]  # it is noarch
+        start = f"cuda{right.major}_py{python}_{fit}_"
         if name in records and not records[name].build.startswith(start):
             yield f"{name} is {records[name].build}, not {start}..."
 
