@@ -69,7 +69,8 @@ def test_the_newest_of_each_is_locked_for_its_major(
     assert lock.components["nccl-cu13"].artefacts["win-64"] is None
     text = (here.variants / "libraries-13.yaml").read_text()
     assert text.splitlines()[1:] == [
-        *("cuda_major:", '  - "13"', "cuda_range:", '  - ">=13,<14.0a0"'),
+        *("cuda_major:", '  - "13"', "major_number:", '  - "13000"'),
+        *("cuda_range:", '  - ">=13,<14.0a0"'),
         *("cudnn:", '  - "9.1"', "nccl:", '  - "2.3"'),
     ]
     assert (
