@@ -46,6 +46,14 @@ CHILDREN = {
 }
 
 
+@pytest.fixture(autouse=True)
+def heeds_its_terminal() -> Iterator[None]:
+    """`nohup` has SIGHUP ignored, what is started inherits that, and ctk leaves it so."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture
 def seconds() -> Iterator[str]:
     """How long a process sleeps: a number by which it is found, and no other is."""
