@@ -13,7 +13,7 @@ import typer
 from ctk.cli.options import Platforms
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
-from ctk.core.errors import BadValue, VerifyFailed, check_names
+from ctk.core.errors import BadValue, VerifyFailed, refuse_unknown_names
 from ctk.core.versions import python_name
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _tags(workspace: Workspace, wanted: Sequence[str]) -> list[str]:
 
     tags = list(dict.fromkeys((*pythons(), *python_tags(workspace.build_config))))
     names = [python_name(tag) for tag in tags]
-    check_names("Python", wanted, names)
+    refuse_unknown_names("Python", wanted, names)
     if not wanted:
         return tags
     return [tag for tag, name in zip(tags, names, strict=True) if name in wanted]

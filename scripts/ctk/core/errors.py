@@ -66,7 +66,7 @@ class UnknownName(CtkError, exit_code=3):
         return cls(f"unknown {kind} {name!r}", step)
 
 
-def check_names(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+def refuse_unknown_names(kind: str, names: Iterable[str], known: Collection[str]) -> None:
     """Raises UnknownName for a name that is not in `known`."""
     for name in names:
         if name not in known:

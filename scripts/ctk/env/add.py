@@ -78,7 +78,7 @@ def _python_pin(found: Examined) -> str:
 def plan(
     found: Examined,
     specs: Sequence[str],
-    on: Machine,
+    machine: Machine,
     channels: Catalogue,
     lines: int | None = None,
 ) -> Plan:
@@ -90,7 +90,7 @@ def plan(
     Args:
         found: The environment.
         specs: What to add.
-        on: The machine that it shall run on.
+        machine: The machine that it shall run on.
         channels: Where packages are taken from that are not installed.
         lines: How many lines of the solver's text the error has; None for all.
 
@@ -99,7 +99,7 @@ def plan(
     """
     asked, before = found.asked, installed_records(found)
     wanted = merged(asked, specs)
-    scenario = Scenario(wanted, on.subdir, on.driver, on.arch)
+    scenario = Scenario(wanted, machine.subdir, machine.driver, machine.arch)
     toolkit, python = toolkit_pin(found), _python_pin(found)
     # Of a toolkit that has to change, no package shall stay: an old nvJitLink can be taken beside a
     # new toolkit.
@@ -138,7 +138,7 @@ def on_its_driver(found: Examined) -> Machine:
     return machine(on.subdir, found.toolkit.version)
 
 
-def client_line(found: Examined, specs: Sequence[str], on: Machine) -> str:
+def client_line(found: Examined, specs: Sequence[str], machine: Machine) -> str:
     """The line that adds specs with the client of an environment, and keeps its toolkit.
 
     The client sees the driver of this machine. If the environment is for another one, the line
@@ -147,8 +147,8 @@ def client_line(found: Examined, specs: Sequence[str], on: Machine) -> str:
     pin = toolkit_pin(found)
     pins = [pin] if pin and all(parse_spec(spec).name != "cuda-version" for spec in specs) else []
     line = install_line(client_of(found.prefix), found.prefix, found.channels, [*specs, *pins])
-    is_seen = on.driver is None or detected(on.subdir)[0] == on.driver
-    return line if is_seen else f"{DRIVER}={on.driver} {line}"
+    is_seen = machine.driver is None or detected(machine.subdir)[0] == machine.driver
+    return line if is_seen else f"{DRIVER}={machine.driver} {line}"
 
 
 def _satisfied(pick: Pick, pins: Sequence[str]) -> tuple[str, ...]:

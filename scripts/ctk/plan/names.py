@@ -235,21 +235,23 @@ def driver_library(library: str) -> DriverLibrary | None:
 
 
 @lru_cache(maxsize=4)
-def known_names(where: Workspace) -> Names:
+def known_names(workspace: Workspace) -> Names:
     """The names that the locks and recipes of a checkout know.
 
     None where one of them cannot be read.
     """
     try:
-        base = path_of(where, BASE)
+        base = path_of(workspace, BASE)
         projects = (
             {c.distribution for c in load(base).components.values()} if base.exists() else set()
         )
-        known = names_of(release_locks(where).values(), find_recipes(where.recipes))
+        known = names_of(release_locks(workspace).values(), find_recipes(workspace.recipes))
     except CtkError:  # a command that needs them says what is wrong
         return Names()
     outputs = [
-        name for recipe in find_recipes(where.base_recipes).values() for name in recipe.output_names
+        name
+        for recipe in find_recipes(workspace.base_recipes).values()
+        for name in recipe.output_names
     ]
     # Else it stands for every name.
     base_names = tuple(name for name in outputs if not name.startswith("${{"))

@@ -22,7 +22,7 @@ from packaging.version import Version
 
 from ctk.core.checkout import Workspace, settings
 from ctk.core.document import load_yaml, read
-from ctk.core.errors import LockError, RecipeError, UnknownName, check_names
+from ctk.core.errors import LockError, RecipeError, UnknownName, refuse_unknown_names
 from ctk.core.files import replace_file
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.versions import python_name
@@ -347,7 +347,7 @@ def choose_locks(locks: Mapping[str, object], releases: Collection[str]) -> list
 
 def _choose(kind: str, valid: Mapping[str, Named], names: Iterable[str]) -> dict[str, Named]:
     wanted = list(names)
-    check_names(kind, wanted, valid)
+    refuse_unknown_names(kind, wanted, valid)
     return {name: value for name, value in valid.items() if not wanted or name in wanted}
 
 

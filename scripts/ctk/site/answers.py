@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from rattler import RepoDataRecord
 
-from ctk.core.errors import SolverFailed, check_names
+from ctk.core.errors import SolverFailed, refuse_unknown_names
 from ctk.core.pool import ProcessPool
 from ctk.lock.model import ReleaseLock
 from ctk.solve.advice import asking_for_cuda
@@ -120,8 +120,8 @@ def axes(
     """
     known = matrix(facts(locks), tags, [catalogue.subdir])
     offered = installed_by_name(catalogue)
-    check_names("package", packages, offered)
-    check_names("Python", pythons, catalogue.pythons)
+    refuse_unknown_names("package", packages, offered)
+    refuse_unknown_names("Python", pythons, catalogue.pythons)
     names = tuple(name for name in offered if not packages or name in packages)
     minors = sorted((t.version for t in catalogue.toolkits), key=version)
     alike = MachineClasses(

@@ -266,7 +266,7 @@ def write(pages: Iterable[Page], folder: Path) -> int:
     return len(written)
 
 
-def check_reachable(url: str, base: Path | str) -> None:
+def refuse_unreachable(url: str, base: Path | str) -> None:
     """Refuses addresses that readers of a page cannot use: the channel's, or its base channel's."""
     if not re.fullmatch(r"https?://[^\s/?#]+\S*", url):
         raise BadValue(

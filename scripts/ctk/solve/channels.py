@@ -69,7 +69,7 @@ class Channels(NamedTuple):
 
 
 def catalogue(
-    where: Workspace,
+    workspace: Workspace,
     base: str,
     subdir: str,
     report: Reporter | None = None,
@@ -83,29 +83,31 @@ def catalogue(
     replaces such a base channel of ours; `report` gets a line about that. With `as_planned`, both
     are always replaced.
     """
-    channels = [where.channel, base_channel(base, where)]
+    channels = [workspace.channel, base_channel(base, workspace)]
     foreign = subdir != this_platform()
     if others:
-        channels[:1] = [base_channel(name, where) for name in others]
-    elif as_planned or (foreign and not records(where.channel, subdir)):
+        channels[:1] = [base_channel(name, workspace) for name in others]
+    elif as_planned or (foreign and not records(workspace.channel, subdir)):
         # The same as `ctk verify` has, so that a scenario which it prints is solved here as it was
         # there.
-        channels[0] = write_repodata(planned(where), where.notes / "planned" / "channel")
-    if base == "local" and (as_planned or (foreign and not records(where.base_channel, subdir))):
-        channels[-1] = write_repodata(universe(), where.notes / "planned" / "base")
-    if report and not others and where.channel not in channels:
+        channels[0] = write_repodata(planned(workspace), workspace.notes / "planned" / "channel")
+    if base == "local" and (
+        as_planned or (foreign and not records(workspace.base_channel, subdir))
+    ):
+        channels[-1] = write_repodata(universe(), workspace.notes / "planned" / "base")
+    if report and not others and workspace.channel not in channels:
         why = "" if as_planned else f"nothing is built for {subdir} here: "
         stand_in = (
             ", with a stand-in for conda-forge"
-            if base == "local" and where.base_channel not in channels
+            if base == "local" and workspace.base_channel not in channels
             else ""
         )
         report.line(f"{why}solved against what recipes and release locks say{stand_in}")
-    return _catalogue(channels, subdir, where, is_named=bool(others))
+    return _catalogue(channels, subdir, workspace, is_named=bool(others))
 
 
 def built_catalogue(
-    where: Workspace, base: str, subdir: str, others: Sequence[str] = ()
+    workspace: Workspace, base: str, subdir: str, others: Sequence[str] = ()
 ) -> Catalogue:
     """As `catalogue`, with built packages only.
 
@@ -113,35 +115,37 @@ def built_catalogue(
         Unsolvable: Nothing is built for the platform.
     """
     if subdir != this_platform() and not others:
-        if not records(where.channel, subdir):
+        if not records(workspace.channel, subdir):
             raise Unsolvable(
                 f"nothing is built for {subdir} here", f"run `ctk build --platform {subdir}` first"
             )
-        if base == "local" and not records(where.base_channel, subdir):
+        if base == "local" and not records(workspace.base_channel, subdir):
             raise Unsolvable(
                 f"the base channel that is made here has no Python for {subdir}",
                 "name one that has, such as --base conda-forge or a folder",
             )
-    named = [base_channel(name, where) for name in others] or [where.channel]
-    return _catalogue([*named, base_channel(base, where)], subdir, where, is_named=bool(others))
+    named = [base_channel(name, workspace) for name in others] or [workspace.channel]
+    return _catalogue(
+        [*named, base_channel(base, workspace)], subdir, workspace, is_named=bool(others)
+    )
 
 
 def _catalogue(
-    channels: Sequence[Path | str], subdir: str, where: Workspace, is_named: bool
+    channels: Sequence[Path | str], subdir: str, workspace: Workspace, is_named: bool
 ) -> Catalogue:
     @cache
     def all_built() -> Catalogue:
         ours = write_repodata(
-            planned(where, [subdir]), where.notes / "planned" / subdir / "channel"
+            planned(workspace, [subdir]), workspace.notes / "planned" / subdir / "channel"
         )
         checkout = Checkout(is_planned=True, known_names=names)
         return CheckoutCatalogue([ours, *channels[1:]], subdir, checkout)
 
-    names = partial(known_names, where)
-    is_built = channels[0] == where.channel and not is_named
-    is_planned = channels[0] == where.notes / "planned" / "channel"
+    names = partial(known_names, workspace)
+    is_built = channels[0] == workspace.channel and not is_named
+    is_planned = channels[0] == workspace.notes / "planned" / "channel"
     checkout = Checkout(
-        maker=partial(maker, where),
+        maker=partial(maker, workspace),
         is_named=is_named,
         planned=all_built if is_built else None,
         is_planned=is_planned,
@@ -150,12 +154,12 @@ def _catalogue(
     return CheckoutCatalogue(channels, subdir, checkout)
 
 
-def maker(where: Workspace, package: str) -> Maker | None:
+def maker(workspace: Workspace, package: str) -> Maker | None:
     """The recipe of this checkout that makes a package; None without such a recipe."""
-    recipe = maker_of(package, find_recipes(where.recipes))
+    recipe = maker_of(package, find_recipes(workspace.recipes))
     if not recipe:
         return None
-    default = settings(where.root).default.recipes
+    default = settings(workspace.root).default.recipes
     return Maker(recipe, default is None or recipe in default)
 
 

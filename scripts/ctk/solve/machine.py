@@ -15,7 +15,7 @@ from rattler import GenericVirtualPackage, PackageName, Version
 from rattler.package.build_string import BuildString
 
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, check_names
+from ctk.core.errors import BadValue, refuse_unknown_names
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.core.versions import PythonTag
 from ctk.lock.model import ReleaseLock
@@ -65,7 +65,7 @@ def machine(
         BadValue, UnknownName: An option or a variable cannot be read.
     """
     subdir = platform or this_platform()
-    check_names("platform", [subdir], PLATFORMS)
+    refuse_unknown_names("platform", [subdir], PLATFORMS)
     is_here = subdir == this_platform()
     found_driver, found_arch = detected(subdir) if driver is None else (None, None)
     stated = ""
@@ -114,20 +114,20 @@ STATE_DRIVER = (
 )
 
 
-def overstated(on: Machine, where: Workspace) -> str:
+def overstated(machine: Machine, workspace: Workspace) -> str:
     """A warning about a stated driver of a CUDA major that no locked toolkit has.
 
     "" for other drivers. Many people set ``CONDA_OVERRIDE_CUDA=99`` to get CUDA builds without a
     GPU. Here the driver chooses the toolkit.
     """
-    newest = next(reversed(where.locked_minors), "")
-    if not (on.stated and on.driver and newest) or Version(on.driver) < Version(
+    newest = next(reversed(workspace.locked_minors), "")
+    if not (machine.stated and machine.driver and newest) or Version(machine.driver) < Version(
         f"{int(newest.split('.')[0]) + 1}"
     ):
         return ""
     return (
-        f"{on.stated} states a driver for CUDA {on.driver}, and the newest toolkit known here is"
-        f" {newest}: a real driver may refuse the PTX that it compiles (error 222)"
+        f"{machine.stated} states a driver for CUDA {machine.driver}, and the newest toolkit known"
+        f" here is {newest}: a real driver may refuse the PTX that it compiles (error 222)"
     )
 
 

@@ -27,7 +27,7 @@ from ctk.core.address import open_gateway
 from ctk.core.checkout import Workspace
 from ctk.core.children import run_program
 from ctk.core.document import load_yaml
-from ctk.core.errors import SolverFailed, SolverMissing, check_names
+from ctk.core.errors import SolverFailed, SolverMissing, refuse_unknown_names
 from ctk.solve.pixi import pixi_lines, toml
 from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url, parse_spec
 from ctk.verify.libsolv import Libsolv
@@ -46,18 +46,18 @@ client a second.
 Ran = subprocess.CompletedProcess[str]
 
 
-def solver(name: str, where: Workspace) -> Solver:
+def solver(name: str, workspace: Workspace) -> Solver:
     """Returns a solver by its name.
 
     Raises:
         UnknownName: There is no such solver.
         SolverMissing: It is not installed, or not built.
     """
-    check_names("solver", [name], ("rattler", *NAMES))
+    refuse_unknown_names("solver", [name], ("rattler", *NAMES))
     if name == "rattler":
         return RattlerSolver()
     if name.startswith("libsolv"):
-        return Libsolv(where, lock=name == "libsolv")
+        return Libsolv(workspace, lock=name == "libsolv")
     return (PixiSolver if name == "pixi" else CondaLike)(name)
 
 

@@ -124,8 +124,8 @@ class ChannelPool:
         SolverFailed: A channel cannot be read.
     """
 
-    def __init__(self, where: Workspace, channels: Sequence[Path], subdir: str) -> None:
-        self._solver = _load(library(where))
+    def __init__(self, workspace: Workspace, channels: Sequence[Path], subdir: str) -> None:
+        self._solver = _load(library(workspace))
         self._pool = self._solver.ctk_new()
         self.records: Located = {}
         for position, (channel, folder) in enumerate(product(channels, (subdir, NOARCH))):
@@ -205,12 +205,12 @@ class Libsolv:
         strict: Whether channel priority is strict, not flexible.
     """
 
-    def __init__(self, where: Workspace, *, lock: bool = True, strict: bool = True) -> None:
+    def __init__(self, workspace: Workspace, *, lock: bool = True, strict: bool = True) -> None:
         self.name = "libsolv" if lock else "libsolv-2.8.1"
-        self._where = where
+        self._where = workspace
         self._lock = lock
         self._strict = strict
-        _load(library(where))  # so that its lack is said now
+        _load(library(workspace))  # so that its lack is said now
 
     def solve_all(
         self, scenarios: Iterable[Scenario], channels: Sequence[Path]
@@ -251,12 +251,12 @@ def _load(path: Path) -> ctypes.CDLL:
 # --- the library
 
 
-def library(where: Workspace) -> Path:
+def library(workspace: Workspace) -> Path:
     """The path of the library; its name has a digest of its sources and flags."""
     ours = [path.read_text(encoding="utf-8") for path in OURS]
     parts = [SOURCES.sha256, *_FLAGS, *ours, platform.machine()]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    return where.notes / "libsolv" / f"libctksolv-{key}.so"
+    return workspace.notes / "libsolv" / f"libctksolv-{key}.so"
 
 
 def compiler() -> list[str]:
@@ -275,7 +275,7 @@ def compiler() -> list[str]:
     )
 
 
-def build(where: Workspace, index: Callable[[], Index] = Index) -> Path:
+def build(workspace: Workspace, index: Callable[[], Index] = Index) -> Path:
     """Returns the library; builds it if it is missing, in seconds.
 
     Opens the index if the sources are not in the cache.
@@ -283,7 +283,7 @@ def build(where: Workspace, index: Callable[[], Index] = Index) -> Path:
     Raises:
         SolverMissing: There is no C compiler, or it cannot compile the sources.
     """
-    target = library(where)
+    target = library(workspace)
     if target.exists():
         return target
     if not compiler():
@@ -291,14 +291,14 @@ def build(where: Workspace, index: Callable[[], Index] = Index) -> Path:
             "libsolv has to be compiled, and there is no C compiler",
             "install one (Debian and Ubuntu: apt-get install gcc libc6-dev), or name it: CC=clang",
         )
-    with disk_errors(where.cache):
+    with disk_errors(workspace.cache):
         target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(target.with_name("lock")):
         if target.exists():
             return target
-        fetch.fetch([SOURCES], where, index)
+        fetch.fetch([SOURCES], workspace, index)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as folder:
-            with tarfile.open(fetch.stored(SOURCES, where)) as tar:
+            with tarfile.open(fetch.stored(SOURCES, workspace)) as tar:
                 tar.extractall(folder, filter="data")
             root = Path(folder) / f"solv-{SOURCES.version}"
             _prepare(root)

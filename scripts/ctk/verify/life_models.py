@@ -128,8 +128,8 @@ class LibsolvClient:
 
     name = ""
 
-    def __init__(self, where: Workspace) -> None:
-        self._where = where
+    def __init__(self, workspace: Workspace) -> None:
+        self._where = workspace
         self._pools: dict[tuple[Path, ...], ChannelPool] = {}
 
     def _pool(self, world: World) -> ChannelPool:

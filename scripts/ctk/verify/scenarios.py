@@ -10,7 +10,7 @@ from itertools import groupby, product
 from math import prod
 from typing import Any
 
-from ctk.core.errors import BadValue, LockError, check_names
+from ctk.core.errors import BadValue, LockError, refuse_unknown_names
 from ctk.core.platforms import PLATFORMS
 from ctk.core.versions import python_name
 from ctk.lock.model import ReleaseLock, variant_keys
@@ -189,8 +189,8 @@ def matrix(
 
     For all platforms and requests if empty.
     """
-    check_names("platform", subdirs, PLATFORMS)
-    check_names("request", requests, REQUESTS)
+    refuse_unknown_names("platform", subdirs, PLATFORMS)
+    refuse_unknown_names("request", requests, REQUESTS)
     minors = _in_order(t.minor for t in facts.toolkits)
     gpus = _in_order(gpu for t in facts.toolkits for gpu in t.architectures)
     return Matrix(

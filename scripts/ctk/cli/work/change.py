@@ -113,7 +113,7 @@ def machine_for_more(found: Examined, stated: Stated, report: Reporter) -> Machi
     return there
 
 
-def channels_of(found: Examined, where: Workspace, stated: Stated) -> Catalogue:
+def channels_of(found: Examined, workspace: Workspace, stated: Stated) -> Catalogue:
     """The channels of a request for an environment: the named ones, else those it was made from."""
     if not stated.channels and stated.base == "local":
         if found.note:
@@ -123,8 +123,8 @@ def channels_of(found: Examined, where: Workspace, stated: Stated) -> Catalogue:
         elif found.channels:
             *first, base = [_place(source) for source in found.channels]
             stated = replace(stated, channels=tuple(first or [base]), base=base)
-    base = base_beside(stated.base, stated.channels, where)
-    return built_catalogue(where, base, found.machine.subdir, stated.channels)
+    base = base_beside(stated.base, stated.channels, workspace)
+    return built_catalogue(workspace, base, found.machine.subdir, stated.channels)
 
 
 def _place(source: str) -> str:
@@ -154,7 +154,7 @@ def solve_in_prefix(
     show_plan(found, planned, on, channels, steps_for(found, planned, specs, stated, on))
 
 
-def refuse_of_others(found: Examined, specs: Sequence[str], on: Machine) -> None:
+def refuse_of_others(found: Examined, specs: Sequence[str], machine: Machine) -> None:
     """Refuses an environment with packages that `ctk env create` did not put there.
 
     The step has its client's line.
@@ -167,7 +167,7 @@ def refuse_of_others(found: Examined, specs: Sequence[str], on: Machine) -> None
     look = shlex.join(["ctk", "solve", *specs, "--prefix", str(found.prefix)])
     raise BadValue(
         f"{found.prefix} has packages that ctk did not put there, and two clients would break it",
-        f"`{client_line(found, specs, on)}`; what that changes: `{look}`",
+        f"`{client_line(found, specs, machine)}`; what that changes: `{look}`",
     )
 
 
@@ -214,7 +214,7 @@ def refuse_worse(found: Examined, plan: Plan, specs: Sequence[str], stated: Stat
 
 
 def steps_for(
-    found: Examined, plan: Plan, specs: Sequence[str], stated: Stated, on: Machine
+    found: Examined, plan: Plan, specs: Sequence[str], stated: Stated, machine: Machine
 ) -> list[str]:
     """The command lines that do what a plan says."""
     if not plan.change:
@@ -226,7 +226,7 @@ def steps_for(
                 ["ctk", "env", "add", str(found.prefix), *specs, *words_of(stated.options), *move]
             )
         ]
-    return [client_line(found, specs, on)] if not plan.obstacle else []
+    return [client_line(found, specs, machine)] if not plan.obstacle else []
 
 
 # --- words
@@ -269,7 +269,7 @@ def _in_words(worse: Worse) -> str:
 
 
 def show_plan(
-    found: Examined, plan: Plan, on: Machine, channels: Catalogue, steps: Sequence[str]
+    found: Examined, plan: Plan, machine: Machine, channels: Catalogue, steps: Sequence[str]
 ) -> None:
     """Prints what more specs would make of an environment, and what to type for it."""
     report, pick, change = Reporter(), plan.pinned_pick, plan.change
@@ -277,7 +277,7 @@ def show_plan(
     report.result(
         request=list(plan.pick.scenario.specs),
         prefix=str(found.prefix),
-        machine={"platform": on.subdir, "driver": on.driver, "gpu": on.arch},
+        machine={"platform": machine.subdir, "driver": machine.driver, "gpu": machine.arch},
         toolkit=pick.toolkit or None,
         fit=pick.fit or None,
         choices=[choice.as_json() for choice in named],
@@ -291,7 +291,7 @@ def show_plan(
         obstacle=plan.obstacle or None,
         steps=list(steps),
     )
-    report.line(f"{found.prefix}: {_first(plan)} ({on.subdir}, {on.words})")
+    report.line(f"{found.prefix}: {_first(plan)} ({machine.subdir}, {machine.words})")
     for line in worse_in_words(change.worse):
         report.line(line)
     if plan.obstacle:

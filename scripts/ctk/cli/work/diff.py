@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ctk.core.checkout import checkout
 from ctk.core.console import Reporter
-from ctk.core.errors import check_names
+from ctk.core.errors import refuse_unknown_names
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.diff.compare import breaks, compare, find, same_kind
 from ctk.diff.licences import licence_changes
@@ -20,7 +20,7 @@ def show_diff(old: str, new: str, platforms: Sequence[str]) -> None:
     """Prints the changes between two releases, as Markdown."""
     workspace, report = checkout(), Reporter()
     subdirs = tuple(dict.fromkeys(platforms or [this_platform()]))
-    check_names("platform", subdirs, PLATFORMS)
+    refuse_unknown_names("platform", subdirs, PLATFORMS)
     first, second = find(old, workspace), find(new, workspace)
     same_kind(first.lock, second.lock)
     licences = licence_changes(first.lock, second.lock, Index)

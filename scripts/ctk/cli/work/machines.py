@@ -11,7 +11,7 @@ from ctk.authors.installable import Case, Survey, alike, take_survey
 from ctk.cli.work.picks import ChannelOptions, reason_for_programs
 from ctk.core.checkout import Workspace, base_channel, checkout, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
-from ctk.core.errors import MachinesLost, Unsolvable, check_names
+from ctk.core.errors import MachinesLost, Unsolvable, refuse_unknown_names
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.lock.model import release_locks
 from ctk.solve.advice import Checkout, CheckoutCatalogue, checkout_of
@@ -255,7 +255,7 @@ def _of_each_platform(
     platforms: Sequence[str], options: ChannelOptions, place: Workspace, report: Reporter
 ) -> Iterator[Catalogue]:
     """The channels for each platform, by default for all that they have packages for."""
-    check_names("platform", platforms, PLATFORMS)
+    refuse_unknown_names("platform", platforms, PLATFORMS)
     is_planned = options.is_planned
     own = options.catalogue(place, this_platform(), report if is_planned else None)
     for subdir in platforms or _offered(own):

@@ -13,7 +13,7 @@ from ctk.cli.work.machines import stated_machines
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings
 from ctk.core.console import Reporter, count, listing, megabytes
-from ctk.core.errors import BadValue, check_names
+from ctk.core.errors import BadValue, refuse_unknown_names
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.core.versions import python_name
 from ctk.plan.plan import (
@@ -153,7 +153,7 @@ def _request(chosen: Selection, recipes: Set, tags: Sequence[str], workspace: Wo
     """
     _refuse_contradictions(chosen)
     platforms = chosen.platforms or [this_platform()]
-    check_names("platform", platforms, PLATFORMS)
+    refuse_unknown_names("platform", platforms, PLATFORMS)
     if chosen.drivers:
         releases = _releases(chosen, recipes, platforms, workspace)
     else:

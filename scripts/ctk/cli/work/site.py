@@ -15,13 +15,13 @@ from ctk.channel.local import is_built
 from ctk.cli.options import SiteOptions, base_beside
 from ctk.core.checkout import Workspace, base_channel, workspace
 from ctk.core.console import Reporter, count, megabytes
-from ctk.core.errors import ChannelMissing, Unsolvable, check_names
+from ctk.core.errors import ChannelMissing, Unsolvable, refuse_unknown_names
 from ctk.core.platforms import PLATFORMS
 from ctk.lock.model import release_locks
 from ctk.plan.plan import python_tags
 from ctk.site import docs
 from ctk.site.answers import Axes, Work, axes, plan_work, solved
-from ctk.site.pages import check, check_reachable, front_page, shards
+from ctk.site.pages import check, front_page, refuse_unreachable, shards
 from ctk.solve.channels import catalogue
 from ctk.solve.solve import lasting
 
@@ -33,7 +33,7 @@ def make(folder: Path, options: SiteOptions) -> None:
     base = base_beside(options.base, others, here)
     check(folder)
     if options.url:
-        check_reachable(options.url, base_channel(base, here))
+        refuse_unreachable(options.url, base_channel(base, here))
     own = base_channel(options.channel, here) if options.channel else here.channel
     with _folder_of(own, here, report) as place:
         report.say(f"reading the packages of {own}")
@@ -80,7 +80,7 @@ def _platforms(known: Sequence[str], own: Path | str, options: SiteOptions) -> t
         Unsolvable: It has none for a named platform.
     """
     chosen = tuple(dict.fromkeys(options.platforms or known))
-    check_names("platform", chosen, PLATFORMS)
+    refuse_unknown_names("platform", chosen, PLATFORMS)
     if not chosen:
         raise ChannelMissing(
             f"{own} has no packages", "name a --channel that has some, or run `ctk build`"
