@@ -287,6 +287,14 @@ class WouldLose(CtkError, exit_code=36):
         self.packages = tuple(packages)  # that would go: name and version of each
 
 
+class FileUnreadable(CtkError, exit_code=37):
+    """A file that asks for packages cannot be read: line and reason are named.
+
+    There is none, it may not be read, is cut off, is no UTF-8 text, or has none of the formats that
+    are read (`ctk.envfile.model.Format`).
+    """
+
+
 class Stopped(CtkError, exit_code=130):  # as shells have it: 128 and the number of the signal
     """Ctrl-C; the command ended, and all processes that it had started too.
 

@@ -1,0 +1,1 @@
+"""Files that users bring: what each line asks for, what that is here, and the file rewritten."""
