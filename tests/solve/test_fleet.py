@@ -224,6 +224,10 @@ def test_the_answer_comes_first_then_each_machine_and_what_to_type(where: Worksp
         " file://"
     )
     assert [line for line in rest if line.startswith(typed) and line.endswith("cuda-core __cuda")]
+    # conda's rattler solver takes another channel's toolkit in the place of a compat one.
+    by_conda = [line for line in rest if "conda create -n" in line]
+    strict = [line for line in by_conda if "--strict-channel-priority" in line]
+    assert strict == [line for line in by_conda if "-compat" in line] != []
     assert "  ctk env create cuda-core --driver 13.0 --arch 9.0 --prefix ./cuda-13.0" in rest
     assert (
         "driver 13.0, GPU 13.0: toolkit 13.4, compat: the driver does not load its PTX" in printed

@@ -19,6 +19,7 @@ from ctk.core.platforms import NOARCH, this_platform
 from ctk.lock.model import ReleaseLock
 from ctk.package.records import records as read_records
 from ctk.package.records import spec_name
+from ctk.plan.conda_forge import OtherChannels
 from ctk.plan.messages import shown
 from ctk.plan.names import Names
 from ctk.plan.plan import release_for
@@ -60,6 +61,7 @@ class Checkout:
         planned: These channels with everything built; None if the built one is not among them.
         is_planned: Whether these are such channels.
         known_names: What is known of names that are no packages here.
+        other_channels: What is known of the versions that conda-forge and RAPIDS keep.
     """
 
     maker: Callable[[str], Maker | None] = lambda name: None
@@ -67,6 +69,7 @@ class Checkout:
     planned: Callable[[], Catalogue] | None = None
     is_planned: bool = False
     known_names: Callable[[], Names] = Names
+    other_channels: Callable[[], OtherChannels] = lambda: OtherChannels({}, {})
 
 
 class CheckoutCatalogue(Catalogue):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
@@ -22,6 +22,7 @@ from ctk.core.document import load_yaml
 from ctk.core.errors import ChannelMissing, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.package.records import REPODATA, records
+from ctk.plan.conda_forge import other_channels
 from ctk.plan.names import known_names
 from ctk.plan.plan import (
     Request,
@@ -32,7 +33,7 @@ from ctk.plan.plan import (
     repodata_of,
     write_repodata,
 )
-from ctk.plan.recipes import find_recipes, maker_of
+from ctk.plan.recipes import Recipe, find_recipes, maker_of
 from ctk.solve.advice import Checkout, CheckoutCatalogue, Maker
 from ctk.solve.solve import Catalogue
 
@@ -138,29 +139,43 @@ def _catalogue(
         ours = write_repodata(
             planned(workspace, [subdir]), workspace.notes / "planned" / subdir / "channel"
         )
-        checkout = Checkout(is_planned=True, known_names=names)
+        checkout = Checkout(is_planned=True, known_names=names, other_channels=others)
         return CheckoutCatalogue([ours, *channels[1:]], subdir, checkout)
 
     names = partial(known_names, workspace)
+    others = partial(other_channels, workspace)
     is_built = channels[0] == workspace.channel and not is_named
     is_planned = channels[0] == workspace.notes / "planned" / "channel"
     checkout = Checkout(
-        maker=partial(maker, workspace),
+        maker=makers(workspace),
         is_named=is_named,
         planned=all_built if is_built else None,
         is_planned=is_planned,
         known_names=names,
+        other_channels=others,
     )
     return CheckoutCatalogue(channels, subdir, checkout)
 
 
-def maker(workspace: Workspace, package: str) -> Maker | None:
-    """The recipe of this checkout that makes a package; None without such a recipe."""
-    recipe = maker_of(package, find_recipes(workspace.recipes))
-    if not recipe:
-        return None
-    default = settings(workspace.root).default.recipes
-    return Maker(recipe, default is None or recipe in default)
+def makers(workspace: Workspace) -> Callable[[str], Maker | None]:
+    """A function that finds the recipe of this checkout which makes a package.
+
+    It reads the recipes once, when it is first asked.
+    """
+
+    @cache
+    def recipes() -> Mapping[str, Recipe]:
+        return find_recipes(workspace.recipes)
+
+    @cache
+    def maker(package: str) -> Maker | None:
+        recipe = maker_of(package, recipes())
+        if not recipe:
+            return None
+        default = settings(workspace.root).default.recipes
+        return Maker(recipe, default is None or recipe in default)
+
+    return maker
 
 
 # --- the planned channel

@@ -21,6 +21,7 @@ class Kind(StrEnum):
     NO_PACKAGE = "no-package"  # no channel has a package of this name
     OTHER_NAME = "other-name"  # it is known under another name
     NO_VERSION = "no-version"  # no channel has this version or build
+    HIDDEN = "hidden"  # a channel has it, and a package of the same name before it hides it
     NO_PYTHON = "no-python"  # a package is not built for this Python
     NO_DEPENDENCY = "no-dependency"  # a package needs what no channel has
     CONFLICT = "conflict"  # specs that cannot be had together

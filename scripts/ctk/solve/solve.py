@@ -490,6 +490,7 @@ class Catalogue:
         self._classes: MachineClasses | None = None
         self._answers: dict[Hashable, Pick | str] = {}
         self._records: dict[str, list[RepoDataRecord]] = {}
+        self._hidden: dict[str, list[RepoDataRecord]] = {}
         self._names: dict[tuple[tuple[str, ...], tuple[Path | str, ...]], set[str]] = {}
 
     def grouped(self, names: Iterable[str]) -> Self:
@@ -568,6 +569,19 @@ class Catalogue:
                 records, key=lambda r: (r.version, r.build_number), reverse=True
             )
         return self._records[name]
+
+    def hidden(self, name: str) -> list[RepoDataRecord]:
+        """The records of a package that strict priority hides, newest first.
+
+        Those of channels after the first that has the package.
+        """
+        if name not in self._hidden:
+            having = [records for records in self.query([f"{name} *"]) if records]
+            hidden = [record for records in having[1:] for record in records]
+            self._hidden[name] = sorted(
+                hidden, key=lambda r: (r.version, r.build_number), reverse=True
+            )
+        return self._hidden[name]
 
     def versions(self, name: str) -> list[str]:
         """The versions of a package, newest first."""

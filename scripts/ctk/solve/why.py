@@ -36,6 +36,7 @@ from ctk.solve.change import (
     unasked_nvjitlink,
 )
 from ctk.solve.fit import Fit, LimitedBy, fit_of, limit_on
+from ctk.solve.hidden import hidden
 from ctk.solve.reason import READ_SOLVER, Kind, Reason, in_words, plain, without_pin
 from ctk.solve.solve import (
     PYTHON,
@@ -268,6 +269,7 @@ def solve_or_say_why(scenario: Scenario, catalogue: Catalogue, lines: int | None
         to_build = _not_built_reason(scenario, catalogue)
         reason = to_build or find_reason(scenario, catalogue)
         is_missing = bool(to_build or _missing_package(scenario, catalogue))
+        is_missing = is_missing or reason.kind is Kind.HIDDEN
         # For a package that is not there, the solver repeats the same for each name, or names what
         # would not help.
         most = 0 if is_missing and lines is not None else lines
@@ -283,7 +285,8 @@ def solve_or_say_why(scenario: Scenario, catalogue: Catalogue, lines: int | None
 def find_reason(scenario: Scenario, catalogue: Catalogue) -> Reason:
     """The reason why a scenario has no solution."""
     reason = (
-        _missing_package(scenario, catalogue)
+        _hidden_reason(scenario, catalogue)
+        or _missing_package(scenario, catalogue)
         or request_reason(scenario, catalogue)
         or machine_reason(scenario, catalogue)
     )
@@ -303,6 +306,23 @@ def _not_built_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None
     missing = _missing_package(scenario, catalogue)
     cause = missing.cause if missing else to_build.cause
     return Reason(Kind.NOT_BUILT, cause, f"run {to_build.command}")
+
+
+def _hidden_reason(scenario: Scenario, catalogue: Catalogue) -> Reason | None:
+    """The reason if a package that is asked for is hidden, and would do; else None."""
+    for wanted in map(parse_spec, scenario.specs):
+        found = None
+        if not wanted.match.channel and not wanted.name.startswith("__"):
+            found = hidden(wanted, scenario, catalogue)
+        if found:
+            words = " ".join(filter(None, [wanted.name, plain(wanted.version), wanted.build]))
+            cause = (
+                f"{found.channel} has {words}, and {wanted.name} of a channel before it hides that"
+                " where the priority of channels is strict, as here and by default in pixi"
+            )
+            step = f"name the channel: `{shlex.join(found.specs)}`; conda and mamba find it without"
+            return Reason(Kind.HIDDEN, cause, step)
+    return None
 
 
 def _wants_nvcc_12(scenario: Scenario, catalogue: Catalogue) -> bool:
