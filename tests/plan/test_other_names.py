@@ -133,8 +133,8 @@ def test_a_package_of_the_recipes_means_itself_and_an_unknown_name_nothing(
 def test_a_file_is_said_to_be_one(others: Names, name: str) -> None:
     other = others.meant_by(name)
     assert other is not None
-    assert other.sentence == f"{name} is the name of a file, and files are not read yet"
-    assert other.step == "name its packages, as in `ctk solve cuda-core numba-cuda`"
+    assert other.sentence == f"{name} is the name of a file"
+    assert other.step == "name its packages, or see what they are: `ctk solve environment.yml`"
 
 
 # --- names.yaml

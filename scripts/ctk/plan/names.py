@@ -51,13 +51,14 @@ class Entry:
 class Elsewhere:
     """Where a package is that is not here.
 
-    The feedstock of conda-forge, and the project on pip's index or "".
+    The feedstock of conda-forge, the project on pip's index or "", and whether it is about CUDA.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     conda_forge: str
     pip: str = ""
+    cuda: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,19 @@ class DriverLibrary:
 
 
 @dataclass(frozen=True)
+class ForeignChannel:
+    """A channel with packages for CUDA that no recipe here makes.
+
+    The names of its packages; a star stands for any text.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    names: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True)
 class Reviewed:
     """The content of ``names.yaml``."""
 
@@ -83,6 +97,8 @@ class Reviewed:
     elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)
     libraries: Mapping[str, DriverLibrary] = field(default_factory=dict)
     substitutes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pip: Mapping[str, str | None] = field(default_factory=dict)
+    channels: Mapping[str, ForeignChannel] = field(default_factory=dict)
 
 
 _SHAPE = TypeAdapter(Reviewed)
@@ -149,13 +165,21 @@ class Names:
         if plain in self.own:
             return None
         if _A_FILE.search(plain):
-            step = "name its packages, as in `ctk solve cuda-core numba-cuda`"
-            return OtherName(f"{name} is the name of a file, and files are not read yet", step=step)
+            step = "name its packages, or see what they are: `ctk solve environment.yml`"
+            return OtherName(f"{name} is the name of a file", step=step)
+        return self.renamed(name) or self._component(name, _LIBRARY.sub("", plain))
+
+    def renamed(self, name: str) -> OtherName | None:
+        """What is meant by a name that other channels or pip have for a package.
+
+        None for other names, also for those of components and their libraries.
+        """
+        plain = name.lower()
         library = _LIBRARY.sub("", plain)
         if entry := _entry(plain) or _entry(library):
             sentence = "; ".join(filter(None, [f"{name} is {entry.what}", entry.here]))
             return OtherName(sentence, entry.ask, entry.instead or plain, entry.do)
-        return self._wheel(plain.replace("_", "-")) or self._component(name, library)
+        return self._wheel(plain.replace("_", "-"))
 
     def _wheel(self, name: str) -> OtherName | None:
         """The packages with the files of a wheel, for the CUDA major in its name."""
@@ -219,6 +243,34 @@ def _entry(name: str) -> Entry | None:
     known = reviewed().names
     patterns = (pattern for pattern in known if "*" in pattern and fnmatchcase(name, pattern))
     return known.get(name) or next((known[pattern] for pattern in patterns), None)
+
+
+@dataclass(frozen=True)
+class PipProject:
+    """A project of pip that brings CUDA libraries, and the package that is the same, or ""."""
+
+    package: str
+
+
+def pip_project_with_cuda(name: str) -> PipProject | None:
+    """A project that brings CUDA libraries of its own; None for others, and for NVIDIA's wheels."""
+    known = reviewed().pip
+    pattern = next((pattern for pattern in known if fnmatchcase(name, pattern)), None)
+    return None if pattern is None else PipProject(known[pattern] or "")
+
+
+def is_about_cuda_elsewhere(name: str) -> bool:
+    """Whether conda-forge has a package of this name that is about CUDA."""
+    known = reviewed().elsewhere.get(name)
+    return known is not None and known.cuda
+
+
+def foreign_channel(name: str) -> str:
+    """The channel whose own packages have names like this; "" for other names."""
+    for channel, known in reviewed().channels.items():
+        if any(fnmatchcase(name, pattern) for pattern in known.names):
+            return channel
+    return ""
 
 
 def known_substitutes(name: str) -> tuple[str, ...]:
