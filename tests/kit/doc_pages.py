@@ -30,6 +30,8 @@ CURRENT = [path for path in PAGES if path.stem != "CHANGELOG"]
 """Those that name what there is now, and not what there was."""
 EXAMPLES = "ctk build-recipe ./examples/"
 """The beginning of what test_examples.py runs."""
+NVCC_OF_CUDA_12 = "nvcc of CUDA 12"
+"""The heading of the only lines that need a package of conda-forge."""
 _PRINTED_BY = re.compile(r"<!-- printed by: (.+?) -->")
 
 

@@ -6,7 +6,7 @@ becomes records.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,21 +42,52 @@ def records(variants: Path, assume: bool = True) -> Iterator[Record]:
 
     Without `assume`, its CUDA builds are for the toolkits that the recipes had when they were read.
     """
-    versions = {minor: _versions(variants / f"cuda-{minor}.yaml") for minor in MINORS}
-    for minor in MINORS:
-        also = [f"__cuda >={minor.split('.')[0]}", f"cudatoolkit {minor}|{minor}.*"]
-        yield _later(record("cuda-version", minor, "h0_3", "noarch", constrains=also), minor)
-        for tied in FORGE["toolkit"]:
-            yield from (
-                _later(_tied(tied, minor, versions, on), minor) for on in tied.get("only", SUBDIRS)
-            )
+    versions = every_version(variants)
+    yield from toolkits(versions)
     for feedstock in FORGE["feedstocks"]:
-        for name, output in feedstock["outputs"].items():
-            for subdir in ("linux-64",) if output.get("noarch") else SUBDIRS:
-                for kind in _kinds(
-                    feedstock, subdir, output, {} if assume else feedstock.get("assumed", {})
-                ):
-                    yield from _builds(feedstock, name, output, kind, subdir, versions)
+        yield from builds(feedstock, versions, assume)
+
+
+def toolkits(versions: Versions, packages: Iterable[Facts] = ()) -> Iterator[Record]:
+    """The toolkits with these versions: cuda-version, and what is tied to it.
+
+    Args:
+        packages: What is tied to it; by default what conda_forge.yaml has.
+    """
+    for minor in versions:
+        limits = [f"__cuda >={minor.split('.')[0]}", f"cudatoolkit {minor}|{minor}.*"]
+        yield _later(record("cuda-version", minor, "h0_3", "noarch", constrains=limits), minor)
+    yield from tied_packages(versions, packages or FORGE["toolkit"])
+
+
+def tied_packages(versions: Versions, packages: Iterable[Facts]) -> Iterator[Record]:
+    """Packages that are tied to the toolkits with these versions."""
+    every = list(packages)
+    for minor in versions:
+        for tied in every:
+            for subdir in tied.get("only", SUBDIRS):
+                yield _later(_tied(tied, minor, versions, subdir), minor)
+
+
+def every_version(variants: Path) -> Versions:
+    """The versions of the toolkits that conda-forge has."""
+    return {minor: component_versions(variants, minor) for minor in MINORS}
+
+
+def builds(feedstock: Facts, versions: Versions, assume: bool = True) -> Iterator[Record]:
+    """The packages of a feedstock, for each platform and toolkit."""
+    stated = {} if assume else feedstock.get("assumed", {})
+    for name, output in feedstock["outputs"].items():
+        for subdir in ("linux-64",) if output.get("noarch") else SUBDIRS:
+            for kind in _kinds(feedstock, subdir, output, stated):
+                yield from _builds(feedstock, name, output, kind, subdir, versions)
+
+
+def component_versions(variants: Path, minor: str) -> Mapping[str, str]:
+    """Component -> version, as the release lock of a minor names them."""
+    found = YAML(typ="safe").load(variants / f"cuda-{minor}.yaml")
+    firsts = {key: values[0] for key, values in found.items()}
+    return {key: value for key, value in firsts.items() if isinstance(value, str)}
 
 
 def _kinds(feedstock: Facts, subdir: str, output: Facts, stated: Mapping[str, str]) -> list[str]:
@@ -67,10 +98,6 @@ def _kinds(feedstock: Facts, subdir: str, output: Facts, stated: Mapping[str, st
         *(stated.get(minor, minor) for minor in cuda),
         *([CPU] if subdir in feedstock.get("cpu", ()) and of != "cuda" else []),
     ]
-
-
-def _versions(path: Path) -> dict[str, str]:
-    return {key: values[0] for key, values in YAML(typ="safe").load(path).items()}
 
 
 def _later(made: Record, kind: str) -> Record:

@@ -284,10 +284,10 @@ def test_a_broken_record_is_removed_and_its_package_installed_again(
 def test_a_package_that_is_left_out_is_built_by_the_line_for_it(solved: Channels) -> None:
     from ctk.core.errors import Unsolvable
     from ctk.solve.advice import Checkout, CheckoutCatalogue
-    from ctk.solve.channels import maker
+    from ctk.solve.channels import makers
     from ctk.solve.why import solve_or_say_why
 
-    checkout = Checkout(maker=lambda name: maker(Workspace(ROOT), name))
+    checkout = Checkout(maker=makers(Workspace(ROOT)))
     base = CheckoutCatalogue(solved.folders[1:], "linux-64", checkout)
     for package in ("cuda-core", "libcublas", "cudnn"):
         with pytest.raises(Unsolvable) as error:
