@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 from ctk.cli.options import BuildOptions, Releases, Selection, not_both, with_options
+from ctk.core.errors import BadValue
 
 
 @with_options
 def build_command(chosen: Selection, options: BuildOptions) -> None:
     """Build, audit, test and index packages, then publish them as a channel.
 
-    Without options: the default releases and recipes for this machine's platform. What did not
+    Without options: the default releases and recipes for this machine's platform. With --file, what
+    recipes make of the packages that a file asks for. What did not
     change is not built again. In a folder that has a channel, it adds to that channel, or replaces
     what changed.
 
@@ -46,12 +48,25 @@ def build_command(chosen: Selection, options: BuildOptions) -> None:
     # Late: what a command does takes a second to import, and its help does without.
     from ctk.cli.work import plan
 
+    if chosen.environment and chosen.file is None:
+        raise BadValue("--environment is about a file", "name it with --file")
+    if chosen.file is not None:
+        chosen = _of_file(chosen, chosen.file, options.base)
     if options.dry_run and options.form == "github":
         plan.show_jobs(chosen)
     elif options.dry_run:
         plan.show_plan(chosen)
     else:
         _build(chosen, options)
+
+
+def _of_file(chosen: Selection, file: Path, base: str) -> Selection:
+    """The selection with the packages of a file, and the releases that it pins."""
+    from ctk.cli.work import files
+
+    not_both("names of packages", "--file", chosen.packages)
+    not_both("--file", "--all-components or --libraries", chosen.all_components or chosen.libraries)
+    return files.selection(chosen, file, base)
 
 
 def _build(chosen: Selection, options: BuildOptions) -> None:

@@ -15,15 +15,19 @@ from ctk.cli.options import (
     Arch,
     Base,
     Driver,
+    EnvironmentName,
+    File,
     OtherChannels,
     Platform,
     Python,
     Specs,
+    SpecsBesideFile,
+    not_both,
 )
 from ctk.core import console
 from ctk.core.checkout import given_environment
 from ctk.core.children import run_in_front
-from ctk.core.errors import Stopped
+from ctk.core.errors import BadValue, Stopped
 from ctk.core.locks import release_folders
 
 Prefix = Annotated[Path, typer.Argument(help="Folder of the environment.")]
@@ -53,8 +57,10 @@ PackFile = Annotated[
 
 
 def create_command(
-    specs: Specs,
     prefix: NewPrefix,
+    specs: SpecsBesideFile = None,
+    file: File = None,
+    environment: EnvironmentName = None,
     driver: Driver = None,
     arch: Arch = None,
     python: Python = None,
@@ -68,7 +74,8 @@ def create_command(
     It has what is asked for now and nothing else, and the output says what that changed. If
     packages would go because they are not named now, it lists them and changes nothing without
     --yes; `ctk env add` keeps them. A folder with other files is refused, and so is an environment
-    with packages of other tools.
+    with packages of other tools. With --file, it has what that file asks for of conda, as `ctk
+    solve FILE` shows it.
 
     Example: ctk env create cuda-core --prefix ./my-env
 
@@ -77,6 +84,7 @@ def create_command(
 
     - `prefix`, `changed`; `removed`: names of packages that were there before
     - `would_remove`: with the error `WouldLose`, the packages that would go: name and version
+    - with `--file`, what `ctk solve` has of a file, and `of_pip`: its requirements that are left
     - `problems`: NVIDIA's wheels beside its CUDA, as a check of `ctk doctor`
     """
     from ctk.cli.work import env  # late: help does without
@@ -84,7 +92,19 @@ def create_command(
 
     stated = Stated(driver, arch, tuple(channel or ()), base)
     place = Path(os.path.realpath(prefix))
-    env.create_environment(specs, place, stated, python, force=force, yes=yes)
+    not_both("SPECS", "--file", specs and file)
+    if environment and not file:
+        raise BadValue("--environment is about a file", "name it with --file")
+    if not specs and not file:
+        raise BadValue("nothing is asked for", "name specs, as in cuda-core, or a file with --file")
+
+    def create(wanted: list[str]) -> None:
+        env.create_environment(wanted, place, stated, python, force=force, yes=yes)
+
+    if file is None:
+        create(specs or [])
+    else:
+        env.create_from_file(file, environment, stated, create)
 
 
 def add_command(

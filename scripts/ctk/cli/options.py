@@ -21,6 +21,9 @@ from ctk.core.errors import BadValue
 if TYPE_CHECKING:
     from ctk.env.prefix import Installed
 
+_FILE = re.compile(r"(?<!recipe)\.(?:ya?ml|toml|txt|lock)$")
+_MAY_BE_PACKAGE = re.compile(r"[^/]*\.yaml")
+"""As ruamel.yaml is."""
 VERBATIM = "-- COMMAND [ARG]..."
 """The metavar of an argument that is the command line of another program."""
 
@@ -62,6 +65,11 @@ def refuse_versions(names: Sequence[str], several: str) -> None:
 
 def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
     """Refuses a path in the place of a spec, before an option that lacks is said."""
+    files = [spec for spec in specs if is_file(spec)]
+    if context.info_name == "solve" and len(files) == len(specs):
+        return specs
+    if files:
+        raise _file_beside_specs(context, files[0])
     paths = [spec for spec in specs if _is_path(spec)]
     # A name with a space is no spec either. Without one, the spec `cuda-core` may have a folder of
     # that name here.
@@ -101,6 +109,23 @@ def _no_paths(context: typer.Context, specs: list[str]) -> list[str]:
         lost, more_steps = _lost_in_pack(has, path)
         cause, step = cause + lost, step + more_steps
     raise BadValue(cause, step)
+
+
+def is_file(word: str) -> bool:
+    """Whether a word names a file that asks for packages, and is no spec."""
+    if not _FILE.search(word) or "::" in word:
+        return False
+    return not _MAY_BE_PACKAGE.fullmatch(word) or Path(word).is_file()
+
+
+def _file_beside_specs(context: typer.Context, file: str) -> BadValue:
+    """The error for a file where specs are wanted."""
+    command = {"create": "ctk env create --file {} --prefix ./my-env"}
+    how = command.get(context.info_name or "", "ctk solve {}").format(shlex.quote(file))
+    if context.info_name == "solve":
+        cause = f"{file} is a file, and stands beside specs"
+        return BadValue(cause, f"write the specs into it, or ask for it alone: `{how}`")
+    return BadValue(f"{file} is a file, and a spec is wanted", f"type `{how}`")
 
 
 def _is_path(spec: str) -> bool:
@@ -195,6 +220,20 @@ Specs = Annotated[
         help="What conda would be given, such as cuda-version=12.6 numba-cuda.", callback=_no_paths
     ),
 ]
+SpecsBesideFile = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="What conda would be given, such as cuda-version=12.6 numba-cuda.",
+        callback=lambda context, specs: _no_paths(context, specs or []),
+    ),
+]
+File = Annotated[
+    Path | None,
+    typer.Option(
+        "--file",
+        help="A file with the specs: environment.yml, pixi.toml, requirements.txt or a lock.",
+    ),
+]
 Platform = Annotated[
     str | None,
     typer.Option(
@@ -228,6 +267,12 @@ Arch = Annotated[
 ]
 
 
+EnvironmentName = Annotated[
+    str | None,
+    typer.Option("--environment", help="The environment of a file that has several."),
+]
+
+
 @dataclass(frozen=True)
 class Selection:
     """The options of `ctk build` that choose packages, releases, platforms and Pythons."""
@@ -241,6 +286,17 @@ class Selection:
             )
         ),
     ] = None
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file",
+            help=(
+                "What of this file recipes make, of the releases that it pins: environment.yml,"
+                " pixi.toml, requirements.txt or a lock."
+            ),
+        ),
+    ] = None
+    environment: EnvironmentName = None
     releases: Releases = None
     drivers: Annotated[
         list[str] | None,

@@ -5,8 +5,10 @@ Each mode is a function of its own: picks, machines and change in cli/work.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,13 +16,28 @@ from ctk.cli.options import (
     Arch,
     Base,
     Driver,
+    EnvironmentName,
     OtherChannels,
     Python,
     Specs,
+    is_file,
     not_both,
     with_json,
+    with_options,
 )
 from ctk.core.errors import BadValue
+
+if TYPE_CHECKING:  # what it imports is slow to import
+    from ctk.cli.work.picks import ChannelOptions
+
+NewFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--write",
+        metavar="NEW",
+        help="Of a file: write it as it should be for this channel, and show the difference.",
+    ),
+]
 
 SolvePlatforms = Annotated[
     list[str] | None,
@@ -83,8 +100,8 @@ _JSON = """\
 - `limit`: what limits a compat toolkit on the machine, or null: `kind` (`no-driver`, `driver`,
   `driver-and-gpu`, `gpu-older`, `gpu-between`, `gpu-newer`, `as-asked-for`)
 - `reason`: only without a solution: `kind` (`not-built`, `unnamed-channel`, `no-platform`,
-  `no-package`, `other-name`, `no-version`, `no-python`, `no-dependency`, `conflict`, `glibc`,
-  `driver`, `gpu`, `driver-and-gpu`, `unknown`)
+  `no-package`, `other-name`, `no-version`, `hidden`, `no-python`, `no-dependency`, `conflict`,
+  `glibc`, `driver`, `gpu`, `driver-and-gpu`, `unknown`)
 - `choices`: packages that have CUDA builds and CPU builds, of which the request should name
   one: `package`, `build` (of this pick, `cuda` or `cpu`); `cuda` and `cpu`: `spec`, `toolkit`,
   `fit`, or null if it cannot be installed
@@ -115,6 +132,17 @@ With `--drivers`, instead:
   `files` (of the packages), `every_client` (false if only a client that knows the GPU picks the
   same)
 
+Of files, instead:
+
+- `files`: for each file `file`, `format`, `environment` (or null), `environments` (their names),
+  `others` (how many lines have nothing to do with CUDA), `missing` (packages that no channel
+  has), `notes`, and `written` with `--write`
+  - `lines`: those about CUDA: `line` (its number), `text`, `tool` (`conda` or `pip`),
+    `package`, `answer` (`here`, `other-version`, `other-name`, `not-built`, `base`, `hidden`,
+    `elsewhere`, `nowhere`, `pip`, `left`), `words`, `specs` (of conda, in its place; null if it
+    stays as it is), `by_channel` (the same for a client with strict priority), `step` (or null)
+  - `part` (`whole`, or `cuda` for its lines about CUDA), and what a request has, as above
+
 With `--prefix`, instead:
 
 - `request` (all that is asked for then), `prefix`, `machine`, `toolkit`, `fit`,
@@ -128,20 +156,83 @@ With `--prefix`, instead:
 """
 
 
+@dataclass(frozen=True)
+class MachineOptions:
+    """The options of `ctk solve` for one machine."""
+
+    driver: Driver = None
+    arch: Arch = None
+    platforms: SolvePlatforms = None
+    python: Python = None
+
+    @property
+    def stated(self) -> tuple[str | None, str | None, str | None]:
+        """--platform, --driver and --arch."""
+        platform = self.platforms[0] if self.platforms else None
+        return platform, self.driver, self.arch
+
+
+@dataclass(frozen=True)
+class ModeOptions:
+    """The options of `ctk solve` that choose what it shows."""
+
+    why: Explain = False
+    everywhere: Everywhere = False
+    pins: Pins = None
+    drivers: Drivers = None
+    archs: Archs = None
+    as_planned: Planned = False
+    prefix: ChangedPrefix = None
+    environment: EnvironmentName = None
+    new: NewFile = None
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether every machine is asked."""
+        return self.everywhere or bool(self.pins)
+
+    def refuse_mixed(self, machine: MachineOptions, channels: Sequence[str]) -> None:
+        """Refuses options of one mode in another."""
+        one = machine.driver or machine.arch
+        not_both("--channel", "--planned", channels and self.as_planned)
+        not_both("--driver or --arch", "--drivers", self.drivers and one)
+        not_both("--explain", "--drivers", self.drivers and self.why)
+        of_others = one or self.why or self.drivers
+        not_both(
+            "--everywhere or --pin",
+            "--driver, --explain, --drivers and the like",
+            self.is_everywhere and of_others,
+        )
+        if self.archs is not None and self.drivers is None:
+            step = f"add --drivers, as in --drivers 13.0 --archs {self.archs}"
+            raise BadValue("--archs says nothing without --drivers", step)
+        if len(machine.platforms or ()) > 1 and not self.is_everywhere:
+            raise BadValue("several platforms are for every machine", "add --everywhere")
+        not_of_prefix = self.is_everywhere or self.drivers or self.as_planned or self.why
+        not_both(
+            "--prefix",
+            "--everywhere, --drivers, --planned or --explain",
+            self.prefix and not_of_prefix,
+        )
+
+    def refuse_for_files(self, files: Sequence[str], python: str | None) -> None:
+        """Refuses options that say nothing of files, or nothing without one."""
+        of_file = self.environment or self.new
+        if of_file and not files:
+            step = "name the file, as in `ctk solve environment.yml`"
+            raise BadValue("--environment and --write are about a file", step)
+        others = self.is_everywhere or self.prefix or python
+        not_both("a file", "--everywhere, --pin, --prefix or --python", files and others)
+        if len(files) > 1 and (of_file or self.drivers):
+            raise BadValue("--environment, --write and --drivers are for one file", "name one")
+
+
 @with_json(_JSON)
+@with_options
 def solve_command(
     specs: Specs,
-    driver: Driver = None,
-    arch: Arch = None,
-    platforms: SolvePlatforms = None,
-    python: Python = None,
-    why: Explain = False,
-    everywhere: Everywhere = False,
-    pins: Pins = None,
-    drivers: Drivers = None,
-    archs: Archs = None,
-    as_planned: Planned = False,
-    prefix: ChangedPrefix = None,
+    machine: MachineOptions,
+    modes: ModeOptions,
     channel: OtherChannels = None,
     base: Base = "local",
 ) -> None:
@@ -152,46 +243,55 @@ def solve_command(
     what to type for each. With --prefix, show what the specs would add, remove and replace in an
     environment, whether it gets worse, and what to type.
 
+    In the place of specs, name your files: environment.yml, pixi.toml, pyproject.toml,
+    requirements.txt, an explicit list, conda-lock.yml, pixi.lock or pylock.toml. It says what each
+    line about CUDA is here, and solves the file.
+
     Examples: ctk solve cuda-version=12.6 numba-cuda --driver 12.9 --arch 7.0 --explain
     ctk solve cupy --everywhere --planned --pin "cuda-version >=13.4"  # an error
     ctk solve cuda-core --drivers 12.4:7.0,13.0:9.0
     ctk solve numba-cuda --prefix ./my-env
     """
+    from ctk.cli.work.picks import ChannelOptions  # late: help does without
+
+    names = [spec for spec in specs if is_file(spec)]
+    modes.refuse_mixed(machine, channel or ())
+    modes.refuse_for_files(names, machine.python)
+    options = ChannelOptions(tuple(channel or ()), base, modes.as_planned)
+    if names:
+        _solve_files(names, machine, modes, options)
+    else:
+        _solve_specs(specs, machine, modes, options)
+
+
+def _solve_specs(
+    specs: list[str], machine: MachineOptions, modes: ModeOptions, options: ChannelOptions
+) -> None:
+    """Solves specs, in the mode that was chosen."""
     from ctk.cli.work import change, machines, picks
 
-    everywhere = everywhere or bool(pins)
-    not_both("--channel", "--planned", channel and as_planned)
-    _refuse_mixed_modes(driver or arch, why, everywhere, drivers, archs)
-    if len(platforms or ()) > 1 and not everywhere:
-        raise BadValue("several platforms are for every machine", "add --everywhere")
-    of_others = everywhere or drivers or as_planned or why
-    not_both("--prefix", "--everywhere, --drivers, --planned or --explain", prefix and of_others)
-    wanted = picks.wanted_specs(specs, python)
-    platform = platforms[0] if platforms else None
-    options = picks.ChannelOptions(tuple(channel or ()), base, as_planned)
-    if prefix is not None:
-        stated = change.Stated(driver, arch, options.channels, base)
-        change.solve_in_prefix(prefix, wanted, platforms or (), stated)
-    elif everywhere:
-        machines.solve_everywhere(wanted, pins or (), platforms or (), options)
-    elif drivers is not None:
-        machines.solve_fleet(wanted, drivers, archs, platform, options)
+    wanted = picks.wanted_specs(specs, machine.python)
+    if modes.prefix is not None:
+        stated = change.Stated(machine.driver, machine.arch, options.channels, options.base)
+        change.solve_in_prefix(modes.prefix, wanted, machine.platforms or (), stated)
+    elif modes.is_everywhere:
+        machines.solve_everywhere(wanted, modes.pins or (), machine.platforms or (), options)
+    elif modes.drivers is not None:
+        platform = machine.stated[0]
+        machines.solve_fleet(wanted, modes.drivers, modes.archs, platform, options)
     else:
-        picks.solve_for_machine(specs, python, (platform, driver, arch), options, why)
+        picks.solve_for_machine(specs, machine.python, machine.stated, options, modes.why)
 
 
-def _refuse_mixed_modes(
-    stated: str | None, why: bool, everywhere: bool, drivers: str | None, archs: str | None
+def _solve_files(
+    names: Sequence[str], machine: MachineOptions, modes: ModeOptions, options: ChannelOptions
 ) -> None:
-    """Refuses options of one mode in another; `stated` is that of one machine."""
-    not_both("--driver or --arch", "--drivers", drivers and stated)
-    not_both("--explain", "--drivers", drivers and why)
-    of_others = stated or why or drivers
-    not_both(
-        "--everywhere or --pin",
-        "--driver, --explain, --drivers and the like",
-        everywhere and of_others,
-    )
-    if archs is not None and drivers is None:
-        step = f"add --drivers, as in --drivers 13.0 --archs {archs}"
-        raise BadValue("--archs says nothing without --drivers", step)
+    """Answers and solves files."""
+    from ctk.cli.work import files
+
+    order = files.Order(modes.environment, machine.stated, options)
+    paths = [Path(name) for name in names]
+    if modes.drivers is not None:
+        files.solve_fleet_of(paths[0], order, modes.drivers, modes.archs)
+    else:
+        files.solve_files(paths, order, modes.new, with_reasons=modes.why)

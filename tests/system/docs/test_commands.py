@@ -72,6 +72,10 @@ def test_a_line_of_ctk_does_what_it_says(command: Command, scratch: Path) -> Non
         word.replace("../", f"{scratch.parent}/").replace("./", f"{scratch}/")
         for word in command.words
     ]
+    words = [
+        _file_of_user(word, before, scratch)
+        for before, word in zip(["", *words[:-1]], words, strict=True)
+    ]
     if command.words[:2] == ("env", "create"):
         words = [*words, "--yes"]  # a line of another page may have put more there
     done = ctk(here, *words, **command.variables)
@@ -82,6 +86,28 @@ def test_a_line_of_ctk_does_what_it_says(command: Command, scratch: Path) -> Non
     ), done.stderr
     assert "Traceback" not in done.stderr
     assert (done.stdout + done.stderr).strip()
+
+
+FILES = {
+    "environment.yml": "channels: [conda-forge]\ndependencies: [numba-cuda]\n",
+    "new.yml": "dependencies: [cuda-gpu, numba-cuda]\n",
+    "pixi.toml": (
+        '[workspace]\nchannels = ["conda-forge"]\nplatforms = ["linux-64"]\n'
+        '[feature.gpu.dependencies]\ncuda-core = "*"\n[environments]\ngpu = ["gpu"]\n'
+    ),
+}
+"""Files that the docs' reader has."""
+
+
+def _file_of_user(word: str, before: str, scratch: Path) -> str:
+    """A word of a command, with the path of a file that its reader has."""
+    if word not in FILES:
+        return word
+    if before == "--write":
+        return str(scratch / f"written-{len(list(scratch.iterdir()))}-{word}")
+    path = scratch / word
+    path.write_text(FILES[word])
+    return str(path)
 
 
 @pytest.mark.parametrize("page", CURRENT, ids=lambda page: page.stem)

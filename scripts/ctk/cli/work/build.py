@@ -18,7 +18,7 @@ from ctk.pipeline import Pipeline, Result, verdict
 from ctk.plan.plan import Build, lacking
 from ctk.plan.recipes import recipe_commit
 from ctk.site.answers import is_half
-from ctk.solve.channels import catalogue, maker
+from ctk.solve.channels import catalogue, makers
 from ctk.solve.served import Served, served
 
 
@@ -169,13 +169,14 @@ def _served(
     if not machines:
         return
     others = [str(channel)] if channel != workspace.channel else ()
+    maker = makers(workspace)
     for subdir in dict.fromkeys(build.subdir for build in planned.plan.builds):
         channels = catalogue(workspace, base, subdir, others=others)
         names = []
         # Also what an earlier run built, of which a machine of this run may get nothing: cuda-nvcc
         # for a V100.
         for name in sorted(channels.own_names):
-            by = None if is_half(name) else maker(workspace, name)
+            by = None if is_half(name) else maker(name)
             if by and (by.recipe in planned.named if planned.named else by.is_default):
                 names.append(name)
         yield from served(channels.grouped(names), names, machines)

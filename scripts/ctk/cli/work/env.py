@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ctk.cli.doctor import as_json
 from ctk.cli.options import base_beside
+from ctk.cli.work import files
 from ctk.cli.work.change import (
     Stated,
     channels_of,
@@ -23,7 +24,14 @@ from ctk.cli.work.change import (
     words_of,
     worse_as_json,
 )
-from ctk.cli.work.picks import REASON_LINES, show_pick, show_toolkit, solve_request, wanted_specs
+from ctk.cli.work.picks import (
+    REASON_LINES,
+    ChannelOptions,
+    show_pick,
+    show_toolkit,
+    solve_request,
+    wanted_specs,
+)
 from ctk.core import checkout
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import WouldLose
@@ -65,6 +73,16 @@ def create_environment(
     _show_changes(environment.changes, report)
     show_pick(pick, machine, channels, report)
     _show_rest(environment, machine, report)
+
+
+def create_from_file(
+    file: Path, environment: str | None, stated: Stated, create: Callable[[list[str]], None]
+) -> None:
+    """Creates an environment that has what a file asks for."""
+    options = ChannelOptions(stated.channels, stated.base, is_planned=False)
+    files.create_from(
+        file, files.Order(environment, (None, stated.driver, stated.arch), options), create
+    )
 
 
 def _show_changes(changes: Mapping[str, Sequence[str]], report: Reporter) -> None:

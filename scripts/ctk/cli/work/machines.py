@@ -18,7 +18,15 @@ from ctk.solve.advice import Checkout, CheckoutCatalogue, checkout_of
 from ctk.solve.builds import choices
 from ctk.solve.fleet import Environment, Fleet, find_fleet
 from ctk.solve.machine import Machine, impossible, pairs, refuse_impossible
-from ctk.solve.solve import Catalogue, Pick, Scenario, channel_url, lasting, parse_spec
+from ctk.solve.solve import (
+    ASKING,
+    Catalogue,
+    Pick,
+    Scenario,
+    channel_url,
+    lasting,
+    parse_spec,
+)
 from ctk.solve.why import find_reason, newer_nvjitlink, toolkit_in_words
 from ctk.verify.scenarios import facts, matrix
 
@@ -167,7 +175,11 @@ def _show_environment(environment: Environment, named: Named, report: Reporter) 
     packages = count(len(pick.records), "package")
     report.line(f"{name} ({environment.toolkit}; {packages}{size}), made on any machine with:")
     channels = [word for address in named.addresses for word in ("-c", address)]
-    words = ["conda", "create", "-n", name, *channels, "--strict-channel-priority"]
+    words = ["conda", "create", "-n", name, *channels]
+    is_asked_for = any(parse_spec(spec).name in ASKING for spec in environment.specs)
+    if pick.fit == "compat" and not is_asked_for:
+        # Else conda's rattler solver takes the toolkit of a channel behind.
+        words.append("--strict-channel-priority")
     report.line(f"  {environment.typed(shlex.join([*words, *environment.specs]))}")
     stated = pick.scenario
     if stated.subdir == this_platform():

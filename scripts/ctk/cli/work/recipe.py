@@ -236,10 +236,7 @@ def _show_surveys(surveys: list[Survey], made: list[Made], report: Reporter) -> 
 def _show_install(
     names: list[str], output: Path, channels: Catalogue, base: str, report: Reporter
 ) -> None:
-    """Prints the commands that install the packages.
-
-    The channels are in the order that strict priority needs.
-    """
+    """Prints the commands that install the packages, the most important channel first."""
     places = [output, *channels.channels[:-1]]
     options = []
     urls = []
@@ -251,6 +248,6 @@ def _show_install(
         options += ["--base", base]
     ctk = ["ctk", "env", "create", *names, *options, "--prefix", "./my-env"]
     report.line(f"to install: {shlex.join(ctk)}")
-    urls += ["-c", "conda-forge", "--strict-channel-priority"]
+    urls += ["-c", "conda-forge"]
     conda = ["conda", "create", "-n", "my-env", *urls, *names]
     report.line(f"or, also with mamba: {shlex.join(conda)}")

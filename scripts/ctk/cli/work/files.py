@@ -1,0 +1,471 @@
+"""Files in the place of specs: what their lines are here, their pick, and the file rewritten."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ctk.cli.options import Selection
+from ctk.cli.work import machines
+from ctk.cli.work.picks import (
+    REASON_LINES,
+    ChannelOptions,
+    reason_for_programs,
+    show_toolkit,
+)
+from ctk.core import console
+from ctk.core.checkout import Workspace, workspace
+from ctk.core.console import Reporter, count, listing
+from ctk.core.errors import BadValue, UnknownName, Unsolvable
+from ctk.core.platforms import this_platform
+from ctk.envfile.answer import Answer, Row, answers, cuda_lines, is_replaced
+from ctk.envfile.model import EnvironmentFile, FileEnvironment, Format, Line, Tool
+from ctk.envfile.read import read_file
+from ctk.envfile.rewrite import Edit, difference, name_of_new, rewritten, write_new
+from ctk.envfile.solved import Part, Solved, solve_lines
+from ctk.lock.model import release_locks
+from ctk.package.records import spec_name
+from ctk.solve.advice import checkout_of
+from ctk.solve.machine import Machine, refuse_impossible
+from ctk.solve.machine import machine as find_machine
+from ctk.solve.pixi import pixi_lines
+from ctk.solve.solve import ASKING, ASKS, Catalogue, Scenario, channel_name, channel_url, lasting
+from ctk.solve.why import solve_or_say_why
+
+LABELS = {
+    Answer.HERE: "here",
+    Answer.OTHER_VERSION: "another version",
+    Answer.OTHER_NAME: "another name",
+    Answer.NOT_BUILT: "not built",
+    Answer.BASE: "not ours",
+    Answer.HIDDEN: "hidden",
+    Answer.ELSEWHERE: "elsewhere",
+    Answer.NOWHERE: "nowhere",
+    Answer.PIP: "pip",
+    Answer.LEFT: "left as it is",
+}
+_FEW = 5  # names in a sentence
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is asked of files.
+
+    Attributes:
+        environment: The environment of each file; None for its default one.
+        stated: The options for the machine: --platform, --driver and --arch.
+        options: The options for the channels.
+    """
+
+    environment: str | None
+    stated: tuple[str | None, str | None, str | None]
+    options: ChannelOptions
+
+
+@dataclass(frozen=True)
+class Read:
+    """A file, answered and solved for a machine."""
+
+    file: EnvironmentFile
+    environment: FileEnvironment
+    rows: tuple[Row, ...]
+    machine: Machine
+    catalogue: Catalogue
+    solved: Solved
+
+
+# --- a file, read
+
+
+def read_all(path: Path, order: Order, report: Reporter) -> Read:
+    """Reads, answers and solves a file."""
+    file = read_file(path)
+    environment = environment_of(file, order.environment)
+    machine = _machine_for(environment, order.stated, report)
+    if machine.stated:
+        refuse_impossible((machine.driver, machine.arch))
+    catalogue = order.options.catalogue(workspace(), machine.subdir, report)
+    scenario = Scenario((), machine.subdir, machine.driver, machine.arch)
+    rows = answers(environment.lines, catalogue, scenario)
+    solved = solve_lines(environment.lines, rows, catalogue, scenario)
+    return Read(file, environment, rows, machine, catalogue, solved)
+
+
+def environment_of(file: EnvironmentFile, name: str | None) -> FileEnvironment:
+    """An environment of a file; its default one without a name.
+
+    Raises:
+        UnknownName: The file has no such environment.
+    """
+    if name is None:
+        return file.environments[0]
+    for environment in file.environments:
+        if environment.name == name:
+            return environment
+    names = [environment.name for environment in file.environments if environment.name]
+    if not names:
+        raise BadValue(
+            f"{file.path} has one environment, without a name", "leave out --environment"
+        )
+    raise UnknownName.of("environment", name, names)
+
+
+def _machine_for(
+    environment: FileEnvironment,
+    stated: tuple[str | None, str | None, str | None],
+    report: Reporter,
+) -> Machine:
+    """The machine that options state, or this one; without a driver, that which the file states."""
+    platform, driver, arch = stated
+    is_for_others = environment.subdirs and this_platform() not in environment.subdirs
+    if platform is None and is_for_others:
+        platform = environment.subdirs[0]
+    machine = find_machine(platform, driver, arch)
+    in_file = environment.drivers.get(machine.subdir)
+    if driver is None and not machine.driver and in_file:
+        report.line(f"for a driver for CUDA {in_file}, which the file states")
+        return find_machine(platform, in_file, arch)
+    return machine
+
+
+# --- ctk solve FILE
+
+
+def solve_files(
+    paths: Sequence[Path], order: Order, new: Path | None, *, with_reasons: bool
+) -> None:
+    """Shows what the lines of files are here, and what they give on a machine."""
+    lines = None if with_reasons else REASON_LINES
+    files: list[dict[str, Any]] = []
+    for path in paths:
+        with _document_of_file(files):
+            report = Reporter()
+            read = read_all(path, order, report)
+            show_rows(read, report)
+            if new is not None:
+                _write(read, order.options, new, report)
+            _show_pick(read, report, lines)
+
+
+@contextmanager
+def _document_of_file(files: list[dict[str, Any]]) -> Iterator[None]:
+    """Moves what is said of a file from the document into an entry of its list of files."""
+    document = console.mode().document
+    document.clear()
+    try:
+        yield
+    finally:
+        files.append(dict(document))
+        document.clear()
+        document["files"] = files
+
+
+def solve_fleet_of(path: Path, order: Order, drivers: str, archs: str | None) -> None:
+    """Shows the fewest environments for a fleet that have what a file asks for."""
+    report = Reporter()
+    read = read_all(path, order, report)
+    show_rows(read, report)
+    asked = read.solved.scenario.specs
+    specs = tuple(spec for spec in asked if spec_name(spec) not in ASKING)
+    machines.solve_fleet(specs, drivers, archs, order.stated[0], order.options)
+
+
+def show_rows(read: Read, report: Reporter) -> None:
+    """Prints the answers to the lines about CUDA, and what else there is to say of a file."""
+    file, rows = read.file, read.rows
+    lines = [line for line in read.environment.lines if line.is_for(read.catalogue.subdir)]
+    report.result(**_as_json(read, lines))
+    name = f"{file.path}"
+    if read.environment.name:
+        name = f"{name}, environment {read.environment.name}"
+    others = len(lines) - len(rows)
+    report.line(f"{name}: {count(len(lines), 'package')}, {len(rows)} of them about CUDA", "bold")
+    if rows:
+        shown = [_shown(row, read.catalogue) for row in rows]
+        title = f"what they are here, on {read.machine.subdir}"
+        report.table(title, ["line", "in the file", "here", "write"], shown, right=["line"])
+    for line in _below(read):
+        report.line(line)
+    if others and rows:
+        stay = "it stays as it is" if others == 1 else "they stay as they are"
+        report.line(f"not about CUDA: {count(others, 'line')}; {stay}")
+    for note in file.notes:
+        report.line(f"not read: {note}")
+
+
+def _shown(row: Row, catalogue: Catalogue) -> tuple[object, ...]:
+    """A row of the table."""
+    here = f"{LABELS[row.answer]}: {row.words}"
+    write = ""
+    if row.specs is not None:
+        write = "\n".join(row.specs) or "(nothing)"
+    return row.line.number, row.line.text, here, _with_names(write, catalogue)
+
+
+def _with_names(text: str, catalogue: Catalogue) -> str:
+    """A text with the base channel's name in the place of its address."""
+    base = channel_url(catalogue.channels[-1]).rstrip("/")
+    return text.replace(f"{base}::", f"{channel_name(base)}::")
+
+
+def _below(read: Read) -> Iterable[str]:
+    """What is said below the table: what to build, what is hidden, and other environments."""
+    if any(row.answer is Answer.NOT_BUILT or row.step for row in read.rows):
+        yield f"to build what is not built: `{_build_line(read)}`"
+    hidden = [_with_names(spec, read.catalogue) for row in read.rows for spec in row.by_channel]
+    if hidden:
+        yield "what is hidden, conda and mamba find, and so does pixi from 0.76 on with"
+        yield '  channel-priority = "flexible"'
+        yield "without that, write in a pixi.toml:"
+        yield from (f"  {line}" for line in pixi_lines(hidden))
+    if not read.rows:
+        others = [
+            environment.name
+            for environment in read.file.environments
+            if environment != read.environment and cuda_lines(environment.lines, read.catalogue)
+        ]
+        if others:
+            yield f"about CUDA are {listing(others, most=_FEW)}: name one with --environment"
+
+
+def _build_line(read: Read) -> str:
+    """The command that builds what of a file recipes here make."""
+    words = ["ctk", "build", "--file", str(read.file.path)]
+    if len(read.file.environments) > 1:
+        words += ["--environment", read.environment.name]
+    if read.machine.subdir != this_platform():
+        words += ["--platform", read.machine.subdir]
+    return shlex.join(words)
+
+
+def _show_pick(read: Read, report: Reporter, lines: int | None) -> None:
+    """Prints the pick of a file.
+
+    Raises:
+        Unsolvable: It has none, with the reason.
+    """
+    solved = read.solved
+    if not solved.scenario.specs or not read.rows:
+        return
+    if solved.part is Part.CUDA and solved.missing:
+        lacking = listing(solved.missing, most=_FEW)
+        report.line(f"solved for what is about CUDA alone: no channel here has {lacking}")
+    elif solved.part is Part.CUDA:
+        report.line("solved for what is about CUDA alone: all lines together have no solution")
+    if solved.is_planned and read.catalogue.channels != solved.catalogue.channels:
+        report.line("solved as if all were built that recipes here make")
+    if solved.without and solved.pick:
+        has = solved.pick.version("python")
+        report.line(f"with Python {has}: {listing(solved.without)} cannot be had with it here")
+    report.result(part=solved.part)
+    if solved.pick is None:
+        with reason_for_programs():
+            solve_or_say_why(solved.scenario, solved.catalogue, lines)
+        raise Unsolvable(f"{read.file.path} has no solution", "ask again")
+    show_toolkit(solved.pick, read.machine, solved.catalogue, report)
+    names = [row.line.name for row in read.rows]
+    asked = {spec_name(spec) for spec in solved.scenario.specs}
+    shown = [
+        (record.name.normalized, str(record.version), record.build, _channel(record))
+        for record in solved.pick.records
+        if record.name.normalized in asked or record.name.normalized in names
+    ]
+    report.table("packages that it names", ["package", "version", "build", "channel"], shown)
+
+
+def _channel(record: Any) -> str:
+    return channel_name(str(record.channel))
+
+
+def _as_json(read: Read, lines: Sequence[Line]) -> dict[str, Any]:
+    """What the document has of a file."""
+    return {
+        "file": str(read.file.path),
+        "format": read.file.format,
+        "environment": read.environment.name or None,
+        "environments": [environment.name for environment in read.file.environments],
+        "lines": [
+            {
+                "line": row.line.number,
+                "text": row.line.text,
+                "tool": row.line.tool,
+                "package": row.line.name,
+                "answer": row.answer,
+                "words": row.words,
+                "specs": None if row.specs is None else list(row.specs),
+                "by_channel": [_with_names(spec, read.catalogue) for spec in row.by_channel],
+                "step": row.step or None,
+            }
+            for row in read.rows
+        ],
+        "others": len(lines) - len(read.rows),
+        "notes": list(read.file.notes),
+        "missing": list(read.solved.missing),
+    }
+
+
+# --- --write
+
+
+def _write(read: Read, options: ChannelOptions, new: Path, report: Reporter) -> None:
+    """Writes a file as it should be for this channel, and shows the difference.
+
+    Raises:
+        BadValue: The new name has another ending than the format, or there is such a file.
+    """
+    ending = name_of_new(read.file)
+    if new.suffix.replace("yaml", "yml") != ending:
+        what = "an environment.yml" if ending == ".yml" else "a pixi.toml"
+        cause = f"of {read.file.path} becomes {what}, and {new} does not end in {ending}"
+        raise BadValue(cause, f"name a file that does, such as {new.stem}{ending}")
+    edits = [edit for row in read.rows if (edit := _edit(row, read))]
+    channels = _channels_of(read, options, workspace())
+    is_asking = any(spec_name(spec) in ASKING for spec in read.solved.scenario.specs)
+    first = (ASKS,) if is_asking else ()
+    text = rewritten(read.file, edits, channels, first)
+    write_new(new, text)
+    report.result(written=str(new))
+    report.line(difference(read.file.text, text, str(new)).rstrip("\n"))
+    report.line(f"written: {new}")
+
+
+def _edit(row: Row, read: Read) -> Edit | None:
+    """What becomes of a line; None if it stays."""
+    is_pixi = read.file.format in (Format.PIXI, Format.PYPROJECT)
+    if row.by_channel and is_pixi:
+        specs = tuple(_with_names(spec, read.catalogue) for spec in row.by_channel)
+        return Edit(row.line, specs, "hidden by strict priority otherwise")
+    if row.specs is None or row.specs == (row.line.text,):
+        return None
+    return Edit(row.line, row.specs, f"was {row.line.text}")
+
+
+def _channels_of(read: Read, options: ChannelOptions, place: Workspace) -> list[str]:
+    """The channels of the rewritten file: this one first, then its own that are not replaced."""
+    ours = list(options.channels) or [lasting(channel_url(place.channel))]
+    others = [name for name in read.environment.channels if name not in ours]
+    kept = [name for name in others if not is_replaced(name)]
+    if options.base != "local" and options.base not in kept:
+        kept.append(options.base)
+    if not any(name != "nodefaults" for name in kept):
+        kept.append("conda-forge")
+    return [*ours, *kept]
+
+
+# --- other commands
+
+
+def create_from(path: Path, order: Order, create: Callable[[list[str]], None]) -> None:
+    """Creates an environment that has what a file asks for of conda.
+
+    Args:
+        path: The file.
+        order: Its environment, and the machine.
+        create: Creates an environment with specs.
+
+    Raises:
+        Unsolvable: The channels lack packages, or have no solution.
+    """
+    report = Reporter()
+    read = read_all(path, order, report)
+    show_rows(read, report)
+    solved = read.solved
+    if solved.missing:
+        raise _lacking(read)
+    if solved.is_planned and read.catalogue.channels != solved.catalogue.channels:
+        raise Unsolvable(
+            f"not all of {path} is built here", f"build it first: `{_build_line(read)}`"
+        )
+    if not solved.scenario.specs:
+        raise Unsolvable(f"{path} asks for no package of conda", "name packages of conda in it")
+    create(list(solved.scenario.specs))
+    left = _of_pip(read)
+    if left:
+        report.result(of_pip=left)
+        report.line(f"not installed, as they are for pip: {listing(left, most=_FEW)}")
+
+
+def _lacking(read: Read) -> Unsolvable:
+    """The error for a file of which no channel has all packages."""
+    lacking = listing(read.solved.missing, most=_FEW)
+    step = "name a base channel that has more with --base"
+    if read.solved.pick:
+        words = ["ctk", "env", "create", *read.solved.scenario.specs, "--prefix", "./my-env"]
+        words += _machine_words(read)
+        step = f"{step}, or create what is about CUDA alone: `{shlex.join(words)}`"
+    return Unsolvable(f"no channel has {lacking}", step)
+
+
+def _machine_words(read: Read) -> list[str]:
+    """The options for the machine of a file, if one was stated."""
+    machine = read.machine
+    if not machine.stated or not machine.driver:
+        return []
+    gpu = ["--arch", machine.arch] if machine.arch else []
+    return ["--driver", machine.driver, *gpu]
+
+
+def _of_pip(read: Read) -> list[str]:
+    """The requirements of a file that pip is to install: no package takes their place."""
+    answered = {row.line: row for row in read.rows}
+    left = []
+    for line in read.environment.lines:
+        row = answered.get(line)
+        if line.tool is Tool.PIP and (row is None or row.specs is None):
+            left.append(line.text)
+    return left
+
+
+def selection(chosen: Selection, path: Path, base: str) -> Selection:
+    """What of a file this checkout makes, as `ctk build` selects it: for --file.
+
+    The releases are those that the file pins, if it pins any and the command line names none.
+
+    Raises:
+        Unsolvable: There is nothing to make.
+    """
+    report, place = Reporter(), workspace()
+    driver, _, gpu = (chosen.drivers or [""])[0].partition(":")
+    stated_gpu = gpu or (chosen.gpus or [""])[0]
+    platform = chosen.platforms[0] if chosen.platforms else None
+    options = ChannelOptions((), base, is_planned=False)
+    order = Order(chosen.environment, (platform, driver or None, stated_gpu or None), options)
+    read = read_all(path, order, report)
+    show_rows(read, report)
+    packages = _made_here(read)
+    if not packages:
+        raise Unsolvable(
+            f"no recipe here makes a package that {path} asks for",
+            f"see what its lines are: `{shlex.join(['ctk', 'solve', str(path)])}`",
+        )
+    report.line(f"to build: {listing(packages)}")
+    chosen = replace(chosen, packages=packages)
+    pinned = _pinned_releases(read, [lock.minor for lock in release_locks(place).values()])
+    if not pinned or chosen.releases or chosen.all_releases:
+        return chosen
+    report.line(f"for toolkit {listing(pinned)}, which it pins")
+    return replace(chosen, releases=pinned, drivers=None, gpus=None)
+
+
+def _made_here(read: Read) -> list[str]:
+    """The packages of a file that recipes here make, and that are not of the base channel."""
+    maker_of = checkout_of(read.catalogue).maker
+    names = [
+        spec_name(spec)
+        for row in read.rows
+        if row.answer not in (Answer.BASE, Answer.HIDDEN)
+        for spec in row.asked
+    ]
+    return list(dict.fromkeys(name for name in names if maker_of(name)))
+
+
+def _pinned_releases(read: Read, known: Collection[str]) -> list[str]:
+    """The releases that a file pins, of those that are locked."""
+    pins = [spec for row in read.rows for spec in row.asked if spec_name(spec) == "cuda-version"]
+    minors = [minor for pin in pins for minor in re.findall(r"\d+\.\d+", pin)]
+    return list(dict.fromkeys(minor for minor in minors if minor in known))
