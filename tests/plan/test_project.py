@@ -40,6 +40,16 @@ def test_the_words_are_the_ends_of_each_major(here: Workspace) -> None:
     assert small(Request(), here) == Request(("12.10", "13.4"))
 
 
+def test_the_word_of_a_channel_is_the_minors_that_its_packages_are_compiled_with(
+    here: Workspace,
+) -> None:
+    compiled = "[tool.ctk.conda_forge]\nminors = ['12.6']\n[tool.ctk.rapids]\nminors = ['13.0']\n"
+    table(here, f"releases = ['12.0', 'conda-forge', 'rapids']\n{compiled}")
+    assert small(Request(), here) == Request(("12.0", "12.6", "13.0"))
+    table(here, f"releases = ['12.0', 'rapids']\n{compiled}")
+    assert small(Request(), here) == Request(("12.0", "13.0"))
+
+
 def test_what_is_named_or_asked_for_whole_is_left_alone(here: Workspace) -> None:
     table(here, "releases = ['newest']\nrecipes = ['a']\n")
     assert small(Request(releases=["12.0"], recipes=["c"]), here) == Request(["12.0"], ["c"])

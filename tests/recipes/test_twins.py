@@ -408,11 +408,12 @@ def test_a_key_of_numbers_is_in_no_hash(whole: Plan) -> None:
         assert not {key for output in build.outputs for key in output.variant} & numbers, build.id
 
 
-def test_the_default_set_has_what_conda_forge_compiles_with_and_a_channel_without_is_told(
+def test_the_default_set_has_what_conda_forge_and_rapids_compile_with_and_a_lack_is_told(
     project: Workspace, tmp_path: Path
 ) -> None:
-    minors = settings(project.root).conda_forge.minors
-    assert set(minors) <= set(small(Request(), project).releases)
+    stated = settings(project.root)
+    minors = stated.conda_forge.minors
+    assert {*minors, *stated.rapids.minors} <= set(small(Request(), project).releases)
     index = tmp_path / "noarch" / "repodata.json"
     assert lacking(project, tmp_path) == []  # there is no channel
     index.parent.mkdir()

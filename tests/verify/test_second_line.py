@@ -32,7 +32,7 @@ from ctk.verify.life_models import CondaLibmamba, CondaRattler, Mamba, Pixi
 from kit import foreign_channel
 from kit.small_channel import write
 
-RELEASES = ("12.0", "12.6", "12.9", "13.0", "13.4", "13.5")
+RELEASES = ("12.0", "12.6", "12.9", "13.0", "13.3", "13.4", "13.5")
 """Those of the default channel, with which the page was made."""
 PAGE = workspace().root / "docs" / "environments.md"
 TABLE = re.compile(r"<!-- adding pytorch: .*? -->\n(.*?)<!-- end of adding -->", re.S)

@@ -212,7 +212,7 @@ class Default:
     """The releases and recipes of a command that names none; None for all.
 
     A release is a CTK minor, or a word: ``oldest`` and ``newest`` of each CUDA major, or
-    ``conda-forge`` for those that conda-forge compiles with.
+    ``conda-forge`` and ``rapids`` for those that these channels' packages are compiled with.
     """
 
     releases: list[str] | None = None
@@ -231,8 +231,8 @@ class Libraries:
 
 
 @dataclass(frozen=True)
-class CondaForge:
-    """The CTK minors that conda-forge's packages are compiled with.
+class Compiled:
+    """The CTK minors that a channel's packages are compiled with.
 
     The source of this, and the day it was read.
     """
@@ -263,7 +263,8 @@ class Settings:
     __pydantic_config__: ClassVar = {"extra": "forbid", "strict": True}
     default: Default = Default()
     libraries: Libraries = field(default_factory=Libraries)
-    conda_forge: CondaForge = field(default_factory=CondaForge)
+    conda_forge: Compiled = field(default_factory=Compiled)
+    rapids: Compiled = field(default_factory=Compiled)
     feedstock: FeedstockSettings = field(default_factory=FeedstockSettings)
     publish: Publish = Publish()
     runners: Mapping[str, str] = field(default_factory=dict)

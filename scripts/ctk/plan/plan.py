@@ -625,9 +625,8 @@ def small(
     default, beside = stated.default, stated.libraries
     if default.releases is not None and not request.releases and not all_releases:
         locks = release_locks(workspace).values()
-        request = replace(
-            request, releases=_releases(default.releases, locks, stated.conda_forge.minors)
-        )
+        compiled = {"conda-forge": stated.conda_forge.minors, "rapids": stated.rapids.minors}
+        request = replace(request, releases=_releases(default.releases, locks, compiled))
     if default.recipes is not None and not request.recipes:
         if all_components and libraries:
             recipes: list[str] = []  # of every recipe
@@ -642,18 +641,19 @@ def small(
 
 
 def _releases(
-    words: Sequence[str], locks: Iterable[ReleaseLock], compiled: Sequence[str]
+    words: Sequence[str], locks: Iterable[ReleaseLock], compiled: Mapping[str, Sequence[str]]
 ) -> tuple[str, ...]:
     """CTK minors, oldest first. ``oldest`` and ``newest`` stand for those of each CUDA major.
 
-    ``conda-forge`` stands for the minors that its packages are `compiled` with: in a channel
-    without them, CUDA builds of conda-forge cannot be installed.
+    ``conda-forge`` and ``rapids`` stand for the minors that their packages are `compiled` with: in
+    a channel without them, CUDA builds of conda-forge cannot be installed, and a file of RAPIDS'
+    users that pins such a minor cannot be solved.
     """
     majors: dict[str, list[str]] = {}
     for minor in sorted((lock.minor for lock in locks if lock.is_ctk), key=Version):
         majors.setdefault(minor.partition(".")[0], []).append(minor)
     named = {"oldest": [m[0] for m in majors.values()], "newest": [m[-1] for m in majors.values()]}
-    named["conda-forge"] = [*compiled]
+    named.update({word: [*chosen] for word, chosen in compiled.items()})
     return tuple(
         sorted({minor for word in words for minor in named.get(word, [word])}, key=Version)
     )
