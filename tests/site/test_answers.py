@@ -272,7 +272,6 @@ def test_the_front_page_says_what_can_be_chosen(small: Site, asked: Axes) -> Non
         "  --channel https://example.org/cuda \\",
         "  --channel conda-forge \\",
         "  --override-channels \\",
-        "  --strict-channel-priority \\",
         "  ",
     ]
     assert offered["add"]["conda"].startswith(

@@ -61,7 +61,7 @@ def test_a_line_is_not_wrapped_inside_an_option(site: Path) -> None:
         (site.parent / "assets" / "docs.css").read_text(),
     )
     assert (
-        '<span class="option">--strict-channel-priority</span>' in text
+        '<span class="option">--override-channels</span>' in text
         and '<span class="option">-c</span>' in text
     )
     assert ".copy .option { white-space: nowrap; }" in style
@@ -86,10 +86,7 @@ def test_a_page_has_a_side_bar_a_search_and_the_next_page(site: Path) -> None:
 
 def test_the_commands_name_this_channel(site: Path) -> None:
     text = unescape(re.sub(r"<[^>]+>", "", (site / "users.html").read_text()))
-    assert (
-        f"conda create -n gpu -c {URL} -c conda-forge --strict-channel-priority cuda-gpu cuda-core"
-        in text
-    )
+    assert f"conda create -n gpu -c {URL} -c conda-forge cuda-gpu cuda-core" in text
     assert f'channels = ["{URL}", "conda-forge"]' in text
     assert "ARG CHANNEL" in text, "variables keep their names"
     environments = re.sub(r"<[^>]+>", "", (site / "environments.html").read_text())

@@ -129,7 +129,7 @@ def test_the_heat_map_has_the_picks_of_the_solver_in_words_and_colours(
             [
                 (
                     "conda create --name gpu \\ --channel https://example.org/cuda \\ --channel"
-                    " conda-forge \\ --override-channels \\ --strict-channel-priority \\ __cuda"
+                    " conda-forge \\ --override-channels \\ __cuda"
                     " cuda-core Then, to use it: conda activate gpu"
                 ),
                 "mamba create --name gpu \\",

@@ -340,7 +340,7 @@ def client_line(
     """
     quoted = [channel if _PLAIN.fullmatch(channel) else json.dumps(channel) for channel in channels]
     given = [f"--channel {channel}" for channel in quoted]
-    options = [*given, "--override-channels", "--strict-channel-priority", specs]
+    options = [*given, "--override-channels", specs]
     return " \\\n  ".join([f"{client} {command} --name {_ENVIRONMENT}", *options])
 
 

@@ -210,13 +210,11 @@ def test_the_untouched_page_assumes_no_driver_and_pins_nothing(
     words += [
         "--override-channels",
         "\\",
-        "--strict-channel-priority",
-        "\\",
         "cuda-gpu",
         "cuda-core",
     ]
     assert seen["command"].split() == words and seen["then"] == "conda activate gpu"
-    assert seen["command"].count("\\\n  ") == len(offered["channels"]) + 3
+    assert seen["command"].count("\\\n  ") == len(offered["channels"]) + 2
     assert "OVERRIDE" not in page.locator("main").inner_text() and "driver=" not in page.url
     take(page, "client", "pixi")
     command = shown(page)["command"]
@@ -330,7 +328,7 @@ def test_the_commands_ask_for_what_was_solved(front: Watched, offered: dict[str,
         command = shown(front.page)["command"]
         assert command.startswith(f"{client} create --name gpu \\\n  --channel ")
         assert command.endswith(
-            f"--strict-channel-priority \\\n  cuda-native cuda-core {' '.join(asked)}"
+            f"--override-channels \\\n  cuda-native cuda-core {' '.join(asked)}"
         )
         assert [
             word for word in command.split() if "://" in word or word == "conda-forge"
@@ -367,7 +365,7 @@ def test_what_adds_to_an_environment_names_what_its_client_forgets(front: Watche
     for client, end in (("conda", "  cuda-core"), ("mamba", "  cuda-native cuda-core")):
         take(page, "client", client)
         assert added(page).startswith(f"{client} install --name gpu \\\n  --channel ")
-        assert added(page).endswith(f"--strict-channel-priority \\\n{end}")
+        assert added(page).endswith(f"--override-channels \\\n{end}")
     expect(words).to_contain_text("Leave it out if the environment has a compat one")
     take(page, "client", "pixi")
     assert added(page) == "pixi add cuda-core"

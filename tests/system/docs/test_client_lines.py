@@ -24,12 +24,14 @@ from ctk.plan.plan import Request, small
 from ctk.solve.solve import ASKING
 from kit.doc_clients import CLIENTS, PageSolve, Solve, problem, promise, read, scenario
 from kit.doc_commands import Command, commands, of_script
-from kit.doc_pages import Block, blocks
+from kit.doc_pages import NVCC_OF_CUDA_12, Block, blocks
 
 pytest_plugins = ["docs_fixtures"]
 
-LINES = [c for b in blocks() if b.language == "bash" for c in commands(b) if c.program in CLIENTS]
-MANIFESTS = [b for b in blocks() if b.language == "toml"]
+# What stands on conda-forge's packages is held by tests/verify/test_flexible.py.
+BLOCKS = [b for b in blocks() if b.heading != NVCC_OF_CUDA_12]
+LINES = [c for b in BLOCKS if b.language == "bash" for c in commands(b) if c.program in CLIENTS]
+MANIFESTS = [b for b in BLOCKS if b.language == "toml"]
 DOCKERFILES = [b for b in blocks() if b.language == "dockerfile"]
 WORKFLOWS = [b for b in blocks() if b.text.startswith("# .github/workflows/")]
 OURS_FIRST = ("CHANNEL", "conda-forge")

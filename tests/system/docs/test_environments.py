@@ -286,6 +286,29 @@ def test_a_client_makes_what_is_printed_for_a_fleet(client: Client, built: Works
 
 @pytest.mark.parametrize("stated", [True, False])
 def test_conda_lock_itself_locks_what_the_page_says(client: Client, stated: bool) -> None:
+    program = _conda_lock()
+    client.write("environment.yml", [FOLLOWS])
+    if stated:
+        _write_machine(client)
+    found, said = _locked(client, program, stated=stated)
+    assert (
+        found == [("13.0", "native")]
+        if stated
+        else not [fit for _, fit in found if fit == "native"]
+    ), said
+
+
+def test_conda_lock_itself_ignores_the_gpu(client: Client) -> None:
+    """A GPU of 7.0 needs CUDA 12, and the dependency that says so is honoured."""
+    program = _conda_lock()
+    _write_machine(client, '      __cuda_arch: "7.0"\n')
+    client.write("environment.yml", [FOLLOWS])
+    assert _locked(client, program)[0] == [("13.0", "native")]
+    client.write("environment.yml", [FOLLOWS, "cuda-version=12"])
+    assert _locked(client, program)[0] == [("12.9", "native")]
+
+
+def _conda_lock() -> str:
     program = shutil.which("conda-lock")
     if (
         program is None or this_platform() != "linux-64"
@@ -294,22 +317,23 @@ def test_conda_lock_itself_locks_what_the_page_says(client: Client, stated: bool
             "there is no conda-lock on PATH (requirements-conda-lock.lock installs it in an"
             " environment of its own)"
         )
-    client.write("environment.yml", [FOLLOWS])
-    if stated:
-        # The base channel here needs this machine's glibc, as the page says.
-        text = file("virtual-packages.yml").text.replace('"2.28"', f'"{glibc_of("linux-64")}"')
-        (client.folder / "virtual-packages.yml").write_text(text)
+    return program
+
+
+def _write_machine(client: Client, more: str = "") -> None:
+    """The page's virtual-packages.yml; the base channel here needs this machine's glibc."""
+    text = file("virtual-packages.yml").text.replace('"2.28"', f'"{glibc_of("linux-64")}"')
+    (client.folder / "virtual-packages.yml").write_text(text + more)
+
+
+def _locked(
+    client: Client, program: str, *, stated: bool = True
+) -> tuple[list[tuple[str, str]], str]:
+    """The versions and fits of cuda-version in the lock, and what conda-lock said."""
     words = ["lock", "--conda", client.program, "-f", "environment.yml", "-p", "linux-64"]
     words += ["--virtual-package-spec", "virtual-packages.yml"] if stated else []
-    done = client.run(*words, program=program)
     lock = client.folder / "conda-lock.yml"
-    found = (
-        re.findall(r"url: \S+/cuda-version-([\d.]+)-([a-z]+)_", lock.read_text())
-        if not done.returncode
-        else []
-    )
-    assert (
-        found == [("13.0", "native")]
-        if stated
-        else not [fit for _, fit in found if fit == "native"]
-    ), done.stderr
+    lock.unlink(missing_ok=True)
+    done = client.run(*words, program=program)
+    text = lock.read_text() if not done.returncode else ""
+    return re.findall(r"url: \S+/cuda-version-([\d.]+)-([a-z]+)_", text), done.stderr
