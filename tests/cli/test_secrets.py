@@ -175,6 +175,8 @@ def test_every_command_refuses_a_secret_in_any_of_its_words(
 ) -> None:
     typed = FORMS["token"].format(host="example.org", path="channel")
     words: dict[str, Any] = {}
+    # Another test of this process may have left options of the output.
+    monkeypatch.setattr(console, "_mode", console.Mode())
     monkeypatch.setattr(
         typer.core.TyperCommand,
         "parse_args",
