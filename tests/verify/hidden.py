@@ -90,13 +90,14 @@ class Asked:
 def sets(project: Workspace) -> dict[str, Request]:
     """Name of a set -> the builds that it has."""
     default = small(Request(), project)
+    before = [release for release in default.releases if release != "13.3"]
     libraries = small(Request(), project, libraries=True)
     toolkits = small(Request(), project, all_releases=True, all_components=True)
     less = [recipe for recipe in toolkits.recipes if recipe not in NEWER_ONLY]
     return {
+        "default without 13.3": Request(before, default.recipes),
         "default": default,
-        "default and 13.3": Request((*default.releases, "13.3"), default.recipes),
-        "default, 13.3 and libraries": Request((*default.releases, "13.3"), libraries.recipes),
+        "default and libraries": Request(default.releases, libraries.recipes),
         "toolkits": toolkits,
         "toolkits, less": Request(toolkits.releases, less),
         "everything": Request((), tuple(find_recipes(project.recipes))),
