@@ -1,5 +1,6 @@
 """What cannot be read is an error with a cause and a step; nothing else ever leaves `read_file`."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctk.core.errors import CtkError, FileUnreadable
+from ctk.envfile import source
 from ctk.envfile.model import EnvironmentFile
 from ctk.envfile.read import read_file
 
@@ -97,11 +99,17 @@ def test_what_is_no_file_is_named(tmp_path: Path) -> None:
         read_file(Path("a\0b"))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+def test_a_file_that_may_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "environment.yml"
     path.write_text("dependencies:\n- python\n")
-    path.chmod(0)
+
+    def refuse(*_: object) -> bytes:
+        """What the system says to all but root, who may read everything."""
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(source, "read_plain", refuse)
     with pytest.raises(FileUnreadable, match="it may not be read"):
         read_file(path)
 

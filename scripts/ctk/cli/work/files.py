@@ -175,8 +175,14 @@ def solve_fleet_of(path: Path, order: Order, drivers: str, archs: str | None) ->
     machines.solve_fleet(specs, drivers, archs, order.stated[0], order.options)
 
 
-def show_rows(read: Read, report: Reporter) -> None:
-    """Prints the answers to the lines about CUDA, and what else there is to say of a file."""
+def show_rows(read: Read, report: Reporter, *, is_building: bool = False) -> None:
+    """Prints the answers to the lines about CUDA, and what else there is to say of a file.
+
+    Args:
+        read: The file.
+        report: Where it is printed.
+        is_building: Whether what is not built is built next, and no step is needed.
+    """
     file, rows = read.file, read.rows
     lines = [line for line in read.environment.lines if line.is_for(read.catalogue.subdir)]
     report.result(**_as_json(read, lines))
@@ -189,6 +195,8 @@ def show_rows(read: Read, report: Reporter) -> None:
         shown = [_shown(row, read.catalogue) for row in rows]
         title = f"what they are here, on {read.machine.subdir}"
         report.table(title, ["line", "in the file", "here", "write"], shown, right=["line"])
+    if not is_building and _is_to_build(read):
+        report.line(f"to build what is not built: `{_build_line(read)}`")
     for line in _below(read):
         report.line(line)
     if others and rows:
@@ -214,9 +222,7 @@ def _with_names(text: str, catalogue: Catalogue) -> str:
 
 
 def _below(read: Read) -> Iterable[str]:
-    """What is said below the table: what to build, what is hidden, and other environments."""
-    if any(row.answer is Answer.NOT_BUILT or row.step for row in read.rows):
-        yield f"to build what is not built: `{_build_line(read)}`"
+    """What is said below the table: what is hidden, and other environments."""
     hidden = [_with_names(spec, read.catalogue) for row in read.rows for spec in row.by_channel]
     if hidden:
         yield "what is hidden, conda and mamba find, and so does pixi from 0.76 on with"
@@ -233,6 +239,11 @@ def _below(read: Read) -> Iterable[str]:
             yield f"about CUDA are {listing(others, most=_FEW)}: name one with --environment"
 
 
+def _is_to_build(read: Read) -> bool:
+    """Whether recipes here make something that a file asks for and that is not built."""
+    return any(row.answer is Answer.NOT_BUILT or row.step for row in read.rows)
+
+
 def _build_line(read: Read) -> str:
     """The command that builds what of a file recipes here make."""
     words = ["ctk", "build", "--file", str(read.file.path)]
@@ -240,7 +251,7 @@ def _build_line(read: Read) -> str:
         words += ["--environment", read.environment.name]
     if read.machine.subdir != this_platform():
         words += ["--platform", read.machine.subdir]
-    return shlex.join(words)
+    return shlex.join([*words, *_machine_words(read)])  # without it, every default release
 
 
 def _show_pick(read: Read, report: Reporter, lines: int | None) -> None:
@@ -402,9 +413,9 @@ def _lacking(read: Read) -> Unsolvable:
 
 
 def _machine_words(read: Read) -> list[str]:
-    """The options for the machine of a file, if one was stated."""
+    """The options for the machine of a file, if it has a driver."""
     machine = read.machine
-    if not machine.stated or not machine.driver:
+    if not machine.driver:
         return []
     gpu = ["--arch", machine.arch] if machine.arch else []
     return ["--driver", machine.driver, *gpu]
@@ -436,7 +447,7 @@ def selection(chosen: Selection, path: Path, base: str) -> Selection:
     options = ChannelOptions((), base, is_planned=False)
     order = Order(chosen.environment, (platform, driver or None, stated_gpu or None), options)
     read = read_all(path, order, report)
-    show_rows(read, report)
+    show_rows(read, report, is_building=True)
     packages = _made_here(read)
     if not packages:
         raise Unsolvable(
