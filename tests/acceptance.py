@@ -115,7 +115,7 @@ def _builds(where: Workspace) -> Iterator[Piece]:
             if build.recipe.name in libraries
             for output in build.outputs
         }
-        made, linked, reads = [CTK, "build", "--platform", platform], [], PACKAGES
+        made, linked, reads = [CTK, "build", "--all-pythons", "--platform", platform], [], PACKAGES
         if platform == here:
             linked, reads = [LINKED], LINKING
             # The least and the most that one release needs, each in a channel of its own.

@@ -81,7 +81,8 @@ def test_every_release_and_platform_that_is_published_has_one_job(
 
 def test_a_job_says_what_to_run_and_where(everything: dict[str, list[dict[str, str]]]) -> None:
     found = next(job for job in everything["include"] if job["id"] == "cuda-13.4-linux-aarch64")
-    assert found["options"] == "--release cuda-13.4 --platform linux-aarch64 --all-components"
+    words = "--release cuda-13.4 --platform linux-aarch64 --all-components --all-pythons"
+    assert found["options"] == words
     assert found["runner"].endswith("-arm")
 
 

@@ -36,7 +36,7 @@ from ctk.core.errors import BuildFailed, NotPublished
 from ctk.core.files import holds, make_folder, replace_file
 from ctk.core.memo import memo
 from ctk.core.platforms import NOARCH, this_platform
-from ctk.core.versions import PythonTag, version_key
+from ctk.core.versions import this_python, version_key
 from ctk.fetch.fetch import stored
 from ctk.index.index import Index, IndexFile
 from ctk.index.inside import applies, read_requirements
@@ -418,13 +418,6 @@ def _gcc_files(libraries: Sequence[Path]) -> _Files:
 # library and installed packages are left out. System libraries of extension modules stay the
 # machine's own. Builds with a shared libpython, Debian's patched ones, and free-threaded ones are
 # known to work.
-
-
-def this_python() -> PythonTag:
-    """The running Python; its name is that of its folder in ``lib``."""
-    return PythonTag(
-        f"{sys.version_info.major}.{sys.version_info.minor}", "t" in getattr(sys, "abiflags", "")
-    )
 
 
 def _executable() -> Path:

@@ -55,7 +55,7 @@ def build_command(chosen: Selection, options: BuildOptions) -> None:
     if options.dry_run and options.form == "github":
         plan.show_jobs(chosen)
     elif options.dry_run:
-        plan.show_plan(chosen)
+        plan.show_plan(chosen, options.base)
     else:
         _build(chosen, options)
 
@@ -73,7 +73,7 @@ def _build(chosen: Selection, options: BuildOptions) -> None:
     from ctk.cli.work import build  # with all that builds and tests, which a plan does without
 
     if options.fetch_only:
-        build.fetch(chosen)
+        build.fetch(chosen, options.base)
     else:
         build.build(chosen, options)
 

@@ -321,6 +321,16 @@ class Selection:
     ] = None
     platforms: Platforms = None
     pythons: Pythons = None
+    all_pythons: Annotated[
+        bool,
+        typer.Option(
+            "--all-pythons",
+            help=(
+                "Every Python that recipes have; without it, with the local base channel, this"
+                " machine's."
+            ),
+        ),
+    ] = False
     all_releases: Annotated[
         bool,
         typer.Option(

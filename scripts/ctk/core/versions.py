@@ -6,6 +6,7 @@ Versions of wheels are ordered by `packaging`, versions of conda packages by rat
 from __future__ import annotations
 
 import re
+import sys
 from functools import cache
 from typing import NamedTuple
 
@@ -31,6 +32,12 @@ class PythonTag(NamedTuple):
     def tag(self) -> str:
         """``cp314t``."""
         return f"cp{self.name.replace('.', '')}"
+
+
+def this_python() -> PythonTag:
+    """The running Python; its name is that of its folder in ``lib``."""
+    is_free_threaded = "t" in getattr(sys, "abiflags", "")
+    return PythonTag(f"{sys.version_info.major}.{sys.version_info.minor}", is_free_threaded)
 
 
 def python_name(text: str) -> str:

@@ -31,12 +31,22 @@ nested.
 _PARENTHESES = (b"(", b"\\u0028")  # also as JSON may write it
 # Bytes of a list in an index: some 8,000 dependencies, which rattler solves in seconds.
 _LONGEST_LIST = 1 << 18
+_PYTHON = re.compile(r"python_abi (3\.\d+)\S* \*_cp\d+(t?)$")
 _REMOVED = b'"removed"'  # a list of files, which may be long
 _REPUBLISH = "ask the keeper of the channel to publish it again"
 _MOST_TEXTS = 10_000_000  # texts with parentheses in an index: licences, more than specs
 REMAKE = (
     "run `ctk build` again if this checkout made it, or `ctk publish` if it is a published folder"
 )
+
+
+def python_of(depends: Iterable[str]) -> str:
+    """The Python that a package with these dependencies is for: ``3.14t``.
+
+    "" for a package that is for every Python, or has none.
+    """
+    matches = (_PYTHON.match(spec) for spec in depends)
+    return next((f"{match[1]}{match[2]}" for match in matches if match), "")
 
 
 def entries(file: Path) -> dict[str, Any]:

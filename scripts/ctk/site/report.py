@@ -21,6 +21,7 @@ from ctk.core.errors import AuditFailed, CtkError
 from ctk.lock.components import load_exclusions
 from ctk.lock.redistribution import WORDS
 from ctk.package.reader import PathEntry, read_info
+from ctk.package.records import python_of
 from ctk.package.scan import Scanner
 from ctk.release import facts_rows
 from ctk.site.answers import is_half
@@ -33,7 +34,6 @@ from ctk.verify.table import REQUEST, ask, merged
 _OPERATORS = {">=": "from", "<=": "up to", "<": "before", ">": "after", "==": ""}
 _FIT = re.compile(r"^cuda-version .*\b(native|compat)_\*$")
 _CUDA = re.compile(r"^cuda-version >=(\d+)(?:\.(\d+))?[^,]*,<(\d+)(?:\.(\d+))?")
-_PYTHON = re.compile(r"^python_abi (\S+) \*_cp\d+(t?)$")
 _PART = re.compile(r"(.+)(?:-files|-impl|_(?:linux|win)-\w+)")
 
 
@@ -198,7 +198,7 @@ class PackageBuild:
     @property
     def python(self) -> str:
         """The Python that it is for: ``3.14t``; "" for every Python, or none."""
-        return self._required(_PYTHON).replace(".*", "")
+        return python_of(self.entry.index.depends)
 
     def _required(self, spec: re.Pattern[str]) -> str:
         """The groups of the first dependency that matches."""

@@ -24,6 +24,7 @@ from ctk.build import build as builds
 from ctk.channel import local as states
 from ctk.core.checkout import Workspace, settings
 from ctk.core.platforms import this_platform
+from ctk.core.versions import this_python
 from ctk.env.environment import Environment, create
 from ctk.fetch.fetch import fetch
 from ctk.index.index import Index
@@ -114,7 +115,7 @@ def channel_of(planned: Plan, project: Workspace, name: str) -> Path:
 @pytest.fixture(scope="module")
 def programs(project: Workspace, toolkits: Path) -> Path:
     """The channel of JAX, for CPUs: its CUDA half would bring cuDNN and NCCL."""
-    python = base.this_python()
+    python = this_python()
     request = Request(["libraries-13"], ["jaxlib", "jax"], [this_platform()], [python.name])
     return channel_of(
         plan(published_set(project), request, [python.tag]), project, "downstream-jax"

@@ -28,7 +28,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter
 from ctk.core.errors import AuditFailed, NotPublished
 from ctk.core.platforms import NOARCH, this_platform
-from ctk.core.versions import version_key
+from ctk.core.versions import this_python, version_key
 from ctk.env import environment
 from ctk.fetch.fetch import fetch, stored
 from ctk.index.index import Index
@@ -94,7 +94,7 @@ def test_the_plan_is_for_the_running_python_only(checkout: Workspace) -> None:
     assert {n.replace("_", "-") for n in names} == {
         n.replace("_", "-") for n in ("python", "python_abi", *empty, *base.PROJECTS, *machine)
     }
-    assert {b.python for b in made.builds} <= {"", base.this_python().tag}
+    assert {b.python for b in made.builds} <= {"", this_python().tag}
 
 
 def test_the_machine_s_compilers_and_tools_are_there_by_name_and_version_or_not_at_all(
@@ -133,7 +133,7 @@ def test_what_is_compiled_against_the_base_channel_requires_what_conda_forge_s_w
 ) -> None:
     monkeypatch.setattr(base, "installed_compilers", lambda: {this_platform(): "12.2.0"})
     exports = {o.name: o.run_exports for b in base.plan_base(checkout).builds for o in b.outputs}
-    python = base.this_python()
+    python = this_python()
     assert exports["python"] == {
         "noarch": ("python",),
         "weak": (f"python_abi {python.minor}.* *_{python.tag}",),
@@ -181,7 +181,7 @@ def test_what_our_packages_ask_for_and_we_do_not_make_is_in_the_base_channel(
 def test_a_python_without_wheels_is_refused_with_the_reason(checkout: Workspace) -> None:
     lock_file = checkout.base_recipes / "base.lock"
     lock = json.loads(lock_file.read_text())
-    lock["components"]["numpy"]["artefacts"][f"{this_platform()}-{base.this_python().tag}"] = None
+    lock["components"]["numpy"]["artefacts"][f"{this_platform()}-{this_python().tag}"] = None
     lock_file.write_text(json.dumps(lock))
     with pytest.raises(NotPublished, match=r"numpy .* is not published for") as refused:
         base.plan_base(checkout)
@@ -292,7 +292,7 @@ def test_an_environment_of_the_base_channel_alone_works(built: Workspace, tmp_pa
 
     assert run("-c", PROOF).split()[0] == str(made.prefix)
     # These packages have their bytecode; of what has the prefix in it there is none.
-    lib = f"lib/python{base.this_python().name}"
+    lib = f"lib/python{this_python().name}"
     modules = {
         "python": "os",
         "numba": "site-packages/numba/core/types/misc",

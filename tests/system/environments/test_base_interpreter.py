@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ctk.base import base
+from ctk.core.versions import this_python
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="the base channel is made on Linux"
@@ -33,7 +34,7 @@ def python(tree: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> 
         if "_sysconfig" in name:  # what the recipe's script does
             data = data.replace(base.PREFIX_TOKEN.encode(), str(prefix).encode())
         path.write_bytes(data)
-    executable = prefix / "bin" / f"python{base.this_python().name}"
+    executable = prefix / "bin" / f"python{this_python().name}"
     executable.chmod(0o755)
     return executable
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, ctk
-from ctk.base.base import this_python
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
+from ctk.core.versions import this_python
 from ctk.env.environment import Environment, create
 from ctk.lock.model import release_locks
 from ctk.solve.solve import Scenario, solve

@@ -21,6 +21,7 @@ from ctk.base import base
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Unsolvable
 from ctk.core.platforms import this_platform
+from ctk.core.versions import this_python
 from ctk.env.environment import create
 from ctk.package.reader import read_info
 from ctk.solve.machine import detected_driver
@@ -244,7 +245,7 @@ def test_a_package_in_python_alone_is_one_build_and_is_tested_for_both_majors(bu
     assert sorted(package.requires) == [
         "cuda-core",
         "python",
-        f"python >={max('3.11', base.this_python().minor)}",
+        f"python >={max('3.11', this_python().minor)}",
     ]
     ends = [
         minors

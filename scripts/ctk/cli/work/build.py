@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ctk.build.cluster import Cluster
 from ctk.cli.options import BuildOptions, Selection
-from ctk.cli.work.plan import Planned, machines_of, planned_for, show_left_out
+from ctk.cli.work.plan import Planned, machines_of, planned_for, show_left_out, show_python
 from ctk.core.checkout import Workspace, base_channel, checkout
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.locks import exclusive
@@ -22,11 +22,10 @@ from ctk.solve.channels import catalogue, makers
 from ctk.solve.served import Served, served
 
 
-def fetch(chosen: Selection) -> None:
+def fetch(chosen: Selection, base: str) -> None:
     """Downloads the artefacts of a plan and lays them out for recipes."""
     workspace, report = checkout(), Reporter()
-    artefacts = planned_for(chosen, workspace, report)
-    planned = artefacts.plan
+    planned = planned_for(chosen, base, workspace, report).plan
     with exclusive(workspace, report.say):
         fetched = Pipeline(workspace, report).fetch(planned)
     new = {artefact.sha256 for artefact in fetched}
@@ -53,7 +52,7 @@ def build(chosen: Selection, options: BuildOptions) -> None:
     """Builds what a command line asks for, publishes the channel, and shows what it is now."""
     workspace, report = checkout(), Reporter()
     with _cluster(options, workspace, report) as cluster:
-        planned = planned_for(chosen, workspace, report)
+        planned = planned_for(chosen, options.base, workspace, report)
         with exclusive(workspace, report.say):
             if options.base == "local":
                 Pipeline(workspace, report, jobs=options.jobs, prefix="base ").make_base()
@@ -98,6 +97,7 @@ def _show_result(
         )
     _show_lacking(staged.channel, named, workspace, report)
     show_left_out(planned, report)
+    show_python(planned, report)
     _show_uncommitted(planned.plan.builds, report)
     if staged.changed:
         is_own = staged.channel == workspace.channel

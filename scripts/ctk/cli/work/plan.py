@@ -15,7 +15,7 @@ from ctk.core.checkout import Workspace, checkout, settings
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, refuse_unknown_names
 from ctk.core.platforms import PLATFORMS, this_platform
-from ctk.core.versions import python_name
+from ctk.core.versions import python_name, this_python
 from ctk.plan.plan import (
     LeftOut,
     Plan,
@@ -38,12 +38,13 @@ class Planned:
 
     plan: Plan
     named: Collection[str]  # empty without names
+    only: str = ""  # the Python that was chosen as the machine's, in place of all
 
 
-def show_plan(chosen: Selection) -> None:
+def show_plan(chosen: Selection, base: str) -> None:
     """Shows what would be built, and what is left out and why."""
     workspace, report = checkout(), Reporter()
-    planned = planned_for(chosen, workspace, report)
+    planned = planned_for(chosen, base, workspace, report)
     builds, artefacts = planned.plan.builds, planned.plan.artefacts
     report.result(**planned.plan.as_json())
     done = finished(planned.plan, workspace)
@@ -67,6 +68,7 @@ def show_plan(chosen: Selection) -> None:
     if rows:
         report.table("builds", ["build", "packages", "MB to read"], rows, right=["MB to read"])
     show_left_out(planned, report)
+    show_python(planned, report)
 
 
 def show_jobs(chosen: Selection) -> None:
@@ -83,7 +85,7 @@ def show_jobs(chosen: Selection) -> None:
         words.append("--all-components")
     if chosen.libraries:
         words.append("--libraries")
-    words += [f"--python {name}" for name in chosen.pythons or ()]
+    words += [f"--python {name}" for name in chosen.pythons or ()] or ["--all-pythons"]
     runner = settings(workspace.root).runner
     matrix = github_matrix(recipes, request, tags, runner, " ".join(words))
     # As with --json: stdout has one document for a machine, and nothing else.
@@ -91,9 +93,12 @@ def show_jobs(chosen: Selection) -> None:
     console.mode().printed = True
 
 
-def planned_for(chosen: Selection, workspace: Workspace, report: Reporter) -> Planned:
+def planned_for(chosen: Selection, base: str, workspace: Workspace, report: Reporter) -> Planned:
     """Plans what a command line asks for, without builds that its machines cannot use."""
     recipes, tags = published_set(workspace), python_tags(workspace.build_config)
+    only = _only_python(chosen, base, tags)
+    if only:
+        chosen = replace(chosen, pythons=[only])
     request = _request(chosen, recipes, tags, workspace)
     named = recipes_of(recipes, chosen.packages or ())
     with report.task("plan", len(recipes.locks)) as task:
@@ -103,7 +108,18 @@ def planned_for(chosen: Selection, workspace: Workspace, report: Reporter) -> Pl
         known = {gpu for gpu in gpus if gpu}
         every = known != gpus  # a machine's GPU is not stated
         planned = usable(planned, named, () if every else known)
-    return Planned(planned, named)
+    return Planned(planned, named, only)
+
+
+def _only_python(chosen: Selection, base: str, tags: Sequence[str]) -> str:
+    """This machine's Python if the base channel has no other; "" for those that were chosen.
+
+    Packages for another platform are made to be published, and so for all Pythons.
+    """
+    is_for_others = any(platform != this_platform() for platform in chosen.platforms or ())
+    if chosen.pythons or chosen.all_pythons or base != "local" or is_for_others:
+        return ""
+    return this_python().name if this_python().tag in tags else ""
 
 
 def machines_of(chosen: Selection) -> list[Machine]:
@@ -145,6 +161,15 @@ def show_left_out(planned: Planned, report: Reporter) -> None:
         report.line(f"- {', '.join(sorted(names[reason]))}: {reason}")
 
 
+def show_python(planned: Planned, report: Reporter) -> None:
+    """Says that packages for other Pythons are not made, if there are any."""
+    if planned.only and any(build.python for build in planned.plan.builds):
+        report.line(
+            f"for Python {planned.only} only, which the base channel has; `--all-pythons` builds"
+            " for the others, too"
+        )
+
+
 def _request(chosen: Selection, recipes: Set, tags: Sequence[str], workspace: Workspace) -> Request:
     """What the options ask for, with the defaults of the checkout.
 
@@ -177,6 +202,7 @@ def _refuse_contradictions(chosen: Selection) -> None:
     not_both("--driver", "--all-releases", chosen.drivers and chosen.all_releases)
     not_both(named, "--all-components", chosen.packages and chosen.all_components)
     not_both(named, "--libraries", chosen.packages and chosen.libraries)
+    not_both("--python", "--all-pythons", chosen.pythons and chosen.all_pythons)
     if chosen.gpus and not chosen.drivers:
         raise BadValue(
             "--arch says nothing without --driver",

@@ -24,6 +24,8 @@ from ctk.core.checkout import Workspace, channel_missing, settings, workspace
 from ctk.core.console import Reporter, count, listing
 from ctk.core.errors import BadValue, ChannelBroken, UnknownName
 from ctk.core.secrets import without_credentials
+from ctk.package.records import python_of
+from ctk.plan.plan import python_tags
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ def into_folder(options: PublishOptions, to: Path) -> None:
     attester = Sigstore(options.url or "") if options.attest else None
     if attester:
         attester.signer()  # without an identity it is an error before gigabytes are copied
+    _show_one_python(built, here, report)
     _ask(built, target.known(), options.accept_redistribution, here, report)
     had_no_history = not target.history().states and bool(target.visible().records)
     files = [built.path / name for name in built.names]
@@ -96,6 +99,19 @@ def into_folder(options: PublishOptions, to: Path) -> None:
         step += f"ctk publish --to {shlex.quote(str(to))}; or withdraw it: --exact"
         cause = f"{to} has lost {listing(done.lost, most=3)}, and {built.named} lacks it, too"
         raise ChannelBroken(cause, step)
+
+
+def _show_one_python(built: BuiltChannel, workspace: Workspace, report: Reporter) -> None:
+    """Says that all packages for a Python are for the same one, where recipes have more."""
+    if not workspace.build_config.is_file():
+        return
+    records = read_index(built.path).records.values()
+    found = {python for record in records if (python := python_of(record.get("depends", ())))}
+    if len(found) == 1 and len(python_tags(workspace.build_config)) > 1:
+        report.line(
+            f"{built.named} has packages for Python {found.pop()} only; `ctk build --all-pythons`"
+            " builds for the others, too"
+        )
 
 
 def _show_changes(done: Published, to: Path, keep_days: int, report: Reporter) -> None:
@@ -158,6 +174,7 @@ def to_server(options: PublishOptions, server: str, channel: str) -> None:
     taken = clashes(ours, published)
     if not options.skip_taken:
         refuse(taken, address, here.recipes)
+    _show_one_python(built, here, report)
     _ask(built, published, options.accept_redistribution, here, report)
     names = [name for name in built.names if name not in taken]
     files = [built.path / name for name in names]
