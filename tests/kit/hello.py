@@ -1,4 +1,4 @@
-"""The two programs of examples/ that users start from, and the facts that they print."""
+"""The programs of examples/ that users start from, and the facts that they print."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 _EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 HELLO_CUDA_CORE = _EXAMPLES / "hello-cuda-core.py"
 HELLO_NUMBA_CUDA = _EXAMPLES / "hello-numba-cuda.py"
+HELLO_NUMBA_CUDA_MLIR = _EXAMPLES / "hello-numba-cuda-mlir.py"
 
 
 def facts(printed: str) -> dict[str, str]:

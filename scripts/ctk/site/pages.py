@@ -316,6 +316,13 @@ def _take_place(fresh: Path, folder: Path) -> None:
 _FIELDS = ("drivers", "older", "newer", "gpus", "floor", "pythons", "pins", "packages")
 # Packages with buttons, if the channel has them.
 _FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc", "cuda-toolkit")
+# Sentences about packages, for those who choose them.
+_NOTES = {
+    "numba-cuda": (  # https://github.com/NVIDIA/numba-cuda/issues/902
+        "Since 2026-06-25 it gets only security and critical fixes; its successor is"
+        " numba-cuda-mlir."
+    ),
+}
 _PLAIN = re.compile(r"[\w@%+=:,./-]+")  # characters without a meaning in any shell
 
 
@@ -411,6 +418,7 @@ def _offered(site: Site, axes: Mapping[str, Axes]) -> dict[str, Any]:
         "lasts": ASKS_NATIVE if ASKS_NATIVE in site.packages else None,
         "environment": _ENVIRONMENT,
         "first": [name for name in _FIRST if name in packages] or sorted(packages)[:3],
+        "notes": {name: note for name, note in _NOTES.items() if name in packages},
     }
 
 

@@ -1,4 +1,4 @@
-"""The two environments that `./scripts/build` makes: what a user starts from runs in each of them.
+"""The environments that `./scripts/build` makes: what a user starts from runs in each of them.
 
 They are activated, and used beside another toolkit.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ import pytest
 
 from conftest import ctk
 from ctk.core.checkout import Workspace
-from kit.hello import HELLO_CUDA_CORE, HELLO_NUMBA_CUDA, facts
+from kit.hello import HELLO_CUDA_CORE, HELLO_NUMBA_CUDA, HELLO_NUMBA_CUDA_MLIR, facts
 
 ASK = """
 import json
@@ -75,7 +76,23 @@ def test_hello_numba_cuda_compiles_with_exactly_the_pinned_toolkit(
     assert has_run == (found["gpus"] != "0") == (NO_GPU not in printed)
 
 
-@pytest.mark.parametrize("program", [HELLO_CUDA_CORE, HELLO_NUMBA_CUDA], ids=lambda p: p.stem)
+def test_the_successor_of_numba_cuda_has_the_same_kernel(built: Workspace) -> None:
+    """The example says that only the import differs, and what it needs a GPU for."""
+    prefix = created(built, "numba-cuda-mlir", "numba-cuda-mlir")
+    found, printed = said_by(built, prefix, HELLO_NUMBA_CUDA_MLIR)
+    assert ("relative difference" in found) == (found["gpus"] != "0") == (NO_GPU not in printed)
+    kernels = [
+        re.findall(r"^def add_sines.*?\n\n\n", program.read_text(), re.M | re.S)
+        for program in (HELLO_NUMBA_CUDA, HELLO_NUMBA_CUDA_MLIR)
+    ]
+    assert len(kernels[0]) == 1
+    assert kernels[0] == kernels[1]
+
+
+PROGRAMS = (HELLO_CUDA_CORE, HELLO_NUMBA_CUDA, HELLO_NUMBA_CUDA_MLIR)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
 def test_hello_in_an_environment_without_its_package_says_what_to_do(
     built: Workspace, program: Path
 ) -> None:

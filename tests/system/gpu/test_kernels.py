@@ -92,6 +92,7 @@ def test_no_other_toolkit_of_this_machine_is_used(environment: Environment) -> N
 HELLO = {
     "cuda-core": EXAMPLES / "hello-cuda-core.py",
     "numba-cuda": EXAMPLES / "hello-numba-cuda.py",
+    "numba-cuda-mlir": EXAMPLES / "hello-numba-cuda-mlir.py",
 }
 OTHERS = {
     "numba-cuda-mlir": PROGRAMS / "mlir_program.py",
@@ -116,3 +117,21 @@ def test_a_kernel_of_another_package_computes(environment: Environment, package:
     """The programs compare their numbers themselves."""
     environment.needs(package)
     assert environment.report(OTHERS[package])["gpus"] >= 1
+
+
+# Examples of numba-cuda's documentation that need more than other imports with numba-cuda-mlir.
+CHANGED: tuple[str, ...] = ()
+
+
+def test_the_examples_of_numba_cuda_compute_with_numba_cuda_mlir(environment: Environment) -> None:
+    """Only their imports change. docs/troubleshooting.md has the table."""
+    environment.needs("numba-cuda")
+    environment.needs("numba-cuda-mlir")
+    found = environment.report(PROGRAMS / "numba_examples.py")
+    assert len(found) > 10
+    wrong = {
+        name: outcomes["numba-cuda-mlir"]
+        for name, outcomes in found.items()
+        if outcomes["numba-cuda"] == "passed" and outcomes["numba-cuda-mlir"] != "passed"
+    }
+    assert sorted(wrong) == sorted(CHANGED), wrong

@@ -307,7 +307,8 @@
     at("gpu-note").textContent = now.gpu === undefined
       ? "The list has no GPU of that name."
       : now.gpu ? `Compute capability ${now.gpu}` : "With several GPUs, the oldest one counts.";
-    at("package-note").textContent = known ? "" : now.package ? `${noPackage(now)}.` : "Name a package.";
+    const unknown = now.package ? `${noPackage(now)}.` : "Name a package.";
+    at("package-note").textContent = known ? offered.notes[now.package] ?? "" : unknown;
   }
 
   let latest = 0;
