@@ -12,6 +12,7 @@ import pytest
 
 from conftest import ctk
 from ctk.core.checkout import Workspace
+from ctk.solve.machine import detected
 from kit.file_world import file_world
 
 FILE = """\
@@ -38,6 +39,15 @@ def channels(project: Workspace, tmp_path_factory: pytest.TempPathFactory) -> li
     """The options for the default channel, with a stand-in for conda-forge behind it."""
     ours, base = file_world(project, tmp_path_factory.mktemp("files")).channels
     return ["--channel", str(ours), "--base", str(base)]
+
+
+PIXI = """\
+[workspace]
+channels = ["conda-forge"]
+platforms = [{ platform = "linux-64", cuda = { driver = "13.0", arch = "7.0" } }]
+[dependencies]
+cuda-nvrtc = "*"
+"""
 
 
 @pytest.fixture
@@ -67,6 +77,21 @@ def test_a_file_is_answered_line_by_line_and_solved(solve: Solve) -> None:
         assert words in result.stdout
     assert "toolkit 12.9, native" in result.stdout
     assert "not about CUDA: 3 lines; they stay as they are" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("stated", "gpu"), [((), "7.0"), (("--arch", "9.0"), "9.0")], ids=["file", "--arch"]
+)
+def test_a_pixi_toml_states_the_machine(
+    stated: tuple[str, ...], gpu: str, solve: Solve, tmp_path: Path
+) -> None:
+    """A driver and a GPU, where neither an option nor this machine has a driver."""
+    if detected("linux-64")[0]:
+        pytest.skip("this machine has a driver, which counts")
+    (tmp_path / "pixi.toml").write_text(PIXI)
+    result = solve("pixi.toml", *stated, driver="")
+    assert result.returncode == 0, result.stderr
+    assert f"driver 13.0, GPU {gpu}" in result.stdout
 
 
 def test_the_lines_for_pixi_are_toml_and_name_the_channel(solve: Solve) -> None:

@@ -303,6 +303,20 @@ def test_what_is_no_request_of_pixi_is_a_note(tmp_path: Path) -> None:
     )
 
 
+def test_a_platform_has_the_gpu_that_is_declared_with_its_driver(tmp_path: Path) -> None:
+    text = """\
+[workspace]
+platforms = [
+  { name = "old", platform = "linux-64", cuda = { driver = "12.4", arch = "7.0" } },
+  { name = "new", platform = "linux-64", cuda = { driver = "13.0", arch = "9.0" } },
+  { platform = "linux-aarch64", cuda = "12.9" },
+]
+"""
+    (environment,) = read_text(tmp_path, "pixi.toml", text).environments
+    assert environment.drivers == {"linux-64": "13.0", "linux-aarch64": "12.9"}
+    assert environment.archs == {"linux-64": "9.0"}
+
+
 def test_an_environment_has_a_driver_where_its_features_are(tmp_path: Path) -> None:
     text = """\
 [workspace]

@@ -596,6 +596,10 @@ class _Reader:
         bound = VersionSpec(spec.version or "*")
         versions = [version for version in kept.versions if bound.matches(Version(version))]
         newest = versions[-1] if versions else "it"
+        of_today = VersionSpec(kept.cuda12 or "*")
+        if versions and not any(of_today.matches(Version(version)) for version in versions):
+            words = f"{newest} of {kept.channel} is {_OF_CUDA_11}"
+            return Row(line, Answer.NOWHERE, words, (spec.name,))
         words = f"{newest} is in {kept.channel}, which is not asked here"
         if kept.channel == CONDA_FORGE:
             words = f"{words}: name it with --base {CONDA_FORGE}"

@@ -76,6 +76,7 @@ class FileEnvironment:
         subdirs: The platforms that the file names; () if it names none.
         drivers: Platform -> the CUDA version of the driver that the file states for it
             (``system-requirements``, or ``cuda`` of a platform).
+        archs: Platform -> the compute capability that it states beside such a driver: ``9.0``.
     """
 
     name: str
@@ -83,6 +84,7 @@ class FileEnvironment:
     channels: tuple[str, ...] = ()
     subdirs: tuple[str, ...] = ()
     drivers: Mapping[str, str] = field(default_factory=dict)
+    archs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

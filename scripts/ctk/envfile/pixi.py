@@ -27,11 +27,12 @@ _NOT_READ = ("constraints", "dev")  # limits for versions; packages that are mad
 
 @dataclass(frozen=True)
 class Platform:
-    """An entry of ``platforms``: a subdir, and the CUDA version that is declared for it."""
+    """An entry of ``platforms``: a subdir, and the driver and GPU that are declared for it."""
 
     subdir: str
     name: str = ""
     driver: str = ""
+    arch: str = ""
 
     def is_named(self, name: str) -> bool:
         """Whether a feature means it: by its name, also that which pixi makes, or by its subdir."""
@@ -140,12 +141,14 @@ class Workspace:
         members = [features[member] for member in dict.fromkeys(names)]
         lines = [line for feature in members for line in feature.lines]
         platforms = [entry for entry in self.platforms if _is_for_all(members, entry)]
+        drivers = self._drivers(members, platforms)
         return FileEnvironment(
             name,
             tuple(sorted(dict.fromkeys(lines), key=lambda line: line.number)),
             self._channels_of(members),
             tuple(dict.fromkeys(entry.subdir for entry in platforms)),
-            self._drivers(members, platforms),
+            drivers,
+            _archs(platforms, drivers),
         )
 
     def _channels_of(self, members: Iterable[Feature]) -> tuple[str, ...]:
@@ -199,7 +202,9 @@ class Workspace:
             lines=tuple(lines),
             channels=self._channels(path),
             platforms=tuple(self.toml.texts((*path, "platforms"))) if has_platforms else None,
-            driver=self._driver((*needs, "cuda"), self.toml.get((*needs, "cuda"))),
+            driver=self._version(
+                (*needs, "cuda"), self.toml.get((*needs, "cuda")), "driver", "version"
+            ),
         )
 
     def _subdirs_of(self, target: str) -> tuple[str, ...]:
@@ -299,21 +304,29 @@ class Workspace:
                 raise self.toml.error(place, "a list of platforms")
             name = str(entry.get("name", ""))
             cuda = entry.get("cuda", entry.get("__cuda"))
-            driver = self._driver((*place, number, "cuda"), cuda)
-            yield Platform(str(entry.get("platform", name)), name, driver)
+            driver = self._version((*place, number, "cuda"), cuda, "driver", "version")
+            arch = cuda.get("arch") if isinstance(cuda, dict) else None
+            gpu = self._version((*place, number, "cuda", "arch"), arch)
+            yield Platform(str(entry.get("platform", name)), name, driver, gpu)
 
-    def _driver(self, path: TomlPath, value: Any) -> str:
-        """A CUDA version: a text, a number, or the ``driver`` of a table; "" for None."""
+    def _version(self, path: TomlPath, value: Any, *keys: str) -> str:
+        """A version: a text, a number, or the first of `keys` that a table has; "" for None."""
         if isinstance(value, dict):
-            if "arch" in value:
-                line = self.toml.line(path)
-                self.notes.append(f"line {line}: `arch` of `cuda` is not read")
-            value = value.get("driver", value.get("version"))
+            value = next((value[key] for key in keys if key in value), None)
         if value is None:
             return ""
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             raise self.toml.error(path, "a version")
         return str(value).strip().lstrip(">= ")
+
+
+def _archs(platforms: Iterable[Platform], drivers: Mapping[str, str]) -> dict[str, str]:
+    """The GPU that is declared with the driver of each platform."""
+    return {
+        entry.subdir: entry.arch
+        for entry in platforms
+        if entry.arch and entry.driver == drivers.get(entry.subdir)
+    }
 
 
 def _is_for_all(members: Iterable[Feature], entry: Platform) -> bool:

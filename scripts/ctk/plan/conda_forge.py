@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from fnmatch import fnmatchcase
 from functools import cache, cached_property, lru_cache
@@ -53,6 +53,7 @@ class Feedstock:
     read: date
     packages: Mapping[str, str]
     versions: str
+    cuda12: str = ""
     seen: Mapping[str, str] = field(default_factory=dict)
 
     def versions_of(self, package: str) -> tuple[str, ...]:
@@ -94,11 +95,13 @@ class Kept:
         versions: Oldest first.
         assumed: Newer ones than those, which the release locks have of the same minors of the
             toolkit.
+        cuda12: The versions that were built for CUDA 12 or newer, such as ``>=8.8``; "" for all.
     """
 
     channel: str
     versions: tuple[str, ...]
     assumed: tuple[str, ...] = ()
+    cuda12: str = ""
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,9 @@ class OtherChannels:
         for channel, repositories in ((RAPIDS, read().rapids), (CONDA_FORGE, read().feedstocks)):
             for feedstock in repositories.values():
                 for package in feedstock.packages:
-                    found[package] = Kept(channel, feedstock.versions_of(package))
+                    found[package] = Kept(
+                        channel, feedstock.versions_of(package), cuda12=feedstock.cuda12
+                    )
         older = read().toolkit.older
         found["cuda-version"] = Kept(CONDA_FORGE, (*older, *read().toolkit.minors))
         return found
@@ -140,7 +145,7 @@ class OtherChannels:
         minors = self.minors.get(next(outputs, ""), ())
         newest = Version(known.versions[-1])
         newer = tuple(version for version in minors if Version(version) > newest)
-        return Kept(known.channel, known.versions, newer)
+        return replace(known, assumed=newer)
 
     def versions_at(self, name: str) -> tuple[str, ...]:
         """The versions of a package, oldest first; () for one that is not known there."""

@@ -125,12 +125,17 @@ def _machine_for(
     is_for_others = environment.subdirs and this_platform() not in environment.subdirs
     if platform is None and is_for_others:
         platform = environment.subdirs[0]
-    machine = find_machine(platform, driver, arch)
-    in_file = environment.drivers.get(machine.subdir)
-    if driver is None and not machine.driver and in_file:
-        report.line(f"for a driver for CUDA {in_file}, which the file states")
-        return find_machine(platform, in_file, arch)
-    return machine
+    if driver is None:
+        here = find_machine(platform, None, None)
+        in_file = environment.drivers.get(here.subdir)
+        if in_file and not here.driver:
+            gpu = arch or environment.archs.get(here.subdir)
+            words = f"driver for CUDA {in_file}"
+            if gpu and not arch:
+                words = f"{words} and a GPU {gpu}"
+            report.line(f"for a {words}, which the file states")
+            return find_machine(platform, in_file, gpu)
+    return find_machine(platform, driver, arch)
 
 
 # --- ctk solve FILE
@@ -271,8 +276,9 @@ def _show_pick(read: Read, report: Reporter, lines: int | None) -> None:
     if solved.is_planned and read.catalogue.channels != solved.catalogue.channels:
         report.line("solved as if all were built that recipes here make")
     if solved.without and solved.pick:
-        has = solved.pick.version("python")
-        report.line(f"with Python {has}: {listing(solved.without)} cannot be had with it here")
+        python = solved.pick.version("python")
+        words = f"with Python {python}" if python else "without Python"
+        report.line(f"{words}: {listing(solved.without)} cannot be had with it here")
     report.result(part=solved.part)
     if solved.pick is None:
         with reason_for_programs():
