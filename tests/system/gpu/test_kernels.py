@@ -120,7 +120,7 @@ def test_a_kernel_of_another_package_computes(environment: Environment, package:
 
 
 # Examples of numba-cuda's documentation that need more than other imports with numba-cuda-mlir.
-CHANGED: tuple[str, ...] = ()
+CHANGED = ("test_cpu_gpu_compat", "test_montecarlo", "test_random")
 
 
 def test_the_examples_of_numba_cuda_compute_with_numba_cuda_mlir(environment: Environment) -> None:
