@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctk.audit import AuditReport, audit_packages
-from ctk.package.scan import Search, scan_wheel
+from ctk.package import binaries
+from ctk.package.scan import Scanner, Search, scan_wheel
+from kit.binaries import elf
 from kit.packages import Draft, good_set
 
 NEEDLE = b"/srv/here"
@@ -56,6 +58,31 @@ def test_a_package_that_cannot_be_read_is_a_finding_beside_the_others(tmp_path: 
         ("PackageOpens", broken.name)
     ]
     assert not report.ok
+
+
+def test_a_binary_of_several_packages_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each package has its own paths all the same, and what the binary says of itself."""
+    read: list[str] = []
+    plain = binaries.read_binary
+    monkeypatch.setattr(
+        binaries, "read_binary", lambda file: (read.append(file.name), plain(file))[1]
+    )
+    same, other = elf(soname="libx.so.1"), elf(soname="liby.so.1")
+    scanner = Scanner([])
+    scans = [
+        scanner.scan(Draft(name, files={f"lib/{name}.so": content}).write(tmp_path))
+        for name, content in (("a", same), ("b", same), ("c", other))
+    ]
+    found = {
+        file.path: file.binary.soname
+        for scan in scans
+        for file in scan.files
+        if file.binary is not None
+    }
+    assert found == {"lib/a.so": "libx.so.1", "lib/b.so": "libx.so.1", "lib/c.so": "liby.so.1"}
+    assert len(read) == 2
 
 
 def test_the_same_packages_are_audited_once(tmp_path: Path) -> None:

@@ -159,11 +159,27 @@ _SCANS = TypeAdapter(PackageScan)
 
 
 @dataclass(frozen=True)
-class Scanner:
-    """Reads packages whole, each once: a scan is kept by what it is of."""
+class BinaryContent:
+    """What a binary says of itself."""
 
-    forbidden: Sequence[str]  # paths to look for in every file
-    cache: Path | None = None  # folder of notes
+    binary: Binary | None = None
+    unreadable: str = ""  # why it has no headers that can be read
+    code: gpu_fatbin.FileCode | None = None  # of its GPU code, if it has any
+
+
+@dataclass(frozen=True)
+class Scanner:
+    """Reads packages whole, each once: a scan is kept by what it is of.
+
+    Attributes:
+        forbidden: Paths to look for in every file.
+        cache: The folder of notes.
+        known: sha256 of a binary -> what it says, for the packages that have the same one.
+    """
+
+    forbidden: Sequence[str]
+    cache: Path | None = None
+    known: dict[str, BinaryContent] = field(default_factory=dict, compare=False, repr=False)
 
     def scan(self, path: Path) -> PackageScan:
         """The scan of a package, which is opened once, for its sha256 and for all that is in it.
@@ -206,11 +222,13 @@ class Scanner:
             declared = tuple(placeholders.values()) if member.path == "info/paths.json" else ()
             search = Search(forbidden, declared)
             files.append(
-                _scan_member(member, None if content is None else io.BytesIO(content), search)
+                _scan_member(
+                    member, None if content is None else io.BytesIO(content), search, self.known
+                )
             )
         for member, stream in package.members(path, "pkg", file):
             declared = (placeholders[member.path],) if member.path in placeholders else ()
-            files.append(_scan_member(member, stream, Search(forbidden, declared)))
+            files.append(_scan_member(member, stream, Search(forbidden, declared), self.known))
         return PackageScan(
             str(path), sha256, info, tuple(sorted(files, key=lambda scanned: scanned.path))
         )
@@ -235,7 +253,12 @@ def listed_package(path: Path) -> PackageScan:
     return PackageScan(str(path), "", info, tuple(files))
 
 
-def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) -> ScannedFile:
+def _scan_member(
+    file: ScannedFile,
+    stream: IO[bytes] | None,
+    search: Search,
+    known: dict[str, BinaryContent],
+) -> ScannedFile:
     if stream is None:
         return file
     digest, size = hashlib.sha256(), 0
@@ -252,29 +275,33 @@ def _scan_member(file: ScannedFile, stream: IO[bytes] | None, search: Search) ->
             chunk = stream.read(_CHUNK)
         search.feed(b"", last=True)
         kept.flush()
-        binary, unreadable = _headers(Path(kept.name)) if is_binary else (None, "")
-        code = gpu_fatbin.read_file(Path(kept.name), uses=False) if is_binary else None
+        sha256 = digest.hexdigest()
+        if is_binary and sha256 not in known:
+            known[sha256] = _binary_content(Path(kept.name))
+        content = known[sha256] if is_binary else BinaryContent()
         folders = (
             _dll_folders(kept.getvalue()) if is_module and isinstance(kept, io.BytesIO) else ()
         )
     file = replace(
         file,
         size=size,
-        sha256=digest.hexdigest(),
-        binary=binary,
-        unreadable=unreadable,
-        code=code if code and code.says_something else None,
+        sha256=sha256,
+        binary=content.binary,
+        unreadable=content.unreadable,
+        code=content.code,
         dll_folders=folders,
     )
     return replace(file, sightings=search.sightings())
 
 
-def _headers(file: Path) -> tuple[Binary | None, str]:
-    """The headers of a binary, and why they cannot be read."""
+def _binary_content(file: Path) -> BinaryContent:
+    """What a binary says of itself."""
+    read = gpu_fatbin.read_file(file, uses=False)
+    code = read if read.says_something else None
     try:
-        return binaries.read_binary(file), ""
+        return BinaryContent(binaries.read_binary(file), code=code)
     except UnreadableBinary as error:
-        return None, str(error)
+        return BinaryContent(unreadable=str(error), code=code)
 
 
 def _dll_folders(source: bytes) -> tuple[str, ...]:
@@ -325,7 +352,7 @@ def scan_wheel(path: Path) -> Iterator[ScannedFile]:
                 if not item.is_dir():
                     member = ScannedFile("pkg", item.filename, "file", item.file_size)
                     with archive.open(item) as stream:
-                        member = _scan_member(member, stream, Search(()))
+                        member = _scan_member(member, stream, Search(()), {})
                     if member.unreadable:
                         raise MeasureFailed(
                             f"{path}: {member.path}: {member.unreadable}", "look at that file"
