@@ -10,6 +10,7 @@ the clients for some.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import re
@@ -36,7 +37,7 @@ from conftest import ROOT
 from ctk.core.checkout import Marked, Workspace, markdown_table, settings, workspace
 from ctk.solve.solve import Scenario, channel_url
 from ctk.verify.libsolv import Libsolv, library
-from ctk.verify.life import Client, Refused, World, install
+from ctk.verify.life import Client, Command, Refused, World, install
 from ctk.verify.run import Record
 from kit import doc_clients, newer_channel
 from kit.client_records import program
@@ -126,6 +127,15 @@ def _default(project: Workspace, folder: Path) -> Channels:
     ours, _, base = Orders(project, folder).first("ours")
     ahead = write(folder / "ahead", newer_channel.records(project.variants))
     return Channels(ours, ahead, base)
+
+
+def _with_libraries(project: Workspace, channels: Channels, folder: Path) -> Channels:
+    """With the libraries in our channel, too."""
+    stated = settings(project.root).libraries
+    releases = (*RELEASES, "libraries-12", "libraries-13")
+    also = (*stated.recipes, *stated.toolkit)
+    ours, _, base = Orders(project, folder).first("libraries", releases=releases, also=also)
+    return Channels(ours, channels.folders[1], base)
 
 
 Answers = Mapping[tuple[str, Cell], Packages | None]
@@ -440,11 +450,7 @@ def test_with_cuda_gpu_pytorch_jax_and_cupy_are_ours_in_both_priorities(
     project: Workspace, channels: Channels, tmp_path: Path
 ) -> None:
     """In mamba and conda, with the libraries in our channel, and newer ones behind it."""
-    stated = settings(project.root).libraries
-    releases = (*RELEASES, "libraries-12", "libraries-13")
-    also = (*stated.recipes, *stated.toolkit)
-    ours, _, base = Orders(project, tmp_path).first("libraries", releases=releases, also=also)
-    here = Channels(ours, channels.folders[1], base)
+    here = _with_libraries(project, channels, tmp_path)
     solve = _by_client(client("conda", project), here)
     for driver in filter(None, DRIVERS):
         cell = (f"{GPU}pytorch jax cupy numba-cuda cuda-core", driver)
@@ -462,28 +468,79 @@ def test_a_second_command_does_no_more_harm_where_cuda_gpu_was_asked_for() -> No
         assert asking_for_gpu and asking_for_gpu <= set(strict), who
 
 
-@pytest.mark.parametrize("who", ["mamba", "conda"])
-def test_a_second_command_can_leave_two_packages_with_the_same_files(
-    who: str, project: Workspace, channels: Channels
-) -> None:
-    """A loss with flexible priority, which the pages name.
+SECOND = (install("libcudf"), install("cuda-nvcc=12.9"))
+"""Commands after which packages of conda-forge are in the place of ours: nvJitLink, and nvcc."""
 
-    Nothing ties our ``-files`` packages to their owner, so they stay where it is replaced. If this
-    test fails, that is mended: take it from docs/users.md and how-the-right-build-is-picked.md.
+
+def _left(
+    asked: Client, world: World, made: tuple[str, ...], command: Command
+) -> frozenset[str] | None:
+    """Packages whose ``-files`` package a second command leaves; None if the client refuses it."""
+    machine = Scenario((*made, "python=3.13"), "linux-64", "13.0")
+    before = asked.create(world, machine)
+    assert not isinstance(before, Refused)
+    after = asked.change(world, before, command, machine)
+    return None if isinstance(after, Refused) else after.left
+
+
+@pytest.mark.parametrize("command", SECOND, ids=str)
+@pytest.mark.parametrize("who", test_life.CLIENTS)
+def test_a_second_command_leaves_no_two_packages_with_the_same_files(
+    who: str, command: Command, project: Workspace, channels: Channels
+) -> None:
+    """The ``-files`` packages constrain the builds of their package, so they are not beside others.
+
+    `test_life.py` has the whole matrix.
     """
     asked = client(who, project)
-    machine = Scenario(("cuda-gpu", "cuda-core", "python=3.13"), "linux-64", "13.0")
-    for priority, is_twice in ((STRICT, False), (FLEXIBLE, True)):
-        world = channels.worlds[priority]
-        before = asked.create(world, machine)
-        assert not isinstance(before, Refused)
-        after = asked.change(world, before, install("libcudf"), machine)
-        assert not isinstance(after, Refused)
-        packages = _packages(after.records)
-        twice = (
-            "libnvjitlink" in channels.passed_over(packages) and "libnvjitlink-files" in packages
-        )
-        assert twice is is_twice, priority
+    for made in (("cuda-gpu", "cuda-core"), ("cuda-version=12.9", "cuda-core")):
+        for priority in (STRICT, FLEXIBLE):
+            assert not _left(asked, channels.worlds[priority], made, command), (made, priority)
+
+
+@pytest.mark.parametrize("who", ["mamba", "conda"])
+def test_without_their_constraint_files_stay_beside_those_of_conda_forge(
+    who: str, project: Workspace, channels: Channels, tmp_path: Path
+) -> None:
+    ours, *behind = channels.folders
+    free = shutil.copytree(ours, tmp_path / ours.name)
+    for path in free.glob("*/repodata.json"):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        for record in content["packages.conda"].values():
+            owner = record["name"].removesuffix("-files")
+            constrains = record.get("constrains", [])
+            record["constrains"] = [spec for spec in constrains if spec.split()[0] != owner]
+        path.write_text(json.dumps(content), encoding="utf-8")
+    world = World([free, *behind], strict=False)
+    left = _left(client(who, project), world, ("cuda-gpu", "cuda-core"), SECOND[0])
+    assert left == {"libnvjitlink"}
+
+
+def test_files_go_beside_each_build_of_their_package_here_and_none_of_conda_forge(
+    project: Workspace, channels: Channels, tmp_path: Path
+) -> None:
+    here = _with_libraries(project, channels, tmp_path)
+    ours, ahead = (World([folder]) for folder in here.folders[:2])
+    owners = Counter[tuple[str, bool]]()
+    for name in sorted(ours.by_name):
+        owner = name.removesuffix("-files")
+        if owner == name:
+            continue
+        for files in ours.by_name[name]:
+            (spec,) = (s for s in files.constrains if s.split()[0] == owner)
+            takes = MatchSpec(spec)
+            pins = {f"{name} =={files.version}", f"{name} =={files.version} {files.build}"}
+            tied = [r for r in ours.by_name[owner] if pins & set(r.depends)]
+            assert all(map(takes.matches, tied)), spec
+            for record in filter(takes.matches, ours.by_name[owner]):
+                named = {s.split()[0] for s in record.depends}
+                assert name in named or f"{name} <0.0a0" in record.constrains, record
+            # Whatever its version: conda-forge may have the same.
+            builds = MatchSpec(f"{owner} * {spec.split()[2]}")
+            foreign = ahead.by_name.get(owner, [])
+            assert not any(map(builds.matches, foreign)), spec
+            owners[owner, bool(foreign)] += len(tied)
+    assert all(owners.values()) and len({is_known for _, is_known in owners}) == 2, owners
 
 
 # --- the page for users

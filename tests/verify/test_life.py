@@ -74,7 +74,7 @@ EVERY = (BEFORE, *AFTER)
 
 def without_keepers(content: Repodata) -> Repodata:
     """The channel without cuda-version-native, cuda-gpu-builds, cuda-native and a
-    libnvjitlink-files of its toolkit.
+    libnvjitlink-files of its toolkit and of our libnvjitlink.
     """
     content = copy.deepcopy(content)
     for subdir in content.values():
@@ -98,6 +98,9 @@ def without_keepers(content: Repodata) -> Repodata:
                 record["depends"].append(f"libnvjitlink-files =={own['version']} {own['build']}")
                 record["constrains"] = []
         for record in files.values():
+            record["constrains"] = [
+                s for s in record["constrains"] if s.split()[0] != "libnvjitlink"
+            ]
             major = int(record["version"].split(".")[0])
             of_major = f"cuda-version >={major},<{major + 1}.0a0"
             record["depends"] = [

@@ -61,6 +61,7 @@ def seen(outcome: Outcome) -> tuple[object, ...]:
         builds.get("libnvjitlink"),
         json.dumps(kinds),
         asked_for,
+        sorted(outcome.left),
     )
 
 

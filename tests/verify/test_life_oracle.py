@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ctk.verify.life_oracle import Change, Harm, LifeFacts, State, harms
@@ -129,3 +131,8 @@ def test_a_refusal_is_wrong_where_a_native_toolkit_serves_all_that_is_asked_for(
     pinned = state("12.9 native", *CORE, "cuda-version=12.9")
     assert found(pinned, "install cuda-nvcc", None) == set()
     assert found(pinned, "install cuda-version=13 cuda-nvcc", None) == {Harm.REFUSED}
+
+
+def test_a_package_beside_files_that_it_does_not_depend_on_has_them_twice() -> None:
+    after = replace(state("13.0 native", *CORE, "numpy"), left=frozenset({"libnvjitlink"}))
+    assert found(NATIVE, "install numpy", after) == {Harm.TWICE}

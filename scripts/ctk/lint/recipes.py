@@ -255,6 +255,30 @@ def TieHasAFit(tree: Tree) -> Iterator[Finding]:
 @check(
     Tree,
     fix=(
+        "write NAME ==${{ version }} ${{ twins }} in run_constraints, the NAME of the package"
+        " without -files"
+    ),
+)
+def FilesHaveOneOwner(tree: Tree) -> Iterator[Finding]:
+    """A -files package constrains the builds of the package that its files are for.
+
+    A build of another channel has the same files. With flexible priority, a later command may
+    put it in the place of ours, and keep our files.
+    """
+    for _, recipe, output in _outputs(tree):
+        owner = output.name.removesuffix("-files")
+        if owner == output.name:
+            continue
+        specs = [spec.split() for spec in output.constrains]
+        has_build = (spec[0] == owner and len(spec) == 3 for spec in specs)
+        if not any(has_build):
+            message = f"{output.name} goes beside every build of {owner}"
+            yield recipe.at(recipe.output_line(output.name), message)
+
+
+@check(
+    Tree,
+    fix=(
         "correct the name; or write the package, of conda-forge, into"
         " scripts/ctk/solve/universe.yaml"
     ),

@@ -149,7 +149,20 @@ class Environment:
             for spec in r.depends
             if spec.startswith("libnvjitlink ")
         ]
-        return State(builds, self.specs, tuple(floors))
+        return State(builds, self.specs, tuple(floors), self.left)
+
+    @property
+    def left(self) -> frozenset[str]:
+        """Packages that do not depend on the ``-files`` package beside them: it was another's.
+
+        What has the files in their place is another channel's build.
+        """
+        return frozenset(
+            name
+            for name, record in self.records.items()
+            if f"{name}-files" in self.records
+            and not any(spec.split()[0] == f"{name}-files" for spec in record.depends)
+        )
 
     def write(self, path: Path, names: Iterable[str]) -> None:
         """Writes the records, in an order of their names, as a repodata.json: libsolv reads that.

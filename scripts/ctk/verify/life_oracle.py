@@ -3,7 +3,8 @@
 It knows nothing of solvers. An environment whose toolkit is native stays native, if a native
 toolkit for the request exists on the machine. CUDA builds stay CUDA builds. What was asked for
 stays. nvJitLink has the minor of the toolkit, or one that a package or the request demands. A
-command that has nothing to do with CUDA leaves the toolkit alone.
+command that has nothing to do with CUDA leaves the toolkit alone. No two packages have the same
+files.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Harm(StrEnum):
     GONE = "a package that was asked for is gone"
     NVJITLINK = "nvJitLink is not the toolkit's"
     MOVED = "the toolkit changed"
+    TWICE = "two packages have the same files"
     REFUSED = "refused, though there is a solution"
 
 
@@ -44,6 +46,8 @@ class State:
     builds: Mapping[str, tuple[str, str]]  # name -> version and build
     asked: tuple[str, ...]  # specs
     floors: tuple[str, ...] = ()  # dependencies on libnvjitlink of what is installed
+    left: frozenset[str] = frozenset()
+    """Packages whose ``-files`` package is here, though they do not depend on it."""
 
     @property
     def toolkit(self) -> str:
@@ -97,6 +101,8 @@ def harms(facts: LifeFacts, change: Change) -> Iterator[Harm]:
         yield Harm.NVJITLINK
     if before.toolkit != after.toolkit and not _may_move(change):
         yield Harm.MOVED
+    if after.left:
+        yield Harm.TWICE
 
 
 def _name(spec: str) -> str:
