@@ -21,7 +21,10 @@ def _names(help_: str) -> Any:
 def add_command(
     releases: Annotated[
         list[str] | None,
-        _names("Toolkit releases like 13.4, or python-13, libraries-13, or base."),
+        _names(
+            "Toolkit releases like 13.4, or python-13, libraries-13, or base. Or a library or a"
+            " Python project, and one version of it."
+        ),
     ] = None,
     newer: Annotated[
         bool,
@@ -37,16 +40,42 @@ def add_command(
     files stay the same. A release that is not complete on the index is refused. A line names
     changed licences; `ctk release diff` shows their texts.
 
-    Example: ctk release add 12.9 13.4 --write
+    With the name of a library or a Python project and a version, that version is locked beside the
+    others, for each CUDA major that has a wheel of it. So is what it requires in a version that is
+    not locked. Other projects stay as they are, and it stays when the lock is made again.
+
+    Examples: ctk release add 12.9 13.4 --write
+    ctk release add nvcomp 5.3.0.16 --write
 
     JSON:
     - `releases` (names), `written`, `unmeasured` (minors); `changes`: `file`, `diff`
+    - `refused`: with a version, the lock that cannot have it -> why
     - `unread_texts`: licence texts that nobody has read: `release`, `component`, `version`, `text`
       (sha256)
     """
     from ctk.cli.work import release  # late: help does without, as with all of a command's work
 
     release.add(releases or (), newer=newer, is_written=write_)
+
+
+def remove_command(
+    project: Annotated[str, typer.Argument(help="A library or a Python project.", metavar="NAME")],
+    version: Annotated[str, typer.Argument(help="A version of it.", metavar="VERSION")],
+    write_: Write = False,
+) -> None:
+    """Take a version out of the locks that `ctk release add NAME VERSION` put there.
+
+    So goes what only this version required. Shows the difference to the locks in place. Versions
+    that were locked without being named stay.
+
+    Example: ctk release remove nvcomp 5.3.0.16 --write
+
+    JSON:
+    - `releases`, `written`, `changes`, as `release add`
+    """
+    from ctk.cli.work import release
+
+    release.remove(project, version, is_written=write_)
 
 
 def measure_command(
@@ -118,7 +147,8 @@ def list_command() -> None:
 
     JSON:
     - `releases`: `name`, `release`, `components` (name, or name-version of an older one ->
-      version), `packaged`, `excluded`, `unclassified`, `facts`
+      version), `packaged`, `excluded`, `unclassified`, `facts`; `added`: component -> a version
+      that `release add NAME VERSION` locked -> what requires it, "" for the one that was named
     """
     from ctk.cli.work import locks
 

@@ -202,6 +202,7 @@ def _completeness(index: Index, minor: str, locked: Sequence[str]) -> Completene
     version, _ = manifest_of(index, minor, locked)
     problem, release = "", None
     try:
+            older |= added.reasons(lock, name)
         release = published(index, minor, locked)
     except LockError as error:
         problem = error.cause

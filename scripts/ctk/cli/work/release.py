@@ -46,14 +46,55 @@ def add(names: Sequence[str], *, newer: bool, is_written: bool) -> None:
     for line in _licence_changes(locks, workspace):
         report.line(line, "bold")
     _settle(locks, workspace, report, is_written=is_written)
+    if names and not release.is_release(names[0]):
+        _add_version(names, workspace, report, is_written=is_written)
+        return
     unmeasured = _unmeasured(locks, workspace)
     if unmeasured:
         report.line(f"not measured: run `ctk release measure {' '.join(unmeasured)} --write`")
     report.result(unmeasured=unmeasured)
-    _show_unread(locks, report)
 
 
 def _newer(index: Index, workspace: Workspace, report: Reporter) -> list[str]:
+    _show_unmeasured(locks, workspace, report)
+    _show_unread(locks, report)
+
+
+def _add_version(
+    words: Sequence[str], workspace: Workspace, report: Reporter, *, is_written: bool
+) -> None:
+    """Locks a version of a project beside the others, and shows the difference.
+
+    Raises:
+        BadValue: The words are not a name and a version.
+    """
+    project = added.find_project(words[0], workspace)
+    if len(words) != 2:
+        raise BadValue(
+            f"a project is locked in one version, and {len(words) - 1} are named",
+            f"name one: ctk release add {words[0]} VERSION",
+        )
+    version = added.parse_version(words[0], words[1])
+    report.say(f"{words[0]} {version}: asking the package index")
+    with Index() as index:
+        addition = added.add(index, project, version, workspace)
+    for name, error in addition.refused.items():
+        report.line(f"not in {name}: {error.cause}")
+    report.result(refused={name: error.cause for name, error in addition.refused.items()})
+    _settle(addition.locks, workspace, report, is_written=is_written)
+    _show_unmeasured(addition.locks, workspace, report)
+    _show_unread(addition.locks, report)
+
+
+def remove(name: str, text: str, *, is_written: bool) -> None:
+    """Takes a version out of the locks that was added by name, and shows the difference."""
+    workspace, report = checkout(), Reporter()
+    project = added.find_project(name, workspace)
+    locks = added.remove(project, added.parse_version(name, text), workspace)
+    _settle(locks, workspace, report, is_written=is_written)
+
+
+def _show_unmeasured(locks: Sequence[ReleaseLock], workspace: Workspace, report: Reporter) -> None:
     """The releases with newer versions, without CTK releases that are not complete on the index."""
     locks = release_locks(workspace)
     rows = review.compare(index, locks, workspace)
