@@ -122,7 +122,9 @@ def check_command(
     """Show versions on the package index that are newer than the locks.
 
     Also how complete each toolkit release is there. Without names of releases only what needs a
-    look is shown, newer versions first; -v shows every row.
+    look is shown, newer versions first; -v shows every row. Then it also says whether the default
+    set has the toolkits that conda-forge and RAPIDS are known to compile with, and since when that
+    is known: it reads that from this checkout, and asks nobody.
 
     Example: ctk release check 13.4
 
@@ -131,6 +133,8 @@ def check_command(
       newest is not lockable), `older` (version that is lockable beside it -> why, in sentences);
       `newer`: the releases with newer rows
     - `releases`: `release`, `version`, `complete`, `wanted`, `missing`, `problem`
+    - `compiles_with`: `channel`, `minors`, `source`, `read` (a date); `table` (of pyproject.toml)
+      and the minors `stated` there; `lacking`: those that the default set has not
     - `compiled_with`: with `--base`, the newest toolkit of each CUDA major that packages of that
       channel are compiled with
     - `unread_texts`, as `release add`
