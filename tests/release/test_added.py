@@ -119,6 +119,20 @@ def test_the_newest_that_is_named_stays_beside_newer_ones(
     assert (found["nccl-cu13"], found["nccl-cu13-2.3"]) == ("2.4", "2.3")
 
 
+def test_a_project_that_is_new_here_is_locked_and_no_other_is_upgraded(
+    locked: Workspace, index: FakeIndex, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("ctk.lock.components", "ctk.release.choose", "ctk.release.added"):
+        monkeypatch.setattr(f"{module}.LIBRARIES", KNOWN | {"cudss": "nvidia-cudss-cu{major}"})
+    wheels(index, "nvidia-cudss-cu13", "1.0")
+    wheels(index, "nvidia-nccl-cu13", "2.4")
+    said = run("add", "cudss", "1.0", "--write")
+    assert "not in libraries-12: the package index has no nvidia-cudss-cu12" in said
+    assert versions(locked, "13")["cudss-cu13"] == "1.0"
+    assert versions(locked, "13")["nccl-cu13"] == "2.3"
+    assert lock(locked, "13").added == {}
+
+
 def test_check_and_list_say_why_it_is_there(locked: Workspace, run: Run) -> None:
     run("add", "nccl", "2.2", "--write")
     said = " ".join(run("check", "libraries-13").split())

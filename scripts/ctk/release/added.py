@@ -204,11 +204,7 @@ def _wanted(
     newest = [
         Version(lock.components[k].version) for k in project.keys(lock) if k in lock.components
     ]
-    if not newest:
-        raise NotPublished(
-            f"{lock.name} has no {project.title}", f"lock its newest version first: {_again(lock)}"
-        )
-    if version > max(newest):
+    if newest and version > max(newest):
         raise NotPublished(
             f"{project.title} {version} is newer than {max(newest)}, which {lock.name} has",
             f"lock the newest that goes with its toolkits: {_again(lock)}",
@@ -252,7 +248,9 @@ def _wanted_libraries(
     choice = choose.library_choice(index, major, locks, tags)
     distributions = choose.wanted_of(major)
     order, locked = [*LIBRARIES], _locked(lock)
-    waiting = [(name, version, "") for name in names if choose.key_of(name, major) in locked]
+    # A lock may have torch for CPUs alone; a project that is new to it has all its names.
+    known = [name for name in names if choose.key_of(name, major) in locked]
+    waiting = [(name, version, "") for name in known or names]
     wanted: list[_Wanted] = []
     for name, asked, by in waiting:
         found = choice.asked(name, distributions[name], asked)
@@ -295,11 +293,12 @@ def _with(index: Index, lock: ReleaseLock, wanted: Iterable[_Wanted]) -> Release
     added = {name: dict(versions) for name, versions in lock.added.items()}
     for one in wanted:
         text = one.files[0].version
-        present = lock.component_of(one.key, text)
-        if present is None:
+        is_first = one.key not in lock.components
+        is_there = lock.component_of(one.key, text) is not None
+        if not is_there:
             made = wheels.component(index, one.key, one.files, one.targets)
-            components[f"{one.key}-{text}"] = made
-        if present is None or not one.by:
+            components[one.key if is_first else f"{one.key}-{text}"] = made
+        if not is_first and not (is_there and one.by):
             added.setdefault(one.key, {})[text] = one.by
     return _sorted(lock, components, added)
 
