@@ -14,14 +14,14 @@ fail() {
   exit 1
 }
 
-roots=(nvidia/*/ cutenso[r]/)
+roots=(nvidia/*/ cutenso[r]/ cuquantu[m]/)
 [[ ${#roots[@]} -eq 1 ]] || fail "expected the tree of one library, found: ${roots[*]:-none}"
 tree=${roots[0]%/}
 cat ./*.dist-info/[Ll][Ii][Cc]* ./*.dist-info/licenses/* "$tree"/{LICENSE*,NOTICE} 2>/dev/null >LICENSE || true
 [[ -s LICENSE ]] || fail "the wheel holds no licence text"
 # Files that make the tree a Python package, and texts that no program reads.
 find "$tree" \( -name '__init__.py' -o -name load.py \) -delete
-rm -rf "$tree"/{LICENSE*,NOTICE,share}
+rm -rf "$tree"/{LICENSE*,NOTICE,share,distributed_interfaces}
 for file in ${LEFT_OUT:-}; do rm "$tree/lib/$file"; done
 
 move() { # <file or folder>... <folder>: into a folder, which is made; nothing to move is fine

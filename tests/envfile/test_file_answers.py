@@ -84,6 +84,8 @@ def line_of(row: Row, world: CheckoutCatalogue) -> str:
             line += f" -> {', '.join(specs)}"
     if row.specs == ():
         line += " -> (nothing)"
+    if row.lock:
+        line += f" or {row.lock}"
     return line.replace(f"{base}::", "conda-forge::")
 
 

@@ -7,7 +7,15 @@ from rattler import Version
 
 from ctk.core.checkout import Workspace, settings
 from ctk.core.platforms import PLATFORMS
-from ctk.plan.conda_forge import OtherChannels, has, other_channels, read, versions_at
+from ctk.plan.conda_forge import (
+    CONDA_FORGE,
+    RAPIDS,
+    OtherChannels,
+    has,
+    other_channels,
+    read,
+    versions_at,
+)
 from ctk.plan.names import reviewed
 from ctk.plan.recipes import find_recipes
 from kit import foreign_channel
@@ -59,7 +67,10 @@ def test_the_versions_of_each_repository_are_in_order_and_each_once() -> None:
 
 def test_the_minors_are_those_of_the_stand_in_and_of_the_settings(project: Workspace) -> None:
     assert list(read().toolkit.minors) == foreign_channel.MINORS
-    assert set(settings(project.root).conda_forge.minors) <= set(read().toolkit.minors)
+    stated = settings(project.root)
+    assert set(stated.conda_forge.minors) <= set(read().toolkit.minors)
+    assert stated.conda_forge.minors == [*read().compiled[CONDA_FORGE].minors]
+    assert stated.rapids.minors == [*read().compiled[RAPIDS].minors]
 
 
 def test_the_minors_of_rapids_are_those_of_its_newest_packages_in_the_stand_in(
@@ -72,7 +83,7 @@ def test_the_minors_of_rapids_are_those_of_its_newest_packages_in_the_stand_in(
     ]
     newest = max((feedstock["version"] for feedstock in theirs), key=Version)
     compiled = [f["cuda"]["linux-64"] for f in theirs if f["version"] == newest]
-    minors = settings(project.root).rapids.minors
+    minors = [*read().compiled[RAPIDS].minors]
     assert compiled == [minors] * len(compiled)
 
 

@@ -35,9 +35,9 @@ class Golden:
     """One output.
 
     Attributes:
-        records: Variant (``13.4 linux-64``, ``13 linux-64 cp312``) -> what it renders to. Where
-            native and compat differ in more than their names, each is a variant of its own (``13.4
-            linux-64 native``).
+        records: Variant (``13.4 linux-64``, ``13 linux-64 cp312``, ``13 5.3.0.16 linux-64`` of an
+            older version) -> what it renders to. Where native and compat differ in more than their
+            names, each is a variant of its own (``13.4 linux-64 native``).
         left_out: Variants for which the recipe leaves the output out.
     """
 
@@ -54,9 +54,13 @@ def rendered(workspace: Workspace) -> dict[str, Golden]:
     wanted = small(
         Request(platforms=list(PLATFORMS)), workspace, all_components=True, libraries=True
     )
-    for build in plan(published_set(workspace), wanted, python_tags(workspace.build_config)).builds:
+    what = published_set(workspace)
+    for build in plan(what, wanted, python_tags(workspace.build_config)).builds:
         release = build.arch or build.lock.partition("-")[2]
-        label = " ".join(part for part in (release, build.subdir, build.python) if part)
+        lock, _ = what.locks[build.lock]
+        beside = [c.version for key, c in lock.components.items() if key != c.name]
+        older = [version for version in build.versions.values() if version in beside]
+        label = " ".join(part for part in (release, *older, build.subdir, build.python) if part)
         made = set()
         files = {output.file_name for output in build.outputs}
         for output in _variants(build.recipe, build.variant_files, build.subdir):

@@ -58,6 +58,7 @@ PROJECTS = (
         "typing-extensions",
     ),
     *("filelock", "fsspec", "jinja2", "markupsafe", "networkx", "sympy", "mpmath", "absl-py"),
+    "fastrlock",
     *(
         "scikit-build-core",
         "meson-python",
@@ -128,6 +129,8 @@ def plan_base(workspace: Workspace) -> Plan:
     for name, installed in (("gcc", installed_compilers()), ("tools", installed_tools())):
         if not installed:
             del recipes[name]
+    if this_python().free_threaded:
+        recipes.pop("fastrlock", None)  # it has no wheel there; nor has CuPy 13, which needs it
     shared = (workspace.build_config, workspace.base_recipes / "base.yaml")
     what = Set(recipes, {lock.name: (lock, machine)}, shared)
     made = plan(

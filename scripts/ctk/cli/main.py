@@ -314,6 +314,7 @@ GROUPS: dict[str, dict[str, Any]] = {
             "Release locks: add, check, list, measure, compare.",
             {
                 "add": release.add_command,
+                "remove": release.remove_command,
                 "measure": release.measure_command,
                 "check": release.check_command,
                 "list": release.list_command,

@@ -21,7 +21,10 @@ def _names(help_: str) -> Any:
 def add_command(
     releases: Annotated[
         list[str] | None,
-        _names("Toolkit releases like 13.4, or python-13, libraries-13, or base."),
+        _names(
+            "Toolkit releases like 13.4, or python-13, libraries-13, or base. Or a library or a"
+            " Python project, and one version of it."
+        ),
     ] = None,
     newer: Annotated[
         bool,
@@ -37,16 +40,42 @@ def add_command(
     files stay the same. A release that is not complete on the index is refused. A line names
     changed licences; `ctk release diff` shows their texts.
 
-    Example: ctk release add 12.9 13.4 --write
+    With the name of a library or a Python project and a version, that version is locked beside the
+    others, for each CUDA major that has a wheel of it. So is what it requires in a version that is
+    not locked. Other projects stay as they are, and it stays when the lock is made again.
+
+    Examples: ctk release add 12.9 13.4 --write
+    ctk release add nvcomp 5.3.0.16 --write
 
     JSON:
     - `releases` (names), `written`, `unmeasured` (minors); `changes`: `file`, `diff`
+    - `refused`: with a version, the lock that cannot have it -> why
     - `unread_texts`: licence texts that nobody has read: `release`, `component`, `version`, `text`
       (sha256)
     """
     from ctk.cli.work import release  # late: help does without, as with all of a command's work
 
     release.add(releases or (), newer=newer, is_written=write_)
+
+
+def remove_command(
+    project: Annotated[str, typer.Argument(help="A library or a Python project.", metavar="NAME")],
+    version: Annotated[str, typer.Argument(help="A version of it.", metavar="VERSION")],
+    write_: Write = False,
+) -> None:
+    """Take a version out of the locks that `ctk release add NAME VERSION` put there.
+
+    So goes what only this version required. Shows the difference to the locks in place. Versions
+    that were locked without being named stay.
+
+    Example: ctk release remove nvcomp 5.3.0.16 --write
+
+    JSON:
+    - `releases`, `written`, `changes`, as `release add`
+    """
+    from ctk.cli.work import release
+
+    release.remove(project, version, is_written=write_)
 
 
 def measure_command(
@@ -93,7 +122,9 @@ def check_command(
     """Show versions on the package index that are newer than the locks.
 
     Also how complete each toolkit release is there. Without names of releases only what needs a
-    look is shown, newer versions first; -v shows every row.
+    look is shown, newer versions first; -v shows every row. Then it also says whether the default
+    set has the toolkits that conda-forge and RAPIDS are known to compile with, and since when that
+    is known: it reads that from this checkout, and asks nobody.
 
     Example: ctk release check 13.4
 
@@ -102,6 +133,8 @@ def check_command(
       newest is not lockable), `older` (version that is lockable beside it -> why, in sentences);
       `newer`: the releases with newer rows
     - `releases`: `release`, `version`, `complete`, `wanted`, `missing`, `problem`
+    - `compiles_with`: `channel`, `minors`, `source`, `read` (a date); `table` (of pyproject.toml)
+      and the minors `stated` there; `lacking`: those that the default set has not
     - `compiled_with`: with `--base`, the newest toolkit of each CUDA major that packages of that
       channel are compiled with
     - `unread_texts`, as `release add`
@@ -118,7 +151,8 @@ def list_command() -> None:
 
     JSON:
     - `releases`: `name`, `release`, `components` (name, or name-version of an older one ->
-      version), `packaged`, `excluded`, `unclassified`, `facts`
+      version), `packaged`, `excluded`, `unclassified`, `facts`; `added`: component -> a version
+      that `release add NAME VERSION` locked -> what requires it, "" for the one that was named
     """
     from ctk.cli.work import locks
 

@@ -140,7 +140,8 @@ Of files, instead:
   - `lines`: those about CUDA: `line` (its number), `text`, `tool` (`conda` or `pip`),
     `package`, `answer` (`here`, `other-version`, `other-name`, `not-built`, `base`, `hidden`,
     `elsewhere`, `nowhere`, `pip`, `left`), `words`, `specs` (of conda, in its place; null if it
-    stays as it is), `by_channel` (the same for a client with strict priority), `step` (or null)
+    stays as it is), `by_channel` (the same for a client with strict priority), `step` (or null),
+    `lock` (a command that may lock the version that it asks for, or null)
   - `part` (`whole`, or `cuda` for its lines about CUDA), and what a request has, as above
 
 With `--prefix`, instead:

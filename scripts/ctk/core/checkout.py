@@ -232,14 +232,9 @@ class Libraries:
 
 @dataclass(frozen=True)
 class Compiled:
-    """The CTK minors that a channel's packages are compiled with.
-
-    The source of this, and the day it was read.
-    """
+    """The CTK minors that a channel's packages are compiled with."""
 
     minors: list[str] = field(default_factory=list)
-    source: str = ""
-    read: str = ""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,13 @@ from ctk.plan.names import (
     known_substitutes,
     pip_project_with_cuda,
 )
-from ctk.solve.advice import checkout_of, has_conda_forge, how_to_build, planned_of
+from ctk.solve.advice import (
+    checkout_of,
+    has_conda_forge,
+    how_to_build,
+    how_to_lock,
+    planned_of,
+)
 from ctk.solve.hidden import Hidden, hidden, matching, without_channel
 from ctk.solve.reason import in_words, plain
 from ctk.solve.solve import (
@@ -69,6 +75,7 @@ class Row:
         step: A command that helps, in backticks; or "".
         is_elsewhere: Whether a channel has it that is not asked: it can be written, and not solved.
         is_near: Whether `specs` have another version than the line.
+        lock: A command that may lock the version that the line asks for, in backticks; or "".
     """
 
     line: Line
@@ -79,6 +86,7 @@ class Row:
     step: str = ""
     is_elsewhere: bool = False
     is_near: bool = False
+    lock: str = ""
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -603,7 +611,8 @@ class _Reader:
         words = f"{newest} is in {kept.channel}, which is not asked here"
         if kept.channel == CONDA_FORGE:
             words = f"{words}: name it with --base {CONDA_FORGE}"
-        return Row(line, Answer.ELSEWHERE, words)
+        lock = how_to_lock(spec, self._shelf.catalogue)
+        return Row(line, Answer.ELSEWHERE, words, lock=lock)
 
     def _other_version(self, line: Line, spec: Spec) -> Row:
         """The row of a package that is here in other versions."""
@@ -613,7 +622,10 @@ class _Reader:
             return Row(line, Answer.ELSEWHERE, _OF_A_CHANNEL.format(channel=channel))
         near = self._near_version(line, spec, self._shelf.catalogue)
         records = self._shelf.catalogue.records(spec.name)
-        return near or Row(line, Answer.NOWHERE, f"here: {_versions(records)}")
+        if near:
+            return near
+        lock = how_to_lock(spec, self._shelf.catalogue)
+        return Row(line, Answer.NOWHERE, f"here: {_versions(records)}", lock=lock)
 
     def _near_version(self, line: Line, spec: Spec, catalogue: Catalogue) -> Row | None:
         """The row of a package whose versions are others; None if the toolkit has none of them."""
@@ -630,7 +642,8 @@ class _Reader:
                 words = f"{_OF_CUDA_11}; here: {_versions(found)}"
                 return Row(line, Answer.NOWHERE, words, specs, is_near=True)
             words = f"{words}{_versions(found)}"
-            return Row(line, Answer.OTHER_VERSION, words, specs, is_near=True)
+            lock = how_to_lock(spec, self._shelf.catalogue)
+            return Row(line, Answer.OTHER_VERSION, words, specs, is_near=True, lock=lock)
         return None
 
     def _nearest(self, spec: Spec, asked: str) -> Iterator[tuple[str, str]]:

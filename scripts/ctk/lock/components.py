@@ -99,11 +99,15 @@ LIBRARIES: Mapping[str, str] = {
     "cudnn": "nvidia-cudnn-cu{major}",
     "cudss": "nvidia-cudss-cu{major}",
     "cusparse-lt": "nvidia-cusparselt-cu{major}",
+    "custatevec": "custatevec-cu{major}",
     "cutensor": "cutensor-cu{major}",
+    # After cuTENSOR, which it requires.
+    "cutensornet": "cutensornet-cu{major}",
     "nccl": "nvidia-nccl-cu{major}",
     "nvcomp": "nvidia-libnvcomp-cu{major}",
     "nvjpeg2k": "nvidia-nvjpeg2k-cu{major}",
     "nvshmem": "nvidia-nvshmem-cu{major}",
+    "nvidia-ml-py": "nvidia-ml-py",
     "cupy": "cupy-cuda{major}x",
     "nvmath-python": "nvmath-python",
     # Its extra requires the toolkits that it runs with: none of CUDA 12.

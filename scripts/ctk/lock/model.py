@@ -51,7 +51,16 @@ DOWNSTREAM = "downstream"
 """The lock of a downstream package that tests build: its sources, and tools that the base channel
 lacks.
 """
+_ANY_GPU = "*"  # of a version without code, beside one with code
 _MOST = 64  # texts that are kept parsed
+SHARED_ZIPS = (
+    ("cuda_major", "major_number"),
+    ("cuda_fit", "fit_string", "fit_number", "fit_priority"),
+    ("nvjitlink_fit", "nvjitlink_string", "nvjitlink_number", "nvjitlink_priority"),
+    ("python", "python_tag", "python_number", "is_freethreading"),
+)
+"""The zips of ``conda_build_config.yaml``."""
+_ZIPS_REPLACE = "# For rattler-build, the zips of a later file take the place of all others.\n"
 
 
 # ---- the types of fields: how each is checked, and how it is written
@@ -166,11 +175,13 @@ class ReleaseLock:
         release: ``13.4.3`` for a CTK release, else the name itself: ``python-13``,
             ``libraries-13``, ``base``.
         manifest: The artefact that defines a CTK release; None in other locks.
-        components: By name, sorted. An older version of a Python project, beside the newest because
-            another project requires it, has the name ``<name>-<version>``.
+        components: By name, sorted. A version beside the newest has the name ``<name>-<version>``.
         facts: None until measured, and in other locks.
         gpu_code: Library -> subdir -> the GPUs that its code runs on; no subdirs for a library
             without code. A library that is not in it is not measured yet.
+        added: Component -> each version that `ctk release add NAME VERSION` locked -> the project
+            and version that requires it; "" for the one that was named. These versions stay when
+            the lock is made again.
         since: When the first manifest of this CTK minor was uploaded, in seconds since 1970.
             Packages that have only metadata carry this time: a new patch leaves them as they are.
         schema: Version of the format.
@@ -183,6 +194,7 @@ class ReleaseLock:
     components: Annotated[Mapping[Name, Component], Field(min_length=1)]
     facts: Facts | None = None
     gpu_code: Mapping[Name, Mapping[Target, str]] = field(default_factory=dict)
+    added: Mapping[Name, Mapping[VersionText, str]] = field(default_factory=dict)
     since: Moment = EARLIEST
     schema: Annotated[int, Field(strict=True, ge=SCHEMA, le=SCHEMA)] = SCHEMA
 
@@ -253,7 +265,8 @@ FACT_KEY = re.compile(r"cuda_arch(_set)?|ptx_isa|\w+_gpus")
 def variant_keys(lock: ReleaseLock, subdir: str) -> dict[str, list[str]]:
     """The ``.yaml`` half as it reads on a platform: key -> values.
 
-    A key has one value, except ``cuda_arch``, and a project that is locked in several versions.
+    A key has one value, except ``cuda_arch``, and a project that is locked in several versions,
+    with its GPUs if these differ by version.
     """
     keys = {}
     if lock.major:
@@ -276,32 +289,48 @@ def variant_keys(lock: ReleaseLock, subdir: str) -> dict[str, list[str]]:
             "cuda_arch_set": ["|".join(lock.facts.gpu_architectures)],
             "ptx_isa": [lock.facts.ptx_isa],
         }
-    return keys | _gpu_keys(lock, subdir)
+    by_version = _gpu_keys(lock, subdir)
+    differing = _gpu_zips(lock)
+    return keys | {key: gpus if key in differing else gpus[:1] for key, gpus in by_version.items()}
 
 
 def _gpu_keys(lock: ReleaseLock, subdir: str) -> dict[str, list[str]]:
-    """The GPUs of each component with code, as ``cublas_gpus`` -> a spec of compute capabilities.
+    """The GPUs of each component with code, as ``cublas_gpus`` -> a spec for each version.
 
     Windows on ARM has its own: there some components are for PCs with a new GPU only. All other
-    platforms have theirs together. The older versions of a project have keys of their own where
-    they are for other GPUs than the newest, on any platform.
+    platforms have theirs together. A component of which a version is not measured has no key, so
+    that no recipe renders with the GPUs of another version.
     """
-    bounds: dict[str, list[list[str]]] = {}
+    bounds: dict[str, list[str]] = {}
+    unmeasured = set()
     for name, component in lock.components.items():
-        if stated := lock.gpu_code.get(name):
-            bound = common(gpus for subdir, gpus in stated.items() if subdir != _OWN)
-            key = (
-                component.variant_key
-                if name == component.name
-                else f"{component.variant_key}_older"
-            )
-            bounds.setdefault(key, []).append([bound, stated.get(_OWN, bound)])
-    keys: dict[str, list[str]] = {}
-    for key, found in bounds.items():
-        if not key.endswith("_older") or found[:1] != bounds.get(key.removesuffix("_older")):
-            elsewhere, own = zip(*found, strict=True)
-            keys[f"{key}_gpus"] = [common(own if subdir == _OWN else elsewhere)]
-    return keys
+        stated = lock.gpu_code.get(name)
+        if stated is None:
+            unmeasured.add(f"{component.variant_key}_gpus")
+            continue
+        elsewhere = [gpus for place, gpus in stated.items() if place != _OWN]
+        bound = common(elsewhere) if elsewhere else ""
+        if subdir == _OWN:
+            bound = stated.get(_OWN, bound)
+        bounds.setdefault(f"{component.variant_key}_gpus", []).append(bound)
+    return {
+        key: [bound or _ANY_GPU for bound in found]
+        for key, found in bounds.items()
+        if key not in unmeasured and any(found)
+    }
+
+
+def _gpu_zips(lock: ReleaseLock) -> dict[str, tuple[str, str]]:
+    """The zips of the components whose GPUs differ by version, on any platform.
+
+    ``nvcomp_gpus`` -> it and the key of the versions.
+    """
+    zips = {}
+    for subdir in (_ANY_OTHER, _OWN):
+        for key, gpus in _gpu_keys(lock, subdir).items():
+            if len(set(gpus)) > 1:
+                zips[key] = (key.removesuffix("_gpus"), key)
+    return dict(sorted(zips.items()))
 
 
 # ---- loading
@@ -378,6 +407,10 @@ def _contradictions(lock: ReleaseLock, stem: str | None) -> Iterator[str]:
             "manifest: a release of the CUDA Toolkit names the artefact that is its manifest, and"
             " no other lock does"
         )
+    for name, versions in lock.added.items():
+        for version in versions:
+            if lock.component_of(name, version) is None:
+                yield f"added.{name}: {version} is not among the components"
     for name, component in lock.components.items():
         if name != component.name and component.name not in lock.components:
             yield f"components.{name}: is an older version of {component.name}, which is not there"
@@ -454,7 +487,7 @@ def in_order(locks: Iterable[ReleaseLock]) -> list[ReleaseLock]:
     return sorted(locks, key=order)
 
 
-_OPTIONAL = ("manifest", "facts", "gpu_code")
+_OPTIONAL = ("manifest", "facts", "gpu_code", "added")
 
 
 def dump(lock: ReleaseLock) -> str:
@@ -492,10 +525,16 @@ def variant_config(lock: ReleaseLock) -> str:
     own = variant_keys(lock, _OWN)
     for key, values in variant_keys(lock, _ANY_OTHER).items():
         head += f"{key}:\n"
-        if own[key] == values:
-            head += "".join(f'  - "{value}"\n' for value in values)
-        else:
-            head += f'  - if: {_IS_OWN}\n    then: "{own[key][0]}"\n    else: "{values[0]}"\n'
+        for value, of_own in zip(values, own[key], strict=True):
+            if value == of_own:
+                head += f'  - "{value}"\n'
+            else:
+                head += f'  - if: {_IS_OWN}\n    then: "{of_own}"\n    else: "{value}"\n'
+    zips = _gpu_zips(lock)
+    if zips:
+        head += _ZIPS_REPLACE + "zip_keys:\n"
+        for group in (*SHARED_ZIPS, *zips.values()):
+            head += "  -\n" + "".join(f"    - {key}\n" for key in group)
     return head
 
 

@@ -44,6 +44,17 @@ class Toolkit:
 
 
 @dataclass(frozen=True)
+class Compiled:
+    """The toolkit's minors that packages of a channel are compiled with."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    minors: tuple[str, ...]
+    source: str
+    read: date
+
+
+@dataclass(frozen=True)
 class Feedstock:
     """What a repository builds; the file says what each field means."""
 
@@ -70,6 +81,7 @@ class Read:
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     toolkit: Toolkit
+    compiled: Mapping[str, Compiled]
     ours: tuple[str, ...]
     unread: tuple[str, ...]
     feedstocks: Mapping[str, Feedstock]

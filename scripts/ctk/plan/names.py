@@ -20,6 +20,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.console import listing
 from ctk.core.document import parse_by_hand
 from ctk.core.errors import CtkError
+from ctk.lock.components import LIBRARIES, PYTHON_PROJECTS
 from ctk.lock.model import BASE, ReleaseLock, load, path_of, release_locks
 from ctk.plan.recipes import Recipe, find_recipes, is_output
 
@@ -148,6 +149,8 @@ class Names:
             expression in a name stands for any text.
         pip: Distributions of the locks that pip may install beside conda's packages: none with
             CUDA's libraries.
+        projects: Package -> the library or Python project whose files it has, which can be locked
+            in several versions.
     """
 
     wheels: Mapping[str, Wheel] = field(default_factory=dict)
@@ -155,6 +158,7 @@ class Names:
     own: frozenset[str] = frozenset()
     base: tuple[str, ...] = ()
     pip: frozenset[str] = frozenset()
+    projects: Mapping[str, str] = field(default_factory=dict)
 
     def meant_by(self, name: str) -> OtherName | None:
         """What is meant by a name.
@@ -314,7 +318,19 @@ def names_of(locks: Iterable[ReleaseLock], recipes: Mapping[str, Recipe]) -> Nam
     """The names that these locks and recipes know, without a base channel."""
     every, outputs = list(locks), readers(recipes)
     own = {name for recipe in recipes.values() for name in recipe.output_names}
-    return Names(_wheels(every, outputs), _components(every, outputs), frozenset(own))
+    wheels, components = _wheels(every, outputs), _components(every, outputs)
+    return Names(wheels, components, frozenset(own), projects=projects(recipes))
+
+
+def projects(recipes: Mapping[str, Recipe]) -> dict[str, str]:
+    """Package -> the library or Python project whose files it has, of the first recipe that can."""
+    found: dict[str, str] = {}
+    for recipe in recipes.values():
+        read = [c for c in recipe.components if c in LIBRARIES or c in PYTHON_PROJECTS]
+        for name in recipe.output_names:
+            if read and "{" not in name:
+                found.setdefault(name, read[0])
+    return found
 
 
 def readers(recipes: Mapping[str, Recipe]) -> dict[str, list[str]]:

@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from ctk.core.console import listing
 from ctk.core.errors import NotPublished, UnknownName
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.index.index import Index, IndexFile
@@ -43,6 +44,8 @@ in the locks.
 """
 _NO_EXTRA = {"extra": ""}
 _CTK_PROJECTS = frozenset(component.project for component in CTK_COMPONENTS)
+_OTHER_VERSION = "name another version; `ctk release check -v` shows the newest"
+_MOST_NAMED = 8
 _STEP = "look at what the newest versions require; a mirror may have to fetch more of them"
 
 
@@ -132,12 +135,19 @@ class _VersionChoice:
 
     Requirements are read once.
     With a time (seconds since 1970), only versions whose wheels were all uploaded by then.
+    Versions that are `preferred`, by project, are taken before newer ones.
     """
 
     def __init__(
-        self, index: Index, major: str, tags: tuple[str, ...], until: float = math.inf
+        self,
+        index: Index,
+        major: str,
+        tags: tuple[str, ...],
+        until: float = math.inf,
+        preferred: Mapping[str, Sequence[Version]] | None = None,
     ) -> None:
         self._index, self._major, self._tags, self._until = index, major, tags, until
+        self._preferred = preferred or {}
         self._reasons: dict[tuple[str, Version], str] = {}
         self._requirements = cache(self._read_requirements)
 
@@ -219,6 +229,20 @@ class _VersionChoice:
         targets = {version: _targets(wheels_, self._tags) for version, wheels_ in files.items()}
         return ChosenProject(files, targets, reasons, self._versions(name)[0], held_back)
 
+    def with_what_it_requires(self, name: str, version: Version) -> dict[str, Version]:
+        """A version, whether it is the newest or not, and what goes with it.
+
+        Else NotPublished.
+        """
+        if version not in self._versions(name):
+            raise no_such_version(self._index.files(name), name, version)
+        files = wheels.files_of(self._index.files(name), version)
+        if not any(wheels.wheel_for(files, target) for target in _targets(files, self._tags)):
+            raise NotPublished(
+                f"{name} {version} has no wheel for Python {', '.join(self._tags)}", _OTHER_VERSION
+            )
+        return self.together([name], {name: version})
+
     def _against(self, name: str, version: Version, chosen: Mapping[str, Version]) -> Iterator[str]:
         """The requirements in a set that exclude a version of one of its projects, as sentences."""
         others = {other: v for other, v in chosen.items() if other != name}
@@ -259,7 +283,8 @@ class _VersionChoice:
             versions = [v for v in versions if self._uploaded(name, v) <= self._until]
         if not versions:
             raise NotPublished(f"the package index has no {name} for CUDA {self._major}", _STEP)
-        return versions
+        first = [v for v in self._preferred.get(name, ()) if v in versions]
+        return first + [v for v in versions if v not in first]
 
     def _uploaded(self, name: str, version: Version) -> float:
         """When the last wheel of a version was uploaded, in seconds since 1970.
@@ -325,13 +350,10 @@ def _libraries(
     is chosen, too; and the newest for each of `OLDER_TOOLKITS`. A project with a distribution for
     each major has the major in its name, as majors share versions.
     """
-    wanted = {name: Requirement(form.format(major=major)) for name, form in LIBRARIES.items()}
+    wanted = wanted_of(major)
     distributions = {r.name for r in wanted.values()}
     choice = _LibraryChoice(index, major, toolkits, tags, distributions)
-    found = {
-        n if LIBRARIES[n] == str(r) else f"{n}-cu{major}": choice.of(n, r)
-        for n, r in wanted.items()
-    }
+    found = {key_of(n, major): choice.of(n, r) for n, r in wanted.items()}
     chosen = {name: project for name, project in found.items() if project}
     for name in AS_REQUIRED.get(major, ()):
         if (key := f"{name}-cu{major}") in chosen:
@@ -452,6 +474,27 @@ class _LibraryChoice:
                 break
         return ChosenProject(files, targets, older, versions[0], held_back) if versions else None
 
+    def asked(self, name: str, wanted: Requirement, version: Version) -> AskedVersion:
+        """A version that is asked for, whether it is the newest or not; else NotPublished."""
+        listed, without_toolkit = self._index.files(wanted.name), name.endswith(WITHOUT_TOOLKIT)
+        files = wheels.files_of(listed, version)
+        if not files or version not in wheels.final_versions(listed):
+            raise no_such_version(listed, wanted.name, version)
+        runs = _served(files, self._tags)
+        if not runs:
+            raise NotPublished(
+                f"{wanted.name} {version} has no wheel for Python {', '.join(self._tags)}",
+                _OTHER_VERSION,
+            )
+        needs = [r for _, r in stated_requirements(self._index.metadata(files[0])) if r]
+        against = [] if without_toolkit else list(self._against(needs, wanted.extras))
+        if against:
+            raise NotPublished(f"{wanted.name} {version}: {'; '.join(against)}", _OTHER_VERSION)
+        places = _platforms(needs, without_toolkit)
+        targets = [t for t in _library_targets(files, runs) if t.startswith(places)]
+        on_libraries = [] if without_toolkit else [need for need in needs if self._asks(need)]
+        return AskedVersion(files, targets, on_libraries)
+
     def required(self, distribution: str) -> Iterator[tuple[Version, list[IndexFile], str]]:
         """The versions that a chosen project requires exactly.
 
@@ -510,6 +553,74 @@ class _LibraryChoice:
         return requirement.name in self._names and _holds(
             requirement, "", f"cu{self._major}", f"cuda{self._major}"
         )
+
+
+@dataclass(frozen=True)
+class AskedVersion:
+    """A version of a library that a maintainer asks for.
+
+    Attributes:
+        files: Its wheels.
+        targets: The targets that it is locked for.
+        needs: What it requires of the libraries.
+    """
+
+    files: list[IndexFile]
+    targets: list[str]
+    needs: list[Requirement]
+
+
+def wanted_of(major: str) -> dict[str, Requirement]:
+    """Library -> its distribution for a CUDA major, with the extras whose requirements count."""
+    return {name: Requirement(form.format(major=major)) for name, form in LIBRARIES.items()}
+
+
+def key_of(name: str, major: str) -> str:
+    """The name of a library in the lock of a major; majors share versions of some."""
+    is_for_each_major = LIBRARIES[name] == LIBRARIES[name].format(major=major)
+    return name if is_for_each_major else f"{name}-cu{major}"
+
+
+def library_choice(
+    index: Index, major: str, toolkits: Iterable[ReleaseLock], tags: Sequence[str]
+) -> _LibraryChoice:
+    """The versions of the libraries for a CUDA major, with all its locked toolkits."""
+    of_major = [lock for lock in toolkits if lock.is_ctk and lock.major == major]
+    names = {requirement.name for requirement in wanted_of(major).values()}
+    return _LibraryChoice(index, major, of_major, tags, names)
+
+
+def project_versions(
+    index: Index,
+    major: str,
+    tags: tuple[str, ...],
+    name: str,
+    version: Version,
+    locked: Mapping[str, Sequence[Version]],
+) -> dict[str, ChosenProject]:
+    """A version of a Python project, and what goes with it, locked versions first.
+
+    Raises:
+        NotPublished: The index has no such version for the major, or nothing goes with it.
+    """
+    choice = _VersionChoice(index, major, tags, preferred=locked)
+    versions = choice.with_what_it_requires(name, version)
+    return {project: choice.of(project, [versions], "") for project in versions}
+
+
+def no_such_version(
+    listed: Iterable[IndexFile], distribution: str, version: Version
+) -> NotPublished:
+    """The error for a version that the index lacks, with the nearest that it has."""
+    files = list(listed)
+    versions = wheels.final_versions(files)
+    near = [v for v in versions if v.major == version.major] or versions
+    names = listing([*map(str, near)], most=_MOST_NAMED)
+    cause = f"the package index has no wheel of {distribution} {version}"
+    stated = [file for file in files if file.version == str(version)]
+    if stated and all(file.yanked for file in stated):
+        cause = f"{distribution} {version} was withdrawn by its publisher (yanked)"
+    return NotPublished(cause, f"name one that it has: {names}" if near else _STEP)
 
 
 def _platforms(needs: Sequence[Requirement], without_toolkit: bool) -> tuple[str, ...]:

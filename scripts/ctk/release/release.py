@@ -34,12 +34,14 @@ from ctk.lock.model import (
     path_of,
 )
 from ctk.plan.plan import python_tags
-from ctk.release import choose
+from ctk.release import added, choose
 
 _NEW_FORM = (
     "the form of the manifest is new: extend ctk/release/release.py or lock/components.py; nothing"
     " was written"
 )
+# 13.4, cuda-13.4, 13.4.3, python-13, libraries-13
+_OF_RELEASE = re.compile(r"(cuda-|python-|libraries-)?\d.*")
 # The first names every component once more.
 _EXTRAS = {"all", *(component.name for component in CTK_COMPONENTS)}
 _ANSWERS = {
@@ -300,6 +302,11 @@ def incomplete(minor: str, release: PublishedRelease) -> CtkError:
 # ---- locks
 
 
+def is_release(word: str) -> bool:
+    """Whether a word is meant as the name of a release, and not as that of a project."""
+    return word == BASE or bool(_OF_RELEASE.fullmatch(word))
+
+
 def names_of(arguments: Sequence[str]) -> list[str]:
     """The names of locks that ``13.4``, ``python-13``, ``libraries-13`` or ``base`` mean.
 
@@ -351,7 +358,7 @@ def make(index: Index, name: str, workspace: Workspace) -> ReleaseLock:
     old = present(workspace, name)
     if old is None:
         return new
-    new = _uploaded_as_before(old, new)
+    new = added.kept(old, _uploaded_as_before(old, new))
     return facts.with_known(old, new) if new.is_measured else new
 
 

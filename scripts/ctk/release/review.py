@@ -13,15 +13,18 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from ctk.core.checkout import Workspace
+from ctk.core.checkout import Workspace, settings
+from ctk.core.console import listing
 from ctk.core.disk import disk_errors
 from ctk.core.errors import LockError, NotPublished, problems
 from ctk.core.files import make_folder, replace_file
 from ctk.index.index import Index
 from ctk.lock.components import MANIFEST
 from ctk.lock.model import ReleaseLock, dump, parse_lock, variant_config
-from ctk.plan.plan import python_tags
-from ctk.release import choose
+from ctk.plan import conda_forge
+from ctk.plan.conda_forge import CONDA_FORGE, RAPIDS
+from ctk.plan.plan import Request, python_tags, small
+from ctk.release import added, choose
 from ctk.release.release import PublishedRelease, manifest_of, published, published_minors
 
 _STEP = "nothing was written; look at those files on the index, and ask whoever runs it"
@@ -52,6 +55,57 @@ def compiled_with(channel: str | Path) -> list[str]:
             Version(m[1]) for need in needs if (m := re.match(r"cuda-version >=(\d+\.\d+)", need))
         }
     return [str(minor) for minor in sorted({v.major: v for v in sorted(found)}.values())]
+
+
+@dataclass(frozen=True)
+class CompilesWith:
+    """The minors that a channel is known to compile with, beside the settings of a checkout.
+
+    Attributes:
+        channel: ``conda-forge`` or ``rapidsai``.
+        minors: The minors, oldest first.
+        source: Where that was read.
+        read: The day.
+        table: The table of ``pyproject.toml`` for the channel.
+        stated: The minors of that table.
+        lacking: The minors that the default set lacks.
+    """
+
+    channel: str
+    minors: tuple[str, ...]
+    source: str
+    read: str
+    table: str
+    stated: tuple[str, ...]
+    lacking: tuple[str, ...]
+
+    @property
+    def has_moved(self) -> bool:
+        return bool(self.lacking) or self.stated != self.minors
+
+    def __str__(self) -> str:
+        return f"{self.channel} with {listing(self.minors)} (read {self.read})"
+
+
+def compiles_with(workspace: Workspace) -> list[CompilesWith]:
+    """What is known of the channels that others' files use, without asking anyone."""
+    stated = settings(workspace.root)
+    tables = {
+        CONDA_FORGE: ("[tool.ctk.conda_forge]", stated.conda_forge.minors),
+        RAPIDS: ("[tool.ctk.rapids]", stated.rapids.minors),
+    }
+    default = small(Request(), workspace).releases
+    found = []
+    for channel, known in conda_forge.read().compiled.items():
+        table, minors = tables[channel]
+        if not minors:  # the settings say nothing of it
+            continue
+        lacking = tuple(minor for minor in known.minors if default and minor not in default)
+        day = known.read.isoformat()
+        found.append(
+            CompilesWith(channel, known.minors, known.source, day, table, tuple(minors), lacking)
+        )
+    return found
 
 
 # ---- the locks compared with the index
@@ -148,6 +202,7 @@ def _projects(
             # None if no locked toolkit is compatible with the project.
             lockable = next(iter(chosen.files), None)
             older = {str(version): why for version, why in chosen.older.items()}
+            older |= added.reasons(lock, name)
             is_ahead = lockable is not None and (have is None or lockable > Version(have))
             newer = is_ahead or not locked >= chosen.older.keys()
             shown, newest = str(lockable or "-"), str(chosen.newest)

@@ -6,13 +6,14 @@ channels here lack. conda-forge and pip are named only for names of a list.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from rattler import Gateway
+from rattler import Gateway, Version, VersionSpec
 
 from ctk.core.console import listing
 from ctk.core.platforms import NOARCH, this_platform
@@ -30,6 +31,7 @@ from ctk.solve.solve import (
     Catalogue,
     Pick,
     Scenario,
+    Spec,
     channel_url,
     lasting,
     older,
@@ -37,6 +39,7 @@ from ctk.solve.solve import (
 )
 
 _OF_A_LIST = "conda-forge"
+_ONE_VERSION = re.compile(r"=*(\d+\.\d+(?:\.\d+)*)(?:\.\*)?")
 LOOK_ELSEWHERE = (
     "see how its name is written, or name a channel that has it with --channel or --base"
 )
@@ -193,7 +196,36 @@ def other_base(name: str, catalogue: Catalogue) -> str:
     return ", or name a base channel that has more with --base"
 
 
-# --- what this checkout could build
+# --- what this checkout could lock and build
+
+
+def how_to_lock(wanted: Spec, catalogue: Catalogue) -> str:
+    """The command that locks a version of a library or Python project, where a spec names one.
+
+    "" for other packages, and where no version is known that the spec means. Whether the package
+    index has a wheel of it, only the command knows.
+    """
+    checkout = checkout_of(catalogue)
+    names = checkout.known_names()
+    if checkout.is_named or wanted.name not in names.projects or not wanted.version:
+        return ""
+    version = _version_meant(wanted, checkout.other_channels())
+    if not version:
+        return ""
+    return f"`{shlex.join(['ctk', 'release', 'add', wanted.name, version, '--write'])}`"
+
+
+def _version_meant(wanted: Spec, others: OtherChannels) -> str:
+    """The newest version that another channel keeps and a spec accepts, or the one that it states.
+
+    "" if neither is known.
+    """
+    bound = VersionSpec(wanted.version)
+    kept = [v for v in others.versions_at(wanted.name) if bound.matches(Version(v))]
+    if kept:
+        return kept[-1]
+    exact = _ONE_VERSION.fullmatch(wanted.version)
+    return exact[1] if exact else ""
 
 
 @dataclass(frozen=True)

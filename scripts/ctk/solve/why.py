@@ -25,6 +25,7 @@ from ctk.solve.advice import (
     checkout_of,
     elsewhere,
     how_to_build,
+    how_to_lock,
     in_unnamed_channel,
     other_base,
     planned_of,
@@ -376,12 +377,21 @@ def _missing_version(wanted: Spec, scenario: Scenario, catalogue: Catalogue) -> 
     if checkout_of(catalogue).is_planned:
         they_make = "the newest that they make are" if len(have) > _SHOWN else "they make"
         cause = f"the recipes here make no {words}; {they_make} {newest}"
-        return Reason(Kind.NO_VERSION, cause, step)
+        return Reason(Kind.NO_VERSION, cause, step + _or_lock(wanted, catalogue))
     there_are = "there is" if len(have) == 1 else "there are"
     if len(have) > _SHOWN:
         there_are = "the newest are"
     cause = f"there is no {words} in the channels; {there_are} {newest}"
-    return Reason(Kind.NO_VERSION, cause, step + other_base(wanted.name, catalogue))
+    step += other_base(wanted.name, catalogue) + _or_lock(wanted, catalogue)
+    return Reason(Kind.NO_VERSION, cause, step)
+
+
+def _or_lock(wanted: Spec, catalogue: Catalogue) -> str:
+    """The advice to lock the version that a spec asks for; or ""."""
+    command = how_to_lock(wanted, catalogue)
+    if not command:
+        return ""
+    return f"; or lock it, if the package index has its wheel, and build it: {command}"
 
 
 def _planned(catalogue: Catalogue) -> Catalogue | None:

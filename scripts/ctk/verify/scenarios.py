@@ -70,8 +70,9 @@ def _codes(lock: ReleaseLock) -> dict[str, dict[str, str]]:
 
 
 def _code(key: str, keys: Mapping[str, Mapping[str, list[str]]]) -> dict[str, str]:
-    found = {subdir: own[key] for subdir, own in keys.items() if key in own}
-    return {subdir: gpus for subdir, (gpus,) in found.items() if gpus}
+    # Of several versions, the first is the newest.
+    found = {subdir: own[key][0] for subdir, own in keys.items() if key in own}
+    return {subdir: gpus for subdir, gpus in found.items() if gpus}
 
 
 @dataclass(frozen=True)

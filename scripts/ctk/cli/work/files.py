@@ -227,13 +227,18 @@ def _with_names(text: str, catalogue: Catalogue) -> str:
 
 
 def _below(read: Read) -> Iterable[str]:
-    """What is said below the table: what is hidden, and other environments."""
+    """What is said below the table: what is hidden, what can be locked, other environments."""
     hidden = [_with_names(spec, read.catalogue) for row in read.rows for spec in row.by_channel]
     if hidden:
         yield "what is hidden, conda and mamba find, and so does pixi from 0.76 on with"
         yield '  channel-priority = "flexible"'
         yield "without that, write in a pixi.toml:"
         yield from (f"  {line}" for line in pixi_lines(hidden))
+    locking = list(dict.fromkeys(row.lock for row in read.rows if row.lock))
+    if locking:
+        yield "to have the version of the file here, if the package index has a wheel of it (the"
+        yield "command asks it), lock it and then build it:"
+        yield from (f"  {command}" for command in locking)
     if not read.rows:
         others = [
             environment.name
@@ -317,6 +322,7 @@ def _as_json(read: Read, lines: Sequence[Line]) -> dict[str, Any]:
                 "specs": None if row.specs is None else list(row.specs),
                 "by_channel": [_with_names(spec, read.catalogue) for spec in row.by_channel],
                 "step": row.step or None,
+                "lock": row.lock or None,
             }
             for row in read.rows
         ],

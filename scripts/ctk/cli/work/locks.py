@@ -47,6 +47,7 @@ def _show_locks(locks: Sequence[ReleaseLock], workspace: Workspace, report: Repo
                 },
                 **found[lock.name],
                 "facts": asdict(lock.facts) if lock.facts else None,
+                "added": lock.added,
             }
             for lock in locks
         ]
@@ -61,6 +62,23 @@ def _show_locks(locks: Sequence[ReleaseLock], workspace: Workspace, report: Repo
             report.line(f"{lock.name}: neither packaged nor in variants/{EXCLUSIONS}: {listed}")
     columns = ("release", "components", *_KINDS)
     report.table("locks", columns, rows, right=columns[1:])
+    _show_versions(locks, report)
+
+
+def _show_versions(locks: Sequence[ReleaseLock], report: Reporter) -> None:
+    """Shows the projects that a lock has in several versions, the newest first."""
+    rows = []
+    for lock in locks:
+        versions: dict[str, list[str]] = {}
+        for component in lock.components.values():
+            is_named = lock.added.get(component.name, {}).get(component.version) == ""
+            ending = " (by name)" if is_named else ""
+            versions.setdefault(component.name, []).append(f"{component.version}{ending}")
+        rows += [
+            (lock.name, name, ", ".join(texts)) for name, texts in versions.items() if texts[1:]
+        ]
+    if rows:
+        report.table("projects in several versions", ("lock", "project", "versions"), rows)
 
 
 def _components_by_kind(

@@ -18,8 +18,16 @@ from ctk.index.index import Index
 from ctk.lock import contents, facts, redistribution
 from ctk.lock.facts import needs_measuring
 from ctk.lock.model import Artefact, ReleaseLock, find_release, path_of, release_locks
-from ctk.release import release, review
-from ctk.release.review import Completeness, FileChange, LockedVersion, changes, write
+from ctk.plan import conda_forge
+from ctk.release import added, release, review
+from ctk.release.review import (
+    CompilesWith,
+    Completeness,
+    FileChange,
+    LockedVersion,
+    changes,
+    write,
+)
 
 # --- add
 
@@ -38,6 +46,9 @@ def add(names: Sequence[str], *, newer: bool, is_written: bool) -> None:
         )
     if not names and not newer:
         raise BadValue("nothing says what to lock", "name releases, or give --newer")
+    if names and not release.is_release(names[0]):
+        _add_version(names, workspace, report, is_written=is_written)
+        return
     locks = []
     with Index() as index:
         for name in release.names_of(names or _newer(index, workspace, report)):
@@ -46,11 +57,49 @@ def add(names: Sequence[str], *, newer: bool, is_written: bool) -> None:
     for line in _licence_changes(locks, workspace):
         report.line(line, "bold")
     _settle(locks, workspace, report, is_written=is_written)
+    _show_unmeasured(locks, workspace, report)
+    _show_unread(locks, report)
+
+
+def _add_version(
+    words: Sequence[str], workspace: Workspace, report: Reporter, *, is_written: bool
+) -> None:
+    """Locks a version of a project beside the others, and shows the difference.
+
+    Raises:
+        BadValue: The words are not a name and a version.
+    """
+    project = added.find_project(words[0], workspace)
+    if len(words) != 2:
+        raise BadValue(
+            f"a project is locked in one version, and {len(words) - 1} are named",
+            f"name one: ctk release add {words[0]} VERSION",
+        )
+    version = added.parse_version(words[0], words[1])
+    report.say(f"{words[0]} {version}: asking the package index")
+    with Index() as index:
+        addition = added.add(index, project, version, workspace)
+    for name, error in addition.refused.items():
+        report.line(f"not in {name}: {error.cause}")
+    report.result(refused={name: error.cause for name, error in addition.refused.items()})
+    _settle(addition.locks, workspace, report, is_written=is_written)
+    _show_unmeasured(addition.locks, workspace, report)
+    _show_unread(addition.locks, report)
+
+
+def remove(name: str, text: str, *, is_written: bool) -> None:
+    """Takes a version out of the locks that was added by name, and shows the difference."""
+    workspace, report = checkout(), Reporter()
+    project = added.find_project(name, workspace)
+    locks = added.remove(project, added.parse_version(name, text), workspace)
+    _settle(locks, workspace, report, is_written=is_written)
+
+
+def _show_unmeasured(locks: Sequence[ReleaseLock], workspace: Workspace, report: Reporter) -> None:
     unmeasured = _unmeasured(locks, workspace)
     if unmeasured:
         report.line(f"not measured: run `ctk release measure {' '.join(unmeasured)} --write`")
     report.result(unmeasured=unmeasured)
-    _show_unread(locks, report)
 
 
 def _newer(index: Index, workspace: Workspace, report: Reporter) -> list[str]:
@@ -209,8 +258,33 @@ def check(names: Sequence[str], base: str | None) -> None:
         releases = " ".join(name.removeprefix("cuda-") for name in newer)
         report.line(f"to lock them: ctk release add {releases} --write")
     _show_unread([lock for lock in locks.values() if not named or lock.name in named], report)
+    known = review.compiles_with(workspace)
+    report.result(compiles_with=[asdict(channel) for channel in known])
+    if not named:
+        _show_moved(known, report)
     if base:
         _show_compiled_with(base, workspace, report)
+
+
+def _show_moved(known: Sequence[CompilesWith], report: Reporter) -> None:
+    """Says whether conda-forge or RAPIDS compile with a minor that the default set lacks."""
+    if not known:
+        return
+    report.line(f"scripts/ctk/plan/{conda_forge.FILE.name} says who compiles with which toolkit:")
+    for channel in known:
+        report.line(f"  {channel}")
+    moved = [channel for channel in known if channel.has_moved]
+    for channel in moved:
+        lacks = ""
+        if channel.lacking:
+            lacks = f"the default set lacks {listing(channel.lacking)}, and "
+        report.line(
+            f"{channel.channel} has moved: {lacks}{channel.table} of pyproject.toml has"
+            f" {listing(channel.stated)}; write {listing(channel.minors)} there, and `ctk build`"
+            f" makes these ({channel.source})"
+        )
+    if not moved:
+        report.line("the default set has all of these")
 
 
 def _state_as_json(state: Completeness) -> Mapping[str, object]:
