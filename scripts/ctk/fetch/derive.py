@@ -231,7 +231,8 @@ def _stubs(
         "-fno-stack-protector",
         "-fno-asynchronous-unwind-tables",
     )
-    maker.run("cc", *target, *compile_, *link, "-o", stub.library, "stub.c", cwd=scratch)
+    files = ("-o", stub.library, "stub.c")
+    maker.run("cc", *(target + compile_ + link + files), cwd=scratch)
     member = derived.stub_member(stub, wheel.namelist())
     return {member: (scratch / stub.library).read_bytes()}
 
@@ -304,7 +305,7 @@ def _declared(stub: Stub, wheel: zipfile.ZipFile, scratch: Path, maker: Maker) -
         (foreign / name).write_text(text)
     headers = [f"own/{name}" for name in stub.headers if (own / name).exists()]
     # One of them names types of another project, and does not include them.
-    included = [*(f"foreign/{name}" for name in _FOREIGN), *headers]
+    included = [f"foreign/{name}" for name in _FOREIGN] + headers
     lines = [f'#include "{name}"\n' for name in included]
     (scratch / "all.c").write_text("".join(lines))
     words = ("-target", _COMPILED_FOR["linux-64"], *_PLAIN_C, f"-D{stub.macro}")
