@@ -78,6 +78,7 @@ _ZIG_PARTS = re.compile(
 _COMPILED_FOR = {"linux-64": "x86_64-linux-musl", "linux-aarch64": "aarch64-linux-musl"}
 _DLLTOOL_MACHINE = {"win-64": "i386:x86-64", "win-arm64": "arm64"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+_ENTRY_POINT = "DllMain"  # nvperf_host.dll exports its own, which no program may import
 _CODE = 0x20000000  # IMAGE_SCN_MEM_EXECUTE, of a section
 
 # Words of GNU's C that headers use and the parser does not know.
@@ -283,7 +284,7 @@ def _exports(dll: Path) -> dict[str, str]:
     ]
     found = {}
     for entry in table.entries:
-        if entry.name:
+        if entry.name and str(entry.name) != _ENTRY_POINT:
             is_code = entry.is_forwarded or any(entry.address in part for part in code)
             found[str(entry.name)] = "" if is_code else " DATA"
     return found
