@@ -91,6 +91,11 @@ linux() { # <folder below targets/>
   for file in "$there"/lib/*.so* "$there"/lib/*.a; do
     ln -s "../$target/lib/${file##*/}" "$PREFIX/lib/${file##*/}"
   done
+  for file in "$there"/lib/stubs/*.so; do
+    chmod 755 "$file"
+    mkdir -p "$PREFIX/lib/stubs"
+    ln -s "../../$target/lib/stubs/${file##*/}" "$PREFIX/lib/stubs/${file##*/}"
+  done
   for file in "$PREFIX"/bin/* "$PREFIX"/nvvm/bin/*; do
     [[ $(head -c 4 "$file" 2>/dev/null | tail -c 3) == ELF ]] || continue
     chmod 755 "$file"
@@ -151,7 +156,9 @@ finds_all() { # <ELF file>: whether it needs glibc alone, opens no library of ou
 }
 
 pkgconfig() { # <folder of the target> <library>
-  local name=${2,,}
+  local name=${2,,} stubs=
+  # Of the driver's libraries, an environment has the stubs.
+  if [[ $2 == cuda || $2 == nvidia-ml ]]; then stubs=/stubs; fi
   # The only name that NVIDIA's own .pc files do not have in lower case.
   if [[ $2 == nvToolsExt ]]; then name=$2; fi
   mkdir -p "$PREFIX/lib/pkgconfig"
@@ -164,7 +171,7 @@ includedir=\${cudaroot}/include
 Name: $name
 Description: NVIDIA CUDA, $name
 Version: $CUDA_VERSION
-Libs: -L\${libdir} -l$2
+Libs: -L\${libdir}$stubs -l$2
 Cflags: -I\${includedir}
 PC
 }

@@ -26,7 +26,10 @@ MONTH = 30 * 86400
 """Seconds for which what was used stays by itself."""
 BOUND = 5 << 30
 """Bytes of builds that no channel has, which stay by themselves."""
-_LOCKS = ("variants/*.lock", "base/*.lock", "tests/**/*.lock", ".cache/notes/base/*.json")
+_LOCKS = (
+    *("variants/*.lock", "base/*.lock", "tests/**/*.lock"),
+    *(".cache/notes/base/*.json", ".cache/notes/derived/*.json"),
+)
 
 
 @dataclass(frozen=True)

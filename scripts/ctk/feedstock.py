@@ -28,6 +28,7 @@ from ctk.core.errors import BadValue, NotPublished, RecipeError, UnknownName, pr
 from ctk.core.files import read_plain, read_plain_text
 from ctk.core.platforms import PLATFORMS
 from ctk.core.secrets import hide_address
+from ctk.lock.derived import KINDS, Derived
 from ctk.lock.model import Artefact, ReleaseLock, variant_keys
 from ctk.plan.plan import Build, Plan, Request, Set, plan, published_set, python_tags
 from ctk.plan.recipes import Recipe
@@ -93,6 +94,7 @@ _SCRIPT = re.compile(r"\bfile: \.\./common/(\S+)")
 _PATH = re.compile(
     r"\.cache/artefacts/(?P<component>[^/]+)/\$\{\{ *(?P<version>[^}]+?) *\}\}/(?P<target>.+)\.zip$"
 )
+_MADE = re.compile(rf"-({'|'.join(KINDS)})$")
 _MAJOR = re.compile(r"\$\{\{ *cuda_major *\}\}")  # in the name of a component, as nccl-cu13
 # A wheel is unpacked with Python's zipfile, and patchelf is what the scripts call for Linux. Both
 # have a version, so that no variant of Python is made of them.
@@ -132,6 +134,8 @@ Locate = Callable[[Artefact], str]
 
 Offer = tuple[Artefact, str]
 """An artefact and its address."""
+Make = Callable[[Sequence[Derived]], Sequence[bytes]]
+"""Makes sources that consist of names (`ctk.lock.derived`); the feedstock has them beside it."""
 
 
 def refuse_place(folder: Path, workspace: Workspace, *, force: bool) -> None:
@@ -193,8 +197,9 @@ def feedstock(
     releases: Sequence[str],
     maintainers: Sequence[str],
     locate: Locate,
+    make: Make,
     say: Callable[[str], None] = lambda text: None,
-) -> dict[str, str]:
+) -> dict[str, str | bytes]:
     """The files of a feedstock, by path.
 
     It is for the releases given, as CTK minors or names of locks; for the newest CTK release that
@@ -223,7 +228,20 @@ def feedstock(
         ".gitignore": _GITIGNORE,
         ".gitattributes": _GITATTRIBUTES,
         **_files_beside(export.recipe, workspace),
+        **_made(export.plan.derived, make),
     }
+
+
+def _made(sources: Sequence[Derived], make: Make) -> dict[str, bytes]:
+    """The sources that consist of names, which no index has."""
+    names = [f"recipe/{_made_name(source)}" for source in sources]
+    return dict(zip(names, make(sources), strict=True))
+
+
+def _made_name(source: Derived) -> str:
+    """The path of a source that consists of names, beside the exported recipe."""
+    artefact = source.artefact
+    return f"made/{artefact.component}-{artefact.version}-{source.target}.zip"
 
 
 def _refuse_maintainers(maintainers: Sequence[str]) -> None:
@@ -317,13 +335,13 @@ def _reasons(recipe: Recipe, *, has_wheels: bool) -> Iterator[str]:
         yield _BUILDS
 
 
-def write(files: Mapping[str, str], folder: Path) -> None:
+def write(files: Mapping[str, str | bytes], folder: Path) -> None:
     """Writes a feedstock; NoSpace if the folder cannot be written."""
     with disk_errors(folder):
-        for name, text in files.items():
+        for name, content in files.items():
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8", newline="\n")
+            file.write_bytes(content.encode() if isinstance(content, str) else content)
             if name.endswith(".sh"):
                 file.chmod(0o755)
 
@@ -539,7 +557,7 @@ def _standalone(export: _Export, offers: Sequence[Offer], maintainers: Sequence[
     for block in (document, *document.get("outputs", ())):
         build = shared | (block.get("build") or {})
         if "source" in block:
-            _take_wheels(block, build, offers)
+            _take_wheels(block, build, offers, export.plan.derived)
         if skips and "package" in block:
             own = _as_list(build.get("skip") or [])
             _section(block, "build").insert(0, "skip", [*own, *skips])
@@ -550,9 +568,14 @@ def _standalone(export: _Export, offers: Sequence[Offer], maintainers: Sequence[
     return _SCRIPT.sub(r"file: \1", _dumped(document))
 
 
-def _take_wheels(block: CommentedMap, build: Mapping[str, Any], offers: Sequence[Offer]) -> None:
+def _take_wheels(
+    block: CommentedMap,
+    build: Mapping[str, Any],
+    offers: Sequence[Offer],
+    made: Sequence[Derived],
+) -> None:
     """Names the sources of a recipe or an output by address, and the tools that unpack them."""
-    sources = [_addresses(source, offers) for source in _as_list(block["source"])]
+    sources = [_addresses(source, offers, made) for source in _plain_sources(block["source"])]
     block["source"] = [*chain.from_iterable(sources)]
     requirements = _section(block, "requirements")
     own = requirements.pop("build", None) or ()
@@ -596,7 +619,15 @@ done
 {tail}"""
 
 
-def _addresses(source: Mapping[str, Any], offers: Sequence[Offer]) -> Iterator[dict[str, Any]]:
+def _plain_sources(stated: Any) -> Iterator[Mapping[str, Any]]:
+    """The sources of a recipe or an output; the conditions of each follow from its artefacts."""
+    for source in _as_list(stated):
+        yield source.get("then", source)
+
+
+def _addresses(
+    source: Mapping[str, Any], offers: Sequence[Offer], made: Sequence[Derived]
+) -> Iterator[dict[str, Any]]:
     """The sources that the path of an artefact stands for: each file under its condition."""
     path = _PATH.search(source["path"])
     if not path:
@@ -604,6 +635,10 @@ def _addresses(source: Mapping[str, Any], offers: Sequence[Offer]) -> Iterator[d
             f"{source['path']} is no artefact of a lock",
             "read it by `path: ../../.cache/artefacts/...`",
         )
+    kind = _MADE.search(path["target"])
+    if kind:
+        yield from _made_beside(path["component"], kind[1], made)
+        return
     component = re.compile(_MAJOR.sub("(?P<cuda_major>[0-9]+)", path["component"]))
     named = [(component.fullmatch(artefact.component), artefact, url) for artefact, url in offers]
     mine = [(match, artefact, url) for match, artefact, url in named if match]
@@ -624,3 +659,11 @@ def _addresses(source: Mapping[str, Any], offers: Sequence[Offer]) -> Iterator[d
     for (condition, sha256), url in urls.items():
         file = {"url": url, "sha256": sha256, **rest}
         yield {"if": condition, "then": file} if condition else file
+
+
+def _made_beside(component: str, kind: str, made: Sequence[Derived]) -> Iterator[dict[str, Any]]:
+    """The sources of a kind that consist of names, each under the condition of its platform."""
+    for source in made:
+        if (source.artefact.component, source.kind) == (component, kind):
+            condition = f'target_platform == "{source.artefact.subdir}"'
+            yield {"if": condition, "then": {"path": _made_name(source)}}

@@ -39,6 +39,7 @@ from ctk.core.locks import publishing
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.core.pool import ProcessPool
 from ctk.fetch import fetch
+from ctk.fetch.derive import derive
 from ctk.fetch.mirror import mirrored
 from ctk.index.index import Index
 from ctk.lock.model import Artefact
@@ -176,6 +177,7 @@ class Pipeline:
                 Index,
                 progress=lambda artefact, received: task.advance(received),
             )
+        derive(plan.derived, self.workspace, Index)
         note = f"all {len(plan.artefacts)} artefacts are in the cache"
         if wanted:
             note = f"{len(wanted)} of {len(plan.artefacts)} artefacts, {megabytes(total)} MB"

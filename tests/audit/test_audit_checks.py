@@ -187,6 +187,17 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
         ),
         "a folder out of the prefix": (library(rpath="$ORIGIN/../.."), "leaves"),
     },
+    "StubsAreForLinkers": {
+        "an RPATH to the stubs": (library(rpath="$ORIGIN/stubs"), "leads to a folder of stubs"),
+        "a stub that a loader finds": (
+            change("cuda-cudart-dev", files={f"{TARGET}/stubs/libcuda.so.1": elf(())}),
+            "would take this stub",
+        ),
+        "a stub that needs something": (
+            change("cuda-cudart-dev", files={f"{TARGET}/stubs/libcuda.so": elf(("libm.so.6",))}),
+            "this stub needs libm.so.6",
+        ),
+    },
     "FilesAreInTheirPlace": {
         "a library of a package of files that lacks a number": (
             add(

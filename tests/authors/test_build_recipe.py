@@ -33,7 +33,7 @@ Recipes = Callable[..., Path]
 Fails = Callable[..., tuple[int, str]]
 
 CPP = ROOT / "examples" / "cpp-extension"
-DRIVER_FUNCTIONS = "cudaGetDriverEntryPoint of cuda-cudart-dev gives its functions"
+STUB = "write it in host, and give the linker -L$PREFIX/lib/stubs, which nvcc's $LDFLAGS have"
 
 
 @pytest.mark.parametrize("named", ["", "meta.yaml"])
@@ -157,14 +157,15 @@ def test_a_library_that_was_not_named_to_the_linker_is_named(fails: Fails, recip
         ("echo '/usr/bin/ld: cannot find -lnpp'; false", "write libnpp-dev in host"),
         (
             "echo '/usr/bin/ld: cannot find -lcuda'; false",
-            f"load libcuda.so.1 when the program runs: {DRIVER_FUNCTIONS}",
+            f"libcuda.so is the driver's library, whose stub is in cuda-driver-dev: {STUB}",
+        ),
+        (
+            "echo 'Target \"x\" links to:'; echo; echo '  CUDA::cuda_driver'; false",
+            f"the driver's library, whose stub is in cuda-driver-dev: {STUB}",
         ),
         (
             "echo '/usr/bin/ld: cannot find -lnvidia-ml'; false",
-            (
-                "load libnvidia-ml.so.1 when the program runs, with dlopen; its header is in"
-                " cuda-nvml-dev"
-            ),
+            f"the driver's library NVML, whose stub is in cuda-nvml-dev: {STUB}",
         ),
         (
             "echo '/usr/bin/ld: cannot find -lnvToolsExt'; false",

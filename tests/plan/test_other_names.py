@@ -200,7 +200,6 @@ def test_every_problem_of_the_table_is_listed(
     ("name", "alike"),
     [
         ("cuda-gdb", []),
-        ("cuda-driver-dev", []),
         ("cuda-cor", ["cuda-core"]),
         ("cuda-croe", ["cuda-core"]),
         ("cuda-nvrct", ["cuda-nvrtc"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from conftest import MINORS, NEWEST
 from ctk.core.checkout import Workspace, settings
 from ctk.core.errors import BadValue
 from ctk.feedstock import feedstock
+from ctk.lock.derived import Derived
 from ctk.lock.model import Artefact
 from ctk.plan.plan import Plan, Request, plan, published_set, python_tags
 from ctk.plan.recipes import Recipe, find_recipes, render
@@ -42,9 +44,15 @@ def address(artefact: Artefact) -> str:
     return f"https://index.invalid/{artefact.file}"
 
 
+def made(sources: Sequence[Derived]) -> list[bytes]:
+    """What consists of names is made elsewhere."""
+    return [b"" for _ in sources]
+
+
 @cache
 def exported(name: str) -> dict[str, str]:
-    return feedstock(Workspace(ROOT), name, (), ("someone",), address)
+    files = feedstock(Workspace(ROOT), name, (), ("someone",), address, made)
+    return {path: text for path, text in files.items() if isinstance(text, str)}
 
 
 @cache
@@ -201,7 +209,9 @@ def test_the_readme_states_the_commit_and_whether_the_files_are_its_own(tmp_path
         (tmp_path / part).symlink_to(ROOT / part)
 
     def revision() -> str:
-        readme = feedstock(Workspace(tmp_path), "cuda-arch", (), ("someone",), address)["README.md"]
+        readme = feedstock(Workspace(tmp_path), "cuda-arch", (), ("someone",), address, made)[
+            "README.md"
+        ]
         return sentence(readme).partition("exported from ")[2].partition(". It makes ")[0]
 
     def git(*words: str) -> str:
@@ -237,7 +247,7 @@ def test_the_readme_states_the_commit_and_whether_the_files_are_its_own(tmp_path
 def test_a_recipe_is_exported_for_the_release_that_is_named(
     name: str, release: str, tmp_path: Path
 ) -> None:
-    files = feedstock(Workspace(ROOT), name, (release,), ("someone",), address)
+    files = feedstock(Workspace(ROOT), name, (release,), ("someone",), address, made)
     outputs = (
         Stage0Recipe.from_yaml(files["recipe/recipe.yaml"], recipe_dir=tmp_path)
         .to_dict()
@@ -261,11 +271,30 @@ def test_a_cuda_major_that_the_release_leaves_out_is_named(
 ) -> None:
     lines: list[str] = []
     feedstock(
-        Workspace(ROOT), name, (release,) if release else (), ("someone",), address, lines.append
+        Workspace(ROOT),
+        name,
+        (release,) if release else (),
+        ("someone",),
+        address,
+        made,
+        lines.append,
     )
     assert [line.partition(" is left out")[0] for line in lines] == (
         [f"CUDA {left_out}"] if left_out else []
     )
+
+
+def test_what_is_made_of_names_is_beside_the_recipe() -> None:
+    files = feedstock(Workspace(ROOT), "cuda-nvrtc", (), ("someone",), address, made)
+    beside = [path for path in files if path.startswith("recipe/made/")]
+    assert [path.rpartition("-win-")[2] for path in beside] == [
+        "64-imports.zip",
+        "arm64-imports.zip",
+    ]
+    recipe = str(files["recipe/recipe.yaml"])
+    for path in beside:
+        assert f"path: {path.removeprefix('recipe/')}" in recipe
+    assert "-imports.zip" not in "".join(line for line in recipe.splitlines() if "url:" in line)
 
 
 def test_the_variants_say_why_they_have_what_a_reader_of_the_recipe_does_not_expect() -> None:
@@ -277,18 +306,18 @@ def test_the_variants_say_why_they_have_what_a_reader_of_the_recipe_does_not_exp
 @pytest.mark.parametrize("name", ["not a name!", "a--b", "-a", "a-", "a/b/c", "a/", ""])
 def test_a_maintainer_has_a_name_that_github_has(name: str) -> None:
     with pytest.raises(BadValue, match="is no GitHub name"):
-        feedstock(Workspace(ROOT), "cuda-arch", (), ("conda-forge/cuda", name), address)
+        feedstock(Workspace(ROOT), "cuda-arch", (), ("conda-forge/cuda", name), address, made)
 
 
 def test_without_a_maintainer_nobody_is_named_in_their_place() -> None:
     assert settings(ROOT).feedstock.maintainers == []
     with pytest.raises(BadValue, match="nobody is named as a maintainer"):
-        feedstock(Workspace(ROOT), "cuda-arch", (), (), address)
+        feedstock(Workspace(ROOT), "cuda-arch", (), (), address, made)
 
 
 def test_a_release_without_the_recipe_is_an_error() -> None:
     with pytest.raises(BadValue, match="cuda-tileiras"):
-        feedstock(Workspace(ROOT), "cuda-tileiras", (MINORS[0],), ("someone",), address)
+        feedstock(Workspace(ROOT), "cuda-tileiras", (MINORS[0],), ("someone",), address, made)
 
 
 @pytest.mark.parametrize("name", ["cuda-arch", "cuda-version"])

@@ -17,7 +17,7 @@ from ctk.plan.recipes import Rendered
 FEEDSTOCK = "cuda-toolkit"
 # Components of no group, as on conda-forge, and the platforms where that is so: "" is all. NVTX is
 # headers on Windows.
-IN_NO_GROUP = {"culibos": "", "tileiras": "", "nvtx": "win-"}
+IN_NO_GROUP = {"tileiras": "", "nvtx": "win-"}
 # What only the groups with a compiler bring; in CUDA 12 there are none.
 OF_THE_COMPILER = {"cuxxfilt", "nvcc", "nvvm"}
 OTHERS = {"cuda-version", "c-compiler", "cxx-compiler"}

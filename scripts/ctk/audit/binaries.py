@@ -22,6 +22,8 @@ _MACHINES = {"linux-64": ("elf", "x86_64"), "linux-aarch64": ("elf", "aarch64")}
     "win-arm64": ("pe", "aarch64"),
 }
 _ORIGIN = re.compile(r"\$(ORIGIN|\{ORIGIN\})(/.*)?")
+_STUBS = "stubs"
+"""Name of the folder of stubs."""
 # Folders of wheels, which no environment has.
 _WHEEL_LEFTOVER = re.compile(r"(^|/)(nvidia|cu1\d)(/|$)|\.libs(/|$)")
 
@@ -110,6 +112,30 @@ def _entry_problem(file: ScannedFile, entry: str) -> str:
     return f"{entry!r} leaves the prefix" if folder.startswith("..") else ""
 
 
+@check(
+    PackageScan,
+    fix="leave the folder of stubs out of the RPATH; make stubs with scripts/ctk/fetch/derive.py",
+)
+def StubsAreForLinkers(package: PackageScan) -> Iterator[Finding]:
+    """A stub of the driver is found by linkers alone.
+
+    No RPATH leads to a folder of stubs, and a file there has no version in its name: a program
+    needs ``libcuda.so.1``, so a loader takes no file of the name ``libcuda.so``. It needs nothing.
+    """
+    for file, binary in binaries(package):
+        folders = search_folders(file.path, binary)
+        if any(posixpath.basename(folder) == _STUBS for folder in folders):
+            yield at(package, file, "its RPATH leads to a folder of stubs")
+    for file in package.installed():
+        folder, name = posixpath.split(file.path)
+        if posixpath.basename(folder) != _STUBS or ".so" not in name:
+            continue
+        if not name.endswith(".so"):
+            yield at(package, file, "a loader would take this stub for the driver's library")
+        if file.binary is not None and file.binary.needed:
+            yield at(package, file, f"this stub needs {file.binary.needed[0]}")
+
+
 _MAJOR = re.compile(r"cuda-version\s*[>=~]*\s*(\d+)\.")
 
 
@@ -148,6 +174,8 @@ def FilesAreInTheirPlace(package: PackageScan) -> Iterator[Finding]:
             yield at(package, file, "a place where no package for this platform puts files")
             continue
         if _lies(file.path, f"{layout.sanitizer}/"):
+            continue
+        if layout.stubs and _lies(file.path, f"{layout.stubs}/"):
             continue
         places = _places(layout, file)
         if places and not any(_lies(file.path, place) for place in places):
@@ -204,7 +232,12 @@ def _places(layout: Layout, file: ScannedFile) -> tuple[str, ...]:
         r"libdevice\..*\.bc": (layout.libdevice,),
         r"(libnvvm|nvvm64).*\.(so.*|dll)": (f"{layout.nvvm_library}/",),
         r".*\.dll": (f"{layout.libraries}/",),
-        r".*\.so(\..*)?": (f"{layout.libraries}/", f"{layout.links}/"),
+        r"nvvm\.lib": (f"{layout.nvvm_imports}/",),
+        r".*\.so(\..*)?": (
+            *(f"{layout.libraries}/", f"{layout.links}/"),
+            # Links to the stubs of the driver's libraries.
+            f"{layout.links}/stubs/",
+        ),
         r".*\.(a|lib)": (f"{layout.linking}/", f"{layout.links}/"),
         r"nvvm.*\.h": (f"{layout.nvvm_headers}/",),
         r"(nvToolsExt|nvtx).*\.(h|hpp)": (f"{layout.nvtx_headers}/",),

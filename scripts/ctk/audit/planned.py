@@ -24,8 +24,10 @@ from ctk.core.children import run_program
 from ctk.core.errors import RecipeError
 from ctk.core.files import file_sha256
 from ctk.core.memo import memo
+from ctk.lock import derived
 from ctk.lock.contents import LEFT_OUT, PLAIN, Content, Contents, Members
-from ctk.package.binaries import ELF_MAGIC, LIBRT, SearchPath
+from ctk.lock.model import Artefact
+from ctk.package.binaries import ELF_MAGIC, LIBRT, Binary, SearchPath
 from ctk.package.reader import IndexJson, PackageInfo, Promise, ScannedFile
 from ctk.package.scan import PackageScan
 from ctk.plan.plan import Build, Plan
@@ -37,6 +39,7 @@ NEED_BYTES = frozenset(
 )
 """Checks that need the bytes of a built package."""
 _TOKEN = "ctk-planned-file"  # of the stand-ins
+_MACHINES = {"linux-64": "x86_64", "linux-aarch64": "aarch64"}
 _FILES = TypeAdapter(list[ScannedFile])
 
 
@@ -144,11 +147,14 @@ def _tree(
     Cached by everything that decides them.
     """
     script = output.scripts[0]
-    shas = {(a.component, a.target): a.sha256 for a in build.artefacts}
+    artefacts = {(a.component, a.target): a for a in build.artefacts}
     members: dict[str, Content] = {}
     folder = ""  # the start of names in RECORD that the names here lack
     for source in output.sources:
-        inside = contents.members(shas[source.component, source.target]) or {}
+        artefact = artefacts[source.component, source.target]
+        inside = contents.members(artefact.sha256) or {}
+        if source.made:
+            inside = _derived_members(source.made, artefact, inside)
         # rattler-build unpacks an archive without a folder that all of it is in.
         tops = {name.partition("/")[0] for name in inside if "/" in name}
         top = f"{tops.pop()}/" if len(tops) == 1 and all("/" in name for name in inside) else ""
@@ -168,6 +174,20 @@ def _tree(
     key = repr(code + scripts + decisive)
     note = memo(workspace.notes / "laid-out", key, _FILES)
     return note.get(lambda: _lay_out(build, script, members, folder, programs))
+
+
+def _derived_members(kind: str, artefact: Artefact, inside: Members) -> dict[str, Content]:
+    """What a derived source has, from the members of its artefact, without making it."""
+    found = {derived.NOTE: PLAIN}
+    if kind == derived.IMPORTS:
+        found |= dict.fromkeys(derived.import_libraries(inside, artefact.subdir), PLAIN)
+        if driver := derived.driver_import(artefact, inside):
+            found[driver] = PLAIN
+    else:
+        stub = derived.STUB_OF[artefact.component]
+        binary = Binary("elf", _MACHINES[artefact.subdir], stub.soname)
+        found[derived.stub_member(stub, inside)] = Content(binary)
+    return found
 
 
 def _lay_out(

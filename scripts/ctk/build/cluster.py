@@ -34,7 +34,7 @@ from ctk.core.errors import BadValue, BuildFailed, ClusterFailed, CtkError, NoSp
 from ctk.core.files import file_sha256
 from ctk.core.locks import hold_folder, release_folder
 from ctk.core.secrets import without_credentials
-from ctk.fetch.fetch import laid_out
+from ctk.fetch.fetch import derived_at, laid_out
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit
 
@@ -193,6 +193,9 @@ def work_order(build: Build, workspace: Workspace, store: str) -> WorkOrder:
     for artefact in build.artefacts:
         laid = laid_out(artefact, workspace).relative_to(workspace.root)
         files[laid.as_posix()] = artefact.sha256
+    for source in build.derived:
+        made = derived_at(source, workspace)
+        files[made.relative_to(workspace.root).as_posix()] = file_sha256(made)
     # A worker has no git.
     recipe = replace(build.recipe, commit=recipe_commit(build.recipe))
     known = replace(build, recipe=recipe)

@@ -23,6 +23,7 @@ from ctk.core.files import file_sha256
 from ctk.core.locks import held
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.fetch import fetch
+from ctk.fetch.derive import derive
 from ctk.index.index import Index
 from ctk.package.reader import ScannedFile, members
 from ctk.plan.plan import Build, Plan
@@ -84,6 +85,7 @@ def _make_again(
             failed[str(number)] = f"{error.cause}; {error.step}"
     plan = Plan(tuple(builds))
     fetch.fetch(plan.artefacts, workspace, Index)
+    derive(plan.derived, workspace, Index)
     report = build.run(plan, scratch, jobs=jobs)
     failed |= report.failed
     made = {(b.id, p.name): p for b in report.built for p in b.packages}

@@ -36,6 +36,7 @@ from ctk.core.files import HashNotes, read_json
 from ctk.core.inside import wrong_with
 from ctk.core.secrets import without_credentials
 from ctk.fetch.fetch import laid_out
+from ctk.lock import derived
 from ctk.lock.redistribution import load
 from ctk.plan.plan import Build
 from ctk.plan.recipes import recipe_commit, variant_config, variant_values
@@ -114,6 +115,8 @@ def build_key(build: Build) -> str:
         add(file.name, hashlib.sha256(file.read_bytes()).hexdigest())
     for output in build.outputs:
         add(output.subdir, output.file_name, json.dumps(dict(output.variant), sort_keys=True))
+    for source in build.derived:
+        add(source.target, source.artefact.component, str(derived.REVISION))
     for artefact in sorted(build.artefacts, key=lambda a: a.target):
         add(
             artefact.component, artefact.target, artefact.sha256, build.licenses[artefact.component]
@@ -129,17 +132,20 @@ def build_key(build: Build) -> str:
         recipe_commit(build.recipe),
         build.place,
         str(build.timestamp),
-        json.dumps(dict(tools()), sort_keys=True),
+        json.dumps(dict(tools(build)), sort_keys=True),
     )
     return digest.hexdigest()[:32]
 
 
-def tools() -> Mapping[str, str]:
-    """The programs that write packages, and their versions."""
+def tools(build: Build | None = None) -> Mapping[str, str]:
+    """The programs that write packages, or those of a build, and their versions."""
+    reads_derived = build is not None and build.derived
+    writes_derived = {"zig": derived.ZIG_VERSION} if reads_derived else {}
     return {
         "ctk": f"revision {REVISION}",
         "rattler-build": rattler_build.rattler_build_version(),
         "zstd": ".".join(map(str, zstandard.ZSTD_VERSION)),
+        **writes_derived,
     }
 
 
@@ -232,7 +238,7 @@ def make_with(
             for artefact in build.artefacts
         ]
         unread = {text for wheel in wheels for text in wheel.unread}
-        origin, edits = provenance(build, tools()), stand_ins.edits()
+        origin, edits = provenance(build, tools(build)), stand_ins.edits()
         edit = partial(portable, origin=origin, folders=folders, wheels=wheels, edits=edits)
         records: dict[str, dict[str, Any]] = {}
         tests: dict[str, int] = {}

@@ -31,7 +31,7 @@ from typing import IO
 from ctk.build.large_binaries import HEAD, LargeBinary, large_binaries
 from ctk.core.checkout import Workspace
 from ctk.core.children import run_program
-from ctk.fetch.fetch import laid_out
+from ctk.fetch.fetch import derived_at, laid_out
 from ctk.lock.model import Artefact
 from ctk.package.binaries import Binary, Dynamic, SearchPath
 from ctk.plan.plan import Build
@@ -206,6 +206,9 @@ class StandIns:
             }
             wheel = laid_out(artefact, checkout_of(build)).resolve()
             self._lay_out(wheel, laid_out(artefact, Workspace(self.root)), chosen)
+        for source in build.derived:
+            made = derived_at(source, checkout_of(build)).resolve()
+            self._lay_out(made, derived_at(source, Workspace(self.root)), {})
         return replace(build, recipe=replace(build.recipe, folder=recipe))
 
     def _lay_out(self, wheel: Path, target: Path, large: Mapping[str, LargeBinary]) -> None:

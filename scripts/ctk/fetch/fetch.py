@@ -20,6 +20,7 @@ from ctk.core.errors import HashMismatch, NotPublished, problems
 from ctk.core.files import holds
 from ctk.fetch.download import Wanted, at_once, download
 from ctk.index.index import Index, IndexFile
+from ctk.lock.derived import Derived
 from ctk.lock.model import Artefact, Component
 from ctk.lock.wheels import Licence, read_licence
 
@@ -29,7 +30,12 @@ Progress = Callable[[Artefact, int], None]
 
 def stored(artefact: Artefact, workspace: Workspace) -> Path:
     """The path of an artefact in the store, whether it exists or not."""
-    return workspace.store / artefact.sha256[:2] / artefact.sha256
+    return stored_as(artefact.sha256, workspace)
+
+
+def stored_as(sha256: str, workspace: Workspace) -> Path:
+    """The path of a file in the store, by its sha256."""
+    return workspace.store / sha256[:2] / sha256
 
 
 def laid_out(artefact: Artefact, workspace: Workspace) -> Path:
@@ -38,6 +44,11 @@ def laid_out(artefact: Artefact, workspace: Workspace) -> Path:
     return (
         workspace.artefacts / artefact.component / artefact.version / f"{artefact.target}{suffix}"
     )
+
+
+def derived_at(source: Derived, workspace: Workspace) -> Path:
+    """The path from which recipes read a source that `ctk.fetch.derive` makes."""
+    return laid_out(source.artefact, workspace).with_name(f"{source.target}.zip")
 
 
 def missing(artefacts: Iterable[Artefact], workspace: Workspace) -> list[Artefact]:
@@ -91,7 +102,7 @@ def fetch(
                 jobs, lambda pair: _download(pair[0], workspace, source, pair[1], progress), located
             )
     with disk_errors(workspace.artefacts):
-        return [_lay_out(a, workspace) for a in artefacts]
+        return [lay_out(stored(a, workspace), laid_out(a, workspace)) for a in artefacts]
 
 
 def locate(index: Index, artefact: Artefact) -> IndexFile:
@@ -173,8 +184,8 @@ def _download(
         os.replace(part, home)
 
 
-def _lay_out(artefact: Artefact, workspace: Workspace) -> Path:
-    source, target = stored(artefact, workspace), laid_out(artefact, workspace)
+def lay_out(source: Path, target: Path) -> Path:
+    """Makes a file of the store available to recipes, at `target`."""
     try:
         if os.path.samestat(source.stat(), target.stat()):
             return target

@@ -365,9 +365,20 @@ def LicenceIsTheArtefacts(tree: Tree) -> Iterator[Finding]:
 
 
 def _components_of(build: Build, lock: ReleaseLock) -> list[Component]:
-    """The components of a release that a build is made of, each once."""
+    """The components of a release that a build has files of, each once.
+
+    Of some it has only what is made of their names.
+    """
+    read = {
+        (source.component, source.target)
+        for output in build.outputs
+        for source in output.sources
+        if not source.made
+    }
     found = {}
     for artefact in build.artefacts:
+        if (artefact.component, artefact.target) not in read:
+            continue
         component = lock.component_of(artefact.component, artefact.version)
         if component:
             found[component.name] = component

@@ -34,6 +34,7 @@ class Layout:
     # Windows
     links: str
     linking: str  # static and import libraries
+    stubs: str  # stubs of the driver's libraries, where linkers look and no loader does
     headers: str  # C and C++ headers
     # headers of Thrust, CUB and libcu++; apart from the others on Windows, and in ``cccl/`` from 13
     cccl_headers: str
@@ -42,6 +43,7 @@ class Layout:
     pkgconfig: str  # ``.pc`` files, "" on Windows
     tools: str  # programs of the compiler
     nvvm_library: str  # libNVVM
+    nvvm_imports: str  # its import library, "" on Linux
     nvvm_headers: str  # its header
     nvvm_tools: str  # cicc
     libdevice: str  # the bitcode file
@@ -79,6 +81,7 @@ class Layout:
 _PLACES = {
     "libraries": ("{target}/lib", "Library/bin"),
     "links": ("lib", "Library/bin"),
+    "stubs": ("{target}/lib/stubs", ""),
     # CUDA 12 has its libraries where linkers search by default, CUDA 13 in a folder for each
     # machine.
     "linking": ("{target}/lib", "Library/lib/{machine}"),
@@ -91,6 +94,7 @@ _PLACES = {
     "pkgconfig": ("lib/pkgconfig", ""),
     "tools": ("bin", "Library/bin"),
     "nvvm_library": ("nvvm/lib64", "Library/nvvm/bin"),
+    "nvvm_imports": ("", "Library/nvvm/lib/{machine}"),
     "nvvm_headers": ("nvvm/include", "Library/nvvm/include"),
     "nvvm_tools": ("nvvm/bin", "Library/nvvm/bin"),
     "libdevice": ("nvvm/libdevice/libdevice.10.bc", "Library/nvvm/libdevice/libdevice.10.bc"),

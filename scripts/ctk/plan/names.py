@@ -64,10 +64,7 @@ class Elsewhere:
 
 @dataclass(frozen=True)
 class DriverLibrary:
-    """A library that a linker looks for, and that is in no package here.
-
-    What it is, and what to do.
-    """
+    """A library of the driver that a linker looks for: what it is, and what to do."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -283,10 +280,7 @@ def known_substitutes(name: str) -> tuple[str, ...]:
 
 
 def driver_library(library: str) -> DriverLibrary | None:
-    """A library that no package here has, by the name that linkers and CMake have for it.
-
-    None for another one.
-    """
+    """A library of the driver by the name that linkers and CMake have for it; None for others."""
     return reviewed().libraries.get(library)
 
 

@@ -35,6 +35,7 @@ from ctk.lock.components import (
     classify,
     load_exclusions,
 )
+from ctk.lock.derived import Derived
 from ctk.lock.facts import require_measured
 from ctk.lock.model import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
 from ctk.package.records import REPODATA, records
@@ -74,6 +75,18 @@ class Build:
             if all(o.subdir == NOARCH and self.subdir not in o.name for o in self.outputs)
             else self.subdir
         )
+
+    @property
+    def derived(self) -> tuple[Derived, ...]:
+        """The sources that it reads and that are made of the names in its artefacts."""
+        by_source = {(a.component, a.target): a for a in self.artefacts}
+        found = {
+            (source.made, source.component, source.target)
+            for output in self.outputs
+            for source in output.sources
+            if source.made
+        }
+        return tuple(Derived(kind, by_source[name, target]) for kind, name, target in sorted(found))
 
     @property
     def title(self) -> str:
@@ -120,6 +133,11 @@ class Plan:
         """The artefacts of all builds without duplicates, largest first."""
         unique = {(a.component, a.version, a.target): a for b in self.builds for a in b.artefacts}
         return tuple(sorted(unique.values(), key=lambda a: (-a.size, a.file)))
+
+    @property
+    def derived(self) -> tuple[Derived, ...]:
+        """The derived sources of all builds without duplicates."""
+        return tuple(dict.fromkeys(source for b in self.builds for source in b.derived))
 
     def as_json(self) -> dict[str, Any]:
         """The document of `ctk build --dry-run --json`; sizes in bytes."""

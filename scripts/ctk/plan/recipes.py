@@ -23,6 +23,7 @@ from ctk.core.errors import RecipeError, nearest
 from ctk.core.files import file_sha256, open_plain, read_plain, read_plain_text
 from ctk.core.memo import Memo, memo
 from ctk.core.platforms import NOARCH, this_platform
+from ctk.lock.derived import KINDS
 from ctk.plan.messages import MISSING_OUTPUT, message_of, shown, uneven_zip
 
 _SHARED = re.compile(r"\bfile:\s*(\.\./[^\s,}]+)")
@@ -31,9 +32,14 @@ _read = rattler_build.Stage0Recipe.from_file
 _ZIP = ","  # between zipped keys, and between their values, which have none
 _NAME = re.compile(r"\b[a-z_][a-z0-9_]*\b")
 _DEFINED = re.compile(r"\b([a-z_][a-z0-9_]*) is defined\b")
-_READS = re.compile(r"\.cache/artefacts/([\w-]+?)(?:-cu\$\{\{ *cuda_major *\}\})?/")
+_READS = re.compile(
+    r"\.cache/artefacts/([\w-]+?)(?:-cu\$\{\{ *cuda_major *\}\})?/"
+    # Nothing of the artefact but names is in what is made of it.
+    rf"(?!.*-(?:{'|'.join(KINDS)})\.zip)"
+)
 _ARTEFACT = re.compile(
-    r"\.cache/artefacts/(?P<component>[^/]+)/(?P<version>[^/]+)/(?P<target>[^/]+)\.zip$"
+    r"\.cache/artefacts/(?P<component>[^/]+)/(?P<version>[^/]+)/(?P<target>[^/]+?)"
+    rf"(-(?P<made>{'|'.join(KINDS)}))?\.zip$"
 )
 
 
@@ -156,11 +162,16 @@ def maker_of(package: str, recipes: Mapping[str, Recipe]) -> str | None:
 
 @dataclass(frozen=True)
 class Source:
-    """An artefact that a rendered recipe reads, by the three parts of its path."""
+    """An artefact that a rendered recipe reads, by the three parts of its path.
+
+    Attributes:
+        made: The kind of a source that is made of the artefact's names (`ctk.lock.derived`), or "".
+    """
 
     component: str
     version: str
     target: str
+    made: str = ""
     folder: str = ""  # relative to the work folder
 
 
@@ -578,7 +589,8 @@ def _sources(sources: Iterable[Any]) -> Iterator[Source]:
     for source in sources:
         match = _ARTEFACT.search(str(source.get("path", ""))) if isinstance(source, dict) else None
         if match:
-            yield Source(**match.groupdict(), folder=source.get("target_directory") or "")
+            parts = match.groupdict(default="")
+            yield Source(**parts, folder=source.get("target_directory") or "")
 
 
 def recipe_digest(recipe: Recipe) -> str:

@@ -10,8 +10,10 @@ from ctk.core.checkout import checkout, settings
 from ctk.core.console import Reporter, count
 from ctk.core.errors import IndexUnavailable
 from ctk.feedstock import feedstock, refuse_place, write
-from ctk.fetch.fetch import locate
+from ctk.fetch.derive import derive
+from ctk.fetch.fetch import borrowed, locate
 from ctk.index.index import Index
+from ctk.lock.derived import Derived
 from ctk.lock.model import Artefact
 
 
@@ -27,7 +29,13 @@ def export(
         def source(artefact: Artefact) -> str:
             return _address(index, artefact)
 
-        files = feedstock(workspace, recipe, releases, names, source, report.line)
+        def make(sources: Sequence[Derived]) -> list[bytes]:
+            artefacts = [source.artefact for source in sources]
+            # The whole wheel for a few names: it goes again, unless it was there before.
+            with borrowed(artefacts, workspace, Index):
+                return [path.read_bytes() for path in derive(sources, workspace, Index)]
+
+        files = feedstock(workspace, recipe, releases, names, source, make, report.line)
     write(files, folder)
     report.result(folder=str(folder), files=sorted(map(str, files)))
     report.line(
