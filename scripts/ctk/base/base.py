@@ -58,6 +58,7 @@ PROJECTS = (
         "typing-extensions",
     ),
     *("filelock", "fsspec", "jinja2", "markupsafe", "networkx", "sympy", "mpmath", "absl-py"),
+    "pillow",
     *(
         "scikit-build-core",
         "meson-python",
