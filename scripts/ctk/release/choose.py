@@ -441,8 +441,12 @@ class _LibraryChoice:
             against = [] if without_toolkit else list(self._against(needs, wanted.extras))
             if distribution in EXTENDED:
                 extended = self._extended(name)
-                places = extended.places
-                against += extended.against(needs, compiled_with(self._index, offered, places))
+                places = extended.places if extended else ()
+                against += (
+                    extended.against(needs, compiled_with(self._index, offered, places))
+                    if extended
+                    else [f"no version of {EXTENDED[distribution]} is locked, which it extends"]
+                )
             refused = {
                 tag: reason for tag in runs if (reason := self._refusal(distribution, version, tag))
             }
@@ -468,16 +472,11 @@ class _LibraryChoice:
                 break
         return ChosenProject(files, targets, older, versions[0], held_back) if versions else None
 
-    def _extended(self, name: str) -> _Extended:
-        """What the project was chosen as that this one extends; UnknownName if it was not."""
-        distribution = EXTENDED[name.removesuffix(WITHOUT_TOOLKIT)]
-        key = distribution + (WITHOUT_TOOLKIT if name.endswith(WITHOUT_TOOLKIT) else "")
-        if key not in self._chosen:
-            raise UnknownName(
-                f"{name} extends {key}, which is not chosen for CUDA {self._major}",
-                "LIBRARIES of ctk/lock/components.py has the order",
-            )
-        return _Extended.of(self._index, self._chosen[key])
+    def _extended(self, name: str) -> _Extended | None:
+        """What was chosen of the project that this one extends; None if nothing was."""
+        end = WITHOUT_TOOLKIT if name.endswith(WITHOUT_TOOLKIT) else ""
+        project = self._chosen.get(f"{EXTENDED[name.removesuffix(end)]}{end}")
+        return _Extended.of(self._index, project) if project and project.files else None
 
     def required(self, distribution: str) -> Iterator[tuple[Version, list[IndexFile], str]]:
         """The versions that a chosen project requires exactly.
