@@ -185,6 +185,10 @@ BROKEN: dict[str, dict[str, tuple[Break, str]]] = {
             change("cuda-bindings", files=module(rpath="$ORIGIN/../../nvidia/cu13/lib")),
             "the wheel's layout",
         ),
+        "a folder of bundled libraries that is not there": (
+            change("cuda-bindings", files=module(rpath="$ORIGIN/../../x.libs")),
+            "the wheel's layout",
+        ),
         "a folder out of the prefix": (library(rpath="$ORIGIN/../.."), "leaves"),
     },
     "StubsAreForLinkers": {
@@ -511,10 +515,6 @@ EXEMPT: dict[str, tuple[Break, Break]] = {
         add("pip", "noarch", files={"site-packages/pip/t64.exe": pe()}),
         add("pip", "noarch", files={"site-packages/pip/t64.dll": pe()}),
     ),
-    "RpathIsRelative": (
-        add("numpy", files={f"{SITE}/numpy/core/x.so": elf(rpath="$ORIGIN/../../numpy.libs")}),
-        add("numpy", files={f"{SITE}/numpy/core/x.so": elf(rpath="$ORIGIN/../../nvidia/cu13/lib")}),
-    ),
     "NeededIsFound": (
         add("scipy", files=two_libraries(f"{SITE}/scipy.libs")),
         add("scipy", files=two_libraries("lib")),
@@ -539,6 +539,21 @@ def test_an_exemption_of_the_base_channel_covers_nothing_else(check: str, tmp_pa
         report = audit(drafts, tmp_path / name)
         found = [str(finding) for finding in report.findings if finding.check == check]
         assert bool(found) is (name == "broken"), found
+
+
+def test_a_module_may_look_in_the_folder_of_libraries_that_its_package_bundles(
+    tmp_path: Path,
+) -> None:
+    drafts = good_set()
+    files = {
+        f"{SITE}/vision/image.so": elf(
+            ("libpng16.0a1b2c3d.so.16",), rpath="$ORIGIN/../vision.libs"
+        ),
+        f"{SITE}/vision.libs/libpng16.0a1b2c3d.so.16": elf((), soname="libpng16.so.16"),
+    }
+    add("vision", files=files)(drafts)
+    found = [f for f in audit(drafts, tmp_path).findings if f.check == "RpathIsRelative"]
+    assert found == []
 
 
 def test_a_compiler_runtime_that_the_system_serves_is_a_hint_only(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ctk.build.bundled import Bundled
 from ctk.build.originals import Changed, PackageFiles, compare, read_wheel
 from ctk.lock.model import Artefact
 from ctk.lock.redistribution import Reading, text_key
@@ -188,3 +189,38 @@ def test_a_text_that_nobody_has_read_is_in_the_files_of_the_package(tmp_path: Pa
     found = compare(entries({"a/new/file": b"1", "a/file": b"2"}), [read], {})
     assert (found.unread, found.not_named) == ((sha256(new),), ("a/new/file",))
     assert compare(entries({"a/file": b"2"}), [read], {}).unread == ()
+
+
+def test_libraries_of_others_in_a_wheel_are_named_with_the_version_that_they_say(
+    tmp_path: Path,
+) -> None:
+    """As torchvision's: auditwheel's copies have a hash in their names, DLLs have none."""
+    files = {
+        "vision.libs/libjpeg.d33e0c76.so.8": b"\x7fELF libjpeg-turbo version 3.1.3 (build 1)",
+        "vision.libs/libpng16-37856f38.so.16.58.0": b"\x7fELF \0001.2.3\0001.6.58\000",
+        "vision.libs/libwebp.d0e018c7.so.7": b"\x7fELF",
+        "vision/zlib.dll": b"MZ deflate 1.3.2 Copyright 1995-2026",
+        # Of the project itself, and left out of the package.
+        "vision/image_stable.so": b"\x7fELF libpng",
+        "vision.libs/libz.def23b81.so.1": b"\x7fELF deflate 1.3.1 Copyright",
+    }
+    content = wheel("vision", "1", "py3-none-manylinux2014_x86_64", [], files)
+    (tmp_path / "wheel.zip").write_bytes(content)
+    name = "vision-1-py3-none-manylinux2014_x86_64.whl"
+    artefact = Artefact("vision", "vision", "1", "linux-64", name, "0" * 64, 1)
+    read = read_wheel(artefact, tmp_path / "wheel.zip", KNOWN)
+    kept = {f"site-packages/{path}": content for path, content in files.items()}
+    del kept["site-packages/vision.libs/libz.def23b81.so.1"]
+    kept["site-packages/vision.libs/libwebp.d0e018c7.so.7"] += b"patched"
+    assert compare(entries(kept), [read], {}).bundled == tuple(
+        Bundled(f"site-packages/{path}", project, version, licence)
+        for path, project, version, licence in (
+            (
+                "vision.libs/libjpeg.d33e0c76.so.8",
+                *("libjpeg-turbo", "3.1.3", "IJG AND BSD-3-Clause AND Zlib"),
+            ),
+            ("vision.libs/libpng16-37856f38.so.16.58.0", "libpng", "1.6.58", "libpng-2.0"),
+            ("vision.libs/libwebp.d0e018c7.so.7", "libwebp", "", "BSD-3-Clause"),
+            ("vision/zlib.dll", "zlib", "1.3.2", "Zlib"),
+        )
+    )

@@ -14,6 +14,7 @@ from packageurl import PackageURL
 
 from conftest import ROOT
 from ctk.build import sbom
+from ctk.build.bundled import Bundled
 from ctk.build.originals import Changed, PackageFiles
 from ctk.build.reproducible import portable
 from ctk.build.runner import tools
@@ -164,6 +165,10 @@ FILES = PackageFiles(
     ("CUDA EULA",),
     {"attachment-a": 1, "clause-2.3": 3, "not-named": 1},
     ("bin/nvcc.profile",),
+    bundled=(
+        Bundled("lib/x.libs/libpng16.0a1b2c3d.so.16", "libpng", "1.6.58", "libpng-2.0"),
+        Bundled("lib/x.libs/libwebp.0a1b2c3d.so.7", "libwebp", "", "BSD-3-Clause"),
+    ),
 )
 
 

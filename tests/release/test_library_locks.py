@@ -18,7 +18,7 @@ from ctk.index.index import Index
 from ctk.lock import components, contents
 from ctk.lock.model import ReleaseLock, load, release_locks
 from ctk.plan.plan import Request, plan, published_set
-from ctk.release.choose import choose
+from ctk.release.choose import choose, release_of
 from kit.ctk_release import Have, Run, cells
 from kit.fake_ctk import WHEELS_12, WHEELS_13, add_component
 from kit.fake_index import FakeIndex
@@ -357,3 +357,76 @@ def test_a_version_that_a_project_requires_exactly_is_locked_beside_the_newest(
         "nccl-cu13": "2.3",
         "nccl-cu13-2.1": "2.1",
     }
+
+
+EXTENDED = {"vision": "torch"}
+
+
+@pytest.fixture
+def vision(index: FakeIndex, torch: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torchvision: its module says which CUDA it was compiled with, its metadata does not.
+
+    The newest has one wheel for every Python.
+    """
+    module = "ctk.release.choose"
+    monkeypatch.setattr(
+        f"{module}.LIBRARIES",
+        {
+            "nccl": "nvidia-nccl-cu{major}",
+            "torch": "torch",
+            "triton": "triton",
+            "torch-cpu": "torch",
+            "vision": "vision",
+            "vision-cpu": "vision",
+        },
+    )
+    monkeypatch.setattr(f"{module}.EXTENDED", EXTENDED)
+    older = {"13.0": {"13": ("torch", "triton", "vision")}}
+    monkeypatch.setattr(f"{module}.OLDER_TOOLKITS", older)
+    says = "__version__ = '{}+{}'\n"
+    for version, cuda in (("2.14", "cu130"), ("2.15", "cu134")):
+        for tag, compiled in ((WHEELS_13[0], cuda), ("win_amd64", "cpu")):
+            pins = [f"cuda-toolkit[nvrtc]=={cuda[2:4]}.{cuda[4:]}.0; {LINUX}"]
+            files = {"torch/version.py": says.format(version, compiled).encode()}
+            index.add_wheel("torch", version, f"cp311-cp311-{tag}", requires=pins, files=files)
+    for version, cuda, needs, python in (
+        ("0.25", "cu128", ["torch==2.10"], "cp311-cp311"),
+        ("0.29", "cu130", ["torch>=2.14"], "cp311-cp311"),
+        ("0.30", "cu132", ["torch>=2.14"], "py3-none"),
+        ("0.31", "cu132", ["torch>=2.16"], "py3-none"),
+        ("0.32", "cu135", [], "py3-none"),
+    ):
+        for tag, compiled in ((WHEELS_13[0], cuda), ("win_amd64", "cpu")):
+            files = {"vision/version.py": says.format(version, compiled).encode()}
+            index.add_wheel("vision", version, f"{python}-{tag}", requires=needs, files=files)
+
+
+@pytest.mark.usefixtures("vision")
+def test_what_extends_a_project_is_locked_as_it_was_compiled() -> None:
+    toolkits = [ReleaseLock(release, None, {}) for release in ("13.0.3", "13.4.3")]
+    with Index() as asked:
+        chosen = choose(asked, "libraries-13", toolkits, ("cp311",))["vision"]
+        found = release_of(asked, "libraries-13", toolkits, ("cp311",)).components
+    versions = {name: c.version for name, c in found.items() if c.name.startswith("vision")}
+    # With 2.15, which was compiled with 13.4, and with 2.14. On Windows no CUDA is named.
+    assert versions == {"vision": "0.30", "vision-0.29": "0.29", "vision-cpu": "0.32"}
+    there = {name: {t for t, a in found[name].artefacts.items() if a} for name in versions}
+    assert there == {
+        "vision": {"linux-64"},
+        "vision-0.29": {"linux-64-cp311"},
+        "vision-cpu": {"win-64"},
+    }
+    assert list(found["vision"].artefacts) == list(PLATFORMS), "a lock says what is not there"
+    assert chosen.held_back == "it was compiled for cu135, and torch 2.15 for cu134"
+    assert chosen.older == {Version("0.29"): ("it is the newest for CUDA Toolkit 13.0",)}
+
+
+@pytest.mark.usefixtures("vision")
+def test_what_extends_a_project_is_not_locked_without_it() -> None:
+    toolkits = [ReleaseLock("12.6.3", None, {})]
+    with Index() as asked:
+        found = choose(asked, "libraries-13", toolkits, ("cp311",))
+    assert not found["torch"].files
+    assert not found["vision"].files
+    reason = "no version of torch is locked, which it extends"
+    assert found["vision"].held_back == reason

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from ctk.audit.files import at
 from ctk.core.versions import version_key
@@ -24,7 +24,8 @@ _MACHINES = {"linux-64": ("elf", "x86_64"), "linux-aarch64": ("elf", "aarch64")}
 _ORIGIN = re.compile(r"\$(ORIGIN|\{ORIGIN\})(/.*)?")
 _STUBS = "stubs"
 """Name of the folder of stubs."""
-# Folders of wheels, which no environment has.
+# Folders of wheels, which no environment has. A package may keep the one beside its modules in
+# which a wheel bundles libraries of others.
 _WHEEL_LEFTOVER = re.compile(r"(^|/)(nvidia|cu1\d)(/|$)|\.libs(/|$)")
 
 
@@ -91,23 +92,26 @@ def BinariesFitTheSubdir(package: PackageScan) -> Iterator[Finding]:
 def RpathIsRelative(package: PackageScan) -> Iterator[Finding]:
     """RPATH entries begin with ``$ORIGIN``, stay in the prefix, and are no folders of wheels.
 
+    But for a folder of bundled libraries that the package has, such as ``numpy.libs``.
+
     An empty entry, as in ``$ORIGIN:``, is an error: the loader reads it as the current directory,
     so a program that is started in a folder of somebody else loads that person's ``librt.so.1`` or
     ``libcuda.so.1`` (CWE-427).
     """
+    own = {posixpath.dirname(file.path) for file in package.installed()}
     for file, binary in binaries(package):
         for search in binary.search:
             for entry in search.entries:
-                if problem := _entry_problem(file, entry):
+                if problem := _entry_problem(file, entry, own):
                     yield at(package, file, f"{search.tag} {search.text!r}: {problem}")
 
 
-def _entry_problem(file: ScannedFile, entry: str) -> str:
+def _entry_problem(file: ScannedFile, entry: str, own: Collection[str]) -> str:
     if not entry:
         return "the empty entry means the current directory"
     if (folder := _folder(file.path, entry)) is None:
         return f"{entry!r} is not relative to $ORIGIN"
-    if _WHEEL_LEFTOVER.search(entry):
+    if _WHEEL_LEFTOVER.search(entry) and not (entry.endswith(".libs") and folder in own):
         return f"{entry!r} is a folder of the wheel's layout"
     return f"{entry!r} leaves the prefix" if folder.startswith("..") else ""
 

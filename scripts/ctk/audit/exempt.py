@@ -54,12 +54,6 @@ EXEMPTIONS = (
         path=r".*\.exe",
     ),
     Exemption(
-        ("numpy", "scipy"),
-        ("RpathIsRelative",),
-        "The wheel's own libraries stay in the folder that auditwheel made, beside the modules.",
-        message=r"'[$]ORIGIN/[./]+/(numpy|scipy)\.libs' is a folder of the wheel's layout",
-    ),
-    Exemption(
         ("scipy",),
         ("NeededIsFound",),
         "The RPATH of the module that loads these libraries holds for what they load, too.",

@@ -371,6 +371,7 @@ EXTERNAL: Mapping[str, re.Pattern[str]] = {
     }.items()
 }
 
+_FFMPEG = "(avcodec|avdevice|avfilter|avformat|avutil|swresample|swscale)"
 # (package, part of a path) -> library. These modules are imported only after the library was
 # loaded, which neither an RPATH nor a dependency states.
 OPTIONAL: Mapping[tuple[str, str], re.Pattern[str]] = {
@@ -381,6 +382,14 @@ OPTIONAL: Mapping[tuple[str, str], re.Pattern[str]] = {
     # On Windows jax imports jaxlib/_jax.pyd first, which has this DLL beside it. A loaded DLL is
     # found by its name.
     ("jaxlib-files", "/_mlir_libs/"): re.compile(r"jax_common\.dll", re.IGNORECASE),
+    # One module for each version of FFmpeg: the one whose libraries are installed is used, if any.
+    ("torchcodec-files", "/libtorchcodec_"): re.compile(rf"lib{_FFMPEG}\.so\.\d+|libheif\.so\.1"),
+    # The same on Windows. Torch, which loads its libraries, is imported before these modules.
+    ("torchcodec", "/libtorchcodec_"): re.compile(
+        rf"{_FFMPEG}-\d+\.dll|heif\.dll|torch_cpu\.dll", re.IGNORECASE
+    ),
+    ("torchaudio", "torchaudio.pyd"): re.compile(r"torch_cpu\.dll", re.IGNORECASE),
+    ("torchvision", "_stable.pyd"): re.compile(r"torch_cpu\.dll", re.IGNORECASE),
 }
 
 

@@ -59,6 +59,7 @@ PROJECTS = (
     ),
     *("filelock", "fsspec", "jinja2", "markupsafe", "networkx", "sympy", "mpmath", "absl-py"),
     "fastrlock",
+    "pillow",
     *(
         "scikit-build-core",
         "meson-python",

@@ -12,11 +12,13 @@ import posixpath
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from ctk.build import bundled
+from ctk.build.bundled import Bundled
 from ctk.index.inside import members
 from ctk.lock.model import Artefact
 from ctk.lock.redistribution import NVIDIA_INSIDE, Reading, Readings, Word, reading_of, text_key
@@ -49,6 +51,7 @@ class PackageFiles:
         words: Number of files by what their licence text says of distribution.
         not_named: Those whose distribution no text allows by a name or a clause.
         unread: The keys of their licence texts that nobody has read.
+        bundled: Libraries of other projects among them.
     """
 
     published: int = 0
@@ -57,6 +60,7 @@ class PackageFiles:
     words: Mapping[Word, int] = field(default_factory=dict)
     not_named: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    bundled: tuple[Bundled, ...] = ()
 
 
 NO_FILES = PackageFiles()
@@ -71,12 +75,14 @@ class Wheel:
         readings: Name of a folder with a licence text of its own -> the reading of this; "" for all
             other files. The text in ``cccl`` is for ``include/cccl`` too.
         distribution: Its name.
+        bundled: Name of a member -> the library of another project that it is.
     """
 
     subdir: str
     members: Mapping[str, str]
     readings: Mapping[str, Reading]
     distribution: str = ""
+    bundled: Mapping[str, Bundled] = field(default_factory=dict)
 
     @property
     def unread(self) -> set[str]:
@@ -110,6 +116,7 @@ def read_wheel(artefact: Artefact, path: Path, known: Readings) -> Wheel:
         readings = {"": reading_of(whole.text or whole.declared, known)}
         record = ""
         with members(stream, artefact.file) as found:
+            libraries = bundled.find(found)
             for member in found:
                 folder, name = posixpath.split(member.name)
                 if folder.endswith(".dist-info"):
@@ -120,9 +127,8 @@ def read_wheel(artefact: Artefact, path: Path, known: Readings) -> Wheel:
                     if key in known or ".dist-info/" not in folder:
                         readings[posixpath.basename(folder)] = reading_of(key, known)
     rows = (row for row in csv.reader(io.StringIO(record)) if row[1].startswith("sha256="))
-    return Wheel(
-        artefact.subdir, {row[0]: _sha256(row[1]) for row in rows}, readings, artefact.distribution
-    )
+    hashes = {row[0]: _sha256(row[1]) for row in rows}
+    return Wheel(artefact.subdir, hashes, readings, artefact.distribution, libraries)
 
 
 def _sha256(stated: str) -> str:
@@ -149,6 +155,7 @@ def compare(
     changed: list[Changed] = []
     readings: list[Reading] = []
     words: dict[str, Word] = {}
+    libraries: list[Bundled] = []
     for entry in sorted(files, key=lambda entry: entry["_path"]):
         path, sha256 = entry["_path"], entry["sha256"]
         same = _nearest(path, known.get(sha256, ()), 0)
@@ -156,6 +163,8 @@ def compare(
         if origin is None:
             continue
         wheel, member = origin
+        if member in wheel.bundled:
+            libraries.append(replace(wheel.bundled[member], path=path))
         reading = wheel.reading(member)
         readings.append(reading)
         words[path] = reading.of(path, wheel.subdir, sha256 in known)
@@ -168,6 +177,7 @@ def compare(
         words=dict(sorted(Counter(words.values()).items())),
         not_named=tuple(path for path, word in words.items() if word == "not-named"),
         unread=tuple(sorted({reading.unread for reading in readings} - {""})),
+        bundled=tuple(libraries),
     )
 
 

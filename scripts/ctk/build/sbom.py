@@ -2,8 +2,8 @@
 
 The place is that of PEP 770 for wheels, in conda's folder of metadata; conda has no convention yet.
 The SBOM names the package, its artefacts with sha256 and licence, and the commit of the recipe:
-everything that `ctk check --rebuild` needs. If CycloneDX has no word for a fact, it is a property
-in the namespace ``cuda-feedstocks``.
+everything that `ctk check --rebuild` needs. It names the libraries that its wheels bundle, too. If
+CycloneDX has no word for a fact, it is a property in the namespace ``cuda-feedstocks``.
 
 The package itself has no PURL: a conda package's PURL names its channel (CEP 49), and the same
 bytes may be in any.
@@ -31,6 +31,7 @@ from packageurl import PackageURL
 from pydantic import Field, TypeAdapter, ValidationError
 
 from ctk.build import LEVEL
+from ctk.build.bundled import Bundled
 from ctk.build.originals import NO_FILES, UNREAD, Changed, PackageFiles
 from ctk.core.errors import AuditFailed
 from ctk.index.inside import parse_time, time_text
@@ -131,7 +132,7 @@ def write(index: Mapping[str, Any], origin: Provenance, files: PackageFiles = NO
             **{f"{_VARIANT}{key}": values for key, values in origin.variant.items()},
             **_of_files(files),
         },
-        components=[_changed(file) for file in files.changed],
+        components=[*map(_changed, files.changed), *map(_bundled, files.bundled)],
         pedigree=Pedigree(commits=[Commit(uid=origin.commit)]) if origin.commit else None,
     )
     inputs = [_input(i.artefact, i.license) for i in origin.inputs]
@@ -174,6 +175,18 @@ def _changed(file: Changed) -> Component:
             Property(name=f"{_SPACE}:change", value=file.why),
             Property(name=f"{_SPACE}:distribution", value=file.word),
         ],
+    )
+
+
+def _bundled(library: Bundled) -> Component:
+    return Component(
+        name=library.project,
+        version=library.version or None,
+        type=ComponentType.LIBRARY,
+        bom_ref=f"bundled:{library.path}",
+        purl=PackageURL("generic", None, library.project, library.version or None),
+        licenses=[LicenseFactory().make_from_string(library.licence)],
+        properties=[Property(name=f"{_SPACE}:path", value=library.path)],
     )
 
 
@@ -297,9 +310,13 @@ def _refuse_unfit(origin: Provenance) -> None:
 
 
 def _read_files(package: Component, found: Mapping[str, list[str]]) -> PackageFiles:
-    changed = []
+    changed, libraries = [], []
     for file in package.components:
         properties = _properties(file)
+        if file.type is ComponentType.LIBRARY:
+            path, licence = properties["path"][0], _licence(file)
+            libraries.append(Bundled(path, file.name, file.version or "", licence))
+            continue
         word = cast(Word, properties["distribution"][0])
         changed.append(Changed(file.name, properties["change"][0], file.hashes[0].content, word))
     words = {
@@ -312,6 +329,7 @@ def _read_files(package: Component, found: Mapping[str, list[str]]) -> PackageFi
         cast(Mapping[Word, int], words),
         tuple(sorted(found.get("not-named", ()))),
         tuple(sorted(found.get(UNREAD, ()))),
+        tuple(sorted(libraries, key=lambda library: library.path)),
     )
 
 
@@ -338,11 +356,15 @@ def _read_input(component: Component) -> Input:
         size=int(found["size"]),
         uploaded=parse_time(found["uploaded"]),
     )
+    return Input(artefact, _licence(component))
+
+
+def _licence(component: Component) -> str:
     for licence in component.licenses:
         if isinstance(licence, LicenseExpression):
-            return Input(artefact, licence.value)
-        return Input(artefact, licence.id or licence.name or "")
-    return Input(artefact, "")
+            return licence.value
+        return licence.id or licence.name or ""
+    return ""
 
 
 def of(package: Path) -> Sbom:

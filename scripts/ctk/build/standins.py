@@ -50,6 +50,7 @@ case $1 in
   --remove-rpath) edit="no RPATH" ;;
   --force-rpath) edit="RPATH $3" ;;
   --add-needed) edit="needs $2" ;;
+  --replace-needed) edit="needs $3" ;;
 esac
 [[ ${{edit:-}} ]] && echo "$(realpath -s --relative-to "${{PREFIX:-/}}" "$file") $edit" >>{edits}
 {{ IFS= read -r -n 64 name; read -r soname; read -r rpath; read -r needed; }} <"$file" 2>/dev/null

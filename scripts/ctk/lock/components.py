@@ -121,6 +121,13 @@ LIBRARIES: Mapping[str, str] = {
     "torch": "torch",
     "triton": "triton",
     "torch-cpu": "torch",
+    # After what they extend.
+    "torchvision": "torchvision",
+    "torchaudio": "torchaudio",
+    "torchcodec": "torchcodec",
+    "torchvision-cpu": "torchvision",
+    "torchaudio-cpu": "torchaudio",
+    "torchcodec-cpu": "torchcodec",
 }
 """Libraries and programs with a version of their own that need the toolkit: name -> distribution
 for a major, with the
@@ -132,9 +139,15 @@ for the others."""
 WITHOUT_TOOLKIT = "-cpu"
 """The end of such a name."""
 
+EXTENDED: Mapping[str, str] = dict.fromkeys(("torchvision", "torchaudio", "torchcodec"), "torch")
+"""Project -> the project that its libraries extend.
+
+The metadata of these wheels names no CUDA, and often no version of the other project; their module
+``version`` names the CUDA that they were compiled with."""
+
 OLDER_TOOLKITS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     # The driver branch R580 stays at 13.0, and is the last for Volta and older GPUs.
-    "13.0": {"13": ("torch", "triton")},
+    "13.0": {"13": ("torch", "triton", *EXTENDED)},
 }
 """CTK minor -> CUDA major -> projects whose newest version for that toolkit is locked beside the
 newest of all.

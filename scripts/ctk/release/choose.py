@@ -22,11 +22,12 @@ from ctk.core.console import listing
 from ctk.core.errors import NotPublished, UnknownName
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.index.index import Index, IndexFile
-from ctk.index.inside import applies, read_requirements, stated_requirements
+from ctk.index.inside import applies, members, read_requirements, stated_requirements
 from ctk.lock import wheels
 from ctk.lock.components import (
     AS_REQUIRED,
     CTK_COMPONENTS,
+    EXTENDED,
     LIBRARIES,
     MANIFEST,
     OLDER_TOOLKITS,
@@ -84,7 +85,12 @@ def release_of(
     for project, chosen in choose(index, name, toolkits, tags).items():
         for version, files in chosen.files.items():
             key = f"{project}-{files[0].version}" if version in chosen.older else project
-            components[key] = wheels.component(index, project, files, chosen.targets[version])
+            targets = chosen.targets[version]
+            component = wheels.component(index, project, files, targets)
+            if targets[0] in PLATFORMS:  # a lock says of each whether it has a wheel
+                artefacts = dict.fromkeys(PLATFORMS) | dict(component.artefacts)
+                component = replace(component, artefacts=artefacts)
+            components[key] = component
     return ReleaseLock(name, None, dict(sorted(components.items())))
 
 
@@ -428,9 +434,15 @@ class _LibraryChoice:
             names,
         )
         self._demands: list[_Demand] = []
+        self._chosen: dict[str, ChosenProject] = {}
 
     def of(self, name: str, wanted: Requirement) -> ChosenProject | None:
         """The newest versions compatible with the projects chosen so far; None without a wheel."""
+        if chosen := self._of(name, wanted):
+            self._chosen[name] = chosen
+        return chosen
+
+    def _of(self, name: str, wanted: Requirement) -> ChosenProject | None:
         distribution, without_toolkit = wanted.name, name.endswith(WITHOUT_TOOLKIT)
         try:
             listed = self._index.files(distribution)
@@ -449,6 +461,14 @@ class _LibraryChoice:
             needs = [r for _, r in stated_requirements(self._index.metadata(offered[0])) if r]
             places = _platforms(needs, without_toolkit)
             against = [] if without_toolkit else list(self._against(needs, wanted.extras))
+            if distribution in EXTENDED:
+                extended = self._extended(name)
+                places = extended.places if extended else ()
+                against += (
+                    extended.against(needs, compiled_with(self._index, offered, places))
+                    if extended
+                    else [f"no version of {EXTENDED[distribution]} is locked, which it extends"]
+                )
             refused = {
                 tag: reason for tag in runs if (reason := self._refusal(distribution, version, tag))
             }
@@ -494,6 +514,12 @@ class _LibraryChoice:
         targets = [t for t in _library_targets(files, runs) if t.startswith(places)]
         on_libraries = [] if without_toolkit else [need for need in needs if self._asks(need)]
         return AskedVersion(files, targets, on_libraries)
+
+    def _extended(self, name: str) -> _Extended | None:
+        """What was chosen of the project that this one extends; None if nothing was."""
+        end = WITHOUT_TOOLKIT if name.endswith(WITHOUT_TOOLKIT) else ""
+        project = self._chosen.get(f"{EXTENDED[name.removesuffix(end)]}{end}")
+        return _Extended.of(self._index, project) if project and project.files else None
 
     def required(self, distribution: str) -> Iterator[tuple[Version, list[IndexFile], str]]:
         """The versions that a chosen project requires exactly.
@@ -621,6 +647,66 @@ def no_such_version(
     if stated and all(file.yanked for file in stated):
         cause = f"{distribution} {version} was withdrawn by its publisher (yanked)"
     return NotPublished(cause, f"name one that it has: {names}" if near else _STEP)
+
+
+@dataclass(frozen=True)
+class _Extended:
+    """The newest chosen version of a project that others extend: PyTorch.
+
+    `places` are the platforms that it is locked for, and `cuda` is what `compiled_with` says.
+    """
+
+    distribution: str
+    version: Version
+    cuda: str
+    places: tuple[str, ...]
+
+    @classmethod
+    def of(cls, index: Index, project: ChosenProject) -> _Extended:
+        version, files = next(iter(project.files.items()))
+        targets = [t for t in project.targets[version] if wheels.wheel_for(files, t)]
+        places = tuple(dict.fromkeys(target.partition("-cp")[0] for target in targets))
+        cuda = compiled_with(index, files, places)
+        return cls(files[0].distribution, version, cuda, places)
+
+    def against(self, needs: Iterable[Requirement], cuda: str) -> Iterator[str]:
+        """Reasons why a version does not go with it that has these needs and was compiled so.
+
+        It may have been compiled with an older minor of the same CUDA major.
+        """
+        for need in needs:
+            is_met = need.name != self.distribution or self.version in need.specifier
+            if not is_met and _holds(need, ""):
+                yield f"it requires {need.name}{need.specifier}, and {self.version} is there"
+        ours, theirs = _cuda_minor(cuda), _cuda_minor(self.cuda)
+        is_older = ours[:-1] == theirs[:-1] and ours <= theirs
+        if cuda != self.cuda and not (ours and theirs and is_older):
+            yield (
+                f"it was compiled for {cuda or 'no CUDA that it names'}, and"
+                f" {self.distribution} {self.version} for {self.cuda}"
+            )
+
+
+def _cuda_minor(compiled: str) -> tuple[int, ...]:
+    """``(13, 0)`` of ``cu130``; empty for anything else."""
+    stated = re.fullmatch(r"cu(\d\d)(\d+)", compiled)
+    return (int(stated[1]), int(stated[2])) if stated else ()
+
+
+def compiled_with(index: Index, files: Sequence[IndexFile], places: Sequence[str]) -> str:
+    """The CUDA that a version was compiled with, by its module ``version``.
+
+    ``cu130`` is CUDA 13.0, and ``cpu`` is none; empty if it says nothing. The wheel for the first
+    of these places is read, which may be for any Python.
+    """
+    for file in files:
+        if any(t.partition("-cp")[0] in places[:1] for t in wheels.targets_of(file)):
+            with index.opened(file) as stream, members(stream, file.file) as found:
+                path = f"{file.distribution}/version.py"
+                texts = [member.content().decode() for member in found if member.name == path]
+            stated = re.search(r"__version__ = ['\"][^+'\"]+\+(\w+)", "".join(texts))
+            return stated[1] if stated else ""
+    return ""
 
 
 def _platforms(needs: Sequence[Requirement], without_toolkit: bool) -> tuple[str, ...]:
