@@ -32,7 +32,7 @@ def offered(line: str) -> list[str]:
     ("line", "words"),
     [
         ("ctk ", set(COMMANDS)),
-        ("ctk release ", {"add", "measure", "check", "list", "diff"}),
+        ("ctk release ", {"add", "remove", "measure", "check", "list", "diff"}),
         ("ctk build --all", {"--all-releases", "--all-components"}),
     ],
 )

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from command_list import ALL, RECIPE, Typed, line
 
 from conftest import ROOT
 from ctk.core import errors
+from ctk.lock.model import dump, load
 from kit import tiny_packages
 from kit.world import NEW, OLD, World, ctk
 
@@ -44,6 +46,7 @@ CASES = [
     "release check",
     f"release diff {OLD} {NEW} -p linux-64",
     "release list",
+    "release remove cuda-pathfinder {version}",
     f"release measure {OLD}",
     "rollback {folder}/www",
     "rollback {folder}/www --to 1",
@@ -90,6 +93,15 @@ def prepare(case: str, world: World, folder: Path) -> None:
         assert ctk(world, "publish", "--to", str(folder / "www")).returncode == 0
 
 
+def named_version(world: World) -> str:
+    """The version of cuda-pathfinder in the locks, which is then as if added by its name."""
+    path = world.workspace.variants / "python-13.lock"
+    lock = load(path)
+    version = lock.components["cuda-pathfinder"].version
+    path.write_text(dump(replace(lock, added={"cuda-pathfinder": {version: ""}})))
+    return version
+
+
 def one_document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     found = json.loads(done.stdout)  # fails for a second document, or anything around it
     assert isinstance(found, dict)
@@ -107,6 +119,8 @@ def test_a_command_prints_one_document_with_the_documented_keys_and_quietly_noth
     case: str, world: World, typed: Typed, tmp_path: Path
 ) -> None:
     prepare(case, world, tmp_path)
+    if case.startswith("release remove"):
+        case = case.replace("{version}", named_version(world))
     words, dashes, program = case.partition("-- ") if case.startswith("env run") else (case, "", "")
     done = typed(*line(world, f"{words} --json -q {dashes}{program}", tmp_path))
     found = one_document(done)

@@ -125,8 +125,7 @@ def test_conda_build_drops_no_line_of_our_variants(project: Workspace) -> None:
 def test_a_feedstock_renders_the_packages_of_the_plan_from_its_artefacts(
     name: str, tmp_path: Path
 ) -> None:
-    """Down to the hash, but for Python's matrix, and for a key that one CUDA major has for another
-    version (cudnn).
+    """Down to the hash, but for Python's matrix.
 
     What lacks a wheel is rendered too, as the Python API heeds no `skip` beside `outputs`.
     """
@@ -138,7 +137,7 @@ def test_a_feedstock_renders_the_packages_of_the_plan_from_its_artefacts(
     if has_own_gpus_on_windows_on_arm(plan):
         expected |= {"win and arm64", "not (win and arm64)"}
     assert {*map(selector, variants.splitlines())} - {""} == expected
-    same = unhashed if "python_tag:" in text or "_older_gpus" in text else str
+    same = unhashed if "python_tag:" in text else str
     sources = {(address(a), a.sha256) for a in plan.artefacts}
     assert set(re.findall(r"url: (\S+)\n\s+sha256: (\S+)", text)) == sources
     assert ".cache" not in text and "../common" not in text

@@ -127,7 +127,7 @@ def test_a_project_that_is_new_here_is_locked_and_no_other_is_upgraded(
     wheels(index, "nvidia-cudss-cu13", "1.0")
     wheels(index, "nvidia-nccl-cu13", "2.4")
     said = run("add", "cudss", "1.0", "--write")
-    assert "not in libraries-12: the package index has no nvidia-cudss-cu12" in said
+    assert "not in libraries-12: the package index holds no file of nvidia-cudss-cu12" in said
     assert versions(locked, "13")["cudss-cu13"] == "1.0"
     assert versions(locked, "13")["nccl-cu13"] == "2.3"
     assert lock(locked, "13").added == {}

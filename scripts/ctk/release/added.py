@@ -102,7 +102,10 @@ def find_project(name: str, workspace: Workspace) -> Project:
             "lock a minor: ctk release add 13.4 --write",
         )
     known = [*LIBRARIES, *PYTHON_PROJECTS, *projects(find_recipes(workspace.recipes))]
-    raise UnknownName.of("project", name, known)
+    nearest = UnknownName.of("project", name, known)
+    raise UnknownName(
+        f"{name!r} is no release, and no library or Python project here", nearest.step
+    )
 
 
 def parse_version(name: str, text: str) -> Version:
