@@ -9,6 +9,7 @@ checkout's channel.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path, PurePath
@@ -97,6 +98,21 @@ def test_pytorch_computes_and_trains_with_the_environments_libraries(
     assert USED_BY_TORCH - _of_the_environment(found["loaded"]) == set()
     if environment.fit == "native":  # Triton writes PTX as new as this
         assert numbers(found["ptxas"]) <= numbers(gpu.driver or "")
+
+
+def test_torchvision_and_torchaudio_load_the_environments_libraries(
+    request: pytest.FixtureRequest, gpu: Machine, tmp_path: Path
+) -> None:
+    """benchmarks/beside_pip.py compares what they compute with pip's."""
+    packages = ("torchvision", "torchaudio", "pillow")
+    environment = environment_with(packages, (*packages, "pytorch-gpu"), tmp_path / "env", request)
+    program = PROGRAMS / "torch_neighbours.py"
+    done = environment.run(program, tmp_path / "computed.npz")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert {"libcudart", "libnvjpeg", "libcudnn"} - _of_the_environment(found["loaded"]) == set()
+    names = [PurePath(file).name for file in found["loaded"]]
+    assert [n for n in names if n.startswith(("libcudart", "libnvjpeg")) and "-" in n] == []
 
 
 def test_pytorch_sums_over_all_gpus(

@@ -10,17 +10,20 @@ benchmarks/beside_pip.py compares what two environments write.
 import importlib.util
 import io
 import json
+import os
 import sys
 
 import numpy as np
 import torch
 import torchaudio
 import torchvision
-from loaded import loaded
 from PIL import Image
 from torchvision.io import decode_image, decode_jpeg, decode_png, decode_webp, encode_jpeg
 from torchvision.ops import batched_nms, deform_conv2d, nms, ps_roi_align, roi_align, roi_pool
 from torchvision.transforms import v2
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from loaded import loaded  # noqa: E402
 
 SEED = 7
 
