@@ -108,6 +108,9 @@ def checks_of(recipe: Mapping[str, Any], subdir: str) -> Iterator[Check | str]:
         if (output.get("build") or {}).get("skip"):
             continue
         for command in as_list((output.get("test") or {}).get("commands")):
+            is_for_windows = "%" in str(command)
+            if is_for_windows != subdir.startswith("win"):
+                continue
             line = str(command).strip().replace("\\\\", "\\").replace("\\", "/")
             for pattern, is_there in ((_THERE, True), (_NOT_THERE, False)):
                 if match := pattern.fullmatch(line):
@@ -183,8 +186,8 @@ def judge(check: Check, packages: Packages) -> str:
         return "failed" if any(fnmatchcase(path, check.path) for path in own) else "passed"
     every = [paths for (_, subdir), paths in packages.items() if subdir == check.subdir]
     is_there = any(fnmatchcase(path, check.path) for paths in every for path in paths)
-    folder = check.path.rpartition("/")[0]
-    # The folder of a header that the notes of the wheels leave out.
+    # The notes of the wheels leave out headers in deep folders: the folder above has others.
+    folder = "/".join(check.path.split("/")[:-2])
     is_noted = not LEFT_OUT.fullmatch(check.path)
     has_folder = any(path.startswith(f"{folder}/") for paths in every for path in paths)
     is_folder = any(path.startswith(f"{check.path}/") for paths in every for path in paths)

@@ -637,7 +637,8 @@ def _addresses(
         )
     kind = _MADE.search(path["target"])
     if kind:
-        yield from _made_beside(path["component"], kind[1], made)
+        read = [s for s in made if (s.artefact.component, s.kind) == (path["component"], kind[1])]
+        yield from _made_beside(read, path["version"])
         return
     component = re.compile(_MAJOR.sub("(?P<cuda_major>[0-9]+)", path["component"]))
     named = [(component.fullmatch(artefact.component), artefact, url) for artefact, url in offers]
@@ -661,9 +662,11 @@ def _addresses(
         yield {"if": condition, "then": file} if condition else file
 
 
-def _made_beside(component: str, kind: str, made: Sequence[Derived]) -> Iterator[dict[str, Any]]:
-    """The sources of a kind that consist of names, each under the condition of its platform."""
-    for source in made:
-        if (source.artefact.component, source.kind) == (component, kind):
-            condition = f'target_platform == "{source.artefact.subdir}"'
-            yield {"if": condition, "then": {"path": _made_name(source)}}
+def _made_beside(sources: Sequence[Derived], version_key: str) -> Iterator[dict[str, Any]]:
+    """The sources that consist of names, each under the condition of its platform and version."""
+    has_versions = len({source.artefact.version for source in sources}) > 1
+    for source in sources:
+        condition = f'target_platform == "{source.artefact.subdir}"'
+        if has_versions:
+            condition += f' and {version_key} == "{source.artefact.version}"'
+        yield {"if": condition, "then": {"path": _made_name(source)}}

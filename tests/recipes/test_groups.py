@@ -18,6 +18,8 @@ FEEDSTOCK = "cuda-toolkit"
 # Components of no group, as on conda-forge, and the platforms where that is so: "" is all. NVTX is
 # headers on Windows.
 IN_NO_GROUP = {"tileiras": "", "nvtx": "win-"}
+# Of no group itself, as on conda-forge: libnpp-dev and libnvjpeg-dev bring it.
+OF_OTHERS = {"cuda-culibos-static"}
 # What only the groups with a compiler bring; in CUDA 12 there are none.
 OF_THE_COMPILER = {"cuxxfilt", "nvcc", "nvvm"}
 OTHERS = {"cuda-version", "c-compiler", "cxx-compiler"}
@@ -106,11 +108,7 @@ def test_there_are_the_groups_of_conda_forge(places: list[Here]) -> None:
         expected = everywhere | (compiling if "cuda-nvcc" in here.packages else set())
         assert here.groups.keys() - {"cuda-libraries-static"} == expected, here
         packaged = here.packages.keys() - here.groups.keys()
-        static = {
-            name
-            for name in packaged
-            if name.endswith("-static") and not here.components[name] & here.in_no_group
-        }
+        static = {name for name in packaged if name.endswith("-static") and name not in OF_OTHERS}
         brought = (
             members(here.groups["cuda-libraries-static"])
             if "cuda-libraries-static" in here.groups
