@@ -39,7 +39,7 @@ from ctk.solve.solve import (
 )
 
 _OF_A_LIST = "conda-forge"
-_ONE_VERSION = re.compile(r"=*(\d+\.\d+(?:\.\d+)*)(?:\.\*)?")
+_ONE_VERSION = re.compile(r"=*(\d+\.\d+(?:\.\d+)*(?:\.post\d+)?)(?:\.\*)?")
 LOOK_ELSEWHERE = (
     "see how its name is written, or name a channel that has it with --channel or --base"
 )
