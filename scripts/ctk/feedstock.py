@@ -616,7 +616,7 @@ def _addresses(source: Mapping[str, Any], offers: Sequence[Offer]) -> Iterator[d
             values = {path["version"]: artefact.version}
         if "target_platform" in path["target"]:
             values["target_platform"] = subdir
-        if "python_tag" in path["target"]:
+        if python and "python_tag" in path["target"]:
             values["python_tag"] = f"cp{python}"
         condition = " and ".join(f'{name} == "{value}"' for name, value in values.items())
         urls.setdefault((condition, artefact.sha256), url)
