@@ -652,7 +652,7 @@ def _addresses(
             values = {path["version"]: artefact.version}
         if "target_platform" in path["target"]:
             values["target_platform"] = subdir
-        if "python_tag" in path["target"]:
+        if python and "python_tag" in path["target"]:
             values["python_tag"] = f"cp{python}"
         condition = " and ".join(f'{name} == "{value}"' for name, value in values.items())
         urls.setdefault((condition, artefact.sha256), url)

@@ -23,7 +23,7 @@ from torchvision.ops import batched_nms, deform_conv2d, nms, ps_roi_align, roi_a
 from torchvision.transforms import v2
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from loaded import loaded  # noqa: E402
+from loaded import loaded
 
 SEED = 7
 
