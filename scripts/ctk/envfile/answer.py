@@ -543,7 +543,24 @@ class _Reader:
         if behind := self._one_from_behind(found):
             return behind
         loose = [_without_near_version(row) for row in found]
-        return loose if self._solves_built(loose) else found
+        if self._solves_built(loose):
+            return loose
+        return self._without_one(found) or self._without_one(loose) or found
+
+    def _without_one(self, rows: Sequence[Row]) -> list[Row] | None:
+        """The rows, without one that could be built here in another version, if that solves.
+
+        None if that gives no solution. cuTensorNet of here needs a newer cuTENSOR than a file pins.
+        """
+        for row in rows:
+            if not row.is_near or not row.step:
+                continue
+            words = f"{row.words}; that does not go with the other lines"
+            left = replace(row, words=words, specs=None, step="", is_elsewhere=True)
+            others = [left if other is row else other for other in rows]
+            if self._solves_built(others):
+                return others
+        return None
 
     def _one_from_behind(self, rows: Sequence[Row]) -> list[Row] | None:
         """The rows, with one package of the base channel in the place of that of here.
