@@ -218,7 +218,8 @@ def test_only_the_native_cuda_version_depends_on_a_virtual_cuda_package(
         name
         for name in others
         if not re.fullmatch(
-            r"lib(cu|n)\w+|cusparselt|(.+)-files|jax-cuda-plugin|cutile-python|cccl-python", name
+            r"lib(cu|n)\w+|cusparselt|(.+)-files|jax-cuda-plugin|cutile-python|cccl-python|torchaudio",
+            name,
         )
     } == set()
     assert all(spec.startswith("__cuda_arch >=") for spec in others.values())

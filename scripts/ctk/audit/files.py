@@ -31,9 +31,12 @@ LICENCE_WORDS = {
     "Apache-2.0": b"Apache License Version 2.0",
     "BSD-2-Clause": b"Redistribution and use in source and binary forms",
     "BSD-3-Clause": b"to endorse or promote products derived from this software",
+    "IJG": b"the work of the Independent JPEG Group",
     "LLVM-exception": b"LLVM Exceptions to the Apache 2.0 License",
     "MIT": b"Permission is hereby granted, free of charge, to any person obtaining a copy",
     "NCSA": b"University of Illinois/NCSA Open Source License",
+    "Zlib": b"This notice may not be removed or altered from any source distribution",
+    "libpng-2.0": b"PNG Reference Library License version 2",
 }
 
 
