@@ -96,11 +96,8 @@ def find_project(name: str, workspace: Workspace) -> Project:
     if project:
         return project
     if _is_of_toolkit(typed, workspace):
-        raise UnknownName(
-            f"{name} is a part of the CUDA Toolkit, of which the newest patch of each minor is"
-            " locked",
-            "lock a minor: ctk release add 13.4 --write",
-        )
+        cause = f"{name} is a part of the CUDA Toolkit, of which each minor has its newest patch"
+        raise UnknownName(cause, "lock a minor: ctk release add 13.4 --write")
     known = [*LIBRARIES, *PYTHON_PROJECTS, *projects(find_recipes(workspace.recipes))]
     nearest = UnknownName.of("project", name, known)
     raise UnknownName(
