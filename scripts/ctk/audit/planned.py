@@ -252,6 +252,8 @@ def _file(path: str, content: Content, edits: Sequence[str]) -> ScannedFile:
         if kind == "+":
             needed = (*binary.needed, value)
             binary = replace(binary, needed=needed, moved=() if LIBRT in needed else binary.moved)
+        elif kind == "-":
+            binary = replace(binary, needed=tuple(n for n in binary.needed if n != value))
         else:
             binary = replace(binary, search=(SearchPath("RPATH", value),) if value else ())
     return ScannedFile(

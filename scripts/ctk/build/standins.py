@@ -63,7 +63,9 @@ case $name/$# in
       {{ echo "{token} $rpath" && grep -a '^{token} ' "$file"; }} | tail -1 | cut -c 18- && exit
     ;;
   *{token}.elf*/3) [[ $1 == --add-needed ]] && echo "{token}+$2" >>"$file" && exit ;;
-  *{token}.elf*/4) [[ "$1 $2" == "{set_rpath}" ]] && echo "{token} $3" >>"$file" && exit ;;
+  *{token}.elf*/4)
+    [[ $1 == --replace-needed ]] && printf '%s\n' "{token}-$2" "{token}+$3" >>"$file" && exit
+    [[ "$1 $2" == "{set_rpath}" ]] && echo "{token} $3" >>"$file" && exit ;;
   *{token}*) ;;
   *) exec {patchelf} "$@" ;;
 esac
