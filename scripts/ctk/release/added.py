@@ -98,11 +98,11 @@ def find_project(name: str, workspace: Workspace) -> Project:
     if _is_of_toolkit(typed, workspace):
         cause = f"{name} is a part of the CUDA Toolkit, of which each minor has its newest patch"
         raise UnknownName(cause, "lock a minor: ctk release add 13.4 --write")
-    known = [*LIBRARIES, *PYTHON_PROJECTS, *projects(find_recipes(workspace.recipes))]
-    nearest = UnknownName.of("project", name, known)
-    raise UnknownName(
-        f"{name!r} is no release, and no library or Python project here", nearest.step
-    )
+    in_recipes = projects(find_recipes(workspace.recipes))
+    known = [*LIBRARIES, *PYTHON_PROJECTS, *in_recipes]
+    step = UnknownName.of("project", name, known).step
+    cause = f"{name!r} is no release, and no library or Python project here"
+    raise UnknownName(cause, step)
 
 
 def parse_version(name: str, text: str) -> Version:
