@@ -25,7 +25,7 @@ from figures import RATIO, record
 from build import fresh_checkout  # benchmarks/build.py
 from ctk.build import LEVEL, build
 from ctk.build.cluster import Cluster, Store
-from ctk.build.runner import tools
+from ctk.build.finished import tools
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.platforms import PLATFORMS, this_platform

@@ -24,8 +24,9 @@ from ctk.authors.build_log import what_test_failed
 from ctk.base import base
 from ctk.build import build
 from ctk.build.cluster import Cluster
+from ctk.build.finished import Built, finished
 from ctk.build.one import machine_paths, temporary_files
-from ctk.build.runner import Built, refuse_machine
+from ctk.build.runner import refuse_machine
 from ctk.channel import local
 from ctk.channel.distribution import package_name
 from ctk.clean import forget_older, trim
@@ -185,7 +186,7 @@ class Pipeline:
         return wanted
 
     def _fetch_and_build(self, plan: Plan) -> build.BuildReport:
-        earlier = build.finished(plan, self.workspace, jobs=self.jobs)
+        earlier = finished(plan, self.workspace, jobs=self.jobs)
         todo = replace(plan, builds=tuple(b for b in plan.builds if b.id not in earlier))
         if todo.builds and not self.cluster:
             refuse_machine(self.workspace)  # before gigabytes are fetched

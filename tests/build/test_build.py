@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ctk.build import build, runner
+from ctk.build import build
+from ctk.build.finished import cached
 from ctk.build.runner import refuse_machine
 from ctk.core import files
 from ctk.core.checkout import Workspace
@@ -64,8 +65,8 @@ def test_a_build_is_made_again_once_somebody_has_read_its_licence_texts(
     made = {b.id: b for b in build.run(tiny_plan(checkout), checkout).built}
     assert (len(made[HELLO].unread), made[FOLLOWER].unread) == (1, ())
     readings = dict.fromkeys(made[HELLO].unread, Reading("open source"))
-    monkeypatch.setattr(runner, "load", lambda: readings)
-    found = {b.id: runner.cached(b, checkout) for b in tiny_plan(checkout).builds}
+    monkeypatch.setattr("ctk.build.finished.load", lambda: readings)
+    found = {b.id: cached(b, checkout) for b in tiny_plan(checkout).builds}
     assert [found[HELLO], found[FOLLOWER] is not None] == [None, True]
 
 

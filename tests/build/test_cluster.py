@@ -17,6 +17,7 @@ from conftest import ROOT
 from ctk.build import build
 from ctk.build import cluster as module
 from ctk.build.cluster import Cluster, Store
+from ctk.build.finished import cached
 from ctk.core.checkout import Workspace
 from ctk.core.errors import ClusterFailed
 from ctk.plan.plan import Build
@@ -213,7 +214,7 @@ def test_a_scheduler_that_is_lost_ends_the_run_and_keeps_what_is_finished(tmp_pa
         with pytest.raises(ClusterFailed, match=f"the scheduler at {cluster.address} was lost"):
             done.result(900)
         (tmp_path / "go").touch()
-    assert build.cached(hello(workspace), workspace)
+    assert cached(hello(workspace), workspace)
 
 
 def test_a_scheduler_with_another_ctk_is_a_failed_cluster(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from packageurl import PackageURL
 from conftest import ROOT
 from ctk.build import sbom
 from ctk.build.bundled import Bundled
+from ctk.build.finished import tools
 from ctk.build.originals import Changed, PackageFiles
 from ctk.build.reproducible import portable
-from ctk.build.runner import tools
 from ctk.build.sbom import Input, Provenance, provenance
 from ctk.core.checkout import Workspace
 from ctk.core.errors import AuditFailed, BuildFailed

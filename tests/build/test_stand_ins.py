@@ -17,7 +17,8 @@ from pydantic_core import _pydantic_core
 
 from conftest import NEWEST
 from ctk.build import one, runner
-from ctk.build.runner import Built, make, make_with
+from ctk.build.finished import Built
+from ctk.build.runner import make, make_with
 from ctk.build.standins import choose
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BuildFailed

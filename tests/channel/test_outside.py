@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ctk.build.runner import read_note
+from ctk.build.finished import read_note
 from ctk.channel.check import check_channel
 from ctk.channel.distribution import read as read_distribution
 from ctk.channel.local import candidates

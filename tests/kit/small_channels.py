@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ctk.build import sbom
-from ctk.build.build import Built
+from ctk.build.finished import Built
 from ctk.build.originals import NO_FILES, PackageFiles
 from ctk.build.sbom import Input, Provenance
 from ctk.channel import local

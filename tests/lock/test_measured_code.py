@@ -23,8 +23,8 @@ from ctk.core.locks import exclusive
 from ctk.core.platforms import this_platform
 from ctk.fetch.fetch import fetch, laid_out
 from ctk.index.index import Index
-from ctk.lock.facts import PROBED, known_gpus
-from ctk.lock.model import Artefact, ReleaseLock, release_locks
+from ctk.lock.facts import PROBED
+from ctk.lock.model import Artefact, ReleaseLock, known_gpus, release_locks
 from ctk.package.binaries import ELF_MAGIC
 from ctk.package.gpu_fatbin import FileCode, read, read_wheel
 from ctk.package.gpu_support import bound, present

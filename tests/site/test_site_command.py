@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -16,7 +17,8 @@ from ctk.channel.publish import SITE
 from ctk.cli.main import app
 from ctk.core.checkout import HISTORY
 from ctk.core.errors import BadValue, Unsolvable
-from ctk.site import Page, write
+from ctk.site import Page, answers, write
+from ctk.site.answers import Work
 from kit import small_channels
 
 
@@ -200,3 +202,34 @@ def test_a_folder_with_something_else_is_never_replaced(tmp_path: Path) -> None:
     for name in ("mine.txt", "link"):
         with pytest.raises(BadValue, match="is no folder"):
             write([Page("index.html", b"1")], tmp_path / name)
+
+
+def test_a_site_asks_again_only_what_the_channel_changed(
+    build: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pages that notes of earlier answers make are the same to the byte."""
+    solved_now = answers._solved_now
+    asked: list[str] = []
+
+    def counted(work: Sequence[Work], jobs: int) -> Iterator[tuple[Work, dict[str, Any]]]:
+        asked.extend(piece.name for piece in work)
+        return solved_now(work, jobs)
+
+    monkeypatch.setattr(answers, "_solved_now", counted)
+    words = ("--platform", "linux-64", "--package", "cuda-version", "--jobs", "1")
+    first = _answers_of(build(*words))
+    assert first and asked
+    asked.clear()
+    assert _answers_of(build(*words)) == first
+    assert not asked
+    index = tmp_path / "checkout" / "output" / "channel" / "linux-64" / "repodata.json"
+    index.write_text(index.read_text() + "\n")
+    assert _answers_of(build(*words)) == first
+    assert asked
+
+
+def _answers_of(site: Path) -> dict[str, bytes]:
+    return {
+        file.relative_to(site).as_posix(): file.read_bytes()
+        for file in site.glob("answers/**/*.js")
+    }

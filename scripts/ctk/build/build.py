@@ -15,15 +15,16 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from ctk.build.cluster import Cluster
+from ctk.build.finished import Built, build_key, finished
 from ctk.build.one import at_work, processes
-from ctk.build.runner import Built, build_key, cached, make
+from ctk.build.runner import make
 from ctk.core.checkout import Workspace
 from ctk.core.disk import disk_errors
 from ctk.core.errors import BuildFailed
 from ctk.core.platforms import PLATFORMS
 from ctk.plan.plan import Build, Plan, Request, Set, choose_locks, plan
 
-__all__ = ["BuildReport", "Built", "build_key", "cached", "finished", "run"]
+__all__ = ["BuildReport", "Built", "build_key", "finished", "run"]
 
 MAX_ON_CLUSTER = 256  # builds that a scheduler is given at once
 
@@ -34,16 +35,6 @@ class BuildReport:
 
     built: tuple[Built, ...]
     failed: Mapping[str, str]  # id -> the cause, with the end of the log
-
-
-def finished(plan: Plan, workspace: Workspace, *, jobs: int | None = None) -> dict[str, Built]:
-    """The builds of a plan that are in the cache, by id.
-
-    Reads every package that may have changed.
-    """
-    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        builds = pool.map(lambda build: cached(build, workspace), plan.builds)
-        return {built.id: built for built in builds if built}
 
 
 def run(

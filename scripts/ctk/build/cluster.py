@@ -26,8 +26,9 @@ from pathlib import Path
 from threading import local
 from typing import TYPE_CHECKING, Any
 
+from ctk.build.finished import Built, build_key, read_note, tools
 from ctk.build.one import at_work, clear_build_folders, processes
-from ctk.build.runner import Built, build_key, keep, log_file, make, read_note, tools, write_log
+from ctk.build.runner import keep, log_file, make, write_log
 from ctk.core.checkout import Workspace
 from ctk.core.disk import FULL, disk_errors
 from ctk.core.errors import BadValue, BuildFailed, ClusterFailed, CtkError, NoSpace, describe

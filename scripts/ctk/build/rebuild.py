@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ctk.build import build, sbom
-from ctk.build.runner import tools
+from ctk.build.finished import tools
 from ctk.build.sbom import Provenance
 from ctk.core.checkout import Workspace, git_export
 from ctk.core.disk import disk_errors

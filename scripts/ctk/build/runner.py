@@ -6,7 +6,6 @@ one rename, so a killed run leaves whole builds or nothing.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -14,157 +13,31 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import rattler_build
-import zstandard
-from pydantic import TypeAdapter, ValidationError
 from rattler_build.cli_api import build_recipes
 
-from ctk.build import LEVEL, standins
+from ctk.build import standins
+from ctk.build.finished import Built, build_key, tools
 from ctk.build.one import environment, new_build_folder
 from ctk.build.originals import read_wheel
 from ctk.build.reproducible import BUILD_ROOT, portable, rewrite
 from ctk.core.checkout import Workspace
 from ctk.core.disk import disk_errors, full_disk, refuse_breaking_path
 from ctk.core.errors import BuildFailed, NotReady
-from ctk.core.files import HashNotes, read_json
-from ctk.core.inside import wrong_with
 from ctk.core.secrets import without_credentials
 from ctk.fetch.fetch import laid_out
-from ctk.lock import derived
 from ctk.lock.redistribution import load
 from ctk.plan.plan import Build
-from ctk.plan.recipes import recipe_commit, variant_config, variant_values
+from ctk.plan.recipes import variant_config, variant_values
 
-REVISION = 10
-"""Raise this when the tooling itself changes the content of packages."""
 _PASSING_LEVEL = 1  # of rattler-build's packages, which are compressed anew
 # Bytes written for each byte of an artefact, at most: wheels unpack to three times their size, and
 # a recipe of six outputs holds eight copies of that at once.
 _GROWTH = 30
-
-
-@dataclass(frozen=True)
-class Built:
-    """A finished build."""
-
-    id: str  # of the build
-    key: str  # content key
-    home: Path  # its folder in the cache
-    # Path of each ``.conda`` file below that folder -> its record in repodata.
-    records: Mapping[str, Mapping[str, Any]]
-    tests: Mapping[str, int]  # path of each package with tests -> their number
-    seconds: float  # wall time of the run that made it
-    cached: bool  # whether an earlier run had made it
-    unread: tuple[str, ...] = ()  # keys of its wheels' licence texts that nobody had read
-
-    @property
-    def sha256(self) -> dict[str, str]:
-        return {name: record["sha256"] for name, record in self.records.items()}
-
-    @property
-    def packages(self) -> tuple[Path, ...]:
-        return tuple(self.home / name for name in self.records)
-
-    @property
-    def size(self) -> int:
-        return sum(p.stat().st_size for p in self.packages)
-
-    @property
-    def note(self) -> dict[str, Any]:
-        """The content of ``build.json`` beside the packages, which `read_note` reads."""
-        return {
-            "id": self.id,
-            "packages": self.records,
-            "tests": self.tests,
-            "seconds": self.seconds,
-            **({"unread": self.unread} if self.unread else {}),
-        }
-
-
-_BUILT = TypeAdapter(Built)
-
-
-def read_note(
-    note: Any, build: Build, key: str, workspace: Workspace, *, cached: bool
-) -> Built | None:
-    """The build that a note describes; None for one that is damaged, or of an earlier revision."""
-    try:
-        if any(map(wrong_with, note["packages"])):
-            return None
-        own = {"id": build.id, "key": key, "home": workspace.builds / key, "cached": cached}
-        return _BUILT.validate_python({**note, "records": note["packages"], **own})
-    except (ValidationError, TypeError, KeyError):
-        return None
-
-
-def build_key(build: Build) -> str:
-    """Digest of everything that can change the packages of a build."""
-    digest = hashlib.sha256()
-
-    def add(*parts: str) -> None:
-        digest.update("\0".join(parts).encode() + b"\1")
-
-    add(str(LEVEL), build.subdir)
-    for file in build.recipe.files():
-        add(file.name, hashlib.sha256(file.read_bytes()).hexdigest())
-    for output in build.outputs:
-        add(output.subdir, output.file_name, json.dumps(dict(output.variant), sort_keys=True))
-    for source in build.derived:
-        add(source.target, source.artefact.component, str(derived.REVISION))
-    for artefact in sorted(build.artefacts, key=lambda a: a.target):
-        add(
-            artefact.component, artefact.target, artefact.sha256, build.licenses[artefact.component]
-        )
-    # The rest of what the SBOM says; an output's variant lacks the keys in its ignore_keys.
-    add(
-        json.dumps(
-            variant_values(build.recipe, build.variant_files, build.subdir, build.outputs),
-            sort_keys=True,
-        )
-    )
-    add(
-        recipe_commit(build.recipe),
-        build.place,
-        str(build.timestamp),
-        json.dumps(dict(tools(build)), sort_keys=True),
-    )
-    return digest.hexdigest()[:32]
-
-
-def tools(build: Build | None = None) -> Mapping[str, str]:
-    """The programs that write packages, or those of a build, and their versions."""
-    reads_derived = build is not None and build.derived
-    writes_derived = {"zig": derived.ZIG_VERSION} if reads_derived else {}
-    return {
-        "ctk": f"revision {REVISION}",
-        "rattler-build": rattler_build.rattler_build_version(),
-        "zstd": ".".join(map(str, zstandard.ZSTD_VERSION)),
-        **writes_derived,
-    }
-
-
-def cached(build: Build, workspace: Workspace) -> Built | None:
-    """The build in the cache, if its packages have the sha256 of its note.
-
-    A cache may come from anywhere: they are read, unless nobody can have written to them since an
-    earlier run read them. A build whose licence texts have been read since is made again.
-    """
-    key = build_key(build)
-    note = read_json(workspace.builds / key / "build.json")
-    built = read_note(note, build, key, workspace, cached=True)
-    if built is None or not load().keys().isdisjoint(built.unread):
-        return None
-    notes = HashNotes.of(workspace)
-    is_whole = all(
-        notes.holds(built.home / name, expected) for name, expected in built.sha256.items()
-    )
-    return built if is_whole else None
 
 
 def keep(folder: Path, built: Built) -> Built:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctk.build.runner import Built
+from ctk.build.finished import Built
 from ctk.channel.history import numbered
 from ctk.channel.repodata import FILES, ChannelIndex, Records, read_index, shows, write_index
 from ctk.core.console import listing

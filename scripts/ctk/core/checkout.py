@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -86,7 +86,7 @@ class Workspace:
         """A name for its folder in a place that several checkouts share."""
         return f"ctk-{hashlib.sha256(str(self.root).encode()).hexdigest()[:12]}"
 
-    @property
+    @cached_property
     def cache(self) -> Path:
         """`own_cache`, or a folder in the user's cache if that is read-only.
 

@@ -16,8 +16,16 @@ from ctk.diff import FORMS
 from ctk.diff.licences import LicenceChange
 from ctk.lock import contents
 from ctk.lock.contents import Contents
-from ctk.lock.facts import known_gpus, needs_measuring
-from ctk.lock.model import Artefact, ReleaseLock, find_release, load, parse_lock, release_locks
+from ctk.lock.facts import needs_measuring
+from ctk.lock.model import (
+    Artefact,
+    ReleaseLock,
+    find_release,
+    known_gpus,
+    load,
+    parse_lock,
+    release_locks,
+)
 
 
 class Release(NamedTuple):

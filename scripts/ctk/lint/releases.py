@@ -9,8 +9,7 @@ from packaging.version import Version
 
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.lint.tree import Tree
-from ctk.lock.components import CTK_COMPONENTS, needless_exclusions
-from ctk.lock.facts import unmeasured
+from ctk.lock.components import CTK_COMPONENTS, needless_exclusions, unmeasured
 from ctk.lock.redistribution import NEXT_STEP, load, unread
 from ctk.rules import Finding, check
 

@@ -12,8 +12,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import CtkError
 from ctk.core.files import read_plain_text
 from ctk.core.platforms import PLATFORMS
-from ctk.lock.components import EXCLUSIONS, Classes, Exclusions, load_exclusions
-from ctk.lock.facts import unmeasured
+from ctk.lock.components import EXCLUSIONS, Classes, Exclusions, load_exclusions, unmeasured
 from ctk.lock.model import ReleaseLock, path_of
 from ctk.plan.plan import Build, Request, Set, classified, plan, published_set, python_tags
 from ctk.plan.recipes import Recipe

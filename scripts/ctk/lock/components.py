@@ -12,6 +12,7 @@ from pydantic import ConfigDict, PlainValidator, TypeAdapter
 
 from ctk.core.checkout import Workspace
 from ctk.core.document import parse_by_hand, read
+from ctk.core.errors import LockError
 from ctk.lock.model import ReleaseLock
 
 MANIFEST = "cuda-toolkit"
@@ -252,3 +253,31 @@ def needless_exclusions(exclusions: Exclusions, locks: Mapping[str, ReleaseLock]
     return unused + [
         u.name for u in exclusions.unpublished if not any(minor in u.releases for minor in minors)
     ]
+
+
+def gpu_libraries(lock: ReleaseLock) -> Collection[str]:
+    """The components whose packages are for the GPUs of their code."""
+    return (
+        [name for name in GPU_LIBRARIES if name in lock.components]
+        if lock.is_ctk
+        else lock.components.keys()
+    )
+
+
+def unmeasured(lock: ReleaseLock) -> list[str]:
+    """What a lock does not say that `ctk release measure` finds out, in words; recipes need it."""
+    if not lock.is_measured:
+        return []
+    facts = ["its facts"] if lock.is_ctk and lock.facts is None else []
+    return facts + [
+        f"the GPUs of {name}" for name in gpu_libraries(lock) if name not in lock.gpu_code
+    ]
+
+
+def require_measured(lock: ReleaseLock) -> None:
+    """Raises LockError for a lock that lacks measured values."""
+    if unmeasured(lock):
+        name = lock.minor or lock.name
+        raise LockError(
+            f"release {name} has not been measured", f"run `ctk release measure {name} --write`"
+        )

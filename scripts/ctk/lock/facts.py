@@ -19,11 +19,10 @@ from tempfile import TemporaryDirectory
 from ctk.core.children import run_program
 from ctk.core.errors import LockError, MeasureFailed
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
-from ctk.core.versions import version_key
 from ctk.lock import contents
-from ctk.lock.components import GPU_LIBRARIES
+from ctk.lock.components import gpu_libraries, unmeasured
 from ctk.lock.contents import AtHand, Contents
-from ctk.lock.model import Artefact, Facts, ReleaseLock
+from ctk.lock.model import Artefact, Facts, ReleaseLock, known_gpus
 from ctk.package.binaries import oldest_glibc_of
 from ctk.package.gpu_subject import Known
 from ctk.package.gpu_support import common
@@ -37,23 +36,6 @@ NVRTC can compile for the same GPUs on every platform of a release.
 _STEP = "look at the release's nvrtc artefact"
 _PROBE = Path(__file__).with_name("nvrtc_probe.py")
 _NVRTC = re.compile(r".*/lib/libnvrtc(-builtins)?\.so\.[\d.]+")
-
-
-def unmeasured(lock: ReleaseLock) -> list[str]:
-    """What a lock does not say that `ctk release measure` finds out, in words; recipes need it."""
-    if not lock.is_measured:
-        return []
-    facts = ["its facts"] if lock.is_ctk and lock.facts is None else []
-    return facts + [f"the GPUs of {name}" for name in _libraries(lock) if name not in lock.gpu_code]
-
-
-def require_measured(lock: ReleaseLock) -> None:
-    """Raises LockError for a lock that lacks measured values."""
-    if unmeasured(lock):
-        name = lock.minor or lock.name
-        raise LockError(
-            f"release {name} has not been measured", f"run `ctk release measure {name} --write`"
-        )
 
 
 def needs_measuring(lock: ReleaseLock, held: Contents) -> bool:
@@ -140,20 +122,13 @@ def needed_glibc(lock: ReleaseLock, held: Contents) -> dict[str, dict[str, str]]
 def gpu_code(lock: ReleaseLock, held: Contents) -> dict[str, dict[str, str]]:
     """Library -> subdir -> the GPUs that its code runs on; without code, no subdir."""
     found: dict[str, dict[str, str]] = {}
-    for name in sorted(_libraries(lock)):
+    for name in sorted(gpu_libraries(lock)):
         found[name] = {}
         for artefact in contents.representatives(lock.components[name].artefacts):
             bounds = [c.gpus for c in (held.members(artefact.sha256) or {}).values() if c.gpus]
             if bounds and artefact.subdir != NOARCH:
                 found[name][artefact.subdir] = common(bounds)
     return found
-
-
-def known_gpus(locks: Iterable[ReleaseLock]) -> tuple[str, ...]:
-    """Every compute capability that the NVRTC of some release can compile for, lowest first."""
-    return tuple(
-        sorted({g for k in locks if k.facts for g in k.facts.gpu_architectures}, key=version_key)
-    )
 
 
 def known(locks: Collection[ReleaseLock]) -> Known:
@@ -177,15 +152,6 @@ def _asked(lock: ReleaseLock) -> tuple[Artefact, ...]:
             "measure another release",
         )
     return (nvrtc,)
-
-
-def _libraries(lock: ReleaseLock) -> Collection[str]:
-    """The components whose packages are for the GPUs of their code."""
-    return (
-        [name for name in GPU_LIBRARIES if name in lock.components]
-        if lock.is_ctk
-        else lock.components.keys()
-    )
 
 
 def _files(lock: ReleaseLock, name: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,7 +33,7 @@ from ctk.core.checkout import Workspace
 from ctk.core.document import faults, read
 from ctk.core.errors import LockError, UnknownName, problems
 from ctk.core.platforms import NOARCH, PLATFORMS, targets
-from ctk.core.versions import PythonTag
+from ctk.core.versions import PythonTag, version_key
 from ctk.index.inside import EARLIEST, parse_time, time_text
 from ctk.package.gpu_support import common
 
@@ -237,6 +237,16 @@ class ReleaseLock:
             raise LockError(f"release {self.minor} has not been measured", step)
         return self.facts
 
+    @cached_property
+    def own_keys(self) -> frozenset[str]:
+        """The keys of its variant file by which recipes are matched to releases.
+
+        A CTK release has the key of the facts even if it is not measured: a recipe that needs facts
+        must not render.
+        """
+        own = {"cuda_version", "cuda_arch"} if self.is_ctk else {"cuda_major"}
+        return frozenset({c.variant_key for c in self.components.values()} | own)
+
     @property
     def artefacts(self) -> tuple[Artefact, ...]:
         """Every artefact of every component, in the order of the file.
@@ -256,6 +266,13 @@ class ReleaseLock:
 
 SHAPE = TypeAdapter(ReleaseLock)
 """The schema."""
+
+
+def known_gpus(locks: Iterable[ReleaseLock]) -> tuple[str, ...]:
+    """Every compute capability that the NVRTC of some release can compile for, lowest first."""
+    return tuple(
+        sorted({g for k in locks if k.facts for g in k.facts.gpu_architectures}, key=version_key)
+    )
 
 
 FACT_KEY = re.compile(r"cuda_arch(_set)?|ptx_isa|\w+_gpus")

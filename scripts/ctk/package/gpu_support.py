@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ctk.core.versions import version_key
-from ctk.package.gpu_fatbin import FileCode, GpuCode
+
+if TYPE_CHECKING:  # its import takes long, and who reads a lock reads no binaries
+    from ctk.package.gpu_fatbin import FileCode, GpuCode
 
 How = Literal["native", "jit", "part", "none"]
 ORDER: tuple[How, ...] = ("none", "part", "jit", "native")

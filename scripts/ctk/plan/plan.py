@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from packaging.version import Version
+from pydantic import TypeAdapter
 
 from ctk.core.checkout import Workspace, settings
 from ctk.core.document import load_yaml, read
 from ctk.core.errors import LockError, RecipeError, UnknownName, refuse_unknown_names
-from ctk.core.files import replace_file
+from ctk.core.files import file_sha256, replace_file
+from ctk.core.memo import memo
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.versions import python_name
 from ctk.lock.components import (
@@ -34,13 +36,13 @@ from ctk.lock.components import (
     Exclusion,
     classify,
     load_exclusions,
+    require_measured,
 )
 from ctk.lock.derived import Derived
-from ctk.lock.facts import require_measured
 from ctk.lock.model import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
 from ctk.package.records import REPODATA, records
 from ctk.plan.names import OtherName, names_of
-from ctk.plan.recipes import Recipe, Rendered, find_recipes, makers_of, render
+from ctk.plan.recipes import Recipe, Rendered, find_recipes, makers_of, render, renderer
 
 Named = TypeVar("Named")
 
@@ -198,7 +200,7 @@ def plan(
     by_name = {python_name(tag): tag for tag in python_tags}
     pythons = {"", *_choose("Python", by_name, map(python_name, request.pythons)).values()}
     every = [lock for lock, _ in what.locks.values()]
-    keys = {name: _keys(lock) for name, (lock, _) in what.locks.items()}
+    keys = {name: lock.own_keys for name, (lock, _) in what.locks.items()}
     # A recipe is not planned in a checkout whose locks lack its components.
     names = chain(LIBRARIES, PYTHON_PROJECTS, [component.name for component in CTK_COMPONENTS])
     known = frozenset(name.replace("-", "_") for name in names).union(*keys.values())
@@ -413,16 +415,6 @@ def _render(
         raise
 
 
-def _keys(lock: ReleaseLock) -> frozenset[str]:
-    """The variant keys of a lock, by which recipes are matched to releases.
-
-    A CTK release has the key of the facts even if it is not measured: a recipe that needs facts
-    must not render.
-    """
-    own = {"cuda_version", "cuda_arch"} if lock.is_ctk else {"cuda_major"}
-    return frozenset({c.variant_key for c in lock.components.values()} | own)
-
-
 def _groups(
     recipe: Recipe,
     lock: ReleaseLock,
@@ -516,7 +508,7 @@ def _appeared(arch: str, label: str, lock: ReleaseLock, locks: Iterable[ReleaseL
 def _lock_label(lock: ReleaseLock, outputs: Sequence[Rendered]) -> str:
     """``cuda13.4`` or ``cuda13``; "" for packages that are the same in every release."""
     if lock.is_ctk:
-        return f"cuda{lock.minor}" if any(_keys(lock) & o.variant.keys() for o in outputs) else ""
+        return f"cuda{lock.minor}" if any(lock.own_keys & o.variant.keys() for o in outputs) else ""
     return f"cuda{lock.major}" if any("cuda_major" in o.variant for o in outputs) else ""
 
 
@@ -590,24 +582,44 @@ def classified(workspace: Workspace, what: Set | None = None) -> dict[str, Class
     A component is packaged if a planned build of the release reads it, on any platform.
     """
     what, tags = what or published_set(workspace), python_tags(workspace.build_config)
+    note = memo(workspace.notes / "components", [*_digests(what)], _READ)
+    read = note.get(lambda: _read_components(what, tags))
+    return {
+        name: classify(lock, frozenset(read[name]), what.exclusions)
+        for name, (lock, _) in what.locks.items()
+        if lock.is_ctk
+    }
+
+
+_READ = TypeAdapter(dict[str, list[str]])
+
+
+def _digests(what: Set) -> Iterator[str]:
+    """What decides the builds of a set: the content of its files, its exclusions and this code."""
+    variant_files = [file for _, file in what.locks.values()]
+    locks = [file.with_suffix(".lock") for file in variant_files]
+    recipes = [recipe.file for recipe in what.recipes.values()]
+    yield renderer().hex()
+    yield from map(repr, what.exclusions)
+    for file in (Path(__file__), *what.build_config, *locks, *variant_files, *recipes):
+        yield f"{file.parent.name}/{file.name} {file_sha256(file)}"
+
+
+def _read_components(what: Set, tags: Sequence[str]) -> dict[str, list[str]]:
+    """Name of a CTK release's lock -> the components that its planned builds read."""
     found = {}
     for name, (lock, _) in what.locks.items():
         if not lock.is_ctk:
             continue
+        left_out = {e.component for e in what.exclusions if e.applies_to(lock)}
         read: set[str] = set()
         for subdir in PLATFORMS:  # usually the first platform has all
-            if set(lock.components) <= read | {
-                e.component for e in what.exclusions if e.applies_to(lock)
-            }:
+            if set(lock.components) <= read | left_out:
                 break
             planned = plan(what, Request(releases=(lock.minor,), platforms=(subdir,)), tags)
-            read |= {
-                a.component
-                for build in planned.builds
-                if build.lock == name
-                for a in build.artefacts
-            }
-        found[name] = classify(lock, read, what.exclusions)
+            own = (build for build in planned.builds if build.lock == name)
+            read |= {artefact.component for build in own for artefact in build.artefacts}
+        found[name] = sorted(read)
     return found
 
 

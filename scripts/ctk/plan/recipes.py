@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +107,13 @@ class Recipe:
 
     def files(self) -> Iterator[Path]:
         """The files that can change the recipe's packages, also shared ones, in a fixed order."""
-        for folder in (self.folder, *sorted(s for s in self.shared_folders() if s.is_dir())):
-            yield from sorted(p for p in folder.rglob("*") if p.is_file())
+        yield from self._files
+
+    @cached_property
+    def _files(self) -> tuple[Path, ...]:
+        folders = (self.folder, *sorted(s for s in self.shared_folders() if s.is_dir()))
+        found = (sorted(p for p in folder.rglob("*") if p.is_file()) for folder in folders)
+        return tuple(chain.from_iterable(found))
 
 
 def _code(part: Any) -> Iterator[str]:
@@ -232,7 +238,7 @@ def render(recipe: Recipe, variant_files: Sequence[Path], subdir: str) -> list[R
     releases takes minutes. Only plans use this; a build renders its recipe again, so the cache
     cannot change a package.
     """
-    digest = hashlib.sha256(_renderer() + subdir.encode())
+    digest = hashlib.sha256(renderer() + subdir.encode())
     for file in (recipe.file, *variant_files):
         # rattler-build takes the file's name into account; hashing fails here as rendering would.
         digest.update(f"{file.name}\0{file_sha256(file)}".encode())
@@ -250,7 +256,7 @@ def _outputs(
 
 
 @cache
-def _renderer() -> bytes:
+def renderer() -> bytes:
     """A digest of rattler-build's version and of this module: both decide how a recipe renders."""
     tools = f"{rattler_build.rattler_build_version()} {this_platform()}".encode()
     return hashlib.sha256(tools + Path(__file__).read_bytes()).digest()

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ctk.core.checkout import Marked, markdown_table
-from ctk.lock.facts import known_gpus
-from ctk.lock.model import ReleaseLock
+from ctk.lock.model import ReleaseLock, known_gpus
 from ctk.package.gpu_support import spans
 
 FACTS = ("release", "GPUs its compiler knows", "PTX ISA it writes")

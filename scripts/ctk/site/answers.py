@@ -3,25 +3,32 @@
 The answers are those of `ctk solve --explain`.
 Machines that no rule of the channels tells apart are solved once, but texts about a pick have the
 numbers of the machine. Answers are solved on all cores, by package and Python, and packed for the
-page, which only looks them up.
+page, which only looks them up. They are noted by what decides them, for the next site.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, as_completed
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import rattler
+from pydantic import TypeAdapter
 from rattler import RepoDataRecord
 
 from ctk.core.errors import SolverFailed, refuse_unknown_names
+from ctk.core.files import file_sha256
+from ctk.core.memo import Memo, memo
+from ctk.core.platforms import NOARCH
 from ctk.core.pool import ProcessPool
 from ctk.lock.model import ReleaseLock
+from ctk.package.records import REPODATA
 from ctk.solve.advice import asking_for_cuda
 from ctk.solve.fit import LimitedBy, fit_of
 from ctk.solve.machine import impossible, python_specs
@@ -318,6 +325,24 @@ def _place(places: dict[T, int], thing: T) -> int:
     return places.setdefault(thing, len(places))
 
 
+_PACKED = TypeAdapter(dict[str, Any])
+
+
+@cache
+def _code_digest() -> str:
+    """A digest of this tool and of the solver's version: both decide what an answer says."""
+    root = Path(__file__).parents[1]
+    files = sorted(p for p in root.rglob("*") if p.suffix in (".py", ".yaml"))
+    parts = [f"{file.relative_to(root)} {file_sha256(file)}" for file in files]
+    return hashlib.sha256("\n".join([*parts, rattler.__version__]).encode()).hexdigest()
+
+
+def _index_digest(folder: Path, subdir: str) -> list[str]:
+    """The place of a channel, which answers name, and the content of its index for a platform."""
+    indexes = (folder / name / REPODATA for name in (subdir, NOARCH))
+    return [str(folder), *(file_sha256(index) if index.exists() else "" for index in indexes)]
+
+
 @dataclass(frozen=True)
 class Work:
     """A package with a Python, on a platform: a process solves it as a whole."""
@@ -332,6 +357,18 @@ class Work:
         """The number of questions."""
         return len(self.axes.pins) * len(self.axes.machines)
 
+    def note(self, notes: Path) -> Memo[dict[str, Any]] | None:
+        """The note of its answers in a folder.
+
+        None where a channel is on a server, which may have another index for each solve.
+        """
+        folders = [channel for channel in self.channels if isinstance(channel, Path)]
+        if len(folders) < len(self.channels):
+            return None
+        indexes = [_index_digest(folder, self.axes.subdir) for folder in folders]
+        key = [_code_digest(), indexes, repr(self.axes), self.package, self.python]
+        return memo(notes, key, _PACKED)
+
     @property
     def name(self) -> str:
         """``linux-64/cuda-core/3.13``, or ``linux-64/cuda-core/any``."""
@@ -344,19 +381,39 @@ def plan_work(axes: Axes, channels: Sequence[Path | str]) -> list[Work]:
 
 
 def solved(
-    work: Sequence[Work], jobs: int, advance: Callable[[float, str], None]
+    work: Sequence[Work], jobs: int, advance: Callable[[float, str], None], notes: Path
 ) -> Iterator[tuple[Work, Mapping[str, Any]]]:
     """Does the work in `jobs` processes, and yields each piece with its `packed` answers.
 
-    The order is any. `advance` is called with a number of answered questions and their name.
+    The order is any. `advance` is called with a number of answered questions and their name. What
+    has a note in the folder `notes` is not solved again.
     """
+    left: list[Work] = []
+    for piece in work:
+        note = piece.note(notes)
+        known = note.read() if note else None
+        if known is None:
+            left.append(piece)
+        else:
+            yield piece, known
+            advance(piece.size, piece.name)
+    for piece, found in _solved_now(left, jobs):
+        if note := piece.note(notes):
+            note.write(found)
+        yield piece, found
+        advance(piece.size, piece.name)
+
+
+def _solved_now(work: Sequence[Work], jobs: int) -> Iterator[tuple[Work, dict[str, Any]]]:
+    """Does the work in processes; the order is any."""
+    if not work:
+        return
     with ProcessPool(max(1, min(jobs, len(work)))) as pool:
         futures = {pool.submit(solve_one, piece): piece for piece in work}
         try:
             for future in as_completed(futures):
                 piece = futures[future]
                 yield piece, future.result()
-                advance(piece.size, piece.name)
         except BaseException as error:
             pool.end()  # interrupted, or one failed: nobody waits for the others
             if isinstance(error, BrokenExecutor):
@@ -367,7 +424,7 @@ def solved(
             raise
 
 
-def solve_one(work: Work) -> Mapping[str, Any]:
+def solve_one(work: Work) -> dict[str, Any]:
     """Does a piece of work."""
     names = [work.package, *ALWAYS, ASKS_NATIVE]
     catalogue = Catalogue(work.channels, work.axes.subdir).grouped(names)

@@ -21,8 +21,8 @@ from ctk.audit.binaries import binaries
 from ctk.audit.exempt import EXEMPTIONS, is_exempt
 from ctk.base import base
 from ctk.build.build import BuildReport
+from ctk.build.finished import Built
 from ctk.build.one import machine_paths
-from ctk.build.runner import Built
 from ctk.channel import local
 from ctk.core.checkout import Workspace
 from ctk.core.console import Reporter

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
 from rich.text import Text
 
-from ctk import audit
-from ctk.cli.audit import show_audit
 from ctk.core.checkout import Workspace, checkout
 from ctk.core.console import Reporter, count
 from ctk.core.errors import LintFailed, UnknownName, printable
 from ctk.core.platforms import PLATFORMS
 from ctk.lint import CHECKS, LintReport, annotation, lint
 from ctk.lint.tree import Tree
-from ctk.lock import contents
 from ctk.plan.plan import Request, plan, published_set, python_tags
 from ctk.rules import Check
+
+if TYPE_CHECKING:
+    from ctk.audit import AuditReport
 
 
 def list_checks() -> None:
@@ -66,6 +66,8 @@ def _show_lint(found: LintReport, report: Reporter, *, as_annotations: bool) -> 
 
 def audit_planned(checks: Collection[str], jobs: int | None) -> None:
     """Audits the packages of every release and platform, unbuilt; raises what is wrong."""
+    from ctk.cli.audit import show_audit  # late, as below
+
     report = Reporter()
     found = _audit_planned(checkout(), jobs or os.cpu_count() or 1, checks, report)
     for error in show_audit(found, report):
@@ -74,8 +76,12 @@ def audit_planned(checks: Collection[str], jobs: int | None) -> None:
 
 def _audit_planned(
     workspace: Workspace, jobs: int, only: Collection[str], report: Reporter
-) -> audit.AuditReport:
+) -> AuditReport:
     """The audit of every release, component and platform together."""
+    # Late: what reads packages is slow to import, and the lint of files reads none.
+    from ctk import audit
+    from ctk.lock import contents
+
     published = published_set(workspace)
     request = Request(platforms=tuple(PLATFORMS))
     tags = python_tags(workspace.build_config)

@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from ctk.build.build import finished, github_matrix
+from ctk.build.finished import finished
 from ctk.cli.options import Selection, not_both, refuse_versions
-from ctk.cli.work.machines import stated_machines
 from ctk.core import console
 from ctk.core.checkout import Workspace, checkout, settings
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, refuse_unknown_names
+from ctk.core.files import HashNotes
 from ctk.core.platforms import PLATFORMS, this_platform
 from ctk.core.versions import python_name, this_python
 from ctk.plan.plan import (
@@ -48,6 +48,7 @@ def show_plan(chosen: Selection, base: str) -> None:
     builds, artefacts = planned.plan.builds, planned.plan.artefacts
     report.result(**planned.plan.as_json())
     done = finished(planned.plan, workspace)
+    HashNotes.of(workspace).save({})  # the next run need not read them again
     packages = sum(len(build.outputs) for build in builds)
     size = megabytes(sum(artefact.size for artefact in artefacts))
     report.line(
@@ -76,6 +77,9 @@ def show_jobs(chosen: Selection) -> None:
 
     Its jobs repeat the command's options that choose recipes and Pythons.
     """
+    # Late: what makes builds is slow to import, and a plan does without.
+    from ctk.build.build import github_matrix
+
     workspace = checkout()
     recipes, tags = published_set(workspace), python_tags(workspace.build_config)
     chosen = replace(chosen, platforms=chosen.platforms or list(PLATFORMS))
@@ -126,6 +130,9 @@ def machines_of(chosen: Selection) -> list[Machine]:
     """The machines that --driver and --arch state."""
     if not chosen.drivers:
         return []
+    # Late: it solves, which is slow to import.
+    from ctk.cli.work.machines import stated_machines
+
     gpus = ",".join(chosen.gpus) if chosen.gpus else None
     machines, _ = stated_machines(",".join(chosen.drivers), gpus, None)
     return machines

@@ -40,7 +40,7 @@ def make(folder: Path, options: SiteOptions) -> None:
         content = replace(site.read(here, place), title=options.title)
         platforms = _platforms(content.platforms, own, options)
         questions = _questions(platforms, own, base, options, here, report)
-        answers = _answers(questions, options.jobs, report)
+        answers = _answers(questions, options.jobs, here, report)
         guide = list(docs.pages(here.root / "docs", options.title, questions.addresses[0]))
         content = replace(content, channels=tuple(questions.addresses), docs=bool(guide))
         pages = [front_page(content, questions.axes), *shards(answers)]
@@ -143,12 +143,12 @@ def _questions(
 
 
 def _answers(
-    questions: Questions, jobs: int | None, report: Reporter
+    questions: Questions, jobs: int | None, workspace: Workspace, report: Reporter
 ) -> list[tuple[str, Mapping[str, Any]]]:
     """The answers of each piece of the questions, by its name."""
     workers = jobs or os.cpu_count() or 1
     with report.task("questions", questions.number) as task:
-        pieces = solved(questions.work, workers, task.advance)
+        pieces = solved(questions.work, workers, task.advance, workspace.notes / "answers")
         return sorted((piece.name, found) for piece, found in pieces)
 
 

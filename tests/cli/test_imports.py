@@ -1,0 +1,45 @@
+"""What the commands that answer at once do not import: what makes, reads or solves packages.
+
+No test here knows a clock. `.venv/bin/python -X importtime -m ctk.cli.main ...` shows times.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ROOT
+
+BUILDS = ("distributed", "ctk.build.cluster", "ctk.build.runner", "ctk.build.standins")
+PACKAGES = ("elftools", "ctk.lock.contents", "ctk.package.scan", "ctk.package.binaries")
+SOLVES = ("ctk.solve.solve", "ctk.solve.why", "ctk.authors.installable")
+
+
+@pytest.mark.parametrize(
+    ("words", "without"),
+    [
+        (("build", "--dry-run", "cuda-version", "--release", "13.4"), (*BUILDS, *PACKAGES)),
+        (("build", "--dry-run", "cuda-version", "--release", "13.4"), SOLVES),
+        (("release", "list"), (*BUILDS, *PACKAGES, *SOLVES)),
+        (("lint", "--check", "LocksAreMeasured"), (*BUILDS, *PACKAGES, "ctk.audit")),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_quick_command_does_not_import(words: tuple[str, ...], without: tuple[str, ...]) -> None:
+    program = (
+        "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr));"
+        "from ctk.cli.main import app; app()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        env={**os.environ, "CTK_ROOT": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = set(done.stderr.split())
+    assert "ctk.plan.plan" in found
+    assert not found & set(without)
