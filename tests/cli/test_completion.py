@@ -33,7 +33,7 @@ def offered(line: str) -> list[str]:
     [
         ("ctk ", set(COMMANDS)),
         ("ctk release ", {"add", "remove", "measure", "check", "list", "diff"}),
-        ("ctk build --all", {"--all-releases", "--all-components"}),
+        ("ctk build --all", {"--all-pythons", "--all-releases", "--all-components"}),
     ],
 )
 def test_tab_offers_what_the_command_takes(line: str, words: set[str]) -> None:

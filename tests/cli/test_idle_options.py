@@ -103,6 +103,7 @@ MODES = {
         "--fetch-only",
         "--format",
         "--store",
+        "--all-pythons",
         "--all-releases",
         "--all-components",
         "--libraries",
@@ -119,6 +120,7 @@ MODES = {
     "publish": {"--to", "--new", "--exact", "--skip-taken", "--attest", "--accept-redistribution"},
     "release add": {"--newer", "--write"},
     "release measure": {"--write", "--again"},
+    "release remove": {"--write"},
     "solve": {"--explain", "--everywhere", "--planned"},
     "verify": {"--write-table"},
 }
@@ -138,6 +140,7 @@ OF_COMMANDS = [
     "build --arch 7.0",
     "build --driver 13.0 --release 13.0",
     "build --driver 13.0 --all-releases",
+    "build --python 3.13 --all-pythons",
     "build --release 13.0 --all-releases",
     "build cuda-core --all-components",
     "build cuda-core --libraries",

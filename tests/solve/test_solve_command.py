@@ -490,7 +490,7 @@ def test_named_channels_of_a_platform_that_is_not_built_here_are_all_asked(
     ("words", "said"),
     [
         ("cuda-toolkit --driver 12.4 --arch 7.5", "which need a driver for CUDA 13.0 or newer"),
-        ("torch torchvision", "there is no package torchvision in the channels"),
+        ("torch torchvision", "next: run `ctk build pytorch torchvision`"),
         ("cupy cuda-version=11.8", "make no cuda-version 11.8; the newest that they make are "),
         ("numba-cuda[cu13]", "next: leave [cu13] out"),
         ("cupy --driver 13.0 --arch 9.0", "next: run `ctk build cupy --driver 13.0 --arch 9.0`"),

@@ -35,6 +35,9 @@ _WHEEL = re.compile(r"([A-Za-z0-9_.]{1,127})-([\w.!+]{1,64})\.dist-info")
 _LIBRARY = re.compile(r"^nvidia/(?:[^\n]*/)?([^/\n]+(?:\.so(?:\.\d+)*|\.dll)),", re.M)
 _LONGEST = 1000  # characters of a spec or a channel
 
+# Projects here that are the same beside any CUDA.
+_WITHOUT_CUDA = frozenset(("nvidia-ml-py",))
+
 
 @dataclass(frozen=True)
 class InstalledPackage:
@@ -137,6 +140,7 @@ class Examined:
             for lock in self.locks.values()
             for component in lock.components.values()
         }
+        known -= _WITHOUT_CUDA
         return tuple(wheel for wheel in self.wheels if wheel.libraries or wheel.name in known)
 
     @cached_property

@@ -254,10 +254,7 @@ def TieHasAFit(tree: Tree) -> Iterator[Finding]:
 
 @check(
     Tree,
-    fix=(
-        "write NAME ==${{ version }} ${{ twins }} in run_constraints, the NAME of the package"
-        " without -files"
-    ),
+    fix=("write NAME * ${{ twins }} in run_constraints, the NAME of the package without -files"),
 )
 def FilesHaveOneOwner(tree: Tree) -> Iterator[Finding]:
     """A -files package constrains the builds of the package that its files are for.

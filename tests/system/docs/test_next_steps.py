@@ -103,6 +103,9 @@ RELEASES = {
     "' '.join(unmeasured)",
 }
 WITHOUT_SPACES = RELEASES | {
+    "lock.name",
+    "re.sub('-cu[0-9]+$', '', name)",  # of a project
+    "version",
     "' '.join(words)",  # of `ctk build`: recipes, releases and platforms
     "name",  # of a package or a release
     "platform",

@@ -24,6 +24,9 @@ SOURCE = Path(__file__).with_name("dev") / "link.c"
 # headers only.
 DEV = {
     "cuda-cudart-dev": ("cuda_runtime_api.h", "cudaRuntimeGetVersion", "-lcudart"),
+    "cuda-cuxxfilt-dev": ("nv_decode.h", "__cu_demangle", ""),
+    # tests/fetch/test_derive.py links with the stub: a program that needs a driver cannot run here.
+    "cuda-driver-dev": ("cuda.h", "cuDriverGetVersion", ""),
     "cuda-cupti-dev": ("cupti.h", "cuptiGetVersion", "-lcupti"),
     "cuda-nvml-dev": ("nvml.h", "nvmlInit", ""),
     "cuda-nvrtc-dev": ("nvrtc.h", "nvrtcVersion", "-lnvrtc"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -73,7 +74,7 @@ def _add_version(
     if len(words) != 2:
         raise BadValue(
             f"a project is locked in one version, and {len(words) - 1} are named",
-            f"name one: ctk release add {words[0]} VERSION",
+            f"name one: ctk release add {shlex.quote(words[0])} VERSION",
         )
     version = added.parse_version(words[0], words[1])
     report.say(f"{words[0]} {version}: asking the package index")

@@ -1,7 +1,8 @@
 """Runs inside an environment with PyTorch: a process for each GPU.
 
-NCCL sums, gathers and trains over all of them. Prints one JSON object: differences (0 is equal),
-and the bandwidth of an all-reduce in GB/s as NCCL's tests count it.
+NCCL sums, gathers and trains over all of them, with whole models and with sharded ones, and each
+GPU copies to the next. Prints one JSON object: differences (0 is equal), whether the next GPU can
+be reached directly, and the bandwidth of an all-reduce in GB/s as NCCL's tests count it.
 """
 
 import json
@@ -10,6 +11,7 @@ import time
 
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
 
 MEGABYTES = 256
 
@@ -45,6 +47,19 @@ def trained(rank, ranks):
     return difference(model.weight.detach(), wanted)
 
 
+def sharded(rank, ranks):
+    """The same for a model whose parameters are split over the GPUs (FSDP)."""
+    torch.manual_seed(7)
+    model, batch = torch.nn.Linear(32, 8), torch.randn(8 * ranks, 32)
+    weight = model.weight.detach().clone()
+    wanted = weight - 0.1 * batch.mean(dim=0) / 8
+    model = fully_shard(model.cuda())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(batch[8 * rank : 8 * rank + 8].cuda()).mean().backward()
+    optimizer.step()
+    return difference(model.weight.full_tensor().detach(), wanted)
+
+
 def work(rank, ranks, results):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29517")
     torch.cuda.set_device(rank)
@@ -63,10 +78,19 @@ def work(rank, ranks, results):
         "all_gather": difference(torch.stack(gathered), torch.stack(everything)),
         "reduce_scatter": difference(part, torch.full((8,), float(ranks))),
         "a step of DistributedDataParallel": trained(rank, ranks),
+        "a step of FSDP": sharded(rank, ranks),
     }
+    beside = (rank + 1) % ranks
+    if ranks > 1:
+        found["a copy to the next GPU"] = difference(mine.to(f"cuda:{beside}"), mine.cpu())
+    direct = torch.cuda.can_device_access_peer(rank, beside) if ranks > 1 else None
     speed = bandwidth(ranks) if ranks > 1 else None
     dist.destroy_process_group()
-    results[rank] = {"differences": found, "all_reduce, GB/s": speed}
+    results[rank] = {
+        "differences": found,
+        "all_reduce, GB/s": speed,
+        "direct copies to the next GPU": direct,
+    }
 
 
 if __name__ == "__main__":
