@@ -18,6 +18,7 @@ from ctk.audit.packages import FilesHaveOneOwner, PackageSet
 from ctk.audit.planned import planned_scans
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.core.versions import this_python
 from ctk.fetch.fetch import laid_out
 from ctk.lock import contents
 from ctk.lock.contents import LEFT_OUT, PLAIN, Contents, read_contents
@@ -228,7 +229,8 @@ def test_a_planned_package_has_the_files_of_the_built_one(
     """All files except those of an output's own script (etc/conda, lib/cuda), and those that are
     not noted.
     """
-    request = small(Request(releases, platforms=(this_platform(),)), built)
+    asked = Request(releases, platforms=(this_platform(),), pythons=(this_python().tag,))
+    request = small(asked, built)
     everything = plan(published_set(built), request, python_tags(built.build_config))
     noted, inside = contents.load(built), Contents()
     gpus = known_gpus(release_locks(built).values())

@@ -161,11 +161,11 @@ def test_a_library_that_was_not_named_to_the_linker_is_named(fails: Fails, recip
         ),
         (
             "echo 'Target \"x\" links to:'; echo; echo '  CUDA::cuda_driver'; false",
-            f"the driver's library, whose stub is in cuda-driver-dev: {STUB}",
+            f"libcuda.so is the driver's library, whose stub is in cuda-driver-dev: {STUB}",
         ),
         (
             "echo '/usr/bin/ld: cannot find -lnvidia-ml'; false",
-            f"the driver's library NVML, whose stub is in cuda-nvml-dev: {STUB}",
+            f"libnvidia-ml.so is the driver's library NVML, whose stub is in cuda-nvml-dev: {STUB}",
         ),
         (
             "echo '/usr/bin/ld: cannot find -lnvToolsExt'; false",
@@ -189,7 +189,9 @@ def test_what_was_forgotten_in_requirements_is_named(
     fails: Fails, recipe: Recipes, script: str, step: str
 ) -> None:
     code, said = fails(recipe(script))
-    assert code == errors.BuildFailed.exit_code and f": {step};" in said.partition("next: ")[2]
+    assert (
+        code == errors.BuildFailed.exit_code and f": {step};" in f": {said.partition('next: ')[2]}"
+    )
 
 
 # What build systems print of a toolkit: CMake, meson, a Makefile, PyTorch, setuptools, a linker.

@@ -15,6 +15,7 @@ import pytest
 from conftest import NEWEST
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
+from ctk.core.versions import this_python
 from ctk.plan.plan import (
     FROM_BUILD,
     Request,
@@ -36,7 +37,9 @@ def planned_for(
     releases: tuple[str, ...] = (),
     whole: bool = False,
 ) -> Repodata:
-    request = Request(releases=releases, platforms=platforms)
+    # The channel of this machine is built for its Python.
+    pythons = (this_python().tag,) if platforms == (this_platform(),) else ()
+    request = Request(releases=releases, platforms=platforms, pythons=pythons)
     request = request if whole else small(request, project)
     return planned_repodata(
         plan(published_set(project), request, python_tags(project.build_config))

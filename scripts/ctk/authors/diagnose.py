@@ -47,6 +47,8 @@ from ctk.solve.why import find_reason
 _COMPILERS = {"gcc": "c", "gxx": "cxx"}
 """Name of a compiler's package -> the language that `compiler()` takes."""
 _HEADERS = ("/include/", "/include/cccl/")
+_OF_TARGETS = {"cuda_driver": "libcuda.so", "nvml": "libnvidia-ml.so"}
+"""Target of CMake's CUDAToolkit whose name is not the library's -> the library."""
 _FILES = "-files"  # the end of the name of a package with the large files of another
 
 
@@ -138,7 +140,7 @@ class Diagnosis:
         """Where a library is: of the driver, or in a package, which may be in host already."""
         name = library.removeprefix("lib").partition(".")[0]
         if driver := driver_library(name):
-            yield f"{library} is {driver.what}: {driver.do}"
+            yield f"{_OF_TARGETS.get(name, library)} is {driver.what}: {driver.do}"
             return
         owner = self._owner(f"/lib/{library}")
         if not owner:
