@@ -383,7 +383,9 @@ OPTIONAL: Mapping[tuple[str, str], re.Pattern[str]] = {
     # found by its name.
     ("jaxlib-files", "/_mlir_libs/"): re.compile(r"jax_common\.dll", re.IGNORECASE),
     # CuPy 13's module for cuDNN 8 is imported by who asks for cupy.cudnn.
-    ("cupy-core-files", "/libs/cudnn."): re.compile(r"libcudnn\.so\.8"),
+    ("cupy-core-files", "/libs/cudnn."): re.compile(
+        r"libcudnn\.so\.8|cudnn64_8\.dll", re.IGNORECASE
+    ),
     # One module for each version of FFmpeg: the one whose libraries are installed is used, if any.
     ("torchcodec-files", "/libtorchcodec_"): re.compile(rf"lib{_FFMPEG}\.so\.\d+|libheif\.so\.1"),
     # The same on Windows. Torch, which loads its libraries, is imported before these modules.

@@ -59,6 +59,7 @@ DEV = {
 # conda-forge.
 BESIDE = {
     "cuda-cupti-dev": "cuda-cudart-dev",
+    "cuda-driver-dev": "cuda-cudart-dev",
     "libcufile-dev": "cuda-cudart-dev",
     "cusparselt-dev": "libcusparse-dev",
 }
