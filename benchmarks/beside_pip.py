@@ -67,7 +67,7 @@ TOLERANCES = {
     "resample": 1e-6,
     "deform_conv2d": 1e-6,
 }
-OF_THE_DRIVER = ("libcuda.so", "libcudadebugger.so", "libnvidia-")
+OF_THE_DRIVER = ("libcuda.so", "libcudadebugger.so", "libnvcuvid.so", "libnvidia-")
 
 
 def run(prefix: Path, out: Path) -> Mapping[str, Any]:

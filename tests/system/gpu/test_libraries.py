@@ -20,7 +20,7 @@ from gpu_machine import Machine, numbers
 
 pytest_plugins = ["gpu_fixtures"]
 
-OF_THE_DRIVER = ("libcuda.so", "libcudadebugger.so", "libnvidia-")
+OF_THE_DRIVER = ("libcuda.so", "libcudadebugger.so", "libnvcuvid.so", "libnvidia-")
 USED_BY_JAX = {"libcublas", "libcudart", "libcudnn", "libcufft", "libcusolver"}
 USED_BY_TORCH = {
     "libcublas",
