@@ -99,8 +99,8 @@ def find_project(name: str, workspace: Workspace) -> Project:
         cause = f"{name} is a part of the CUDA Toolkit, of which each minor has its newest patch"
         raise UnknownName(cause, "lock a minor: ctk release add 13.4 --write")
     in_recipes = projects(find_recipes(workspace.recipes))
-    known = [*LIBRARIES, *PYTHON_PROJECTS, *in_recipes]
-    step = UnknownName.of("project", name, known).step
+    known = set(LIBRARIES).union(PYTHON_PROJECTS, in_recipes)
+    step = UnknownName.of("project", name, sorted(known)).step
     cause = f"{name!r} is no release, and no library or Python project here"
     raise UnknownName(cause, step)
 

@@ -339,8 +339,11 @@ def _code_digest() -> str:
 
 def _index_digest(folder: Path, subdir: str) -> list[str]:
     """The place of a channel, which answers name, and the content of its index for a platform."""
-    indexes = (folder / name / REPODATA for name in (subdir, NOARCH))
-    return [str(folder), *(file_sha256(index) if index.exists() else "" for index in indexes)]
+    found = [str(folder)]
+    for name in (subdir, NOARCH):
+        index = folder / name / REPODATA
+        found.append(file_sha256(index) if index.exists() else "")
+    return found
 
 
 @dataclass(frozen=True)
