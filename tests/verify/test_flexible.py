@@ -30,7 +30,7 @@ import test_life
 from rattler import MatchSpec, RepoDataRecord, Subdir
 from rattler.exceptions import SolverError
 from test_foreign import RELEASES, Orders
-from test_life import client
+from test_life import client, client_here
 from test_life_clients import PROGRAMS, asked
 
 from conftest import ROOT
@@ -451,7 +451,7 @@ def test_with_cuda_gpu_pytorch_jax_and_cupy_are_ours_in_both_priorities(
 ) -> None:
     """In mamba and conda, with the libraries in our channel, and newer ones behind it."""
     here = _with_libraries(project, channels, tmp_path)
-    solve = _by_client(client("conda", project), here)
+    solve = _by_client(client_here("conda", project), here)
     for driver in filter(None, DRIVERS):
         cell = (f"{GPU}pytorch jax cupy numba-cuda cuda-core", driver)
         strict, flexible = (solve(priority, cell) for priority in (STRICT, FLEXIBLE))
@@ -492,7 +492,7 @@ def test_a_second_command_leaves_no_two_packages_with_the_same_files(
 
     `test_life.py` has the whole matrix.
     """
-    asked = client(who, project)
+    asked = client_here(who, project)
     for made in (("cuda-gpu", "cuda-core"), ("cuda-version=12.9", "cuda-core")):
         for priority in (STRICT, FLEXIBLE):
             assert not _left(asked, channels.worlds[priority], made, command), (made, priority)
@@ -512,7 +512,7 @@ def test_without_their_constraint_files_stay_beside_those_of_conda_forge(
             record["constrains"] = [spec for spec in constrains if spec.split()[0] != owner]
         path.write_text(json.dumps(content), encoding="utf-8")
     world = World([free, *behind], strict=False)
-    left = _left(client(who, project), world, ("cuda-gpu", "cuda-core"), SECOND[0])
+    left = _left(client_here(who, project), world, ("cuda-gpu", "cuda-core"), SECOND[0])
     assert left == {"libnvjitlink"}
 
 
@@ -563,7 +563,7 @@ def test_the_lines_for_nvcc_of_cuda_12_give_what_the_page_says(
     ]
     for line in lines:
         assert line.scenario and line.channels == ("CHANNEL", "conda-forge")
-        outcome = client("conda", project).create(
+        outcome = client_here("conda", project).create(
             channels.worlds[FLEXIBLE], _on_linux(line.scenario)
         )
         found.append((outcome, line.toolkit, "native"))
@@ -576,7 +576,7 @@ def test_the_lines_for_nvcc_of_cuda_12_give_what_the_page_says(
                 f"{name} {version}" for name, version in workspace["dependencies"].items()
             )
             scenario_ = Scenario(specs, "linux-64", machine["cuda"]["driver"])
-            outcome = client("pixi", project).create(channels.worlds[FLEXIBLE], scenario_)
+            outcome = client_here("pixi", project).create(channels.worlds[FLEXIBLE], scenario_)
             found.append((outcome, *doc_clients.promise(block.text)))
     assert len(found) == 3
     for outcome, toolkit, fit in found:

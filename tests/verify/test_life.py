@@ -288,15 +288,21 @@ def main() -> None:
 # --- tests
 
 
-def _results(
-    worlds: Worlds, project: Workspace, channels: Channels, by: str, wanted: Sequence[Cell]
-) -> list[Result]:
-    if by in ("mamba", "conda") and not library(project).exists():
+def client_here(name: str, project: Workspace) -> Client:
+    """A client's model; the test is skipped where its solver is not built."""
+    if name in ("mamba", "conda") and not library(project).exists():
         pytest.skip(
             "libsolv is not built here: scripts/setup-libsolv builds it where there is a C compiler"
         )
+    return client(name, project)
+
+
+def _results(
+    worlds: Worlds, project: Workspace, channels: Channels, by: str, wanted: Sequence[Cell]
+) -> list[Result]:
+    made = client_here(by, project)
     world = worlds.world(channels)
-    return list(run(client(by, project), world, wanted, facts(world)))
+    return list(run(made, world, wanted, facts(world)))
 
 
 def _is_as_written(found: Sequence[Result], written: Part) -> None:
