@@ -113,7 +113,9 @@ _GLIBC, _NOT_MACOS = "c_stdlib_version", "[linux or win]"
 _PYTHON_ZIP = "is_python_min"
 _FROM_PYTHON = {
     "python_tag": '${{ "cp3" ~ (python | split("."))[1] ~ ("t" if python[-1:] == "t" else "") }}',
-    "python_number": '${{ 0 if python[-1:] == "t" else 10 }}',
+    "python_number": (
+        '${{ ((python | split("."))[1] | int - 10) * (1 if python[-1:] == "t" else 10) }}'
+    ),
 }
 
 _COMMENTS = {

@@ -16,6 +16,7 @@ import pytest
 
 from ctk.audit.files import LICENCE_WORDS
 from ctk.core.checkout import Workspace, settings
+from ctk.core.document import load_yaml
 from ctk.lock.model import release_locks
 from ctk.package.reader import read_info
 from ctk.plan.plan import Plan, Request, lacking, planned_repodata, small
@@ -307,23 +308,39 @@ def test_cuda_version_says_what_was_measured(records: list[Record], project: Wor
 
 
 def test_a_newer_cuda_and_the_usual_python_rank_first(records: list[Record]) -> None:
-    """cuda-core and numba-cuda have one version for both majors.
-
-    Free-threaded builds differ in python_abi only.
-    """
+    """cuda-core and numba-cuda have one version for both majors."""
     for name in ("cuda-core", "numba-cuda", "cuda-bindings", "numba-cuda-mlir", "cccl-python"):
-        numbers: dict[tuple[str, str, bool], set[int]] = defaultdict(set)
+        numbers: dict[tuple[str, str, str], set[int]] = defaultdict(set)
         for r in records:
             if r["name"] == name:
-                free_threaded = any(re.search(r"python_abi .*t$", spec) for spec in r["depends"])
-                numbers[fit(r), r["build"][:6], free_threaded].add(r["build_number"])
+                major, python = r["build"].split("_")[:2]
+                numbers[fit(r), major, python].add(r["build_number"])
         single = {key: min(found) for key, found in numbers.items() if len(found) == 1}
         assert single.keys() == numbers.keys()
-        for (f, major, free_threaded), number in single.items():
-            if major == "cuda12" and (f, "cuda13", free_threaded) in single:
-                assert number < single[f, "cuda13", free_threaded]
-            if free_threaded:
-                assert number < single[f, major, False]
+        for (f, major, python), number in single.items():
+            if major == "cuda12" and (f, "cuda13", python) in single:
+                assert number < single[f, "cuda13", python]
+            if python.endswith("t"):
+                assert all(
+                    number < other
+                    for key, other in single.items()
+                    if key[:2] == (f, major) and not key[2].endswith("t")
+                )
+
+
+def test_a_newer_python_ranks_first_and_a_free_threaded_one_last(project: Workspace) -> None:
+    """Solvers decide between builds of one version by their numbers. Where the numbers are equal,
+    their choice depends on whatever else is in the channels.
+    """
+    config = load_yaml(project.build_config.read_bytes())
+    numbers = dict(zip(config["python_tag"], map(int, config["python_number"]), strict=True))
+    with_gil = {tag: number for tag, number in numbers.items() if not tag.endswith("t")}
+    free_threaded = {tag: number for tag, number in numbers.items() if tag.endswith("t")}
+    for group in (with_gil, free_threaded):
+        assert list(group) == sorted(group, key=group.__getitem__)
+        assert len(set(group.values())) == len(group)
+    assert max(free_threaded.values()) < min(with_gil.values())
+    assert max(with_gil.values()) < max(map(int, config["fit_number"]))
 
 
 # The twin is for GPUs for which its library has code; this one loads it on every GPU.

@@ -111,8 +111,21 @@ def newer_than_the_toolkit(package: str) -> Change:
     return take_out(package, "depends", r"^(cuda-version >=\d+)\.\d+,", r"\1,")
 
 
+PYTHON_NUMBERS = {
+    "311": 10,
+    "312": 20,
+    "313": 30,
+    "314": 40,
+    "314t": 4,
+    "315": 50,
+    "315t": 5,
+}
+"""What conda_build_config.yaml adds to the build number for each Python."""
 NO_FEATURES = take_out(".*", "track_features")
 NO_NATIVE_NUMBERS = number({" native$": -100})
+SAME_NUMBER_FOR_EVERY_PYTHON = number(
+    {rf" (cuda\d+_)?py{tag}_": -add for tag, add in PYTHON_NUMBERS.items()}
+)
 OLD_GPU, NEW_GPU, NEWEST_GPU = "7.0", "10.0", "13.0"  # V100; B200; none of the toolkits knows it
 DRIVER_12_2 = ask("cuda-bindings", "12.2", "9.0"), "toolkit 12.9 compat, not 12.0 native"
 GPU_TOO_OLD = "it must be refused (GPU too old), but was solved"
@@ -234,7 +247,7 @@ CASES = [
     ),
     Case(
         "the GIL in build numbers, when the free-threaded builds are made last",
-        (number({r" cuda\d+_py\d+_": -10}),),
+        (SAME_NUMBER_FOR_EVERY_PYTHON,),
         (
             (ask("cuda-core", "13.4", "9.0"), "Python is free-threaded, not with the GIL"),
             (ask("cuda-bindings"), "Python is free-threaded, not with the GIL"),
