@@ -95,6 +95,42 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.get(item.path.parent, len(order)))
 
 
+_AT_START = pytest.StashKey[str | None]()
+
+
+def _changes() -> str | None:
+    """What `git status` says of the tracked files; None where this is no clone."""
+    command = ["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return None if done.returncode else done.stdout
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not _is_worker(session.config):
+        session.config.stash[_AT_START] = _changes()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run fails that changed the checkout: a test wrote into it, or somebody did meanwhile."""
+    if _is_worker(session.config) or _changes() == session.config.stash[_AT_START]:
+        return
+    session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    now = _changes()
+    if now == config.stash[_AT_START]:
+        return
+    terminalreporter.section("tracked files changed while the tests ran", red=True)
+    terminalreporter.write_line(now or "")
+    terminalreporter.write_line("A test wrote into this checkout, or you edited it meanwhile.")
+
+
 @pytest.fixture(autouse=True)
 def _no_secrets_of_other_tests() -> Iterator[None]:
     """What a test registers is hidden from it alone: the list belongs to a process."""

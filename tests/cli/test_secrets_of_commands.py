@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -102,8 +103,10 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     (root / "recipes").mkdir()
     for name in RECIPES:
         (root / "recipes" / name).symlink_to(ROOT / "recipes" / name)
-    for name in ("variants", "examples", "docs", "conda_build_config.yaml", "pyproject.toml"):
-        (root / name).symlink_to(ROOT / name)
+    for name in ("variants", "examples", "docs"):  # copies: commands write into them
+        shutil.copytree(ROOT / name, root / name)
+    for name in ("conda_build_config.yaml", "pyproject.toml"):
+        shutil.copyfile(ROOT / name, root / name)
     package = {"name": "telling", "version": "1"}
     # Its password alone has no form of an address.
     script = ["env", "echo ${HTTPS_PROXY#*:*:}", "exit 1"]
