@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from html import unescape
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +20,16 @@ from ctk.site.docs import NAMES
 from ctk.site.pages import assets
 
 URL = "https://conda.example.org/cuda"
+DEFAULT = docs.default_minors(
+    [(ROOT / "docs" / f"{name}.md").read_text() for name in NAMES],
+)
+
+
+def no_solver(specs: Sequence[str], driver: str) -> str:
+    raise AssertionError(f"nobody needs what {specs} give")
+
+
+USUAL = docs.Subject(URL, "conda-forge", DEFAULT, no_solver)
 FOR_DEVELOPERS = {"architecture"}
 
 
@@ -26,7 +37,7 @@ FOR_DEVELOPERS = {"architecture"}
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the docs of this checkout."""
     folder = tmp_path_factory.mktemp("site")
-    for page in (*docs.pages(ROOT / "docs", "CUDA here", URL), *assets(Names())):
+    for page in (*docs.pages(ROOT / "docs", "CUDA here", USUAL), *assets(Names())):
         target = folder / page.path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(page.content)
@@ -43,7 +54,9 @@ def test_sphinx_understands_every_page(tmp_path: Path) -> None:
     texts = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in NAMES}
     assert (
         docs.build(
-            {name: docs.readable(text, URL) for name, text in texts.items()}, tmp_path, "CUDA here"
+            {name: docs.readable(text, USUAL, DEFAULT) for name, text in texts.items()},
+            tmp_path,
+            "CUDA here",
         )
         == ""
     )
@@ -141,5 +154,75 @@ def test_what_is_not_on_the_site_is_no_link() -> None:
     )
     expected = f"It runs as the\nexample, {kept}"
     assert (
-        docs.readable(text + "\n<!-- tests/a.py::test_a,\ntests/b.py -->\n", URL) == expected + "\n"
+        docs.readable(text + "\n<!-- tests/a.py::test_a,\ntests/b.py -->\n", USUAL)
+        == expected + "\n"
     )
+
+
+MIRROR = "https://conda.example.org/mirror/forge"
+PAGE = """Comments name the toolkit that <!-- channel -->the default channel gives, which has
+12.0 and 13.0.<!-- end -->
+
+```bash
+# driver for 13.0: toolkit 13.0
+conda create -n gpu -c CHANNEL -c conda-forge cuda-gpu "cuda-version * native_*" cuda-core
+# driver for 12.4: toolkit 12.0, and more
+mamba install -n gpu -c CHANNEL -c conda-forge cuda-gpu
+# toolkit 13.0 native
+ctk env add ./my-env cuda-core   # toolkit 13.0
+```
+
+```yaml
+channels:
+  - CHANNEL
+  - conda-forge
+```
+
+conda-forge's `conda-forge` stays.
+"""
+
+
+def test_the_docs_of_another_channel_say_what_that_channel_gives() -> None:
+    asked = []
+
+    def toolkit(specs: Sequence[str], driver: str) -> str:
+        asked.append((*specs, driver))
+        return "toolkit 12.9 compat" if driver == "13.0" else ""
+
+    subject = docs.Subject(URL, MIRROR, ("12.6", "12.9"), toolkit)
+    shown = docs.readable(PAGE, subject, docs.default_minors([PAGE]))
+    assert shown.splitlines() == [
+        "Comments name the toolkit that this channel gives, which has 12.6 and 12.9.",
+        "",
+        "```bash",
+        "# driver for 13.0: toolkit 12.9 compat",
+        f'conda create -n gpu -c {URL} -c {MIRROR} cuda-gpu "cuda-version * native_*" cuda-core',
+        "# driver for 12.4: no toolkit of this channel",
+        f"mamba install -n gpu -c {URL} -c {MIRROR} cuda-gpu",
+        "ctk env add ./my-env cuda-core",
+        "```",
+        "",
+        "```yaml",
+        "channels:",
+        f"  - {URL}",
+        f"  - {MIRROR}",
+        "```",
+        "",
+        "conda-forge's `conda-forge` stays.",
+    ]
+    assert asked == [
+        ("cuda-gpu", "cuda-version * native_*", "cuda-core", "13.0"),
+        ("cuda-gpu", "12.4"),
+    ]
+
+
+def test_no_page_for_another_channel_speaks_of_the_default_one() -> None:
+    subject = docs.Subject(URL, MIRROR, ("12.9",), lambda specs, driver: "toolkit 12.9")
+    for name in NAMES:
+        text = (ROOT / "docs" / f"{name}.md").read_text()
+        shown = docs.readable(text, subject, DEFAULT)
+        assert "-c conda-forge" not in shown, name
+        if name != "run-a-channel":
+            assert "the default channel gives" not in shown, name
+        stated = re.findall(r"# driver for \d+\.\d+: toolkit ([\d.]+)", shown)
+        assert set(stated) <= {"12.9"}, name

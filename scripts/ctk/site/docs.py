@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from ctk.core.console import listing
 from ctk.plan.names import Names
 from ctk.site.pages import Page, assets, docs_header, safe_json
 
@@ -27,6 +30,23 @@ _COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
 _CHANNEL = re.compile(
     r"""(?<=-c )CHANNEL\b|(?<=--channel )CHANNEL\b|(?<=  - )CHANNEL\b|(?<=["`])CHANNEL(?=["`])"""
 )
+# What a page says of the default channel, in the middle of a sentence.
+_DEFAULT = re.compile(r"<!-- channel -->(?P<words>.*?)<!-- end -->", re.DOTALL)
+_MINOR = re.compile(r"\b\d+\.\d+\b")
+# conda-forge in a command, and in the lists of channels of an environment.yml and a pixi.toml.
+_BASE = re.compile(
+    r"""(?<=-c )conda-forge(?=[\s`])|(?<=  - )conda-forge(?=\n)|(?<=, ")conda-forge(?="\])"""
+)
+# A command with a comment above it that says what it gives, and other comments that say so.
+_SOLVED = re.compile(
+    r"^# driver for (?P<driver>\d+\.\d+): (?P<words>toolkit [^\n]*)\n"
+    r"(?P<command>(?:conda|mamba) (?:create|install) (?P<arguments>[^\n]*))$",
+    re.MULTILINE,
+)
+_STATED = re.compile(
+    r"(?:^|[ ]+)# (?:toolkit \d|the newest toolkit)[^\n]*(?P<end>\n)", re.MULTILINE
+)
+_WITH_A_VALUE = ("-n", "-c")
 _LINK = re.compile(
     r"(?P<open>\s+\()?\[(?P<text>[^\]]+)\]\((?!https?:|#)(?P<page>[^)#]+)[^)]*\)(?P<close>\))?"
 )
@@ -72,11 +92,25 @@ _COLOURS = {"brand-primary": "accent", "brand-content": "accent", "background-pr
 _COLOURS |= {"background-secondary": "panel", "foreground-primary": "text"}
 
 
-def pages(folder: Path, title: str, channel: str) -> Iterator[Page]:
-    """The docs as ``docs/`` of a site, if `folder` has the source.
+@dataclass(frozen=True)
+class Subject:
+    """The channel that the docs of a site are about.
 
-    `channel` is its address, for the commands.
+    Attributes:
+        channel: Its address, for the commands.
+        base: The name or the address of its base channel.
+        minors: Its toolkits, oldest first.
+        toolkit: Gives what specs get with a driver: ``toolkit 13.0 compat``, or "" for nothing.
     """
+
+    channel: str
+    base: str
+    minors: tuple[str, ...]
+    toolkit: Callable[[Sequence[str], str], str]
+
+
+def pages(folder: Path, title: str, subject: Subject) -> Iterator[Page]:
+    """The docs as ``docs/`` of a site, if `folder` has the source."""
     header = b'<div class="site-header">%s</div>' % docs_header(title).encode()
     edits = {**_EDITS, b'<div class="page">': header + b'<div class="page">'}
     texts = {
@@ -86,9 +120,11 @@ def pages(folder: Path, title: str, channel: str) -> Iterator[Page]:
     }
     if not texts:
         return
+    default = default_minors(texts.values())
+    shown = {name: readable(text, subject, default) for name, text in texts.items()}
     plain: dict[str, str] = {}
     with TemporaryDirectory(prefix="ctk-docs-") as scratch:
-        build({name: readable(text, channel) for name, text in texts.items()}, Path(scratch), title)
+        build(shown, Path(scratch), title)
         for file in sorted(file for file in Path(scratch, "made").rglob("[!.]*") if file.is_file()):
             content = file.read_bytes()
             if file.suffix == ".html":
@@ -105,13 +141,49 @@ def pages(folder: Path, title: str, channel: str) -> Iterator[Page]:
         yield Page("docs/texts.js", f"const TEXTS = {safe_json(plain)};\n".encode())
 
 
-def readable(text: str, channel: str) -> str:
+def default_minors(texts: Iterable[str]) -> tuple[str, ...]:
+    """The toolkits of the default channel, which one of the pages names."""
+    said = (words for text in texts for words in _DEFAULT.findall(text))
+    return tuple(minor for words in said for minor in _MINOR.findall(words))
+
+
+def readable(text: str, subject: Subject, default: Sequence[str] = ()) -> str:
     """A page for readers without a checkout.
 
-    With this channel's address, and without links to what is not on the site.
+    With the addresses and the toolkits of their channel, and without links to what is not on the
+    site. `default` are the toolkits of which the comments of the page speak.
     """
-    text = _COMMENT.sub("", _CHECKOUT.sub("", text))
-    return _LINK.sub(_link, _CHANNEL.sub(lambda _: channel, text))
+    text = _CHECKOUT.sub("", text)
+    text = _DEFAULT.sub(lambda found: _this_channel(found["words"], subject), text)
+    if tuple(default) != subject.minors:
+        text = _STATED.sub(lambda found: found["end"] if found[0].startswith(" ") else "", text)
+        text = _SOLVED.sub(lambda found: _solved(found, subject), text)
+    text = _COMMENT.sub("", text)
+    text = _BASE.sub(lambda _: subject.base, text)
+    text = _CHANNEL.sub(lambda _: subject.channel, text)
+    return _LINK.sub(_link, text)
+
+
+def _this_channel(words: str, subject: Subject) -> str:
+    if not _MINOR.search(words):
+        return "this channel gives"
+    return f"this channel gives, which has {listing(subject.minors)}."
+
+
+def _solved(found: re.Match[str], subject: Subject) -> str:
+    """A command below what it gives from this channel."""
+    specs = []
+    words = iter(shlex.split(found["arguments"]))
+    for word in words:
+        if word in _WITH_A_VALUE:
+            next(words)
+        elif not word.startswith("-"):
+            specs.append(word)
+    gives = subject.toolkit(specs, found["driver"])
+    if gives == found["words"].partition(",")[0]:
+        return found[0]
+    said = gives or "no toolkit of this channel"
+    return f"# driver for {found['driver']}: {said}\n{found['command']}"
 
 
 def _link(link: re.Match[str]) -> str:

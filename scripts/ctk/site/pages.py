@@ -34,6 +34,7 @@ from ctk.package.reader import IndexJson, index_of
 from ctk.package.records import checked_records
 from ctk.plan.names import Names, reviewed
 from ctk.site.answers import Axes, pin_specs
+from ctk.site.settings import settings
 from ctk.solve.machine import gpu_names, python_specs
 from ctk.solve.pixi import pixi_lines
 from ctk.solve.solve import ASKING, ASKS, ASKS_NATIVE
@@ -328,14 +329,24 @@ _PLAIN = re.compile(r"[\w@%+=:,./-]+")  # characters without a meaning in any sh
 
 def front_page(site: Site, axes: Mapping[str, Axes]) -> Page:
     """``index.html`` for the axes of each platform, also for a channel without packages."""
+    offered = _offered(site, axes)
     return render(
         site,
         "index.html",
         title="Install CUDA packages",
         description="Choose, then copy the command.",
-        is_empty=not any(each.packages for each in axes.values()),
-        data=Markup(safe_json(_offered(site, axes))),  # safe_json leaves nothing that ends a script
+        is_empty=not offered["first"],
+        data=Markup(safe_json(offered)),  # safe_json leaves nothing that ends a script
+        settings=settings(site.channels, site.title),
+        environment=_ENVIRONMENT,
+        first=next(iter(offered["first"]), ""),
     )
+
+
+def settings_pages(site: Site) -> Iterator[Page]:
+    """The files of settings that the front page names."""
+    for file in settings(site.channels, site.title):
+        yield Page(file.path, file.text.encode())
 
 
 def client_line(

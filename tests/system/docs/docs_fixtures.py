@@ -45,7 +45,8 @@ def planned_solve(solved: channels.Channels) -> Solve:
 
 
 _STATED = re.compile(
-    r"Comments\s+name\s+the\s+toolkit\s+that\s+(the\s+default\s+channel|a\s+channel\s+built\s+with\s+`--(\S+)`)\s+gives"
+    r"Comments\s+name\s+the\s+toolkit\s+that\s+(?:<!-- channel -->)?"
+    r"(the\s+default\s+channel|a\s+channel\s+built\s+with\s+`--(\S+)`)\s+gives"
 )
 
 

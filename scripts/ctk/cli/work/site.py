@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
 from ctk import site
 from ctk.channel.check import mirrored
 from ctk.channel.local import is_built
@@ -21,9 +23,9 @@ from ctk.lock.model import release_locks
 from ctk.plan.plan import python_tags
 from ctk.site import docs
 from ctk.site.answers import Axes, Work, axes, plan_work, solved
-from ctk.site.pages import check, front_page, refuse_unreachable, shards
+from ctk.site.pages import Site, check, front_page, refuse_unreachable, settings_pages, shards
 from ctk.solve.channels import catalogue
-from ctk.solve.solve import lasting
+from ctk.solve.solve import Catalogue, Scenario, lasting
 
 
 def make(folder: Path, options: SiteOptions) -> None:
@@ -41,9 +43,10 @@ def make(folder: Path, options: SiteOptions) -> None:
         platforms = _platforms(content.platforms, own, options)
         questions = _questions(platforms, own, base, options, here, report)
         answers = _answers(questions, options.jobs, here, report)
-        guide = list(docs.pages(here.root / "docs", options.title, questions.addresses[0]))
-        content = replace(content, channels=tuple(questions.addresses), docs=bool(guide))
-        pages = [front_page(content, questions.axes), *shards(answers)]
+        content = replace(content, channels=tuple(questions.addresses))
+        guide = list(docs.pages(here.root / "docs", options.title, _subject(content, questions)))
+        content = replace(content, docs=bool(guide))
+        pages = [front_page(content, questions.axes), *settings_pages(content), *shards(answers)]
         pages += [*site.report_pages(content), *guide]
     number = site.write(pages, folder)
     size = sum(len(page.content) for page in pages)
@@ -107,11 +110,13 @@ class Questions:
         axes: Platform -> what a reader can choose there.
         work: The questions, in pieces that are solved together.
         addresses: The channels as a client is given them.
+        catalogues: The packages of each platform.
     """
 
     axes: dict[str, Axes]
     work: list[Work]
     addresses: list[str]
+    catalogues: list[Catalogue]
 
     @property
     def number(self) -> int:
@@ -130,16 +135,34 @@ def _questions(
     others = [options.channel] if options.channel else []
     locks, tags = release_locks(workspace).values(), python_tags(workspace.build_config)
     packages, pythons = options.packages or (), options.pythons or ()
-    questions = Questions({}, [], [])
+    questions = Questions({}, [], [], [])
     for subdir in platforms:
         channels = catalogue(workspace, base, subdir, report, others=others)
         asked = axes(channels, locks, tags, packages, pythons)
+        questions.catalogues.append(channels)
         questions.axes[subdir] = asked
         questions.work.extend(plan_work(asked, channels.channels))
         if not questions.addresses:
             address = options.url or _address(own)
             questions.addresses.extend(_addresses(workspace, address, channels.channels))
     return questions
+
+
+def _subject(content: Site, questions: Questions) -> docs.Subject:
+    """What the docs say of the channel, on its first platform."""
+    catalogue = questions.catalogues[0]
+
+    def toolkit(specs: Sequence[str], driver: str) -> str:
+        pick = catalogue.pick(Scenario(tuple(specs), catalogue.subdir, driver))
+        if pick is None or not pick.fit:
+            return ""
+        return f"toolkit {pick.toolkit}" + (" compat" if pick.fit == "compat" else "")
+
+    own, *others = content.channels
+    minors = sorted(
+        {entry.index.version for entry in content.packages.get("cuda-version", ())}, key=Version
+    )
+    return docs.Subject(own, others[0] if others else "conda-forge", tuple(minors), toolkit)
 
 
 def _answers(
