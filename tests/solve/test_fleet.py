@@ -259,6 +259,25 @@ def test_machines_that_cannot_exist_or_get_nothing_are_said(
 
 
 @PRINTED
+def test_what_is_not_built_for_the_fleet_is_one_line(
+    project: Workspace, where: Workspace, tmp_path: Path
+) -> None:
+    made = Workspace(tmp_path)
+    (tmp_path / "output").symlink_to(where.output)
+    (tmp_path / "variants").symlink_to(project.variants)
+    fleet = ("solve", "cuda-core", "--drivers", "12.4,12.8:9.0,13.0,none")
+    printed = ctk(made, *fleet, check=True).stdout
+    assert "driver 12.4, GPU not given: toolkit 12.4 would be native, and is not built" in printed
+    assert "driver 12.8, GPU 9.0: toolkit 12.8 would be native, and is not built here" in printed
+    line = "ctk build --driver 12.4 --driver 12.8:9.0 --driver 13.0"
+    assert f"to build for all of these machines: `{line}`" in printed
+    machines = json.loads(ctk(made, *fleet, "--json", check=True).stdout)["machines"]
+    assert [machine["not_built"] for machine in machines] == ["12.4", "12.8", None, None]
+    elsewhere = ctk(made, *fleet, "--channel", where.channel.as_uri(), check=True).stdout
+    assert "not built" not in elsewhere
+
+
+@PRINTED
 def test_ctk_is_told_the_machine_that_gives_it_the_same_packages(where: Workspace) -> None:
     fleet = (
         "solve",

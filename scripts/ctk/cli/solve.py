@@ -127,7 +127,9 @@ With `--drivers`, instead:
 
 - `request`, `notes` (what is printed below the environments)
 - `machines`: a kind of machine each: `platform`, `driver`, `gpu`, `environment` (null if
-  nothing can be installed), `alone`: `toolkit` and `fit` that it would get by itself
+  nothing can be installed), `alone`: `toolkit` and `fit` that it would get by itself,
+  `not_built`: the toolkit that would be native and better, and that the channel of this
+  checkout lacks, or null
 - `environments`: `name`, `toolkit`, `fit`, `variables` (name -> value), `specs`, `channels`,
   `files` (of the packages), `every_client` (false if only a client that knows the GPU picks the
   same)

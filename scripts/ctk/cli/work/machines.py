@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ctk.authors.installable import Case, Survey, alike, take_survey
-from ctk.cli.work.picks import ChannelOptions, reason_for_programs
+from ctk.cli.work.picks import ChannelOptions, names_to_build, reason_for_programs
 from ctk.core.checkout import Workspace, base_channel, checkout, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import MachinesLost, Unsolvable, refuse_unknown_names
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.lock.model import release_locks
-from ctk.solve.advice import Checkout, CheckoutCatalogue, checkout_of
+from ctk.solve.advice import Checkout, CheckoutCatalogue, checkout_of, not_built
 from ctk.solve.builds import choices
 from ctk.solve.fleet import Environment, Fleet, find_fleet
 from ctk.solve.machine import Machine, impossible, pairs, refuse_impossible
@@ -69,7 +69,21 @@ def solve_fleet(
     channels = options.catalogue(place, kinds[0].subdir, report)
     named = Named.of(options, place, options.base_in(place))
     with reason_for_programs():
-        _show_fleet(find_fleet(specs, kinds, channels), notes, named, report)
+        fleet = find_fleet(specs, kinds, channels)
+        _show_fleet(fleet, _lacking(fleet, place), notes, named, report)
+
+
+def _lacking(fleet: Fleet, place: Workspace) -> dict[Machine, str]:
+    """Machine -> the toolkit that would be native there, and that this checkout has not built."""
+    if place.channel not in fleet.catalogue.channels:
+        return {}
+    locks = release_locks(place).values()
+    found = {}
+    for machine, pick in fleet.alone.items():
+        toolkit = not_built(pick, locks, fleet.catalogue) if pick else ""
+        if toolkit:
+            found[machine] = toolkit
+    return found
 
 
 def stated_machines(
@@ -86,7 +100,13 @@ def stated_machines(
     return [machine for machine in stated if machine not in excluded], [note]
 
 
-def _show_fleet(fleet: Fleet, notes: Sequence[str], named: Named, report: Reporter) -> None:
+def _show_fleet(
+    fleet: Fleet,
+    lacking: Mapping[Machine, str],
+    notes: Sequence[str],
+    named: Named,
+    report: Reporter,
+) -> None:
     """Prints the environments of a fleet.
 
     Raises:
@@ -102,12 +122,12 @@ def _show_fleet(fleet: Fleet, notes: Sequence[str], named: Named, report: Report
         _show_machines(fleet, report)
     for environment in fleet.environments:
         _show_environment(environment, named, report)
-    notes = [*notes, *_notes(fleet)]
+    notes = [*notes, *_notes(fleet), *_what_to_build(fleet, lacking)]
     for line in notes:
         report.line(line)
     report.result(
         request=list(fleet.request),
-        machines=[_machine_as_json(fleet, machine) for machine in fleet.alone],
+        machines=[_machine_as_json(fleet, machine, lacking) for machine in fleet.alone],
         environments=[_environment_as_json(e, named) for e in fleet.environments],
         notes=notes,
     )
@@ -143,6 +163,25 @@ def _notes(fleet: Fleet) -> list[str]:
             " a client that detects it, such as conda with its plugin; mamba does not read it"
         )
     return lines
+
+
+def _what_to_build(fleet: Fleet, lacking: Mapping[Machine, str]) -> list[str]:
+    """The toolkits that machines of a fleet lack, and the line that builds for all of it."""
+    lines = [
+        f"{machine.words}: toolkit {toolkit} would be native, and is not built here"
+        for machine, toolkit in lacking.items()
+    ]
+    if not lines:
+        return []
+    pick = fleet.alone[next(iter(lacking))]
+    words = ["ctk", "build", *(names_to_build(pick, fleet.catalogue) if pick else ())]
+    for machine in fleet.alone:
+        if machine.driver:
+            gpu = f":{machine.arch}" if machine.arch else ""
+            words += ["--driver", f"{machine.driver}{gpu}"]
+    if fleet.catalogue.subdir != this_platform():
+        words += ["--platform", fleet.catalogue.subdir]
+    return [*lines, f"to build for all of these machines: `{shlex.join(words)}`"]
 
 
 def _compat_machines(environment: Environment, catalogue: Catalogue) -> list[str]:
@@ -210,7 +249,9 @@ def _toolkit(pick: Pick) -> dict[str, Any]:
     return {"toolkit": pick.toolkit or None, "fit": pick.fit or None}
 
 
-def _machine_as_json(fleet: Fleet, machine: Machine) -> dict[str, Any]:
+def _machine_as_json(
+    fleet: Fleet, machine: Machine, lacking: Mapping[Machine, str]
+) -> dict[str, Any]:
     environment, own = fleet.environment(machine), fleet.alone[machine]
     return {
         "platform": machine.subdir,
@@ -218,6 +259,7 @@ def _machine_as_json(fleet: Fleet, machine: Machine) -> dict[str, Any]:
         "gpu": machine.arch,
         "environment": environment and environment.name,
         "alone": own and _toolkit(own),
+        "not_built": lacking.get(machine),
     }
 
 

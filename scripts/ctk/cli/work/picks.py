@@ -190,7 +190,7 @@ def show_toolkit(
     if native:
         report.line(f"toolkit {native} native can be had too: add cuda-version={native}")
     if missing:
-        step = how_to_build(_names_to_build(pick, channels), pick.scenario)
+        step = how_to_build(names_to_build(pick, channels), pick.scenario)
         report.line(f"toolkit {missing} would be native, and is not built here: {step}")
     for line in (*_about_driver(pick, machine), *support):
         report.line(line)
@@ -245,7 +245,7 @@ def _unseen_driver(state: DriverState) -> str:
     )
 
 
-def _names_to_build(pick: Pick, channels: Catalogue) -> list[str]:
+def names_to_build(pick: Pick, channels: Catalogue) -> list[str]:
     """The requested packages that recipes of this checkout make.
 
     [] if the default build has them all.
