@@ -58,6 +58,16 @@ def test_a_sound_channel_has_no_problem(original: Path, url: str, tmp_path: Path
     assert report.size == sum(p.stat().st_size for p in original.glob("*/*.conda"))
 
 
+def test_a_package_of_another_repository_may_have_no_sbom(tmp_path: Path) -> None:
+    made = build(tmp_path / "channel", sound(digit(1)), digit(2))
+    bare = "linux-64/digit2-1.0-h0_0.conda"
+    ours = check_channel(made)
+    assert [(found.where, found.check) for found in ours.findings] == [(bare, "sbom")]
+    assert ours.without_sbom == ()
+    mixed = check_channel(made, is_ours=lambda name: name == "digit1")
+    assert (mixed.findings, mixed.without_sbom, mixed.sboms) == ((), (bare,), 1)
+
+
 def test_what_was_withdrawn_is_no_problem_for_a_reader(
     original: Path, url: str, tmp_path: Path
 ) -> None:

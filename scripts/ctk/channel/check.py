@@ -59,6 +59,7 @@ class ChannelReport(Report):
 
     size: int = 0
     sboms: int = 0
+    without_sbom: tuple[str, ...] = ()
     attestations: Mapping[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -67,6 +68,7 @@ class ChannelReport(Report):
             "packages": self.subjects,
             "size": self.size,
             "sboms": self.sboms,
+            "without_sbom": list(self.without_sbom),
             "attestations": dict(self.attestations),
             "seconds": self.seconds,
         }
@@ -78,12 +80,14 @@ def check_channel(
     policy: Policy | None = None,
     jobs: int = 2,
     is_copy: bool = False,
+    is_ours: Callable[[str], bool] = lambda name: True,
     progress: Callable[[int], None] = lambda size: None,
 ) -> ChannelReport:
     """Checks the index of a channel folder and its packages; the index explains all other files.
 
-    `is_copy` is for a folder from `mirrored`. `progress` is called in a thread after each package,
-    with its size in bytes.
+    `is_copy` is for a folder from `mirrored`. `is_ours` says of a package's name whether recipes of
+    this repository make it. `progress` is called in a thread after each package, with its size in
+    bytes.
 
     Raises:
         ChannelMissing: The folder does not exist.
@@ -93,8 +97,10 @@ def check_channel(
         raise channel_missing(channel)
     index = IndexFiles(channel, is_copy)
     packages = [
-        ChannelPackage(channel, n, record, index.run_exports.get(n))
-        for n, record in index.records.items()
+        ChannelPackage(
+            channel, name, record, index.run_exports.get(name), is_ours(str(record.get("name")))
+        )
+        for name, record in index.records.items()
     ]
     of_index = (IndexIsConsistent, Orphans)
     of_package = (
@@ -113,6 +119,7 @@ def check_channel(
         finding.message for found in results for finding in found if finding.severity == "ok"
     )
     problems = [finding for found in results for finding in found if finding.severity == "error"]
+    bare = [finding.where for found in results for finding in found if finding.severity == "hint"]
     problems += [finding for rule in of_index for finding in rule(index)]
     return ChannelReport.of(
         problems,
@@ -123,6 +130,7 @@ def check_channel(
         sboms=sum(
             not any(finding.check in ("file", "sbom") for finding in found) for found in results
         ),
+        without_sbom=tuple(sorted(bare)),
         attestations=dict(verified),
     )
 

@@ -29,7 +29,7 @@ from ctk.package.reader import (
     readable,
 )
 from ctk.package.scan import PackageScan
-from ctk.rules import Finding, check
+from ctk.rules import Finding, Severity, check
 
 _PARTS: tuple[Part, ...] = ("info", "pkg")
 _CHUNK = 1 << 20  # bytes
@@ -41,12 +41,16 @@ _OPTIONAL = {"md5", "run_exports"}
 
 @dataclass(frozen=True)
 class ChannelPackage:
-    """A package, named ``subdir/file``, with its entries in repodata and run_exports.json."""
+    """A package, named ``subdir/file``, with its entries in repodata and run_exports.json.
+
+    `is_ours` is whether recipes of this repository make it, and then it has an SBOM.
+    """
 
     channel: Path
     name: str
     record: Mapping[str, Any]
     exports: Any = None
+    is_ours: bool = True
 
     @property
     def path(self) -> Path:
@@ -182,7 +186,8 @@ def RunExports(package: OpenedPackage) -> Iterator[Finding]:
 def Sbom(package: OpenedPackage) -> Iterator[Finding]:
     """The package has a single SBOM that can be read.
 
-    It is about this package, and names commit and licences.
+    It is about this package, and names commit and licences. A package that another repository
+    made may have none.
     """
     name, index = package.name, package.index
     place = sbom.place(index.name)
@@ -191,7 +196,8 @@ def Sbom(package: OpenedPackage) -> Iterator[Finding]:
         if other.startswith(f"{sbom.FOLDER}/") and other != place:
             yield Finding(name, f"{other} is not of this package")
     if text is None:
-        yield Finding(name, "it has no SBOM")
+        severity: Severity = "error" if package.indexed.is_ours else "hint"
+        yield Finding(name, "it has no SBOM", severity=severity)
         return
     try:
         found = sbom.read(text)

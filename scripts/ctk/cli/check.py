@@ -29,7 +29,8 @@ def check_command(options: CheckOptions) -> None:
     JSON:
     Of a channel:
 
-    - `ok`, `packages` (how many), `size`, `sboms`, `seconds`; `attestations`: signer -> how many
+    - `ok`, `packages` (how many), `size`, `sboms`, `without_sbom` (packages of others),
+      `seconds`; `attestations`: signer -> how many
     - `problems`: `package`, `check`, `what`
 
     Of packages, and besides for the built channel and its base channel:

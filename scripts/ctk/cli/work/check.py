@@ -12,7 +12,7 @@ from pathlib import Path
 from ctk.channel import local
 from ctk.channel.attestations import Policy
 from ctk.channel.check import ChannelReport, check_channel, mirrored
-from ctk.channel.distribution import ADVICE, Distribution, read
+from ctk.channel.distribution import ADVICE, Distribution, package_name, read
 from ctk.channel.publish import Folder, clashes, refuse
 from ctk.channel.repodata import read_index
 from ctk.channel.server import on_server
@@ -23,6 +23,7 @@ from ctk.core.checkout import HISTORY, Workspace, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, ChannelBroken, CtkError
 from ctk.core.secrets import without_credentials
+from ctk.plan.names import known_names
 
 
 def check_places(names: Sequence[str], options: CheckOptions) -> None:
@@ -84,12 +85,14 @@ def _check_channel(
         if options.published:
             _refuse_clashes(place, options.published, workspace)
         packages = packages_in([place], empty_ok=True)
+        own = known_names(workspace).own
         with report.reading("check", packages) as task:
             found = check_channel(
                 place,
                 policy=policy,
                 jobs=options.jobs or os.cpu_count() or 1,
                 is_copy=is_copy,
+                is_ours=own.__contains__,
                 progress=task.advance,
             )
         files = read(packages)
@@ -135,6 +138,9 @@ def _show_channel(found: ChannelReport, by_anybody: bool, place: str, report: Re
         f"{count(found.subjects, 'package')}, {megabytes(found.size)} MB, {found.sboms} with a"
         f" sound SBOM: {count(len(found.findings), 'problem')} ({found.seconds:.1f} s)"
     )
+    if found.without_sbom:
+        names = listing([package_name(name) for name in found.without_sbom], most=3)
+        report.line(f"without an SBOM, and not of this repository's recipes: {names}")
     for signer, number in found.attestations.items():
         report.line(f"{count(number, 'attestation')} verified, signed by {signer}")
     if found.attestations and by_anybody:

@@ -122,14 +122,16 @@ def _show_fleet(
         _show_machines(fleet, report)
     for environment in fleet.environments:
         _show_environment(environment, named, report)
-    notes = [*notes, *_notes(fleet), *_what_to_build(fleet, lacking)]
-    for line in notes:
+    said = [*notes]
+    said += _notes(fleet)
+    said += _what_to_build(fleet, lacking)
+    for line in said:
         report.line(line)
     report.result(
         request=list(fleet.request),
         machines=[_machine_as_json(fleet, machine, lacking) for machine in fleet.alone],
         environments=[_environment_as_json(e, named) for e in fleet.environments],
-        notes=notes,
+        notes=said,
     )
     if refused:
         raise _nothing_for(refused, fleet)
@@ -173,8 +175,10 @@ def _what_to_build(fleet: Fleet, lacking: Mapping[Machine, str]) -> list[str]:
     ]
     if not lines:
         return []
+    words = ["ctk", "build"]
     pick = fleet.alone[next(iter(lacking))]
-    words = ["ctk", "build", *(names_to_build(pick, fleet.catalogue) if pick else ())]
+    if pick:
+        words += names_to_build(pick, fleet.catalogue)
     for machine in fleet.alone:
         if machine.driver:
             gpu = f":{machine.arch}" if machine.arch else ""
