@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from ctk.core.checkout import Workspace, workspace
-from ctk.envfile.answer import Row, answers, cuda_lines
+from ctk.envfile.answer import answers, cuda_lines
 from ctk.envfile.model import EnvironmentFile, FileEnvironment
 from ctk.envfile.read import read_file
+from ctk.envfile.row import Row
 from ctk.envfile.solved import Solved, solve_lines
 from ctk.solve.advice import CheckoutCatalogue
 from ctk.solve.solve import Scenario, channel_url
