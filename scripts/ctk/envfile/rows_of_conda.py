@@ -28,6 +28,8 @@ _FRAMEWORKS = frozenset(
     ("cupy", "jax", "jaxlib", "libtorch", "pytorch", "pytorch-gpu", "tensorflow", "tensorflow-gpu")
 )
 _FRAMEWORKS_OF_PIP = frozenset(("jax", "jaxlib", "tensorflow", "torch"))
+# Its packages have the version of the whole toolkit; conda-forge has them of each patch.
+_WHOLE_TOOLKIT = "cuda-toolkit"
 _OLDEST_MAJOR = "12"
 _CUDA_11_ENDED = "CUDA 11 ended: the packages of today are for CUDA 12 and 13"
 _OF_CUDA_11 = "of CUDA 11, which ended"
@@ -317,8 +319,20 @@ class RowsOfConda:
         words = f"{newest} is in {kept.channel}, which is not asked here"
         if kept.channel == CONDA_FORGE:
             words = f"{words}: name it with --base {CONDA_FORGE}"
+        if patch := self._patch_of_toolkit(spec):
+            words = f"{words}; here each toolkit has one patch, {patch}"
         lock = how_to_lock(spec, self.shelf.catalogue)
         return Row(line, Answer.ELSEWHERE, words, lock=lock)
+
+    def _patch_of_toolkit(self, spec: Spec) -> str:
+        """The patch that is here, of the toolkit whose patch a spec names; "" for other specs."""
+        parts = _first_number(spec.version).split(".")
+        maker = checkout_of(self.shelf.catalogue).maker(spec.name)
+        if len(parts) != 3 or maker is None or maker.recipe != _WHOLE_TOOLKIT:
+            return ""
+        catalogue = planned_of(self.shelf.catalogue) or self.shelf.catalogue
+        of_minor = parse_spec(f"{spec.name}={parts[0]}.{parts[1]}")
+        return _versions(matching(of_minor, catalogue.records(spec.name)))
 
     def _other_version(self, line: Line, spec: Spec) -> Row:
         """The row of a package that is here in other versions."""
