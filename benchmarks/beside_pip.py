@@ -14,8 +14,9 @@ For a machine that takes files in parts, on this one and there:
     tar -C PARENT -c OURS PIP | zstd -T0 -10 | split -b 60M - parts/both.
     cat parts/both.* | zstd -d | tar -x
 
-It ends with 1 if something differs by more than its tolerance, or if our environment loads a
-library of CUDA that is neither its own nor the driver's.
+It ends with 1 if something differs by more than its tolerance, if our environment lacks what pip's
+computes, or if it loads a library of CUDA that is neither its own nor the driver's. What only ours
+computes, such as torchcodec's pictures where pip's side has no torchcodec, is not comparable.
 """
 
 from __future__ import annotations
@@ -37,8 +38,11 @@ import numpy as np
 ours, theirs = (np.load(name) for name in sys.argv[1:3])
 rows = []
 for name in dict.fromkeys([*ours.files, *theirs.files]):
-    if name not in ours.files or name not in theirs.files:
-        rows.append([name, None, "missing"])
+    if name not in ours.files:
+        rows.append([name, None, "missing here"])
+        continue
+    if name not in theirs.files:
+        rows.append([name, None, "not in pip's"])
         continue
     a, b = ours[name], theirs[name]
     if a.shape != b.shape or a.dtype != b.dtype:
@@ -67,6 +71,7 @@ TOLERANCES = {
     "resample": 1e-6,
     "deform_conv2d": 1e-6,
 }
+ONLY_OURS = "not in pip's"  # as COMPARE says it
 OF_THE_DRIVER = ("libcuda.so", "libcudadebugger.so", "libnvcuvid.so", "libnvidia-")
 
 
@@ -88,6 +93,13 @@ def foreign(report: Mapping[str, Any]) -> list[str]:
     return [str(file) for file in outside if not file.name.startswith(OF_THE_DRIVER)]
 
 
+def shown(difference: float | None, word: str) -> str:
+    """A difference as the table has it."""
+    if difference is None:
+        return "-"
+    return f"{difference:.1e}" if word else "equal"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("ours", type=Path, help="prefix of an environment of this channel")
@@ -104,17 +116,21 @@ def main() -> None:
     for name in ("device", "torch", "torchvision", "torchaudio", "cudnn"):
         print(f"{name:30} {ours[name]!s:24} {theirs[name]!s}")
     print(f"\n{'what':30} {'difference':>12} {'tolerance':>12}")
+    alone = [row for row in rows if row[2] == ONLY_OURS]
+    both = [row for row in rows if row[2] != ONLY_OURS]
     failed = 0
-    for name, difference, word in rows:
+    for name, difference, word in both:
         limit = TOLERANCES.get(name, 0.0)
         is_right = difference is not None and difference <= limit
         failed += not is_right
-        shown = "-" if difference is None else f"{difference:.1e}" if word else "equal"
-        print(f"{name:30} {shown:>12} {limit:12.0e} {'' if is_right else f'WRONG {word}'}")
+        verdict = "" if is_right else f"WRONG {word}"
+        print(f"{name:30} {shown(difference, word):>12} {limit:12.0e} {verdict}")
+    for name, _, word in alone:
+        print(f"{name:30} {'-':>12} {'-':>12} not comparable: {word}")
     for file in foreign(ours):
         failed += 1
         print(f"our environment loads {file}")
-    print(f"\n{len(rows)} compared, {failed} wrong")
+    print(f"\n{len(both)} compared, {failed} wrong, {len(alone)} not comparable")
     sys.exit(failed > 0)
 
 

@@ -3,8 +3,9 @@
 # packages: lib and include below $PREFIX, below $PREFIX/Library on Windows.
 #
 # LIBRARY_VERSION  The version, which becomes part of the names of its files.
-# AS_PUBLISHED     Not empty: no file is changed. Their own RPATH or RUNPATH is $ORIGIN, and they need or open nothing that
-#                  LD_LIBRARY_PATH, which the loader searches before a RUNPATH, could bring of another version.
+# AS_PUBLISHED     Not empty: no file is changed. Their own RPATH or RUNPATH is $ORIGIN, or begins with it. Either they need or
+#                  open nothing that LD_LIBRARY_PATH, which the loader searches before a RUNPATH, could bring of another
+#                  version, or their licence forbids changes.
 # LEFT_OUT         Plugins, below lib, of programs that the channel does not have.
 set -euo pipefail
 shopt -s nullglob

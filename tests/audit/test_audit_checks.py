@@ -556,6 +556,24 @@ def test_a_module_may_look_in_the_folder_of_libraries_that_its_package_bundles(
     assert found == []
 
 
+@pytest.mark.parametrize(
+    ("package", "runpath", "is_right"),
+    [
+        ("custatevec-files", "$ORIGIN:$ORIGIN/../../nvidia/cu13/lib", True),
+        ("custatevec-files", "$ORIGIN/../../nvidia/cu13/lib:$ORIGIN", False),
+        ("custom", "$ORIGIN:$ORIGIN/../../nvidia/cu13/lib", False),
+    ],
+)
+def test_what_a_licence_forbids_to_change_begins_with_origin(
+    package: str, runpath: str, is_right: bool, tmp_path: Path
+) -> None:
+    drafts = good_set()
+    file = elf(("libcublas.so.13",), soname="libcustatevec.so.1", runpath=runpath)
+    add(package, files={"lib/libcustatevec.so.1": file})(drafts)
+    found = [f for f in audit(drafts, tmp_path).findings if f.check == "RpathIsRelative"]
+    assert (found == []) is is_right
+
+
 def test_a_compiler_runtime_that_the_system_serves_is_a_hint_only(tmp_path: Path) -> None:
     drafts = good_set()
     plain = elf(("libstdc++.so.6", "libc.so.6"), soname="libcufile.so.0", versions=GLIBC)

@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 
 from ctk.core.checkout import Workspace, workspace
-from ctk.envfile.answer import Row, answers, cuda_lines
+from ctk.envfile.answer import answers, cuda_lines
 from ctk.envfile.model import EnvironmentFile, FileEnvironment
 from ctk.envfile.read import read_file
+from ctk.envfile.row import Row
 from ctk.envfile.solved import Solved, solve_lines
-from ctk.solve.advice import CheckoutCatalogue
+from ctk.plan.plan import write_repodata
+from ctk.solve.advice import CheckoutCatalogue, checkout_of
+from ctk.solve.channels import universe
 from ctk.solve.solve import Scenario, channel_url
 from ctk.solve.why import find_reason
 from kit.file_world import file_world
@@ -115,6 +118,27 @@ def golden() -> dict[str, list[str]]:
 @pytest.mark.parametrize("path", paths(), ids=lambda path: path.name)
 def test_the_answers_are_those_that_were_reviewed(path: Path, world: CheckoutCatalogue) -> None:
     assert list(blocks(path, world)) == golden()[path.name]
+
+
+# --- a channel that is not asked
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("cuda-toolkit=13.0.0", "; here each toolkit has one patch, 13.0.3"),
+        ("cuda-core=0.5.0", ""),
+    ],
+)
+def test_the_patch_that_is_here_is_said_where_conda_forge_has_another(
+    text: str, words: str, world: CheckoutCatalogue, tmp_path: Path
+) -> None:
+    base = write_repodata(universe(), tmp_path / "base")
+    alone = CheckoutCatalogue([world.channels[0], base], world.subdir, checkout_of(world))
+    row = asked(text, alone, tmp_path)
+    version = text.partition("=")[2]
+    known = f"{version} is in conda-forge, which is not asked here: name it with --base conda-forge"
+    assert (row.answer, row.words) == ("elsewhere", f"{known}{words}")
 
 
 # --- lines that people write

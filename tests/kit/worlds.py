@@ -153,7 +153,10 @@ class World:
         """What is wrong with the pick: by the oracle, then by what the packages state when nothing
         is taken out.
         """
-        pick = self.pick(ask.scenario)
+        return self.fault_of(self.pick(ask.scenario), ask)
+
+    def fault_of(self, pick: Pick | None, ask: Ask) -> str:
+        """What is wrong with this pick, as `fault` says it."""
         found = (
             {r.name.normalized: Answered(str(r.version), str(r.build)) for r in pick.records}
             if pick

@@ -22,6 +22,9 @@ _MACHINES = {"linux-64": ("elf", "x86_64"), "linux-aarch64": ("elf", "aarch64")}
     "win-arm64": ("pe", "aarch64"),
 }
 _ORIGIN = re.compile(r"\$(ORIGIN|\{ORIGIN\})(/.*)?")
+# Packages whose licence forbids changes (cuQuantum's, 3b). Their RUNPATH begins with $ORIGIN, which
+# has all that they need but glibc's libraries, so what follows may be a folder of wheels.
+_UNCHANGEABLE = frozenset(("custatevec-files", "cutensornet-files"))
 _STUBS = "stubs"
 """Name of the folder of stubs."""
 # Folders of wheels, which no environment has. A package may keep the one beside its modules in
@@ -92,7 +95,8 @@ def BinariesFitTheSubdir(package: PackageScan) -> Iterator[Finding]:
 def RpathIsRelative(package: PackageScan) -> Iterator[Finding]:
     """RPATH entries begin with ``$ORIGIN``, stay in the prefix, and are no folders of wheels.
 
-    But for a folder of bundled libraries that the package has, such as ``numpy.libs``.
+    But for a folder of bundled libraries that the package has, such as ``numpy.libs``, and for what
+    follows ``$ORIGIN`` in a file whose licence forbids changes.
 
     An empty entry, as in ``$ORIGIN:``, is an error: the loader reads it as the current directory,
     so a program that is started in a folder of somebody else loads that person's ``librt.so.1`` or
@@ -101,7 +105,10 @@ def RpathIsRelative(package: PackageScan) -> Iterator[Finding]:
     own = {posixpath.dirname(file.path) for file in package.installed()}
     for file, binary in binaries(package):
         for search in binary.search:
-            for entry in search.entries:
+            entries = search.entries
+            if package.name in _UNCHANGEABLE and entries[0] == "$ORIGIN":
+                entries = entries[:1]
+            for entry in entries:
                 if problem := _entry_problem(file, entry, own):
                     yield at(package, file, f"{search.tag} {search.text!r}: {problem}")
 

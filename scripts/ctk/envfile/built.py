@@ -9,10 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from ctk.core.platforms import NOARCH
+from ctk.envfile.row import Answer, Row
 from ctk.package.records import records, spec_name
 from ctk.plan.plan import repodata_of, write_repodata
 from ctk.solve.advice import CheckoutCatalogue, checkout_of, planned_of
 from ctk.solve.solve import Catalogue
+
+
+def built_for(rows: Iterable[Row], catalogue: Catalogue) -> Catalogue:
+    """The channels, with what is not built yet of some rows as if built."""
+    lacks = [row for row in rows if row.answer is Answer.NOT_BUILT or row.step]
+    if not lacks or planned_of(catalogue) is None:
+        return catalogue
+    return as_if_built(catalogue, [spec_name(spec) for row in lacks for spec in row.asked])
 
 
 def as_if_built(catalogue: Catalogue, names: Iterable[str]) -> Catalogue:

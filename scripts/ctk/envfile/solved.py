@@ -8,8 +8,9 @@ from enum import StrEnum
 
 from ctk.core.errors import BadValue
 from ctk.core.platforms import NOARCH
-from ctk.envfile.answer import Row, built_for
+from ctk.envfile.built import built_for
 from ctk.envfile.model import Line, Tool
+from ctk.envfile.row import Row
 from ctk.package.records import spec_name
 from ctk.solve.advice import asking_for_cuda, checkout_of
 from ctk.solve.solve import ASKING, PYTHON, Catalogue, Pick, Scenario, parse_spec

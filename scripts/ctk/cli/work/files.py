@@ -23,10 +23,12 @@ from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, count, listing
 from ctk.core.errors import BadValue, UnknownName, Unsolvable
 from ctk.core.platforms import this_platform
-from ctk.envfile.answer import Answer, Row, answers, cuda_lines, is_replaced
+from ctk.envfile.answer import answers, cuda_lines
 from ctk.envfile.model import EnvironmentFile, FileEnvironment, Format, Line, Tool
 from ctk.envfile.read import read_file
 from ctk.envfile.rewrite import Edit, difference, name_of_new, rewritten, write_new
+from ctk.envfile.row import Answer, Row
+from ctk.envfile.shelf import is_replaced
 from ctk.envfile.solved import Part, Solved, solve_lines
 from ctk.lock.model import release_locks
 from ctk.package.records import spec_name

@@ -1,0 +1,121 @@
+"""The rows of lines that ask for projects of pip: wheels that bring a CUDA of their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from ctk.core.console import listing
+from ctk.envfile.model import Line, Tool
+from ctk.envfile.row import Answer, Row
+from ctk.envfile.rows_of_conda import RowsOfConda
+from ctk.envfile.shelf import TOOLKIT, asks_for_cuda_build, extras_of
+from ctk.plan.names import OtherName, pip_project_with_cuda
+from ctk.solve.solve import parse_spec
+
+_MAJOR_OF_CUDA = re.compile(r"cu(?:da)?-?(\d\d)")
+
+
+class RowsOfPip:
+    """Answers the lines of one environment that ask for projects of pip.
+
+    Args:
+        conda: Answers its lines of conda: a project is answered by the package that is the same.
+    """
+
+    def __init__(self, conda: RowsOfConda) -> None:
+        self._conda = conda
+        self._shelf = conda.shelf
+
+    def row(self, line: Line) -> Row:
+        """The row of a requirement of pip."""
+        if asks_for_cuda_build(line):
+            return self._extra(line)
+        if line.name in ("jax", "jaxlib"):
+            words = "the wheel is for CPUs: for a GPU, take jax of conda"
+            return Row(line, Answer.LEFT, words)
+        if line.name in self._shelf.names.own:
+            return self._project(line, line.name)
+        renamed = self._shelf.names.renamed(line.name)
+        if renamed and renamed.requests:
+            return self._wheel(line, renamed)
+        project = pip_project_with_cuda(line.name)
+        if project is not None:
+            return self._project(line, project.package)
+        return Row(line, Answer.LEFT, "whether it brings a CUDA of its own is not known")
+
+    def _extra(self, line: Line) -> Row:
+        """The row of a project with an extra for CUDA: ``jax[cuda12]``."""
+        extras = extras_of(line)
+        toolkit = self._toolkit_of_wheel(_MAJOR_OF_CUDA.findall(" ".join(sorted(extras))))
+        package = self._same_of_conda(line, _conda_name(line.name))
+        words = f"the extra {listing(sorted(extras))} brings a second CUDA; {package.words}"
+        specs = package.specs and (*package.specs, *toolkit)
+        return replace(package, line=line, answer=Answer.PIP, words=words, specs=specs)
+
+    def _wheel(self, line: Line, meant: OtherName) -> Row:
+        """The row of a wheel of NVIDIA, or of a framework under pip's name for it."""
+        names = [word for word in meant.requests[-1].split() if "=" not in word]
+        is_of_nvidia = line.name.startswith("nvidia-")
+        if is_of_nvidia and self._conda.has_framework:
+            words = f"conda's {listing(names)} has its files, and the framework brings it"
+            return Row(line, Answer.PIP, words, ())
+        toolkit = self._toolkit_of_wheel(_MAJOR_OF_CUDA.findall(line.name))
+        if is_of_nvidia or len(names) > 1:
+            is_here = self._shelf.solves(*names, *self._conda.toolkit)
+            step = "" if is_here else self._conda.step_for(names)
+            words = f"conda's {listing(names)} has its files"
+            return Row(line, Answer.PIP, words, (*names, *toolkit), step=step)
+        package = self._same_of_conda(line, names[0])
+        words = f"{meant.sentence}; {package.words}"
+        specs = package.specs and (*package.specs, *toolkit)
+        return replace(package, line=line, answer=Answer.PIP, words=words, specs=specs)
+
+    def _toolkit_of_wheel(self, majors: Sequence[str]) -> tuple[str, ...]:
+        """The toolkit for the CUDA majors in a name, if the file chooses none."""
+        if self._conda.toolkit or not majors:
+            return ()
+        return (f"{TOOLKIT}={majors[0]}",)
+
+    def _project(self, line: Line, name: str) -> Row:
+        """The row of a project that brings CUDA libraries, or needs a framework that does."""
+        if not name:
+            return Row(line, Answer.LEFT, "no package of conda is known for it")
+        package = self._same_of_conda(line, name)
+        words = f"a wheel beside conda's CUDA; the package is {package.words}"
+        return replace(package, line=line, answer=Answer.PIP, words=words)
+
+    def _same_of_conda(self, line: Line, name: str) -> Row:
+        """The row of the package of conda that is the same as a project of pip."""
+        wanted = name
+        version = _pin_of(line)
+        if version:
+            wanted = f"{name}={version}"
+        spec = parse_spec(wanted)
+        row = self._conda.package(replace(line, tool=Tool.CONDA, name=name, spec=wanted), spec)
+        words = f"{name}: {row.words}"
+        if row.specs is not None or row.answer in (Answer.LEFT, Answer.NOWHERE):
+            return replace(row, words=words)
+        if row.answer is not Answer.ELSEWHERE:
+            return replace(row, words=words, specs=(wanted,))
+        is_there = wanted == name or self._shelf.others.has(name, spec.version)
+        specs = (wanted,) if is_there else None
+        return replace(row, words=words, specs=specs, is_elsewhere=True)
+
+
+def _conda_name(project: str) -> str:
+    """The name that conda has for a project of pip."""
+    return "pytorch" if project == "torch" else project
+
+
+def _pin_of(line: Line) -> str:
+    """The version that a requirement of pip pins exactly; "" without one."""
+    try:
+        specifiers = list(Requirement(line.spec).specifier)
+    except InvalidRequirement:
+        return ""
+    exact = [specifier for specifier in specifiers if specifier.operator == "=="]
+    return exact[0].version.split("+")[0] if exact else ""

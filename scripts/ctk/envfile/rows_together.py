@@ -1,0 +1,123 @@
+"""The rows of one environment as one request: others, where they exclude each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ctk.envfile.built import built_for
+from ctk.envfile.row import Answer, Row
+from ctk.envfile.rows_of_conda import RowsOfConda
+from ctk.envfile.shelf import TOOLKIT
+from ctk.package.records import spec_name
+from ctk.solve.hidden import hidden, matching, without_channel
+from ctk.solve.solve import parse_spec, spec_of_record
+
+
+class RowsTogether:
+    """Changes rows that have no solution together.
+
+    Args:
+        conda: What answered the lines of conda.
+    """
+
+    def __init__(self, conda: RowsOfConda) -> None:
+        self._conda = conda
+        self._shelf = conda.shelf
+
+    def beside_hidden(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows, with more packages of the base channel where those that are hidden need it.
+
+        cuda-nvvm here needs libNVVM of here; nvcc of conda-forge needs that of conda-forge.
+        """
+        found = list(rows)
+        names = _names_behind(found)
+        while names:
+            clashing = [row for row in found if self._clashes(row, names)]
+            if not clashing:
+                break
+            for row in clashing:
+                spec = parse_spec(row.line.spec)
+                found[found.index(row)] = self._conda.hidden_row(row.line, spec) or row
+            before, names = names, _names_behind(found)
+            if names == before:
+                break
+        return found
+
+    def together(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows, without versions that were only near, if they cannot be had together."""
+        found = list(rows)
+        if self._solves_built(found):
+            return found
+        if behind := self._one_from_behind(found):
+            return behind
+        loose = [_without_near_version(row) for row in found]
+        if self._solves_built(loose):
+            return loose
+        return self._without_one(found) or self._without_one(loose) or found
+
+    def _without_one(self, rows: Sequence[Row]) -> list[Row] | None:
+        """The rows, without one that could be built here in another version, if that solves.
+
+        None if that gives no solution. cuTensorNet of here needs a newer cuTENSOR than a file pins.
+        """
+        for row in rows:
+            if not row.is_near or not row.step:
+                continue
+            words = f"{row.words}; that does not go with the other lines"
+            left = replace(row, words=words, specs=None, step="", is_elsewhere=True)
+            others = [left if other is row else other for other in rows]
+            if self._solves_built(others):
+                return others
+        return None
+
+    def _one_from_behind(self, rows: Sequence[Row]) -> list[Row] | None:
+        """The rows, with one package of the base channel in the place of that of here.
+
+        None if that gives no solution. nvcc of CUDA 12 beside a jaxlib that is for CUDA 12 alone.
+        """
+        for row in rows:
+            if row.answer is not Answer.HERE or row.line.name == TOOLKIT:
+                continue
+            others = [other for other in rows if other is not row]
+            specs = tuple(spec for other in others for spec in other.asked)
+            machine = replace(self._shelf.machine, specs=specs)
+            found = hidden(parse_spec(row.line.spec), machine, self._conda.with_toolkit)
+            if found:
+                behind = self._conda.row_of_hidden(row.line, found)
+                return [behind if other is row else other for other in rows]
+        return None
+
+    def _solves_built(self, rows: Sequence[Row]) -> bool:
+        """Whether rows have a solution together on a machine that can do anything."""
+        specs = tuple(spec for row in rows for spec in row.asked)
+        catalogue = built_for(rows, self._shelf.catalogue)
+        return catalogue.solves(replace(self._shelf.machine.ideal, specs=specs))
+
+    def _clashes(self, row: Row, names: set[str]) -> bool:
+        """Whether a package here needs builds of here, of packages that come from behind."""
+        if row.answer not in (Answer.HERE, Answer.NOT_BUILT):
+            return False
+        catalogue = self._conda.with_toolkit
+        spec = parse_spec(row.line.spec)
+        wanted = (without_channel(spec), *self._conda.toolkit_beside(spec))
+        pick = catalogue.pick(replace(self._shelf.machine.ideal, specs=wanted))
+        record = pick.record(spec.name) if pick else None
+        needs = map(spec_of_record, record.depends) if record else ()
+        return any(
+            need.name in names and not matching(need, catalogue.hidden(need.name)) for need in needs
+        )
+
+
+def _names_behind(rows: Iterable[Row]) -> set[str]:
+    """The packages that rows take from behind the channels here."""
+    return {spec_name(spec.rpartition("::")[2]) for row in rows for spec in row.by_channel}
+
+
+def _without_near_version(row: Row) -> Row:
+    """The row with names alone, where it names versions that are near to what the line asks for."""
+    if not row.is_near or row.specs is None:
+        return row
+    names = {spec: parse_spec(spec).name for spec in row.specs}
+    specs = [spec if name == TOOLKIT else name for spec, name in names.items()]
+    return replace(row, specs=tuple(dict.fromkeys(specs)))
