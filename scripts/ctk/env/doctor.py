@@ -40,11 +40,13 @@ class Where:
         workspace: The checkout.
         offline: Whether the network is left alone.
         channels: Channels in place of the built one.
+        source: How these are known, where the command line does not name them; or "".
     """
 
     workspace: Workspace
     offline: bool = False
     channels: tuple[Path | str, ...] = ()
+    source: str = ""
 
 
 def look_at(
@@ -118,6 +120,7 @@ def printed(*command: str) -> str | None:
 
 _SETUP = "run ./scripts/setup; it makes .venv as requirements.lock says"
 _ASKED = "cuda-toolkit"  # the manifest of every CTK release
+KEEP_CHANNEL = "ctk doctor --channel URL --keep"
 LEAST_FREE = (
     6e9  # bytes: the default channel, its base channel, the artefacts of both, and room to build in
 )
@@ -181,11 +184,16 @@ def _disk(where: Where) -> Finding:
 
 @look_at(Where, "channel")
 def _channel(where: Where) -> Finding:
-    """The channel that environments are made from: that of `ctk build`, or that of --channel."""
-    from ctk.package.records import records
+    """The channel that environments are made from.
 
+    That of `ctk build`, of --channel, or without a checkout the user's own.
+    """
     if where.channels:
         return _named(where)
+    if not where.workspace.is_checkout:
+        return problem("none is known", f"{KEEP_CHANNEL} keeps yours for all commands")
+    from ctk.package.records import records
+
     packages = [name.partition("/")[2] for name in records(where.workspace.channel)]
     if not packages:
         return missing("not built yet", "./scripts/build makes it; --channel URL looks at another")
@@ -205,6 +213,7 @@ def _named(where: Where) -> Finding:
     from ctk.solve.solve import Catalogue, lasting
 
     named = ", ".join(without_credentials(lasting(str(channel))) for channel in where.channels)
+    named = f"{named} ({where.source})" if where.source else named
     if where.offline and not all(isinstance(channel, Path) for channel in where.channels):
         return ok(f"{named}; not asked (--offline)")
     try:
@@ -219,8 +228,7 @@ def _named(where: Where) -> Finding:
 @look_at(Where, "driver")
 def _driver(where: Where) -> Finding:
     """The newest CUDA version of the driver decides the pick; so does a GPU that clients detect."""
-    from ctk.lock.model import release_locks
-    from ctk.solve.machine import STATE_DRIVER, machine, overstated, too_old
+    from ctk.solve.machine import STATE_DRIVER, machine, overstated
 
     this = machine()
     if warning := overstated(this, where.workspace):
@@ -234,7 +242,7 @@ def _driver(where: Where) -> Finding:
     first = gpus[0] if gpus else ""
     if this.driver:
         words = f"{this.words}; nvidia-smi: {first}" if first else this.words
-        step = too_old(this.arch, release_locks(where.workspace).values())
+        step = _too_old(this.arch, where.workspace) if this.arch else ""
         return missing(words, step) if step else ok(words)
     if first:
         return missing(
@@ -244,6 +252,14 @@ def _driver(where: Where) -> Finding:
     return missing(
         "none: kernels are compiled here and not run; --driver and --arch describe another machine"
     )
+
+
+def _too_old(gpu: str, workspace: Workspace) -> str:
+    """What to do about a GPU that no known toolkit compiles for; "" for others."""
+    from ctk.lock.model import release_locks  # slow to import
+    from ctk.solve.machine import too_old
+
+    return too_old(gpu, release_locks(workspace).values())
 
 
 def driver_at_fault(state: DriverState) -> Finding | None:
@@ -341,3 +357,5 @@ def _clients(where: Where) -> Finding:
 
 
 CHECKS = checks_of(sys.modules[__name__])
+OF_A_USER = tuple(check for check in CHECKS if check.severity != "error")
+"""The checks without a checkout: the others are of what ./scripts/build and ./scripts/test need."""
