@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
+from ctk.core.address import refuse_secrets
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.checkout import base_channel as base_channel
-from ctk.core.address import refuse_secrets
 from ctk.core.console import listing, mode
 from ctk.core.errors import BadValue
 

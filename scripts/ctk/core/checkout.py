@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -147,6 +148,14 @@ def base_channel(base: str, workspace: Workspace) -> Path | str:
     is_path = "/" in base and "://" not in base and "/label/" not in base
     is_place = is_path or Path(base).is_dir() or base.startswith("~")
     return Path(base).expanduser().resolve() if is_place else base
+
+
+def lasting(url: str) -> str:
+    """An address below the link of a channel of ours, not below its state.
+
+    A later build removes the state.
+    """
+    return re.sub(r"/\.([^/]+)-states/\d+(?=/|$)", r"/\1", url)
 
 
 def takes_files(place: Path) -> bool:

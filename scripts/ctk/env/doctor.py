@@ -22,12 +22,15 @@ from importlib import metadata
 from pathlib import Path
 
 from ctk.core.address import public
-from ctk.core.checkout import Workspace
+from ctk.core.checkout import Workspace, channel_missing, lasting, refuse_unshown
 from ctk.core.children import run_program
 from ctk.core.console import count, listing
 from ctk.core.disk import STEP_TO_WRITE, disk_errors
 from ctk.core.errors import CtkError
+from ctk.core.platforms import NOARCH
 from ctk.core.secrets import without_credentials
+from ctk.core.versions import version_key
+from ctk.package.records import REPODATA, records
 from ctk.rules import Check, Finding, S, Severity, checks_of
 from ctk.solve.driver import NO_DEVICE, Answer, Change, DriverState, Limit, driver_state
 
@@ -192,8 +195,6 @@ def _channel(where: Where) -> Finding:
         return _named(where)
     if not where.workspace.is_checkout:
         return problem("none is known", f"{KEEP_CHANNEL} keeps yours for all commands")
-    from ctk.package.records import records
-
     packages = [name.partition("/")[2] for name in records(where.workspace.channel)]
     if not packages:
         return missing("not built yet", "./scripts/build makes it; --channel URL looks at another")
@@ -209,20 +210,47 @@ def _channel(where: Where) -> Finding:
 
 def _named(where: Where) -> Finding:
     """The channels that --channel names."""
-    from ctk.core.platforms import this_platform
-    from ctk.solve.solve import Catalogue, lasting
-
     named = ", ".join(without_credentials(lasting(str(channel))) for channel in where.channels)
     named = f"{named} ({where.source})" if where.source else named
     if where.offline and not all(isinstance(channel, Path) for channel in where.channels):
         return ok(f"{named}; not asked (--offline)")
     try:
-        toolkits = Catalogue(where.channels, this_platform()).versions("cuda-version")
+        found = {version for channel in where.channels for version in _toolkits(channel, where)}
     except CtkError as error:
         return problem(error.cause, error.step)
-    if not toolkits:
-        return problem(f"{named} has no toolkit for {this_platform()}", "name another --channel")
-    return ok(f"{named}: toolkit {listing(toolkits[::-1])}")
+    if not found:
+        return problem(f"{named} has no toolkit", "name another --channel")
+    return ok(f"{named}: toolkit {listing(sorted(found, key=version_key))}")
+
+
+def _toolkits(channel: Path | str, where: Where) -> list[str]:
+    """The toolkits of a channel: the versions of cuda-version, which is the same everywhere.
+
+    Raises:
+        ChannelMissing, ChannelBroken: There is no channel, or its index cannot be read.
+    """
+    from ctk.fetch.channels import is_on_server
+
+    if isinstance(channel, str):
+        if not is_on_server(channel):  # a name, or a store: rattler knows how to read it
+            return _asked_of_rattler(channel)
+        from ctk.fetch.repodata import IndexFolder
+
+        folder = IndexFolder(channel, where.workspace.notes / "channels").fetch([NOARCH])
+    else:
+        folder = channel
+        refuse_unshown(folder)
+        if not any(folder.glob(f"*/{REPODATA}")):
+            raise channel_missing(folder)
+    found = records(folder, NOARCH).values()
+    return [record["version"] for record in found if record.get("name") == "cuda-version"]
+
+
+def _asked_of_rattler(channel: str) -> list[str]:
+    from ctk.core.platforms import this_platform
+    from ctk.solve.solve import Catalogue  # slow to import
+
+    return Catalogue([channel], this_platform()).versions("cuda-version")
 
 
 @look_at(Where, "driver")

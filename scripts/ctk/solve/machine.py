@@ -138,7 +138,10 @@ def too_old(gpu: str | None, locks: Iterable[ReleaseLock]) -> str:
     "" for other GPUs.
     """
     known = [known for lock in locks if lock.facts for known in lock.facts.gpu_architectures]
-    if not gpu or not known or version_key(gpu) >= version_key(oldest := min(known, key=version_key)):
+    if not gpu or not known:
+        return ""
+    oldest = min(known, key=version_key)
+    if version_key(gpu) >= version_key(oldest):
         return ""
     return (
         f"use a GPU of compute capability {oldest} or newer, as every toolkit wants: a newer driver"
