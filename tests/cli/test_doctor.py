@@ -252,7 +252,7 @@ def test_without_what_the_tooling_is_made_of_it_still_speaks(checkout: Workspace
     found = {check["check"]: check for check in json.loads(done.stdout)["checks"]}
     assert done.returncode == errors.NotReady.exit_code
     assert "./scripts/setup" in found["package index"]["step"]
-    assert "./scripts/setup" in found["driver"]["step"]
+    assert found["driver"]["state"] in ("ok", "missing")
     assert found["packages"]["state"] == "ok"
 
 

@@ -18,6 +18,30 @@ PACKAGES = ("elftools", "ctk.lock.contents", "ctk.package.scan", "ctk.package.bi
 SOLVES = ("ctk.solve.solve", "ctk.solve.why", "ctk.authors.installable")
 
 
+MAKES = ("rattler", "rattler_build", "unearth", "ctk.plan", "ctk.lock.model", "ctk.solve.solve")
+
+
+def imported(*words: str) -> set[str]:
+    """The modules that a command of this checkout has imported at its end."""
+    program = (
+        "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr));"
+        "from ctk.cli.main import app; app()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        env={**os.environ, "CTK_ROOT": str(ROOT), "PIP_INDEX_URL": "http://127.0.0.1:1/simple"},
+        capture_output=True,
+        text=True,
+    )
+    return set(done.stderr.split())
+
+
+def test_doctor_imports_no_room_of_the_maker_and_no_solver() -> None:
+    found = imported("doctor", "--offline")
+    assert "ctk.env.doctor" in found
+    assert not found & set(MAKES)
+
+
 @pytest.mark.parametrize(
     ("words", "without"),
     [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ctk.cli.options import CheckOptions, with_options
-from ctk.core.checkout import channel_missing, refuse_unshown, workspace
+from ctk.cli.options import CheckOptions, asked_channels, with_options
+from ctk.core.checkout import channel_missing, refuse_unshown, refuse_without_recipes, workspace
 from ctk.core.errors import UnknownName
 
 
@@ -56,6 +56,8 @@ def check_command(options: CheckOptions) -> None:
 
         audit.list_rules()
         return
+    if options.rebuild is not None:
+        refuse_without_recipes(workspace())
     names = _places(options)
     if options.rebuild is not None:
         from ctk.cli.work import rebuild
@@ -67,13 +69,22 @@ def check_command(options: CheckOptions) -> None:
     check.check_places(names, options)
 
 
+def _own_channel() -> str:
+    """The built channel; without a checkout, the first of the user's own."""
+    where = workspace()
+    if where.is_checkout:
+        return str(where.channel)
+    channels, _ = asked_channels((), "local")
+    return channels[0]
+
+
 def _places(options: CheckOptions) -> list[str]:
     """The places to check, by default the built channel.
 
     Raises:
         UnknownName, ChannelMissing: A place does not exist: a check of it would pass for ever.
     """
-    names = options.places or [str(workspace().channel)]
+    names = options.places or [_own_channel()]
     for name in names:
         refuse_unshown(Path(name))
     others = [*map(str, options.base or ())]

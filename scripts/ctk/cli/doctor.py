@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ctk.cli.options import Arch, Driver, OtherChannels, base_channel
-from ctk.core.checkout import checkout, workspace
+from ctk.core.checkout import known_workspace, workspace
 from ctk.core.console import Reporter, count
 from ctk.core.errors import BadValue, NotReady
 
@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ctk.rules import Check, Finding
+
+Keep = Annotated[
+    bool,
+    typer.Option("--keep", help="Keep those of --channel, for all commands without a checkout."),
+]
+KeptBase = Annotated[
+    str | None,
+    typer.Option("--base", help="With --keep: their base channel, if it is not conda-forge."),
+]
 
 _COLOURS = {"ok": "green", "hint": "yellow", "error": "bold red"}
 
@@ -30,6 +39,8 @@ def doctor_command(
     driver: Driver = None,
     arch: Arch = None,
     channel: OtherChannels = None,
+    base: KeptBase = None,
+    keep: Keep = False,
     offline: Annotated[
         bool,
         typer.Option("--offline", help="Ask neither the package index nor a channel on a server."),
@@ -38,15 +49,19 @@ def doctor_command(
     """Say if this machine, or an environment, is as it should be, and what to do if it is not.
 
     Without PREFIX it fails if ./scripts/build and ./scripts/test would not work here; what is
-    missing otherwise is needed by some commands only. With PREFIX, any conda environment will do,
-    for this machine or another one. It fails if something is wrong.
+    missing otherwise is needed by some commands only. Where ctk is installed without a checkout, it
+    fails if no channel is known. With PREFIX, any conda environment will do, for this machine or
+    another one. It fails if something is wrong.
 
     Examples: ctk doctor
+    ctk doctor --channel https://conda.example.org/cuda --keep
     ctk doctor ./my-env
     ctk doctor $CONDA_PREFIX --driver 13.0 --arch 9.0
 
     JSON:
-    - `ready`: whether ./scripts/build and ./scripts/test would work
+    - `ready`: whether ./scripts/build and ./scripts/test would work; without a checkout, whether
+      a channel is known and answers
+    - `kept`: with `--keep`, the file that has the channels
     - `checks`: `check`, `needed`, `state` (`ok`, `missing` or `problem`), `found`, `step`
 
     With PREFIX, of the environment:
@@ -55,6 +70,11 @@ def doctor_command(
     - `checks`: `check`, `state` (`ok`, `problem`, or `missing`, which is only a hint), `found`,
       `why`, `step`
     """
+    if keep and workspace().is_checkout:
+        raise BadValue(
+            "commands in a checkout use the channel that it builds, and --keep says nothing there",
+            "leave it out, and name another channel with --channel",
+        )
     if prefix is None:
         if driver or arch:
             stated = (("--driver", driver), ("--arch", arch))
@@ -62,10 +82,12 @@ def doctor_command(
             step = f"name its folder: {shlex.join(['ctk', 'doctor', './my-env', *words])}"
             raise BadValue("--driver and --arch are for an environment", step)
         _machine(channel or (), offline)
+        if keep:
+            _keep(channel or (), base or "")
     else:
-        if channel or offline:
+        if channel or offline or keep:
             raise BadValue(
-                "--channel and --offline are for this machine, not for an environment",
+                "--channel, --keep and --offline are for this machine, not for an environment",
                 "leave them out",
             )
         _environment(prefix, driver, arch)
@@ -75,11 +97,15 @@ def doctor_command(
 
 
 def _machine(channels: Sequence[str], offline: bool) -> None:
-    from ctk.env.doctor import CHECKS, Where, look
+    from ctk.env.doctor import CHECKS, OF_A_USER, Where, look
 
-    workspace, report = checkout(), Reporter()
+    workspace, report = known_workspace(), Reporter()
+    source = ""
+    if not (channels or workspace.is_checkout):
+        channels, source = _own_channels()
     named = tuple(base_channel(name, workspace) for name in channels)
-    found = look(CHECKS, Where(workspace, offline, named))
+    checks = CHECKS if workspace.is_checkout else OF_A_USER
+    found = look(checks, Where(workspace, offline, named, source))
     problems = [check.name for check, finding in found if finding.severity == "error"]
     report.result(
         ready=not problems,
@@ -88,7 +114,8 @@ def _machine(channels: Sequence[str], offline: bool) -> None:
         ],
     )
     if not problems:
-        report.line("ready: ./scripts/build and ./scripts/test work here")
+        works = "./scripts/build and ./scripts/test work here"
+        report.line(f"ready: {works if workspace.is_checkout else 'the channel answers'}")
     report.console.print(table(found))
     if problems:
         names = ", ".join(problems)
@@ -96,6 +123,26 @@ def _machine(channels: Sequence[str], offline: bool) -> None:
             f"{count(len(problems), 'problem')}: {names}",
             "fix each as its line says, and run it again",
         )
+
+
+def _own_channels() -> tuple[tuple[str, ...], str]:
+    """The user's own channels, and how they are known; none if they are not."""
+    from ctk.core.own_channels import own_channels
+
+    own = own_channels()
+    if own is None:
+        return (), ""
+    kept = f"kept in {own.source}"
+    return own.channels, kept if own.is_kept else f"this ctk is from it: {own.source}"
+
+
+def _keep(channels: Sequence[str], base: str) -> None:
+    """Keeps channels in the user's configuration."""
+    from ctk.core.own_channels import keep
+
+    file, report = keep(channels, base), Reporter()
+    report.result(kept=str(file))
+    report.line(f"kept in {file}: commands use it where you name no other --channel")
 
 
 def _environment(prefix: Path, driver: str | None, arch: str | None) -> None:

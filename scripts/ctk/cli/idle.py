@@ -62,6 +62,10 @@ RULES: Mapping[str, tuple[Idle, ...]] = {
         ),
         Idle(("--check", "--base", *_OF_A_CHANNEL), beside="--rebuild"),
     ),
+    "doctor": (
+        Idle(("--keep",), without=("--channel",)),
+        Idle(("--base",), without=("--keep",)),
+    ),
     "lint": (
         Idle(("--check", "--format", "--jobs"), beside="--list"),
         Idle(("--jobs",), without=("--planned",)),

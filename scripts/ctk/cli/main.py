@@ -22,7 +22,7 @@ from ctk.cli.idle import refuse_idle
 from ctk.cli.options import ADDRESSES, CHANNELS, VERBATIM
 from ctk.core import console
 from ctk.core.address import hide_logins, refuse_schemes, refuse_secrets
-from ctk.core.checkout import given_environment, workspace
+from ctk.core.checkout import given_environment, refuse_without_recipes, workspace
 from ctk.core.children import TOLD_TO_END, end_children
 from ctk.core.console import listing
 from ctk.core.disk import disk_errors
@@ -104,6 +104,8 @@ class Command(TyperCommand):
 
         What the index of a named channel does to our code is an error of that channel.
         """
+        if ctx.command_path.split()[1] in OF_RECIPES:
+            refuse_without_recipes(workspace())
         try:
             return super().invoke(ctx)
         except (CtkError, OSError, typer.Exit, typer.Abort, typer.TyperException):
@@ -330,6 +332,11 @@ GROUPS: dict[str, dict[str, Any]] = {
 Or the help of a group of commands, and the commands. The docstring of a function is the help of its
 command. It ends with ``Example:`` and a line for each example, and ``JSON:`` and the keys of its
 document, in Markdown. `scripts/write-docs` makes pages of them.
+"""
+OF_RECIPES = ("build", "feedstock", "lint", "release", "site", "verify")
+"""Commands that a checkout is for.
+
+Without one they are refused before they import what only a checkout has installed.
 """
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 _CHANGE = (

@@ -6,6 +6,7 @@ import functools
 import inspect
 import re
 import shlex
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
@@ -13,12 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from ctk.core.checkout import Workspace
+from ctk.core.address import refuse_secrets
+from ctk.core.checkout import Workspace, workspace
 from ctk.core.checkout import base_channel as base_channel
-from ctk.core.console import listing
+from ctk.core.console import listing, mode
 from ctk.core.errors import BadValue
 
 if TYPE_CHECKING:
+    from ctk.core.own_channels import OwnChannels
     from ctk.env.prefix import Installed
 
 _FILE = re.compile(r"(?<!recipe)\.(?:ya?ml|toml|txt|lock)$")
@@ -668,6 +671,43 @@ def base_beside(base: str, channels: Sequence[str] | None, workspace: Workspace)
     """
     is_made = workspace.base_channel.exists()
     return "conda-forge" if base == "local" and channels and not is_made else base
+
+
+NO_CHANNEL = BadValue(
+    "no channel is known here, and none is named",
+    "name yours once: `ctk doctor --channel URL --keep`; or each time, with --channel",
+)
+
+
+def asked_channels(named: Sequence[str], base: str) -> tuple[tuple[str, ...], str]:
+    """The channels of a command line, and its base channel.
+
+    Without a checkout and without --channel, they are the user's own; the user is asked for them
+    where none is known, once.
+
+    Raises:
+        BadValue: None is known, and nobody can be asked.
+    """
+    if named or workspace().is_checkout:
+        return tuple(named), base
+    from ctk.core.own_channels import own_channels  # a checkout does without
+
+    own = own_channels() or _ask_for_channel()
+    return own.channels, own.base if own.base and base == "local" else base
+
+
+def _ask_for_channel() -> OwnChannels:
+    """Asks for the address of a channel on a terminal, and keeps it."""
+    from ctk.core.own_channels import OwnChannels, keep
+
+    is_heard = sys.stdin.isatty() and sys.stderr.isatty()
+    if not is_heard or mode().json or mode().quiet:
+        raise NO_CHANNEL
+    channel = typer.prompt("the URL or folder of your channel", err=True).strip()
+    refuse_secrets(channel, of_address=True)
+    file = keep([channel], "")
+    typer.echo(f"kept in {file}; --channel names another one", err=True)
+    return OwnChannels((channel,), "", file)
 
 
 Decorated = TypeVar("Decorated", bound=Callable[..., None])

@@ -261,6 +261,8 @@ def solve_command(
     modes.refuse_mixed(machine, channel or ())
     modes.refuse_for_files(names, machine.python)
     options = ChannelOptions(tuple(channel or ()), base, modes.as_planned)
+    if modes.prefix is None:  # else it has the channels that it was made from
+        options = options.known()
     if names:
         _solve_files(names, machine, modes, options)
     else:

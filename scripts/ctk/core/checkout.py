@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ctk.core.console import listing
-from ctk.core.errors import BadValue, ChannelBroken, ChannelMissing, problems
+from ctk.core.errors import BadValue, ChannelBroken, ChannelMissing, NotReady, problems
 from ctk.core.versions import version_key
 
 
@@ -32,6 +33,24 @@ class InCache(Below):
 
     def __get__(self, workspace: Workspace, owner: type) -> Path:
         return workspace.cache.joinpath(*self.parts)
+
+
+_KNOWN = Path(__file__).resolve().parents[1] / "known"
+"""What this package knows of recipes and releases where it has no checkout (`ctk.plan.known`)."""
+
+
+class Known(Below):
+    """A part of `_KNOWN`."""
+
+    def __get__(self, workspace: Workspace, owner: type) -> Path:
+        return _KNOWN.joinpath(*self.parts)
+
+
+class Here(Below):
+    """A folder below that in which ctk was started."""
+
+    def __get__(self, workspace: Workspace, owner: type) -> Path:
+        return Path.cwd().joinpath(*self.parts)
 
 
 @dataclass(frozen=True)
@@ -71,6 +90,7 @@ class Workspace:
     channel = Below("output", "channel")
     base_channel = Below("output", "base")
     environments = Below("output", "envs")
+    is_checkout: ClassVar = True
 
     @property
     def locked_minors(self) -> list[str]:
@@ -100,6 +120,25 @@ class Workspace:
         )
 
 
+class UserFolders(Workspace):
+    """The folders of a user who has no checkout.
+
+    The root is a folder in the user's cache, with the same parts as ``.cache`` of a checkout. There
+    are no recipes; of the releases there is what the package knows. What a command makes is below
+    the folder in which it was started.
+    """
+
+    is_checkout: ClassVar = False
+    own_cache = Below()
+    store = Below("sha256")
+    artefacts = Below("artefacts")
+    builds = Below("builds")
+    variants = Known("variants")
+    build_config = Known("conda_build_config.yaml")
+    names = Known("names.json")
+    output = Here("output")
+
+
 def base_channel(base: str, workspace: Workspace) -> Path | str:
     """The base channel that --base names: the one made here, a folder, or what a client takes."""
     if base == "local":
@@ -109,6 +148,14 @@ def base_channel(base: str, workspace: Workspace) -> Path | str:
     is_path = "/" in base and "://" not in base and "/label/" not in base
     is_place = is_path or Path(base).is_dir() or base.startswith("~")
     return Path(base).expanduser().resolve() if is_place else base
+
+
+def lasting(url: str) -> str:
+    """An address below the link of a channel of ours, not below its state.
+
+    A later build removes the state.
+    """
+    return re.sub(r"/\.([^/]+)-states/\d+(?=/|$)", r"/\1", url)
 
 
 def takes_files(place: Path) -> bool:
@@ -131,9 +178,21 @@ _OWN = Path(__file__).resolve().parents[3]
 
 
 def workspace() -> Workspace:
-    """The checkout of this package, or that of ``CTK_ROOT``."""
+    """The checkout of this package, or that of ``CTK_ROOT``; without one, the user's folders."""
     override = os.environ.get("CTK_ROOT")
-    return Workspace(Path(override).resolve() if override else _OWN)
+    if override:
+        return Workspace(Path(override).resolve())
+    own = Workspace(_OWN)
+    if _has_parts(own):
+        return own
+    from platformdirs import user_cache_path  # a checkout does without
+
+    return UserFolders(user_cache_path("ctk"))
+
+
+def _has_parts(where: Workspace) -> bool:
+    """Whether a folder has a part that only a checkout has."""
+    return any(part.exists() for part in (where.recipes, where.variants, where.build_config))
 
 
 HISTORY = ".history"
@@ -154,27 +213,48 @@ def channel_missing(*places: object) -> ChannelMissing:
     """The error for places without a channel; `ctk build` makes only the two of this checkout."""
     where, names = workspace(), [str(place) for place in places]
     own = {*map(os.path.realpath, (where.channel, where.base_channel))}
-    step = "run `ctk build`, or name another one (most commands: --channel and --base)"
-    step = (
-        step
-        if own.issuperset(map(os.path.realpath, names))
-        else "name a folder or a URL with a channel"
-    )
+    is_own = where.is_checkout and own.issuperset(map(os.path.realpath, names))
+    step = "name a folder or a URL with a channel"
+    if is_own:
+        step = "run `ctk build`, or name another one (most commands: --channel and --base)"
     return ChannelMissing(f"there is no channel in {listing(names)}", step)
 
 
-def checkout() -> Workspace:
-    """`workspace`, for commands that need recipes and locks; BadValue if ``CTK_ROOT`` has none."""
+def known_workspace() -> Workspace:
+    """`workspace`, for commands that need what is known of releases.
+
+    BadValue if ``CTK_ROOT`` is no checkout.
+    """
     where = workspace()
-    if os.environ.get("CTK_ROOT") and not any(
-        part.exists() for part in (where.recipes, where.variants, where.build_config)
-    ):
+    if where.is_checkout and not _has_parts(where):
         raise BadValue(
             f"CTK_ROOT={os.environ['CTK_ROOT']} is no checkout: it has no recipes and no variants",
             "name a checkout with it, or unset it: the default is the checkout that ctk was"
             " installed from",
         )
     return where
+
+
+def checkout() -> Workspace:
+    """`workspace`, for commands that need recipes and locks.
+
+    Raises:
+        BadValue: ``CTK_ROOT`` is no checkout.
+        NotReady: This package was installed without one.
+    """
+    where = known_workspace()
+    refuse_without_recipes(where)
+    return where
+
+
+def refuse_without_recipes(where: Workspace) -> None:
+    """Raises NotReady for a command that needs recipes, where this package has none."""
+    if not where.is_checkout:
+        raise NotReady(
+            "this needs the recipes of a channel, and this ctk was installed without them",
+            "clone the repository that the channel is built from, and use its .venv/bin/ctk"
+            " (`./scripts/setup` makes it); or name the clone: CTK_ROOT=/path/to/it",
+        )
 
 
 def git(folder: Path, *words: str) -> str:

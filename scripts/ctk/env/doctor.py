@@ -22,12 +22,15 @@ from importlib import metadata
 from pathlib import Path
 
 from ctk.core.address import public
-from ctk.core.checkout import Workspace
+from ctk.core.checkout import Workspace, channel_missing, lasting, refuse_unshown
 from ctk.core.children import run_program
 from ctk.core.console import count, listing
 from ctk.core.disk import STEP_TO_WRITE, disk_errors
 from ctk.core.errors import CtkError
+from ctk.core.platforms import NOARCH
 from ctk.core.secrets import without_credentials
+from ctk.core.versions import version_key
+from ctk.package.records import REPODATA, records
 from ctk.rules import Check, Finding, S, Severity, checks_of
 from ctk.solve.driver import NO_DEVICE, Answer, Change, DriverState, Limit, driver_state
 
@@ -40,11 +43,13 @@ class Where:
         workspace: The checkout.
         offline: Whether the network is left alone.
         channels: Channels in place of the built one.
+        source: How these are known, where the command line does not name them; or "".
     """
 
     workspace: Workspace
     offline: bool = False
     channels: tuple[Path | str, ...] = ()
+    source: str = ""
 
 
 def look_at(
@@ -118,6 +123,7 @@ def printed(*command: str) -> str | None:
 
 _SETUP = "run ./scripts/setup; it makes .venv as requirements.lock says"
 _ASKED = "cuda-toolkit"  # the manifest of every CTK release
+KEEP_CHANNEL = "ctk doctor --channel URL --keep"
 LEAST_FREE = (
     6e9  # bytes: the default channel, its base channel, the artefacts of both, and room to build in
 )
@@ -181,11 +187,14 @@ def _disk(where: Where) -> Finding:
 
 @look_at(Where, "channel")
 def _channel(where: Where) -> Finding:
-    """The channel that environments are made from: that of `ctk build`, or that of --channel."""
-    from ctk.package.records import records
+    """The channel that environments are made from.
 
+    That of `ctk build`, of --channel, or without a checkout the user's own.
+    """
     if where.channels:
         return _named(where)
+    if not where.workspace.is_checkout:
+        return problem("none is known", f"{KEEP_CHANNEL} keeps yours for all commands")
     packages = [name.partition("/")[2] for name in records(where.workspace.channel)]
     if not packages:
         return missing("not built yet", "./scripts/build makes it; --channel URL looks at another")
@@ -201,26 +210,53 @@ def _channel(where: Where) -> Finding:
 
 def _named(where: Where) -> Finding:
     """The channels that --channel names."""
-    from ctk.core.platforms import this_platform
-    from ctk.solve.solve import Catalogue, lasting
-
     named = ", ".join(without_credentials(lasting(str(channel))) for channel in where.channels)
+    named = f"{named} ({where.source})" if where.source else named
     if where.offline and not all(isinstance(channel, Path) for channel in where.channels):
         return ok(f"{named}; not asked (--offline)")
     try:
-        toolkits = Catalogue(where.channels, this_platform()).versions("cuda-version")
+        found = {version for channel in where.channels for version in _toolkits(channel, where)}
     except CtkError as error:
         return problem(error.cause, error.step)
-    if not toolkits:
-        return problem(f"{named} has no toolkit for {this_platform()}", "name another --channel")
-    return ok(f"{named}: toolkit {listing(toolkits[::-1])}")
+    if not found:
+        return problem(f"{named} has no toolkit", "name another --channel")
+    return ok(f"{named}: toolkit {listing(sorted(found, key=version_key))}")
+
+
+def _toolkits(channel: Path | str, where: Where) -> list[str]:
+    """The toolkits of a channel: the versions of cuda-version, which is the same everywhere.
+
+    Raises:
+        ChannelMissing, ChannelBroken: There is no channel, or its index cannot be read.
+    """
+    from ctk.fetch.channels import is_on_server
+
+    if isinstance(channel, str):
+        if not is_on_server(channel):  # a name, or a store: rattler knows how to read it
+            return _asked_of_rattler(channel)
+        from ctk.fetch.repodata import IndexFolder
+
+        folder = IndexFolder(channel, where.workspace.notes / "channels").fetch([NOARCH])
+    else:
+        folder = channel
+        refuse_unshown(folder)
+        if not any(folder.glob(f"*/{REPODATA}")):
+            raise channel_missing(folder)
+    found = records(folder, NOARCH).values()
+    return [record["version"] for record in found if record.get("name") == "cuda-version"]
+
+
+def _asked_of_rattler(channel: str) -> list[str]:
+    from ctk.core.platforms import this_platform
+    from ctk.solve.solve import Catalogue  # slow to import
+
+    return Catalogue([channel], this_platform()).versions("cuda-version")
 
 
 @look_at(Where, "driver")
 def _driver(where: Where) -> Finding:
     """The newest CUDA version of the driver decides the pick; so does a GPU that clients detect."""
-    from ctk.lock.model import release_locks
-    from ctk.solve.machine import STATE_DRIVER, machine, overstated, too_old
+    from ctk.solve.machine import STATE_DRIVER, machine, overstated
 
     this = machine()
     if warning := overstated(this, where.workspace):
@@ -234,7 +270,7 @@ def _driver(where: Where) -> Finding:
     first = gpus[0] if gpus else ""
     if this.driver:
         words = f"{this.words}; nvidia-smi: {first}" if first else this.words
-        step = too_old(this.arch, release_locks(where.workspace).values())
+        step = _too_old(this.arch, where.workspace) if this.arch else ""
         return missing(words, step) if step else ok(words)
     if first:
         return missing(
@@ -244,6 +280,14 @@ def _driver(where: Where) -> Finding:
     return missing(
         "none: kernels are compiled here and not run; --driver and --arch describe another machine"
     )
+
+
+def _too_old(gpu: str, workspace: Workspace) -> str:
+    """What to do about a GPU that no known toolkit compiles for; "" for others."""
+    from ctk.lock.model import release_locks  # slow to import
+    from ctk.solve.machine import too_old
+
+    return too_old(gpu, release_locks(workspace).values())
 
 
 def driver_at_fault(state: DriverState) -> Finding | None:
@@ -341,3 +385,5 @@ def _clients(where: Where) -> Finding:
 
 
 CHECKS = checks_of(sys.modules[__name__])
+OF_A_USER = tuple(check for check in CHECKS if check.severity != "error")
+"""The checks without a checkout: the others are of what ./scripts/build and ./scripts/test need."""

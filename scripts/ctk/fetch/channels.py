@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctk.core.address import LOGIN, logged_in, public
+from ctk.core.checkout import workspace
 from ctk.core.disk import disk_errors
 from ctk.core.errors import ChannelBroken, ChannelMissing, CtkError, HashMismatch
 from ctk.core.files import file_sha256
 from ctk.core.locks import alone
 from ctk.fetch.download import Wanted, at_once, download
-from ctk.index import IndexSettings, Service, pip_settings
+from ctk.index import IndexSettings, Service, pip_settings, settings_of_environment
 
 if TYPE_CHECKING:  # slow to import
     import httpx2
@@ -56,7 +57,8 @@ def service_of(channel: str, unavailable: type[CtkError] = ChannelMissing) -> Se
 class Servers:
     """The client for channels on servers.
 
-    It has the times and tries of pip, and the environment's certificates and proxy.
+    It has the times and tries of pip (without a checkout, those of pip's variables), and the
+    environment's certificates and proxy.
     """
 
     def __init__(self, client: httpx2.Client, retry: Retry) -> None:
@@ -76,7 +78,8 @@ def connected() -> Iterator[Servers]:
 
     from ctk.index.client import Retry, connection
 
-    of_pip = pip_settings()
+    # Without a checkout pip is nobody's choice of a tool, and may not be there.
+    of_pip = pip_settings() if workspace().is_checkout else settings_of_environment()
     arguments = connection(IndexSettings())
     with httpx2.Client(**arguments, timeout=of_pip.timeout, follow_redirects=True) as client:
         yield Servers(client, Retry(attempts=of_pip.retries + 1))

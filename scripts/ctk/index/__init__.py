@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 from dataclasses import dataclass, field
@@ -117,6 +118,17 @@ def pip_settings(python: str = sys.executable) -> IndexSettings:
         cause = f"pip does not say which package index to use: {why}"
         raise IndexUnavailable(cause, "repair this Python's pip")
     return parse_settings(asked.stdout)
+
+
+def settings_of_environment() -> IndexSettings:
+    """The settings that variables of the environment give pip, without asking pip."""
+    names = ("default_timeout", "timeout", "retries")
+    lines = []
+    for name in names:
+        value = os.environ.get(f"PIP_{name.upper()}")
+        if value:
+            lines.append(f":env:.{name.replace('_', '-')}={value!r}")
+    return parse_settings("\n".join(lines))
 
 
 def parse_settings(listing: str) -> IndexSettings:

@@ -5,24 +5,22 @@ Pages have limits.
 
 from __future__ import annotations
 
-import logging
 import os
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx2
-from unearth.auth import MultiDomainBasicAuth
-from unearth.fetchers import PyPIClient
-from unearth.fetchers.sync import LocalFSTransport
 
 from ctk.core.address import UNREADABLE, is_address, public
 from ctk.core.errors import CtkError, IndexUnavailable, describe
-from ctk.core.secrets import hide
 from ctk.index import INDEX, STEP, IndexSettings, Interrupted, Service
+
+if TYPE_CHECKING:  # slow to import, and reading a channel does without
+    from unearth.fetchers import PyPIClient
 
 LEAST = 1 << 13
 """Bytes of a file that must arrive in each `WHILE`, on average: a modem is twenty times as fast."""
@@ -41,50 +39,6 @@ _OF_THE_WIRE = (
 
 T = TypeVar("T")
 
-# Of several indexes, each lacks some projects: that needs no warning.
-logging.getLogger("unearth.collector").setLevel(logging.ERROR)
-
-
-class _Logins(MultiDomainBasicAuth):
-    """unearth's logins, of addresses, netrc and keyring; each is hidden as soon as it is known."""
-
-    def _get_new_credentials(self, *asked: Any, **more: Any) -> tuple[str | None, str | None]:
-        user, password = super()._get_new_credentials(*asked, **more)
-        hide(password or "", user or "")
-        return user, password
-
-
-class _Client(PyPIClient):
-    """unearth's client, but no server can redirect to a local file.
-
-    Such files are read only when pip names them.
-    """
-
-    def send(self, request: httpx2.Request, **more: Any) -> httpx2.Response:
-        if request.url.scheme != "file":
-            return super().send(request, **more)
-        answer = LocalFSTransport().handle_request(request)
-        answer.request = request
-        return answer
-
-
-def open_client(settings: IndexSettings) -> PyPIClient:
-    """A client with pip's settings; safe to use from several threads.
-
-    IndexUnavailable for an unusable setting.
-    """
-    arguments = connection(settings)
-    trusted = " ".join(map(public, settings.trusted_hosts))
-    with _usable(f"pip's trusted hosts, {trusted!r},"):
-        return _Client(
-            trusted_hosts=settings.trusted_hosts,
-            **arguments,
-            timeout=settings.timeout,
-            follow_redirects=True,
-            auth=_Logins(prompting=False, index_urls=settings.index_urls),
-            mounts={"file://": None},
-        )
-
 
 def connection(settings: IndexSettings) -> dict[str, Any]:
     """Arguments for httpx2's clients: certificates and proxy of pip, else of the environment.
@@ -95,12 +49,12 @@ def connection(settings: IndexSettings) -> dict[str, Any]:
     """
     context: ssl.SSLContext | None = None
     if authorities := settings.cert or os.environ.get("SSL_CERT_FILE", ""):
-        with _usable(f"the certificates of {public(authorities)!r}"):
+        with usable(f"the certificates of {public(authorities)!r}"):
             path = os.path.expanduser(authorities)  # as pip
             folder, file = (path, None) if os.path.isdir(path) else (None, path)
             context = ssl.create_default_context(cafile=file, capath=folder)
     if settings.client_cert:
-        with _usable(f"the client certificate {public(settings.client_cert)!r}"):
+        with usable(f"the client certificate {public(settings.client_cert)!r}"):
             context = context or ssl.create_default_context()
             # Without a password, OpenSSL asks the terminal.
             context.load_cert_chain(os.path.expanduser(settings.client_cert), password="")
@@ -109,7 +63,7 @@ def connection(settings: IndexSettings) -> dict[str, Any]:
         for variable in (name.lower(), name):
             _proxy(variable, os.environ.get(variable, ""))
     arguments: dict[str, Any] = {"verify": context or True, "proxy": proxy}
-    with _usable("a proxy of pip or the environment"):
+    with usable("a proxy of pip or the environment"):
         httpx2.Client(**arguments).close()
     return arguments
 
@@ -128,7 +82,8 @@ def _proxy(name: str, given: str) -> str | None:
 
 
 @contextmanager
-def _usable(what: str) -> Iterator[None]:
+def usable(what: str) -> Iterator[None]:
+    """Raises IndexUnavailable for a setting that cannot be used."""
     try:
         yield
     except (OSError, ValueError, ImportError, httpx2.InvalidURL) as error:

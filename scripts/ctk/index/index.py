@@ -108,7 +108,8 @@ class Index:
     """
 
     def __init__(self, settings: IndexSettings | None = None, retry: Retry | None = None) -> None:
-        from ctk.index.client import Retry, open_client
+        from ctk.index.client import Retry
+        from ctk.index.pip_client import open_client
         from ctk.index.transfer import Transfer
 
         self.settings = settings if settings is not None else pip_settings()

@@ -25,7 +25,7 @@ from ctk.package.gpu_fatbin import FileCode
 
 Part = Literal["pkg", "info"]
 Kind = Literal["file", "link", "folder", "other"]
-PLACEHOLDER = "_placehold_placehold"
+PLACEHOLDER = "_placehold" * 2
 BUFFER = 1 << 18
 """Bytes that are read of a tar at once.
 

@@ -196,6 +196,11 @@ class OtherChannels:
 @lru_cache(maxsize=4)
 def other_channels(workspace: Workspace) -> OtherChannels:
     """What the other channels keep, by what was read and by the release locks of a checkout."""
+    return read_other_channels(workspace)
+
+
+def read_other_channels(workspace: Workspace) -> OtherChannels:
+    """The same, by the locks as they are now."""
     components = dict(_components(workspace))
     values_by_minor = [
         load_yaml((workspace.variants / f"cuda-{minor}.yaml").read_text(encoding="utf-8"))

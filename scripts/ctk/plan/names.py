@@ -291,13 +291,20 @@ def known_names(workspace: Workspace) -> Names:
     None where one of them cannot be read.
     """
     try:
-        base = path_of(workspace, BASE)
-        projects = (
-            {c.distribution for c in load(base).components.values()} if base.exists() else set()
-        )
-        known = names_of(release_locks(workspace).values(), find_recipes(workspace.recipes))
+        return read_names(workspace)
     except CtkError:  # a command that needs them says what is wrong
         return Names()
+
+
+def read_names(workspace: Workspace) -> Names:
+    """The names that the locks and recipes of a checkout know now.
+
+    Raises:
+        LockError, RecipeError: One of them cannot be read.
+    """
+    base = path_of(workspace, BASE)
+    projects = {c.distribution for c in load(base).components.values()} if base.exists() else set()
+    known = names_of(release_locks(workspace).values(), find_recipes(workspace.recipes))
     outputs = [
         name
         for recipe in find_recipes(workspace.base_recipes).values()

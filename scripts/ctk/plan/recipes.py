@@ -28,6 +28,8 @@ from ctk.lock.derived import KINDS
 from ctk.plan.messages import MISSING_OUTPUT, message_of, shown, uneven_zip
 
 _SHARED = re.compile(r"\bfile:\s*(\.\./[^\s,}]+)")
+_OWN_SOURCE = re.compile(r"\bpath:\s*\.\./\.\./(?!\.cache/)([\w./-]+)")
+"""A source of a recipe that is a part of the checkout, by its path there."""
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
 _read = rattler_build.Stage0Recipe.from_file
 _ZIP = ","  # between zipped keys, and between their values, which have none
@@ -105,6 +107,11 @@ class Recipe:
         text = read_plain_text(self.file)
         return frozenset((self.folder / name).resolve().parent for name in _SHARED.findall(text))
 
+    @cached_property
+    def own_sources(self) -> tuple[str, ...]:
+        """The parts of the checkout that are sources of the recipe, by their paths there."""
+        return tuple(_OWN_SOURCE.findall(read_plain_text(self.file)))
+
     def files(self) -> Iterator[Path]:
         """The files that can change the recipe's packages, also shared ones, in a fixed order."""
         yield from self._files
@@ -112,8 +119,18 @@ class Recipe:
     @cached_property
     def _files(self) -> tuple[Path, ...]:
         folders = (self.folder, *sorted(s for s in self.shared_folders() if s.is_dir()))
-        found = (sorted(p for p in folder.rglob("*") if p.is_file()) for folder in folders)
+        sources = (self.folder.parents[1] / place for place in self.own_sources)
+        found = (sorted(_files_of(place)) for place in (*folders, *sources))
         return tuple(chain.from_iterable(found))
+
+
+def _files_of(place: Path) -> Iterator[Path]:
+    """A file, or the files below a folder, without what Python makes when it runs."""
+    if place.is_file():
+        yield place
+    for file in place.rglob("*"):
+        if file.is_file() and "__pycache__" not in file.parts:
+            yield file
 
 
 def _code(part: Any) -> Iterator[str]:

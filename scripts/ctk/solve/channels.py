@@ -16,14 +16,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ctk.core.checkout import Workspace, base_channel, settings
+from ctk.core.checkout import UserFolders, Workspace, base_channel, settings
 from ctk.core.console import Reporter
 from ctk.core.document import load_yaml
 from ctk.core.errors import ChannelMissing, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.package.records import REPODATA, records
-from ctk.plan.conda_forge import other_channels
-from ctk.plan.names import known_names
+from ctk.plan import known
+from ctk.plan.conda_forge import OtherChannels, other_channels
+from ctk.plan.names import Names, known_names
 from ctk.plan.plan import (
     Request,
     plan,
@@ -142,8 +143,7 @@ def _catalogue(
         checkout = Checkout(is_planned=True, known_names=names, other_channels=others)
         return CheckoutCatalogue([ours, *channels[1:]], subdir, checkout)
 
-    names = partial(known_names, workspace)
-    others = partial(other_channels, workspace)
+    names, others = _known(workspace)
     is_built = channels[0] == workspace.channel and not is_named
     is_planned = channels[0] == workspace.notes / "planned" / "channel"
     checkout = Checkout(
@@ -155,6 +155,16 @@ def _catalogue(
         other_channels=others,
     )
     return CheckoutCatalogue(channels, subdir, checkout)
+
+
+def _known(
+    workspace: Workspace,
+) -> tuple[Callable[[], Names], Callable[[], OtherChannels]]:
+    """What is known of names and of other channels: by recipes, or else by this package."""
+    if isinstance(workspace, UserFolders):
+        file = workspace.names
+        return lambda: known.read(file).names, lambda: known.read(file).other_channels
+    return partial(known_names, workspace), partial(other_channels, workspace)
 
 
 def makers(workspace: Workspace) -> Callable[[str], Maker | None]:

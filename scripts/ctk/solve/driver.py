@@ -130,7 +130,12 @@ class Detection:
 
 
 def detect(variables: Mapping[str, str] = os.environ) -> Detection:
-    """Has a child detect the virtual packages of this machine, with these variables."""
+    """Has a child detect the virtual packages of this machine, with these variables.
+
+    No child is started to look for a driver where there is no library of one.
+    """
+    if ask(variables).not_loaded:
+        return Detection()
     return Detection(**(_said(str(_DETECTION_PROBE), variables=variables) or {}))
 
 

@@ -9,17 +9,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
-
-from rattler import GenericVirtualPackage, PackageName, Version
-from rattler.package.build_string import BuildString
+from typing import TYPE_CHECKING, NamedTuple
 
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, refuse_unknown_names
 from ctk.core.platforms import PLATFORMS, this_platform
-from ctk.core.versions import PythonTag
-from ctk.lock.model import ReleaseLock
+from ctk.core.versions import PythonTag, version_key
 from ctk.solve.driver import DriverState, Limit, detect, driver_state
+
+if TYPE_CHECKING:  # slow to import, and `ctk doctor` does without
+    from rattler import GenericVirtualPackage
+
+    from ctk.lock.model import ReleaseLock
 
 # The virtual packages of every machine, and the glibc of one of another platform: AlmaLinux 8's,
 # the oldest for manylinux_2_28 wheels (cuda-bindings, cuda-core, numba-cuda).
@@ -78,7 +79,7 @@ def machine(
     # the same.
     if unseen and (works := unseen.works):
         found_driver = works.version
-        found_arch = min(works.gpus, key=Version)
+        found_arch = min(works.gpus, key=version_key)
     known_driver = _stated(driver, driver_version, found_driver)
     known_arch = _stated(arch, compute_capability, found_arch)
     if arch is not None and known_arch and not known_driver:
@@ -121,9 +122,9 @@ def overstated(machine: Machine, workspace: Workspace) -> str:
     GPU. Here the driver chooses the toolkit.
     """
     newest = next(reversed(workspace.locked_minors), "")
-    if not (machine.stated and machine.driver and newest) or Version(machine.driver) < Version(
-        f"{int(newest.split('.')[0]) + 1}"
-    ):
+    if not (machine.stated and machine.driver and newest):
+        return ""
+    if version_key(machine.driver)[0] <= version_key(newest)[0]:
         return ""
     return (
         f"{machine.stated} states a driver for CUDA {machine.driver}, and the newest toolkit known"
@@ -137,7 +138,10 @@ def too_old(gpu: str | None, locks: Iterable[ReleaseLock]) -> str:
     "" for other GPUs.
     """
     known = [known for lock in locks if lock.facts for known in lock.facts.gpu_architectures]
-    if not gpu or not known or Version(gpu) >= Version(oldest := min(known, key=Version)):
+    if not gpu or not known:
+        return ""
+    oldest = min(known, key=version_key)
+    if version_key(gpu) >= version_key(oldest):
         return ""
     return (
         f"use a GPU of compute capability {oldest} or newer, as every toolkit wants: a newer driver"
@@ -375,6 +379,9 @@ def _virtual_packages(
     arch: str | None,
     glibc: str,
 ) -> list[GenericVirtualPackage]:
+    from rattler import GenericVirtualPackage, PackageName, Version
+    from rattler.package.build_string import BuildString
+
     system, architecture = subdir.split("-")
     base = list(_SYSTEMS[system])
     if glibc:
@@ -442,13 +449,14 @@ def impossible(driver: str | None, gpu: str | None) -> str:
     if not driver or not gpu:
         return ""
     last = next((last for last in LAST_DRIVERS if gpu in last.gpus), None)
-    if Version(gpu) >= Version(_BLACKWELL) and Version(driver) < Version(FIRST_DRIVER):
+    is_new = version_key(gpu) >= version_key(_BLACKWELL)
+    if is_new and version_key(driver) < version_key(FIRST_DRIVER):
         newer = "" if gpu == _BLACKWELL else " and newer GPUs"
         return (
             f"a driver for CUDA {driver} does not know a GPU {gpu}: drivers for CUDA {FIRST_DRIVER}"
             f" are the first for Blackwell{newer}"
         )
-    if last is None or Version(driver) <= Version(last.cuda):
+    if last is None or version_key(driver) <= version_key(last.cuda):
         return ""
     return (
         f"no driver for CUDA {driver} runs a GPU {gpu}: {last.branch}, for CUDA {last.cuda}, "

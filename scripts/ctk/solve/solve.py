@@ -35,6 +35,7 @@ from rattler.exceptions import (
 
 from ctk.core.address import LOGIN, open_gateway, refused_login
 from ctk.core.checkout import channel_missing, refuse_unshown
+from ctk.core.checkout import lasting as lasting
 from ctk.core.errors import (
     BadValue,
     ChannelBroken,
@@ -343,14 +344,6 @@ def _refuse_pipes(folder: Path) -> None:
 def channel_url(channel: Path | str) -> str:
     """A channel as rattler expects it: the file URL of a folder; a name or URL unchanged."""
     return channel.resolve().as_uri() if isinstance(channel, Path) else channel
-
-
-def lasting(url: str) -> str:
-    """An address below the link of a channel of ours, not below its state.
-
-    A later build removes the state.
-    """
-    return re.sub(r"/\.([^/]+)-states/\d+(?=/|$)", r"/\1", url)
 
 
 def channel_name(url: str) -> str:

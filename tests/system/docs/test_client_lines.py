@@ -30,7 +30,14 @@ pytest_plugins = ["docs_fixtures"]
 
 # What stands on conda-forge's packages is held by tests/verify/test_flexible.py.
 BLOCKS = [b for b in blocks() if b.heading != NVCC_OF_CUDA_12]
-LINES = [c for b in BLOCKS if b.language == "bash" for c in commands(b) if c.program in CLIENTS]
+TOOL = "ctk"  # it has no toolkit: tests/cli/test_without_checkout.py
+LINES = [
+    command
+    for block in BLOCKS
+    if block.language == "bash"
+    for command in commands(block)
+    if command.program in CLIENTS and command.words[-1] != TOOL
+]
 MANIFESTS = [b for b in BLOCKS if b.language == "toml"]
 DOCKERFILES = [b for b in blocks() if b.language == "dockerfile"]
 WORKFLOWS = [b for b in blocks() if b.text.startswith("# .github/workflows/")]

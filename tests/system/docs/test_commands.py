@@ -36,6 +36,7 @@ NOT_RUN = (
     ("env", "pack"),
     ("env", "run"),
     ("doctor", "./my-env"),
+    ("doctor", "--channel"),  # without a checkout: tests/cli/test_without_checkout.py
     ("doctor", "$CONDA_PREFIX"),
     ("clean", "--yes"),
     ("lint", "--planned"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
-from ctk.cli.options import base_beside
+from ctk.cli.options import asked_channels, base_beside
 from ctk.cli.work.picks import REASON_LINES, reason_for_programs
 from ctk.core.checkout import Workspace, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
@@ -59,6 +59,11 @@ class Stated:
         channels = [("--channel", name) for name in self.channels]
         base = [("--base", self.base)] if self.base != "local" else []
         return [*channels, *base]
+
+    def known(self) -> Stated:
+        """The same with the user's own channels where a user without a checkout names none."""
+        channels, base = asked_channels(self.channels, self.base)
+        return replace(self, channels=channels, base=base)
 
     @property
     def options(self) -> list[tuple[str, str]]:
@@ -123,6 +128,7 @@ def channels_of(found: Examined, workspace: Workspace, stated: Stated) -> Catalo
         elif found.channels:
             *first, base = [_place(source) for source in found.channels]
             stated = replace(stated, channels=tuple(first or [base]), base=base)
+    stated = stated.known()
     base = base_beside(stated.base, stated.channels, workspace)
     return built_catalogue(workspace, base, found.machine.subdir, stated.channels)
 

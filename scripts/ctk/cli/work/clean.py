@@ -9,14 +9,14 @@ import typer
 
 from ctk.clean import Group, clean
 from ctk.core import console
-from ctk.core.checkout import checkout
+from ctk.core.checkout import known_workspace
 from ctk.core.console import Reporter, megabytes
 from ctk.core.locks import exclusive
 
 
 def clean_up(*, yes: bool) -> None:
     """Shows what can go, asks on a terminal without `yes`, and removes it."""
-    where, report = checkout(), Reporter()
+    where, report = known_workspace(), Reporter()
     groups = clean(where, dry_run=True)
     freed = sum(group.freed for group in groups)
     folders = sorted(path for path in where.output.glob("[!.]*") if path.is_dir())

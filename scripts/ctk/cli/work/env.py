@@ -58,6 +58,7 @@ def create_environment(
     workspace, report = checkout.workspace(), Reporter()
     refuse_other_folder(prefix)
     machine, stated = machine_of(Note.read(prefix), stated, report)
+    stated = stated.known()
     base = base_beside(stated.base, stated.channels, workspace)
     channels = built_catalogue(workspace, base, machine.subdir, stated.channels)
     pick = solve_request(specs, python, machine, channels)
@@ -79,7 +80,7 @@ def create_from_file(
     file: Path, environment: str | None, stated: Stated, create: Callable[[list[str]], None]
 ) -> None:
     """Creates an environment that has what a file asks for."""
-    options = ChannelOptions(stated.channels, stated.base, is_planned=False)
+    options = ChannelOptions(stated.channels, stated.base, is_planned=False).known()
     files.create_from(
         file, files.Order(environment, (None, stated.driver, stated.arch), options), create
     )
@@ -193,6 +194,7 @@ def pack_environment(
     target = machine(platform, stated.driver, stated.arch)
     order = PackOrder(file.absolute(), force)
     refuse_order(order, target.subdir)
+    stated = stated.known()
     base = base_beside(stated.base, stated.channels, workspace)
     channels = built_catalogue(workspace, base, target.subdir, stated.channels)
     pick = solve_request(specs, python, target, channels)

@@ -252,7 +252,12 @@ def _below(read: Read) -> Iterable[str]:
 
 
 def _is_to_build(read: Read) -> bool:
-    """Whether recipes here make something that a file asks for and that is not built."""
+    """Whether recipes here make something that a file asks for and that is not built.
+
+    What a channel of others lacks, nobody builds here.
+    """
+    if checkout_of(read.catalogue).is_named:
+        return False
     return any(row.answer is Answer.NOT_BUILT or row.step for row in read.rows)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ctk.authors.installable import Case, Survey, alike, take_survey
 from ctk.cli.work.picks import ChannelOptions, names_to_build, reason_for_programs
-from ctk.core.checkout import Workspace, base_channel, checkout, workspace
+from ctk.core.checkout import Workspace, base_channel, known_workspace, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import MachinesLost, Unsolvable, refuse_unknown_names
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
@@ -296,7 +296,7 @@ def solve_everywhere(
     """
     for pin in pins:
         parse_spec(pin)
-    report, place = Reporter(), checkout()
+    report, place = Reporter(), known_workspace()
     every = matrix(facts(release_locks(place).values()), ())
     catalogues = _of_each_platform(platforms, options, place, report)
     surveys = [take_survey(specs, pins, channels, every) for channels in catalogues]

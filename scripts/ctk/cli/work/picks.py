@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ctk.cli.options import base_beside, refuse_versions
-from ctk.core.checkout import Workspace, workspace
+from ctk.cli.options import asked_channels, base_beside, refuse_versions
+from ctk.core.checkout import Workspace, checkout, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import BadValue, Unsolvable
 from ctk.lock.model import release_locks
@@ -58,6 +58,13 @@ class ChannelOptions:
             as_planned=self.is_planned,
             others=self.channels,
         )
+
+    def known(self) -> ChannelOptions:
+        """The same with the user's own channels where a user without a checkout names none."""
+        if self.is_planned:
+            checkout()
+        channels, base = asked_channels(self.channels, self.base)
+        return replace(self, channels=channels, base=base)
 
     def base_in(self, workspace: Workspace) -> str:
         """The base channel, as --base names it."""

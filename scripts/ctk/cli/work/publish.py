@@ -20,7 +20,13 @@ from ctk.channel.local import is_built
 from ctk.channel.publish import SITE, Folder, Keep, Published, clashes, refuse
 from ctk.channel.repodata import in_order, read_index
 from ctk.cli.options import PublishOptions, refuse_address
-from ctk.core.checkout import Workspace, channel_missing, settings, workspace
+from ctk.core.checkout import (
+    Workspace,
+    channel_missing,
+    refuse_without_recipes,
+    settings,
+    workspace,
+)
 from ctk.core.console import Reporter, count, listing
 from ctk.core.errors import BadValue, ChannelBroken, UnknownName
 from ctk.core.secrets import without_credentials
@@ -45,6 +51,8 @@ class BuiltChannel:
     @classmethod
     def read(cls, folder: Path | None, workspace: Workspace) -> BuiltChannel:
         """Raises ChannelBroken if packages of the index are missing."""
+        if folder is None:
+            refuse_without_recipes(workspace)
         named = folder or workspace.channel
         path = Path(os.path.realpath(named))
         names = in_order(path)

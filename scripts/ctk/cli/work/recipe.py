@@ -21,8 +21,8 @@ from ctk.authors.run import Made, Tested, Workshop
 from ctk.build.runner import refuse_machine
 from ctk.channel.repodata import add
 from ctk.cli.gpu_code import show_subject
-from ctk.cli.options import RecipeOptions, base_beside
-from ctk.core.checkout import Workspace, checkout
+from ctk.cli.options import RecipeOptions, asked_channels, base_beside
+from ctk.core.checkout import Workspace, known_workspace
 from ctk.core.console import Reporter, count
 from ctk.core.disk import refuse_breaking_path, refuse_unwritable
 from ctk.core.errors import BadValue, Unsolvable
@@ -41,16 +41,16 @@ from ctk.verify.scenarios import facts, matrix
 
 def build_recipe(recipe: Path, options: RecipeOptions) -> None:
     """Builds and tests a recipe, keeps its packages, and shows how to install them."""
-    workspace = checkout()
+    workspace = known_workspace()
     report = Reporter()
     cuda = options.cuda or ()
     pythons = options.python or ()
-    named = options.channel or ()
     drivers = _read_values(cuda, pythons, options.driver or ())
     found = recipe_in(recipe)
     place = (options.output or workspace.output / "recipes" / found.name).absolute()
     _refuse_places(place, found, workspace)
-    base = base_beside(options.base, named, workspace)
+    named, base = asked_channels(options.channel or (), options.base)
+    base = base_beside(base, named, workspace)
     channels = _channels_with_cuda(named, base, workspace)
     files = options.variant_config or variant_files(found, workspace.build_config)
     log = workspace.logs / f"recipe-{found.name}.log"

@@ -19,7 +19,7 @@ from ctk.index.index import Index
 from ctk.lock import contents, facts, redistribution
 from ctk.lock.facts import needs_measuring
 from ctk.lock.model import Artefact, ReleaseLock, find_release, path_of, release_locks
-from ctk.plan import conda_forge
+from ctk.plan import conda_forge, known
 from ctk.release import added, release, review
 from ctk.release.review import (
     CompilesWith,
@@ -225,6 +225,7 @@ def _settle(
     elif is_written:
         with exclusive(workspace, report.say):
             write(needed)
+            known.write(workspace)
         report.line(f"wrote {names}")
     else:
         report.line(f"nothing written; --write writes {names}")

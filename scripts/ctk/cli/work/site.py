@@ -15,7 +15,7 @@ from ctk import site
 from ctk.channel.check import mirrored
 from ctk.channel.local import is_built
 from ctk.cli.options import SiteOptions, base_beside
-from ctk.core.checkout import Workspace, base_channel, workspace
+from ctk.core.checkout import Workspace, base_channel, refuse_without_recipes, workspace
 from ctk.core.console import Reporter, count, megabytes
 from ctk.core.errors import ChannelMissing, Unsolvable, refuse_unknown_names
 from ctk.core.platforms import PLATFORMS
@@ -31,6 +31,7 @@ from ctk.solve.solve import Catalogue, Scenario, lasting
 def make(folder: Path, options: SiteOptions) -> None:
     """Makes the pages of a channel, and says what is in them."""
     here, report = workspace(), Reporter()
+    refuse_without_recipes(here)
     others = [options.channel] if options.channel else []
     base = base_beside(options.base, others, here)
     check(folder)
