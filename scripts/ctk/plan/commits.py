@@ -37,15 +37,16 @@ def last_commit(folder: Path, files: tuple[Path, ...]) -> str:
     "" outside a git checkout, with uncommitted changes, and in a shallow clone without that commit.
     What HEAD decides is noted: it is asked again after the next commit.
     """
+    folder, real_files = folder.resolve(), [file.resolve() for file in files]
     repository = _repository(folder)
     if repository is None:
         return ""
-    elsewhere = {file.parent for file in files if not file.is_relative_to(folder)}
+    elsewhere = {file.parent for file in real_files if not file.is_relative_to(folder)}
     for place in (folder, *sorted(elsewhere)):
         changed = _changed(repository.root, place)
-        if changed is None or not changed.isdisjoint(files):
+        if changed is None or not changed.isdisjoint(real_files):
             return ""
-    names = [os.path.relpath(file, repository.root) for file in files]
+    names = [os.path.relpath(file, repository.root) for file in real_files]
     note = memo(workspace().notes / "commits", [repository.head, repository.ends, *names], _COMMIT)
     commit = note.read()
     if commit is None:

@@ -617,5 +617,4 @@ def recipe_commit(recipe: Recipe) -> str:
     """
     if recipe.commit is not None:
         return recipe.commit
-    folder = recipe.folder.resolve().parent
-    return last_commit(folder, tuple(file.resolve() for file in recipe.files()))
+    return last_commit(recipe.folder.parent, tuple(recipe.files()))

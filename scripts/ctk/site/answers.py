@@ -54,6 +54,9 @@ from ctk.verify.scenarios import Machine, facts, matrix
 ALWAYS = ("cuda-version", "python", "python_abi")
 """Packages that a pick may contain besides the requested package."""
 
+NOTES = "answers"
+"""The folder of a checkout's notes that has those of answers."""
+
 _OLDEST_DRIVER = "1.0"  # older than every driver
 # Packages that nobody installs by name: those of a cross-compiler's target, the files that native
 # and compat builds share, and those that only have constraints.

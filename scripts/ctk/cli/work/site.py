@@ -20,7 +20,7 @@ from ctk.core.platforms import PLATFORMS
 from ctk.lock.model import release_locks
 from ctk.plan.plan import python_tags
 from ctk.site import docs
-from ctk.site.answers import Axes, Work, axes, plan_work, solved
+from ctk.site.answers import NOTES, Axes, Work, axes, plan_work, solved
 from ctk.site.pages import check, front_page, refuse_unreachable, shards
 from ctk.solve.channels import catalogue
 from ctk.solve.solve import lasting
@@ -148,7 +148,7 @@ def _answers(
     """The answers of each piece of the questions, by its name."""
     workers = jobs or os.cpu_count() or 1
     with report.task("questions", questions.number) as task:
-        pieces = solved(questions.work, workers, task.advance, workspace.notes / "answers")
+        pieces = solved(questions.work, workers, task.advance, workspace.notes / NOTES)
         return sorted((piece.name, found) for piece, found in pieces)
 
 
