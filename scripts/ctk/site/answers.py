@@ -144,7 +144,8 @@ def axes(
     refuse_unknown_names("Python", pythons, catalogue.pythons)
     names = tuple(name for name in offered if not packages or name in packages)
     minors = sorted((t.version for t in catalogue.toolkits), key=version)
-    records = catalogue.query([f"{name} *" for name in (*names, *ALWAYS)], recursive=True)
+    requested = (*names, *ALWAYS)
+    records = catalogue.query([f"{name} *" for name in requested], recursive=True)
     alike, candidates = MachineClasses(records), CandidateClasses(records)
     _, oldest, *_, newest = known.drivers
     machines = product(known.drivers, known.gpus)
