@@ -20,9 +20,10 @@ from ctk.core.console import Reporter
 from ctk.core.platforms import this_platform
 from ctk.lock.model import release_locks
 from ctk.plan.plan import python_tags
-from ctk.site.answers import answers, axes
+from ctk.site.answers import ALWAYS, answers, axes
+from ctk.solve.candidates import CandidateClasses
 from ctk.solve.channels import catalogue as channels
-from ctk.solve.solve import Catalogue
+from ctk.solve.solve import ASKS_NATIVE, Catalogue
 from ctk.solve.why import explain, find_reason
 
 
@@ -48,7 +49,8 @@ def main() -> None:
 
     busy = cpu_seconds()
     every = Catalogue(used, asked.subdir)
-    catalogue = every.grouped([options.package, "cuda-version", "python"])
+    names = [options.package, *ALWAYS, ASKS_NATIVE]
+    catalogue = every.grouped(names, CandidateClasses)
     found = dict(answers(catalogue, asked, options.package, ""))
     together = (cpu_seconds() - busy) / len(found)
 

@@ -40,7 +40,7 @@ from ctk.core.locks import publishing
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.core.pool import ProcessPool
 from ctk.fetch import fetch
-from ctk.fetch.derive import derive
+from ctk.fetch.derive import derive, tools_for
 from ctk.fetch.mirror import mirrored
 from ctk.index.index import Index
 from ctk.lock.model import Artefact
@@ -169,21 +169,23 @@ class Pipeline:
 
     def fetch(self, plan: Plan) -> Sequence[Artefact]:
         """Fetches the artefacts of a plan; returns those that were not in the cache."""
-        wanted = fetch.missing(plan.artefacts, self.workspace)
+        tools = tools_for(plan.derived, self.workspace)
+        artefacts = [*plan.artefacts, *tools]
+        wanted = fetch.missing(artefacts, self.workspace)
         total = sum(a.size for a in wanted)
         with self.report.task(f"{self.prefix}fetch", total, bytes_=True) as task:
             fetch.fetch(
-                plan.artefacts,
+                artefacts,
                 self.workspace,
                 Index,
                 progress=lambda artefact, received: task.advance(received),
             )
         derive(plan.derived, self.workspace, Index)
-        note = f"all {len(plan.artefacts)} artefacts are in the cache"
+        note = f"all {len(artefacts)} artefacts are in the cache"
         if wanted:
-            note = f"{len(wanted)} of {len(plan.artefacts)} artefacts, {megabytes(total)} MB"
+            note = f"{len(wanted)} of {len(artefacts)} artefacts, {megabytes(total)} MB"
         self._lap("fetch", note)
-        return wanted
+        return [artefact for artefact in wanted if artefact not in tools]
 
     def _fetch_and_build(self, plan: Plan) -> build.BuildReport:
         earlier = finished(plan, self.workspace, jobs=self.jobs)

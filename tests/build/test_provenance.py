@@ -22,7 +22,8 @@ from ctk.build.sbom import Input, Provenance, provenance
 from ctk.core.checkout import Workspace
 from ctk.core.errors import AuditFailed, BuildFailed
 from ctk.lock.model import release_locks
-from ctk.plan import recipes
+from ctk.plan import commits
+from ctk.plan.commits import forget
 from ctk.plan.recipes import Recipe, recipe_commit, recipe_digest
 from kit.tiny import UPLOADED, artefact, tiny_checkout, tiny_plan
 
@@ -77,12 +78,6 @@ def commit(folder: Path) -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
-def forget() -> None:
-    """Answers of git are kept for the life of a process."""
-    recipes._commit.cache_clear()
-    recipes._shallow.cache_clear()
-
-
 def recipe(where: Workspace, name: str = "hello") -> Recipe:
     return Recipe(name, where.recipes / name)
 
@@ -107,6 +102,39 @@ def test_a_shared_script_belongs_to_the_recipe(repository: Workspace) -> None:
         states.append((commit(repository.root), recipe_digest(recipe(repository))))
         assert recipe_commit(recipe(repository)) == states[-1][0]
     assert states[0][1] != states[1][1]
+
+
+def test_two_processes_of_git_say_the_commits_of_all_recipes_until_the_next_commit(
+    repository: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def counted(folder: Path, *words: str) -> str:
+        asked.append(words[0])
+        return run(folder, *words)
+
+    run = commits.git
+    monkeypatch.setattr(commits, "git", counted)
+    names = ("hello", "follower")
+    first = {name: recipe_commit(recipe(repository, name)) for name in names}
+    forget()
+    asked.clear()
+    assert {name: recipe_commit(recipe(repository, name)) for name in names} == first
+    assert asked == ["rev-parse", "status"]
+    (repository.recipes / "hello" / "new.txt").write_text("new")
+    newest = commit(repository.root)
+    assert recipe_commit(recipe(repository)) == newest
+    assert recipe_commit(recipe(repository, "follower")) == first["follower"]
+
+
+def test_a_file_that_is_renamed_or_in_the_index_alone_is_not_committed(
+    repository: Workspace,
+) -> None:
+    folder = repository.recipes / "follower"
+    git(repository.root, "mv", str(folder / "LICENSE"), str(folder / "a licence"))
+    forget()
+    assert recipe_commit(recipe(repository, "follower")) == ""
+    assert recipe_commit(recipe(repository)), "of the others, it is known"
 
 
 def test_without_a_known_commit_the_sbom_names_none(repository: Workspace, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ import pytest
 from ctk.core.checkout import Workspace
 from ctk.core.files import make_folder
 from ctk.core.platforms import this_platform
-from ctk.fetch.derive import ZIG, ZIG_CACHES, Maker, derive
-from ctk.fetch.fetch import fetch, laid_out, stored
+from ctk.fetch.derive import ZIG, ZIG_CACHES, Maker, derive, tools_for
+from ctk.fetch.fetch import fetch, laid_out, stored, stored_as
 from ctk.index.index import Index
 from ctk.lock.derived import IMPORTS, STUBS, Derived, import_libraries
 from ctk.lock.model import Artefact
@@ -132,6 +132,18 @@ def test_the_same_names_give_the_same_bytes_in_another_folder(
         assert derive([source], workspace, lambda: pytest.fail("asks the index")) == [path]
         wheel.with_suffix(".gone").rename(wheel)
     assert digests[0] == digests[1]
+
+
+def test_the_compiler_is_named_only_where_something_is_to_be_made(
+    home: Workspace,
+) -> None:
+    source = Derived(STUBS, artefact(home, "cudart", "linux-64", RUNTIME))
+    assert tools_for([], home) == []
+    assert tools_for([source], home) == [ZIG[this_platform()]]
+    (made,) = derive([source], home, Index)
+    assert tools_for([source], home) == []
+    stored_as(hashlib.sha256(made.read_bytes()).hexdigest(), home).unlink()
+    assert tools_for([source], home) == [ZIG[this_platform()]], "what the store lost is made again"
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_the_command_fetches_measures_and_writes(
     assert f"GPU architectures: the same, {shown}" in run("diff", "13.4", "13.4")
     # Files that were not in the cache before are removed; notes of their contents stay.
     left = [p for p in here.cache.rglob("*") if p.is_file() and p.parent != here.cache]
-    assert {p.parent.name for p in left} == {"components", "contents"}
+    assert {p.parent.name for p in left} == {"components", "contents", "yaml"}
     held = contents.load(here)
     assert not contents.unmeasured(held, release_locks(here).values())
     assert held.dump() == contents.path_of(here).read_text()

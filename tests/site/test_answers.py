@@ -26,8 +26,10 @@ from ctk.site.answers import (
     axes,
     installed_by_name,
     packed,
+    plan_work,
 )
 from ctk.site.pages import assets, front_page, safe_json, shards
+from ctk.solve.candidates import CandidateClasses
 from ctk.solve.machine import gpu_names
 from ctk.solve.solve import Catalogue, Scenario
 from ctk.verify.oracle import version
@@ -140,7 +142,12 @@ def test_questions_that_were_asked_together_are_answered_as_alone(
     drivers, gpus = (None, "11.8", "12.9", "13.1"), (None, "7.0", "9.0")
     few = replace(asked, pins=("", "12", "13.0"), drivers=drivers, gpus=gpus, impossible={})
     together = dict(
-        answers(Catalogue(folders, "linux-64").grouped(["cuda-nvcc", *NAMES]), few, "cuda-nvcc", "")
+        answers(
+            Catalogue(folders, "linux-64").grouped(["cuda-nvcc", *NAMES], CandidateClasses),
+            few,
+            "cuda-nvcc",
+            "",
+        )
     )
     alone = Catalogue(folders, "linux-64")
     assert len(together) == 3 * (1 + 3 * 3)
@@ -220,6 +227,16 @@ def test_an_answer_is_the_same_after_it_was_packed(asked: Axes, alike: Catalogue
     for question, right in found:
         assert look_up(asked, content, question) == right
     assert len(safe_json(content)) < 25 * len(found), "few bytes for each question"
+
+
+def test_a_python_is_chosen_only_for_a_package_that_brings_one(
+    folders: Folders, asked: Axes
+) -> None:
+    pieces = {(piece.package, piece.python) for piece in plan_work(asked, folders)}
+    assert {python for name, python in pieces if name == "cuda-core"} == {*asked.pythons}
+    for name in ("cuda-nvcc", "cuda-nvrtc", "cuda-version", "only-linux"):
+        assert {python for other, python in pieces if other == name} == {""}
+    assert set(asked.of_python) == {"cuda-bindings", "cuda-core"}
 
 
 def test_halves_of_packages_are_not_offered(tmp_path: Path) -> None:

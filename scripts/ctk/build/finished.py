@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,16 +137,20 @@ def cached(build: Build, workspace: Workspace) -> Built | None:
     A cache may come from anywhere: they are read, unless nobody can have written to them since an
     earlier run read them. A build whose licence texts have been read since is made again.
     """
+    built = _noted(build, workspace)
+    return built if built and _is_whole(built, HashNotes.of(workspace).holds) else None
+
+
+def _noted(build: Build, workspace: Workspace) -> Built | None:
+    """The build that a note in the cache describes, whose packages are not looked at."""
     key = build_key(build)
     note = read_json(workspace.builds / key / "build.json")
     built = read_note(note, build, key, workspace, cached=True)
-    if built is None or _is_read_since(built):
-        return None
-    notes = HashNotes.of(workspace)
-    is_whole = all(
-        notes.holds(built.home / name, expected) for name, expected in built.sha256.items()
-    )
-    return built if is_whole else None
+    return None if built is None or _is_read_since(built) else built
+
+
+def _is_whole(built: Built, holds: Callable[[Path, str], bool]) -> bool:
+    return all(holds(built.home / name, expected) for name, expected in built.sha256.items())
 
 
 def _is_read_since(built: Built) -> bool:
@@ -159,6 +163,11 @@ def finished(plan: Plan, workspace: Workspace, *, jobs: int | None = None) -> di
 
     Reads every package that may have changed.
     """
+    notes = HashNotes.of(workspace)
+    noted = [built for build in plan.builds if (built := _noted(build, workspace))]
+    # Where nothing is to be read, threads would only wait for each other.
+    unread = [built for built in noted if not _is_whole(built, notes.knows)]
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        builds = pool.map(lambda build: cached(build, workspace), plan.builds)
-        return {built.id: built for built in builds if built}
+        states = pool.map(lambda built: _is_whole(built, notes.holds), unread)
+        broken = {built.id for built, is_whole in zip(unread, states, strict=True) if not is_whole}
+    return {built.id: built for built in noted if built.id not in broken}

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
+from ctk.core.checkout import workspace
 from ctk.core.errors import LockError, problems
 from ctk.core.files import read_plain
+from ctk.core.memo import memo
 
 T = TypeVar("T")
+_DATA = TypeAdapter(Any)
 
 
 def read(path: Path) -> str:
@@ -30,7 +34,34 @@ def read(path: Path) -> str:
 
 def load_yaml(text: str | bytes) -> Any:
     """The data of a YAML text, as YAML 1.2 has it: ``on`` is a word, as in rattler-build."""
+    from ruamel.yaml import YAML  # slow to import
+
     return YAML(typ="safe").load(text)
+
+
+def load_by_hand(text: str | bytes) -> Any:
+    """As `load_yaml`, for a file that is kept by hand and read by many commands.
+
+    The parser is slow, so the data is noted by the text and the parser's version.
+    """
+    content = text.encode() if isinstance(text, str) else text
+    key = [hashlib.sha256(content).hexdigest(), version("ruamel.yaml")]
+    note = memo(workspace().notes / "yaml", key, _DATA)
+    known = note.read()
+    if known is not None:
+        return known
+    data = load_yaml(text)
+    if _is_json(data):
+        note.write(data)
+    return data
+
+
+def _is_json(data: Any) -> bool:
+    """Whether JSON has all of the data: it has no dates, and no keys that are numbers."""
+    try:
+        return bool(json.loads(json.dumps(data)) == data)
+    except (TypeError, ValueError):
+        return False
 
 
 def as_list(value: Any) -> list[Any]:
@@ -43,12 +74,21 @@ def as_list(value: Any) -> list[Any]:
 def parse_by_hand(text: str, shape: TypeAdapter[T], file: str, step: str) -> T:
     """The content of a hand-kept file, which may be empty; LockError lists all problems."""
     try:
-        return shape.validate_python(load_yaml(text) or {})
-    except YAMLError as error:
-        wrong = [str(error)]
+        return shape.validate_python(load_by_hand(text) or {})
     except ValidationError as error:
         wrong = faults(error)
+    except Exception as error:
+        if not _is_of_yaml(error):
+            raise
+        wrong = [str(error)]
     raise problems(LockError, file, wrong, step)
+
+
+def _is_of_yaml(error: Exception) -> bool:
+    """Whether the YAML parser found a fault."""
+    from ruamel.yaml.error import YAMLError  # slow to import, and most files have none
+
+    return isinstance(error, YAMLError)
 
 
 def faults(error: ValidationError) -> list[str]:

@@ -213,31 +213,41 @@ class HashNotes:
 
     def holds(self, path: Path, sha256: str) -> bool:
         """Whether a path is a regular file with this sha256."""
-        with suppress(OSError):
-            if self._noted.get(self._stamp(path)) == sha256:
-                _hashes[_key(path.stat())] = sha256
-        found = holds(path, sha256)
+        found = self.knows(path, sha256) or holds(path, sha256)
         if found:
             self._right[path] = sha256
         return found
+
+    def knows(self, path: Path, sha256: str) -> bool:
+        """Whether an earlier run found this sha256 in a file that has not changed since."""
+        try:
+            status = path.lstat()
+        except OSError:
+            return False
+        if self._noted.get(_stamp(status)) != sha256:
+            return False
+        _hashes[_key(status)] = sha256
+        return True
 
     def save(self, made: Mapping[Path, str]) -> None:
         """Notes the packages that this run checked or made.
 
         A new hard link has changed their ctime since.
         """
+        before = dict(self._noted)
         for path, sha256 in {**self._right, **made}.items():
             with suppress(OSError):
-                self._noted[self._stamp(path)] = sha256
+                self._noted[_stamp(path.lstat())] = sha256
+        if self._noted == before:
+            return
         newest = dict(list(self._noted.items())[-self._MOST :])
         with suppress(OSError):
             make_folder(self._file.parent)
             replace_file(self._file, json.dumps(newest).encode())
 
-    @staticmethod
-    def _stamp(path: Path) -> str:
-        status = path.lstat()
-        return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_ctime_ns}"
+
+def _stamp(status: os.stat_result) -> str:
+    return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_ctime_ns}"
 
 
 # JSON files that a run leaves for the next one: a damaged one counts as missing.

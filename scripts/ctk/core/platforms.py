@@ -5,8 +5,8 @@ from __future__ import annotations
 import platform as host
 import re
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ SYSTEMS: dict[str, tuple[str, ...]] = {
 NOARCH = "noarch"
 
 
-def targets(tags: Iterable[Tag]) -> set[str]:
+@lru_cache(maxsize=1024)
+def targets(tags: frozenset[Tag]) -> frozenset[str]:
     """The targets of a wheel's tags: ``noarch``, ``<subdir>`` or ``<subdir>-<ABI>``.
 
     An extension module has an ABI. One for the stable ABI (``cp312-abi3``) has a target for that
@@ -81,7 +82,7 @@ def targets(tags: Iterable[Tag]) -> set[str]:
         for platform in PLATFORMS.values():
             if re.fullmatch(platform.wheel_tag, tag.platform):
                 found |= {platform.subdir} if pure else {f"{platform.subdir}-{abi}" for abi in abis}
-    return found
+    return frozenset(found)
 
 
 def _is_stable(tag: Tag) -> bool:

@@ -31,7 +31,7 @@ from ctk.core.disk import disk_errors
 from ctk.core.errors import BuildFailed
 from ctk.core.files import holds, make_folder, replace_file
 from ctk.core.locks import held
-from ctk.core.memo import memo
+from ctk.core.memo import Memo, memo
 from ctk.core.platforms import this_platform
 from ctk.fetch.fetch import derived_at, fetch, laid_out, lay_out, stored_as
 from ctk.index.index import Index
@@ -125,14 +125,31 @@ def derive(
     with ExitStack() as files:
         maker = Maker(workspace, index, files)
         for source in sources:
-            note = memo(workspace.notes / "derived", _decisive(source), _SHA256)
-            sha256 = note.read()
-            if sha256 is None or not holds(stored_as(sha256, workspace), sha256):
-                sha256 = note.write(_keep(_packed(source, maker), workspace))
+            sha256 = _made_before(source, workspace)
+            if sha256 is None:
+                content = _packed(source, maker)
+                sha256 = _note(source, workspace).write(_keep(content, workspace))
             place = derived_at(source, workspace)
             with disk_errors(workspace.artefacts):
                 places.append(lay_out(stored_as(sha256, workspace), place))
     return places
+
+
+def tools_for(sources: Sequence[Derived], workspace: Workspace) -> list[Artefact]:
+    """What `derive` fetches if it is not there: so it can be fetched beside other artefacts."""
+    if all(_made_before(source, workspace) for source in sources):
+        return []
+    return [ZIG[this_platform()]]
+
+
+def _note(source: Derived, workspace: Workspace) -> Memo[str]:
+    return memo(workspace.notes / "derived", _decisive(source), _SHA256)
+
+
+def _made_before(source: Derived, workspace: Workspace) -> str | None:
+    """The sha256 of a derived source that is in the store; None if it is to be made."""
+    sha256 = _note(source, workspace).read()
+    return sha256 if sha256 and holds(stored_as(sha256, workspace), sha256) else None
 
 
 def _decisive(source: Derived) -> list[str]:

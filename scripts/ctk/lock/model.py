@@ -66,6 +66,7 @@ _ZIPS_REPLACE = "# For rattler-build, the zips of a later file take the place of
 # ---- the types of fields: how each is checked, and how it is written
 
 
+@lru_cache(maxsize=4096)
 def _version(text: str) -> str:
     Version(text)
     return text

@@ -26,12 +26,14 @@ def is_wheel(file: IndexFile) -> bool:
     return file.file.endswith(".whl")
 
 
-def targets_of(file: IndexFile) -> set[str]:
+def targets_of(file: IndexFile) -> frozenset[str]:
     """The targets in the name of a wheel."""
+    if not is_wheel(file):
+        return frozenset()
     try:
-        _, _, _, tags = parse_wheel_filename(file.file) if is_wheel(file) else ("", "", (), ())
+        _, _, _, tags = parse_wheel_filename(file.file)
     except InvalidWheelFilename:
-        return set()
+        return frozenset()
     return targets(tags)
 
 

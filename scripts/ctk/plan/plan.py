@@ -22,7 +22,7 @@ from packaging.version import Version
 from pydantic import TypeAdapter
 
 from ctk.core.checkout import Workspace, settings
-from ctk.core.document import load_yaml, read
+from ctk.core.document import load_by_hand, read
 from ctk.core.errors import LockError, RecipeError, UnknownName, refuse_unknown_names
 from ctk.core.files import file_sha256, replace_file
 from ctk.core.memo import memo
@@ -630,7 +630,7 @@ def python_tags(build_config: Path) -> tuple[str, ...]:
     Raises:
         LockError: The file is missing, or has no list of Pythons.
     """
-    tags = load_yaml(read(build_config)).get("python_tag")
+    tags = load_by_hand(read(build_config)).get("python_tag")
     if not tags:
         raise LockError(
             f"{build_config.name} has no python_tag", "list the tags of its Pythons, such as cp313"

@@ -17,7 +17,7 @@ from typing import Any
 import rattler_build
 from pydantic import TypeAdapter
 
-from ctk.core.checkout import git, workspace
+from ctk.core.checkout import workspace
 from ctk.core.console import listing
 from ctk.core.document import as_list
 from ctk.core.errors import RecipeError, nearest
@@ -25,6 +25,7 @@ from ctk.core.files import file_sha256, open_plain, read_plain, read_plain_text
 from ctk.core.memo import Memo, memo
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.lock.derived import KINDS
+from ctk.plan.commits import last_commit
 from ctk.plan.messages import MISSING_OUTPUT, message_of, shown, uneven_zip
 
 _SHARED = re.compile(r"\bfile:\s*(\.\./[^\s,}]+)")
@@ -118,10 +119,10 @@ class Recipe:
 
     @cached_property
     def _files(self) -> tuple[Path, ...]:
-        folders = (self.folder, *sorted(s for s in self.shared_folders() if s.is_dir()))
-        sources = (self.folder.parents[1] / place for place in self.own_sources)
-        found = (sorted(_files_of(place)) for place in (*folders, *sources))
-        return tuple(chain.from_iterable(found))
+        places = [self.folder]
+        places += sorted(place for place in self.shared_folders() if place.is_dir())
+        places += [self.folder.parents[1] / source for source in self.own_sources]
+        return tuple(chain.from_iterable(sorted(_files_of(place)) for place in places))
 
 
 def _files_of(place: Path) -> Iterator[Path]:
@@ -633,26 +634,4 @@ def recipe_commit(recipe: Recipe) -> str:
     """
     if recipe.commit is not None:
         return recipe.commit
-    return _commit(recipe.folder.resolve(), tuple(f.resolve() for f in recipe.files()))
-
-
-@lru_cache
-def _commit(folder: Path, files: tuple[Path, ...]) -> str:
-    names = [os.path.relpath(f, folder) for f in files]
-    status = git(folder, "status", "--porcelain", "--branch", "--", *names)
-    if len(status.splitlines()) != 1:  # the branch, and no changed file
-        return ""
-    commit = git(folder, "log", "-1", "--format=%H", "--", *names)
-    return "" if commit in _shallow(folder) else commit
-
-
-@lru_cache
-def _shallow(folder: Path) -> frozenset[str]:
-    """The oldest commits of a shallow clone, in which git shows all files as added."""
-    place = git(folder, "rev-parse", "--git-path", "shallow")
-    file = folder / place if place else None
-    return (
-        frozenset(file.read_text(encoding="ascii").split())
-        if file and file.is_file()
-        else frozenset()
-    )
+    return last_commit(recipe.folder.parent, tuple(recipe.files()))

@@ -1,9 +1,10 @@
 """The questions of the install selector, and a solver's answer to each.
 
 The answers are those of `ctk solve --explain`.
-Machines that no rule of the channels tells apart are solved once, but texts about a pick have the
-numbers of the machine. Answers are solved on all cores, by package and Python, and packed for the
-page, which only looks them up. They are noted by what decides them, for the next site.
+A solver is asked once for questions that leave it the same candidates, but texts about a pick have
+the numbers of the machine. A Python is chosen only for packages that bring one. Answers are solved
+on all cores, by package and Python, and packed for the page, which only looks them up. They are
+noted by what decides them, for the next site.
 """
 
 from __future__ import annotations
@@ -29,18 +30,22 @@ from ctk.core.platforms import NOARCH
 from ctk.core.pool import ProcessPool
 from ctk.lock.model import ReleaseLock
 from ctk.package.records import REPODATA
+from ctk.plan.names import known_substitutes
 from ctk.solve.advice import asking_for_cuda
+from ctk.solve.candidates import CandidateClasses
 from ctk.solve.fit import LimitedBy, fit_of
 from ctk.solve.machine import impossible, python_specs
 from ctk.solve.solve import (
     ANY_DRIVER,
     ASKS_NATIVE,
+    PYTHON,
     Catalogue,
     ChannelToolkit,
     MachineClasses,
     Pick,
     Scenario,
     channel_name,
+    parse_spec,
 )
 from ctk.solve.why import explain, find_reason, limit_in_words
 from ctk.verify.oracle import version
@@ -48,6 +53,9 @@ from ctk.verify.scenarios import Machine, facts, matrix
 
 ALWAYS = ("cuda-version", "python", "python_abi")
 """Packages that a pick may contain besides the requested package."""
+
+NOTES = "answers"
+"""The folder of a checkout's notes that has those of answers."""
 
 _OLDEST_DRIVER = "1.0"  # older than every driver
 # Packages that nobody installs by name: those of a cross-compiler's target, the files that native
@@ -90,6 +98,7 @@ class Axes:
     pythons: tuple[str, ...]  # "", then the Pythons of the base channel
     pins: tuple[str, ...]  # "", then CUDA majors, then the minors in the channel
     packages: tuple[str, ...]
+    of_python: tuple[str, ...] = ()  # packages that bring a Python, so that it can be chosen
     older: bool = False  # whether older drivers than the first get the same answers
     newer: bool = False  # whether newer drivers than the last get the same answers
     # The oldest GPU of the newest CUDA major, and the major before, which knows older ones; None if
@@ -102,6 +111,10 @@ class Axes:
     def machines(self) -> list[Machine]:
         """Each driver with each GPU, and the machine without a driver."""
         return [(driver, gpu) for driver in self.drivers for gpu in self.gpus if driver or not gpu]
+
+    def pythons_of(self, package: str) -> tuple[str, ...]:
+        """The Pythons that can be chosen for a package: "" alone if it brings none."""
+        return self.pythons if package in self.of_python else ("",)
 
     def questions(self, package: str, python: str) -> Iterator[SelectorQuestion]:
         """The questions about a package with a Python."""
@@ -131,9 +144,9 @@ def axes(
     refuse_unknown_names("Python", pythons, catalogue.pythons)
     names = tuple(name for name in offered if not packages or name in packages)
     minors = sorted((t.version for t in catalogue.toolkits), key=version)
-    alike = MachineClasses(
-        catalogue.query([f"{name} *" for name in (*names, *ALWAYS)], recursive=True)
-    )
+    requested = (*names, *ALWAYS)
+    records = catalogue.query([f"{name} *" for name in requested], recursive=True)
+    alike, candidates = MachineClasses(records), CandidateClasses(records)
     _, oldest, *_, newest = known.drivers
     machines = product(known.drivers, known.gpus)
     return Axes(
@@ -146,6 +159,7 @@ def axes(
         ),
         ("", *dict.fromkeys(minor.split(".")[0] for minor in minors), *minors),
         names,
+        of_python=tuple(name for name in names if candidates.reach([name]) & {*PYTHON}),
         older=alike.is_same_driver(_OLDEST_DRIVER, str(oldest)),
         newer=alike.is_same_driver(str(newest), ANY_DRIVER),
         floor=_floor(catalogue.toolkits),
@@ -380,7 +394,11 @@ class Work:
 
 def plan_work(axes: Axes, channels: Sequence[Path | str]) -> list[Work]:
     """The work for one platform."""
-    return [Work(axes, tuple(channels), *each) for each in product(axes.packages, axes.pythons)]
+    return [
+        Work(axes, tuple(channels), package, python)
+        for package in axes.packages
+        for python in axes.pythons_of(package)
+    ]
 
 
 def solved(
@@ -429,6 +447,8 @@ def _solved_now(work: Sequence[Work], jobs: int) -> Iterator[tuple[Work, dict[st
 
 def solve_one(work: Work) -> dict[str, Any]:
     """Does a piece of work."""
-    names = [work.package, *ALWAYS, ASKS_NATIVE]
-    catalogue = Catalogue(work.channels, work.axes.subdir).grouped(names)
+    instead = " ".join(known_substitutes(work.package)).split()  # that a reason may name
+    substitutes = [parse_spec(text).name for text in instead]
+    names = [work.package, *ALWAYS, ASKS_NATIVE, *substitutes]
+    catalogue = Catalogue(work.channels, work.axes.subdir).grouped(names, CandidateClasses)
     return packed(answers(catalogue, work.axes, work.package, work.python))

@@ -314,7 +314,17 @@ def _take_place(fresh: Path, folder: Path) -> None:
 # The front page: the selector, and the commands for clients
 
 # Of axes, for the script.
-_FIELDS = ("drivers", "older", "newer", "gpus", "floor", "pythons", "pins", "packages")
+_FIELDS = (
+    "drivers",
+    "older",
+    "newer",
+    "gpus",
+    "floor",
+    "pythons",
+    "of_python",
+    "pins",
+    "packages",
+)
 # Packages with buttons, if the channel has them.
 _FIRST = ("cuda-core", "numba-cuda", "cuda-nvcc", "cuda-toolkit")
 # Sentences about packages, for those who choose them.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,10 +108,10 @@ def asking_for_cuda(scenario: Scenario, catalogue: Catalogue) -> Scenario:
     loads. Where only compat serves, and where no driver is known, it is `ASKS`.
     """
     others = tuple(text for text in scenario.specs if parse_spec(text).name not in ASKING)
-    native = replace(scenario, specs=(ASKS_NATIVE, *others))
+    native = scenario.asking(ASKS_NATIVE, *others)
     if scenario.driver and catalogue.records(ASKS_NATIVE) and catalogue.solves(native):
         return native
-    return replace(scenario, specs=(ASKS, *others))
+    return scenario.asking(ASKS, *others)
 
 
 def elsewhere(name: str, missing: str, scenario: Scenario, catalogue: Catalogue) -> str:
@@ -282,7 +282,7 @@ def what_to_build(scenario: Scenario, catalogue: Catalogue) -> ToBuild | None:
     names = lacking(f"cuda-version={pick.toolkit}") if pick.toolkit else lacking()
     if not names or any(in_unnamed_channel(catalogue, name) for name in names):
         return None
-    built = planned.pick(replace(scenario, specs=tuple(names)))
+    built = planned.pick(scenario.asking(*names))
     if not built or built.toolkit != pick.toolkit:  # `ctk build` with a driver takes another one
         return _release_to_build(names, pick, catalogue)
     alone = lacking() or names

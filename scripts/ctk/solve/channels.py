@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ctk.core.checkout import UserFolders, Workspace, base_channel, settings
 from ctk.core.console import Reporter
-from ctk.core.document import load_yaml
+from ctk.core.document import load_by_hand
 from ctk.core.errors import ChannelMissing, Unsolvable
 from ctk.core.platforms import NOARCH, PLATFORMS, this_platform
 from ctk.package.records import REPODATA, records
@@ -302,7 +302,7 @@ def universe_names() -> set[str]:
 
 
 def _read_universe() -> dict[str, Any]:
-    content: dict[str, Any] = load_yaml(UNIVERSE.read_bytes())
+    content: dict[str, Any] = load_by_hand(UNIVERSE.read_bytes())
     return content
 
 

@@ -290,9 +290,9 @@ def compute_capability(text: str) -> str:
 
 def gpu_names() -> dict[str, str]:
     """Name of a GPU -> compute capability, from NVIDIA's lists; newest first."""
-    from ctk.core.document import load_yaml  # slow, and needed for a name only
+    from ctk.core.document import load_by_hand  # slow to import, and needed for a name only
 
-    listed: dict[str, list[str]] = load_yaml(Path(__file__).with_name("gpus.yaml").read_bytes())
+    listed: dict[str, list[str]] = load_by_hand(Path(__file__).with_name("gpus.yaml").read_bytes())
     return {name: gpu for gpu, names in listed.items() for name in names}
 
 

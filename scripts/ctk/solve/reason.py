@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from ctk.solve.solve import ASKING, ASKS, ASKS_NATIVE, PYTHON, Catalogue, Scenario, Spec, parse_spec
@@ -76,7 +76,7 @@ def texts(specs: Iterable[Spec]) -> tuple[str, ...]:
 def without_pin(scenario: Scenario, pin: Spec) -> Scenario:
     """The scenario with the name alone in place of a pin."""
     specs = tuple(pin.name if text == pin.text else text for text in scenario.specs)
-    return replace(scenario, specs=specs)
+    return scenario.asking(*specs)
 
 
 def droppable_pins(scenario: Scenario, at_fault: Sequence[Spec], catalogue: Catalogue) -> str:
@@ -108,9 +108,9 @@ def _way_without(
         return f"drop the pin {spec.text}", without_pin(scenario, spec)
     if spec.name == ASKS_NATIVE and catalogue.solves(scenario, specs=(ASKS, *left)):
         how = f"name {ASKS} in place of {ASKS_NATIVE}"
-        return how, replace(scenario, specs=(ASKS, *left))
+        return how, scenario.asking(ASKS, *left)
     if spec.name in ASKING and left:
-        return f"leave out {spec.name}", replace(scenario, specs=left)
+        return f"leave out {spec.name}", scenario.asking(*left)
     return None
 
 

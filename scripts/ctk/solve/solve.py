@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import rattler
@@ -90,11 +90,15 @@ class Scenario:
     @property
     def ideal(self) -> Scenario:
         """The request on a machine that can do anything."""
-        return replace(self, driver=ANY_DRIVER, arch=None)
+        return Scenario(self.specs, self.subdir, ANY_DRIVER, None, self.glibc)
 
     def also(self, spec: str) -> Scenario:
         """The scenario with another spec at the end."""
-        return replace(self, specs=(*self.specs, spec))
+        return self.asking(*self.specs, spec)
+
+    def asking(self, *specs: str) -> Scenario:
+        """The machine of the scenario with other specs."""
+        return Scenario(specs, self.subdir, self.driver, self.arch, self.glibc)
 
 
 class Spec(NamedTuple):
@@ -158,8 +162,12 @@ class Pick:
 
     scenario: Scenario
     records: tuple[RepoDataRecord, ...]
-    # Filled once: it stays when only the scenario is replaced.
+    # Filled once: it stays when only the scenario is another.
     _by_name: dict[str, RepoDataRecord] = field(default_factory=dict, repr=False, compare=False)
+
+    def on(self, scenario: Scenario) -> Pick:
+        """The same packages, for another scenario."""
+        return Pick(scenario, self.records, self._by_name)
 
     def record(self, name: str) -> RepoDataRecord | None:
         if not self._by_name:
@@ -171,12 +179,12 @@ class Pick:
         record = self.record(name)
         return str(record.version) if record else ""
 
-    @property
+    @cached_property
     def toolkit(self) -> str:
         """The CTK minor of the pick, e.g. ``13.0``; "" for a pick without CUDA."""
         return self.version("cuda-version")
 
-    @property
+    @cached_property
     def fit(self) -> str:
         """``native`` or ``compat``, from the build of cuda-version.
 
@@ -354,7 +362,14 @@ def channel_name(url: str) -> str:
 # --- classes of machines for which a solver gives the same answer
 
 # A spec, with a space or brackets before the version or without: ``__cuda >=13``, ``__cuda>=13``.
-_RULE = re.compile(r"(__cuda(?:_arch)?)(?![\w-])\s*(.*)", re.DOTALL)
+RULE = re.compile(r"(__cuda(?:_arch)?)(?![\w-])\s*(.*)", re.DOTALL)
+
+
+class Classes(Protocol):
+    """Classes of scenarios that get the same pick."""
+
+    def key(self, scenario: Scenario) -> Hashable:
+        """The class of a scenario."""
 
 
 class MachineClasses:
@@ -374,7 +389,7 @@ class MachineClasses:
             (record, match[1], match[2])
             for record in chain.from_iterable(records)
             for rule in (*record.depends, *record.constrains)
-            if (match := _RULE.fullmatch(rule)) and match[2]
+            if (match := RULE.fullmatch(rule)) and match[2]
         ]
         self._rules: dict[tuple[str, ...], tuple[frozenset[str], frozenset[str]]] = {}
 
@@ -404,7 +419,7 @@ class MachineClasses:
             specs = [parse_spec(spec).match for spec in request if spec.startswith("cuda-version=")]
             rules: dict[str, set[str]] = {"__cuda": set(), "__cuda_arch": set()}
             for match in filter(
-                None, map(_RULE.fullmatch, request)
+                None, map(RULE.fullmatch, request)
             ):  # a request may ask for a driver itself
                 rules[match[1]] |= {match[2]} - {""}
             for record, name, rule in self._ruled:
@@ -414,6 +429,10 @@ class MachineClasses:
                     rules[name].add(rule)
             self._rules[request] = frozenset(rules["__cuda"]), frozenset(rules["__cuda_arch"])
         return self._rules[request]
+
+
+Grouping = Callable[[Iterable[Iterable[RepoDataRecord]]], Classes]
+"""Makes classes from the records that can be picked, by channel."""
 
 
 @cache
@@ -480,24 +499,23 @@ class Catalogue:
         self.channels = tuple(channels)
         self.subdir = subdir
         self.gateway = gateway or open_gateway()
-        self._classes: MachineClasses | None = None
+        self._classes: Classes | None = None
         self._answers: dict[Hashable, Pick | str] = {}
         self._records: dict[str, list[RepoDataRecord]] = {}
         self._hidden: dict[str, list[RepoDataRecord]] = {}
         self._names: dict[tuple[tuple[str, ...], tuple[Path | str, ...]], set[str]] = {}
 
-    def grouped(self, names: Iterable[str]) -> Self:
-        """These channels, with one solve for each class of machines.
+    def grouped(self, names: Iterable[str], classes: Grouping = MachineClasses) -> Self:
+        """These channels, with one solve for each class of scenarios.
 
         Args:
             names: The packages that will be requested: their rules decide which machines are in one
                 class.
+            classes: What decides which scenarios are in one class.
         """
         grouped = copy(self)
         grouped._answers = {}
-        grouped._classes = MachineClasses(
-            self.query([f"{name} *" for name in names], recursive=True)
-        )
+        grouped._classes = classes(self.query([f"{name} *" for name in names], recursive=True))
         return grouped
 
     def answer(self, scenario: Scenario) -> Pick | str:
@@ -506,16 +524,20 @@ class Catalogue:
         Raises:
             BadValue, ChannelMissing: As `solve`.
         """
+        found = self._answer_of_class(scenario)
+        if isinstance(found, Pick) and found.scenario != scenario:
+            return found.on(scenario)
+        return found
+
+    def _answer_of_class(self, scenario: Scenario) -> Pick | str:
+        """The answer to a scenario of the same class; the pick has the scenario that was solved."""
         key = self.key(scenario)
         if key not in self._answers:
             try:
                 self._answers[key] = solve(scenario, self.channels, self.gateway)
             except Unsolvable as error:
                 self._answers[key] = error.solver
-        found = self._answers[key]
-        if isinstance(found, Pick) and found.scenario != scenario:
-            return replace(found, scenario=scenario)
-        return found
+        return self._answers[key]
 
     def pick(self, scenario: Scenario) -> Pick | None:
         """The solver's pick, or None without a solution; raises as `answer`."""
@@ -528,7 +550,8 @@ class Catalogue:
 
     def solves(self, scenario: Scenario, **changes: Any) -> bool:
         """Whether a scenario has a solution, with these fields changed."""
-        return self.pick(replace(scenario, **changes)) is not None
+        changed = replace(scenario, **changes) if changes else scenario
+        return isinstance(self._answer_of_class(changed), Pick)
 
     def query(self, specs: Sequence[str], recursive: bool = False) -> list[list[RepoDataRecord]]:
         """The records of specs by channel.
@@ -641,7 +664,11 @@ class Catalogue:
         return tuple(toolkits.values())
 
     def toolkit(self, version: str) -> ChannelToolkit | None:
-        return next((t for t in self.toolkits if t.version == version), None)
+        return self._toolkits.get(version)
+
+    @cached_property
+    def _toolkits(self) -> dict[str, ChannelToolkit]:
+        return {toolkit.version: toolkit for toolkit in self.toolkits}
 
     def ask(self, scenarios: Iterable[Scenario]) -> None:
         """Solves many scenarios at a time, for later calls of `answer`.

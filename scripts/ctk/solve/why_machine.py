@@ -74,7 +74,7 @@ def _with_this_driver(at_fault: Sequence[Spec], scenario: Scenario, catalogue: C
     In words, or "".
     """
     wanted = at_fault[0]
-    pick = catalogue.pick(replace(scenario, specs=("cuda-version",)))
+    pick = catalogue.pick(scenario.asking("cuda-version"))
     if len(at_fault) > 1 or wanted.pinned or not scenario.driver or not pick:
         return ""
     for request in known_substitutes(wanted.name):

@@ -110,13 +110,15 @@ def solved(offered: dict[str, Any]) -> dict[Chosen, dict[str, Any]]:
         driver, gpu = (chance.choice(axes[name]) for name in ("drivers", "gpus"))
         if impossible(driver, gpu):  # nobody is asked about such a machine
             continue
+        package = chance.choice(axes["packages"])
+        python = chance.choice(axes["pythons"])
         combinations.add(
             Chosen(
-                chance.choice(axes["packages"]),
+                package,
                 platform,
                 driver or "none",
                 (gpu or "") if driver else "",
-                chance.choice(axes["pythons"]),
+                python if package in axes["of_python"] else "",
                 chance.choice(axes["pins"]),
             )
         )
@@ -161,7 +163,8 @@ def choose(page: Page, chosen: Chosen) -> None:
         page.fill("#gpu", chosen.gpu)
     page.fill("#package", chosen.package)
     page.evaluate("document.getElementById('more').open = true")
-    take(page, "python", chosen.python)
+    if page.locator("#python").is_visible():
+        take(page, "python", chosen.python)
     take(page, "pin", chosen.pin)
     asked = json.loads(page.locator("#questions").get_attribute("data-of") or "")
     driver = None if chosen.driver == "none" else chosen.driver
@@ -658,6 +661,7 @@ def test_the_system_of_a_paste_is_chosen_where_the_channel_has_it(
         "gpus": [None, "8.9"],
         "drivers": [None, "12.4"],
         "pythons": [""],
+        "of_python": [],
         "pins": [""],
         "packages": ["cuda-core"],
     }

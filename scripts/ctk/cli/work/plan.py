@@ -6,6 +6,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ctk.build.finished import finished
 from ctk.cli.options import Selection, not_both, refuse_versions
@@ -28,8 +29,9 @@ from ctk.plan.plan import (
     small,
     with_needs,
 )
-from ctk.plan.usable import usable
-from ctk.solve.machine import Machine
+
+if TYPE_CHECKING:  # its import takes long, and a plan of the default set knows no machine
+    from ctk.solve.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,9 @@ def planned_for(chosen: Selection, base: str, workspace: Workspace, report: Repo
     with report.task("plan", len(recipes.locks)) as task:
         planned = plan(recipes, request, tags, lambda: task.advance(1))
     if chosen.packages or chosen.drivers:
+        # Late: it reads specs, with a library that is slow to import.
+        from ctk.plan.usable import usable
+
         gpus = {machine.arch for machine in machines_of(chosen) if machine.driver}
         known = {gpu for gpu in gpus if gpu}
         every = known != gpus  # a machine's GPU is not stated

@@ -22,7 +22,7 @@ from ctk.core.platforms import PLATFORMS
 from ctk.lock.model import release_locks
 from ctk.plan.plan import python_tags
 from ctk.site import docs
-from ctk.site.answers import Axes, Work, axes, plan_work, solved
+from ctk.site.answers import NOTES, Axes, Work, axes, plan_work, solved
 from ctk.site.pages import Site, check, front_page, refuse_unreachable, settings_pages, shards
 from ctk.solve.channels import catalogue
 from ctk.solve.solve import Catalogue, Scenario, lasting
@@ -172,7 +172,7 @@ def _answers(
     """The answers of each piece of the questions, by its name."""
     workers = jobs or os.cpu_count() or 1
     with report.task("questions", questions.number) as task:
-        pieces = solved(questions.work, workers, task.advance, workspace.notes / "answers")
+        pieces = solved(questions.work, workers, task.advance, workspace.notes / NOTES)
         return sorted((piece.name, found) for piece, found in pieces)
 
 

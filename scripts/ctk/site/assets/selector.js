@@ -60,16 +60,24 @@
   function chosen() {
     const machine = picked("machine");
     const typed = machine === "choose" ? at("gpu").value.trim() : "";
+    const platform = picked("platform");
+    const name = at("package").value.trim() || picked("first");
     return {
-      platform: picked("platform"),
+      platform,
       client: picked("client"),
-      package: at("package").value.trim() || picked("first"),
-      python: picked("python"),
+      package: name,
+      python: hasPython(name, platform) ? picked("python") : "",
       pin: picked("pin"),
       machine,
       driver: machine === "none" ? null : (machine === "choose" && at("driver").value) || undefined,
       gpu: typed ? gpuOfText(typed, offered.gpus) ?? undefined : null,
     };
+  }
+
+  /** Whether a Python can be chosen: not for a package of this channel that brings none. */
+  function hasPython(name, platform) {
+    const { packages, of_python } = offered.platforms[platform];
+    return of_python.includes(name) || !packages.includes(name);
   }
 
   // The commands
@@ -302,6 +310,7 @@
     // A paste stays, and what it said, also if it says that there is no driver.
     at("described").hidden = now.machine === "detect" || (now.machine === "none" && !at("paste").value.trim());
     for (const radio of document.querySelectorAll("input[name=first]")) radio.checked = radio.value === now.package;
+    at("python").parentElement.hidden = !hasPython(now.package, now.platform);
     at("more-now").textContent = `${now.python ? `Python ${now.python}` : "any Python"}, ${pinWords(now.pin)}`;
     at("gpu-note").classList.toggle("wrong", now.gpu === undefined);
     at("gpu-note").textContent = now.gpu === undefined
@@ -401,7 +410,10 @@
     return null;
   }
 
-  const shardOf = (now) => `${now.platform}/${now.package}/${now.python || "any"}`;
+  function shardOf(now) {
+    const python = hasPython(now.package, now.platform) && now.python;
+    return `${now.platform}/${now.package}/${python || "any"}`;
+  }
 
   /** The answer, and the answer for a client that does not see the GPU; or why there is no answer. */
   async function find(now) {
