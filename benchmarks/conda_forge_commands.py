@@ -96,6 +96,10 @@ def environment_of(output: Output, release: str, channel: Path, prefix: Path) ->
     return done.stderr.strip() if done.returncode else ""
 
 
+def is_in(output: Output, prefix: Path) -> bool:
+    return bool(list(prefix.glob(f"conda-meta/{output.name}-{output.version}-*.json")))
+
+
 def test(
     output: Output, prefix: Path, work: Path, tools: Path, variables: Mapping[str, str]
 ) -> list[tuple[str, Done]]:
@@ -104,7 +108,7 @@ def test(
     for command in output.commands:
         # An exit would end the shell that the next command is for.
         kept = f"({command})" if command.startswith("exit") else command
-        lines += [kept, f'echo; echo "{_END} $?"']
+        lines += [kept, "ended=$?", f'echo; echo "{_END} $ended"']
     script = work / "run_test.sh"
     script.write_text("\n".join(lines) + "\n")
     shell = {
@@ -131,6 +135,7 @@ def main() -> None:
     parser.add_argument("channel", type=Path, help="has its packages")
     parser.add_argument("feedstocks", nargs="+", type=Path, help="git folders")
     parser.add_argument("--instead", action="append", default=[], metavar="URL=FOLDER")
+    parser.add_argument("--environment", type=Path, help="one for all that is in it")
     parser.add_argument("--only", action="append", help="an output; may be repeated")
     given = parser.parse_args()
     versions = versions_in(given.channel)
@@ -151,14 +156,21 @@ def main() -> None:
                 if output.name not in versions:
                     counts["of packages that are not here"] += len(output.commands)
                     continue
-                prefix, work = Path(scratch, "environment"), Path(scratch, "work")
+                work = Path(scratch, "work")
+                prefix = given.environment or Path(scratch, "environment")
+                if given.environment and not is_in(output, prefix):
+                    counts["of packages that the environment lacks"] += len(output.commands)
+                    continue
                 work.mkdir()
                 extract(feedstock, work / "feedstock", "recipe")
                 for file in output.files:
                     place = work / file
                     place.parent.mkdir(parents=True, exist_ok=True)
                     (work / "feedstock/recipe" / file).rename(place)
-                if why := environment_of(output, given.release, given.channel, prefix):
+                why = ""
+                if not given.environment:
+                    why = environment_of(output, given.release, given.channel, prefix)
+                if why:
                     counts["failed"] += len(output.commands)
                     print(f"no environment: {output.name}: {why}", flush=True)
                 else:
@@ -166,8 +178,9 @@ def main() -> None:
                         counts["failed" if done.code else "passed"] += 1
                         if done.code:
                             print(f"failed: {output.name}: {command}: {done.why}", flush=True)
-                for folder in (prefix, work):
-                    shutil.rmtree(folder, ignore_errors=True)
+                shutil.rmtree(work)
+                if not given.environment:
+                    shutil.rmtree(prefix, ignore_errors=True)
     print(f"{sum(counts.values())} commands: {dict(counts)}")
 
 
