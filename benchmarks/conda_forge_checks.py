@@ -4,13 +4,15 @@ A check is a line of a feedstock's tests, such as ``test -f $PREFIX/lib/libcubla
 exist %LIBRARY_LIB%\\x64\\cublas.lib exit 1``. The packages are those that recipes and locks will
 make of one release (no build is needed), and the version in a check is ours of the same minor. A
 check that a file exists passes if a package of the release and platform has it; a check that none
-exists is about the package itself. Give the git folders of the feedstocks. Example:
+exists is about the package itself. Last are the outputs of the feedstocks that are neither packages
+here nor in a table of docs/recipe-reference.md. Give the git folders of the feedstocks. Example:
 .venv/bin/python benchmarks/conda_forge_checks.py 13.2 CLONES/*-feedstock
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -31,6 +33,7 @@ from ctk.lock.contents import LEFT_OUT
 from ctk.plan.plan import Request, plan, published_set, python_tags, small
 
 SUBDIRS = ("linux-64", "linux-aarch64", "win-64")
+COMPILERS = {"c": "gcc", "cxx": "gxx", "cuda": "cuda-nvcc"}
 _SELECTOR = re.compile(r"(?m)^(.*?)\s+#\s*\[(.+)\]\s*$")
 _VERSION = re.compile(r"\{% set version = .*?%\}")
 # Folders that conda-build's variables name.
@@ -46,6 +49,13 @@ _PLACES = {
 }
 _THERE = re.compile(r"^(?:test -[fLedhsx]|if not exist|test -x) +\"?([^\s\"]+)\"?( exit 1)?$")
 _NOT_THERE = re.compile(r"^(?:test ! -[fLedhs]|if exist) +\"?([^\s\"]+)\"?( exit 1)?$")
+
+
+class Absent(jinja2.ChainableUndefined):
+    """A name, or a number of a version, that a recipe asks for and does not get."""
+
+    def __int__(self) -> int:
+        return 0
 
 
 @dataclass(frozen=True)
@@ -71,6 +81,11 @@ def facts_of(subdir: str) -> dict[str, Any]:
         win64=subdir == "win-64",
         arm_variant_type="sbsa",
         target_platform=subdir,
+        cross_target_platform=subdir,
+        c_compiler="gcc",
+        cxx_compiler="gxx",
+        c_stdlib="sysroot",
+        mpi="nompi",
         cuda_compiler_version="13.2",
         py=312,
     )
@@ -79,6 +94,7 @@ def facts_of(subdir: str) -> dict[str, Any]:
 def recipe_of(text: str, subdir: str, version: str) -> Mapping[str, Any]:
     """The meta.yaml of a feedstock on a platform, with another version."""
     facts = facts_of(subdir)
+    known = dict(facts)  # the names in selectors come to it below, without a value
 
     def kept(match: re.Match[str]) -> str:
         return match[1] if eval(match[2], {"__builtins__": {}}, facts) else ""
@@ -86,11 +102,16 @@ def recipe_of(text: str, subdir: str, version: str) -> Mapping[str, Any]:
     text = _SELECTOR.sub(kept, text)
     if version:
         text = _VERSION.sub(f'{{% set version = "{version}" %}}', text, count=1)
-    words = {name: lambda *_, **__: "x" for name in ("compiler", "stdlib", "cdt")}
-    words |= {name: lambda *_, **__: "x" for name in ("pin_compatible", "pin_subpackage")}
-    environment = jinja2.Environment(undefined=jinja2.ChainableUndefined)
+    words: dict[str, Any] = {
+        "compiler": lambda language: f"{COMPILERS.get(language, language)}_{subdir}",
+        "stdlib": lambda language: f"sysroot_{subdir}",
+        "pin_subpackage": lambda name, **_: name,
+        "pin_compatible": lambda name, **_: name,
+        "cdt": lambda name: name,
+    }
+    environment = jinja2.Environment(undefined=Absent)
     rendered = environment.from_string(text).render(
-        **words, **facts, environ={}, load_setup_py_data=dict
+        **words, **known, os=os, environ={}, load_setup_py_data=dict
     )
     yaml = YAML(typ="safe")
     yaml.allow_duplicate_keys = True
@@ -137,11 +158,8 @@ def main() -> None:
     for folder in given.feedstocks:
         text = git(folder, "show", "HEAD:recipe/meta.yaml")
         for subdir in SUBDIRS if text else ():
-            names = re.findall(r"name: *(\S+)", text)
-            version = next((versions[n] for n in names if n in versions), "")
-            first = re.search(r'set name = "([^"]+)"', text)
-            version = versions.get(first[1], version) if first else version
-            for check in checks_of(recipe_of(text, subdir, version), subdir):
+            recipe = recipe_of(text, subdir, version_for(text, versions))
+            for check in checks_of(recipe, subdir):
                 if isinstance(check, str):
                     results["commands of another kind"] += 1
                     continue
@@ -154,6 +172,48 @@ def main() -> None:
     for check in failed:
         word = "" if check.is_there else "not "
         print(f"  {check.output} on {check.subdir}: {word}{check.path}")
+    said = {name for name, _ in packages} | patterns_of(
+        (here.root / "docs/recipe-reference.md").read_text(encoding="utf-8")
+    )
+    outputs = {name for folder in given.feedstocks for name in outputs_of(folder)}
+    unsaid = [n for n in sorted(outputs) if not any(fnmatchcase(n, pattern) for pattern in said)]
+    print("outputs that are neither here nor in a table:", *(unsaid or ["none"]))
+
+
+def version_for(text: str, versions: Mapping[str, str]) -> str:
+    """The version of ours that a meta.yaml gets, or ""."""
+    named = re.search(r'set name = "([^"]+)"', text)
+    names = [named[1]] if named else []
+    names += re.findall(r"name: *(\S+)", text)
+    return next((versions[name] for name in names if name in versions), "")
+
+
+def outputs_of(feedstock: Path) -> set[str]:
+    """The outputs of a feedstock on our platforms; of a v1 recipe, those that any platform has."""
+    if text := git(feedstock, "show", "HEAD:recipe/meta.yaml"):
+        return {name for subdir in SUBDIRS for name in outputs_on(recipe_of(text, subdir, ""))}
+    recipe = YAML(typ="safe").load(git(feedstock, "show", "HEAD:recipe/recipe.yaml"))
+    parts = [recipe, *(recipe.get("outputs") or ())]
+    names = [part["package"]["name"] for part in parts if "package" in part]
+    environment = jinja2.Environment(variable_start_string="${{")
+    context = {key: str(value) for key, value in recipe["context"].items()}
+    return {environment.from_string(name).render(context) for name in names}
+
+
+def outputs_on(recipe: Mapping[str, Any]) -> Iterator[str]:
+    """The outputs of a rendered meta.yaml."""
+    if (recipe.get("build") or {}).get("skip"):
+        return
+    for output in recipe.get("outputs") or [recipe.get("package") or {}]:
+        if not (output.get("build") or {}).get("skip") and output.get("name"):
+            yield str(output["name"])
+
+
+def patterns_of(page: str) -> set[str]:
+    """The names and patterns in the first columns of a page's tables."""
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| ")]
+    names = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    return names | {name.replace("<subdir>", subdir) for name in names for subdir in SUBDIRS}
 
 
 Packages = Mapping[tuple[str, str], frozenset[str]]

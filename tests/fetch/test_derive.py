@@ -199,3 +199,21 @@ def test_import_libraries_are_those_that_a_wheel_lacks() -> None:
     }
     arm = import_libraries(["nvidia/cu13/bin/arm64/cublas64_13.dll"], "win-arm64")
     assert list(arm) == ["nvidia/cu13/lib/arm64/cublas.lib"]
+
+
+def test_import_libraries_of_cudnn_have_two_names_as_in_its_archives() -> None:
+    dll = "nvidia/cudnn/bin/cudnn_ops64_9.dll"
+    assert import_libraries([dll], "win-64") == {
+        "nvidia/cudnn/lib/x64/cudnn_ops.lib": dll,
+        "nvidia/cudnn/lib/x64/cudnn_ops64_9.lib": dll,
+    }
+
+
+def test_libraries_beside_the_toolkit_get_what_their_wheels_lack() -> None:
+    nvcomp = [
+        *("nvidia/libnvcomp/bin/nvcomp64_6.dll", "nvidia/libnvcomp/bin/nvcomp_cpu64_6.dll"),
+        "nvidia/libnvcomp/lib/nvcomp.lib",
+    ]
+    assert list(import_libraries(nvcomp, "win-64")) == ["nvidia/libnvcomp/lib/x64/nvcomp_cpu.lib"]
+    jpeg = import_libraries(["nvidia/nvjpeg2k/bin/nvjpeg2k_0.dll"], "win-64")
+    assert list(jpeg) == ["nvidia/nvjpeg2k/lib/x64/nvjpeg2k.lib"]

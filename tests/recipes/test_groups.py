@@ -17,7 +17,7 @@ from ctk.plan.recipes import Rendered
 FEEDSTOCK = "cuda-toolkit"
 # Components of no group, as on conda-forge, and the platforms where that is so: "" is all. NVTX is
 # headers on Windows.
-IN_NO_GROUP = {"tileiras": "", "nvtx": "win-"}
+IN_NO_GROUP = {"nvtx": "win-"}
 # Of no group itself, as on conda-forge: libnpp-dev and libnvjpeg-dev bring it.
 OF_OTHERS = {"cuda-culibos-static"}
 # What only the groups with a compiler bring; in CUDA 12 there are none.
@@ -73,7 +73,9 @@ def places(whole: Plan, project: Workspace) -> list[Here]:
     locks = release_locks(project)
     found: dict[tuple[str, str], Here] = {}
     for build in whole.builds:
-        if locks[build.lock].is_ctk and "cuda_version" in build.recipe.names_used:
+        # The recipe of the driver's stub needs the version of the headers, and no other.
+        is_of_release = not {"cuda_version", "cudart"}.isdisjoint(build.recipe.names_used)
+        if locks[build.lock].is_ctk and is_of_release:
             here = found.setdefault(
                 (build.lock, build.subdir), Here(locks[build.lock], build.subdir)
             )

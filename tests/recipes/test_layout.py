@@ -8,6 +8,7 @@ packages.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -191,6 +192,22 @@ def test_cccl_is_apart_and_finds_its_own_headers(
         path.replace("${CMAKE_CURRENT_LIST_DIR}", str(here)).replace("${prefix}", prefix)
     ).resolve()
     assert (tmp_path / "prefix" / row.cccl_headers).resolve() in (found, found / "cccl")
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_files_that_cmake_finds_without_activation_read_those_of_cccl(
+    project: Workspace, tmp_path: Path, row: Layout
+) -> None:
+    names = [f"cccl/cccl-{ending}.cmake" for ending in ("config", "config-version")]
+    write(tmp_path / row.cmake, dict.fromkeys(names, ""))
+    script = project.recipes / "cuda-cccl/find-package.sh"
+    variables = {"PREFIX": str(tmp_path), "target_platform": row.subdir}
+    subprocess.run(["bash", script], env=ENVIRONMENT | variables, check=True)
+    for name in names:
+        file = tmp_path / row.find_package / name
+        (path,) = re.findall(r'include\("(.*)"\)\n', file.read_text())
+        read = Path(path.replace("${CMAKE_CURRENT_LIST_DIR}", str(file.parent)))
+        assert read.resolve() == tmp_path / row.cmake / name
 
 
 LINUX = [row for row in ROWS if "linux-64" in str(row.id)]

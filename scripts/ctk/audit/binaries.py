@@ -253,7 +253,7 @@ def _places(layout: Layout, file: ScannedFile) -> tuple[str, ...]:
         r"nvvm.*\.h": (f"{layout.nvvm_headers}/",),
         r"(nvToolsExt|nvtx).*\.(h|hpp)": (f"{layout.nvtx_headers}/",),
         r".*\.(h|hpp|cuh|inl)": (f"{layout.headers}/", f"{layout.cccl_headers}/"),
-        r".*\.cmake": (f"{layout.cmake}/",),
+        r".*\.cmake": (f"{layout.cmake}/", f"{layout.find_package}/"),
         r".*\.pc": (f"{layout.pkgconfig}/",),
         r"cicc(\.exe)?": (f"{layout.nvvm_tools}/",),
         r".*\.exe": (f"{layout.tools}/",),

@@ -27,6 +27,8 @@ NOTE = "names.txt"
 _VERSION = re.compile(r"(64)?(_[0-9.]+)+$")
 # DLLs that other DLLs load by name, and no program links with.
 _NOT_LINKED = re.compile(r"nvrtc-builtins.*|.*\.alt")
+# DLLs whose import libraries NVIDIA's archives have also under the DLL's own name.
+_TWO_NAMES = re.compile(r"cudnn.*")
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,8 @@ def import_libraries(names: Iterable[str], subdir: str) -> dict[str, str]:
             # libNVVM has a tree of its own in the toolkit, also where its wheel has none.
             part = "nvvm/lib" if library == "nvvm.lib" else "lib"
             found[f"{root}/{part}/{machine}/{library}"] = name
+            if _TWO_NAMES.fullmatch(stem):
+                found[f"{root}/{part}/{machine}/{stem}.lib"] = name
     return found
 
 

@@ -40,6 +40,7 @@ class Layout:
     cccl_headers: str
     nvtx_headers: str  # NVTX's headers; on Windows apart from those of other packages of NVTX
     cmake: str  # CMake's configuration files of CCCL
+    find_package: str  # files that read these, where CMake looks without activation
     pkgconfig: str  # ``.pc`` files, "" on Windows
     tools: str  # programs of the compiler
     nvvm_library: str  # libNVVM
@@ -91,6 +92,7 @@ _PLACES = {
     "cccl_headers": ("{target}/include/cccl", "Library/include/targets/x64/cccl"),
     "nvtx_headers": ("{target}/include", "Library/include/targets/x64"),
     "cmake": ("{target}/lib/cmake", "Library/lib/{machine}/cmake"),
+    "find_package": ("share/cmake", "Library/share/cmake"),
     "pkgconfig": ("lib/pkgconfig", ""),
     "tools": ("bin", "Library/bin"),
     "nvvm_library": ("nvvm/lib64", "Library/nvvm/bin"),

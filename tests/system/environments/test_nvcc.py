@@ -550,3 +550,18 @@ def test_cmake_makes_programs_for_arm(
     }
     programs = ("add_Shared", "add_Static", "version_cudart", "version_cudart_static", "separate")
     assert {machine(tmp_path / "build" / program) for program in programs} == {"EM_AARCH64"}
+
+
+def test_cmake_finds_cccl_in_an_environment_that_is_not_activated(
+    built: Workspace, cmake: str, tmp_path: Path
+) -> None:
+    prefix = made(built, built.channel, NEWEST, ("cuda-cccl",)).prefix
+    words = ["-S", SOURCES / "cccl", "-B", "build", "-G", "Ninja"]
+    given = [f"-DCMAKE_MAKE_PROGRAM={cmake}/ninja", f"-DCMAKE_PREFIX_PATH={prefix}"]
+    bare = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    command = [f"{cmake}/cmake", *words, *given]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=bare, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"found cccl={prefix}/share/cmake/cccl\n" in done.stdout
