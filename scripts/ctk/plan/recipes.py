@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +118,12 @@ class Recipe:
 
     @cached_property
     def _files(self) -> tuple[Path, ...]:
-        places = [self.folder]
-        places += sorted(place for place in self.shared_folders() if place.is_dir())
-        places += [self.folder.parents[1] / source for source in self.own_sources]
-        return tuple(chain.from_iterable(sorted(_files_of(place)) for place in places))
+        places = [self.folder, *sorted(self.shared_folders())]
+        places += [self.folder.parents[1] / place for place in self.own_sources]
+        found: list[Path] = []
+        for place in places:
+            found += sorted(_files_of(place))
+        return tuple(found)
 
 
 def _files_of(place: Path) -> Iterator[Path]:
