@@ -210,13 +210,15 @@ def feedstock(
 
     Raises:
         UnknownName: No such recipe or release.
-        BadValue: No maintainer, or no name of one, or a recipe that no release given has.
+        BadValue: No maintainer, or no name of one, a recipe that no release given has, or one whose
+            sources are parts of this repository.
         NotPublished: The index lacks artefacts; every one is named.
     """
     published = published_set(workspace)
     if name not in published.recipes:
         raise UnknownName.of("recipe", name, published.recipes)
     _refuse_maintainers(maintainers)
+    _refuse_own_sources(published.recipes[name])
     export = _export(workspace, published, published.recipes[name], releases)
     if releases:
         _say_left_out(export, published, say)
@@ -232,6 +234,15 @@ def feedstock(
         **_files_beside(export.recipe, workspace),
         **_made(export.plan.derived, make),
     }
+
+
+def _refuse_own_sources(recipe: Recipe) -> None:
+    if recipe.own_sources:
+        raise BadValue(
+            f"{recipe.name} is made from {listing(recipe.own_sources)} of this repository, which a"
+            " feedstock does not have",
+            f"build it here: ctk build {recipe.name}",
+        )
 
 
 def _made(sources: Sequence[Derived], make: Make) -> dict[str, bytes]:

@@ -25,7 +25,8 @@ from ctk.plan.recipes import Recipe, find_recipes, render
 from kit.conda_build import selector
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = sorted(find_recipes(ROOT / "recipes"))
+RECIPES = find_recipes(ROOT / "recipes")
+NAMES = sorted(name for name, recipe in RECIPES.items() if not recipe.own_sources)
 # One of each kind: without artefacts, a compiler, a library, a metapackage, for Pythons, of a
 # library set, with keys that one CUDA major has.
 USUAL = (
@@ -306,6 +307,12 @@ def test_the_variants_say_why_they_have_what_a_reader_of_the_recipe_does_not_exp
 def test_a_maintainer_has_a_name_that_github_has(name: str) -> None:
     with pytest.raises(BadValue, match="is no GitHub name"):
         feedstock(Workspace(ROOT), "cuda-arch", (), ("conda-forge/cuda", name), address, made)
+
+
+def test_the_tool_itself_has_no_feedstock() -> None:
+    with pytest.raises(BadValue, match="scripts/ctk") as caught:
+        exported("ctk")
+    assert "ctk build ctk" in caught.value.step
 
 
 def test_without_a_maintainer_nobody_is_named_in_their_place() -> None:

@@ -111,6 +111,7 @@ def _recipe(origin: Provenance, workspace: Workspace, folder: Path) -> Recipe:
         here = Recipe(origin.recipe, workspace.recipes / origin.recipe)
         if here.file.exists() and recipe_digest(here) == origin.digest:
             shutil.copytree(workspace.recipes, folder / "recipes")
+            _copy_own_sources(here, workspace.root, folder)
         elif not origin.commit:
             raise RecipeError(
                 f"the package names no commit, and the recipe {origin.recipe} has changed since it"
@@ -124,12 +125,25 @@ def _recipe(origin: Provenance, workspace: Workspace, folder: Path) -> Recipe:
                 "fetch the whole history (`git fetch --unshallow`), or clone the repository that"
                 " the package comes from",
             )
+        elif recipe.own_sources:
+            git_export(workspace.root, origin.commit, recipe.own_sources, folder)
     if not recipe.file.exists() or recipe_digest(recipe) != origin.digest:
         raise RecipeError(
             f"the recipe {origin.recipe} is not the one that the package was built from",
             "use a clone of the repository that the package comes from, with the whole history",
         )
     return recipe
+
+
+def _copy_own_sources(recipe: Recipe, root: Path, folder: Path) -> None:
+    """Copies the parts of a checkout that are sources of its recipe."""
+    for source in recipe.own_sources:
+        place, target = root / source, folder / source
+        if place.is_dir():
+            shutil.copytree(place, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(place, target)
 
 
 def _build(name: str, origin: Provenance, recipe: Recipe, wanted: set[str]) -> Build:

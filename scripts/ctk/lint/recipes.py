@@ -123,11 +123,10 @@ def HalvesAreNoarch(tree: Tree) -> Iterator[Finding]:
 def SourcesAreArtefacts(recipe: RecipeFile) -> Iterator[Finding]:
     """A source is an artefact in the cache, by component, version and platform.
 
-    It is no URL, no git repository and no hash.
+    It is no URL, no git repository and no hash. The recipe of the tool has the tool itself.
     """
-    other_source = re.compile(
-        r"\b(url|git|sha256|md5|path): +(?![\"']?\.\./\.\./\.cache/artefacts/)\S+"
-    )
+    known = r"\.cache/artefacts/|scripts/ctk$|pyproject\.toml$|LICENSE$"
+    other_source = re.compile(rf"\b(url|git|sha256|md5|path): +(?![\"']?\.\./\.\./(?:{known}))\S+")
     for number, line in recipe.code():
         if match := other_source.search(line):
             yield recipe.at(number, f"a source is {match[0]}", match.start() + 1)
