@@ -9,13 +9,17 @@ from typing import Annotated
 import typer
 
 from ctk.cli.options import PublishOptions, SiteOptions, not_both, refuse_address, with_options
-from ctk.core.address import bucket_address
+from ctk.core.address import bucket_address, server_address
 from ctk.core.errors import BadValue
 
 
 @with_options
 def publish_command(context: typer.Context, options: PublishOptions) -> None:
     """Publish a built channel into a folder, into a bucket of S3, or to a server.
+
+    Servers are named by their kind: prefix+https://HOST/CHANNEL, quetz+https://HOST/CHANNEL,
+    artifactory+https://HOST/artifactory/REPOSITORY, anaconda+https://HOST/OWNER/LABEL or
+    cloudsmith+https://HOST/OWNER/REPOSITORY. All but the first need --url, where clients read.
 
     Packages that it already has are skipped. A package whose name has other content there is
     refused. So is, without --accept-redistribution, a new package with files that its licence text
@@ -25,7 +29,7 @@ def publish_command(context: typer.Context, options: PublishOptions) -> None:
 
     Examples: ctk publish --to /srv/www/cuda
     ctk publish --to s3://channels/cuda
-    ctk publish --server https://conda.example.org --channel cuda
+    ctk publish --to quetz+https://quetz.example.org/cuda --url https://quetz.example.org/get/cuda
 
     JSON:
     - into a folder or a bucket: `folder`, `state`, `packages` (how many), and the names of
@@ -36,13 +40,17 @@ def publish_command(context: typer.Context, options: PublishOptions) -> None:
     - `not_named`: package that is new there -> its files that its licence text does not name for
       distribution
     """
-    from ctk.cli.work import publish  # late: help does without, as with all of a command's work
+    from ctk.channel.server import Server  # late: help does without, as with all of the work
+    from ctk.cli.work import publish
 
     _refuse_places(context, options)
-    if options.to is not None:
+    named = server_address(options.to) if options.to else None
+    if named:
+        publish.to_server(options, Server.at(*named))
+    elif options.to is not None:
         publish.into_place(options, options.to)
     elif options.server and options.channel:
-        publish.to_server(options, options.server, options.channel)
+        publish.to_server(options, Server("prefix", options.server, options.channel))
     else:
         step = "name a folder or s3://BUCKET/PREFIX with --to, or --server and --channel"
         if options.folder:
@@ -58,13 +66,21 @@ def _refuse_places(context: typer.Context, options: PublishOptions) -> None:
     is_typed = source is not None and source.name == "COMMANDLINE"
     both = options.to is not None and is_typed
     not_both("--to", "--server", both, "publish twice, into the folder and to the server")
-    if options.to is not None and ":/" in str(options.to) and not bucket_address(options.to):
+    channel = context.get_parameter_source("channel")
+    if options.to and server_address(options.to) and channel and channel.name == "COMMANDLINE":
+        raise BadValue("--to names the channel of its server", "leave out --channel")
+    if options.to is not None and ":/" in str(options.to) and not _is_known(options.to):
         raise BadValue(
-            f"--to takes a folder or s3://BUCKET/PREFIX, and {options.to} is another address",
-            "name a server with --server and --channel",
+            f"--to takes a folder, s3://BUCKET/PREFIX or KIND+https://HOST/CHANNEL, and"
+            f" {options.to} is another address",
+            "name a server as in prefix+https://HOST/CHANNEL, or with --server and --channel",
         )
     if options.folder:
         refuse_address(options.folder)
+
+
+def _is_known(place: Path) -> bool:
+    return bool(bucket_address(place) or server_address(place))
 
 
 def rollback_command(

@@ -464,8 +464,8 @@ class PublishOptions:
         Path | None,
         typer.Option(
             help=(
-                "A folder that a web server hands out, made if need be; or s3://BUCKET/PREFIX, at"
-                " AWS_ENDPOINT_URL with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+                "A folder that a web server hands out, made if need be; s3://BUCKET/PREFIX, at"
+                " AWS_ENDPOINT_URL with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; or a server."
             )
         ),
     ] = None

@@ -185,11 +185,11 @@ def _toolkits(names: Collection[str]) -> set[Version]:
     return {Version(match[1]) for match in matches if match}
 
 
-def to_server(options: PublishOptions, server: str, channel: str) -> None:
+def to_server(options: PublishOptions, server: servers.Server) -> None:
     """Uploads packages to a server, and waits until it lists them."""
     report, here = Reporter(), workspace()
     built = BuiltChannel.read(options.folder, here)
-    address = options.url or f"{server.rstrip('/')}/{channel}"
+    address = options.url or server.read_at()
     ours = read_index(built.path).names()
     published = {} if options.new else servers.on_server(address)
     taken = clashes(ours, published)
@@ -198,23 +198,25 @@ def to_server(options: PublishOptions, server: str, channel: str) -> None:
     _show_one_python(built, here, report)
     _ask(built, published, options.accept_redistribution, here, report)
     names = [name for name in built.names if name not in taken]
-    files = [built.path / name for name in names]
+    files = [built.path / name for name in names if name not in published]
     with report.reading("upload", files) as task:
         servers.publish(
             files,
             server,
-            channel,
             options.attest,
             lambda file: task.advance(file.stat().st_size),
         )
     sent = {name: ours[name] for name in names}
     servers.confirm(sent, address, here.recipes, options.wait)
     report.result(
-        server=without_credentials(server), channel=channel, packages=names, left_out=sorted(taken)
+        server=without_credentials(server.url),
+        channel=server.channel,
+        packages=names,
+        left_out=sorted(taken),
     )
     left = f"; {len(taken)} were left out, their names being taken" if taken else ""
     report.line(
-        f"{count(len(names), 'package')} are in the channel {channel}, listed with their"
+        f"{count(len(names), 'package')} are in the channel {server.channel}, listed with their"
         f" sha256{left}"
     )
 
