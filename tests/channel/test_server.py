@@ -15,7 +15,7 @@ from typer.testing import Result
 
 from ctk.channel.publish import Folder
 from ctk.channel.repodata import in_order, read_index
-from ctk.channel.server import on_server, publish
+from ctk.channel.server import Server, on_server, publish
 from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, ChannelBroken, ChannelMissing, NameReused, PublishFailed
 from ctk.fetch import repodata
@@ -65,7 +65,7 @@ def test_every_package_comes_once_and_after_its_needs_unless_they_are_in_a_circl
 def test_all_of_it_is_uploaded_with_the_key_that_rattler_has(tmp_path: Path) -> None:
     files, seen = channel(tmp_path / "channel", {"a": ["b"], "b": []}), []
     with upload_server(tmp_path / "server") as server:
-        publish(files, server.url, "cuda", progress=seen.append)
+        publish(files, Server("prefix", server.url, "cuda"), progress=seen.append)
     assert [(r["path"], r["key"]) for r in server.requests] == [
         ("/api/v1/upload/cuda", "Bearer the-key")
     ] * 2
@@ -90,16 +90,16 @@ def test_a_refusal_or_no_answer_stops_before_what_needs_the_package_and_the_next
         with pytest.raises(
             PublishFailed, match=rf"does not take b-1-0\.conda for the channel cuda.*{said}"
         ) as error:
-            publish(files, server.url, "cuda", patience=120 if status else 15)
+            publish(files, Server("prefix", server.url, "cuda"), patience=120 if status else 15)
         assert "1 package was sent before it; " in error.value.step
         # Rattler asks again at some answers.
         assert list(dict.fromkeys(server.files)) == ["c-1-0.conda", "b-1-0.conda"]
     with upload_server(tmp_path / "repaired") as repaired:
-        publish(files, repaired.url, "cuda")
+        publish(files, Server("prefix", repaired.url, "cuda"))
         assert repaired.files == ["c-1-0.conda", "b-1-0.conda", "a-1-0.conda"]
         repaired.stop()
         with pytest.raises(PublishFailed, match="does not take c-1-0"):  # a server that is down
-            publish(files, repaired.url, "cuda")
+            publish(files, Server("prefix", repaired.url, "cuda"))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_refused_upload_has_the_step_that_can_help_with_its_status(
         upload_server(tmp_path / "server", **{"a-1": status}) as server,
         pytest.raises(PublishFailed) as error,
     ):
-        publish(files, server.url, "cuda")
+        publish(files, Server("prefix", server.url, "cuda"))
     assert error.value.step.startswith(step or "0 packages were sent before it; ")
     assert ("run the command again to go on" in error.value.step) is (not step)
 
@@ -151,11 +151,11 @@ def test_without_a_key_or_an_identity_nothing_is_sent(tmp_path: Path) -> None:
     files = channel(tmp_path / "channel", {"a": []})
     with upload_server(tmp_path / "server") as server:
         with pytest.raises(PublishFailed, match="attestation") as error:
-            publish(files, server.url, "cuda", attest=True)
+            publish(files, Server("prefix", server.url, "cuda"), attest=True)
         assert "id-token: write" in error.value.step
         (tmp_path / "auth.json").write_text("{}")
         with pytest.raises(PublishFailed, match="key"):
-            publish(files, server.url, "cuda")
+            publish(files, Server("prefix", server.url, "cuda"))
     assert server.requests == []
 
 

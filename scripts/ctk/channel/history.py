@@ -14,7 +14,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from ctk.core.errors import ChannelBroken, UnknownName
-from ctk.core.files import NotPlain, read_plain, replace_file
+from ctk.core.files import NotPlain, read_plain
 
 STATES = "history.json"
 """The file of a history, in the folder that has each state under its number."""
@@ -74,7 +74,7 @@ class History:
             ),
         )
 
-    def target(self, number: int | None, channel: Path) -> State:
+    def target(self, number: int | None, channel: str) -> State:
         """The state to return to: by default the state before the current one.
 
         Raises:
@@ -93,7 +93,7 @@ class History:
                     f"{channel} has no state before the one it shows; {kept}", "name one with --to"
                 )
         if number not in by_number:
-            step = f"see `ctk rollback {shlex.quote(str(channel))}`"
+            step = f"see `ctk rollback {shlex.quote(channel)}`"
             raise UnknownName(f"{channel} has no state {number}; {kept}", step)
         return by_number[number]
 
@@ -145,6 +145,6 @@ def numbered(folder: Path) -> list[Path]:
     return sorted(own, key=lambda place: int(place.name))
 
 
-def save(history: History, folder: Path) -> None:
-    """Writes a history into a folder of states, with one rename."""
-    replace_file(folder / STATES, json.dumps(asdict(history), indent=1).encode())
+def dump(history: History) -> bytes:
+    """The content of the file of a history."""
+    return json.dumps(asdict(history), indent=1).encode()

@@ -1,11 +1,13 @@
-"""Publishes into a folder that a web server, rsync or an object store serves file by file.
+"""Publishes into a folder that a web server or rsync serves file by file.
+
+`ctk.channel.bucket` does the same in a bucket of S3, by what this module has under "files".
 
 The folder is a real tree, not a link: packages have their final names in it, and each file is put
 in place with one rename. Guarantees for readers at any moment, even when runs were killed:
 
 - An index file is whole, and every package that it names exists with the stated size and sha256.
 - The index of one subdir and an older index of another subdir were published together
-  (`put_in_place`).
+  (`ctk.channel.repodata.steps`).
 - A package stays for days after the last index that names it, for readers that still use that
   index.
 - A package file name is never reused for other content, since clients, mirrors and lock files keep
@@ -27,28 +29,30 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
-from ctk.channel.history import STATES, History, State, load, numbered, read_note, save
+from ctk.channel.history import STATES, History, State, dump, load, numbered, read_note
 from ctk.channel.local import is_built
 from ctk.channel.repodata import (
     FILES,
     FIRST,
     STATED,
     ChannelIndex,
+    Records,
+    content_of,
     in_order,
     made_at,
     milliseconds,
-    put_in_place,
     read_index,
     shows,
-    write_index,
+    steps,
 )
 from ctk.core.checkout import HISTORY
 from ctk.core.disk import disk_errors
@@ -125,6 +129,11 @@ class Folder:
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
 
     @property
+    def name(self) -> str:
+        """How messages call it."""
+        return str(self.path)
+
+    @property
     def notes(self) -> Path:
         return self.path / HISTORY
 
@@ -148,17 +157,17 @@ class Folder:
         except ChannelBroken:
             index = ChannelIndex()
         if len(index) != state.packages:
+            notes = f"{self.name}/{HISTORY}"
             step = (
-                f"put {place} back, or return to another state: the next `ctk publish` forgets"
-                " this one"
+                f"put {notes}/{state.number} back, or return to another state: the next `ctk"
+                " publish` forgets this one"
             )
             if state.number == self.history().current:
                 step = (
-                    f"put {place} back, or delete {self.notes / STATES}: then its states are"
-                    " forgotten, and what "
+                    f"put {notes}/{state.number} back, or delete {notes}/{STATES}: then its states"
+                    " are forgotten, and what readers see is kept"
                 )
-                step += "readers see is kept"
-            raise ChannelBroken(f"state {state.number} of {self.path} has lost index files", step)
+            raise ChannelBroken(f"state {state.number} of {self.name} has lost index files", step)
         return index
 
     def whole(self, history: History) -> dict[int | None, ChannelIndex]:
@@ -206,7 +215,7 @@ class Folder:
         return {
             **indexed,
             **noted,
-            **{name: file_sha256(self.path / name) for name in sorted(unknown)},
+            **{name: self._sha256(name) for name in sorted(unknown)},
         }
 
     def times(self) -> dict[str, str]:
@@ -300,13 +309,13 @@ class Folder:
         before = self._dated(history.shown) if history.shown else ChannelIndex()
         taken = clashes(ours.names(), names)
         if not skip_taken:
-            refuse(taken, str(self.path), self.recipes)
+            refuse(taken, self.name, self.recipes)
         forgotten = {state.number for state in history.states} - self.whole(history).keys()
         fresh = ours.without(tuple(taken))
         sha256, times = fresh.names(), self.times()
         coming = [name for name in order if name in sha256]
         self._note_incoming(sha256.keys() - times.keys(), now)
-        repaired = [*self._unreadable(), *self._put_all(channel, order, sha256, progress)]
+        repaired = [*self._unreadable(), *self._put_all(channel, order, fresh.records, progress)]
         # Those that readers did not see: also after a rollback, or a run that was killed.
         seen = {*before.names(), *repaired}
         added = [name for name in coming if name not in seen]
@@ -316,7 +325,7 @@ class Folder:
             wanted = wanted.without(wanted.names().keys() - ours.names().keys())
         if attester:
             wanted = self._attested(wanted, coming, attester)
-        write_notes(self.notes / NAMES, {**names, **sha256})
+        self._note(NAMES, {**names, **sha256})
         history, deleted = self._shown(before, wanted, history, forgotten, times)
         return Published(
             state=history.current or 0,
@@ -326,27 +335,27 @@ class Folder:
             deleted=deleted,
             left_out=tuple(taken),
             repaired=tuple(repaired),
-            lost=tuple(name for name in wanted.records if not (self.path / name).is_file()),
+            lost=tuple(name for name in wanted.records if not self._exists(name)),
             forgotten=tuple(sorted(forgotten)),
         )
 
     def _note_incoming(self, names: Collection[str], now: str) -> None:
         """Notes the packages that this run is about to add, beside those of killed runs."""
         incoming = {**dict.fromkeys(names, now), **moments(self.notes / INCOMING)}
-        write_notes(self.notes / INCOMING, incoming)
+        self._note(INCOMING, incoming)
 
     def _put_all(
         self,
         channel: Path,
         order: Sequence[str],
-        sha256: Mapping[str, str],
+        records: Records,
         progress: Callable[[str], None],
     ) -> list[str]:
-        """Copies the packages with a sha256; returns those that were there, and damaged."""
+        """Copies the packages with a record; returns those that were there, and damaged."""
         repaired = []
         for name in order:
-            was_there = (self.path / name).exists()
-            if name in sha256 and self._put(channel / name, sha256[name]) and was_there:
+            was_there = self._exists(name)
+            if name in records and self._put(channel / name, name, records[name]) and was_there:
                 repaired.append(name)
             progress(name)
         return repaired
@@ -368,14 +377,14 @@ class Folder:
             history = self._new_state(history, self._present(wanted))
         history = history.without(forgotten)
         self._show(wanted, history)
-        write_notes(self.notes / TIMES, times)
+        self._note(TIMES, times)
         deleted = self._clean(history, wanted, times)
         still_coming = {
             name: time
             for name, time in moments(self.notes / INCOMING).items()
-            if name not in times and (self.path / name).exists()
+            if name not in times and self._exists(name)
         }
-        write_notes(self.notes / INCOMING, still_coming)
+        self._note(INCOMING, still_coming)
         return history, deleted
 
     def rollback(self, number: int | None = None) -> State:
@@ -389,26 +398,24 @@ class Folder:
         """
         with self._held():
             history = self.history()
-            state = history.target(number, self.path)
+            state = history.target(number, self.name)
             index = self._dated(state)
             if state.number == history.current and shows(
                 self.path, self._present(index)
             ):  # else its index is damaged
                 raise UnknownName(
-                    f"{self.path} shows state {state.number} already", "name another with --to"
+                    f"{self.name} shows state {state.number} already", "name another with --to"
                 )
             if gone := [
-                name
-                for name, sha256 in index.names().items()
-                if not holds(self.path / name, sha256)
+                name for name, record in index.records.items() if not self._holds(name, record)
             ]:
                 named = ", ".join(
-                    f"{name} (damaged)" if (self.path / name).exists() else name for name in gone
+                    f"{name} (damaged)" if self._exists(name) else name for name in gone
                 )
                 raise ChannelBroken(
-                    f"state {state.number} of {self.path} lacks {named}",
+                    f"state {state.number} of {self.name} lacks {named}",
                     "return to another state, or add them again with `ctk publish --to"
-                    f" {shlex.quote(str(self.path))}`",
+                    f" {shlex.quote(self.name)}`",
                 )
             self._show(index, replace(history, current=state.number))
             return state
@@ -480,16 +487,6 @@ class Folder:
     def _dated(self, state: State) -> ChannelIndex:
         return self.state_index(state).dated(self.times())
 
-    def _packages(self) -> set[str]:
-        """The packages in the folder, whether an index names them or not."""
-        files = (
-            file
-            for subdir in _SUBDIRS
-            for file in (self.path / subdir).glob("[!.]*.conda")
-            if file.is_file()
-        )
-        return {f"{file.parent.name}/{file.name}" for file in files}
-
     def _adopted(self, history: History) -> History:
         """The history.
 
@@ -500,30 +497,10 @@ class Folder:
 
     def _new_state(self, history: History, index: ChannelIndex) -> History:
         folder = self.notes / str(history.next_number)
-        if folder.is_symlink():
-            folder.unlink()
-        shutil.rmtree(folder, ignore_errors=True)  # of a killed run
+        self._remove_state(folder)  # of a killed run
         for subdir in sorted(index.subdirs):
-            write_index(index, folder, subdir, STATED)
+            self._write_index(index, folder, subdir, STATED)
         return history.with_state(len(index), self.now())
-
-    def _put(self, source: Path, sha256: str) -> bool:
-        """Copies a package into the folder unless it is there, undamaged.
-
-        Returns whether it was copied.
-        """
-        target = self.path / source.parent.name / source.name
-        if holds(target, sha256):
-            return False
-        make_folder(target.parent)
-        if target.is_dir():
-            raise ChannelBroken(
-                f"{target} is a folder, in place of a package", f"rmdir {shlex.quote(str(target))}"
-            )
-        if not source.is_file() or not copy_file(source, target, sha256):
-            step = "run `ctk build` again, then publish again"
-            raise PublishFailed(f"{source} is not the package that its index names", step)
-        return True
 
     def _attested(
         self, index: ChannelIndex, names: Sequence[str], attester: Attester
@@ -541,11 +518,11 @@ class Folder:
             package = self.path / name
             plain = package.with_name(package.name + SIDECAR)
             # Accepted attestations stay, as CEP 50 requires.
-            left = read_plain(plain) if plain.exists() else b""
+            left = self._read(plain)
             content = left or f"[{attester(package.name, records[name]['sha256'])}]".encode()
             digest = hashlib.sha256(content).hexdigest()
-            replace_file(package.with_name(f"{plain.name}.{digest}"), content)
-            replace_file(plain, content)
+            self._write(package.with_name(f"{plain.name}.{digest}"), content)
+            self._write(plain, content)
             records[name] = {**records[name], FIELD: digest}
         return replace(index, records=records)
 
@@ -559,14 +536,13 @@ class Folder:
         # A subdir that is no longer in the index gets empty index files.
         new = replace(new | old, records=index.records)
         if not shows(self.path, new):
-            put_in_place(old, new, self.path)
-        save(history, self.notes)
+            for step, subdir, files in steps(old, new):
+                self._write_index(step, self.path, subdir, files)
+        self._save(history)
 
     def _present(self, index: ChannelIndex, gone: Collection[str] = ()) -> ChannelIndex:
         """The index with only the run exports of packages that are in the folder."""
-        there = {
-            n: e for n, e in index.run_exports.items() if n not in gone and (self.path / n).exists()
-        }
+        there = {n: e for n, e in index.run_exports.items() if n not in gone and self._exists(n)}
         return replace(index, run_exports=there)
 
     def visible(self) -> ChannelIndex:
@@ -601,10 +577,10 @@ class Folder:
         """
         kept, now, used = history.kept(self.keep.states), self.now(), {*index.records}
         stamp = now.isoformat(timespec="milliseconds")
-        save(kept, self.notes)
+        self._save(kept)
         for place in numbered(self.notes):
             if int(place.name) not in {state.number for state in kept.states}:
-                shutil.rmtree(place)
+                self._remove_state(place)
         for state in kept.states:
             used |= self.state_index(state).names().keys()
         unused = dict.fromkeys((self._packages() & self._ours()) - used, stamp)
@@ -623,13 +599,80 @@ class Folder:
             self._show(index, kept, gone=old)
         for package in (self.path / name for name in old):
             # The package is last, so that after a kill the next run knows every file that is left.
-            sidecars = package.parent.glob(f"{glob.escape(package.name)}{SIDECAR}*")
-            for file in (*sidecars, package):
-                file.unlink(missing_ok=True)
-        write_notes(
-            self.notes / UNUSED, {name: since for name, since in unused.items() if name not in old}
-        )
+            for file in (*self._sidecars(package), package):
+                self._remove(file)
+        self._note(UNUSED, {name: since for name, since in unused.items() if name not in old})
         return old
+
+    # --- files: `ctk.channel.bucket` has objects in their place
+
+    def _exists(self, name: str) -> bool:
+        return (self.path / name).is_file()
+
+    def _holds(self, name: str, record: Mapping[str, Any]) -> bool:
+        """Whether a package is there with the content that its record states."""
+        return holds(self.path / name, record["sha256"])
+
+    def _sha256(self, name: str) -> str:
+        return file_sha256(self.path / name)
+
+    def _packages(self) -> set[str]:
+        """The packages in the folder, whether an index names them or not."""
+        files = (
+            file
+            for subdir in _SUBDIRS
+            for file in (self.path / subdir).glob("[!.]*.conda")
+            if file.is_file()
+        )
+        return {f"{file.parent.name}/{file.name}" for file in files}
+
+    def _sidecars(self, package: Path) -> list[Path]:
+        return [*package.parent.glob(f"{glob.escape(package.name)}{SIDECAR}*")]
+
+    def _put(self, source: Path, name: str, record: Mapping[str, Any]) -> bool:
+        """Copies a package into the folder unless it is there, undamaged.
+
+        Returns whether it was copied.
+        """
+        if self._holds(name, record):
+            return False
+        target = self.path / name
+        make_folder(target.parent)
+        if target.is_dir():
+            raise ChannelBroken(
+                f"{target} is a folder, in place of a package", f"rmdir {shlex.quote(str(target))}"
+            )
+        if not source.is_file() or not copy_file(source, target, record["sha256"]):
+            raise not_as_indexed(source)
+        return True
+
+    def _read(self, file: Path) -> bytes:
+        """The content of a file; nothing if there is none."""
+        return read_plain(file) if file.exists() else b""
+
+    def _write(self, file: Path, content: bytes) -> None:
+        make_folder(file.parent)
+        replace_file(file, content)
+
+    def _remove(self, file: Path) -> None:
+        file.unlink(missing_ok=True)
+
+    def _remove_state(self, place: Path) -> None:
+        if place.is_symlink():
+            place.unlink()
+        shutil.rmtree(place, ignore_errors=True)
+
+    def _note(self, name: str, noted: Mapping[str, str]) -> None:
+        self._write(self.notes / name, json.dumps(noted, indent=1, sort_keys=True).encode())
+
+    def _save(self, history: History) -> None:
+        self._write(self.notes / STATES, dump(history))
+
+    def _write_index(
+        self, index: ChannelIndex, place: Path, subdir: str, files: Iterable[str]
+    ) -> None:
+        for name in files:
+            self._write(place / subdir / name, content_of(index, subdir, name))
 
 
 Clashes = Mapping[str, tuple[str, str]]
@@ -646,6 +689,11 @@ def clashes(ours: Mapping[str, str], taken: Mapping[str, str]) -> Clashes:
         for name in sorted(ours.keys() & taken.keys())
         if taken[name] != ours[name]
     }
+
+
+def not_as_indexed(package: Path) -> PublishFailed:
+    step = "run `ctk build` again, then publish again"
+    return PublishFailed(f"{package} is not the package that its index names", step)
 
 
 def refuse(found: Clashes, where: str, recipes: Path) -> None:
@@ -699,8 +747,3 @@ def _is_moment(text: object) -> bool:
         return isinstance(text, str) and datetime.fromisoformat(text).tzinfo is not None
     except ValueError:
         return False
-
-
-def write_notes(file: Path, noted: Mapping[str, str]) -> None:
-    """Writes a file of notes with one rename."""
-    replace_file(file, json.dumps(noted, indent=1, sort_keys=True).encode())

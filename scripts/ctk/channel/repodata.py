@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -132,13 +132,13 @@ def write_index(index: ChannelIndex, channel: Path, subdir: str, files: Iterable
     """Writes index files of a subdir, in the given order, each with one rename."""
     make_folder(channel / subdir)
     for name in files:
-        replace_file(channel / subdir / name, _content(index, subdir, name))
+        replace_file(channel / subdir / name, content_of(index, subdir, name))
 
 
 def shows(channel: Path, index: ChannelIndex) -> bool:
     """Whether the index files of a channel are exactly those of `index`."""
     return all(
-        _has(channel / subdir / name, _content(index, subdir, name))
+        _has(channel / subdir / name, content_of(index, subdir, name))
         for subdir in index.subdirs
         for name in FILES
     )
@@ -148,7 +148,8 @@ def _has(file: Path, content: bytes) -> bool:
     return file.is_file() and read_plain(file) == content
 
 
-def _content(index: ChannelIndex, subdir: str, name: str) -> bytes:
+def content_of(index: ChannelIndex, subdir: str, name: str) -> bytes:
+    """The content of an index file of a subdir."""
     is_exports = name == RUN_EXPORTS
     content: dict[str, Any] = {"info": {"subdir": subdir}, "packages": {}, "packages.conda": {}}
     for file, entry in _of_subdir(
@@ -171,8 +172,10 @@ def _of_subdir(entries: Records, subdir: str) -> dict[str, Any]:
     }
 
 
-def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
-    """Replaces the index files of a channel, so that readers see a consistent index at any moment.
+def steps(
+    old: ChannelIndex, new: ChannelIndex
+) -> Iterator[tuple[ChannelIndex, str, tuple[str, ...]]]:
+    """The steps that replace the index files of a channel: readers see one index at any moment.
 
     Only single files can be replaced atomically, and a reader may combine the old file of one
     subdir with the new file of another. So packages leave the index in two steps: first to the
@@ -182,16 +185,19 @@ def put_in_place(old: ChannelIndex, new: ChannelIndex, channel: Path) -> None:
     subdir, run_exports.json before the repodata that needs it; repodata.json, which every client
     can read, is last.
 
-    The folder has the packages of both indexes, and the run exports of `new` include those of
+    The channel has the packages of both indexes, and the run exports of `new` include those of
     `old`.
+
+    Yields:
+        An index, a subdir, and which of its files to write, in their order.
     """
     union = new | old
     subdirs = sorted({*union.subdirs, NOARCH}, key=lambda subdir: (subdir != NOARCH, subdir))
     for subdir in subdirs:
-        write_index(union, channel, subdir, FILES)
+        yield union, subdir, FILES
     for subdir in subdirs:
         if _of_subdir(union.records, subdir) != _of_subdir(new.records, subdir):
-            write_index(new, channel, subdir, (COMPRESSED, REPODATA))
+            yield new, subdir, (COMPRESSED, REPODATA)
 
 
 def add(source: Path, channel: Path) -> None:
@@ -210,7 +216,8 @@ def add(source: Path, channel: Path) -> None:
             shutil.copyfile(source / name, channel / name)
         old = read_index(channel)
         new = replace(found, run_exports=exports)
-        put_in_place(old, new | old, channel)
+        for index, subdir, files in steps(old, new | old):
+            write_index(index, channel, subdir, files)
 
 
 def in_order(channel: Path) -> list[str]:

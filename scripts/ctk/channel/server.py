@@ -1,5 +1,8 @@
 """A channel on a server: the names of its packages, the upload, and a check of what it lists.
 
+rattler-build uploads, by the protocol of the server: that of prefix.dev, Quetz, Artifactory,
+anaconda.org or Cloudsmith. It says why a server refuses a package, but for Quetz and Artifactory.
+
 A server takes packages one by one, so a reader may see a part of a new set. The dependencies of a
 package are uploaded before the package.
 """
@@ -11,6 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -23,7 +27,7 @@ from ctk.channel.publish import clashes, refuse
 from ctk.core.address import LOGIN, open_gateway
 from ctk.core.checkout import workspace
 from ctk.core.console import count
-from ctk.core.errors import ChannelBroken, ChannelMissing, PublishFailed
+from ctk.core.errors import BadValue, ChannelBroken, ChannelMissing, PublishFailed
 from ctk.core.platforms import NOARCH, PLATFORMS
 from ctk.core.pool import ProcessPool
 from ctk.core.process import run
@@ -33,6 +37,7 @@ from ctk.fetch.repodata import IndexFolder
 # GitHub Actions sets it for a job that may request an identity token, which signs the attestation.
 _IDENTITY = "ACTIONS_ID_TOKEN_REQUEST_URL"
 _STATUS = re.compile(r"HTTP (\d{3})")  # in an error of rattler-build
+_NO_LOGIN = re.compile("(?i)api key|keychain|token required")
 _AGAIN = "run the command again to go on"
 _KEEPER = "ask whoever runs the server"
 _STEPS = {
@@ -42,13 +47,11 @@ _STEPS = {
     ),
     403: (
         f"that login may not write into the channel: {_KEEPER} for the right, or name another"
-        " --channel"
+        " channel"
     ),
-    404: (
-        "the server has no such channel, or takes no packages at this address: check --server and"
-        " --channel"
-    ),
-    405: "the server takes no packages at this address: check --server",
+    404: "the server has no such channel, or takes no packages at this address: check both",
+    405: "the server takes no packages at this address: check it",
+    409: "the server has this name, and its index does not list it yet: wait for its index",
     407: "the proxy wants a login: put it into HTTPS_PROXY",
     411: f"{_KEEPER} or the proxy before it: uploads state no size there",
     413: (
@@ -65,6 +68,55 @@ _STEPS = {
 }
 """Status of an upload -> what can help. Any other one may be gone the next time."""
 MIN_SPEED = 50_000  # bytes per second; a slower server counts as stopped
+
+
+_FORMS = {
+    "prefix": "prefix+https://HOST/CHANNEL",
+    "quetz": "quetz+https://HOST/CHANNEL",
+    "artifactory": "artifactory+https://HOST/artifactory/REPOSITORY",
+    "anaconda": "anaconda+https://HOST/OWNER/LABEL",
+    "cloudsmith": "cloudsmith+https://HOST/OWNER/REPOSITORY",
+}
+"""Kind of a server -> how one is named."""
+_LOGINS = {"quetz": "CondaToken", "anaconda": "CondaToken"}
+"""Kind of a server -> the kind of login that rattler-build takes; else ``BearerToken``."""
+_SILENT = "Server responded with error"  # all that rattler-build says of Quetz and Artifactory
+
+
+@dataclass(frozen=True)
+class Server:
+    """A channel of a server."""
+
+    kind: str  # of `_FORMS`
+    url: str  # of the server
+    channel: str  # or OWNER/LABEL, or OWNER/REPOSITORY
+
+    @classmethod
+    def at(cls, kind: str, address: str) -> Server:
+        """Raises BadValue for a kind that is unknown, or an address without the channel."""
+        form = _FORMS.get(kind)
+        if not form:
+            forms = ", ".join(_FORMS.values())
+            raise BadValue(f"{kind} is no kind of server", f"name one as in {forms}")
+        address = address.rstrip("/")
+        words = 2 if "/OWNER/" in form else 1
+        url, *channel = address.rsplit("/", words)
+        if not urlsplit(url).hostname or not all(channel):
+            raise BadValue(f"{address} names no channel of a server", f"name one as in {form}")
+        return cls(kind, url, "/".join(channel))
+
+    def read_at(self) -> str:
+        """The address at which clients read it.
+
+        Raises:
+            BadValue: It does not follow from the address of the server.
+        """
+        if self.kind != "prefix":
+            raise BadValue(
+                f"where clients read a channel of {self.kind} does not follow from its address",
+                "name the address with --url",
+            )
+        return f"{self.url.rstrip('/')}/{self.channel}"
 
 
 def on_server(url: str) -> dict[str, str]:
@@ -137,15 +189,14 @@ def confirm(sent: Mapping[str, str], url: str, recipes: Path, wait: float) -> No
     raise PublishFailed(
         f"{place} lists {len(sent) - len(missing)} of the {len(sent)} packages that it was sent;"
         f" missing: {named}{why}",
-        "run the command again with a longer --wait; if it still lists too few, check --server,"
-        " --channel and --url",
+        "run the command again with a longer --wait; if it still lists too few, check the server,"
+        " the channel and --url",
     )
 
 
 def publish(
     files: Iterable[Path],
-    server: str,
-    channel: str,
+    server: Server,
     attest: bool = False,
     progress: Callable[[Path], None] = lambda file: None,
     *,
@@ -162,6 +213,9 @@ def publish(
         PublishFailed: The server refuses a package or does not answer. Uploaded packages stay; the
             next run continues.
     """
+    if attest and server.kind != "prefix":
+        step = "publish without --attest, or into a folder or a bucket"
+        raise BadValue(f"a server of {server.kind} takes no attestations", step)
     if attest and not os.environ.get(_IDENTITY):
         raise no_identity()
     # rattler waits for an answer for ever and holds the interpreter's lock meanwhile, so it does
@@ -172,21 +226,21 @@ def publish(
         for number, file in enumerate(files):
             limit = patience + file.stat().st_size / MIN_SPEED
             try:
-                problem = pool.submit(_upload, str(file), server, channel, attest).result(limit)
+                problem = pool.submit(_upload, str(file), server, attest).result(limit)
             except TimeoutError:
                 problem = f"no answer in {limit:.0f} s"
             except BrokenExecutor:
                 problem = "the process that sent it was killed"
             if problem:
                 step = _step_after(problem, number, server)
-                cause = f"{server} does not take {file.name} for the channel {channel}: {problem}"
-                raise PublishFailed(cause, step)
+                cause = f"{server.url} does not take {file.name} for the channel {server.channel}"
+                raise PublishFailed(f"{cause}: {problem}", step)
             progress(file)
     finally:
         pool.end()
 
 
-def _step_after(problem: str, sent: int, server: str) -> str:
+def _step_after(problem: str, sent: int, server: Server) -> str:
     """What to do about a refused upload: what can help with its status.
 
     The same command again only if it can.
@@ -194,26 +248,64 @@ def _step_after(problem: str, sent: int, server: str) -> str:
     verb = "was" if sent == 1 else "were"
     before = f"{count(sent, 'package')} {verb} sent before it"
     status = _STATUS.search(problem)
-    if "API key" in problem:
-        login = f'{{"{urlsplit(server).hostname}": {{"BearerToken": "KEY"}}}}'
+    if not status and _NO_LOGIN.search(problem):
+        kind = _LOGINS.get(server.kind, "BearerToken")
+        login = f'{{"{urlsplit(server.url).hostname}": {{"{kind}": "KEY"}}}}'
         return f"{LOGIN}: {login}; nothing was sent"
+    if problem == _SILENT:
+        return (
+            f"{_KEEPER} why: rattler-build does not say it. It may be the login, the right to"
+            " write, the size, or a name that is there, which is no error without --new."
+            f" {before}; {_AGAIN}"
+        )
     step = _STEPS.get(int(status[1])) if status else None
     if step:
         return f"{step}. {before}; the same command goes on there"
     return f"{before}; {_AGAIN}"
 
 
-def _upload(file: str, server: str, channel: str, attest: bool) -> str:
+def _upload(file: str, server: Server, attest: bool) -> str:
     """Uploads a package unless the server has it; returns the error, or ""."""
     try:
-        rattler_build.upload_package_to_prefix(
-            [file],
-            server,
-            channel,
-            skip_existing=True,
-            generate_attestation=attest,
-            store_github_attestation=attest,
-        )
+        _UPLOADS[server.kind](file, server, attest)
     except rattler_build.RattlerBuildError as error:
-        return str(error) or type(error).__name__
+        return " ".join(str(error).split()) or type(error).__name__
     return ""
+
+
+def _to_prefix(file: str, server: Server, attest: bool) -> None:
+    rattler_build.upload_package_to_prefix(
+        [file],
+        server.url,
+        server.channel,
+        skip_existing=True,
+        generate_attestation=attest,
+        store_github_attestation=attest,
+    )
+
+
+def _to_quetz(file: str, server: Server, attest: bool) -> None:
+    rattler_build.upload_package_to_quetz([file], server.url, server.channel)
+
+
+def _to_artifactory(file: str, server: Server, attest: bool) -> None:
+    rattler_build.upload_package_to_artifactory([file], server.url, server.channel)
+
+
+def _to_anaconda(file: str, server: Server, attest: bool) -> None:
+    owner, label = server.channel.split("/")
+    rattler_build.upload_package_to_anaconda([file], owner, channel=[label], url=server.url)
+
+
+def _to_cloudsmith(file: str, server: Server, attest: bool) -> None:
+    owner, repository = server.channel.split("/")
+    rattler_build.upload_package_to_cloudsmith([file], owner, repository, url=server.url)
+
+
+_UPLOADS = {
+    "prefix": _to_prefix,
+    "quetz": _to_quetz,
+    "artifactory": _to_artifactory,
+    "anaconda": _to_anaconda,
+    "cloudsmith": _to_cloudsmith,
+}

@@ -9,12 +9,17 @@ from typing import Annotated
 import typer
 
 from ctk.cli.options import PublishOptions, SiteOptions, not_both, refuse_address, with_options
+from ctk.core.address import bucket_address, server_address
 from ctk.core.errors import BadValue
 
 
 @with_options
 def publish_command(context: typer.Context, options: PublishOptions) -> None:
-    """Publish a built channel into a folder or to a server.
+    """Publish a built channel into a folder, into a bucket of S3, or to a server.
+
+    Servers are named by their kind: prefix+https://HOST/CHANNEL, quetz+https://HOST/CHANNEL,
+    artifactory+https://HOST/artifactory/REPOSITORY, anaconda+https://HOST/OWNER/LABEL or
+    cloudsmith+https://HOST/OWNER/REPOSITORY. All but the first need --url, where clients read.
 
     Packages that it already has are skipped. A package whose name has other content there is
     refused. So is, without --accept-redistribution, a new package with files that its licence text
@@ -23,26 +28,31 @@ def publish_command(context: typer.Context, options: PublishOptions) -> None:
     CI needs none.
 
     Examples: ctk publish --to /srv/www/cuda
-    ctk publish --server https://conda.example.org --channel cuda
+    ctk publish --to s3://channels/cuda
+    ctk publish --to quetz+https://quetz.example.org/cuda --url https://quetz.example.org/get/cuda
 
     JSON:
-    - into a folder: `folder`, `state`, `packages` (how many), and the names of packages: `added`,
-      `repaired` (damaged, and written again), `lost` (in the index, and nowhere), `left` (no longer
-      in the index), `left_out` (the name is taken), `deleted`; `forgotten` (numbers of older states
-      that had lost index files)
+    - into a folder or a bucket: `folder`, `state`, `packages` (how many), and the names of
+      packages: `added`, `repaired` (damaged, and written again), `lost` (in the index, and
+      nowhere), `left` (no longer in the index), `left_out` (the name is taken), `deleted`;
+      `forgotten` (numbers of older states that had lost index files)
     - to a server: `server`, `channel`, `packages` (names), `left_out`
     - `not_named`: package that is new there -> its files that its licence text does not name for
       distribution
     """
-    from ctk.cli.work import publish  # late: help does without, as with all of a command's work
+    from ctk.channel.server import Server  # late: help does without, as with all of the work
+    from ctk.cli.work import publish
 
     _refuse_places(context, options)
-    if options.to is not None:
-        publish.into_folder(options, options.to)
+    named = server_address(options.to) if options.to else None
+    if named:
+        publish.to_server(options, Server.at(*named))
+    elif options.to is not None:
+        publish.into_place(options, options.to)
     elif options.server and options.channel:
-        publish.to_server(options, options.server, options.channel)
+        publish.to_server(options, Server("prefix", options.server, options.channel))
     else:
-        step = "name a folder with --to, or --server and --channel"
+        step = "name a folder or s3://BUCKET/PREFIX with --to, or --server and --channel"
         if options.folder:
             into = f"`ctk publish --to {shlex.quote(str(options.folder))}` publishes into it"
             step += f"; {options.folder} is then what is published: {into}"
@@ -56,24 +66,33 @@ def _refuse_places(context: typer.Context, options: PublishOptions) -> None:
     is_typed = source is not None and source.name == "COMMANDLINE"
     both = options.to is not None and is_typed
     not_both("--to", "--server", both, "publish twice, into the folder and to the server")
-    if options.to is not None and ":/" in str(options.to):
+    channel = context.get_parameter_source("channel")
+    if options.to and server_address(options.to) and channel and channel.name == "COMMANDLINE":
+        raise BadValue("--to names the channel of its server", "leave out --channel")
+    if options.to is not None and ":/" in str(options.to) and not _is_known(options.to):
         raise BadValue(
-            f"--to takes a folder, and {options.to} is an address",
-            "name a server with --server and --channel",
+            f"--to takes a folder, s3://BUCKET/PREFIX or KIND+https://HOST/CHANNEL, and"
+            f" {options.to} is another address",
+            "name a server as in prefix+https://HOST/CHANNEL, or with --server and --channel",
         )
     if options.folder:
         refuse_address(options.folder)
 
 
+def _is_known(place: Path) -> bool:
+    return bool(bucket_address(place) or server_address(place))
+
+
 def rollback_command(
     folder: Annotated[
-        Path, typer.Argument(help="A folder that was published to.", metavar="FOLDER")
+        Path,
+        typer.Argument(help="A folder or s3://... that was published to.", metavar="FOLDER"),
     ],
     to: Annotated[
         int | None, typer.Option(help="The state to return to; without it the states are listed.")
     ] = None,
 ) -> None:
-    """List the states that a published folder can return to, or return to a state.
+    """List the states that a published folder or bucket can return to, or return to a state.
 
     The change `+2 -1`: two packages that the state which it followed has not, and one of that state
     is gone. The state that is left is kept too: `--to` with its number returns to it. The next `ctk
@@ -81,6 +100,7 @@ def rollback_command(
 
     Examples: ctk rollback /srv/www/cuda
     ctk rollback /srv/www/cuda --to 4
+    ctk rollback s3://channels/cuda --to 4
 
     JSON:
     - `channel`; `states`: `number`, `before`, `made`, `packages`, `current`, and how many packages

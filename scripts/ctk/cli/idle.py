@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from ctk.core.address import server_address
 from ctk.core.console import listing, mode
 from ctk.core.errors import BadValue
 
@@ -108,15 +110,21 @@ def refuse_idle(context: Any) -> None:
         raise BadValue(f"{cause} without {needed}", f"add {needed}, or leave out {listing(idle)}")
 
 
+def _is_server(context: Any) -> bool:
+    place = context.params.get("to")
+    return isinstance(place, Path) and server_address(place) is not None
+
+
 def _typed(context: Any) -> list[str]:
     """The options that stand on the command line, and the arguments, in capitals.
 
-    Others may be of variables.
+    Others may be of variables. A server that --to names is as one of --server.
     """
     found = []
     for param in context.command.params:
         source = context.get_parameter_source(param.name)
         if source is not None and source.name == "COMMANDLINE":
             is_option = param.opts[0].startswith("-")
-            found.append(param.opts[0] if is_option else param.name.upper())
+            word = param.opts[0] if is_option else param.name.upper()
+            found.append("--server" if word == "--to" and _is_server(context) else word)
     return found

@@ -35,9 +35,9 @@ ADDRESSES = frozenset(
 )
 """Names of parameters that take a folder, or the address of a channel or a server, only."""
 
-CHANNELS = ADDRESSES - {"dask", "store", "url"}
-"""Those of them that we read channels from: not a cluster, its store, or what a channel's pages say
-of it.
+CHANNELS = ADDRESSES - {"dask", "store", "to", "url"}
+"""Those of them that we read channels from: not a cluster, its store, where a channel goes, or what
+its pages say of it.
 """
 
 
@@ -464,7 +464,13 @@ class PublishOptions:
         typer.Argument(help="A built channel; output/channel by default.", metavar="FOLDER"),
     ] = None
     to: Annotated[
-        Path | None, typer.Option(help="A folder that a web server hands out; made if need be.")
+        Path | None,
+        typer.Option(
+            help=(
+                "A folder that a web server hands out, made if need be; s3://BUCKET/PREFIX, at"
+                " AWS_ENDPOINT_URL with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; or a server."
+            )
+        ),
     ] = None
     server: Annotated[
         str | None,

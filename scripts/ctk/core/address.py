@@ -83,6 +83,18 @@ def is_place(text: str) -> bool:
     return is_below or os.path.lexists(path)
 
 
+def bucket_address(place: Path) -> str | None:
+    """The address of a bucket of S3, where a typed place is one; `Path` leaves one slash of two."""
+    text = str(place)
+    return "s3://" + text[3:].lstrip("/") if text.startswith("s3:/") else None
+
+
+def server_address(place: Path) -> tuple[str, str] | None:
+    """The kind and the address of a server, where a typed place is ``KIND+https://...``."""
+    match = re.fullmatch(r"(\w+)\+(https?):/+(.+)", str(place))
+    return (match[1], f"{match[2]}://{match[3]}") if match else None
+
+
 def refuse_secrets(text: str, of_address: bool = False) -> None:
     """Raises BadValue for a typed word with an address that has a user, a password or a token.
 

@@ -150,7 +150,7 @@ class Unsolvable(CtkError, exit_code=10):
 
 
 class Busy(CtkError, exit_code=11):
-    """Another run publishes into this folder."""
+    """Another run publishes into this folder or bucket."""
 
 
 class NoSpace(CtkError, exit_code=12):

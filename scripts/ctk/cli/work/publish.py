@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -14,12 +15,14 @@ from packaging.version import Version
 
 from ctk.channel import server as servers
 from ctk.channel.attestations import Sigstore
+from ctk.channel.bucket import open_bucket
 from ctk.channel.distribution import ADVICE, ask, package_name, read
 from ctk.channel.history import History
 from ctk.channel.local import is_built
 from ctk.channel.publish import SITE, Folder, Keep, Published, clashes, refuse
 from ctk.channel.repodata import in_order, read_index
 from ctk.cli.options import PublishOptions, refuse_address
+from ctk.core.address import bucket_address
 from ctk.core.checkout import (
     Workspace,
     channel_missing,
@@ -68,15 +71,31 @@ class BuiltChannel:
         return cls(named, path, names)
 
 
-def into_folder(options: PublishOptions, to: Path) -> None:
-    """Publishes into a folder, and shows what readers see of it now."""
+@contextmanager
+def _opened(to: Path, recipes: Path, keep: Keep) -> Iterator[Folder]:
+    """A folder, or a bucket where an address of one was typed."""
+    address = bucket_address(to)
+    if address is None:
+        yield Folder(to, recipes, keep)
+        return
+    with open_bucket(address, recipes, keep) as bucket:
+        yield bucket
+
+
+def into_place(options: PublishOptions, to: Path) -> None:
+    """Publishes into a folder or a bucket, and shows what readers see of it now."""
+    keep = Keep(options.keep, timedelta(days=options.keep_days))
+    with _opened(to, workspace().recipes, keep) as target:
+        _publish_into(options, target)
+
+
+def _publish_into(options: PublishOptions, target: Folder) -> None:
     report, here = Reporter(), workspace()
     built = BuiltChannel.read(options.folder, here)
     if options.attest and not options.url:
         raise BadValue(
             "an attestation says for which channel a package is", "name its URL with --url"
         )
-    target = Folder(to, here.recipes, Keep(options.keep, timedelta(days=options.keep_days)))
     target.refuse_unless_for_readers(built.path)
     attester = Sigstore(options.url or "") if options.attest else None
     if attester:
@@ -93,19 +112,21 @@ def into_folder(options: PublishOptions, to: Path) -> None:
             attester=attester,
             progress=lambda name: task.advance((built.path / name).stat().st_size),
         )
-    report.result(folder=str(to), **vars(done))
-    _show_changes(done, to, options.keep_days, report)
+    report.result(folder=target.name, **vars(done))
+    _show_changes(done, target.name, options.keep_days, report)
     if had_no_history:
-        report.line(f"{to} had no history: what readers saw before is now its first state")
+        report.line(f"{target.name} had no history: what readers saw before is now its first state")
     _show_details(done, report)
     if done.left:
-        _show_gone_toolkits(done.left, target.visible().names(), to, report)
+        _show_gone_toolkits(done.left, target.visible().names(), target, report)
     if done.added or done.left:
-        _show_old_sites(to, report)
+        _show_old_sites(target, report)
     if done.lost:
         step = "build it again (ctk build NAME --release MINOR), then "
-        step += f"ctk publish --to {shlex.quote(str(to))}; or withdraw it: --exact"
-        cause = f"{to} has lost {listing(done.lost, most=3)}, and {built.named} lacks it, too"
+        step += f"ctk publish --to {shlex.quote(target.name)}; or withdraw it: --exact"
+        cause = (
+            f"{target.name} has lost {listing(done.lost, most=3)}, and {built.named} lacks it, too"
+        )
         raise ChannelBroken(cause, step)
 
 
@@ -122,8 +143,8 @@ def _show_one_python(built: BuiltChannel, workspace: Workspace, report: Reporter
         )
 
 
-def _show_changes(done: Published, to: Path, keep_days: int, report: Reporter) -> None:
-    """Prints the new state of a folder, with the numbers of packages that changed, in a line."""
+def _show_changes(done: Published, to: str, keep_days: int, report: Reporter) -> None:
+    """Prints the new state of a place, with the numbers of packages that changed, in a line."""
     changes = [f"{len(done.added)} new"]
     if done.left:
         changes.append(f"{len(done.left)} no longer in the index")
@@ -149,7 +170,7 @@ def _show_details(done: Published, report: Reporter) -> None:
 
 
 def _show_gone_toolkits(
-    left: Collection[str], stay: Collection[str], to: Path, report: Reporter
+    left: Collection[str], stay: Collection[str], target: Folder, report: Reporter
 ) -> None:
     """Says which toolkits left with packages, and what drivers for them get in their place."""
     staying = _toolkits(stay)
@@ -161,9 +182,9 @@ def _show_gone_toolkits(
         best = max((other for other in staying if other < minor), default="no native one")
         ends.append(f"{minor} (a driver for it now gets {best})")
     report.line(f"toolkits that are gone: {listing(ends)}")
-    report.line(
-        f"every machine: ctk solve cuda-version --everywhere --channel {shlex.quote(str(to))}"
-    )
+    if not bucket_address(Path(target.name)):
+        channel = shlex.quote(target.name)
+        report.line(f"every machine: ctk solve cuda-version --everywhere --channel {channel}")
 
 
 def _toolkits(names: Collection[str]) -> set[Version]:
@@ -172,11 +193,11 @@ def _toolkits(names: Collection[str]) -> set[Version]:
     return {Version(match[1]) for match in matches if match}
 
 
-def to_server(options: PublishOptions, server: str, channel: str) -> None:
+def to_server(options: PublishOptions, server: servers.Server) -> None:
     """Uploads packages to a server, and waits until it lists them."""
     report, here = Reporter(), workspace()
     built = BuiltChannel.read(options.folder, here)
-    address = options.url or f"{server.rstrip('/')}/{channel}"
+    address = options.url or server.read_at()
     ours = read_index(built.path).names()
     published = {} if options.new else servers.on_server(address)
     taken = clashes(ours, published)
@@ -185,23 +206,25 @@ def to_server(options: PublishOptions, server: str, channel: str) -> None:
     _show_one_python(built, here, report)
     _ask(built, published, options.accept_redistribution, here, report)
     names = [name for name in built.names if name not in taken]
-    files = [built.path / name for name in names]
+    files = [built.path / name for name in names if name not in published]
     with report.reading("upload", files) as task:
         servers.publish(
             files,
             server,
-            channel,
             options.attest,
             lambda file: task.advance(file.stat().st_size),
         )
     sent = {name: ours[name] for name in names}
     servers.confirm(sent, address, here.recipes, options.wait)
     report.result(
-        server=without_credentials(server), channel=channel, packages=names, left_out=sorted(taken)
+        server=without_credentials(server.url),
+        channel=server.channel,
+        packages=names,
+        left_out=sorted(taken),
     )
     left = f"; {len(taken)} were left out, their names being taken" if taken else ""
     report.line(
-        f"{count(len(names), 'package')} are in the channel {channel}, listed with their"
+        f"{count(len(names), 'package')} are in the channel {server.channel}, listed with their"
         f" sha256{left}"
     )
 
@@ -241,29 +264,33 @@ def _ask(
 
 
 def return_to(folder: Path, number: int) -> None:
-    """Shows readers an earlier state of a published folder."""
+    """Shows readers an earlier state of a published folder or bucket."""
     report = Reporter()
-    state = _published(folder).rollback(number)
-    report.result(channel=str(folder), state=vars(state))
-    report.line(
-        f"{folder} shows state {state.number} of {state.made}: {count(state.packages, 'package')}"
-    )
-    _show_old_sites(folder, report)
+    with _published(folder) as target:
+        state = target.rollback(number)
+        report.result(channel=target.name, state=vars(state))
+        packages = count(state.packages, "package")
+        report.line(f"{target.name} shows state {state.number} of {state.made}: {packages}")
+        _show_old_sites(target, report)
 
 
 def list_states(folder: Path) -> None:
-    """Shows the states that a published folder can return to.
+    """Shows the states that a published folder or bucket can return to.
 
     Raises:
         UnknownName: It has none.
     """
-    report, target = Reporter(), _published(folder)
-    known = target.history()
+    with _published(folder) as target:
+        _list_states(target)
+
+
+def _list_states(target: Folder) -> None:
+    report, known = Reporter(), target.history()
     if not known.states:
-        cause = f"{folder} has no states: a `ctk publish` into it was stopped, or is at work now"
-        raise UnknownName(f"{cause}, or its history.json is gone", _first_state(folder))
+        cause = f"{target.name} has no states: a `ctk publish` into it was stopped, or is at work"
+        raise UnknownName(f"{cause} now, or its history.json is gone", _first_state(target.name))
     states = _states(target, known)
-    report.result(channel=str(folder), states=states)
+    report.result(channel=target.name, states=states)
     rows = []
     for state in states:
         change = "" if state["added"] is None else f"+{state['added']} -{state['left']}"
@@ -271,7 +298,7 @@ def list_states(folder: Path) -> None:
         followed = state["before"] or ""
         rows.append((state["number"], state["made"], state["packages"], followed, change, seen))
     report.table(
-        f"states of {folder}",
+        f"states of {target.name}",
         ["state", "made", "packages", "followed", "change", ""],
         rows,
         ["state", "packages", "followed"],
@@ -292,13 +319,13 @@ def _states(target: Folder, known: History) -> list[dict[str, object]]:
     ]
 
 
-def _first_state(folder: Path) -> str:
-    return f"ctk publish --to {shlex.quote(str(folder))}; what readers see becomes its first state"
+def _first_state(place: str) -> str:
+    return f"ctk publish --to {shlex.quote(place)}; what readers see becomes its first state"
 
 
-def _show_old_sites(folder: Path, report: Reporter) -> None:
+def _show_old_sites(target: Folder, report: Reporter) -> None:
     """Names sites that do not show what has changed: in a folder, or beside it, with its name."""
-    place = folder.absolute()
+    place = target.path.absolute()
     files = {*place.glob(f"*/{SITE}"), *place.parent.glob(f"{place.name}*/{SITE}")}
     sites = sorted(str(file.parent) for file in files)
     if sites:
@@ -307,21 +334,27 @@ def _show_old_sites(folder: Path, report: Reporter) -> None:
         )
 
 
-def _published(folder: Path) -> Folder:
-    """A folder that was published to.
+@contextmanager
+def _published(place: Path) -> Iterator[Folder]:
+    """A folder or a bucket that was published to.
 
     Raises:
         UnknownName: Nothing was published into it.
         ChannelMissing: It does not exist.
     """
-    refuse_address(folder)
-    if not folder.exists():
-        raise channel_missing(folder)
-    found = Folder(folder, workspace().recipes)
-    if found.notes.is_dir():
-        return found
-    is_shown = bool(found.visible().records) and not is_built(Path(os.path.realpath(folder)))
-    cause, step = f"nothing was published into {folder}", "name a folder that was published to"
+    if not bucket_address(place):
+        refuse_address(place)
+        if not place.exists():
+            raise channel_missing(place)
+    with _opened(place, workspace().recipes, Keep()) as found:
+        if not found.notes.is_dir():
+            raise _never_published(found)
+        yield found
+
+
+def _never_published(found: Folder) -> UnknownName:
+    is_shown = bool(found.visible().records) and not is_built(Path(os.path.realpath(found.path)))
+    cause, step = f"nothing was published into {found.name}", "name one that was published to"
     if is_shown:
-        cause, step = f"{cause}, or its .history is gone", _first_state(folder)
-    raise UnknownName(f"{cause}, so it has no states", step)
+        cause, step = f"{cause}, or its .history is gone", _first_state(found.name)
+    return UnknownName(f"{cause}, so it has no states", step)

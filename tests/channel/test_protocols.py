@@ -1,0 +1,190 @@
+"""Uploads by the protocol of each kind of server: what rattler-build sends, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from ctk.channel.server import Server, _step_after, _upload, publish
+from ctk.core.errors import BadValue, PublishFailed
+from ctk.core.pool import ProcessPool
+from kit.protocol_server import ProtocolServer, protocol_server
+from kit.small_channels import digit
+
+pytest_plugins = ["kit.channel_fixtures"]
+
+FILE = "digit2-1.0-h0_0.conda"
+CHANNELS = {
+    "prefix": "cuda",
+    "quetz": "cuda",
+    "artifactory": "cuda",
+    "anaconda": "acme/main",
+    "cloudsmith": "acme/cuda",
+}
+SENT = {
+    "prefix": [("POST", "/api/v1/upload/cuda", "Bearer the-key")],
+    "quetz": [("POST", f"/api/channels/cuda/upload/{FILE}", "the-token")],
+    "artifactory": [("PUT", f"/cuda/linux-64/{FILE}", "Bearer the-key")],
+    "anaconda": [
+        ("GET", "/package/acme/digit2", "token the-token"),
+        ("PATCH", "/package/acme/digit2", "token the-token"),
+        ("GET", "/release/acme/digit2/1.0", "token the-token"),
+        ("PATCH", "/release/acme/digit2/1.0", "token the-token"),
+        ("POST", f"/stage/acme/digit2/1.0/linux-64/{FILE}", "token the-token"),
+        ("POST", "/content", ""),
+        ("POST", f"/commit/acme/digit2/1.0/linux-64/{FILE}", "token the-token"),
+    ],
+    "cloudsmith": [
+        ("POST", "/files/acme/cuda/", "the-key"),
+        ("POST", "/content", ""),
+        ("POST", "/packages/acme/cuda/upload/conda/", "the-key"),
+    ],
+}
+"""What rattler-build 0.73 sends for a package; the content goes without the login to its place."""
+SILENT = {"quetz", "artifactory"}
+"""Those of whose refusals it does not say the status."""
+TAKEN = {("prefix", 409)}
+"""What is no error: the server has the package, and what it lists is compared afterwards."""
+
+
+@pytest.fixture
+def server() -> Iterator[ProtocolServer]:
+    with protocol_server() as running:
+        yield running
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    return digit(2).write(tmp_path / "channel")
+
+
+@pytest.fixture(autouse=True)
+def _no_other_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PREFIX_API_KEY", "QUETZ_API_KEY", "ANACONDA_API_KEY", "CLOUDSMITH_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("RATTLER_AUTH_FILE", raising=False)
+
+
+def log_in(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_token = kind in ("quetz", "anaconda")
+    login = {"CondaToken": "the-token"} if is_token else {"BearerToken": "the-key"}
+    (tmp_path / "auth.json").write_text(json.dumps({"127.0.0.1": login}))
+    monkeypatch.setenv("RATTLER_AUTH_FILE", str(tmp_path / "auth.json"))
+
+
+@pytest.mark.parametrize("kind", CHANNELS)
+def test_each_kind_is_sent_what_its_protocol_has_with_the_login_for_its_host(
+    kind: str,
+    server: ProtocolServer,
+    package: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log_in(kind, tmp_path, monkeypatch)
+    publish([package], Server.at(kind, f"{server.url}/{CHANNELS[kind]}"))
+    assert server.requests == SENT[kind]
+
+
+@pytest.mark.parametrize("kind", CHANNELS)
+def test_a_refusal_says_what_can_help(
+    kind: str,
+    server: ProtocolServer,
+    package: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log_in(kind, tmp_path, monkeypatch)
+    place = Server.at(kind, f"{server.url}/{CHANNELS[kind]}")
+    steps = {
+        401: "the login in the file",
+        403: "that login may not write",
+        409: "the server has this name",
+        413: "larger than the server takes",
+        422: "looked into the package",
+        429: "run the command again",
+        500: "run the command again",
+    }
+    pool = ProcessPool(1)
+    try:
+        for status, step in steps.items():
+            server.status = status
+            problem = pool.submit(_upload, str(package), place, False).result(300)
+            if (kind, status) in TAKEN:
+                assert problem == ""
+                continue
+            said = _step_after(problem, 1, place)
+            expected = "rattler-build does not say it" if kind in SILENT else step
+            assert expected in said, (status, problem, said)
+            assert kind in SILENT or f"HTTP {status}" in problem
+    finally:
+        pool.end()
+
+
+@pytest.mark.parametrize("kind", ["quetz", "artifactory"])
+def test_without_a_login_nothing_is_sent_and_the_step_says_which_kind_it_takes(
+    kind: str, server: ProtocolServer, package: Path
+) -> None:
+    with pytest.raises(PublishFailed) as error:
+        publish([package], Server.at(kind, f"{server.url}/cuda"))
+    login = "CondaToken" if kind == "quetz" else "BearerToken"
+    assert f'{{"127.0.0.1": {{"{login}": "KEY"}}}}' in error.value.step
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "address", "url", "channel"),
+    [
+        ("quetz", "https://quetz.example.org/cuda/", "https://quetz.example.org", "cuda"),
+        (
+            "artifactory",
+            "https://a.example/artifactory/cuda",
+            "https://a.example/artifactory",
+            "cuda",
+        ),
+        ("anaconda", "https://api.example.org/acme/main", "https://api.example.org", "acme/main"),
+    ],
+)
+def test_an_address_has_the_server_and_its_channel(
+    kind: str, address: str, url: str, channel: str
+) -> None:
+    assert Server.at(kind, address) == Server(kind, url, channel)
+
+
+@pytest.mark.parametrize(
+    ("kind", "address"),
+    [
+        ("nexus", "https://nexus.example.org/cuda"),
+        ("quetz", "https://quetz.example.org"),
+        ("cloudsmith", "https://api.example.org/acme"),
+    ],
+)
+def test_what_names_no_channel_of_a_server_is_refused_with_the_form(
+    kind: str, address: str
+) -> None:
+    with pytest.raises(BadValue) as error:
+        Server.at(kind, address)
+    assert "name one as in" in error.value.step
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--to", "quetz+https://q.example.org/cuda"), "name the address with --url"),
+        (("--to", "nexus+https://n.example.org/cuda"), "quetz+https://HOST/CHANNEL"),
+        (
+            ("--to", "quetz+https://q.example.org/cuda", "--url", "u", "--channel", "c"),
+            "leave out --channel",
+        ),
+        (("--to", "quetz+https://q.example.org/cuda", "--exact"), "leave out --exact"),
+    ],
+)
+def test_what_a_command_line_lacks_is_said(
+    run_ctk: Callable[..., Result], words: tuple[str, ...], said: str
+) -> None:
+    error = run_ctk("publish", *words).exception
+    assert isinstance(error, BadValue) and said in error.step
