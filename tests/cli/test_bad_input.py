@@ -45,6 +45,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
         "error: cannot write /proc/env",
     ),
     "env add /no/place cuda-crt --base {base}": (BadValue, "error: /no/place is no environment"),
+    "env module /no/place gpu/1 --to {folder}": (BadValue, "error: /no/place is no environment"),
     "env pack cuda-crt -o /no/place/crt.run --base {base}": (
         BadValue,
         "error: there is no folder /no/place",

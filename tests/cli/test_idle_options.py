@@ -113,6 +113,7 @@ MODES = {
     "doctor": {"--offline", "--keep"},
     "env add": {"--move"},
     "env create": {"--force", "--yes"},
+    "env module": {"--force"},
     "env pack": {"--force"},
     "feedstock": {"--force"},
     "gpu-code": {"--explain", "--check"},

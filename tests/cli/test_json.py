@@ -35,6 +35,7 @@ CASES = [
     "doctor {folder}/env",
     "env add {folder}/env cuda-arch",
     "env create cuda-crt --prefix {folder}/env --base {base}",
+    "env module {folder}/env gpu/1 --to {folder}/modules",
     "env pack cuda-crt python -o {folder}/crt.run --base {base}",
     "env run {folder}/env -- echo said",
     "feedstock cuda-arch {folder}/feedstock --maintainer someone",
@@ -82,7 +83,9 @@ def documented(name: str) -> set[str]:
 
 def prepare(case: str, world: World, folder: Path) -> None:
     """Makes the environment of a case, or the published folder with two states."""
-    if case.startswith(("env add", "env run", "doctor {folder}/env", "solve cuda-arch --prefix")):
+    if case.startswith(
+        ("env add", "env module", "env run", "doctor {folder}/env", "solve cuda-arch --prefix")
+    ):
         create = next(case for case in CASES if case.startswith("env create"))
         assert ctk(world, *line(world, create, folder)).returncode == 0
     elif case.startswith("rollback"):

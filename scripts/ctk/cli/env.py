@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -49,6 +50,13 @@ Move = Annotated[
 CommandLine = Annotated[
     list[str],
     typer.Argument(metavar=VERBATIM, help="The command and its arguments, behind --."),
+]
+ModuleName = Annotated[
+    str,
+    typer.Argument(metavar="NAME/VERSION", help="Its name for `module load`, such as gpu/13.0."),
+]
+ModuleFolder = Annotated[
+    Path, typer.Option("--to", help="Folder of the module files, for `module use`.")
 ]
 PackFile = Annotated[
     Path,
@@ -202,3 +210,35 @@ def pack_command(
 
     stated = Stated(driver, arch, tuple(channel or ()), base)
     env.pack_environment(specs, file, stated, platform, python, force=force)
+
+
+def module_command(
+    prefix: Prefix,
+    module: ModuleName,
+    to: ModuleFolder,
+    force: Annotated[bool, typer.Option("--force", help="Replace other module files.")] = False,
+) -> None:
+    """Write module files with which `module load` activates an environment.
+
+    One is for Lmod, one for Environment Modules from 4.6 on. Both activate the environment as `.
+    PREFIX/bin/activate` does, and `module unload` undoes it. Two versions of one name are never
+    loaded together. The environment may be from `ctk env create` or from a pack. If you move it,
+    write the files again.
+
+    Example: ctk env module ./my-env gpu/13.0 --to ./modules
+
+    JSON:
+    - `prefix`, `module`, `files`
+    """
+    from ctk.env.environment import refuse_unfinished
+    from ctk.env.modulefile import Module, texts, write
+
+    refuse_unfinished(prefix)
+    place, folder = prefix.absolute(), to.absolute()
+    files = texts(Module.parse(module), place, f"activates {place}")
+    written = write(folder, files, force=force)
+    report = console.Reporter()
+    report.result(prefix=str(place), module=module, files=[str(file) for file in written])
+    for file in written:
+        report.line(f"written: {file}")
+    report.line(f"to use it: module use {shlex.quote(str(folder))}; module load {module}")

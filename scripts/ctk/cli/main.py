@@ -288,12 +288,13 @@ GROUPS: dict[str, dict[str, Any]] = {
         "doctor": doctor.doctor_command,
         "solve": solve.solve_command,
         "env": (
-            "Create, extend, run and pack environments of the channel.",
+            "Create, extend, run and pack environments of the channel, and write module files.",
             {
                 "create": env.create_command,
                 "add": env.add_command,
                 "run": env.run_command,
                 "pack": env.pack_command,
+                "module": env.module_command,
             },
         ),
         "gpu-code": gpu_code.gpu_code_command,

@@ -19,9 +19,11 @@ RUNNER = PROGRAMS / "run-in-environment"
 """Runs a command in the environment that it is in."""
 ACTIVATION = {
     f"bin/{name}": PROGRAMS / name
-    for name in ("activate", "deactivate", "activate.fish", RUNNER.name)
+    for name in ("activate", "activate-module", "deactivate", "activate.fish", RUNNER.name)
 }
 """Path in an environment -> the program there."""
+MODULE = "bin/activate-module"
+"""The program that module files run."""
 STARTUP = PROGRAMS / "_ctk_conda_prefix.pth"
 """Is read by each Python that finds it in its site-packages."""
 
