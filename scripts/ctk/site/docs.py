@@ -17,7 +17,7 @@ from ctk.plan.names import Names
 from ctk.site.pages import Page, assets, docs_header, safe_json
 
 SECTIONS = {
-    "Use": ["users", "files", "environments", "pytorch-jax-cupy", "troubleshooting"],
+    "Use": ["users", "files", "environments", "cluster", "pytorch-jax-cupy", "troubleshooting"],
     "Choose": ["how-the-right-build-is-picked", "compared"],
     "Build packages": ["recipe-authors", "recipe-reference", "gpu-code"],
     "Keep a channel": ["run-a-channel", "maintainers", "security"],
