@@ -35,7 +35,7 @@ from ctk.core.checkout import HISTORY, channel_missing
 from ctk.core.console import Reporter
 from ctk.core.disk import disk_errors
 from ctk.core.errors import ChannelBroken, PublishFailed
-from ctk.core.files import open_plain, read_plain
+from ctk.core.files import make_folder, open_plain, read_plain
 from ctk.core.inside import is_file_name
 from ctk.core.locks import held
 from ctk.core.platforms import NOARCH, PLATFORMS
@@ -321,10 +321,11 @@ def _retained(folder: Folder) -> set[str]:
 
 
 @contextmanager
-def mirrored(url: str, beside: Path, report: Reporter) -> Iterator[Path]:
+def mirrored(url: str, beside: Path, report: Reporter, number: int | None = None) -> Iterator[Path]:
     """A temporary folder in `beside` with everything that the index of a channel on a server names.
 
-    `report` shows how much of the packages is there.
+    `report` shows how much of the packages is there. With the number of a state, the index is that
+    of the state, where the server hands out ``.history``.
 
     It takes as much space as the channel. A file that the server lacks is missing from it, and a
     file that is larger than the index says is cut off one byte later, so that the check reports it.
@@ -356,14 +357,15 @@ def mirrored(url: str, beside: Path, report: Reporter) -> Iterator[Path]:
         index = [f"{subdir}/{name}" for subdir in subdirs for name in FILES]
         get((name, _MAX_INDEX) for name in (*index, f"{HISTORY}/{STATES}", f"{HISTORY}/{TIMES}"))
         with suppress(ChannelBroken):
-            if state := Folder(folder, folder).history().shown:
+            shown = Folder(folder, folder).history().shown
+            if wanted := number or (shown and shown.number):
                 kept = [
-                    f"{HISTORY}/{state.number}/{subdir}/{name}"
-                    for subdir in subdirs
-                    for name in STATED
+                    f"{HISTORY}/{wanted}/{subdir}/{name}" for subdir in subdirs for name in STATED
                 ]
                 get((name, _MAX_INDEX) for name in kept)
-        named = [*_named(IndexFiles(folder))]
+        place = folder / HISTORY / str(number) if number else folder
+        make_folder(place)
+        named = [*_named(IndexFiles(place))]
         with report.task("download", len(named)) as task:
             get(named, lambda: task.advance(1))
         yield folder

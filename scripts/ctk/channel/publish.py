@@ -264,6 +264,7 @@ class Folder:
         self,
         channel: Path,
         *,
+        index: ChannelIndex | None = None,
         exact: bool = False,
         skip_taken: bool = False,
         attester: Attester | None = None,
@@ -276,7 +277,9 @@ class Folder:
         of this run.
 
         Args:
-            channel: The built channel.
+            channel: The built channel, or another one with packages.
+            index: What of the channel is published; all that its own index names by default.
+                Attestations that it names are beside the packages, and are published too.
             exact: Whether packages that the channel lacks leave the index.
             skip_taken: Whether packages whose names have other content are left out.
             attester: Signs each package.
@@ -288,7 +291,7 @@ class Folder:
             NotReady: The clock of this machine is wrong.
         """
         self.refuse_unless_for_readers(channel)
-        ours = read_index(channel)
+        ours = index or read_index(channel)
         self._check_clock(channel, ours)
         with self._held():
             return self._publish(channel, ours, exact, skip_taken, attester, progress)
@@ -303,7 +306,7 @@ class Folder:
         progress: Callable[[str], None],
     ) -> Published:
         """Publishes a built channel with the index `ours`, while no other run does."""
-        order = in_order(channel)
+        order = in_order(channel, ours)
         now = self.now().isoformat(timespec="milliseconds")
         history, names = self._adopted(self.history().until(now)), self.names()
         before = self._dated(history.shown) if history.shown else ChannelIndex()
@@ -323,6 +326,7 @@ class Folder:
         wanted = (before | fresh).dated(times)
         if exact:
             wanted = wanted.without(wanted.names().keys() - ours.names().keys())
+        wanted = self._with_sidecars(wanted, fresh, channel)
         if attester:
             wanted = self._attested(wanted, coming, attester)
         self._note(NAMES, {**names, **sha256})
@@ -501,6 +505,21 @@ class Folder:
         for subdir in sorted(index.subdirs):
             self._write_index(index, folder, subdir, STATED)
         return history.with_state(len(index), self.now())
+
+    def _with_sidecars(
+        self, wanted: ChannelIndex, fresh: ChannelIndex, channel: Path
+    ) -> ChannelIndex:
+        """The index with the attestations that the published channel has; existing ones stay."""
+        records = dict(wanted.records)
+        for name, record in fresh.records.items():
+            digest = record.get(FIELD)
+            if digest is None or records[name].get(FIELD, digest) != digest:
+                continue
+            content = read_plain(channel / f"{name}{SIDECAR}.{digest}")
+            self._write(self.path / f"{name}{SIDECAR}.{digest}", content)
+            self._write(self.path / f"{name}{SIDECAR}", content)
+            records[name] = {**records[name], FIELD: digest}
+        return replace(wanted, records=records)
 
     def _attested(
         self, index: ChannelIndex, names: Sequence[str], attester: Attester

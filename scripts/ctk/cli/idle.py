@@ -69,6 +69,7 @@ RULES: Mapping[str, tuple[Idle, ...]] = {
         Idle(("--jobs",), without=("--planned",)),
     ),
     "publish": (
+        Idle(("FOLDER",), beside="--from"),
         Idle(("--channel", "--new", "--wait"), beside="--to"),
         Idle(("--url",), beside="--to", unless="--attest"),
         Idle(("--exact", "--keep", "--keep-days"), without=("--to",)),

@@ -460,6 +460,17 @@ class PublishOptions:
         Path | None,
         typer.Argument(help="A built channel; output/channel by default.", metavar="FOLDER"),
     ] = None
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help=(
+                "In place of a built channel: a published folder, s3://... or URL, or a state of it"
+                " as in PLACE@4, byte for byte and with its attestations."
+            ),
+            metavar="PLACE[@STATE]",
+        ),
+    ] = None
     to: Annotated[
         Path | None,
         typer.Option(
