@@ -20,6 +20,7 @@ from typing import Any
 import zstandard
 
 from ctk.channel.attestations import Policy, Verifier
+from ctk.channel.bill import BILL, read_bill
 from ctk.channel.check_package import ChannelPackage, PackageFile, differences
 from ctk.channel.history import STATES
 from ctk.channel.publish import FIELD, SIDECAR, SITE, TIMES, UNUSED, Folder, moments
@@ -96,7 +97,7 @@ def check_channel(
         ChannelPackage(channel, n, record, index.run_exports.get(n))
         for n, record in index.records.items()
     ]
-    of_index = (IndexIsConsistent, Orphans)
+    of_index = (IndexIsConsistent, Bill, Orphans)
     of_package = (
         PackageFile,
         Check("attestation", ChannelPackage, Verifier(policy or Policy()).check),
@@ -280,6 +281,23 @@ def _history(index: IndexFiles) -> Iterator[Finding]:
         yield Finding(f"{subdir}/{REPODATA}", f"{message}; publish again")
 
 
+@check(IndexFiles, "sbom")
+def Bill(index: IndexFiles) -> Iterator[Finding]:
+    """The SBOM of a published channel names exactly the packages of the index."""
+    file = index.channel / BILL
+    if not file.exists():
+        return
+    try:
+        named = read_bill(read_plain(file))
+    except (ValueError, OSError) as error:
+        yield Finding(BILL, f"cannot be read: {error}")
+        return
+    indexed = {name: record.get("sha256") for name, record in index.records.items()}
+    for name in sorted(named.keys() | indexed.keys()):
+        if named.get(name) != indexed.get(name):
+            yield Finding(BILL, f"has another {name} than the index, or lacks one; publish again")
+
+
 @check(IndexFiles, "orphan")
 def Orphans(index: IndexFiles) -> Iterator[Finding]:
     """The index explains each file, and each entry of run_exports.json has a package."""
@@ -291,8 +309,10 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
             and not (channel / name).is_file()
         ):
             yield Finding(name, f"{RUN_EXPORTS} names it, and there is no such package")
-    for path in sorted(channel.iterdir()):
-        if not path.is_dir() or (path.name.startswith(".") and path.name != HISTORY):
+    for path in (path for path in sorted(channel.iterdir()) if path.name != BILL):
+        if path in leftovers:
+            yield Finding(path.name, "a killed run left it; the next one removes it")
+        elif not path.is_dir() or (path.name.startswith(".") and path.name != HISTORY):
             yield Finding(path.name, "is no part of a channel")
     known = {*index.records, *_retained(index.folder)}
     known |= {f"{folder.name}/{name}" for folder in index.subdirs for name in FILES}
@@ -355,7 +375,10 @@ def mirrored(url: str, beside: Path, report: Reporter, number: int | None = None
 
         subdirs = (NOARCH, *PLATFORMS)
         index = [f"{subdir}/{name}" for subdir in subdirs for name in FILES]
-        get((name, _MAX_INDEX) for name in (*index, f"{HISTORY}/{STATES}", f"{HISTORY}/{TIMES}"))
+        get(
+            (name, _MAX_INDEX)
+            for name in (*index, BILL, f"{HISTORY}/{STATES}", f"{HISTORY}/{TIMES}")
+        )
         with suppress(ChannelBroken):
             shown = Folder(folder, folder).history().shown
             if wanted := number or (shown and shown.number):

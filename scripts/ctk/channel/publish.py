@@ -38,6 +38,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from ctk.channel.bill import BILL, bill_of
 from ctk.channel.history import STATES, History, State, dump, load, numbered, read_note
 from ctk.channel.local import is_built
 from ctk.channel.repodata import (
@@ -451,6 +452,7 @@ class Folder:
     def leftovers(self) -> Iterator[Path]:
         """Half-written files of killed runs: notes, index files, and noted packages."""
         yield from temporaries(self.notes)
+        yield from (file for file in temporaries(self.path) if file.name.startswith(f".{BILL}."))
         ours = self._ours()
         for file in (file for subdir in _SUBDIRS for file in temporaries(self.path / subdir)):
             name, _, process = file.stem[1:].rpartition(".")
@@ -557,6 +559,7 @@ class Folder:
         if not shows(self.path, new):
             for step, subdir, files in steps(old, new):
                 self._write_index(step, self.path, subdir, files)
+        self._write_bill(index)
         self._save(history)
 
     def _present(self, index: ChannelIndex, gone: Collection[str] = ()) -> ChannelIndex:
@@ -686,6 +689,11 @@ class Folder:
 
     def _save(self, history: History) -> None:
         self._write(self.notes / STATES, dump(history))
+
+    def _write_bill(self, index: ChannelIndex) -> None:
+        file, content = self.path / BILL, bill_of(index)
+        if self._read(file) != content:
+            self._write(file, content)
 
     def _write_index(
         self, index: ChannelIndex, place: Path, subdir: str, files: Iterable[str]
