@@ -19,7 +19,7 @@ from typing import Any
 
 import zstandard
 
-from ctk.channel.attestations import Policy, Verifier
+from ctk.channel.attestations import Policy, verifier_of
 from ctk.channel.bill import BILL, read_bill
 from ctk.channel.check_package import ChannelPackage, PackageFile, differences
 from ctk.channel.history import STATES
@@ -100,7 +100,7 @@ def check_channel(
     of_index = (IndexIsConsistent, Bill, Orphans)
     of_package = (
         PackageFile,
-        Check("attestation", ChannelPackage, Verifier(policy or Policy()).check),
+        Check("attestation", ChannelPackage, verifier_of(policy or Policy()).check),
     )
 
     def look(package: ChannelPackage) -> list[Finding]:

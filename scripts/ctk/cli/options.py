@@ -530,6 +530,15 @@ class PublishOptions:
             "--attest", help="With a signed attestation of the CI job that built the packages."
         ),
     ] = False
+    sign_key: Annotated[
+        Path | None,
+        typer.Option(
+            help=(
+                "With --to and --url: an attestation by this private key (PEM); CTK_KEY_PASSWORD"
+                " has its password."
+            ),
+        ),
+    ] = None
     accept_redistribution: Annotated[
         bool,
         typer.Option(
@@ -630,6 +639,10 @@ class CheckOptions:
         str | None,
         typer.Option(help="Who must have vouched for the signer, such as a CI service's URL."),
     ] = None
+    key: Annotated[
+        Path | None,
+        typer.Option(help="The public key (PEM) that must have signed the attestations."),
+    ] = None
     attested: Annotated[
         bool, typer.Option("--attested", help="Every package must have an attestation.")
     ] = False
@@ -647,8 +660,8 @@ class CheckOptions:
     @property
     def of_channel(self) -> bool:
         """Whether there is an option that is about a channel."""
-        of_attestations = (self.url, self.identity, self.issuer, self.attested, self.trusted_root)
-        return bool(self.published) or any(of_attestations)
+        of_signers = (self.identity, self.issuer, self.trusted_root, self.key)
+        return any((self.published, self.url, self.attested, *of_signers))
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -19,7 +19,8 @@ from ctk.channel.bucket import open_bucket
 from ctk.channel.distribution import ADVICE, ask, package_name, read
 from ctk.channel.history import History
 from ctk.channel.local import is_built
-from ctk.channel.publish import SITE, Folder, Keep, Published, clashes, refuse
+from ctk.channel.own_key import OwnKey
+from ctk.channel.publish import SITE, Attester, Folder, Keep, Published, clashes, refuse
 from ctk.channel.repodata import ChannelIndex, in_order, read_index
 from ctk.channel.source import open_source
 from ctk.cli.options import PublishOptions, refuse_address
@@ -103,14 +104,12 @@ def _publish_into(
     options: PublishOptions, target: Folder, built: BuiltChannel, report: Reporter
 ) -> None:
     here = workspace()
-    if options.attest and not options.url:
+    if (options.attest or options.sign_key) and not options.url:
         raise BadValue(
             "an attestation says for which channel a package is", "name its URL with --url"
         )
     target.refuse_unless_for_readers(built.path)
-    attester = Sigstore(options.url or "") if options.attest else None
-    if attester:
-        attester.signer()  # without an identity it is an error before gigabytes are copied
+    attester = _attester(options)
     _show_one_python(built, here, report)
     _ask(built, target.known(), options.accept_redistribution, here, report)
     had_no_history = not target.history().states and bool(target.visible().records)
@@ -140,6 +139,19 @@ def _publish_into(
             f"{target.name} has lost {listing(done.lost, most=3)}, and {built.named} lacks it, too"
         )
         raise ChannelBroken(cause, step)
+
+
+def _attester(options: PublishOptions) -> Attester | None:
+    """What signs packages; one without an identity or a key is an error before any is copied."""
+    if options.sign_key:
+        own = OwnKey(options.url or "", options.sign_key)
+        _ = own.signer
+        return own
+    if not options.attest:
+        return None
+    sigstore = Sigstore(options.url or "")
+    sigstore.signer()
+    return sigstore
 
 
 def _show_one_python(built: BuiltChannel, workspace: Workspace, report: Reporter) -> None:
