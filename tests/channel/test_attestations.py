@@ -354,5 +354,5 @@ def test_without_an_identity_nothing_is_copied(
     refused = run_ctk(
         "publish", str(folder.path), "--to", str(to), "--attest", "--url", URL
     ).exception
-    assert isinstance(refused, PublishFailed) and "a key cannot sign" in refused.step
+    assert isinstance(refused, PublishFailed) and "--sign-key" in refused.step
     assert not to.exists()

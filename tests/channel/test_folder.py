@@ -85,6 +85,7 @@ def test_what_is_published_is_what_was_built(folder: Folder, tmp_path: Path) -> 
     files = {p.relative_to(folder.path).as_posix() for p in folder.path.rglob("*") if p.is_file()}
     visible = {f for f in files if not f.startswith(HISTORY)}
     assert visible == {
+        "channel.cdx.json",
         *done.added,
         *(f"{subdir}/{file}" for subdir in ("linux-64", "noarch") for file in FILES),
     }

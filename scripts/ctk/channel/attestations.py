@@ -7,6 +7,7 @@ otherwise.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from rattler.sigstore import (
 )
 
 from ctk.channel.check_package import ChannelPackage
+from ctk.channel.own_key import PREDICATE, KeyVerifier, is_by_keys
 from ctk.channel.publish import FIELD, SIDECAR
 from ctk.core.errors import BadValue, CtkError, PublishFailed
 from ctk.core.files import read_plain
@@ -34,9 +36,6 @@ from ctk.rules import Finding
 
 if TYPE_CHECKING:  # an extra
     from sigstore.sign import Signer, SigningContext
-
-PREDICATE = "https://schemas.conda.org/attestations-publish-1.schema.json"
-
 
 # Signing
 
@@ -99,7 +98,7 @@ def no_identity() -> PublishFailed:
         "an attestation says which CI job published a package, and this is none that has an"
         " identity",
         "run it in a job of GitHub Actions with `permissions: id-token: write`, or without"
-        " --attest: a key cannot sign",
+        " --attest; for a folder or a bucket, --sign-key signs with a key of yours",
     )
 
 
@@ -131,6 +130,14 @@ class Policy:
     channel: str | None = None
     required: bool = False
     trusted_root: Path | None = None
+    key: Path | None = None  # a public key that must have signed, in place of an identity
+
+
+def verifier_of(policy: Policy) -> Verifier | KeyVerifier:
+    """What verifies attestations as a policy has it."""
+    if policy.key:
+        return KeyVerifier(policy.key, policy.channel, policy.required)
+    return Verifier(policy)
 
 
 class Verifier:
@@ -176,6 +183,9 @@ class Verifier:
         if fixed.exists() and not fixed.is_file():
             yield Finding(package.name, f"{fixed.name} is no file")
             return
+        if self._is_left_out(fixed, hashes[0]):
+            yield Finding(package.name, "a key, not verified without --key", severity="ok")
+            return
         try:
             found = run(
                 verify_attestation(
@@ -192,6 +202,14 @@ class Verifier:
             yield Finding(
                 package.name, f"{signer}, for {valid.target_channel or 'no channel'}", severity="ok"
             )
+
+    def _is_left_out(self, sidecar: Path, digest: str) -> bool:
+        """Whether a sidecar is by a key, while nothing is demanded of the signer."""
+        policy = self._policy
+        if policy.identity or policy.issuer or policy.required or not sidecar.is_file():
+            return False
+        content = read_plain(sidecar)
+        return hashlib.sha256(content).hexdigest() == digest and is_by_keys(content)
 
     def _record(self, package: ChannelPackage, attestations: str, sha256: str) -> RepoDataRecord:
         """The name, hashes and addresses that rattler needs of a package and its sidecar."""

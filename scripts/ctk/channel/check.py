@@ -19,7 +19,8 @@ from typing import Any
 
 import zstandard
 
-from ctk.channel.attestations import Policy, Verifier
+from ctk.channel.attestations import Policy, verifier_of
+from ctk.channel.bill import BILL, read_bill
 from ctk.channel.check_package import ChannelPackage, PackageFile, differences
 from ctk.channel.history import STATES
 from ctk.channel.publish import FIELD, SIDECAR, SITE, TIMES, UNUSED, Folder, moments
@@ -35,7 +36,7 @@ from ctk.core.checkout import HISTORY, channel_missing
 from ctk.core.console import Reporter
 from ctk.core.disk import disk_errors
 from ctk.core.errors import ChannelBroken, PublishFailed
-from ctk.core.files import open_plain, read_plain
+from ctk.core.files import make_folder, open_plain, read_plain
 from ctk.core.inside import is_file_name
 from ctk.core.locks import held
 from ctk.core.platforms import NOARCH, PLATFORMS
@@ -102,10 +103,10 @@ def check_channel(
         )
         for name, record in index.records.items()
     ]
-    of_index = (IndexIsConsistent, Orphans)
+    of_index = (IndexIsConsistent, Bill, Orphans)
     of_package = (
         PackageFile,
-        Check("attestation", ChannelPackage, Verifier(policy or Policy()).check),
+        Check("attestation", ChannelPackage, verifier_of(policy or Policy()).check),
     )
 
     def look(package: ChannelPackage) -> list[Finding]:
@@ -288,6 +289,23 @@ def _history(index: IndexFiles) -> Iterator[Finding]:
         yield Finding(f"{subdir}/{REPODATA}", f"{message}; publish again")
 
 
+@check(IndexFiles, "sbom")
+def Bill(index: IndexFiles) -> Iterator[Finding]:
+    """The SBOM of a published channel names exactly the packages of the index."""
+    file = index.channel / BILL
+    if not file.exists():
+        return
+    try:
+        named = read_bill(read_plain(file))
+    except (ValueError, OSError) as error:
+        yield Finding(BILL, f"cannot be read: {error}")
+        return
+    indexed = {name: record.get("sha256") for name, record in index.records.items()}
+    for name in sorted(named.keys() | indexed.keys()):
+        if named.get(name) != indexed.get(name):
+            yield Finding(BILL, f"has another {name} than the index, or lacks one; publish again")
+
+
 @check(IndexFiles, "orphan")
 def Orphans(index: IndexFiles) -> Iterator[Finding]:
     """The index explains each file, and each entry of run_exports.json has a package."""
@@ -299,8 +317,10 @@ def Orphans(index: IndexFiles) -> Iterator[Finding]:
             and not (channel / name).is_file()
         ):
             yield Finding(name, f"{RUN_EXPORTS} names it, and there is no such package")
-    for path in sorted(channel.iterdir()):
-        if not path.is_dir() or (path.name.startswith(".") and path.name != HISTORY):
+    for path in (path for path in sorted(channel.iterdir()) if path.name != BILL):
+        if path in leftovers:
+            yield Finding(path.name, "a killed run left it; the next one removes it")
+        elif not path.is_dir() or (path.name.startswith(".") and path.name != HISTORY):
             yield Finding(path.name, "is no part of a channel")
     known = {*index.records, *_retained(index.folder)}
     known |= {f"{folder.name}/{name}" for folder in index.subdirs for name in FILES}
@@ -329,10 +349,11 @@ def _retained(folder: Folder) -> set[str]:
 
 
 @contextmanager
-def mirrored(url: str, beside: Path, report: Reporter) -> Iterator[Path]:
+def mirrored(url: str, beside: Path, report: Reporter, number: int | None = None) -> Iterator[Path]:
     """A temporary folder in `beside` with everything that the index of a channel on a server names.
 
-    `report` shows how much of the packages is there.
+    `report` shows how much of the packages is there. With the number of a state, the index is that
+    of the state, where the server hands out ``.history``.
 
     It takes as much space as the channel. A file that the server lacks is missing from it, and a
     file that is larger than the index says is cut off one byte later, so that the check reports it.
@@ -362,16 +383,20 @@ def mirrored(url: str, beside: Path, report: Reporter) -> Iterator[Path]:
 
         subdirs = (NOARCH, *PLATFORMS)
         index = [f"{subdir}/{name}" for subdir in subdirs for name in FILES]
-        get((name, _MAX_INDEX) for name in (*index, f"{HISTORY}/{STATES}", f"{HISTORY}/{TIMES}"))
+        get(
+            (name, _MAX_INDEX)
+            for name in (*index, BILL, f"{HISTORY}/{STATES}", f"{HISTORY}/{TIMES}")
+        )
         with suppress(ChannelBroken):
-            if state := Folder(folder, folder).history().shown:
+            shown = Folder(folder, folder).history().shown
+            if wanted := number or (shown and shown.number):
                 kept = [
-                    f"{HISTORY}/{state.number}/{subdir}/{name}"
-                    for subdir in subdirs
-                    for name in STATED
+                    f"{HISTORY}/{wanted}/{subdir}/{name}" for subdir in subdirs for name in STATED
                 ]
                 get((name, _MAX_INDEX) for name in kept)
-        named = [*_named(IndexFiles(folder))]
+        place = folder / HISTORY / str(number) if number else folder
+        make_folder(place)
+        named = [*_named(IndexFiles(place))]
         with report.task("download", len(named)) as task:
             get(named, lambda: task.advance(1))
         yield folder

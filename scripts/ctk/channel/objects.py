@@ -103,6 +103,21 @@ class Objects:
             content: bytes = answer["Body"].read()
             return content
 
+    def fetch(self, key: str, file: Path) -> None:
+        """Writes the content of an object into a file; nothing if there is none."""
+        from botocore.exceptions import ClientError
+
+        with self._errors(f"give {key}"):
+            try:
+                answer = self._client.get_object(Bucket=self.bucket, Key=self.prefix + key)
+            except ClientError as error:
+                if error.response["Error"]["Code"] == "NoSuchKey":
+                    return
+                raise
+            with file.open("wb") as target:
+                for chunk in answer["Body"].iter_chunks(1 << 20):
+                    target.write(chunk)
+
     def sha256(self, key: str) -> str:
         """The sha256 of an object's content, which is read for it."""
         digest = hashlib.sha256()

@@ -38,6 +38,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from ctk.channel.bill import BILL, bill_of
 from ctk.channel.history import STATES, History, State, dump, load, numbered, read_note
 from ctk.channel.local import is_built
 from ctk.channel.repodata import (
@@ -264,6 +265,7 @@ class Folder:
         self,
         channel: Path,
         *,
+        index: ChannelIndex | None = None,
         exact: bool = False,
         skip_taken: bool = False,
         attester: Attester | None = None,
@@ -276,7 +278,9 @@ class Folder:
         of this run.
 
         Args:
-            channel: The built channel.
+            channel: The built channel, or another one with packages.
+            index: What of the channel is published; all that its own index names by default.
+                Attestations that it names are beside the packages, and are published too.
             exact: Whether packages that the channel lacks leave the index.
             skip_taken: Whether packages whose names have other content are left out.
             attester: Signs each package.
@@ -288,7 +292,7 @@ class Folder:
             NotReady: The clock of this machine is wrong.
         """
         self.refuse_unless_for_readers(channel)
-        ours = read_index(channel)
+        ours = index or read_index(channel)
         self._check_clock(channel, ours)
         with self._held():
             return self._publish(channel, ours, exact, skip_taken, attester, progress)
@@ -303,7 +307,7 @@ class Folder:
         progress: Callable[[str], None],
     ) -> Published:
         """Publishes a built channel with the index `ours`, while no other run does."""
-        order = in_order(channel)
+        order = in_order(channel, ours)
         now = self.now().isoformat(timespec="milliseconds")
         history, names = self._adopted(self.history().until(now)), self.names()
         before = self._dated(history.shown) if history.shown else ChannelIndex()
@@ -323,6 +327,7 @@ class Folder:
         wanted = (before | fresh).dated(times)
         if exact:
             wanted = wanted.without(wanted.names().keys() - ours.names().keys())
+        wanted = self._with_sidecars(wanted, fresh, channel)
         if attester:
             wanted = self._attested(wanted, coming, attester)
         self._note(NAMES, {**names, **sha256})
@@ -447,6 +452,7 @@ class Folder:
     def leftovers(self) -> Iterator[Path]:
         """Half-written files of killed runs: notes, index files, and noted packages."""
         yield from temporaries(self.notes)
+        yield from (file for file in temporaries(self.path) if file.name.startswith(f".{BILL}."))
         ours = self._ours()
         for file in (file for subdir in _SUBDIRS for file in temporaries(self.path / subdir)):
             name, _, process = file.stem[1:].rpartition(".")
@@ -502,6 +508,21 @@ class Folder:
             self._write_index(index, folder, subdir, STATED)
         return history.with_state(len(index), self.now())
 
+    def _with_sidecars(
+        self, wanted: ChannelIndex, fresh: ChannelIndex, channel: Path
+    ) -> ChannelIndex:
+        """The index with the attestations that the published channel has; existing ones stay."""
+        records = dict(wanted.records)
+        for name, record in fresh.records.items():
+            digest = record.get(FIELD)
+            if digest is None or records[name].get(FIELD, digest) != digest:
+                continue
+            content = read_plain(channel / f"{name}{SIDECAR}.{digest}")
+            self._write(self.path / f"{name}{SIDECAR}.{digest}", content)
+            self._write(self.path / f"{name}{SIDECAR}", content)
+            records[name] = {**records[name], FIELD: digest}
+        return replace(wanted, records=records)
+
     def _attested(
         self, index: ChannelIndex, names: Sequence[str], attester: Attester
     ) -> ChannelIndex:
@@ -538,6 +559,7 @@ class Folder:
         if not shows(self.path, new):
             for step, subdir, files in steps(old, new):
                 self._write_index(step, self.path, subdir, files)
+        self._write_bill(index)
         self._save(history)
 
     def _present(self, index: ChannelIndex, gone: Collection[str] = ()) -> ChannelIndex:
@@ -667,6 +689,11 @@ class Folder:
 
     def _save(self, history: History) -> None:
         self._write(self.notes / STATES, dump(history))
+
+    def _write_bill(self, index: ChannelIndex) -> None:
+        file, content = self.path / BILL, bill_of(index)
+        if self._read(file) != content:
+            self._write(file, content)
 
     def _write_index(
         self, index: ChannelIndex, place: Path, subdir: str, files: Iterable[str]

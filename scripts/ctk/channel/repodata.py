@@ -220,10 +220,11 @@ def add(source: Path, channel: Path) -> None:
             write_index(index, channel, subdir, files)
 
 
-def in_order(channel: Path) -> list[str]:
+def in_order(channel: Path, index: ChannelIndex | None = None) -> list[str]:
     """The packages of a channel folder, each after its dependencies.
 
-    Packages in a cycle are sorted by name.
+    Packages in a cycle are sorted by name. The index is that of the folder, unless another is
+    given.
 
     Raises:
         ChannelMissing: The folder does not exist.
@@ -233,7 +234,7 @@ def in_order(channel: Path) -> list[str]:
         raise channel_missing(channel)
     needs: dict[str, list[str]] = {}
     providers: dict[str, list[str]] = {}
-    for file, record in sorted(read_index(channel).records.items()):
+    for file, record in sorted((index or read_index(channel)).records.items()):
         needs[file] = [spec.split()[0] for spec in record["depends"]]
         providers.setdefault(record["name"], []).append(file)
     if not needs:

@@ -29,6 +29,7 @@ def publish_command(context: typer.Context, options: PublishOptions) -> None:
 
     Examples: ctk publish --to /srv/www/cuda
     ctk publish --to s3://channels/cuda
+    ctk publish --from /srv/www/staging@4 --to /srv/www/cuda
     ctk publish --to quetz+https://quetz.example.org/cuda --url https://quetz.example.org/get/cuda
 
     JSON:

@@ -23,24 +23,32 @@ class Idle:
         options: Options that a command line may not have, by their long names.
         beside: If this option is there.
         without: If none of these is there.
-        unless: The rule does not hold if this option is there.
+        unless: The rule does not hold if one of these options is there.
     """
 
     options: tuple[str, ...]
     beside: str = ""
     without: tuple[str, ...] = ()
-    unless: str = ""
+    unless: tuple[str, ...] = ()
 
     def found(self, typed: Sequence[str]) -> list[str]:
         """The options that say nothing on a command line, which has those of `typed`."""
-        if self.unless in typed or any(option in typed for option in self.without):
+        if any(option in typed for option in (*self.unless, *self.without)):
             return []
         if self.beside and self.beside not in typed:
             return []
         return [option for option in typed if option in self.options]
 
 
-_OF_A_CHANNEL = ("--published", "--url", "--identity", "--issuer", "--attested", "--trusted-root")
+_OF_A_CHANNEL = (
+    "--published",
+    "--url",
+    "--identity",
+    "--issuer",
+    "--key",
+    "--attested",
+    "--trusted-root",
+)
 _OF_THE_MATRIX = (
     "--solver",
     "--constraints",
@@ -63,6 +71,7 @@ RULES: Mapping[str, tuple[Idle, ...]] = {
             ("PLACES", "--rebuild", "--check", "--base", *_OF_A_CHANNEL, "--jobs"), beside="--list"
         ),
         Idle(("--check", "--base", *_OF_A_CHANNEL), beside="--rebuild"),
+        Idle(("--identity", "--issuer", "--trusted-root"), beside="--key"),
     ),
     "doctor": (
         Idle(("--keep",), without=("--channel",)),
@@ -73,8 +82,11 @@ RULES: Mapping[str, tuple[Idle, ...]] = {
         Idle(("--jobs",), without=("--planned",)),
     ),
     "publish": (
+        Idle(("FOLDER",), beside="--from"),
         Idle(("--channel", "--new", "--wait"), beside="--to"),
-        Idle(("--url",), beside="--to", unless="--attest"),
+        Idle(("--url",), beside="--to", unless=("--attest", "--sign-key")),
+        Idle(("--sign-key",), beside="--attest"),
+        Idle(("--sign-key",), without=("--to",)),
         Idle(("--exact", "--keep", "--keep-days"), without=("--to",)),
         Idle(("--skip-taken",), beside="--new"),
     ),

@@ -463,6 +463,17 @@ class PublishOptions:
         Path | None,
         typer.Argument(help="A built channel; output/channel by default.", metavar="FOLDER"),
     ] = None
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help=(
+                "In place of a built channel: a published folder, s3://... or URL, or a state of it"
+                " as in PLACE@4, byte for byte and with its attestations."
+            ),
+            metavar="PLACE[@STATE]",
+        ),
+    ] = None
     to: Annotated[
         Path | None,
         typer.Option(
@@ -522,6 +533,15 @@ class PublishOptions:
             "--attest", help="With a signed attestation of the CI job that built the packages."
         ),
     ] = False
+    sign_key: Annotated[
+        Path | None,
+        typer.Option(
+            help=(
+                "With --to and --url: an attestation by this private key (PEM); CTK_KEY_PASSWORD"
+                " has its password."
+            ),
+        ),
+    ] = None
     accept_redistribution: Annotated[
         bool,
         typer.Option(
@@ -622,6 +642,10 @@ class CheckOptions:
         str | None,
         typer.Option(help="Who must have vouched for the signer, such as a CI service's URL."),
     ] = None
+    key: Annotated[
+        Path | None,
+        typer.Option(help="The public key (PEM) that must have signed the attestations."),
+    ] = None
     attested: Annotated[
         bool, typer.Option("--attested", help="Every package must have an attestation.")
     ] = False
@@ -639,8 +663,8 @@ class CheckOptions:
     @property
     def of_channel(self) -> bool:
         """Whether there is an option that is about a channel."""
-        of_attestations = (self.url, self.identity, self.issuer, self.attested, self.trusted_root)
-        return bool(self.published) or any(of_attestations)
+        of_signers = (self.identity, self.issuer, self.trusted_root, self.key)
+        return any((self.published, self.url, self.attested, *of_signers))
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -79,7 +79,12 @@ def _check_channel(
     if is_copy:
         source = mirrored(name, workspace.temporary, report)
     policy = Policy(
-        options.identity, options.issuer, options.url, options.attested, options.trusted_root
+        options.identity,
+        options.issuer,
+        options.url,
+        options.attested,
+        options.trusted_root,
+        options.key,
     )
     with source as place:
         if options.published:

@@ -19,8 +19,10 @@ from ctk.channel.bucket import open_bucket
 from ctk.channel.distribution import ADVICE, ask, package_name, read
 from ctk.channel.history import History
 from ctk.channel.local import is_built
-from ctk.channel.publish import SITE, Folder, Keep, Published, clashes, refuse
-from ctk.channel.repodata import in_order, read_index
+from ctk.channel.own_key import OwnKey
+from ctk.channel.publish import SITE, Attester, Folder, Keep, Published, clashes, refuse
+from ctk.channel.repodata import ChannelIndex, in_order, read_index
+from ctk.channel.source import open_source
 from ctk.cli.options import PublishOptions, refuse_address
 from ctk.core.address import bucket_address
 from ctk.core.checkout import (
@@ -32,6 +34,7 @@ from ctk.core.checkout import (
 )
 from ctk.core.console import Reporter, count, listing
 from ctk.core.errors import BadValue, ChannelBroken, UnknownName
+from ctk.core.files import make_folder
 from ctk.core.secrets import without_credentials
 from ctk.package.records import python_of
 from ctk.plan.plan import python_tags
@@ -42,13 +45,15 @@ class BuiltChannel:
     """What is published.
 
     Attributes:
-        named: The folder as it was named, or the default.
+        named: The place as it was named, or the default.
         path: The state behind it, which a later build does not change.
+        index: What its index has.
         names: Its packages, in the order of their dependencies.
     """
 
-    named: Path
+    named: str
     path: Path
+    index: ChannelIndex
     names: list[str]
 
     @classmethod
@@ -68,7 +73,20 @@ class BuiltChannel:
             raise ChannelBroken(
                 f"{named} lacks {listing(lost, most=3)}, which its index names", step
             )
-        return cls(named, path, names)
+        return cls(str(named), path, read_index(path), names)
+
+
+@contextmanager
+def _built(options: PublishOptions, report: Reporter) -> Iterator[BuiltChannel]:
+    """What is published: the built channel, or a state of a published one."""
+    here = workspace()
+    if options.source is None:
+        yield BuiltChannel.read(options.folder, here)
+        return
+    make_folder(here.notes)
+    with open_source(options.source, here.notes, report) as source:
+        names = in_order(source.path, source.index)
+        yield BuiltChannel(source.name, source.path, source.index, names)
 
 
 @contextmanager
@@ -85,21 +103,21 @@ def _opened(to: Path, recipes: Path, keep: Keep) -> Iterator[Folder]:
 def into_place(options: PublishOptions, to: Path) -> None:
     """Publishes into a folder or a bucket, and shows what readers see of it now."""
     keep = Keep(options.keep, timedelta(days=options.keep_days))
-    with _opened(to, workspace().recipes, keep) as target:
-        _publish_into(options, target)
+    report = Reporter()
+    with _opened(to, workspace().recipes, keep) as target, _built(options, report) as built:
+        _publish_into(options, target, built, report)
 
 
-def _publish_into(options: PublishOptions, target: Folder) -> None:
-    report, here = Reporter(), workspace()
-    built = BuiltChannel.read(options.folder, here)
-    if options.attest and not options.url:
+def _publish_into(
+    options: PublishOptions, target: Folder, built: BuiltChannel, report: Reporter
+) -> None:
+    here = workspace()
+    if (options.attest or options.sign_key) and not options.url:
         raise BadValue(
             "an attestation says for which channel a package is", "name its URL with --url"
         )
     target.refuse_unless_for_readers(built.path)
-    attester = Sigstore(options.url or "") if options.attest else None
-    if attester:
-        attester.signer()  # without an identity it is an error before gigabytes are copied
+    attester = _attester(options)
     _show_one_python(built, here, report)
     _ask(built, target.known(), options.accept_redistribution, here, report)
     had_no_history = not target.history().states and bool(target.visible().records)
@@ -107,6 +125,7 @@ def _publish_into(options: PublishOptions, target: Folder) -> None:
     with report.reading("publish", files) as task:
         done = target.publish(
             built.path,
+            index=built.index,
             exact=options.exact,
             skip_taken=options.skip_taken,
             attester=attester,
@@ -130,11 +149,24 @@ def _publish_into(options: PublishOptions, target: Folder) -> None:
         raise ChannelBroken(cause, step)
 
 
+def _attester(options: PublishOptions) -> Attester | None:
+    """What signs packages; one without an identity or a key is an error before any is copied."""
+    if options.sign_key:
+        own = OwnKey(options.url or "", options.sign_key)
+        _ = own.signer
+        return own
+    if not options.attest:
+        return None
+    sigstore = Sigstore(options.url or "")
+    sigstore.signer()
+    return sigstore
+
+
 def _show_one_python(built: BuiltChannel, workspace: Workspace, report: Reporter) -> None:
     """Says that all packages for a Python are for the same one, where recipes have more."""
     if not workspace.build_config.is_file():
         return
-    records = read_index(built.path).records.values()
+    records = built.index.records.values()
     found = {python for record in records if (python := python_of(record.get("depends", ())))}
     if len(found) == 1 and len(python_tags(workspace.build_config)) > 1:
         report.line(
@@ -195,10 +227,17 @@ def _toolkits(names: Collection[str]) -> set[Version]:
 
 def to_server(options: PublishOptions, server: servers.Server) -> None:
     """Uploads packages to a server, and waits until it lists them."""
-    report, here = Reporter(), workspace()
-    built = BuiltChannel.read(options.folder, here)
+    report = Reporter()
+    with _built(options, report) as built:
+        _upload(options, server, built, report)
+
+
+def _upload(
+    options: PublishOptions, server: servers.Server, built: BuiltChannel, report: Reporter
+) -> None:
+    here = workspace()
     address = options.url or server.read_at()
-    ours = read_index(built.path).names()
+    ours = built.index.names()
     published = {} if options.new else servers.on_server(address)
     taken = clashes(ours, published)
     if not options.skip_taken:

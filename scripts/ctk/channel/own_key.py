@@ -1,0 +1,172 @@
+"""Attestations by a company's own key, in place of an identity of Sigstore.
+
+The statement is that of CEP 27, in an envelope of DSSE that securesystemslib signs and verifies. It
+is in a Sigstore bundle that names a public key, so that it stands in a sidecar as in CEP 50.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctk.channel.check_package import ChannelPackage
+from ctk.channel.publish import FIELD, SIDECAR
+from ctk.core.errors import BadValue, NotReady
+from ctk.core.files import read_plain
+from ctk.rules import Finding
+
+if TYPE_CHECKING:  # an extra
+    from securesystemslib.signer import CryptoSigner, SSlibKey  # type: ignore[attr-defined]
+
+PREDICATE = "https://schemas.conda.org/attestations-publish-1.schema.json"
+PASSWORD = "CTK_KEY_PASSWORD"
+"""The variable with the password of an encrypted private key."""
+_STATEMENT = "https://in-toto.io/Statement/v1"
+_PAYLOAD = "application/vnd.in-toto+json"
+_BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+
+
+@dataclass(frozen=True)
+class OwnKey:
+    """Signs with a private key, as PEM: Ed25519, ECDSA or RSA."""
+
+    channel: str  # the URL of the channel, which is part of the statement
+    file: Path
+
+    def __call__(self, file: str, sha256: str) -> str:
+        from securesystemslib.dsse import Envelope
+
+        statement = {
+            "_type": _STATEMENT,
+            "subject": [{"name": file, "digest": {"sha256": sha256}}],
+            "predicateType": PREDICATE,
+            "predicate": {"targetChannel": self.channel.rstrip("/")},
+        }
+        envelope = Envelope(json.dumps(statement).encode(), _PAYLOAD, {})
+        envelope.sign(self.signer)
+        hint = self.signer.public_key.keyid
+        bundle = {
+            "mediaType": _BUNDLE,
+            "verificationMaterial": {"publicKey": {"hint": hint}, "tlogEntries": []},
+            "dsseEnvelope": envelope.to_dict(),
+        }
+        return json.dumps(bundle)
+
+    @cached_property
+    def signer(self) -> CryptoSigner:
+        """Raises BadValue if the file is no private key, or the password is not its."""
+        _refuse_missing()
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+        from securesystemslib.signer import CryptoSigner  # type: ignore[attr-defined]
+
+        password = os.environ.get(PASSWORD)
+        try:
+            key = load_pem_private_key(
+                read_plain(self.file), password.encode() if password else None
+            )
+            return CryptoSigner(key)  # it refuses other kinds itself
+        except (ValueError, TypeError, OSError) as error:
+            raise BadValue(
+                f"{self.file} cannot sign: {type(error).__name__}",
+                f"name a private key in PEM of Ed25519, ECDSA or RSA; {PASSWORD} has its password",
+            ) from None
+
+
+class KeyVerifier:
+    """Verifies attestations by a public key.
+
+    Raises:
+        BadValue: The file is no public key.
+    """
+
+    def __init__(self, file: Path, channel: str | None, required: bool) -> None:
+        _refuse_missing()
+        self._channel = channel.rstrip("/") if channel else None
+        self._required = required
+        self._key = _public_key(file)
+
+    def check(self, package: ChannelPackage) -> Iterator[Finding]:
+        """Why no attestation of a package is by the key, or an "ok"."""
+        digest = package.record.get(FIELD)
+        if digest is None:
+            if self._required:
+                yield Finding(package.name, "has none")
+            return
+        file = package.path.with_name(f"{package.path.name}{SIDECAR}.{digest}")
+        try:
+            content = read_plain(file)
+            if hashlib.sha256(content).hexdigest() != digest:
+                raise ValueError("it is not the one that repodata names")
+            problems = [self._problem(package, bundle) for bundle in json.loads(content)]
+        except (OSError, ValueError, RecursionError, TypeError) as error:
+            yield Finding(package.name, f"{file.name} cannot be read: {error}")
+            return
+        if "" in problems:
+            target = self._channel or "its channel"
+            yield Finding(package.name, f"key {self._key.keyid}, for {target}", severity="ok")
+        else:
+            why = "; ".join(problems) or "it has no attestation"
+            yield Finding(package.name, f"none of its attestations is by the key: {why}")
+
+    def _problem(self, package: ChannelPackage, bundle: Any) -> str:
+        """What is wrong with an attestation; "" if nothing is."""
+        from securesystemslib.dsse import Envelope
+        from securesystemslib.exceptions import FormatError, VerificationError
+
+        try:
+            envelope = Envelope.from_dict(bundle["dsseEnvelope"])
+            envelope.verify([self._key], 1)
+            statement = json.loads(envelope.payload)
+            (subject,) = statement["subject"]
+            stated = (subject["name"], subject["digest"]["sha256"])
+            target = statement["predicate"].get("targetChannel")
+            kinds = (envelope.payload_type, statement["_type"], statement["predicateType"])
+        except VerificationError:
+            return "another key signed it"
+        except (KeyError, ValueError, TypeError, AttributeError, FormatError) as error:
+            return f"it is none: {type(error).__name__}"
+        if kinds != (_PAYLOAD, _STATEMENT, PREDICATE):
+            return "it states something else"
+        if stated != (package.path.name, package.record.get("sha256")):
+            return "it is of another package"
+        if self._channel and target != self._channel:
+            return f"it is for {target}"
+        return ""
+
+
+def is_by_keys(content: bytes) -> bool:
+    """Whether all attestations of a sidecar are by keys, of which Sigstore knows nothing."""
+    try:
+        bundles = json.loads(content)
+        return bool(bundles) and all(
+            "publicKey" in bundle["verificationMaterial"] for bundle in bundles
+        )
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return False
+
+
+def _public_key(file: Path) -> SSlibKey:
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]
+
+    try:
+        return SSlibKey.from_crypto(load_pem_public_key(read_plain(file)))
+    except (ValueError, TypeError, OSError) as error:
+        step = "name a public key in PEM of Ed25519, ECDSA or RSA"
+        raise BadValue(f"{file} is no public key: {type(error).__name__}", step) from None
+
+
+def _refuse_missing() -> None:
+    try:
+        import cryptography
+        import securesystemslib  # noqa: F401
+    except ModuleNotFoundError as error:
+        step = "pip install securesystemslib cryptography"
+        raise NotReady(f"keys need {error.name}, which is not installed", step) from None
+    del cryptography

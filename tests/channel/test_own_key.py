@@ -1,0 +1,158 @@
+"""Attestations by a company's own key: made for a folder, verified, and found wrong."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from ctk.channel.check import check_channel
+from ctk.channel.publish import FIELD, Folder
+from ctk.channel.repodata import FILES, read_index, write_index
+from ctk.core.errors import BadValue
+from kit.small_channels import build, digit
+
+pytest.importorskip("securesystemslib", reason="the extra `attest` of ctk is not installed")
+
+from cryptography.hazmat.primitives import serialization as forms
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
+
+from ctk.channel.attestations import Policy
+from ctk.channel.own_key import OwnKey
+
+pytest_plugins = ["kit.channel_fixtures"]
+
+URL = "https://conda.example.org/cuda"
+NAME = "noarch/digit1-1.0-h0_0.conda"
+
+
+def write_keys(place: Path, name: str, key: Any, password: bytes | None = None) -> None:
+    """NAME.pem and NAME.pub."""
+    how = forms.BestAvailableEncryption(password) if password else forms.NoEncryption()
+    private = key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, how)
+    public = key.public_key().public_bytes(
+        forms.Encoding.PEM, forms.PublicFormat.SubjectPublicKeyInfo
+    )
+    (place / f"{name}.pem").write_bytes(private)
+    (place / f"{name}.pub").write_bytes(public)
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    write_keys(tmp_path, "ours", ed25519.Ed25519PrivateKey.generate())
+    write_keys(tmp_path, "other", ec.generate_private_key(ec.SECP256R1()))
+    write_keys(tmp_path, "rsa", rsa.generate_private_key(65537, 2048))
+    write_keys(tmp_path, "locked", ec.generate_private_key(ec.SECP256R1()), b"the-password")
+    return tmp_path
+
+
+@pytest.fixture
+def folder(tmp_path: Path, keys: Path) -> Folder:
+    made = Folder(tmp_path / "www", tmp_path)
+    attester = OwnKey(URL, keys / "ours.pem")
+    made.publish(build(tmp_path / "channel", digit(1)), attester=attester)
+    return made
+
+
+def found(folder: Folder, key: Path, channel: str | None = URL, required: bool = True) -> list[str]:
+    policy = Policy(channel=channel, required=required, key=key)
+    report = check_channel(folder.path, policy=policy)
+    return [f.message for f in report.findings if f.check == "attestation"]
+
+
+@pytest.mark.parametrize("name", ["other", "rsa", "locked"])
+def test_each_kind_of_key_signs_and_verifies(
+    keys: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CTK_KEY_PASSWORD", "the-password" if name == "locked" else "")
+    made = Folder(tmp_path / name, tmp_path)
+    made.publish(build(tmp_path / "c", digit(1)), attester=OwnKey(URL, keys / f"{name}.pem"))
+    assert found(made, keys / f"{name}.pub") == []
+
+
+def test_another_key_or_another_channel_is_a_problem(folder: Folder, keys: Path) -> None:
+    assert found(folder, keys / "ours.pub") == []
+    assert found(folder, keys / "ours.pub", channel=None) == []
+    assert "another key" in found(folder, keys / "other.pub")[0]
+    assert "it is for https" in found(folder, keys / "ours.pub", channel=f"{URL}-2")[0]
+
+
+def change(folder: Folder, edit: Callable[[dict[str, Any]], None]) -> None:
+    """Edits the attestation, and puts the new hash into the index."""
+    (bundle,) = json.loads((folder.path / f"{NAME}.sigs").read_bytes())
+    edit(bundle)
+    content = json.dumps([bundle]).encode()
+    digest = hashlib.sha256(content).hexdigest()
+    (folder.path / f"{NAME}.sigs.{digest}").write_bytes(content)
+    index = read_index(folder.path)
+    records = {name: {**record, FIELD: digest} for name, record in index.records.items()}
+    write_index(replace(index, records=records), folder.path, "noarch", FILES)
+
+
+def forge(bundle: dict[str, Any]) -> None:
+    envelope = bundle["dsseEnvelope"]
+    text = base64.b64decode(envelope["payload"]).replace(b"digit1", b"digit9")
+    envelope["payload"] = base64.b64encode(text).decode()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        forge,
+        lambda bundle: bundle.pop("dsseEnvelope"),
+        lambda bundle: bundle["dsseEnvelope"].update(signatures=[]),
+        lambda bundle: bundle["dsseEnvelope"].update(payloadType="text/plain"),
+        lambda bundle: bundle["dsseEnvelope"].update(payload=7),
+    ],
+)
+def test_an_attestation_that_was_changed_is_a_problem(
+    folder: Folder, keys: Path, edit: Callable[[dict[str, Any]], None]
+) -> None:
+    change(folder, edit)
+    assert "none of its attestations is by the key" in found(folder, keys / "ours.pub")[0]
+
+
+def test_an_attestation_of_another_package_is_none_of_this_one(
+    folder: Folder, keys: Path, tmp_path: Path
+) -> None:
+    other = json.loads(OwnKey(URL, keys / "ours.pem")("digit1-1.0-h0_0.conda", "0" * 64))
+    change(folder, lambda bundle: bundle.update(other))
+    assert "of another package" in found(folder, keys / "ours.pub")[0]
+
+
+def test_the_commands_sign_and_verify(
+    keys: Path, run_ctk: Callable[..., Result], tmp_path: Path
+) -> None:
+    www, pem, pub = tmp_path / "site", str(keys / "ours.pem"), str(keys / "ours.pub")
+    words = ("publish", "--to", str(www), "--sign-key", pem)
+    assert isinstance(run_ctk(*words).exception, BadValue)
+    assert run_ctk(*words, "--url", URL).exception is None
+    said = run_ctk("check", str(www), "--key", pub, "--url", URL, "--attested", "--json")
+    assert list(json.loads(said.stdout)["attestations"].values()) == [2]
+    refused = run_ctk("publish", "--to", str(www), "--sign-key", pub, "--url", URL).exception
+    assert isinstance(refused, BadValue) and "private key" in refused.step
+    assert isinstance(run_ctk("check", str(www), "--key", pem).exception, BadValue)
+
+
+def test_without_the_key_it_is_no_problem_unless_somebody_must_have_signed(folder: Folder) -> None:
+    counted = check_channel(folder.path).attestations
+    assert counted == {"a key, not verified without --key": 1}
+    for policy in (Policy(required=True), Policy(identity="https://github.com/a/b")):
+        report = check_channel(folder.path, policy=policy)
+        assert [f.check for f in report.findings if f.severity == "error"] == [
+            "attestation",
+            "sbom",
+        ]
+
+
+def test_a_key_that_cannot_sign_is_named(tmp_path: Path) -> None:
+    write_keys(tmp_path, "odd", x25519.X25519PrivateKey.generate())
+    with pytest.raises(BadValue, match="cannot sign"):
+        _ = OwnKey(URL, tmp_path / "odd.pem").signer
