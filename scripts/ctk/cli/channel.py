@@ -76,8 +76,23 @@ def _refuse_places(context: typer.Context, options: PublishOptions) -> None:
             f" {options.to} is another address",
             "name a server as in prefix+https://HOST/CHANNEL, or with --server and --channel",
         )
+    if options.to and not server_address(options.to):
+        _refuse_of_servers(context, options)
     if options.folder:
         refuse_address(options.folder)
+
+
+def _refuse_of_servers(context: typer.Context, options: PublishOptions) -> None:
+    """Raises BadValue for options about a server beside a folder or a bucket."""
+    is_signed = bool(options.attest or options.sign_key)
+    names = ["new", "wait"] if is_signed else ["new", "wait", "url"]
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise BadValue(
+                f"--{name} says nothing beside --to {options.to}, which is no server",
+                "leave it out, or name a server as in --to quetz+https://HOST/CHANNEL",
+            )
 
 
 def _is_known(place: Path) -> bool:

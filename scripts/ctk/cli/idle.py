@@ -83,8 +83,7 @@ RULES: Mapping[str, tuple[Idle, ...]] = {
     ),
     "publish": (
         Idle(("FOLDER",), beside="--from"),
-        Idle(("--channel", "--new", "--wait"), beside="--to"),
-        Idle(("--url",), beside="--to", unless=("--attest", "--sign-key")),
+        Idle(("--channel",), beside="--to"),
         Idle(("--sign-key",), beside="--attest"),
         Idle(("--sign-key",), without=("--to",)),
         Idle(("--exact", "--keep", "--keep-days"), without=("--to",)),
