@@ -237,11 +237,12 @@ def feedstock(
 
 
 def _refuse_own_sources(recipe: Recipe) -> None:
+    name = recipe.name
     if recipe.own_sources:
         raise BadValue(
-            f"{recipe.name} is made from {listing(recipe.own_sources)} of this repository, which a"
+            f"{name} is made from {listing(recipe.own_sources)} of this repository, which a"
             " feedstock does not have",
-            f"build it here: ctk build {recipe.name}",
+            f"build it here: ctk build {name}",
         )
 
 

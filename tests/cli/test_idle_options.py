@@ -91,7 +91,7 @@ def test_an_option_that_says_nothing_is_refused(
 def test_rules_are_about_options_that_there_are(command: str) -> None:
     known = flags(command)
     for rule in RULES[command]:
-        named = {*rule.options, *rule.without, *filter(None, (rule.beside, *rule.unless))}
+        named = {*rule.options, *rule.without, *filter(None, (rule.beside,))}
         assert named <= known.keys()
 
 

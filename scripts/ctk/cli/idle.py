@@ -23,17 +23,15 @@ class Idle:
         options: Options that a command line may not have, by their long names.
         beside: If this option is there.
         without: If none of these is there.
-        unless: The rule does not hold if one of these options is there.
     """
 
     options: tuple[str, ...]
     beside: str = ""
     without: tuple[str, ...] = ()
-    unless: tuple[str, ...] = ()
 
     def found(self, typed: Sequence[str]) -> list[str]:
         """The options that say nothing on a command line, which has those of `typed`."""
-        if any(option in typed for option in (*self.unless, *self.without)):
+        if any(option in typed for option in self.without):
             return []
         if self.beside and self.beside not in typed:
             return []

@@ -33,6 +33,8 @@ NOT_RUN = (
     ("env", "create", "scale"),  # what build-recipe made: tests/system/walks/test_examples.py
     ("env", "add"),  # and what it would change: tests/system/environments/test_second_command.py
     ("solve", "numba-cuda", "--prefix"),
+    ("env", "module"),  # tests/env/test_modulefile.py
+    ("env", "create", "--prefix", "ENVIRONMENT"),  # of benchmarks/, with the whole toolkit
     ("env", "pack"),
     ("env", "run"),
     ("doctor", "./my-env"),
