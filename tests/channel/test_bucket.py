@@ -91,7 +91,7 @@ def test_packages_come_first_and_the_index_that_every_client_reads_is_last_in_a_
     files = ["run_exports.json", "repodata.json.zst", "repodata.json"]
     indexes = [f"{subdir}/{file}" for subdir in ("noarch", "linux-64") for file in files]
     assert sorted(puts[:2]) == ["linux-64/digit2-1.0-h0_0.conda", "noarch/digit1-1.0-h0_0.conda"]
-    assert puts[2:] == indexes
+    assert puts[2:] == [*indexes, "channel.cdx.json"]
 
 
 def test_a_second_run_puts_no_package_again_and_makes_no_state(

@@ -21,7 +21,7 @@ from ruamel.yaml import YAML
 
 from conftest import ROOT
 from ctk.cli import options
-from ctk.core import own_channels
+from ctk.core import console, own_channels
 from ctk.core.checkout import UserFolders, Workspace
 from ctk.core.errors import BadValue, ChannelMissing, NotReady, Unsolvable
 from ctk.lock.model import release_locks
@@ -314,6 +314,7 @@ def test_on_a_terminal_the_address_is_asked_once(
     monkeypatch.setattr(options, "workspace", lambda: UserFolders(tmp_path / "cache"))
     monkeypatch.setattr(options.sys, "stdin", Terminal())
     monkeypatch.setattr(options.sys, "stderr", Terminal())
+    monkeypatch.setattr(options, "mode", console.Mode)  # not that of a test before
     monkeypatch.setattr(options.typer, "prompt", answer)
     monkeypatch.setattr(options.typer, "echo", lambda *_, **__: None)
     first = options.asked_channels((), "local")

@@ -58,7 +58,9 @@ def planned_scans(
     Raises:
         RecipeError: A recipe's script fails.
     """
-    measured = [b for b in plan.builds if all(a.sha256 in contents.artefacts for a in b.artefacts)]
+    # The files of the tool itself are in no artefact.
+    builds = [build for build in plan.builds if not build.recipe.own_sources]
+    measured = [b for b in builds if all(a.sha256 in contents.artefacts for a in b.artefacts)]
     for _ in range(len(plan.builds) - len(measured)):
         progress()
     seen = {_but_for_python(build) for build in measured}
@@ -75,7 +77,7 @@ def planned_scans(
         for scans in pool.map(lambda build: _scans(build, workspace, contents, programs), measured):
             made |= {scan.file: scan for scan in scans}
             progress()
-    lacking = [build for build in plan.builds if _but_for_python(build) not in seen]
+    lacking = [build for build in builds if _but_for_python(build) not in seen]
     unseen = [
         scan
         for b in lacking
