@@ -250,7 +250,8 @@ def test_a_script_refuses_a_wheel_that_it_has_no_place_for(
 
 def test_what_stays_as_published_looks_in_its_own_folder_alone(project: Workspace) -> None:
     """Two of NVSHMEM's plugins look in a folder of the machine that made them: they are
-    left out. The licence of cuQuantum forbids changes: tests/audit has what its search paths may be.
+    left out. The licence of cuQuantum forbids changes; tests/audit has what its search paths may
+    be.
     """
     using = {
         file.parent.name
