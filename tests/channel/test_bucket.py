@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -27,6 +26,7 @@ from ctk.core.errors import BadValue, Busy, NameReused, PublishFailed, UnknownNa
 from ctk.core.process import run
 from kit.object_store import LOGIN, Fault, Request, Store
 from kit.small_channels import build, digit
+from kit.threads import running
 
 pytest_plugins = ["kit.object_store_fixtures", "kit.channel_fixtures"]
 
@@ -339,16 +339,10 @@ def test_no_login_goes_to_another_host(store: Store, tmp_path: Path, status: int
         do_GET = do_HEAD = do_PUT
 
     server = ThreadingHTTPServer(("localhost", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with running(server):
         place = {"Location": f"http://localhost:{server.server_port}/elsewhere"}
         store.faults.append(Fault(is_package, status, place, code="TemporaryRedirect"))
         error = refused(tmp_path)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
     assert f"HTTP {status}" in error.cause and "AWS_ENDPOINT_URL" in error.step
     assert other == []
 

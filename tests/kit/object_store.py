@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import boto3
+
+from kit.threads import running
 
 LOGIN = {
     "AWS_ACCESS_KEY_ID": "the-key-of-tests",
@@ -168,15 +169,10 @@ def serving() -> Iterator[Store]:
     process, port = _moto()
     store = Store("", port=port)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(store, port))
-    server.daemon_threads = True
     store.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
     try:
-        yield store
+        with running(server):
+            yield store
     finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
         process.kill()
         process.communicate()

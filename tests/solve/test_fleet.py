@@ -238,13 +238,16 @@ def test_the_answer_comes_first_then_each_machine_and_what_to_type(where: Worksp
     )
 
 
-@PRINTED
-def test_machines_that_cannot_exist_or_get_nothing_are_said(
-    project: Workspace, where: Workspace, tmp_path: Path
-) -> None:
-    made = Workspace(tmp_path)
+@pytest.fixture
+def made(project: Workspace, where: Workspace, tmp_path: Path) -> Workspace:
+    """A checkout with the small channel and the locks, which say what is not built."""
     (tmp_path / "output").symlink_to(where.output)
     (tmp_path / "variants").symlink_to(project.variants)
+    return Workspace(tmp_path)
+
+
+@PRINTED
+def test_machines_that_cannot_exist_or_get_nothing_are_said(made: Workspace) -> None:
     printed = ctk(
         made, "solve", "cuda-core", "--drivers", "12.9,13.4", "--archs", "7.0", check=True
     ).stdout
@@ -259,12 +262,7 @@ def test_machines_that_cannot_exist_or_get_nothing_are_said(
 
 
 @PRINTED
-def test_what_is_not_built_for_the_fleet_is_one_line(
-    project: Workspace, where: Workspace, tmp_path: Path
-) -> None:
-    made = Workspace(tmp_path)
-    (tmp_path / "output").symlink_to(where.output)
-    (tmp_path / "variants").symlink_to(project.variants)
+def test_what_is_not_built_for_the_fleet_is_one_line(made: Workspace, where: Workspace) -> None:
     fleet = ("solve", "cuda-core", "--drivers", "12.4,12.8:9.0,13.0,none")
     printed = ctk(made, *fleet, check=True).stdout
     assert "driver 12.4, GPU not given: toolkit 12.4 would be native, and is not built" in printed
