@@ -204,7 +204,7 @@ def default_only(built: Workspace, tmp_path_factory: pytest.TempPathFactory) -> 
     (where.root / "pyproject.toml").symlink_to(built.root / "pyproject.toml")
     where.output.mkdir()
     where.base_channel.symlink_to(built.base_channel)
-    ctk(built, "build", "--channel", str(where.channel), check=True)
+    ctk(built, "build", "--to", str(where.channel), check=True)
     return where
 
 
@@ -215,7 +215,7 @@ def all_platforms(built: Workspace) -> Path:
     """
     channel = built.output / "all-platforms"
     words = [word for p in PLATFORMS for word in ("--platform", p)]
-    ctk(built, "build", "--release", NEWEST, "--channel", str(channel), *words, check=True)
+    ctk(built, "build", "--release", NEWEST, "--to", str(channel), *words, check=True)
     return channel
 
 

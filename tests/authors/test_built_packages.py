@@ -114,7 +114,7 @@ def test_a_build_that_no_machine_gets_is_named(
         str(tmp_path / "made"),
     )
     said = ctk(built, *words, check=True).stdout
-    built_, picked = ({*re.findall(rf"one 1 \w+(?={end})", said)} for end in (":", " +│"))
+    built_, picked = ({*re.findall(rf"one 1 \w+(?={end})", said)} for end in (":", "  "))
     assert len(built_) == 1 and len(picked) == 1 and built_ != picked, said
 
 

@@ -16,6 +16,7 @@ from ctk.channel.publish import Folder
 from ctk.core.checkout import Workspace
 from ctk.core.errors import NotAccepted
 from kit.small_channels import Draft, build, sound
+from kit.tables import cells
 from kit.upload_server import upload_server
 
 pytest_plugins = ["kit.channel_fixtures"]
@@ -133,17 +134,12 @@ def test_check_shows_what_is_changed_and_what_the_texts_say(
     assert "6 files as NVIDIA and others published them, 1 changed" in done.stdout
     assert "not named: files of nvcc" in done.stdout
     assert "not legal advice" in done.stdout
-    cells = {
-        tuple(c.strip() for c in line.split("│")[1:-1])
-        for line in done.stdout.splitlines()
-        if "│" in line
-    }
     assert {
         ("bin/ptxas", "RPATH $ORIGIN/../lib"),
         ("clause 2.3: for Linux, unmodified", "5", "2"),
         ("named in Attachment A", "1", "1"),
         ("not named", "1", "1"),
-    } <= cells
+    } <= set(cells(done.stdout))
 
 
 def test_check_of_a_package_file_has_all_as_json(checkout: Workspace, run_ctk: RunCtk) -> None:

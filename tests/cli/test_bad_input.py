@@ -61,9 +61,9 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "solve cuda-crt --pin cuda-crt== --base {base}": (BadValue, SPEC),
     "solve cuda-crt --everywhere --driver 13.0": (
         BadValue,
-        "error: --everywhere or --pin and --driver, --explain",
+        "error: --everywhere or --pin and --driver, --arch or --explain",
     ),
-    "solve cuda-crt -p linux-64 -p win-64": (
+    "solve cuda-crt --platform linux-64 --platform win-64": (
         BadValue,
         "error: several platforms are for every machine",
     ),
@@ -71,7 +71,7 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "solve cuda-crt --prefix /no/place": (BadValue, "error: /no/place is no environment"),
     "solve cuda-crt --prefix {folder} --everywhere": (
         BadValue,
-        "error: --prefix and --everywhere, --drivers",
+        "error: --prefix and --everywhere, several machines",
     ),
     "solve no-package --everywhere --base {base}": (
         Unsolvable,
@@ -137,8 +137,16 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
     "solve cuda-crt --arch no-arch": (BadValue, "error: 'no-arch' is not a compute capability"),
     "solve cuda-crt --platform linux-46": (UnknownName, "error: unknown platform 'linux-46'"),
     "solve cuda-crt --python 3.x": (BadValue, "error: '3.x' is not a version of Python"),
-    "solve cuda-crt --drivers , --base {base}": (BadValue, "error: there are no machines"),
-    "solve cuda-crt --drivers 12.4 13.0 --base {base}": (
+    "solve cuda-crt --driver 12.4,13.0": (BadValue, "error: '12.4,13.0' is several drivers"),
+    "solve cuda-crt --driver 13.0 --arch 7.0,9.0": (
+        BadValue,
+        "error: '7.0,9.0' is several compute capabilities",
+    ),
+    "build cuda-crt --driver 12.4:7.0,13.0:9.0 --dry-run": (
+        BadValue,
+        "error: '12.4:7.0,13.0:9.0' is several drivers",
+    ),
+    "solve cuda-crt --driver 12.4 13.0 --base {base}": (
         BadValue,
         "error: 13.0 is a version, and the name of a package",
     ),
@@ -155,9 +163,9 @@ CASES: dict[str, tuple[type[CtkError], str]] = {
         BadValue,
         "error: 13.0 is a version, and the name of a package",
     ),
-    "solve cuda-crt --archs 9.0 --base {base}": (
+    "solve cuda-crt --arch 8.0 --arch 9.0 --base {base}": (
         BadValue,
-        "error: --archs says nothing without --drivers",
+        "error: several GPUs are for several machines, and no driver is stated",
     ),
     "verify --channel /no/place": (
         ChannelMissing,

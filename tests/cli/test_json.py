@@ -45,7 +45,7 @@ CASES = [
     "publish --to {folder}/www",
     f"release add {OLD}",
     "release check",
-    f"release diff {OLD} {NEW} -p linux-64",
+    f"release diff {OLD} {NEW} --platform linux-64",
     "release list",
     "release remove cuda-pathfinder {version}",
     f"release measure {OLD}",
@@ -55,7 +55,7 @@ CASES = [
     "solve cuda-crt --explain --base {base}",
     "solve cuda-arch --prefix {folder}/env",
     "solve cuda-crt --everywhere --base {base}",
-    "solve cuda-crt --drivers 13.4,13.5 --base {base}",
+    "solve cuda-crt --driver 13.4 --driver 13.5 --base {base}",
     "verify --channel {channel} --sample 3",
     "version",
 ]

@@ -23,7 +23,7 @@ pytest_plugins = ["kit.channel_fixtures"]
         ("check", ["check", "audit"]),
         ("lint", ["lint"]),
         ("lint --planned", ["plan", "audit"]),
-        ("build --dry-run -p linux-64", ["plan"]),
+        ("build --dry-run --platform linux-64", ["plan"]),
     ],
 )
 def test_what_takes_long_says_how_much_of_it_is_done(

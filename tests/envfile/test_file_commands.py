@@ -69,9 +69,9 @@ def test_a_file_is_answered_line_by_line_and_solved(solve: Solve) -> None:
     assert result.returncode == 0, result.stderr
     assert "environment.yml: 7 packages, 4 of them about CUDA" in result.stdout
     for words in (
-        "8 │ pytorch-cuda=12.1",
-        "9 │ cuda-nvcc",
-        "13 │ nvidia-cuda-nvrtc-cu12==12.1.105",
+        "8  pytorch-cuda=12.1",
+        "9  cuda-nvcc",
+        "13  nvidia-cuda-nvrtc-cu12==12.1.105",
     ):
         assert words in result.stdout
     assert "toolkit 12.9, native" in result.stdout
@@ -208,7 +208,7 @@ def test_an_environment_of_a_pixi_manifest_is_named(solve: Solve, tmp_path: Path
 
 def test_a_fleet_gets_what_a_file_asks_for(solve: Solve, tmp_path: Path) -> None:
     (tmp_path / "environment.yml").write_text("dependencies: [numba-cuda]\n")
-    result = solve("environment.yml", "--drivers", "12.6:8.0,13.0:9.0", driver="")
+    result = solve("environment.yml", "--driver", "12.6:8.0", "--driver", "13.0:9.0", driver="")
     assert "1 environment serves 2 kinds of machines" in result.stdout
 
 

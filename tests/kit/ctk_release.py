@@ -40,15 +40,6 @@ def write(folder: Path, lock: ReleaseLock) -> Path:
     return path
 
 
-def cells(shown: str) -> set[tuple[str, ...]]:
-    """The rows of the tables in an output."""
-    return {
-        tuple(c.strip() for c in line.split("│")[1:-1])
-        for line in shown.splitlines()
-        if "│" in line
-    }
-
-
 def component(
     name: str = "cudart", version: str = "13.4.92", targets: Iterable[str] = PLATFORMS
 ) -> Component:

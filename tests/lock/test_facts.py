@@ -25,9 +25,10 @@ from ctk.lock.facts import (
 from ctk.lock.model import Artefact, Facts, load, release_locks, variant_keys
 from ctk.package.binaries import Binary
 from kit.binaries import code, elf, fatbin
-from kit.ctk_release import Have, Run, cells, release, write
+from kit.ctk_release import Have, Run, release, write
 from kit.fake_index import FakeIndex
 from kit.packages import wheel
+from kit.tables import cells
 
 pytest_plugins = ["kit.ctk_release_fixtures"]
 on_linux_64 = pytest.mark.skipif(

@@ -10,9 +10,10 @@ from ctk.core.checkout import Workspace
 from ctk.core.errors import BadValue, CtkError, IndexUnavailable, NotPublished, UnknownName
 from ctk.lock import components
 from ctk.lock.model import ReleaseLock, load
-from kit.ctk_release import Have, Run, cells, snapshot
+from kit.ctk_release import Have, Run, snapshot
 from kit.fake_ctk import WHEELS_13
 from kit.fake_index import FakeIndex, Fault
+from kit.tables import cells
 
 pytest_plugins = ["kit.ctk_release_fixtures"]
 

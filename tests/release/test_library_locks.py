@@ -19,9 +19,10 @@ from ctk.lock import components, contents
 from ctk.lock.model import ReleaseLock, load, release_locks
 from ctk.plan.plan import Request, plan, published_set
 from ctk.release.choose import choose, release_of
-from kit.ctk_release import Have, Run, cells
+from kit.ctk_release import Have, Run
 from kit.fake_ctk import WHEELS_12, WHEELS_13, add_component
 from kit.fake_index import FakeIndex
+from kit.tables import cells
 
 pytest_plugins = ["kit.ctk_release_fixtures"]
 

@@ -20,9 +20,10 @@ from ctk.lock.model import Facts, ReleaseLock, load
 from ctk.plan import conda_forge
 from ctk.plan.conda_forge import Compiled
 from ctk.release.release import names_of
-from kit.ctk_release import Have, Run, cells, snapshot, write
+from kit.ctk_release import Have, Run, snapshot, write
 from kit.fake_ctk import WHEELS_13, add_component, add_extension, manifest_13
 from kit.fake_index import FakeIndex
+from kit.tables import cells
 
 pytest_plugins = ["kit.ctk_release_fixtures"]
 

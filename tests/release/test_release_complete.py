@@ -7,9 +7,10 @@ import pytest
 from ctk.core.checkout import Workspace
 from ctk.core.errors import Incomplete
 from ctk.lock.model import load
-from kit.ctk_release import Have, Run, cells, snapshot
+from kit.ctk_release import Have, Run, snapshot
 from kit.fake_ctk import WHEELS_13, add_component
 from kit.fake_index import FakeIndex
+from kit.tables import cells
 
 pytest_plugins = ["kit.ctk_release_fixtures"]
 

@@ -33,7 +33,7 @@ Explain = Annotated[
 ]
 MustAgree = Annotated[
     bool,
-    typer.Option("--check", help="Fail where metadata admits a GPU for which there is no code."),
+    typer.Option("--strict", help="Fail where metadata admits a GPU for which there is no code."),
 ]
 
 

@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from functools import cache
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -54,6 +54,8 @@ class Command(TyperCommand):
     def __init__(self, name: str | None, **settings: Any) -> None:
         super().__init__(name, **settings)
         self.params += _shared_options()
+        for param in self.params:
+            param.metavar = param.metavar or _value_name(param)
         text, _, self.document = (self.help or "").partition("\nJSON:\n")
         text, *rest = re.split(r"^Examples?: *", text, flags=re.M)
         self.help = text.strip()
@@ -120,11 +122,54 @@ class Command(TyperCommand):
                 "ask its keeper to publish it again; --debug shows where the reading stopped",
             ) from error
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words of the usage line, such as [OPTIONS] PREFIX SPEC..."""
+        pieces = ["[OPTIONS]"]
+        for param in self.get_params(ctx):
+            name = str(param.metavar)
+            if param.param_type_name == "argument":
+                pieces.append(name if param.required else f"[{name}]")
+        return pieces
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Writes what arguments and options are, without Python's names of their types."""
+        arguments, options = [], []
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is None:  # a hidden one
+                continue
+            if param.param_type_name == "argument":
+                arguments.append((str(param.metavar), record[1]))
+            else:
+                options.append(record)
+        if arguments:
+            with formatter.section("Arguments"):
+                formatter.write_dl(arguments)
+        with formatter.section("Options"):
+            formatter.write_dl(options)
+
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Writes each example as a line that can be copied, however long it is."""
         with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
             for line in self.examples:
                 formatter.write(f"  {line}\n")
+
+
+def _value_name(param: Any) -> str | None:
+    """What help shows in the place of a value: DRIVER for --driver, N for a number.
+
+    None for typer's own choice: nothing for a flag, and the values of a choice.
+    """
+    if param.param_type_name == "argument":
+        name = param.name.upper()
+        return f"{name}..." if param.nargs == -1 else name
+    kind = param.type_descriptor.annotation
+    if param.is_flag or get_origin(kind) is Literal:
+        return None
+    if kind is int:
+        return "N"
+    option: str = max(param.opts, key=len)
+    return option.strip("-").upper()
 
 
 def _named_channels(params: dict[str, Any]) -> list[str]:
@@ -245,7 +290,7 @@ def help_command(
     context: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(help="The words of a command, such as env create.", metavar="COMMAND"),
+        typer.Argument(help="The words of a command, such as env create.", metavar="COMMAND..."),
     ] = None,
 ) -> None:
     """Show the help of a command, or the list of all commands.

@@ -175,7 +175,7 @@ Releases = Annotated[
 Platforms = Annotated[
     list[str] | None,
     typer.Option(
-        "--platform", "-p", help="linux-64, linux-aarch64, win-64 or win-arm64; may be repeated."
+        "--platform", help="linux-64, linux-aarch64, win-64 or win-arm64; may be repeated."
     ),
 ]
 Pythons = Annotated[
@@ -220,12 +220,15 @@ Jobs = Annotated[
 Specs = Annotated[
     list[str],
     typer.Argument(
-        help="What conda would be given, such as cuda-version=12.6 numba-cuda.", callback=_no_paths
+        metavar="SPEC...",
+        help="What conda would be given, such as cuda-version=12.6 numba-cuda.",
+        callback=_no_paths,
     ),
 ]
 SpecsBesideFile = Annotated[
     list[str] | None,
     typer.Argument(
+        metavar="SPEC...",
         help="What conda would be given, such as cuda-version=12.6 numba-cuda.",
         callback=lambda context, specs: _no_paths(context, specs or []),
     ),
@@ -241,7 +244,6 @@ Platform = Annotated[
     str | None,
     typer.Option(
         "--platform",
-        "-p",
         help="The platform; this machine's by default. On another one no driver is assumed.",
     ),
 ]
@@ -283,10 +285,11 @@ class Selection:
     packages: Annotated[
         list[str] | None,
         typer.Argument(
+            metavar="PACKAGE...",
             help=(
                 "Packages, or folders of recipes/: exactly these and what they need, of the default"
                 " releases. Without them: the default recipes."
-            )
+            ),
         ),
     ] = None
     file: Annotated[
@@ -362,8 +365,9 @@ class BuildOptions:
 
     base: Base = "local"
     jobs: Jobs = None
-    channel: Annotated[
-        Path | None, typer.Option(help="Publish in this folder; output/channel by default.")
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", help="Folder of the channel; output/channel by default."),
     ] = None
     dask: Annotated[
         str | None,
@@ -604,7 +608,7 @@ class CheckOptions:
                 "A channel (a folder or a URL), or packages and folders of them; output/channel by"
                 " default."
             ),
-            metavar="CHANNEL|FILE",
+            metavar="CHANNEL|FILE...",
         ),
     ] = None
     rebuild: Annotated[

@@ -15,7 +15,7 @@ Write = Annotated[
 
 
 def _names(help_: str) -> Any:
-    return typer.Argument(help=help_, metavar="RELEASE")
+    return typer.Argument(help=help_, metavar="RELEASE...")
 
 
 def add_command(

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ctk.cli.options import (
-    Arch,
     Base,
-    Driver,
     EnvironmentName,
     OtherChannels,
     Python,
@@ -43,7 +41,6 @@ SolvePlatforms = Annotated[
     list[str] | None,
     typer.Option(
         "--platform",
-        "-p",
         help=(
             "The platform; this machine's by default. On another one no driver is assumed. With"
             " --everywhere: all "
@@ -71,16 +68,25 @@ Pins = Annotated[
     ),
 ]
 Drivers = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
+        "--driver",
         help=(
-            "The drivers of a fleet, such as 12.4,13.0, each with each of --archs, or with its"
-            " own GPU as in "
-            "12.4:7.0,13.0:9.0: how few environments serve all?"
-        )
+            "CUDA version of the driver, such as 12.4, or none; this machine's by default. Repeat"
+            " it for a fleet: each driver with each --arch, or 12.4:7.0 with this GPU only."
+        ),
     ),
 ]
-Archs = Annotated[str | None, typer.Option(help="The GPUs of a fleet, such as 7.0,9.0.")]
+Archs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--arch",
+        help=(
+            "Compute capability of the oldest GPU, such as 9.0 or sm_90, or none; this machine's by"
+            " default, and not known where --driver is given. Repeat it for a fleet."
+        ),
+    ),
+]
 Planned = Annotated[
     bool,
     typer.Option(
@@ -123,7 +129,7 @@ With `--everywhere` or `--pin`, instead:
     for), `cpu` (packages that are CPU builds); with `--pin` also `pinned`, with the last four,
     and `change` (`null` for none)
 
-With `--drivers`, instead:
+Of several machines, instead:
 
 - `request`, `notes` (what is printed below the environments)
 - `machines`: a kind of machine each: `platform`, `driver`, `gpu`, `environment` (null if
@@ -163,10 +169,32 @@ With `--prefix`, instead:
 class MachineOptions:
     """The options of `ctk solve` for one machine."""
 
-    driver: Driver = None
-    arch: Arch = None
+    drivers: Drivers = None
+    archs: Archs = None
     platforms: SolvePlatforms = None
     python: Python = None
+
+    @property
+    def is_fleet(self) -> bool:
+        """Whether several machines are stated, or one as DRIVER:GPU."""
+        drivers = self.drivers or ()
+        has_own_gpu = any(":" in driver for driver in drivers)
+        return has_own_gpu or len(drivers) > 1 or len(self.archs or ()) > 1
+
+    @property
+    def driver(self) -> str | None:
+        """The only --driver."""
+        return self.drivers[0] if self.drivers else None
+
+    @property
+    def arch(self) -> str | None:
+        """The only --arch."""
+        return self.archs[0] if self.archs else None
+
+    @property
+    def of_fleet(self) -> tuple[Sequence[str], Sequence[str], str | None]:
+        """All of --driver and of --arch, and --platform."""
+        return self.drivers or (), self.archs or (), self.stated[0]
 
     @property
     def stated(self) -> tuple[str | None, str | None, str | None]:
@@ -182,8 +210,6 @@ class ModeOptions:
     why: Explain = False
     everywhere: Everywhere = False
     pins: Pins = None
-    drivers: Drivers = None
-    archs: Archs = None
     as_planned: Planned = False
     prefix: ChangedPrefix = None
     environment: EnvironmentName = None
@@ -196,38 +222,38 @@ class ModeOptions:
 
     def refuse_mixed(self, machine: MachineOptions, channels: Sequence[str]) -> None:
         """Refuses options of one mode in another."""
-        one = machine.driver or machine.arch
         not_both("--channel", "--planned", channels and self.as_planned)
-        not_both("--driver or --arch", "--drivers", self.drivers and one)
-        not_both("--explain", "--drivers", self.drivers and self.why)
-        of_others = one or self.why or self.drivers
+        not_both("--explain", "several machines", machine.is_fleet and self.why)
+        of_one_machine = machine.drivers or machine.archs or self.why
         not_both(
             "--everywhere or --pin",
-            "--driver, --explain, --drivers and the like",
-            self.is_everywhere and of_others,
+            "--driver, --arch or --explain",
+            self.is_everywhere and of_one_machine,
         )
-        if self.archs is not None and self.drivers is None:
-            step = f"add --drivers, as in --drivers 13.0 --archs {self.archs}"
-            raise BadValue("--archs says nothing without --drivers", step)
+        archs = machine.archs or []
+        if len(archs) > 1 and not machine.drivers:
+            step = f"add their driver, as in --driver 13.0 --arch {' --arch '.join(archs)}"
+            raise BadValue("several GPUs are for several machines, and no driver is stated", step)
         if len(machine.platforms or ()) > 1 and not self.is_everywhere:
             raise BadValue("several platforms are for every machine", "add --everywhere")
-        not_of_prefix = self.is_everywhere or self.drivers or self.as_planned or self.why
+        not_of_prefix = self.is_everywhere or machine.is_fleet or self.as_planned or self.why
         not_both(
             "--prefix",
-            "--everywhere, --drivers, --planned or --explain",
+            "--everywhere, several machines, --planned or --explain",
             self.prefix and not_of_prefix,
         )
 
-    def refuse_for_files(self, files: Sequence[str], python: str | None) -> None:
+    def refuse_for_files(self, files: Sequence[str], machine: MachineOptions) -> None:
         """Refuses options that say nothing of files, or nothing without one."""
         of_file = self.environment or self.new
         if of_file and not files:
             step = "name the file, as in `ctk solve environment.yml`"
             raise BadValue("--environment and --write are about a file", step)
-        others = self.is_everywhere or self.prefix or python
+        others = self.is_everywhere or self.prefix or machine.python
         not_both("a file", "--everywhere, --pin, --prefix or --python", files and others)
-        if len(files) > 1 and (of_file or self.drivers):
-            raise BadValue("--environment, --write and --drivers are for one file", "name one")
+        if len(files) > 1 and (of_file or machine.is_fleet):
+            cause = "--environment, --write and several machines are for one file"
+            raise BadValue(cause, "name one")
 
 
 @with_json(_JSON)
@@ -252,14 +278,14 @@ def solve_command(
 
     Examples: ctk solve cuda-version=12.6 numba-cuda --driver 12.9 --arch 7.0 --explain
     ctk solve cupy --everywhere --planned --pin "cuda-version >=13.4"  # an error
-    ctk solve cuda-core --drivers 12.4:7.0,13.0:9.0
+    ctk solve cuda-core --driver 12.4:7.0 --driver 13.0:9.0
     ctk solve numba-cuda --prefix ./my-env
     """
     from ctk.cli.work.picks import ChannelOptions  # late: help does without
 
     names = [spec for spec in specs if is_file(spec)]
     modes.refuse_mixed(machine, channel or ())
-    modes.refuse_for_files(names, machine.python)
+    modes.refuse_for_files(names, machine)
     options = ChannelOptions(tuple(channel or ()), base, modes.as_planned)
     if modes.prefix is None:  # else it has the channels that it was made from
         options = options.known()
@@ -281,9 +307,9 @@ def _solve_specs(
         change.solve_in_prefix(modes.prefix, wanted, machine.platforms or (), stated)
     elif modes.is_everywhere:
         machines.solve_everywhere(wanted, modes.pins or (), machine.platforms or (), options)
-    elif modes.drivers is not None:
-        platform = machine.stated[0]
-        machines.solve_fleet(wanted, modes.drivers, modes.archs, platform, options)
+    elif machine.is_fleet:
+        fleet = machines.stated_machines(*machine.of_fleet)
+        machines.solve_fleet(wanted, fleet, options)
     else:
         picks.solve_for_machine(specs, machine.python, machine.stated, options, modes.why)
 
@@ -293,10 +319,12 @@ def _solve_files(
 ) -> None:
     """Answers and solves files."""
     from ctk.cli.work import files
+    from ctk.cli.work.machines import stated_machines
 
     order = files.Order(modes.environment, machine.stated, options)
     paths = [Path(name) for name in names]
-    if modes.drivers is not None:
-        files.solve_fleet_of(paths[0], order, modes.drivers, modes.archs)
+    if machine.is_fleet:
+        fleet = stated_machines(*machine.of_fleet)
+        files.solve_fleet_of(paths[0], order, fleet)
     else:
         files.solve_files(paths, order, modes.new, with_reasons=modes.why)

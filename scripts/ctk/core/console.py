@@ -309,11 +309,13 @@ def table_of(
     columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()
 ) -> Table:
     """A table of plain cells; the columns named in `right` are numbers."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     cells = [[_cell(value) for value in row] for row in rows]
-    table = Table()
+    # Without lines between them, five columns of packages fit into 80 characters.
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for i, name in enumerate(columns):
         words = all(len(line.split()) < 2 for row in cells for line in row[i].splitlines())
         table.add_column(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import platform as host
 import re
-from collections.abc import Callable, Iterable
+import shlex
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -149,30 +150,24 @@ def too_old(gpu: str | None, locks: Iterable[ReleaseLock]) -> str:
     )
 
 
-def pairs(drivers: str, archs: str | None, platform: str | None) -> list[Machine]:
-    """Every driver with every GPU, from lists such as ``12.4,13.0``.
+def pairs(drivers: Sequence[str], archs: Sequence[str], platform: str | None) -> list[Machine]:
+    """Every driver with every GPU.
 
     ``12.4:7.0`` is a driver with this GPU only. The driver ``none`` has no GPU.
 
     Raises:
-        BadValue: A driver or a GPU cannot be read, a list is empty, or all drivers have a GPU and
-            others are listed.
+        BadValue: A driver or a GPU cannot be read, or all drivers have a GPU and others are given.
     """
-    listed = re.findall(r"[^\s,]+", drivers)
-    gpus = re.findall(r"[^\s,]+", archs or "")
-    if not listed or (archs is not None and not gpus):
+    if archs and all(":" in text for text in drivers):
         raise BadValue(
-            "there are no machines", "list them, such as --drivers 12.4,13.0 --archs 7.0,9.0"
-        )
-    if gpus and all(":" in text for text in listed):
-        raise BadValue(
-            f"each driver has a GPU already, and none is left for {archs}",
+            f"each driver has a GPU already, and none is left for --arch {archs[0]}",
             "leave out the one or the other",
         )
     found: dict[Machine, None] = {}
-    for text in listed:
+    for text in drivers:
+        _refuse_several("drivers", "--driver", text)
         driver, colon, own = text.partition(":")
-        of_driver = [own] if colon else gpus or [None]
+        of_driver: Sequence[str | None] = [own] if colon else archs or [None]
         for gpu in of_driver:
             has_gpu = driver.lower() != "none"
             found[machine(platform, driver, gpu if has_gpu else None)] = None
@@ -253,6 +248,7 @@ def driver_version(text: str) -> str:
     Raises:
         BadValue: It is not the CUDA version of a driver.
     """
+    _refuse_several("drivers", "--driver", text)
     match = re.fullmatch(r"(?a)(\d{1,3})(?:\.(\d{1,3}))?(?:\.\d+)*", text.strip())
     # Such as 580.65.06; 999 is no driver's, and stands for any.
     is_own = re.match(r"(?a)[1-8]\d\d", text.strip())
@@ -267,6 +263,15 @@ def driver_version(text: str) -> str:
     )
 
 
+def _refuse_several(what: str, option: str, text: str) -> None:
+    """Refuses a list in the place of one value."""
+    values = re.findall(r"[^\s,]+", text)
+    if "," not in text or len(values) < 2:
+        return
+    step = f"repeat the option: {shlex.join(w for value in values for w in (option, value))}"
+    raise BadValue(f"{text!r} is several {what}", step)
+
+
 def compute_capability(text: str) -> str:
     """``9.0`` for ``9.0``, ``90``, ``sm_90``, ``sm90`` or ``sm_90a``.
 
@@ -275,6 +280,7 @@ def compute_capability(text: str) -> str:
     Raises:
         BadValue: It is not a compute capability, or ``12``, which could be 1.2 or 12.0.
     """
+    _refuse_several("compute capabilities", "--arch", text)
     match = re.fullmatch(
         r"(?a)(\d{1,2})\.(\d)[af]?|(?:sm_?|compute_?)?([3-9]|\d\d)(\d)[af]?", text.strip().lower()
     )

@@ -28,6 +28,7 @@ from ctk.solve.machine import detected_driver
 from ctk.solve.solve import Scenario, solve
 from kit.doc_pages import EXAMPLES as ON_PAGES
 from kit.doc_pages import Block, blocks, follows
+from kit.tables import cells
 
 EXAMPLES = {
     "cpp-extension": "scale",
@@ -103,14 +104,9 @@ class Example:
 
     @property
     def packages(self) -> list[Package]:
-        table = self.printed.partition("built and tested")[2].partition("└")[0]
-        rows = [
-            [cell.strip() for cell in line.split("│")[1:-1]]
-            for line in table.splitlines()
-            if "│" in line
-        ]
+        table = self.printed.partition("built and tested")[2].partition("\n\n")[0]
         found: list[Package] = []
-        for name, toolkit, driver, gets, state in rows:
+        for name, toolkit, driver, gets, state in cells(table):
             if name:
                 (file,) = self.output.glob(f"*/{name}.conda")
                 found.append(Package(file, toolkit, []))

@@ -58,7 +58,7 @@ def build(chosen: Selection, options: BuildOptions) -> None:
                 Pipeline(workspace, report, jobs=options.jobs, prefix="base ").make_base()
             run = Pipeline(workspace, report, jobs=options.jobs, cluster=cluster)
             base = base_channel(options.base, workspace)
-            channel = options.channel and options.channel.absolute()
+            channel = options.to and options.to.absolute()
             result = run.run(planned.plan, base, channel)
     _show_result(result, planned, chosen.packages or (), workspace, report)
     _show_machines(chosen, planned, result.staged.channel, options.base, workspace, report)
@@ -116,7 +116,7 @@ def _show_lacking(
         return
     words = " ".join([*named, *map("--release {}".format, lacks)])
     if channel != workspace.channel:
-        words += f" --channel {shlex.quote(str(channel))}"
+        words += f" --to {shlex.quote(str(channel))}"
     report.line(
         f"it lacks toolkit {listing(lacks)}, with which conda-forge compiles: beside"
         f" conda-forge, pytorch and others are CPU builds then; `ctk build {words}` adds it"

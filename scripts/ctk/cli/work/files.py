@@ -172,14 +172,14 @@ def _document_of_file(files: list[dict[str, Any]]) -> Iterator[None]:
         document["files"] = files
 
 
-def solve_fleet_of(path: Path, order: Order, drivers: str, archs: str | None) -> None:
+def solve_fleet_of(path: Path, order: Order, fleet: machines.StatedMachines) -> None:
     """Shows the fewest environments for a fleet that have what a file asks for."""
     report = Reporter()
     read = read_all(path, order, report)
     show_rows(read, report)
     asked = read.solved.scenario.specs
     specs = tuple(spec for spec in asked if spec_name(spec) not in ASKING)
-    machines.solve_fleet(specs, drivers, archs, order.stated[0], order.options)
+    machines.solve_fleet(specs, fleet, order.options)
 
 
 def show_rows(read: Read, report: Reporter, *, is_building: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""`ctk solve` for many machines: every one, with --everywhere, or a fleet, with --drivers."""
+"""`ctk solve` for many machines: every one, with --everywhere, or a fleet."""
 
 from __future__ import annotations
 
@@ -56,21 +56,15 @@ class Named:
         return cls(tuple(lasting(channel_url(place)) for place in places), tuple(words))
 
 
-def solve_fleet(
-    specs: tuple[str, ...],
-    drivers: str,
-    archs: str | None,
-    platform: str | None,
-    options: ChannelOptions,
-) -> None:
-    """Shows the fewest environments that serve all machines of a fleet: `ctk solve --drivers`."""
+def solve_fleet(specs: tuple[str, ...], stated: StatedMachines, options: ChannelOptions) -> None:
+    """Shows the fewest environments that serve all machines of a fleet."""
     report, place = Reporter(), workspace()
-    kinds, notes = stated_machines(drivers, archs, platform)
+    kinds = stated.machines
     channels = options.catalogue(place, kinds[0].subdir, report)
     named = Named.of(options, place, options.base_in(place))
     with reason_for_programs():
         fleet = find_fleet(specs, kinds, channels)
-        _show_fleet(fleet, _lacking(fleet, place), notes, named, report)
+        _show_fleet(fleet, _lacking(fleet, place), stated.notes, named, report)
 
 
 def _lacking(fleet: Fleet, place: Workspace) -> dict[Machine, str]:
@@ -86,18 +80,27 @@ def _lacking(fleet: Fleet, place: Workspace) -> dict[Machine, str]:
     return found
 
 
-def stated_machines(
-    drivers: str, archs: str | None, platform: str | None
-) -> tuple[list[Machine], list[str]]:
+@dataclass(frozen=True)
+class StatedMachines:
     """The machines that options state, without those that cannot exist, and notes about these."""
+
+    machines: list[Machine]
+    notes: list[str]
+
+
+def stated_machines(
+    drivers: Sequence[str], archs: Sequence[str], platform: str | None
+) -> StatedMachines:
+    """The machines of --driver, --arch and --platform."""
     stated = pairs(drivers, archs, platform)
     refuse_impossible(*((machine.driver, machine.arch) for machine in stated))
     excluded = [machine for machine in stated if impossible(machine.driver, machine.arch)]
     if not excluded:
-        return stated, []
+        return StatedMachines(stated, [])
     listed = "; ".join(machine.words for machine in excluded)
     note = f"left out, since no such driver runs the GPU: {listed}"
-    return [machine for machine in stated if machine not in excluded], [note]
+    possible = [machine for machine in stated if machine not in excluded]
+    return StatedMachines(possible, [note])
 
 
 def _show_fleet(

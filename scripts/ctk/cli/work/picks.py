@@ -31,7 +31,14 @@ from ctk.solve.machine import (
 from ctk.solve.machine import (
     machine as find_machine,
 )
-from ctk.solve.solve import Catalogue, Pick, Scenario, channel_name, parse_spec
+from ctk.solve.solve import (
+    Catalogue,
+    Pick,
+    Scenario,
+    channel_name,
+    channel_url,
+    parse_spec,
+)
 from ctk.solve.why import explain, newer_nvjitlink, solve_or_say_why, toolkit_in_words
 
 REASON_LINES = 12
@@ -76,7 +83,7 @@ class ChannelOptions:
 
 def wanted_specs(specs: list[str], python: str | None) -> tuple[str, ...]:
     """The whole request; raises BadValue for a word that is no spec, before a channel is asked."""
-    refuse_versions(specs, "--drivers 12.4,")
+    refuse_versions(specs, "--driver 12.4 --driver ")
     of_python = python_specs(python) if python else ()
     wanted = (*specs, *of_python)
     for spec in wanted:
@@ -150,14 +157,17 @@ def show_pick(
     Sizes of the document are in bytes.
     """
     show_toolkit(pick, machine, channels, report, reasons)
-    columns = ["package", "version", "build", "channel", "MB"]
-    rows = []
+    # In the order of the channels; a client may have read one by another name.
+    names = [channel_name(channel_url(place)) for place in channels.channels]
+    by_channel: dict[str, list[tuple[str, ...]]] = {name: [] for name in names}
     for package in _packages(pick):
         size = megabytes(package["size"]) if package["size"] else ""
-        rows.append(
-            (package["name"], package["version"], package["build"], package["channel"], size)
-        )
-    report.table("packages", columns, rows, right=["MB"])
+        row = (package["name"], package["version"], package["build"], size)
+        by_channel.setdefault(package["channel"], []).append(row)
+    columns = ["package", "version", "build", "MB"]
+    for name, rows in by_channel.items():
+        if rows:
+            report.table(f"from {name}", columns, rows, right=["MB"])
 
 
 def show_toolkit(

@@ -138,9 +138,8 @@ def machines_of(chosen: Selection) -> list[Machine]:
     # Late: it solves, which is slow to import.
     from ctk.cli.work.machines import stated_machines
 
-    gpus = ",".join(chosen.gpus) if chosen.gpus else None
-    machines, _ = stated_machines(",".join(chosen.drivers), gpus, None)
-    return machines
+    stated = stated_machines(chosen.drivers, chosen.gpus or (), None)
+    return stated.machines
 
 
 def show_left_out(planned: Planned, report: Reporter) -> None:
