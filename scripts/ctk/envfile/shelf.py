@@ -24,7 +24,7 @@ from ctk.solve.solve import (
 
 _ABOUT_CUDA = re.compile(r"cuda|cudnn|[-_]cu1\d|(?:^|[-_])gpu(?:[-_]|$)")
 _CUDA_BUILD = re.compile(r"cuda|gpu|cu1\d", re.IGNORECASE)
-# Channels whose packages conda-forge's took the place of: docs/compared.md.
+# Channels whose packages conda-forge's took the place of.
 _REPLACED = re.compile(r"(?:nvidia|pytorch(?:-\w+)?|defaults|main)(?:/.*)?")
 TOOLKIT = "cuda-version"
 

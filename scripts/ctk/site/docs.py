@@ -18,7 +18,7 @@ from ctk.site.pages import Page, assets, docs_header, safe_json
 
 SECTIONS = {
     "Use": ["users", "files", "environments", "cluster", "pytorch-jax-cupy", "troubleshooting"],
-    "Choose": ["how-the-right-build-is-picked", "compared"],
+    "Choose": ["how-the-right-build-is-picked"],
     "Build packages": ["recipe-authors", "recipe-reference", "gpu-code"],
     "Keep a channel": ["run-a-channel", "maintainers", "security"],
     "Look up": ["commands", "errors", "json"],
