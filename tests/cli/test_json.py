@@ -189,10 +189,12 @@ def test_a_build_for_machines_says_what_each_of_them_gets(world: World, tmp_path
     tiny_packages.write_channel(tmp_path / "base", [])
     words = (
         "--driver",
-        "13.4:9.0,13.5",
+        "13.4:9.0",
+        "--driver",
+        "13.5",
         "--base",
         str(tmp_path / "base"),
-        "--channel",
+        "--to",
         str(tmp_path / "channel"),
     )
     done = ctk(world, "build", "cuda-version", "cuda-pathfinder", *words, "--json")
