@@ -20,7 +20,7 @@ SECTIONS = {
     "Use": ["users", "files", "environments", "cluster", "pytorch-jax-cupy", "troubleshooting"],
     "Choose": ["how-the-right-build-is-picked"],
     "Build packages": ["recipe-authors", "recipe-reference", "gpu-code"],
-    "Keep a channel": ["run-a-channel", "maintainers", "security"],
+    "Keep a channel": ["maintainers", "security"],
     "Look up": ["commands", "errors", "json"],
 }
 """Heading of the side bar -> its pages; what is not here is for developers."""
