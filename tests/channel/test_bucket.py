@@ -22,7 +22,15 @@ from typer.testing import Result
 from ctk.channel.bucket import Bucket, open_bucket
 from ctk.channel.publish import Folder, Keep, Published
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, Busy, NameReused, PublishFailed, UnknownName
+from ctk.core.errors import (
+    BadValue,
+    Busy,
+    ChannelBroken,
+    ChannelMissing,
+    NameReused,
+    PublishFailed,
+    UnknownName,
+)
 from ctk.core.process import run
 from kit.object_store import LOGIN, Fault, Request, Store
 from kit.small_channels import build, digit
@@ -430,3 +438,85 @@ def test_rattler_solves_from_the_bucket_with_the_same_variables(
         return await rattler.solve(channels, ["digit2"], gateway=gateway, platforms=subdirs)
 
     assert [record.url for record in run(solve())] == [f"{ADDRESS}/linux-64/digit2-1.0-h0_0.conda"]
+
+
+# ctk check
+
+
+@pytest.fixture
+def published(store: Store, two_states: Workspace, run_ctk: Callable[..., Result]) -> Store:
+    assert run_ctk("publish", "--to", ADDRESS).exception is None
+    store.requests.clear()
+    return store
+
+
+def test_a_published_bucket_is_checked_as_a_folder_is(
+    published: Store, run_ctk: Callable[..., Result], tmp_path: Path
+) -> None:
+    assert run_ctk("publish", "--to", str(tmp_path / "www")).exception is None
+    bucket, folder = (
+        json.loads(run_ctk("check", place, "--json").stdout)
+        for place in (ADDRESS, str(tmp_path / "www"))
+    )
+    assert bucket.pop("seconds") and folder.pop("seconds")
+    assert bucket == folder
+    assert (bucket["ok"], bucket["packages"]) == (True, 2)
+    assert {request.method for request in published.requests} <= {"GET", "HEAD"}
+
+
+@pytest.mark.parametrize(
+    ("key", "content", "where", "check"),
+    [
+        ("noarch/digit1-1.0-h0_0.conda", b"x", "noarch/digit1-1.0-h0_0.conda", "file"),
+        ("noarch/digit1-1.0-h0_0.conda", None, "noarch/digit1-1.0-h0_0.conda", "file"),
+        ("noarch/repodata.json.zst", b"x", "noarch/repodata.json.zst", "index"),
+        ("linux-64/repodata.json", None, "linux-64/repodata.json", "index"),
+        (".history/history.json", None, ".history/history.json", "index"),
+        ("channel.cdx.json", b"{}", "channel.cdx.json", "sbom"),
+        ("noarch/of-others.txt", b"x", "noarch/of-others.txt", "orphan"),
+        ("of-others/deep/a.txt", b"x", "of-others/repodata.json", "index"),
+        ("of-others.txt", b"x", "of-others.txt", "orphan"),
+    ],
+)
+def test_what_is_wrong_in_a_bucket_is_named_with_the_step(
+    published: Store,
+    run_ctk: Callable[..., Result],
+    key: str,
+    content: bytes | None,
+    where: str,
+    check: str,
+) -> None:
+    whole = {"Bucket": "channels", "Key": f"cuda/{key}"}
+    if content is None:
+        published.client().delete_object(**whole)
+    else:
+        published.client().put_object(**whole, Body=content)
+    published.requests.clear()
+    done = run_ctk("check", ADDRESS, "--json")
+    assert isinstance(done.exception, ChannelBroken)
+    problems = json.loads(done.stdout)["problems"]
+    assert (where, check) in {(problem["package"], problem["check"]) for problem in problems}
+    is_orphan = check == "orphan"
+    assert ("ctk rollback s3://channels/cuda" in done.exception.step) is not is_orphan
+    assert not [r for r in published.requests if r.key.startswith("of-others")]  # only listed
+
+
+@pytest.mark.usefixtures("store")
+def test_a_prefix_without_a_channel_is_none(run_ctk: Callable[..., Result]) -> None:
+    error = run_ctk("check", "s3://channels/other").exception
+    assert isinstance(error, ChannelMissing) and "s3://channels/other" in error.cause
+
+
+def test_the_names_of_a_bucket_are_taken(
+    published: Store, two_states: Workspace, run_ctk: Callable[..., Result]
+) -> None:
+    assert not isinstance(run_ctk("check", "--published", ADDRESS).exception, NameReused)
+    build(two_states.channel, digit(1, "changed"))
+    error = run_ctk("check", "--published", ADDRESS).exception
+    assert isinstance(error, NameReused) and ADDRESS in error.cause
+
+
+def test_solving_from_a_bucket_is_refused_with_the_way(run_ctk: Callable[..., Result]) -> None:
+    error = run_ctk("solve", "cuda-core", "--channel", ADDRESS).exception
+    assert isinstance(error, BadValue)
+    assert "hands out the bucket" in error.step and "`ctk check` alone" in error.step

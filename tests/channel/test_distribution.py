@@ -120,7 +120,7 @@ def test_nothing_is_sent_to_a_server_without_consent(
     (tmp_path / "auth.json").write_text(json.dumps({"127.0.0.1": {"BearerToken": "the-key"}}))
     monkeypatch.setenv("RATTLER_AUTH_FILE", str(tmp_path / "auth.json"))
     with upload_server(tmp_path / "server", index=404) as server:
-        words = ("publish", "--server", server.url, "--channel", "cuda", "--new", "--wait", "0")
+        words = ("publish", "--to", f"prefix+{server.url}/cuda", "--new", "--wait", "0")
         assert isinstance(run_ctk(*words).exception, NotAccepted)
         assert server.files == []
         run_ctk(*words, "--accept-redistribution")

@@ -17,7 +17,7 @@ from ctk.channel.publish import Folder
 from ctk.channel.repodata import in_order, read_index
 from ctk.channel.server import Server, on_server, publish
 from ctk.core.checkout import Workspace
-from ctk.core.errors import BadValue, ChannelBroken, ChannelMissing, NameReused, PublishFailed
+from ctk.core.errors import ChannelBroken, ChannelMissing, NameReused, PublishFailed
 from ctk.fetch import repodata
 from ctk.solve.solve import Scenario, solve
 from kit.fake_index import FakeIndex, Fault
@@ -245,7 +245,7 @@ def test_a_server_is_not_sent_a_name_that_has_other_content_there(
     checkout: Workspace, theirs: Path, run_ctk: Callable[..., Result], tmp_path: Path
 ) -> None:
     with upload_server(tmp_path / "server") as server:
-        words = ("publish", "--server", server.url, "--channel", "cuda")
+        words = ("publish", "--to", f"prefix+{server.url}/cuda")
         refused = run_ctk(*words).exception
         assert isinstance(refused, NameReused) and server.files == []
         done = run_ctk(*words, "--skip-taken")
@@ -263,28 +263,15 @@ def test_nothing_is_sent_to_a_server_without_an_index_unless_the_channel_is_new(
     run_ctk: Callable[..., Result], tmp_path: Path, status: int
 ) -> None:
     with upload_server(tmp_path / "server", index=status) as server:
-        refused = run_ctk("publish", "--server", server.url, "--channel", "cuda").exception
+        place = f"prefix+{server.url}/cuda"
+        refused = run_ctk("publish", "--to", place).exception
         assert server.files == []
-        done = run_ctk(
-            "publish", "--server", server.url, "--channel", "cuda", "--new", "--wait", "0"
-        )
+        done = run_ctk("publish", "--to", place, "--new", "--wait", "0")
     assert isinstance(refused, PublishFailed)
     assert "does not say which names it has" in refused.cause
     assert "`ctk publish --new`" in refused.step
     assert done.exception is None  # the uploaded packages gave it an index
     assert sorted(server.files) == ["digit1-1.0-h0_0.conda", "hello-1.0-h0_0.conda"]
-
-
-@pytest.mark.usefixtures("checkout")
-def test_a_folder_and_a_server_exclude_each_other_but_for_a_server_of_the_environment(
-    run_ctk: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    www = str(tmp_path / "www")
-    refused = run_ctk("publish", "--to", www, "--server", "https://conda.example.org").exception
-    assert isinstance(refused, BadValue)
-    assert "--to and --server exclude each other" in refused.cause
-    monkeypatch.setenv("CTK_SERVER", "https://conda.example.org")
-    assert "state 1 of" in run_ctk("publish", "--to", www).stdout
 
 
 HELD = {"digit1": 409, "hello": 409}
@@ -329,9 +316,8 @@ def test_a_server_is_asked_afterwards_what_it_lists(
             build(tmp_path / "theirs", *published)
         )
     with upload_server(tmp_path / "server", **status) as server:
-        done = run_ctk(
-            "publish", "--server", server.url, "--channel", "cuda", "--new", "--wait", str(wait)
-        )
+        place = f"prefix+{server.url}/cuda"
+        done = run_ctk("publish", "--to", place, "--new", "--wait", str(wait))
     failed = "lists" in said
     assert isinstance(done.exception, PublishFailed) if failed else done.exception is None
     assert said in (done.exception.cause if failed else done.stdout)
@@ -342,7 +328,7 @@ def test_a_name_with_other_content_on_the_server_is_an_error_that_names_it(
     run_ctk: Callable[..., Result], tmp_path: Path
 ) -> None:
     with upload_server(tmp_path / "server", hello=409) as server:
-        done = run_ctk("publish", "--server", server.url, "--channel", "cuda", "--new")
+        done = run_ctk("publish", "--to", f"prefix+{server.url}/cuda", "--new")
     assert isinstance(done.exception, NameReused)
     assert (
         "linux-64/hello-1.0-h0_0.conda" in done.exception.cause

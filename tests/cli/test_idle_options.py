@@ -30,7 +30,6 @@ VALUES = {
 VALUES |= {
     "--trusted-root": __file__,
     "--format": "github",
-    "--server": "http://127.0.0.1:9",
     "--constraints": "ignored",
     "--platform": "linux-64",
 }
@@ -165,7 +164,12 @@ OF_COMMANDS = [
     "solve a --everywhere --arch 9.0",
     "solve a --everywhere --explain",
     "solve a --arch 8.0 --arch 9.0",
-    "publish --to ./there --server http://127.0.0.1:9",
+    "publish --to ./there --new",
+    "publish --to ./there --wait 1",
+    "publish --to prefix+http://127.0.0.1:9/cuda --exact",
+    "publish --to prefix+http://127.0.0.1:9/cuda --keep 2",
+    "publish --to prefix+http://127.0.0.1:9/cuda --keep-days 1",
+    "publish --to prefix+http://127.0.0.1:9/cuda --sign-key ./key.pem --attest",
 ]
 
 

@@ -197,7 +197,7 @@ MORE = [
     "ctk doctor --channel https://example.org/cuda",
     "ctk env create cuda-core --prefix ./other-env --channel https://example.org/cuda",
     "ctk env run ./none -- program --token {user}:{typed}@host",
-    "ctk publish --server https://example.org --channel cuda --accept-redistribution",
+    "ctk publish --to prefix+https://example.org/cuda --accept-redistribution",
     "ctk site ./site --channel https://example.org/cuda",
     "ctk solve cuda-core --channel https://example.org/cuda --base https://example.org/base",
     "ctk solve cuda-core --no-such={user}:{typed}@host",

@@ -17,20 +17,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from ctk.channel.bill import BILL
 from ctk.channel.objects import Listed, Objects
 from ctk.channel.publish import INCOMING, NAMES, SIDECAR, Folder, Keep, not_as_indexed
 from ctk.channel.repodata import FILES
-from ctk.core.checkout import HISTORY
+from ctk.core.checkout import HISTORY, channel_missing
+from ctk.core.console import Reporter
 from ctk.core.disk import disk_errors
 from ctk.core.errors import BadValue
 from ctk.core.files import file_sha256, make_folder, replace_file
 from ctk.core.inside import wrong_with
+from ctk.core.locks import held
 from ctk.core.platforms import NOARCH, PLATFORMS
 
 _SUBDIRS = (*PLATFORMS, NOARCH)
@@ -46,6 +50,34 @@ def open_bucket(address: str, recipes: Path, keep: Keep) -> Iterator[Bucket]:
         bucket = Bucket(Path(folder), recipes, keep, objects=objects)
         bucket.refresh()
         yield bucket
+
+
+@contextmanager
+def copied(address: str, beside: Path, report: Reporter) -> Iterator[Path]:
+    """A temporary folder in `beside` with the channel of a bucket, to be checked as a folder is.
+
+    It has what a check reads: index files and notes, packages and attestations. Of each other
+    object it has an empty file, so that a check names it.
+
+    Raises:
+        ChannelMissing: There is no object.
+        PublishFailed: The store does not answer.
+        NoSpace: The disk is full.
+    """
+    with disk_errors(beside), held(beside) as folder:
+        bucket = Bucket(folder, folder, Keep(), objects=Objects.at(address))
+        bucket.refresh()
+        if not bucket.listed:
+            raise channel_missing(bucket.name)
+        keys = [key for key in sorted(bucket.listed) if not _is_copied(key) and not wrong_with(key)]
+        read = [key for key in keys if _is_checked(key)]
+        for key in keys:
+            _mark(folder, key)
+        with report.task("download", len(read)) as task, ThreadPoolExecutor(4) as pool:
+            fetched = pool.map(lambda key: bucket.objects.fetch(key, folder / key), read)
+            for _ in fetched:
+                task.advance(1)
+        yield folder
 
 
 @dataclass(frozen=True)
@@ -154,6 +186,22 @@ class Bucket(Folder):
     def _copy(self, key: str, content: bytes) -> None:
         make_folder((self.path / key).parent)
         replace_file(self.path / key, content)
+
+
+def _is_checked(key: str) -> bool:
+    """Whether a check reads an object: a package, an attestation, an index, or the SBOM."""
+    subdir, _, name = key.rpartition("/")
+    is_deep = "/" in subdir or not subdir
+    is_of_packages = name.endswith(".conda") or SIDECAR in name or name in FILES
+    return key == BILL or (is_of_packages and not is_deep)
+
+
+def _mark(folder: Path, key: str) -> None:
+    """Makes an empty file for an object: no check looks deeper than into the subdirs."""
+    file = folder.joinpath(*key.split("/")[:2])
+    with suppress(FileExistsError, NotADirectoryError):  # S3 has keys below the key of an object
+        make_folder(file.parent)
+        file.touch()
 
 
 def _is_copied(key: str) -> bool:

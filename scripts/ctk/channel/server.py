@@ -1,7 +1,8 @@
 """A channel on a server: the names of its packages, the upload, and a check of what it lists.
 
 rattler-build uploads, by the protocol of the server: that of prefix.dev, Quetz, Artifactory,
-anaconda.org or Cloudsmith. It says why a server refuses a package, but for Quetz and Artifactory.
+anaconda.org or Cloudsmith. It gives the status of a refusal, and the reason that the server states
+to it, where its messages have them: `_SILENT` are those without.
 
 A server takes packages one by one, so a reader may see a part of a new set. The dependencies of a
 package are uploaded before the package.
@@ -36,22 +37,35 @@ from ctk.fetch.repodata import IndexFolder
 
 # GitHub Actions sets it for a job that may request an identity token, which signs the attestation.
 _IDENTITY = "ACTIONS_ID_TOKEN_REQUEST_URL"
-_STATUS = re.compile(r"HTTP (\d{3})")  # in an error of rattler-build
+# In errors of rattler-build: its own, those of its client, and those of a redirect.
+_STATUS = re.compile(r"(?:HTTP|HTTP status (?:client|server) error|Status:) \(?(\d{3})\b")
+_OF_STORE = re.compile(r"HTTP status .* for url \((?!\S*/commit/)\S+\)")
+"""anaconda.org's store refuses the content: of its API, only a commit has an error of this form."""
 _NO_LOGIN = re.compile("(?i)api key|keychain|token required")
 _AGAIN = "run the command again to go on"
 _KEEPER = "ask whoever runs the server"
+_ELSEWHERE = "the server is elsewhere: name the address that answers by itself, over https"
 _STEPS = {
+    301: _ELSEWHERE,
+    302: _ELSEWHERE,
+    303: _ELSEWHERE,
+    307: _ELSEWHERE,
+    308: _ELSEWHERE,
     400: f"{_KEEPER} what it does not take of the package; its answer is above",
     401: (
         "the login in the file that RATTLER_AUTH_FILE names is not that of a user there: correct it"
     ),
+    402: f"the account there is full, or is not paid: delete old packages, or {_KEEPER}",
     403: (
         f"that login may not write into the channel: {_KEEPER} for the right, or name another"
         " channel"
     ),
     404: "the server has no such channel, or takes no packages at this address: check both",
     405: "the server takes no packages at this address: check it",
-    409: "the server has this name, and its index does not list it yet: wait for its index",
+    409: (
+        "the server has this name, and its index does not list it: wait for its index; on"
+        " anaconda.org the file may have another label"
+    ),
     407: "the proxy wants a login: put it into HTTPS_PROXY",
     411: f"{_KEEPER} or the proxy before it: uploads state no size there",
     413: (
@@ -80,7 +94,17 @@ _FORMS = {
 """Kind of a server -> how one is named."""
 _LOGINS = {"quetz": "CondaToken", "anaconda": "CondaToken"}
 """Kind of a server -> the kind of login that rattler-build takes; else ``BearerToken``."""
-_SILENT = "Server responded with error"  # all that rattler-build says of Quetz and Artifactory
+_SILENT = frozenset(
+    (
+        "Server responded with error",  # Quetz, Artifactory
+        "failed to create or update package",  # anaconda.org
+        "failed to create or update release",
+        "failed to upload file data",  # Cloudsmith
+    )
+)
+"""All that rattler-build says of some refusals."""
+_IN_PARTS = "failed to complete multi-part upload"  # of Cloudsmith, from 100 MB on
+_IS_THERE = "already exists"  # of anaconda.org, for 409
 
 
 @dataclass(frozen=True)
@@ -247,21 +271,40 @@ def _step_after(problem: str, sent: int, server: Server) -> str:
     """
     verb = "was" if sent == 1 else "were"
     before = f"{count(sent, 'package')} {verb} sent before it"
-    status = _STATUS.search(problem)
+    status = _status(problem)
     if not status and _NO_LOGIN.search(problem):
         kind = _LOGINS.get(server.kind, "BearerToken")
         login = f'{{"{urlsplit(server.url).hostname}": {{"{kind}": "KEY"}}}}'
         return f"{LOGIN}: {login}; nothing was sent"
-    if problem == _SILENT:
+    if problem in _SILENT:
         return (
             f"{_KEEPER} why: rattler-build does not say it. It may be the login, the right to"
             " write, the size, or a name that is there, which is no error without --new."
             f" {before}; {_AGAIN}"
         )
-    step = _STEPS.get(int(status[1])) if status else None
+    if problem.startswith(_IN_PARTS):
+        return (
+            "rattler-build ends an upload of 100 MB or more at an address that Cloudsmith's API has"
+            f" not: push the file with its own client (cloudsmith push conda {server.channel}"
+            f" FILE). {before}; the same command goes on there"
+        )
+    if _OF_STORE.match(problem):
+        return (
+            "that was the store which the server named for the content: its address is good for a"
+            f" while only. {before}; {_AGAIN}"
+        )
+    step = _STEPS.get(status)
     if step:
         return f"{step}. {before}; the same command goes on there"
     return f"{before}; {_AGAIN}"
+
+
+def _status(problem: str) -> int:
+    """The status of a refusal, or 0 where rattler-build does not give it."""
+    if _IS_THERE in problem:
+        return 409
+    found = _STATUS.search(problem)
+    return int(found[1]) if found else 0
 
 
 def _upload(file: str, server: Server, attest: bool) -> str:

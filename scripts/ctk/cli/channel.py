@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ctk.cli.options import PublishOptions, SiteOptions, not_both, refuse_address, with_options
+from ctk.cli.options import PublishOptions, SiteOptions, refuse_address, with_options
 from ctk.core.address import bucket_address, server_address
 from ctk.core.errors import BadValue
 
@@ -44,59 +45,66 @@ def publish_command(context: typer.Context, options: PublishOptions) -> None:
     from ctk.channel.server import Server  # late: help does without, as with all of the work
     from ctk.cli.work import publish
 
-    _refuse_places(context, options)
-    named = server_address(options.to) if options.to else None
-    if named:
-        publish.to_server(options, Server.at(*named))
-    elif options.to is not None:
-        publish.into_place(options, options.to)
-    elif options.server and options.channel:
-        publish.to_server(options, Server("prefix", options.server, options.channel))
-    else:
-        step = "name a folder or s3://BUCKET/PREFIX with --to, or --server and --channel"
-        if options.folder:
-            into = f"`ctk publish --to {shlex.quote(str(options.folder))}` publishes into it"
-            step += f"; {options.folder} is then what is published: {into}"
-        raise BadValue("there is no place to publish to", step)
-
-
-def _refuse_places(context: typer.Context, options: PublishOptions) -> None:
-    """Raises BadValue for two places to publish to, and for an address in place of a folder."""
-    source = context.get_parameter_source("server")
-    # CTK_SERVER in the environment may name a server for other runs.
-    is_typed = source is not None and source.name == "COMMANDLINE"
-    both = options.to is not None and is_typed
-    not_both("--to", "--server", both, "publish twice, into the folder and to the server")
-    channel = context.get_parameter_source("channel")
-    if options.to and server_address(options.to) and channel and channel.name == "COMMANDLINE":
-        raise BadValue("--to names the channel of its server", "leave out --channel")
-    if options.to is not None and ":/" in str(options.to) and not _is_known(options.to):
-        raise BadValue(
-            f"--to takes a folder, s3://BUCKET/PREFIX or KIND+https://HOST/CHANNEL, and"
-            f" {options.to} is another address",
-            "name a server as in prefix+https://HOST/CHANNEL, or with --server and --channel",
-        )
-    if options.to and not server_address(options.to):
-        _refuse_of_servers(context, options)
+    if options.to is None:
+        raise _no_place(options.folder)
     if options.folder:
         refuse_address(options.folder)
+    named = server_address(options.to)
+    if named:
+        _refuse_of_folders(context, options.to)
+        publish.to_server(options, Server.at(*named))
+        return
+    _refuse_other_addresses(options.to)
+    _refuse_of_servers(context, options.to, is_signed=bool(options.attest or options.sign_key))
+    publish.into_place(options, options.to)
 
 
-def _refuse_of_servers(context: typer.Context, options: PublishOptions) -> None:
+def _no_place(folder: Path | None) -> BadValue:
+    step = "name a folder, s3://BUCKET/PREFIX or KIND+https://HOST/CHANNEL with --to"
+    if folder:
+        into = f"`ctk publish --to {shlex.quote(str(folder))}` publishes into it"
+        step += f"; {folder} is then what is published: {into}"
+    return BadValue("there is no place to publish to", step)
+
+
+def _refuse_other_addresses(to: Path) -> None:
+    """Raises BadValue for an address that is not of a bucket."""
+    if ":/" in str(to) and not bucket_address(to):
+        raise BadValue(
+            f"--to takes a folder, s3://BUCKET/PREFIX or KIND+https://HOST/CHANNEL, and"
+            f" {to} is another address",
+            "name a server as in prefix+https://HOST/CHANNEL",
+        )
+
+
+def _refuse_of_servers(context: typer.Context, to: Path, *, is_signed: bool) -> None:
     """Raises BadValue for options about a server beside a folder or a bucket."""
-    is_signed = bool(options.attest or options.sign_key)
     names = ["new", "wait"] if is_signed else ["new", "wait", "url"]
+    found = _typed_first(context, names)
+    if found:
+        raise BadValue(
+            f"{found} says nothing beside --to {to}, which is no server",
+            "leave it out, or name a server as in --to quetz+https://HOST/CHANNEL",
+        )
+
+
+def _refuse_of_folders(context: typer.Context, to: Path) -> None:
+    """Raises BadValue for options about a folder or a bucket beside a server."""
+    found = _typed_first(context, ["exact", "keep", "keep_days", "sign_key"])
+    if found:
+        raise BadValue(
+            f"{found} says nothing beside --to {to}, which is a server",
+            f"leave out {found}, or publish into a folder or a bucket",
+        )
+
+
+def _typed_first(context: typer.Context, names: Sequence[str]) -> str:
+    """The first of some options that stands on the command line, or ""."""
     for name in names:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            raise BadValue(
-                f"--{name} says nothing beside --to {options.to}, which is no server",
-                "leave it out, or name a server as in --to quetz+https://HOST/CHANNEL",
-            )
-
-
-def _is_known(place: Path) -> bool:
-    return bool(bucket_address(place) or server_address(place))
+            return f"--{name.replace('_', '-')}"
+    return ""
 
 
 def rollback_command(

@@ -15,13 +15,14 @@ def check_command(options: CheckOptions) -> None:
 
     A channel: every file is compared with its index, and the index with the packages: hashes,
     sizes, metadata, payloads, run exports, SBOMs, attestations, and files that nothing names. It
-    needs no network but for URLs. Packages, and those of output/channel and output/base: they are
-    opened and compared with the rules of the design, as a set: what a package depends on must be
-    among them, in the base channel, or well known. With --rebuild, packages are made again from
-    their own metadata, which names the commit of the recipe, the variant and the artefacts by
-    sha256; what is missing is fetched.
+    needs no network but for URLs and buckets. Packages, and those of output/channel and
+    output/base: they are opened and compared with the rules of the design, as a set: what a package
+    depends on must be among them, in the base channel, or well known. With --rebuild, packages are
+    made again from their own metadata, which names the commit of the recipe, the variant and the
+    artefacts by sha256; what is missing is fetched.
 
     Examples: ctk check
+    ctk check s3://channels/cuda
     ctk check --published https://conda.example.org/cuda
     ctk check ./some.conda --check NeededIsProvided
     ctk check --rebuild 10

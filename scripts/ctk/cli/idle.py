@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from ctk.core.address import server_address
 from ctk.core.console import listing, mode
 from ctk.core.errors import BadValue
 
@@ -81,10 +79,7 @@ RULES: Mapping[str, tuple[Idle, ...]] = {
     ),
     "publish": (
         Idle(("FOLDER",), beside="--from"),
-        Idle(("--channel",), beside="--to"),
         Idle(("--sign-key",), beside="--attest"),
-        Idle(("--sign-key",), without=("--to",)),
-        Idle(("--exact", "--keep", "--keep-days"), without=("--to",)),
         Idle(("--skip-taken",), beside="--new"),
     ),
     "verify": (
@@ -119,15 +114,10 @@ def refuse_idle(context: Any) -> None:
         raise BadValue(f"{cause} without {needed}", f"add {needed}, or leave out {listing(idle)}")
 
 
-def _is_server(context: Any) -> bool:
-    place = context.params.get("to")
-    return isinstance(place, Path) and server_address(place) is not None
-
-
 def _typed(context: Any) -> list[str]:
     """The options that stand on the command line, and the arguments, in capitals.
 
-    Others may be of variables. A server that --to names is as one of --server.
+    Others may be of variables.
     """
     found = []
     for param in context.command.params:
@@ -135,5 +125,5 @@ def _typed(context: Any) -> list[str]:
         if source is not None and source.name == "COMMANDLINE":
             is_option = param.opts[0].startswith("-")
             word = param.opts[0] if is_option else param.name.upper()
-            found.append("--server" if word == "--to" and _is_server(context) else word)
+            found.append(word)
     return found

@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_origin
 
 import typer
@@ -19,9 +20,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from ctk.cli import authors, build, channel, check, doctor, env, gpu_code, release, solve, verify
 from ctk.cli.idle import refuse_idle
-from ctk.cli.options import ADDRESSES, CHANNELS, VERBATIM
+from ctk.cli.options import ADDRESSES, CHANNELS, CHECKED, VERBATIM
 from ctk.core import console
-from ctk.core.address import hide_logins, refuse_schemes, refuse_secrets
+from ctk.core.address import bucket_address, hide_logins, refuse_schemes, refuse_secrets
 from ctk.core.checkout import given_environment, refuse_without_recipes, workspace
 from ctk.core.children import TOLD_TO_END, end_children
 from ctk.core.console import listing
@@ -84,7 +85,7 @@ class Command(TyperCommand):
                 continue
             for word in _words(value):
                 refuse_secrets(word, of_address=name in ADDRESSES)
-                if name in CHANNELS:
+                if name in CHANNELS and not (name in CHECKED and bucket_address(Path(word))):
                     refuse_schemes(word)
         if not ctx.resilient_parsing:
             refuse_idle(ctx)

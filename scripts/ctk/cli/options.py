@@ -30,15 +30,16 @@ _MAY_BE_PACKAGE = re.compile(r"[^/]*\.yaml")
 VERBATIM = "-- COMMAND [ARG]..."
 """The metavar of an argument that is the command line of another program."""
 
-ADDRESSES = frozenset(
-    ("base", "channel", "dask", "places", "published", "server", "store", "to", "url")
-)
+ADDRESSES = frozenset(("base", "channel", "dask", "places", "published", "store", "to", "url"))
 """Names of parameters that take a folder, or the address of a channel or a server, only."""
 
 CHANNELS = ADDRESSES - {"dask", "store", "to", "url"}
 """Those of them that we read channels from: not a cluster, its store, where a channel goes, or what
 its pages say of it.
 """
+
+CHECKED = frozenset(("places", "published"))
+"""Those that may be a bucket of S3: `ctk check` lists it and reads its objects."""
 
 
 def not_both(one: str, other: str, given: object, step: str = "give one of them") -> None:
@@ -487,13 +488,6 @@ class PublishOptions:
             )
         ),
     ] = None
-    server: Annotated[
-        str | None,
-        typer.Option(envvar="CTK_SERVER", help="URL of a server with prefix.dev's protocol."),
-    ] = None
-    channel: Annotated[
-        str | None, typer.Option(envvar="CTK_CHANNEL", help="Name of the channel on the server.")
-    ] = None
     url: Annotated[
         str | None,
         typer.Option(
@@ -503,18 +497,21 @@ class PublishOptions:
     new: Annotated[
         bool,
         typer.Option(
-            "--new", help="With --server: the channel has no index yet, so no name is taken in it."
+            "--new", help="Of a server: the channel has no index yet, so no name is taken in it."
         ),
     ] = False
     wait: Annotated[
         int,
-        typer.Option(min=0, help="With --server: seconds in which it must list what it was sent."),
+        typer.Option(min=0, help="Of a server: seconds in which it must list what it was sent."),
     ] = 60
     exact: Annotated[
         bool,
         typer.Option(
             "--exact",
-            help="With --to: packages that FOLDER lacks leave the index, and later the folder.",
+            help=(
+                "Of a folder or a bucket: packages that FOLDER lacks leave the index, and are"
+                " deleted later."
+            ),
         ),
     ] = False
     skip_taken: Annotated[
@@ -524,12 +521,16 @@ class PublishOptions:
             help="Leave out packages whose names have other content there, and publish the rest.",
         ),
     ] = False
-    keep: Annotated[int, typer.Option(min=2, help="With --to: states that can be returned to.")] = (
-        10
-    )
+    keep: Annotated[
+        int,
+        typer.Option(min=2, help="Of a folder or a bucket: states that can be returned to."),
+    ] = 10
     keep_days: Annotated[
         int,
-        typer.Option(min=0, help="With --to: days that a package stays after the last such state."),
+        typer.Option(
+            min=0,
+            help="Of a folder or a bucket: days that a package stays after the last such state.",
+        ),
     ] = 7
     attest: Annotated[
         bool,
@@ -541,8 +542,8 @@ class PublishOptions:
         Path | None,
         typer.Option(
             help=(
-                "With --to and --url: an attestation by this private key (PEM); CTK_KEY_PASSWORD"
-                " has its password."
+                "Of a folder or a bucket, with --url: an attestation by this private key (PEM);"
+                " CTK_KEY_PASSWORD has its password."
             ),
         ),
     ] = None
@@ -605,8 +606,8 @@ class CheckOptions:
         list[str] | None,
         typer.Argument(
             help=(
-                "A channel (a folder or a URL), or packages and folders of them; output/channel by"
-                " default."
+                "A channel (a folder, s3://... or a URL), or packages and folders of them;"
+                " output/channel by default."
             ),
             metavar="CHANNEL|FILE...",
         ),
@@ -632,7 +633,9 @@ class CheckOptions:
     published: Annotated[
         str | None,
         typer.Option(
-            help="URL or folder: no name that is taken there may have other content here."
+            help=(
+                "URL, folder or s3://...: no name that is taken there may have other content here."
+            )
         ),
     ] = None
     url: Annotated[

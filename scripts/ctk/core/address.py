@@ -119,11 +119,18 @@ def refuse_schemes(text: str) -> None:
     """
     match = re.match(r"(\w[\w+.-]*)://", text)
     if match and match[1].lower() not in SCHEMES:
+        step = (
+            "name the https address of the channel, or copy the channel into a folder and name that"
+        )
+        if match[1] == "s3":
+            step = (
+                "name the address at which the store or a web server hands out the bucket over"
+                " https; `ctk check` alone takes s3://"
+            )
         raise BadValue(
             f"{public(text)} is an address of {match[1]}, and channels are read over https, over"
             " http and from folders",
-            "name the https address of the channel, or copy the channel into a folder and name"
-            " that",
+            step,
         )
 
 

@@ -11,14 +11,16 @@ from pathlib import Path
 
 from ctk.channel import local
 from ctk.channel.attestations import Policy
+from ctk.channel.bucket import copied, open_bucket
 from ctk.channel.check import ChannelReport, check_channel, mirrored
 from ctk.channel.distribution import ADVICE, Distribution, package_name, read
-from ctk.channel.publish import Folder, clashes, refuse
+from ctk.channel.publish import Folder, Keep, clashes, refuse
 from ctk.channel.repodata import read_index
 from ctk.channel.server import on_server
 from ctk.cli.options import CheckOptions, not_both
 from ctk.cli.work.audit import audit_places
 from ctk.cli.work.places import is_built, is_channel, packages_in
+from ctk.core.address import bucket_address
 from ctk.core.checkout import HISTORY, Workspace, workspace
 from ctk.core.console import Reporter, count, listing, megabytes
 from ctk.core.errors import BadValue, ChannelBroken, CtkError
@@ -74,10 +76,13 @@ def _check_channel(
     name: str, options: CheckOptions, workspace: Workspace, report: Reporter
 ) -> list[CtkError]:
     """Prints the problems of a channel, and returns the error that they are."""
-    is_copy = "://" in name
+    bucket = bucket_address(Path(name))
+    is_on_server = "://" in name and not bucket
     source: AbstractContextManager[Path] = nullcontext(Path(os.path.realpath(name)))
-    if is_copy:
+    if is_on_server:
         source = mirrored(name, workspace.temporary, report)
+    elif bucket:
+        source = copied(bucket, workspace.temporary, report)
     policy = Policy(
         options.identity,
         options.issuer,
@@ -96,7 +101,7 @@ def _check_channel(
                 place,
                 policy=policy,
                 jobs=options.jobs or os.cpu_count() or 1,
-                is_copy=is_copy,
+                is_copy=is_on_server,
                 is_ours=own.__contains__,
                 progress=task.advance,
             )
@@ -113,7 +118,11 @@ def _check_channel(
 
 def _refuse_clashes(place: Path, published: str, workspace: Workspace) -> None:
     """Raises NameReused if names of a channel have other content where they are published."""
-    if "://" in published:
+    bucket = bucket_address(Path(published))
+    if bucket:
+        with open_bucket(bucket, workspace.recipes, Keep()) as target:
+            taken = target.names()
+    elif "://" in published:
         taken = on_server(published)
     else:
         taken = Folder(Path(published), workspace.recipes).names()
@@ -123,13 +132,14 @@ def _refuse_clashes(place: Path, published: str, workspace: Workspace) -> None:
 
 def _step(name: str, found: ChannelReport) -> str:
     """What to do about the problems of a channel."""
-    if "://" in name:
+    bucket = bucket_address(Path(name))
+    if "://" in name and not bucket:
         return "its keeper publishes it again, or returns to a sound state"
     if {finding.check for finding in found.findings} == {"orphan"}:
         return "no reader of the channel needs these files: remove those that nobody else needs"
     if local.is_built(Path(os.path.realpath(name))):
         return "build these packages again with `ctk build`, which also makes the index again"
-    if (Path(name) / HISTORY).is_dir():
+    if bucket or (Path(name) / HISTORY).is_dir():
         folder = shlex.quote(name)
         return (
             f"publish the same packages again (ctk publish --to {folder}), or return to a sound"
