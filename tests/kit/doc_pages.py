@@ -119,6 +119,14 @@ def named_files(page: Path) -> list[tuple[str, str]]:
     ]
 
 
+def quoted_messages(page: Path, heading: str) -> list[str]:
+    """The messages in backticks in a section's subheadings and lists."""
+    section = page.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2]
+    section = section.partition("\n## ")[0]
+    lines = re.findall(r"^(?:###|-) (.+)$", section, re.MULTILINE)
+    return [quote for line in lines for quote in re.findall(r"`([^`]+)`", line)]
+
+
 NUMBER = re.compile(r"(\d+(?:\.\d+)?)((?:\.\d+)*)")
 """A number, and what makes a version of it: 13.0 of 13.0.96."""
 

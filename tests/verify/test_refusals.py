@@ -122,7 +122,7 @@ def test_mamba_may_name_another_package_and_names_the_right_one_beside_a_version
 ) -> None:
     """docs/upstream/mamba-names.md.
 
-    If no mamba names another one, take it and its row of troubleshooting.md away.
+    If no mamba names another one, take it and its section of troubleshooting.md away.
     """
     asking = Asking("mamba", tmp_path)
     channel = write(tmp_path / "channel", named_first())

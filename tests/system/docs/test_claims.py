@@ -28,6 +28,7 @@ from ctk.solve import channels
 from ctk.solve.machine import detected_driver
 from ctk.solve.solve import Scenario, solve
 from kit.doc_clients import Solve, scenario
+from kit.doc_pages import quoted_messages
 
 pytest_plugins = ["docs_fixtures"]
 
@@ -162,8 +163,7 @@ def test_the_solver_says_what_the_page_quotes(
     specs: tuple[str, ...], driver: str, planned_solve: Solve
 ) -> None:
     """Rattler's words; libmamba's are in its source."""
-    table = page("troubleshooting").partition("## The solver refuses")[2].partition("\n## ")[0]
-    quotes = re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| (.+?) \|", table, re.MULTILINE)))
+    quotes = quoted_messages(ROOT / "docs" / "troubleshooting.md", "The solver refuses")
     with pytest.raises(Unsolvable) as error:
         planned_solve(scenario(specs, {"CONDA_OVERRIDE_CUDA": driver}))
     assert [quote for quote in quotes if quote in str(error.value)]

@@ -27,7 +27,7 @@ from ctk.solve.machine import glibc_of
 from ctk.solve.solve import channel_url
 from ctk.verify import clients
 from kit.doc_clients import Solve, scenario
-from kit.doc_pages import Block, blocks
+from kit.doc_pages import Block, blocks, quoted_messages
 
 pytest_plugins = ["docs_fixtures"]
 
@@ -256,9 +256,7 @@ def test_what_a_client_makes_of_each_file(client: Client) -> None:
     [("cuda-version=13.0", "12.9"), ("__cuda", ""), ("cuda-version==13.0=native_101", "")],
 )
 def test_a_client_says_what_the_page_quotes(client: Client, spec: str, driver: str) -> None:
-    text = (ROOT / "docs" / "troubleshooting.md").read_text()
-    table = text.partition("## The solver refuses")[2].partition("\n## ")[0]
-    quotes = re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| (.+?) \|", table, re.MULTILINE)))
+    quotes = quoted_messages(ROOT / "docs" / "troubleshooting.md", "The solver refuses")
     asked = client.solving("create", "said", "--dry-run", FOLLOWS, spec)
     if driver:
         asked.append("__cuda")
