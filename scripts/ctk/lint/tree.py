@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -139,15 +139,21 @@ class Tree:
 
         `unplanned` has the recipes that cannot be planned.
         """
-        found: list[Build] = []
+        try:
+            return self._planned(tuple(self.set.recipes))
+        except CtkError:  # of which recipe is seen one by one
+            return tuple(self._planned_one_by_one())
+
+    def _planned(self, recipes: Sequence[str]) -> tuple[Build, ...]:
+        request = Request(recipes=recipes, platforms=tuple(PLATFORMS))
+        return plan(self.measured, request, self.python_tags, self.progress).builds
+
+    def _planned_one_by_one(self) -> Iterator[Build]:
         for name in self.set.recipes:
-            request = Request(recipes=(name,), platforms=tuple(PLATFORMS))
             try:
-                found += plan(self.measured, request, self.python_tags).builds
+                yield from self._planned([name])
             except CtkError as error:
                 self.unplanned[name] = error.cause
-            self.progress()
-        return tuple(found)
 
     @cached_property
     def classes(self) -> dict[str, Classes]:
