@@ -273,15 +273,21 @@ def _solve_specs(
     specs: list[str], machine: MachineOptions, modes: ModeOptions, options: ChannelOptions
 ) -> None:
     """Solves specs, in the mode that was chosen."""
-    from ctk.cli.work import change, machines, picks
+    from ctk.cli.work import picks  # late, as the others: a mode does without the rest
 
     wanted = picks.wanted_specs(specs, machine.python)
     if modes.prefix is not None:
+        from ctk.cli.work import change
+
         stated = change.Stated(machine.driver, machine.arch, options.channels, options.base)
         change.solve_in_prefix(modes.prefix, wanted, machine.platforms or (), stated)
     elif modes.is_everywhere:
+        from ctk.cli.work import machines
+
         machines.solve_everywhere(wanted, modes.pins or (), machine.platforms or (), options)
     elif modes.drivers is not None:
+        from ctk.cli.work import machines
+
         platform = machine.stated[0]
         machines.solve_fleet(wanted, modes.drivers, modes.archs, platform, options)
     else:
