@@ -283,7 +283,7 @@ class ReleaseLock:
 
     @cached_property
     def _by_version(self) -> Mapping[tuple[str, str], Component]:
-        return {(c.name, c.version): c for c in reversed(self.components.values())}
+        return {(c.name, c.version): c for c in self.components.values()}
 
 
 SHAPE = TypeAdapter(ReleaseLock)
