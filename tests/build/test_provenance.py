@@ -104,17 +104,44 @@ def test_a_shared_script_belongs_to_the_recipe(repository: Workspace) -> None:
     assert states[0][1] != states[1][1]
 
 
-def test_two_processes_of_git_say_the_commits_of_all_recipes_until_the_next_commit(
-    repository: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The subcommands of git that are run for commits."""
+    found: list[str] = []
 
-    def counted(folder: Path, *words: str) -> str:
-        asked.append(words[0])
+    def noted(folder: Path, *words: str) -> str:
+        found.append(words[0])
         return run(folder, *words)
 
     run = commits.git
-    monkeypatch.setattr(commits, "git", counted)
+    monkeypatch.setattr(commits, "git", noted)
+    return found
+
+
+def test_sources_in_many_folders_of_the_checkout_are_one_question_to_git(
+    repository: Workspace, asked: list[str]
+) -> None:
+    file = repository.recipes / "hello" / "recipe.yaml"
+    sources = "# path: ../../tool\n# path: ../../LICENSE\n"
+    file.write_text(file.read_text() + sources)
+    for name in ("tool/a.py", "tool/one/b.py", "tool/two/c.py", "LICENSE"):
+        place = repository.root / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("x\n")
+    first = commit(repository.root)
+    assert recipe_commit(recipe(repository)) == first
+    forget()
+    asked.clear()
+    assert recipe_commit(recipe(repository)) == first
+    assert asked == ["rev-parse", "status"]
+    (repository.root / "tool" / "two" / "c.py").write_text("y\n")
+    forget()
+    assert recipe_commit(recipe(repository)) == ""
+
+
+def test_two_processes_of_git_say_the_commits_of_all_recipes_until_the_next_commit(
+    repository: Workspace, asked: list[str]
+) -> None:
     names = ("hello", "follower")
     first = {name: recipe_commit(recipe(repository, name)) for name in names}
     forget()

@@ -29,7 +29,7 @@ def imported(*words: str) -> set[str]:
     )
     done = subprocess.run(
         [sys.executable, "-c", program, *words],
-        env={**os.environ, "CTK_ROOT": str(ROOT), "PIP_INDEX_URL": "http://127.0.0.1:1/simple"},
+        env={**os.environ, "CTK_ROOT": str(ROOT)},
         capture_output=True,
         text=True,
     )

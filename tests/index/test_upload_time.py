@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 import pytest
 
 from ctk.core.checkout import Workspace
+from ctk.core.times import time_text
 from ctk.index import IndexSettings
 from ctk.index.client import Retry
 from ctk.index.index import Index
-from ctk.index.inside import time_text
 from ctk.lock.model import load
 from kit.ctk_release import Have, Run, snapshot
 from kit.fake_index import FakeIndex, serve

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import NOARCH, PLATFORMS
-from ctk.index.inside import parse_time
+from ctk.core.times import parse_time
 from ctk.lock.model import Artefact, Component, Facts, ReleaseLock, dump, variant_config
 
 Run = Callable[..., str]

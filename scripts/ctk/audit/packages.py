@@ -59,6 +59,7 @@ class PackageSet:
                 self._named[package.name].append((package, record))
         self._closures: dict[str, tuple[tuple[PackageScan, ...], frozenset[str]]] = {}
         self._places: dict[str, frozenset[str]] = {}
+        self._providers: dict[str, tuple[tuple[PackageScan, ...], frozenset[str]]] = {}
         self._files: dict[str, dict[str, list[str]]] = {}
         self._matching: dict[tuple[str, str], list[PackageScan]] = {}
 
@@ -145,6 +146,22 @@ class PackageSet:
                 reached.file: reached for other in found for reached in self.closure(other)[0]
             }.values()
         )
+
+    def providers(self, package: PackageScan) -> tuple[tuple[PackageScan, ...], frozenset[str]]:
+        """The packages that may have the libraries of a package, in the order of its dependencies.
+
+        And the names of those of whose files not all are known. Packages in its run constraints
+        count as well, since a module that needs them is imported where they are installed.
+        """
+        if package.file not in self._providers:
+            reach, outside = self.closure(package)
+            reach += self.constrained(package)
+            # A package of the base channel may lack files of the real package that this machine
+            # does not have, and one without files, such as its libzlib, stands for the machine's
+            # own.
+            lacking = {p.name for p in reach if not self.is_audited(p) or not any(p.installed())}
+            self._providers[package.file] = reach, outside | lacking
+        return self._providers[package.file]
 
     def companions(self, package: PackageScan) -> list[PackageScan]:
         """The closure of the package, and the closures of packages that pin exactly this build."""
@@ -458,17 +475,8 @@ def needs(packages: PackageSet) -> Iterator[tuple[PackageScan, ScannedFile, Bina
 def _places(
     packages: PackageSet, package: PackageScan, file: ScannedFile, library: str
 ) -> list[str]:
-    """The paths of a library in the environments of a package, in the order of its dependencies.
-
-    Packages in its run constraints count as well, since a module that needs them is imported where
-    they are installed.
-    """
-    reach, outside = packages.closure(package)
-    reach += packages.constrained(package)
-    # A package of the base channel may lack files of the real package that this machine does not
-    # have, and one without files, such as its libzlib, stands for the machine's own.
-    lacking = (p for p in reach if not packages.is_audited(p) or not any(p.installed()))
-    outside |= {other.name for other in lacking}
+    """The paths of a library in the environments of a package, in the order of its dependencies."""
+    reach, outside = packages.providers(package)
     places = [path for other in reach for path in packages.named(other, library)]
     known = [name for name in outside if name in EXTERNAL and EXTERNAL[name].fullmatch(library)]
     windows = file.binary is not None and file.binary.format == "pe"

@@ -20,10 +20,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from ctk.build import LEVEL
 from ctk.core.checkout import Workspace
-from ctk.core.files import HashNotes, read_json
+from ctk.core.files import HashNotes, file_sha256, read_json
 from ctk.core.inside import wrong_with
 from ctk.lock import derived
-from ctk.lock.redistribution import load
 from ctk.plan.plan import Build, Plan
 from ctk.plan.recipes import recipe_commit, variant_values
 
@@ -94,7 +93,7 @@ def build_key(build: Build) -> str:
 
     add(str(LEVEL), build.subdir)
     for file in build.recipe.files():
-        add(file.name, hashlib.sha256(file.read_bytes()).hexdigest())
+        add(file.name, file_sha256(file))
     for output in build.outputs:
         add(output.subdir, output.file_name, json.dumps(dict(output.variant), sort_keys=True))
     for source in build.derived:
@@ -155,7 +154,11 @@ def _is_whole(built: Built, holds: Callable[[Path, str], bool]) -> bool:
 
 def _is_read_since(built: Built) -> bool:
     """Whether a licence text of a build has been read that nobody had read when it was made."""
-    return bool(built.unread) and not load().keys().isdisjoint(built.unread)
+    if not built.unread:
+        return False
+    from ctk.lock.redistribution import load  # late: few builds have such a text
+
+    return not load().keys().isdisjoint(built.unread)
 
 
 def finished(plan: Plan, workspace: Workspace, *, jobs: int | None = None) -> dict[str, Built]:

@@ -34,7 +34,7 @@ from ctk.build import LEVEL
 from ctk.build.bundled import Bundled
 from ctk.build.originals import NO_FILES, UNREAD, Changed, PackageFiles
 from ctk.core.errors import AuditFailed
-from ctk.index.inside import parse_time, time_text
+from ctk.core.times import parse_time, time_text
 from ctk.lock.model import Artefact, FileName, Name, Sha256, Target, VersionText
 from ctk.lock.redistribution import Word
 from ctk.package.reader import members

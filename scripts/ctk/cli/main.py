@@ -467,6 +467,8 @@ def main() -> None:
     given_environment()
     # Nothing outside the checkout: rattler keeps its own caches here as well.
     os.environ.setdefault("RATTLER_CACHE_DIR", str(workspace().rattler))
+    # pydantic would read the entry points of every installed package.
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     for name, value in list(os.environ.items()):
         is_utf8 = not any("\udc80" <= character <= "\udcff" for character in name + value)
         if not is_utf8:  # rattler panics at it

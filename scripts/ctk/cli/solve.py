@@ -299,15 +299,21 @@ def _solve_specs(
     specs: list[str], machine: MachineOptions, modes: ModeOptions, options: ChannelOptions
 ) -> None:
     """Solves specs, in the mode that was chosen."""
-    from ctk.cli.work import change, machines, picks
+    from ctk.cli.work import picks  # late, as the others: a mode does without the rest
 
     wanted = picks.wanted_specs(specs, machine.python)
     if modes.prefix is not None:
+        from ctk.cli.work import change
+
         stated = change.Stated(machine.driver, machine.arch, options.channels, options.base)
         change.solve_in_prefix(modes.prefix, wanted, machine.platforms or (), stated)
     elif modes.is_everywhere:
+        from ctk.cli.work import machines
+
         machines.solve_everywhere(wanted, modes.pins or (), machine.platforms or (), options)
     elif machine.is_fleet:
+        from ctk.cli.work import machines
+
         fleet = machines.stated_machines(*machine.of_fleet)
         machines.solve_fleet(wanted, fleet, options)
     else:

@@ -181,13 +181,24 @@ def workspace() -> Workspace:
     """The checkout of this package, or that of ``CTK_ROOT``; without one, the user's folders."""
     override = os.environ.get("CTK_ROOT")
     if override:
-        return Workspace(Path(override).resolve())
-    own = Workspace(_OWN)
+        return _checkout_in(Path(override).resolve())
+    return _own_workspace()
+
+
+@cache
+def _own_workspace() -> Workspace:
+    own = _checkout_in(_OWN)
     if _has_parts(own):
         return own
     from platformdirs import user_cache_path  # a checkout does without
 
     return UserFolders(user_cache_path("ctk"))
+
+
+@cache
+def _checkout_in(root: Path) -> Workspace:
+    """The checkout in a folder: one object, which looks once where its cache is."""
+    return Workspace(root)
 
 
 def _has_parts(where: Workspace) -> bool:

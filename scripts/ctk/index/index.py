@@ -22,8 +22,8 @@ from packaging.version import Version
 
 from ctk.core.errors import CtkError, HashMismatch, IndexUnavailable, NotPublished, describe
 from ctk.core.files import open_plain
+from ctk.core.times import EARLIEST, upload_seconds
 from ctk.index import IndexSettings, inside, pip_settings
-from ctk.index.inside import upload_seconds
 from ctk.package.archives import LONGEST
 
 if TYPE_CHECKING:  # slow to import: only an `Index` does it
@@ -191,7 +191,7 @@ class Index:
         if file.uploaded is not None:
             return file.uploaded
         with self.opened(file) as content, inside.members(content, file.file) as files:
-            return max((member.modified for member in files), default=inside.EARLIEST)
+            return max((member.modified for member in files), default=EARLIEST)
 
     @contextmanager
     def opened(self, file: IndexFile) -> Iterator[BinaryIO]:

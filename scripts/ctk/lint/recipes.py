@@ -49,7 +49,7 @@ def _line_at_fault(recipe: RecipeFile, cause: str) -> int:
     if not place:
         return 1
     number, version = place.groups()
-    for of_line, line in recipe.code():
+    for of_line, line in recipe.code:
         if str(of_line) == number or (version and version in line):
             return of_line
     return 1
@@ -127,7 +127,7 @@ def SourcesAreArtefacts(recipe: RecipeFile) -> Iterator[Finding]:
     """
     known = r"\.cache/artefacts/|scripts/ctk$|pyproject\.toml$|LICENSE$"
     other_source = re.compile(rf"\b(url|git|sha256|md5|path): +(?![\"']?\.\./\.\./(?:{known}))\S+")
-    for number, line in recipe.code():
+    for number, line in recipe.code:
         if match := other_source.search(line):
             yield recipe.at(number, f"a source is {match[0]}", match.start() + 1)
 
@@ -147,7 +147,7 @@ def NoVersionIsTyped(tree: Tree) -> Iterator[Finding]:
         for component in lock.components.values()
     }
     for recipe in tree.recipes.values():
-        for number, line in recipe.code():
+        for number, line in recipe.code:
             if recipe.commented(number):
                 continue
             for version in re.findall(r"(?<![\w.])\d+(?:\.\d+){2,}(?![\w.])", line):
@@ -194,13 +194,15 @@ def PinsSpanTheMajor(tree: Tree) -> Iterator[Finding]:
             exports = [spec for kind in _EXPORTS for spec in output.run_exports.get(kind, ())]
             depends = output.depends if is_for_major else ()
             for spec in (*exports, *depends):
-                bound = _bound_without_number(spec)
                 key = (recipe.name, output.name, spec)
-                if key in seen or not (bound or spec.split()[0] in toolkit):
+                if key in seen:
                     continue
                 seen.add(key)
+                bound = _bound_without_number(spec)
+                if not bound and spec.split()[0] not in toolkit:
+                    continue
                 problem = _problem_of_pin(spec, output, is_export=spec in exports)
-                lines = _lines_of_pin(recipe, spec, bound)
+                lines = _lines_of_pin(recipe, spec, bound) if problem else []
                 if problem and not any(map(recipe.commented, lines)):
                     place = recipe.first(lines, output.name)
                     yield recipe.at(place, f"{output.name} takes {spec}, {problem}")
@@ -228,7 +230,7 @@ def _problem_of_pin(spec: str, output: Rendered, *, is_export: bool) -> str:
 def _lines_of_pin(recipe: RecipeFile, spec: str, bound: str) -> list[int]:
     """The lines of a recipe that may be a requirement: they have its name and its bound."""
     pattern = re.compile(rf"(- |[\"'\[]){re.escape(spec.split()[0])}[ \"']")
-    return [number for number, line in recipe.code() if pattern.search(line) and bound in line]
+    return [number for number, line in recipe.code if pattern.search(line) and bound in line]
 
 
 @check(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +34,7 @@ class RecipeFile:
     def at(self, line: int, message: str, column: int = 1) -> Finding:
         return Finding(self.name, message, line=line, column=column)
 
+    @cached_property
     def code(self) -> list[tuple[int, str]]:
         """The lines that are not comments, with their numbers."""
         lines = enumerate(self.lines, 1)
@@ -41,7 +42,7 @@ class RecipeFile:
 
     def lines_with(self, pattern: str) -> list[int]:
         """The numbers of the lines, without comments, that have a pattern."""
-        return [number for number, line in self.code() if re.search(pattern, line)]
+        return [number for number, line in self.code if re.search(pattern, line)]
 
     def output_line(self, output: str) -> int:
         """The line with the name of the output that renders to this package name."""
@@ -73,7 +74,7 @@ class Tree:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self.progress: Callable[[], None] = lambda: None
-        """Is called after each recipe that is planned, which takes most of the time."""
+        """Is called after each lock that is planned, which takes most of the time."""
         self.unplanned: dict[str, str] = {}
         """Recipe -> why it cannot be planned, filled in by `builds`."""
 
@@ -139,15 +140,23 @@ class Tree:
 
         `unplanned` has the recipes that cannot be planned.
         """
-        found: list[Build] = []
+        try:
+            return self._planned(tuple(self.set.recipes), self.progress)
+        except CtkError:  # of which recipe is seen one by one
+            return tuple(self._planned_one_by_one())
+
+    def _planned(
+        self, recipes: Sequence[str], progress: Callable[[], None] = lambda: None
+    ) -> tuple[Build, ...]:
+        request = Request(recipes=recipes, platforms=tuple(PLATFORMS))
+        return plan(self.measured, request, self.python_tags, progress).builds
+
+    def _planned_one_by_one(self) -> Iterator[Build]:
         for name in self.set.recipes:
-            request = Request(recipes=(name,), platforms=tuple(PLATFORMS))
             try:
-                found += plan(self.measured, request, self.python_tags).builds
+                yield from self._planned([name])
             except CtkError as error:
                 self.unplanned[name] = error.cause
-            self.progress()
-        return tuple(found)
 
     @cached_property
     def classes(self) -> dict[str, Classes]:

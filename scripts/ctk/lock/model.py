@@ -33,8 +33,8 @@ from ctk.core.checkout import Workspace
 from ctk.core.document import faults, read
 from ctk.core.errors import LockError, UnknownName, problems
 from ctk.core.platforms import NOARCH, PLATFORMS, targets
+from ctk.core.times import EARLIEST, parse_time, time_text
 from ctk.core.versions import PythonTag, version_key
-from ctk.index.inside import EARLIEST, parse_time, time_text
 from ctk.package.gpu_support import common
 
 SCHEMA = 3
@@ -248,6 +248,11 @@ class ReleaseLock:
         own = {"cuda_version", "cuda_arch"} if self.is_ctk else {"cuda_major"}
         return frozenset({c.variant_key for c in self.components.values()} | own)
 
+    @cached_property
+    def gpu_keys(self) -> Mapping[str, Mapping[str, list[str]]]:
+        """Platform -> `_gpu_keys`: what is read of a lock asks for them many times."""
+        return {subdir: _gpu_keys(self, subdir) for subdir in (_ANY_OTHER, _OWN)}
+
     @property
     def artefacts(self) -> tuple[Artefact, ...]:
         """Every artefact of every component, in the order of the file.
@@ -258,11 +263,27 @@ class ReleaseLock:
             a for c in self.components.values() for a in c.artefacts.values() if a is not None
         )
 
+    @cached_property
+    def targets(self) -> frozenset[str]:
+        """The targets for which it has artefacts."""
+        return frozenset(artefact.target for artefact in self.artefacts)
+
+    @cached_property
+    def older(self) -> frozenset[tuple[str, str]]:
+        """Variant key and version of each component that is locked beside a newer version."""
+        return frozenset(
+            (component.variant_key, component.version)
+            for key, component in self.components.items()
+            if key != component.name
+        )
+
     def component_of(self, name: str, version: str) -> Component | None:
         """The component of an artefact, or of a recipe's source."""
-        return next(
-            (c for c in self.components.values() if (c.name, c.version) == (name, version)), None
-        )
+        return self._by_version.get((name, version))
+
+    @cached_property
+    def _by_version(self) -> Mapping[tuple[str, str], Component]:
+        return {(c.name, c.version): c for c in self.components.values()}
 
 
 SHAPE = TypeAdapter(ReleaseLock)
@@ -307,7 +328,7 @@ def variant_keys(lock: ReleaseLock, subdir: str) -> dict[str, list[str]]:
             "cuda_arch_set": ["|".join(lock.facts.gpu_architectures)],
             "ptx_isa": [lock.facts.ptx_isa],
         }
-    by_version = _gpu_keys(lock, subdir)
+    by_version = lock.gpu_keys[_OWN if subdir == _OWN else _ANY_OTHER]
     differing = _gpu_zips(lock)
     return keys | {key: gpus if key in differing else gpus[:1] for key, gpus in by_version.items()}
 
@@ -344,8 +365,8 @@ def _gpu_zips(lock: ReleaseLock) -> dict[str, tuple[str, str]]:
     ``nvcomp_gpus`` -> it and the key of the versions.
     """
     zips = {}
-    for subdir in (_ANY_OTHER, _OWN):
-        for key, gpus in _gpu_keys(lock, subdir).items():
+    for by_version in lock.gpu_keys.values():
+        for key, gpus in by_version.items():
             if len(set(gpus)) > 1:
                 zips[key] = (key.removesuffix("_gpus"), key)
     return dict(sorted(zips.items()))

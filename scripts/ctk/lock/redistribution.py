@@ -123,9 +123,6 @@ class Entry:
     named: Mapping[System, tuple[str, ...]] = field(default_factory=dict)
 
 
-_TABLE = TypeAdapter(tuple[Entry, ...])
-
-
 @cache
 def load() -> Readings:
     """The readings of the table; LockError lists all that is wrong with it."""
@@ -136,7 +133,8 @@ def parse(text: str) -> Readings:
     """The readings of a table; LockError lists all that is wrong with it."""
     readings: dict[str, Reading] = {}
     twice = []
-    for entry in parse_by_hand(text, _TABLE, FILE.name, NEXT_STEP):
+    table = TypeAdapter(tuple[Entry, ...])
+    for entry in parse_by_hand(text, table, FILE.name, NEXT_STEP):
         reading = Reading(entry.kind, entry.linux, entry.named)
         for key in (*entry.texts, *entry.declared):
             if key in readings:

@@ -88,14 +88,11 @@ class Read:
     rapids: Mapping[str, Feedstock]
 
 
-_SHAPE = TypeAdapter(Read)
-
-
 @cache
 def read() -> Read:
     """What was read; LockError lists all problems of the file."""
     text = FILE.read_text(encoding="utf-8")
-    return parse_by_hand(text, _SHAPE, FILE.name, f"fix {FILE.name}: it is kept by hand")
+    return parse_by_hand(text, TypeAdapter(Read), FILE.name, f"fix {FILE.name}: it is kept by hand")
 
 
 @dataclass(frozen=True)

@@ -36,14 +36,17 @@ class KnownNames:
     other_channels: OtherChannels
 
 
-SHAPE = TypeAdapter(KnownNames)
+@cache
+def _shape() -> TypeAdapter[KnownNames]:
+    """The schema, which takes long to make, and a checkout does not read the file."""
+    return TypeAdapter(KnownNames)
 
 
 def content(workspace: Workspace) -> Iterator[tuple[Path, str]]:
     """The files that a checkout's package has, by their paths in `PLACE`, and their texts."""
     yield Path(workspace.build_config.name), workspace.build_config.read_text(encoding="utf-8")
     known = KnownNames(read_names(workspace), read_other_channels(workspace))
-    yield Path("names.json"), _lines(_ordered(SHAPE.dump_python(known))) + "\n"
+    yield Path("names.json"), _lines(_ordered(_shape().dump_python(known))) + "\n"
     for name, lock in release_locks(workspace).items():
         if lock.is_ctk:
             reduced = _reduced(lock)
@@ -54,7 +57,7 @@ def content(workspace: Workspace) -> Iterator[tuple[Path, str]]:
 @cache
 def read(file: Path) -> KnownNames:
     """The names that the package knows."""
-    return SHAPE.validate_json(file.read_bytes())
+    return _shape().validate_json(file.read_bytes())
 
 
 def stale(workspace: Workspace) -> list[Path]:

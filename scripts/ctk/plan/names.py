@@ -99,15 +99,11 @@ class Reviewed:
     channels: Mapping[str, ForeignChannel] = field(default_factory=dict)
 
 
-_SHAPE = TypeAdapter(Reviewed)
-
-
 @cache
 def reviewed() -> Reviewed:
     """The names that are kept by hand; LockError lists all problems of the file."""
-    return parse_by_hand(
-        FILE.read_text(encoding="utf-8"), _SHAPE, FILE.name, f"fix {FILE.name}: it is kept by hand"
-    )
+    text, shape = FILE.read_text(encoding="utf-8"), TypeAdapter(Reviewed)
+    return parse_by_hand(text, shape, FILE.name, f"fix {FILE.name}: it is kept by hand")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain, product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from packaging.version import Version
 from pydantic import TypeAdapter
@@ -41,8 +41,10 @@ from ctk.lock.components import (
 from ctk.lock.derived import Derived
 from ctk.lock.model import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
 from ctk.package.records import REPODATA, records
-from ctk.plan.names import OtherName, names_of
 from ctk.plan.recipes import Recipe, Rendered, find_recipes, makers_of, render, renderer
+
+if TYPE_CHECKING:  # a plan that succeeds does not need this import
+    from ctk.plan.names import OtherName
 
 Named = TypeVar("Named")
 
@@ -71,12 +73,8 @@ class Build:
 
     @property
     def place(self) -> str:
-        """The platform of its packages; ``noarch`` if they are the same from each platform."""
-        return (
-            NOARCH
-            if all(o.subdir == NOARCH and self.subdir not in o.name for o in self.outputs)
-            else self.subdir
-        )
+        """`place_of` its outputs."""
+        return place_of(self.outputs, self.subdir)
 
     @property
     def derived(self) -> tuple[Derived, ...]:
@@ -98,6 +96,12 @@ class Build:
         """
         is_project = self.versions or not self.lock.startswith("cuda-")
         return f"{self.recipe.name} {self.outputs[0].version}" if is_project else self.recipe.name
+
+
+def place_of(outputs: Iterable[Rendered], subdir: str) -> str:
+    """The platform of packages for one; ``noarch`` if they are the same from each platform."""
+    is_same = all(output.subdir == NOARCH and subdir not in output.name for output in outputs)
+    return NOARCH if is_same else subdir
 
 
 @dataclass(frozen=True)
@@ -204,6 +208,7 @@ def plan(
     # A recipe is not planned in a checkout whose locks lack its components.
     names = chain(LIBRARIES, PYTHON_PROJECTS, [component.name for component in CTK_COMPONENTS])
     known = frozenset(name.replace("-", "_") for name in names).union(*keys.values())
+    needed = {recipe.name: recipe.names_needed & known for recipe in recipes.values()}
     chosen = [what.locks[name][0] for name in locks]
     published = {subdir for subdir in subdirs if any(_is_published(lock, subdir) for lock in every)}
     builds: dict[str, Build] = {}
@@ -215,13 +220,9 @@ def plan(
             left_out.update({entry.id: entry for entry in _without_recipe(lock, what.exclusions)})
         # A lock feeds the recipes whose lock keys it has. A recipe without lock keys is the same
         # for all releases.
-        fed = [recipe for recipe in recipes.values() if recipe.names_needed & known <= keys[name]]
+        fed = [recipe for recipe in recipes.values() if needed[recipe.name] <= keys[name]]
         for recipe, subdir in product(fed, subdirs):
-            if (
-                subdir in published
-                and not recipe.names_needed & known
-                and not _is_published(lock, subdir)
-            ):
+            if subdir in published and not needed[recipe.name] and not _is_published(lock, subdir):
                 continue
             if name not in locks and not _serves(recipe, lock, files, subdir, chosen):
                 continue
@@ -276,6 +277,8 @@ def recipes_of(what: Set, names: Iterable[str]) -> set[str]:
     for name in names:
         found = {*makers_of(name, what.recipes), *({name} & what.recipes.keys())}
         if not found:
+            from ctk.plan.names import names_of  # late: only an error needs it
+
             locks = [lock for lock, _ in what.locks.values()]
             other = names_of(locks, what.recipes).meant_by(name)
             if other:
@@ -373,7 +376,7 @@ def _choose(kind: str, valid: Mapping[str, Named], names: Iterable[str]) -> dict
 
 def _is_published(lock: ReleaseLock, subdir: str) -> bool:
     """Whether a lock is a CTK release with artefacts for a platform."""
-    return lock.is_ctk and any(artefact.target == subdir for artefact in lock.artefacts)
+    return lock.is_ctk and subdir in lock.targets
 
 
 def _serves(
@@ -425,13 +428,16 @@ def _groups(
     """Yields the builds of a recipe for one of all `locks` and a platform, or why none is made."""
     rendered = _render(recipe, lock, files, subdir)
     yield from _skipped(recipe, lock, rendered, subdir)
-    older = {(c.variant_key, c.version) for key, c in lock.components.items() if key != c.name}
-    for (python, arch, versions), outputs in _by_variant(rendered, older).items():
+    for (python, arch, versions), outputs in _by_variant(rendered, lock.older).items():
         missing, artefacts = _artefacts(recipe, lock, outputs)
         label = arch or _lock_label(lock, outputs)
+        # The package of a GPU architecture is the same in every release that knows the GPU.
+        old = sorted(version for _, version in versions & lock.older)
+        place = place_of(outputs, subdir)
+        parts = [recipe.name, *old, label, python.replace("cp", "py", 1), place]
         newest = max((a.uploaded for a in artefacts), default=0)
         build = Build(
-            id="",
+            id="-".join(part for part in parts if part),
             recipe=recipe,
             variant_files=files,
             lock=lock.name,
@@ -448,21 +454,11 @@ def _groups(
                 if (component := lock.component_of(a.component, a.version))
             },
         )
-        # The package of a GPU architecture is the same in every release that knows the GPU.
-        old = sorted(version for _, version in versions & older)
-        parts = [recipe.name, *old, label, python.replace("cp", "py", 1), build.place]
-        build_id = "-".join(p for p in parts if p)
         if missing:
-            yield LeftOut(
-                build_id,
-                missing,
-                build.title,
-                f"there is no wheel for {subdir}",
-                python,
-                recipe.name,
-            )
+            kind = f"there is no wheel for {subdir}"
+            yield LeftOut(build.id, missing, build.title, kind, python, recipe.name)
         else:
-            yield replace(build, id=build_id)
+            yield build
 
 
 _Versions = frozenset[tuple[str, str]]

@@ -63,14 +63,16 @@ class Recipe:
     @cached_property
     def names_used(self) -> frozenset[str]:
         """The identifiers in the recipe's expressions and conditions, with its variant keys."""
-        return frozenset(name for part in _code(self._stage0) for name in _NAME.findall(part))
+        return frozenset(name for part in self._code for name in _NAME.findall(part))
 
     @cached_property
     def names_needed(self) -> frozenset[str]:
         """`names_used` without the names that a condition tests with ``is defined``."""
-        return self.names_used - {
-            name for part in _code(self._stage0) for name in _DEFINED.findall(part)
-        }
+        return self.names_used - {name for part in self._code for name in _DEFINED.findall(part)}
+
+    @cached_property
+    def _code(self) -> tuple[str, ...]:
+        return tuple(_code(self._stage0))
 
     @cached_property
     def _stage0(self) -> Mapping[str, Any]:

@@ -47,7 +47,7 @@ def lint_files(checks: Sequence[str], *, as_annotations: bool) -> None:
         raise UnknownName(
             f"there is nothing to lint in {workspace.root}", "set CTK_ROOT to a checkout"
         )
-    with report.task("lint", len(tree.recipes)) as task:
+    with report.task("lint", len(tree.measured.locks)) as task:
         tree.progress = lambda: task.advance(1)
         found = lint(tree, checks)
     _show_lint(found, report, as_annotations=as_annotations)
