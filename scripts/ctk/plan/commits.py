@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -41,8 +42,7 @@ def last_commit(folder: Path, files: tuple[Path, ...]) -> str:
     repository = _repository(folder)
     if repository is None:
         return ""
-    elsewhere = {file.parent for file in real_files if not file.is_relative_to(folder)}
-    for place in (folder, *sorted(elsewhere)):
+    for place in _outermost({folder, *(file.parent for file in real_files)}):
         changed = _changed(repository.root, place)
         if changed is None or not changed.isdisjoint(real_files):
             return ""
@@ -57,6 +57,18 @@ def last_commit(folder: Path, files: tuple[Path, ...]) -> str:
         if commit:
             note.write(commit)
     return "" if commit in repository.ends else commit
+
+
+def committed_at(folder: Path, commit: str) -> int:
+    """When a commit was made, in seconds since 1970; 0 for no commit, and where git has none."""
+    if not commit:
+        return 0
+    return int(git(folder, "show", "--no-patch", "--format=%ct", commit) or 0)
+
+
+def _outermost(folders: Set[Path]) -> list[Path]:
+    """The folders that are below none of the others."""
+    return sorted(each for each in folders if folders.isdisjoint(each.parents))
 
 
 @cache
