@@ -70,8 +70,9 @@ class Build:
     outputs: tuple[Rendered, ...]
     artefacts: tuple[Artefact, ...]  # the artefacts that it reads
     arch: str = ""  # GPU architecture in the package's name or version (``9.0``), or ""
-    # Seconds since 1970: the upload of the newest artefact, or without artefacts that of the
-    # release's manifest, or the last commit of sources in the repository. It is the time of all files in the packages.
+    # Seconds since 1970: the upload of the newest artefact; without artefacts, the last commit of
+    # sources in the repository, or the release's manifest. It is the time of all files in the
+    # packages.
     timestamp: int = 0
     # Variant key -> value, for keys with several values in the release: a project's newest version
     # and older versions.
