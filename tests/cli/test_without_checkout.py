@@ -221,8 +221,19 @@ def test_a_channel_is_named_once_and_then_known(run: Run, channel: Path, base: P
     seen = json.loads(run("doctor", "--json").stdout)["checks"]
     assert [check["check"] for check in seen] == ["channel", "driver", "clients"]
     assert "config.toml" in seen[0]["found"] and str(channel) in seen[0]["found"]
+    assert f"its base is {base}" in seen[0]["found"]
     elsewhere = run(*request, "--channel", str(channel.with_name("nothing")))
     assert elsewhere.returncode == ChannelMissing.exit_code
+
+
+def test_the_kept_base_stays_beside_another_channel(run: Run, channel: Path, base: Path) -> None:
+    """It is what a network can reach: a mirror of conda-forge, or what stands in for it."""
+    other = small_channel.record("other", "1.0", "h_0", "noarch", depends=["packaging"])
+    place = small_channel.write(channel.with_name("other"), iter([other]))
+    run("doctor", "--channel", str(channel), "--base", str(base), "--keep")
+    done = run("solve", "other", "--channel", str(place), "--driver", "13.0", "--json")
+    assert done.returncode == 0, done.stderr
+    assert {package["name"] for package in json.loads(done.stdout)["packages"]} >= {"packaging"}
 
 
 def test_a_channel_that_does_not_answer_is_not_kept(run: Run, tmp_path: Path) -> None:

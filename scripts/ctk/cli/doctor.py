@@ -13,6 +13,7 @@ from ctk.cli.options import Arch, Driver, OtherChannels, base_channel
 from ctk.core.checkout import known_workspace, workspace
 from ctk.core.console import Reporter, count
 from ctk.core.errors import BadValue, NotReady
+from ctk.core.secrets import without_credentials
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -132,8 +133,10 @@ def _own_channels() -> tuple[tuple[str, ...], str]:
     own = own_channels()
     if own is None:
         return (), ""
-    kept = f"kept in {own.source}"
-    return own.channels, kept if own.is_kept else f"this ctk is from it: {own.source}"
+    source = f"kept in {own.source}" if own.is_kept else f"this ctk is from it: {own.source}"
+    if own.base:
+        source += f"; its base is {without_credentials(own.base)}"
+    return own.channels, source
 
 
 def _keep(channels: Sequence[str], base: str) -> None:

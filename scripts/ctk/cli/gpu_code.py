@@ -42,7 +42,7 @@ def gpu_code_command(paths: Paths, explain: Explain = False, check: MustAgree = 
 
     For each binary: machine code, PTX, and the parts of CUDA that it uses.
 
-    Example: ctk gpu-code output/channel/linux-64/libcufft-files-12.0.0.61-h946e1c4_0.conda
+    Example: ctk gpu-code ./cudnn.whl
 
     JSON:
     - `subjects`: `name`, `kind` (`package`, `wheel` or `files`)

@@ -719,18 +719,22 @@ NO_CHANNEL = BadValue(
 def asked_channels(named: Sequence[str], base: str) -> tuple[tuple[str, ...], str]:
     """The channels of a command line, and its base channel.
 
-    Without a checkout and without --channel, they are the user's own; the user is asked for them
-    where none is known, once.
+    Without a checkout they are the user's own: the base channel where --base names none, and the
+    others where --channel names none. The user is asked for a channel where none is known, once.
 
     Raises:
         BadValue: None is known, and nobody can be asked.
     """
-    if named or workspace().is_checkout:
+    if workspace().is_checkout:
         return tuple(named), base
     from ctk.core.own_channels import own_channels  # a checkout does without
 
-    own = own_channels() or _ask_for_channel()
-    return own.channels, own.base if own.base and base == "local" else base
+    own = own_channels()
+    if own is None and not named:
+        own = _ask_for_channel()
+    if own and own.base and base == "local":
+        base = own.base
+    return tuple(named) or (own.channels if own else ()), base
 
 
 def _ask_for_channel() -> OwnChannels:

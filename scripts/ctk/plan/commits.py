@@ -64,6 +64,13 @@ def _outermost(folders: Set[Path]) -> list[Path]:
     return [folder for folder in sorted(folders) if folders.isdisjoint(folder.parents)]
 
 
+def committed_at(folder: Path, commit: str) -> int:
+    """When a commit was made, in seconds since 1970; 0 for no commit, and where git has none."""
+    if not commit:
+        return 0
+    return int(git(folder, "show", "--no-patch", "--format=%ct", commit) or 0)
+
+
 @cache
 def _repository(folder: Path) -> _Repository | None:
     """The repository with a folder; None outside of one, and before the first commit."""

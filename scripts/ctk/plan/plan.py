@@ -41,7 +41,17 @@ from ctk.lock.components import (
 from ctk.lock.derived import Derived
 from ctk.lock.model import FACT_KEY, LIBRARY_LOCK, Artefact, ReleaseLock, release_locks
 from ctk.package.records import REPODATA, records
-from ctk.plan.recipes import Recipe, Rendered, find_recipes, makers_of, render, renderer
+from ctk.plan.commits import committed_at
+from ctk.plan.recipes import (
+    Recipe,
+    Rendered,
+    find_recipes,
+    makers_of,
+    recipe_commit,
+    render,
+    renderer,
+    source_variants,
+)
 
 if TYPE_CHECKING:  # a plan that succeeds does not need this import
     from ctk.plan.names import OtherName
@@ -62,8 +72,9 @@ class Build:
     outputs: tuple[Rendered, ...]
     artefacts: tuple[Artefact, ...]  # the artefacts that it reads
     arch: str = ""  # GPU architecture in the package's name or version (``9.0``), or ""
-    # Seconds since 1970: the upload of the newest artefact, or without artefacts that of the
-    # release's manifest. It is the time of all files in the packages.
+    # Seconds since 1970: the upload of the newest artefact; without artefacts, the last commit of
+    # sources in the repository, or the release's manifest. It is the time of all files in the
+    # packages.
     timestamp: int = 0
     # Variant key -> value, for keys with several values in the release: a project's newest version
     # and older versions.
@@ -211,17 +222,18 @@ def plan(
     needed = {recipe.name: recipe.names_needed & known for recipe in recipes.values()}
     chosen = [what.locks[name][0] for name in locks]
     published = {subdir for subdir in subdirs if any(_is_published(lock, subdir) for lock in every)}
+    own = {n: (source_variants(recipe),) for n, recipe in recipes.items() if recipe.own_sources}
     builds: dict[str, Build] = {}
     packages: set[str] = set()
     left_out: dict[str, LeftOut] = {}
     for name, (lock, variant_file) in what.locks.items():
-        files = (*what.build_config, variant_file)
         if name in locks:
             left_out.update({entry.id: entry for entry in _without_recipe(lock, what.exclusions)})
         # A lock feeds the recipes whose lock keys it has. A recipe without lock keys is the same
         # for all releases.
         fed = [recipe for recipe in recipes.values() if needed[recipe.name] <= keys[name]]
         for recipe, subdir in product(fed, subdirs):
+            files = (*what.build_config, variant_file, *own.get(recipe.name, ()))
             if subdir in published and not needed[recipe.name] and not _is_published(lock, subdir):
                 continue
             if name not in locks and not _serves(recipe, lock, files, subdir, chosen):
@@ -446,7 +458,7 @@ def _groups(
             outputs=tuple(outputs),
             artefacts=artefacts,
             arch=arch,
-            timestamp=newest or _appeared(arch, label, lock, locks),
+            timestamp=newest or _committed(recipe) or _appeared(arch, label, lock, locks),
             versions=dict(sorted(versions)),
             licenses={
                 a.component: component.license
@@ -478,6 +490,17 @@ def _by_variant(
         python, arch = variant.get("python_tag", ""), variant.get("cuda_arch", "")
         groups[python, arch, versions].append(output)
     return groups
+
+
+def _committed(recipe: Recipe) -> int:
+    """The time of packages that are made of this repository: of its last commit, or 0.
+
+    Their version and build number may stay while their sources change: of two such packages,
+    solvers take the one of the later time.
+    """
+    if not recipe.own_sources:
+        return 0
+    return committed_at(recipe.folder, recipe_commit(recipe))
 
 
 def _appeared(arch: str, label: str, lock: ReleaseLock, locks: Iterable[ReleaseLock]) -> int:

@@ -20,7 +20,14 @@ from ctk.core.checkout import workspace
 from ctk.core.console import listing
 from ctk.core.document import as_list
 from ctk.core.errors import RecipeError, nearest
-from ctk.core.files import file_sha256, open_plain, read_plain, read_plain_text
+from ctk.core.files import (
+    file_sha256,
+    make_folder,
+    open_plain,
+    read_plain,
+    read_plain_text,
+    replace_file,
+)
 from ctk.core.memo import Memo, memo
 from ctk.core.platforms import NOARCH, this_platform
 from ctk.lock.derived import KINDS
@@ -30,6 +37,8 @@ from ctk.plan.messages import MISSING_OUTPUT, message_of, shown, uneven_zip
 _SHARED = re.compile(r"\bfile:\s*(\.\./[^\s,}]+)")
 _OWN_SOURCE = re.compile(r"\bpath:\s*\.\./\.\./(?!\.cache/)([\w./-]+)")
 """A source of a recipe that is a part of the checkout, by its path there."""
+SOURCES_KEY = "own_sources"
+"""The variant key of `source_variants`, which such a recipe names in its `use_keys`."""
 _EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
 _read = rattler_build.Stage0Recipe.from_file
 _ZIP = ","  # between zipped keys, and between their values, which have none
@@ -627,6 +636,21 @@ def recipe_digest(recipe: Recipe) -> str:
         name = os.path.relpath(file, recipe.folder)
         digest.update(f"{name}\0{hashlib.sha256(read_plain(file)).hexdigest()}\1".encode())
     return digest.hexdigest()
+
+
+def source_variants(recipe: Recipe) -> Path:
+    """A variant file that gives the packages of a recipe with `own_sources` a name of their own.
+
+    Their version stays while the sources change, and a published name is never reused. So one key
+    stands for all that differs between two packages: the sources, and the commit in the SBOM.
+    """
+    stated = f"{recipe_digest(recipe)} {recipe_commit(recipe)}"
+    digest = hashlib.sha256(stated.encode()).hexdigest()[:16]
+    file = workspace().notes / "sources" / f"{digest}.yaml"
+    if not file.is_file():
+        make_folder(file.parent)
+        replace_file(file, f'{SOURCES_KEY}: ["{digest}"]\n'.encode())
+    return file
 
 
 def recipe_commit(recipe: Recipe) -> str:

@@ -22,6 +22,7 @@ from ctk.core.platforms import this_platform
 from ctk.env.environment import create
 from ctk.lock.components import load_exclusions
 from ctk.plan.recipes import Recipe, render
+from ctk.site.settings import settings
 from ctk.solve.solve import Scenario, solve
 from kit.doc_clients import Solve
 from kit.doc_commands import commands
@@ -54,6 +55,7 @@ YAMLS = {
     "# environment.yml": "test_environments.py",
     "# virtual-packages.yml": "test_environments.py",
     "# variants/exclusions.yaml": "exclusions",
+    "# ~/.condarc": "settings",
 }
 
 
@@ -186,3 +188,10 @@ def test_an_entry_for_the_written_list_can_be_read(block: Block, tmp_path: Path)
     here.variants.mkdir()
     (here.variants / "exclusions.yaml").write_text(block.text)
     assert load_exclusions(here).excluded
+
+
+@pytest.mark.parametrize("block", of("yaml", "settings"), ids=str)
+def test_settings_of_clients_are_those_that_a_site_writes(block: Block) -> None:
+    written = settings(("CHANNEL", "conda-forge"), "")
+    (file,) = (file for file in written if block.text.startswith(f"# {file.place}\n"))
+    assert YAML(typ="safe").load(block.text) == YAML(typ="safe").load(file.text)

@@ -248,6 +248,7 @@ def _show_install(
         options += ["--base", base]
     ctk = ["ctk", "env", "create", *names, *options, "--prefix", "./my-env"]
     report.line(f"to install: {shlex.join(ctk)}")
-    urls += ["-c", "conda-forge"]
+    # A folder that stands in for conda-forge here is no channel for conda's users.
+    urls += ["-c", base if "://" in base else "conda-forge"]
     conda = ["conda", "create", "-n", "my-env", *urls, *names]
     report.line(f"or, also with mamba: {shlex.join(conda)}")
