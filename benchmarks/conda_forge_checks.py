@@ -5,7 +5,7 @@ exist %LIBRARY_LIB%\\x64\\cublas.lib exit 1``. The packages are those that recip
 make of one release (no build is needed), and the version in a check is ours of the same minor. A
 check that a file exists passes if a package of the release and platform has it; a check that none
 exists is about the package itself. Last are the outputs of the feedstocks that are neither packages
-here nor in a table of docs/recipe-reference.md. Give the git folders of the feedstocks. Example:
+here nor in a table of docs/recipe-authors.md. Give the git folders of the feedstocks. Example:
 .venv/bin/python benchmarks/conda_forge_checks.py 13.2 CLONES/*-feedstock
 """
 
@@ -173,7 +173,7 @@ def main() -> None:
         word = "" if check.is_there else "not "
         print(f"  {check.output} on {check.subdir}: {word}{check.path}")
     said = {name for name, _ in packages} | patterns_of(
-        (here.root / "docs/recipe-reference.md").read_text(encoding="utf-8")
+        (here.root / "docs/recipe-authors.md").read_text(encoding="utf-8")
     )
     outputs = {name for folder in given.feedstocks for name in outputs_of(folder)}
     unsaid = [n for n in sorted(outputs) if not any(fnmatchcase(n, pattern) for pattern in said)]

@@ -88,8 +88,8 @@ def differences(here: Outputs, there: Outputs) -> Iterator[Difference]:
 
 def table(project: Workspace) -> list[tuple[list[str], str, str, str]]:
     """The rows of the page: names or patterns of outputs, platforms, here, conda-forge."""
-    page = (project.root / "docs" / "recipe-reference.md").read_text(encoding="utf-8")
-    section = page.partition("\n## Differences from conda-forge\n")[2].partition("\n## ")[0]
+    page = (project.root / "docs" / "recipe-authors.md").read_text(encoding="utf-8")
+    section = page.partition("\n### Differences from conda-forge\n")[2].partition("\n### ")[0]
     rows = [
         [cell.strip() for cell in line.strip("|").split(" | ")]
         for line in section.splitlines()

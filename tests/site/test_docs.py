@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from reading import Read
 
 from conftest import ROOT
 from ctk.plan.names import Names
@@ -48,6 +49,7 @@ def test_every_page_has_its_place_in_the_side_bar_or_is_for_developers() -> None
     pages = {page.stem for page in (ROOT / "docs").glob("*.md")}
     assert len(NAMES) == len(set(NAMES))
     assert pages == {*NAMES, *FOR_DEVELOPERS}
+    assert not pages & docs.MOVED.keys()
 
 
 def test_sphinx_understands_every_page(tmp_path: Path) -> None:
@@ -60,6 +62,44 @@ def test_sphinx_understands_every_page(tmp_path: Path) -> None:
         )
         == ""
     )
+
+
+@pytest.mark.parametrize(("old", "new"), docs.MOVED.items())
+def test_the_old_address_of_a_page_leads_to_the_new_page(site: Path, old: str, new: str) -> None:
+    page = Read((site / f"{old}.html").read_bytes())
+    name, heading = new.split("#")
+    assert page.wrong == []
+    assert page.links[-1] == f"{name}.html#{heading}"
+    assert heading in Read((site / f"{name}.html").read_bytes()).ids
+    refresh = f'<meta http-equiv="refresh" content="0; url={name}.html#{heading}">'
+    assert refresh in (site / f"{old}.html").read_text(), "for readers without JavaScript"
+
+
+@pytest.mark.parametrize(
+    ("typed", "arrives"), [("", "reference"), ("#the-variables-of-nvcc", "the-variables-of-nvcc")]
+)
+def test_a_browser_at_an_old_address_goes_to_the_heading(
+    site: Path, tmp_path: Path, typed: str, arrives: str
+) -> None:
+    """Which the new page has too: that of the old address, if it names one."""
+    assert f'id="{arrives}"' in (site / "recipe-authors.html").read_text()
+    browser = shutil.which("chromium")
+    if browser is None:
+        pytest.skip("there is no chromium on PATH to run the page's script")
+    shown = tmp_path / "docs" / "recipe-authors.html"
+    shutil.copytree(site.parent, tmp_path, dirs_exist_ok=True)
+    shown.write_text("<body><script>document.body.append(location.hash)</script>")
+    words = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=8000"]
+    address = (tmp_path / "docs" / "recipe-reference.html").as_uri() + typed
+    done = subprocess.run(
+        [*words, "--dump-dom", address], capture_output=True, text=True, check=True
+    )
+    assert f"</script>#{arrives}</body>" in done.stdout
+
+
+def test_a_checkout_without_the_new_page_has_no_page_that_leads_to_it() -> None:
+    texts = {"users": "# For users\n"}
+    assert [page.path for page in docs.moved_pages(texts, "CUDA here")] == []
 
 
 def test_commands_of_the_docs_can_be_copied(site: Path) -> None:
@@ -82,7 +122,9 @@ def test_a_line_is_not_wrapped_inside_an_option(site: Path) -> None:
 
 def test_the_docs_have_the_header_of_the_site(site: Path) -> None:
     for page in site.glob("*.html"):
-        (header,) = re.findall(r'<div class="site-header">(.*?)</nav>', page.read_text(), re.DOTALL)
+        (header,) = re.findall(
+            r'<(?:div|header) class="site-header">(.*?)</nav>', page.read_text(), re.DOTALL
+        )
         assert (
             '<a class="brand" href="../index.html">' in header
             and '<a href="../packages.html">' in header

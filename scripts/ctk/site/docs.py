@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
@@ -14,17 +14,23 @@ from typing import Any
 
 from ctk.core.console import listing
 from ctk.plan.names import Names
-from ctk.site.pages import Page, assets, docs_header, safe_json
+from ctk.site.pages import Page, assets, docs_header, moved, safe_json
 
 SECTIONS = {
     "Use": ["users", "files", "environments", "cluster", "pytorch-jax-cupy", "troubleshooting"],
     "Choose": ["how-the-right-build-is-picked"],
-    "Build packages": ["recipe-authors", "recipe-reference", "gpu-code"],
+    "Build packages": ["recipe-authors", "gpu-code"],
     "Keep a channel": ["maintainers", "security"],
     "Look up": ["commands", "errors", "json"],
 }
 """Heading of the side bar -> its pages; what is not here is for developers."""
 NAMES = [name for section in SECTIONS.values() for name in section]
+MOVED = {
+    "recipe-reference": "recipe-authors#reference",
+    "compared": "how-the-right-build-is-picked#other-sources",
+    "run-a-channel": "maintainers#one-morning",
+}
+"""A page that became part of another -> that page, with the heading where its text begins."""
 _CHECKOUT = re.compile(r"<!-- only in a checkout -->.*?<!-- end -->\n*", re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
 _CHANNEL = re.compile(
@@ -47,6 +53,7 @@ _STATED = re.compile(
     r"(?:^|[ ]+)# (?:toolkit \d|the newest toolkit)[^\n]*(?P<end>\n)", re.MULTILINE
 )
 _WITH_A_VALUE = ("-n", "-c")
+_TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 _LINK = re.compile(
     r"(?P<open>\s+\()?\[(?P<text>[^\]]+)\]\((?!https?:|#)(?P<page>[^)#]+)[^)]*\)(?P<close>\))?"
 )
@@ -139,6 +146,16 @@ def pages(folder: Path, title: str, subject: Subject) -> Iterator[Page]:
                     plain[file.stem] = " ".join(unescape(_TAG.sub("", article[0])).split())
             yield Page(f"docs/{file.relative_to(Path(scratch, 'made')).as_posix()}", content)
         yield Page("docs/texts.js", f"const TEXTS = {safe_json(plain)};\n".encode())
+    yield from moved_pages(texts, title)
+
+
+def moved_pages(texts: Mapping[str, str], title: str) -> Iterator[Page]:
+    """A page at each old address whose new page is among `texts`; it leads there."""
+    for old, new in MOVED.items():
+        name, _, heading = new.partition("#")
+        found = _TITLE.search(texts.get(name, ""))
+        if found is not None:
+            yield moved(title, f"docs/{old}.html", f"{name}.html", heading, found[1])
 
 
 def default_minors(texts: Iterable[str]) -> tuple[str, ...]:

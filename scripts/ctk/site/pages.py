@@ -173,8 +173,29 @@ def missing(site: Site) -> Iterator[Page]:
 
 def docs_header(title: str) -> str:
     """The header of the pages of the docs."""
+    return _environment().get_template("header.html").render(**_in_docs(title))
+
+
+def moved(title: str, path: str, target: str, heading: str, label: str) -> Page:
+    """A page of the docs at an old address, which leads to another page of the docs.
+
+    Args:
+        title: That of the site.
+        path: The old address.
+        target: The new page, relative to the old one.
+        heading: Where a reader arrives whose address names no heading.
+        label: The title of the new page.
+    """
+    own = {"target": target, "heading": heading, "label": label}
+    own |= {"title": "This page has moved", "description": "It is now part of another page."}
+    text = _environment().get_template("moved.html").render(**_in_docs(title), **own)
+    return Page(path, (text.rstrip() + "\n").encode())
+
+
+def _in_docs(title: str) -> dict[str, Any]:
+    """What the header of a page of the docs needs."""
     own = {"site": {"title": title}, "root": "../", "path": "", "section": _NAVIGATION[-1][0]}
-    return _environment().get_template("header.html").render(navigation=_NAVIGATION, **own)
+    return {"navigation": _NAVIGATION, **own}
 
 
 def assets(names: Names) -> Iterator[Page]:

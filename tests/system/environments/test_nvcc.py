@@ -36,11 +36,11 @@ SPECS = ("cuda-nvcc", "cuda-cudart-dev", *(["pkg-config"] if shutil.which("pkg-c
 HALVES = ("cuda-nvcc-dev_linux-aarch64", "cuda-cudart-dev_linux-aarch64")
 ARM = "cuda-nvcc_linux-aarch64"
 CROSS = "aarch64-linux-gnu-g++"
-# The oldest CMake that docs/recipe-reference.md names, and the newest.
+# The oldest CMake that docs/recipe-authors.md names, and the newest.
 CMAKES = {"floor": "cmake==3.25.*", "newest": "cmake"}
 SWEPT_CMAKES = ["floor", pytest.param("newest", marks=pytest.mark.sweep)]
-# What docs/recipe-reference.md says to type, and a name for it.
-PAGE = (ROOT / "docs" / "recipe-reference.md").read_text()
+# What docs/recipe-authors.md says to type, and a name for it.
+PAGE = (ROOT / "docs" / "recipe-authors.md").read_text()
 LINES = dict(
     zip(
         ("static", "shared", "Xlinker"),
