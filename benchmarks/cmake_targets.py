@@ -3,7 +3,8 @@
 The targets are those that the module's own documentation names. Each is looked up in one project. A
 program that refers to the whole library (all members of a static one) is linked with each library
 that is there; a program that is there must be a file. The environment has cuda-toolkit,
-cuda-nvml-dev, cuda-nvtx-dev, gxx_linux-64, ninja and cmake. Example:
+cuda-nvml-dev, cuda-nvtx-dev, gxx_linux-64, ninja and cmake. Ends with 1 if a target that is there
+is of no use. Example:
 .venv/bin/python benchmarks/cmake_targets.py ENVIRONMENT
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 import tempfile
 from pathlib import Path
 
@@ -72,6 +74,7 @@ def main() -> None:
         print(f"CMake has {len(names)} targets: {len(there)} are there, {len(usable)} can be used")
         print("not there:", *sorted(set(names) - there))
         print("there, and of no use:", *sorted(there - usable))
+        sys.exit(1 if there - usable else 0)
 
 
 def words(line: str) -> tuple[str, str, str]:

@@ -20,7 +20,7 @@ _WHY = re.compile(
     r"fatal error: .*|.*: error:? .*|.*cannot find -l.*|.*undefined reference.*|CMake Error.*"
     r"|.*No such file.*|.*command not found.*|fatal: .*"
 )
-_LIMIT = 3600  # seconds of a command: one that hangs is a failure, too
+_LIMIT = 4 * 3600  # seconds of a command: one that hangs is a failure, too
 
 
 @dataclass(frozen=True)
@@ -134,5 +134,6 @@ class Project:
     def compile(self, *targets: str) -> Done:
         """Builds everything that can be built."""
         named = ["--target", *targets] if targets else []
-        command = [self.cmake, "--build", str(self.build), *named, "--", "-k", "0"]
+        jobs = str(len(os.sched_getaffinity(0)))  # Ninja itself takes two more
+        command = [self.cmake, "--build", str(self.build), *named, "--", "-k", "0", "-j", jobs]
         return run(self.prefix, command, self.build)

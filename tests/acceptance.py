@@ -28,6 +28,7 @@ from ctk.core.checkout import Workspace, git, settings, workspace
 from ctk.core.console import count
 from ctk.core.files import read_json, replace_file
 from ctk.core.platforms import PLATFORMS, this_platform
+from ctk.lock.model import release_locks
 from ctk.plan.plan import Request, plan, published_set, python_tags
 
 # What decides the outcome of a piece, besides the index and the machine.
@@ -43,6 +44,11 @@ LINKED = [
     "pytest",
     "-q",
     "tests/system/environments/test_dev_packages.py",
+]
+# What others' samples and tests are compiled and linked with, beside a compiler.
+SAMPLES_NEED = [
+    *("cuda-toolkit", "cuda-driver-dev", "cuda-nvml-dev", "cuda-nvtx-dev"),
+    *("libcudss-dev", "cusparselt-dev", "cutensor", "libnvcomp-dev", "libnvjpeg2k-dev"),
 ]
 # Programs of 13.5 for ARM say that they need a newer glibc than a machine of another platform is
 # taken to have.
@@ -68,9 +74,15 @@ class Piece:
     stays: bool = False
 
 
-def pieces(where: Workspace) -> list[Piece]:
-    """Everything that is promised, cheap pieces first."""
-    return [*_quick(where), *_builds(where), *_tests()]
+def pieces(where: Workspace, clones: Path | None = None) -> list[Piece]:
+    """Everything that is promised, cheap pieces first.
+
+    Args:
+        where: The checkout.
+        clones: A folder with git folders of others, or no pieces that need these.
+    """
+    samples = [_samples(where, clones.resolve())] if clones else []
+    return [*_quick(where), *_builds(where), *samples, *_tests()]
 
 
 def _quick(where: Workspace) -> Iterator[Piece]:
@@ -137,6 +149,42 @@ def _builds(where: Workspace) -> Iterator[Piece]:
             [[*made, "--libraries"], *linked, *_used(others, platform)],
             reads,
         )
+
+
+def _samples(where: Workspace, clones: Path) -> Piece:
+    """NVIDIA's samples and conda-forge's test commands, with the newest toolkit.
+
+    The programs of `benchmarks/` know what fails, and why; all else is a failure.
+    """
+    locks = [name for name in release_locks(where) if name.startswith("cuda-")]
+    minor = max((name.removeprefix("cuda-") for name in locks), key=Version)
+    libraries = f"libraries-{minor.partition('.')[0]}"
+    build = [CTK, "build", *SAMPLES_NEED, "--release", minor, "--release", libraries]
+    tools = ["gxx_linux-64", "cmake", "ninja"]
+    prefix = "output/linked"
+    specs = [f"cuda-version={minor}", *SAMPLES_NEED, *tools]
+    samples = [
+        *("--cuda-samples", str(clones / "cuda-samples.git")),
+        *("--library-samples", str(clones / "CUDALibrarySamples.git")),
+    ]
+    feedstocks = sorted(map(str, clones.glob("*-feedstock")))
+    python = ".venv/bin/python"
+    # What tests of cuda-nvcc and cusparselt clone.
+    cmake = f"https://gitlab.kitware.com/cmake/cmake.git={clones / 'CMake.git'}"
+    cusparselt = f"https://github.com/NVIDIA/CUDALibrarySamples.git={samples[-1]}"
+    options = ["--environment", prefix, "--instead", cmake, "--instead", cusparselt]
+    commands = [minor, "output/channel", *feedstocks, *options]
+    return Piece(
+        "samples",
+        [
+            build,
+            [CTK, "env", "create", "--prefix", prefix, *specs],
+            [python, "benchmarks/cmake_targets.py", prefix],
+            [python, "benchmarks/samples.py", prefix, *samples],
+            [python, "benchmarks/conda_forge_commands.py", *commands],
+        ],
+        (*LINKING, "benchmarks"),
+    )
 
 
 def _used(packages: Iterable[str], platform: str) -> Iterator[list[str]]:
@@ -306,16 +354,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--list", action="store_true", help="name the pieces and what they run, and exit"
     )
+    parser.add_argument(
+        "--clones",
+        type=Path,
+        help="a folder with clones: cuda-samples.git, CUDALibrarySamples.git, CMake.git and"
+        " conda-forge's feedstocks. Their samples and tests are run, too: the piece `samples`",
+    )
     parser.add_argument("--again", action="store_true", help="run also what has passed before")
     options = parser.parse_args(arguments)
     where = workspace()
     found = [
         p
-        for p in pieces(where)
+        for p in pieces(where, options.clones)
         if not options.only or any(fnmatch(p.name, each) for each in options.only)
     ]
     if not found:
         parser.error(f"no piece is called {' or '.join(options.only)}; --list names them")
+    if not options.clones and not options.only:
+        print("note: without --clones, nobody else's samples are linked", file=sys.stderr)
     if options.list:
         for piece in found:
             others = (

@@ -210,6 +210,38 @@ def test_files_that_cmake_finds_without_activation_read_those_of_cccl(
         assert read.resolve() == tmp_path / row.cmake / name
 
 
+@pytest.mark.skipif(not shutil.which("cmake"), reason="this machine has no CMake")
+@pytest.mark.parametrize(
+    ("subdir", "root", "library"),
+    [("linux-64", ".", "lib/libcudss.so"), ("win-64", "Library", "bin/cudss64_1.dll")],
+)
+def test_cmake_finds_cudss_and_no_newer_one(
+    project: Workspace, tmp_path: Path, subdir: str, root: str, library: str
+) -> None:
+    prefix = tmp_path / "with space"
+    write(prefix / root, {library: ""})
+    script = project.recipes / "libcudss/find-package.sh"
+    variables = {"PREFIX": str(prefix), "target_platform": subdir, "PKG_VERSION": "1.0.0.35"}
+    subprocess.run(["bash", script], env=ENVIRONMENT | variables, check=True)
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.18)\n"
+        "project(finds LANGUAGES NONE)\n"
+        "set_property(GLOBAL PROPERTY TARGET_SUPPORTS_SHARED_LIBS TRUE)\n"
+        "find_package(cudss ${wanted} CONFIG REQUIRED)\n"
+        "get_target_property(location cudss IMPORTED_LOCATION)\n"
+        'message("${cudss_VERSION} ${location}")\n'
+    )
+
+    def found(wanted: str) -> str:
+        options = [f"-Dwanted={wanted}", f"-Dcudss_DIR={prefix / root / 'lib/cmake/cudss'}"]
+        command = ["cmake", *options, "-S", str(tmp_path), "-B", str(tmp_path / wanted)]
+        return subprocess.run(command, capture_output=True, text=True).stderr
+
+    path = (prefix / root / library).resolve()
+    assert found("0.8.0").splitlines()[-1] == f"1.0.0 {path}"
+    assert 'compatible with requested version "1.1"' in " ".join(found("1.1").split())
+
+
 LINUX = [row for row in ROWS if "linux-64" in str(row.id)]
 
 
