@@ -32,7 +32,7 @@ from ctk.lock.model import release_locks
 from ctk.plan.plan import Request, plan, published_set, python_tags
 
 # What decides the outcome of a piece, besides the index and the machine.
-TOOL = ("scripts", "pyproject.toml", "requirements.lock")
+TOOL = ("scripts", "pyproject.toml", "requirements.lock", "requirements-dev.lock")
 PACKAGES = (*TOOL, "recipes", "base", "variants", "conda_build_config.yaml")
 LINKING = (*PACKAGES, "tests")
 ALL = (".",)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -488,22 +487,21 @@ def _testing(
 ) -> Iterator[Callable[[Path], _Results]]:
     """Gives what runs the tests of a package against channels.
 
-    Channels on servers are read through our client.
+    Channels on servers are read through our client. rattler-build holds the GIL while it tests: in
+    threads, one package would wait for another, and nothing here would answer it.
     """
-    with mirrored([channel_url(channel) for channel in channels], workspace, say) as mirror:
-        if not mirror.is_needed:
-            yield partial(_results, urls=mirror.urls)
-            return
-        # rattler-build holds the GIL, so that nothing would answer it in this process.
-        with ProcessPool(jobs, _use, mirror.environment) as pool:
+    with (
+        mirrored([channel_url(channel) for channel in channels], workspace, say) as mirror,
+        ProcessPool(jobs, _use, mirror.environment) as pool,
+    ):
 
-            def in_process(file: Path) -> _Results:
-                is_passed, log = pool.submit(_results, file, mirror.urls).result()
-                if not is_passed:
-                    mirror.raise_failure()
-                return is_passed, [mirror.restored(line) for line in log]
+        def in_process(file: Path) -> _Results:
+            is_passed, log = pool.submit(_results, file, mirror.urls).result()
+            if not is_passed:
+                mirror.raise_failure()
+            return is_passed, [mirror.restored(line) for line in log]
 
-            yield in_process
+        yield in_process
 
 
 def _use(variables: Mapping[str, str]) -> None:

@@ -62,7 +62,7 @@ def _complete(world: World) -> None:
     for recipe in world.workspace.recipes.iterdir():
         if recipe.name not in (*RECIPES, "common"):
             shutil.rmtree(recipe)
-    for name in ("LICENSE", "requirements.lock"):
+    for name in ("LICENSE", "requirements.lock", "requirements-dev.lock"):
         shutil.copyfile(ROOT / name, world.root / name)
     (world.root / ".gitignore").write_text(".cache\noutput\n")
     author = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]

@@ -32,7 +32,7 @@ See = Callable[..., dict[str, dict[str, str]]]
 def checkout(tmp_path: Path) -> Workspace:
     """Locks and the list of packages: what a clone has."""
     shutil.copytree(ROOT / "variants", tmp_path / "variants")
-    for name in ("requirements.lock", "conda_build_config.yaml"):
+    for name in ("requirements.lock", "requirements-dev.lock", "conda_build_config.yaml"):
         shutil.copyfile(ROOT / name, tmp_path / name)
     return Workspace(tmp_path)
 
@@ -296,14 +296,15 @@ def test_a_variable_of_a_driver_that_cannot_be_or_be_read_is_named(see: See) -> 
 
 
 @pytest.mark.parametrize(
-    ("installed", "stays"), [("", True), ("0 {here}", True), ("0 /elsewhere", False), ("0", False)]
+    ("installed", "stays"),
+    [("", True), ("in {here}\n", True), ("in /elsewhere\n", False), ("0", False)],
 )
 def test_setup_makes_a_venv_again_that_was_copied_or_moved(
     tmp_path: Path, installed: str, stays: bool
 ) -> None:
     """Its programs name its folder: in a copy, `ctk` was that of the other checkout."""
     (tmp_path / "scripts").mkdir()
-    for file in ("scripts/setup", "requirements.lock", "pyproject.toml"):
+    for file in ("scripts/setup", "requirements.lock", "requirements-dev.lock", "pyproject.toml"):
         shutil.copy(ROOT / file, tmp_path / file)
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / ".installed").write_text(installed.format(here=tmp_path))

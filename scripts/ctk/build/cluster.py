@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from ctk.build.finished import Built, build_key, read_note, tools
 from ctk.build.one import at_work, clear_build_folders, processes
 from ctk.build.runner import keep, log_file, make, write_log
-from ctk.core.checkout import Workspace
+from ctk.core.checkout import Workspace, lacks_package
 from ctk.core.disk import FULL, disk_errors
 from ctk.core.errors import BadValue, BuildFailed, ClusterFailed, CtkError, NoSpace, describe
 from ctk.core.files import file_sha256
@@ -297,11 +297,8 @@ class Cluster(AbstractContextManager["Cluster"]):
     ) -> None:
         try:
             import distributed  # noqa: F401
-        except ImportError:
-            raise ClusterFailed(
-                "builds on a cluster need distributed, which is not installed here",
-                "install the extra: .venv/bin/python -m pip install --editable '.[cluster]'",
-            ) from None
+        except ModuleNotFoundError as error:
+            raise lacks_package("builds on a cluster", error, "ctk[cluster]") from None
         self._address, self._say = address, say
         self._store = Store(url)
         self._client = _connect(address)

@@ -28,6 +28,7 @@ from rattler.sigstore import (
 from ctk.channel.check_package import ChannelPackage
 from ctk.channel.own_key import PREDICATE, KeyVerifier, is_by_keys
 from ctk.channel.publish import FIELD, SIDECAR
+from ctk.core.checkout import lacks_package
 from ctk.core.errors import BadValue, CtkError, PublishFailed
 from ctk.core.files import read_plain
 from ctk.core.process import run
@@ -81,9 +82,17 @@ class Sigstore:
             ) from error
 
     def signer(self) -> Signer:
-        """The signer with the identity of this job, created once."""
-        from sigstore.oidc import IdentityToken
-        from sigstore.sign import Signer
+        """The signer with the identity of this job, created once.
+
+        Raises:
+            NotReady: sigstore is not installed.
+            PublishFailed: This is no job that has an identity.
+        """
+        try:
+            from sigstore.oidc import IdentityToken
+            from sigstore.sign import Signer
+        except ModuleNotFoundError as error:
+            raise lacks_package("attestations", error, "sigstore") from None
 
         if self._signer is None:
             token = self.token()

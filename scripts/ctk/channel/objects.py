@@ -17,7 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ctk.core.errors import BadValue, Busy, NotReady, PublishFailed
+from ctk.core.checkout import lacks_package
+from ctk.core.errors import BadValue, Busy, PublishFailed
 from ctk.core.files import open_plain
 from ctk.core.secrets import hide, without_credentials
 
@@ -182,8 +183,7 @@ class Objects:
             from botocore.config import Config
             from botocore.exceptions import BotoCoreError
         except ModuleNotFoundError as error:
-            step = "pip install boto3"
-            raise NotReady(f"s3:// needs {error.name}, which is not installed", step) from None
+            raise lacks_package("buckets", error, "boto3") from None
         with self._errors("answer"):
             session = boto3.Session()
             login = session.get_credentials()

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ctk.channel.check_package import ChannelPackage
 from ctk.channel.publish import FIELD, SIDECAR
-from ctk.core.errors import BadValue, NotReady
+from ctk.core.checkout import lacks_package
+from ctk.core.errors import BadValue
 from ctk.core.files import read_plain
 from ctk.rules import Finding
 
@@ -167,6 +168,5 @@ def _refuse_missing() -> None:
         import cryptography
         import securesystemslib  # noqa: F401
     except ModuleNotFoundError as error:
-        step = "pip install securesystemslib cryptography"
-        raise NotReady(f"keys need {error.name}, which is not installed", step) from None
+        raise lacks_package("keys", error, "securesystemslib", "cryptography") from None
     del cryptography

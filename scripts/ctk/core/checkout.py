@@ -258,6 +258,17 @@ def checkout() -> Workspace:
     return where
 
 
+def lacks_package(subject: str, error: ModuleNotFoundError, *packages: str) -> NotReady:
+    """The error for something that needs packages of an extra.
+
+    `subject` is in the plural, as in "keys". A checkout has the extras' packages locked.
+    """
+    step = f"pip install {' '.join(packages)}"
+    if workspace().is_checkout:
+        step = "run ./scripts/setup, which installs what requirements-dev.lock names"
+    return NotReady(f"{subject} need {error.name}, which is not installed", step)
+
+
 def refuse_without_recipes(where: Workspace) -> None:
     """Raises NotReady for a command that needs recipes, where this package has none."""
     if not where.is_checkout:

@@ -119,7 +119,7 @@ def printed(*command: str) -> str | None:
 # --- the checks of this checkout, of clients and of hardware. Packages are imported inside a check,
 # so that a missing package makes only this check fail.
 
-_SETUP = "run ./scripts/setup; it makes .venv as requirements.lock says"
+_SETUP = "run ./scripts/setup; it makes .venv as the locks say"
 _ASKED = "cuda-toolkit"  # the manifest of every CTK release
 KEEP_CHANNEL = "ctk doctor --channel URL --keep"
 LEAST_FREE = (
@@ -129,18 +129,27 @@ LEAST_FREE = (
 
 @look_at(Where, "packages", needed=True)
 def _packages(where: Where) -> Finding:
-    """The packages of the tool, in their locked versions."""
-    lock = (where.workspace.root / "requirements.lock").read_text(encoding="utf-8")
-    wanted = dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", lock, re.M))
+    """The packages of the tool, in their locked versions.
+
+    Those for tests may be missing: scripts/test installs them.
+    """
+    root = where.workspace.root
+    wanted, for_tests = (_locked(root / f"requirements{part}.lock") for part in ("", "-dev"))
     have = _installed()
     wrong = []
-    for name, version in wanted.items():
-        found = have.get(_plain(name), "is missing")
+    for name, version in (wanted | for_tests).items():
+        found = have.get(_plain(name), "is missing" if name in wanted else version)
         if found != version:
             wrong.append(f"{name} {found}")
     if wrong:
-        return problem(f"not as requirements.lock has them: {listing(wrong, most=3)}", _SETUP)
+        return problem(f"not as the locks have them: {listing(wrong, most=3)}", _SETUP)
     return ok(f"{len(wanted)}, as requirements.lock has them")
+
+
+def _locked(lock: Path) -> dict[str, str]:
+    """Name -> version, of a lock of pip."""
+    text = lock.read_text(encoding="utf-8") if lock.exists() else ""
+    return dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", text, re.M))
 
 
 def _installed() -> dict[str, str]:

@@ -28,6 +28,7 @@ _COPIED = (
     "conda-forge.yml",
     "pyproject.toml",
     "requirements.lock",
+    "requirements-dev.lock",
     "docs",
     "examples",
     "recipes",
