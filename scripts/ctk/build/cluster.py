@@ -198,8 +198,10 @@ def _is_full(error: Exception) -> bool:
     answer = getattr(error.__cause__ or error, "response", None)
     if not isinstance(answer, Mapping):
         return False
-    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    return status == _INSUFFICIENT or answer.get("Error", {}).get("Code") == "QuotaExceeded"
+    if answer.get("Error", {}).get("Code") == "QuotaExceeded":
+        return True
+    status: object = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return status == _INSUFFICIENT
 
 
 # An order for a worker.
