@@ -8,9 +8,12 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from fsspec import register_implementation
+from fsspec.implementations.memory import MemoryFileSystem
 from test_build import FOLLOWER, HELLO, edit, fetched
 
 from conftest import ROOT
@@ -19,9 +22,10 @@ from ctk.build import cluster as module
 from ctk.build.cluster import Cluster, Store
 from ctk.build.finished import cached
 from ctk.core.checkout import Workspace
-from ctk.core.errors import ClusterFailed
+from ctk.core.errors import ClusterFailed, NoSpace
 from ctk.plan.plan import Build
 from kit.dask_processes import Loopback, loopback, silent_port, wait_for
+from kit.mounts import mounts
 from kit.tiny import artefact, tiny_plan
 
 
@@ -226,6 +230,57 @@ def test_a_scheduler_with_another_ctk_is_a_failed_cluster(tmp_path: Path) -> Non
         with pytest.raises(ClusterFailed, match="a worker failed at ") as error:
             run(checkout(tmp_path / "one"), cluster.address, tmp_path / "store")
         assert error.value.step.startswith("install the same revision")
+
+
+def fill(file: Path) -> None:
+    """Writes a file until its file system is full."""
+    with file.open("wb", buffering=0) as open_file, suppress(OSError):
+        while True:
+            open_file.write(bytes(1 << 16))
+
+
+def test_a_store_that_is_full_ends_the_run_and_is_used_again_when_it_has_room(
+    running: Loopback, tmp_path: Path
+) -> None:
+    begun, go, folder = tmp_path / "begun", tmp_path / "go", tmp_path / "store"
+    workspace = checkout(tmp_path / "one", waiting(begun, go))
+    folder.mkdir()
+    with (
+        mounts('mount -t tmpfs -o size=4m none "$store"', store=folder) as mounted,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        store = mounted.see(folder)
+        done = pool.submit(run, workspace, running.address, store)
+        wait_for(begun)
+        fill(store / "of-others")
+        go.touch()
+        worker = f"on {socket.gethostname()}: "
+        with pytest.raises(NoSpace, match=f"{worker}the store file://{store} is full") as error:
+            done.result(900)
+        assert "run the command again" in error.value.step
+        (store / "of-others").unlink()
+        again = run(workspace, running.address, store)
+    assert {b.id for b in again.built} == {HELLO, FOLLOWER}
+    assert sha256(again) == here(tmp_path / "here", waiting(begun, go))
+
+
+def test_a_worker_that_cannot_open_the_store_ends_the_run_and_is_named(
+    running: Loopback, tmp_path: Path
+) -> None:
+    class Here(MemoryFileSystem):
+        """A kind of store that this process alone knows, as if s3fs were not on the worker."""
+
+        protocol = "here"
+
+    register_implementation("here", Here, clobber=True)
+    worker = f"the worker {socket.gethostname()} cannot build: "
+    workspace = checkout(tmp_path / "one")
+    with (
+        Cluster(running.address, "here://store") as cluster,
+        pytest.raises(ClusterFailed, match=f"{worker}the store here://store cannot be") as error,
+    ):
+        build.run(tiny_plan(workspace), workspace, cluster=cluster)
+    assert error.value.step.startswith("a store is a folder")
 
 
 def test_a_store_that_a_worker_does_not_see_is_named(running: Loopback, tmp_path: Path) -> None:

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from conftest import ctk
-from ctk.build.build import github_matrix
+from ctk.build.ci import Job, ci_jobs, gitlab_pipeline
 from ctk.core.checkout import Settings, Workspace, settings
 from ctk.core.errors import BadValue
 from ctk.core.platforms import PLATFORMS
@@ -19,11 +22,8 @@ from ctk.plan.plan import Request, plan, published_set, python_tags, small
 
 
 def jobs(where: Workspace, request: Request) -> list[dict[str, str]]:
-    matrix = github_matrix(
-        published_set(where), request, python_tags(where.build_config), lambda platform: "any", ""
-    )
-    found: list[dict[str, str]] = json.loads(matrix)["include"]
-    return found
+    what, tags = published_set(where), python_tags(where.build_config)
+    return [asdict(job) for job in ci_jobs(what, request, tags, lambda platform: "any", "")]
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def test_a_platform_without_a_machine_is_an_error_that_says_where_to_set_it(
 ) -> None:
     what, request = published_set(project), Request(["13.0"], ["cuda-cudart"], ["win-64"])
     with pytest.raises(BadValue, match="win-64") as error:
-        github_matrix(
+        ci_jobs(
             what,
             request,
             python_tags(project.build_config),
@@ -141,6 +141,55 @@ def test_a_platform_without_a_machine_is_an_error_that_says_where_to_set_it(
             "",
         )
     assert "tool.ctk.runners" in error.value.step
+
+
+# --- GitLab
+
+
+def test_a_child_pipeline_of_gitlab_is_written_as_its_schema_and_limits_have_it(
+    project: Workspace, everything: dict[str, list[dict[str, str]]], tmp_path: Path
+) -> None:
+    words = ("--format", "gitlab", "--all-releases", "--all-components")
+    text = ctk(project, "build", "--dry-run", *words, check=True).stdout
+    assert len(text) < 1_000_000  # bytes of a file of CI, by default
+    pipeline = json.loads(text)
+    template = pipeline.pop(".build")
+    assert template["variables"] == {"GIT_DEPTH": "0"}
+    for job in everything["include"]:
+        written = pipeline.pop(job["id"])
+        assert written["variables"]["OPTIONS"] == job["options"]
+        assert written["tags"] == [job["runner"]]
+        key = written["cache"]["key"]
+        assert key == f"builds-{job['id']}-{job['key']}"
+        assert "/" not in key and len(key) < 256  # of a cache
+        assert not {"needs", "parallel"} & written.keys()
+    assert not pipeline
+    file = tmp_path / "jobs.yml"
+    file.write_text(text)
+    check = ("-m", "check_jsonschema", "--builtin-schema", "vendor.gitlab-ci", str(file))
+    done = subprocess.run([sys.executable, *check], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_job_of_gitlab_reads_as_a_person_would_write_it() -> None:
+    job = Job("cuda-13.0-linux-64", "big", "--release cuda-13.0 --platform linux-64", "0123")
+    assert json.loads(gitlab_pipeline([job])) == {
+        ".build": {
+            "stage": "build",
+            "variables": {"GIT_DEPTH": "0"},
+            "script": [
+                "./scripts/build $OPTIONS",
+                ".venv/bin/ctk check",
+                ".venv/bin/ctk check --rebuild 3",
+            ],
+        },
+        "cuda-13.0-linux-64": {
+            "extends": ".build",
+            "tags": ["big"],
+            "variables": {"OPTIONS": "--release cuda-13.0 --platform linux-64"},
+            "cache": {"key": "builds-cuda-13.0-linux-64-0123", "paths": [".cache/builds"]},
+        },
+    }
 
 
 # --- the settings

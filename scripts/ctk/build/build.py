@@ -1,4 +1,4 @@
-"""Makes the builds of a plan, each by itself: in processes here, on a Dask cluster, or as CI jobs.
+"""Makes the builds of a plan, each by itself: in processes here, or on a Dask cluster.
 
 rattler-build checks the contents of a package as it builds it; tests that need an environment run
 later, when the channel exists (`ctk.pipeline`).
@@ -6,13 +6,11 @@ later, when the channel exists (`ctk.pipeline`).
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ctk.build.cluster import Cluster
 from ctk.build.finished import Built, build_key, finished
@@ -21,8 +19,7 @@ from ctk.build.runner import make
 from ctk.core.checkout import Workspace
 from ctk.core.disk import disk_errors
 from ctk.core.errors import BuildFailed
-from ctk.core.platforms import PLATFORMS
-from ctk.plan.plan import Build, Plan, Request, Set, choose_locks, plan
+from ctk.plan.plan import Build, Plan
 
 __all__ = ["BuildReport", "Built", "build_key", "finished", "run"]
 
@@ -116,50 +113,3 @@ def _started(
         raise
     finally:
         pool.shutdown()
-
-
-def github_matrix(
-    what: Set,
-    request: Request,
-    python_tags: Sequence[str],
-    runner: Callable[[str], str],
-    options: str,
-) -> str:
-    """The value of a workflow's ``strategy.matrix``, as JSON on one line.
-
-    It has a job for each release lock and platform of a request, unless earlier jobs make all its
-    packages. Packages that are the same on all platforms are in each job, so a job is whole without
-    the others. The key of a job is a digest of everything that can change its packages.
-
-    Args:
-        what: Recipes and their locks.
-        request: The builds that all jobs make together.
-        python_tags: The Pythons of the matrix.
-        runner: Platform -> label of the machine.
-        options: Added to the options of ``ctk build`` for each job.
-    """
-    include = []
-    # A build for an older release is in the job of that release.
-    asked = choose_locks(what.locks, request.releases)
-    planned = {b.lock for b in plan(what, request, python_tags).builds}
-    for release in (name for name in what.locks if name in asked and name in planned):
-        known: set[str] = set()
-        for platform in request.platforms or PLATFORMS:
-            builds = plan(
-                what, replace(request, releases=[release], platforms=[platform]), python_tags
-            ).builds
-            packages = {f"{o.subdir}/{o.file_name}" for b in builds for o in b.outputs}
-            if packages <= known:
-                continue
-            known |= packages
-            keys = "\n".join(sorted(map(build_key, builds)))
-            job = {
-                "id": f"{release}-{platform}",
-                "runner": runner(platform),
-                "options": " ".join(
-                    filter(None, (f"--release {release} --platform {platform}", options))
-                ),
-                "key": hashlib.sha256(keys.encode()).hexdigest()[:32],
-            }
-            include.append(job)
-    return json.dumps({"include": include}, separators=(",", ":"))

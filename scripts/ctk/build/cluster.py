@@ -31,7 +31,15 @@ from ctk.build.one import at_work, clear_build_folders, processes
 from ctk.build.runner import keep, log_file, make, write_log
 from ctk.core.checkout import Workspace, lacks_package
 from ctk.core.disk import FULL, disk_errors
-from ctk.core.errors import BadValue, BuildFailed, ClusterFailed, CtkError, NoSpace, describe
+from ctk.core.errors import (
+    BadValue,
+    BuildFailed,
+    ClusterFailed,
+    CtkError,
+    NoSpace,
+    NotReady,
+    describe,
+)
 from ctk.core.files import file_sha256
 from ctk.core.locks import hold_folder, release_folder
 from ctk.core.secrets import without_credentials
@@ -47,6 +55,11 @@ _A_STORE = (
     "a store is a folder that every worker sees, such as file:///shared/ctk, or an object store"
     " such as s3://bucket"
 )
+_REACHABLE = (
+    "check its address and login, and that this machine and every worker may read and write it"
+)
+_FREE = "free some space there and run the command again: finished builds are kept in the store"
+_INSUFFICIENT = 507  # HTTP: Insufficient Storage
 _SAME = "install the same revision of ctk on the scheduler and every worker"
 _STEP = "finished builds are kept: fix the cluster and run the command again, or leave --dask out"
 
@@ -74,6 +87,9 @@ class Store:
             ) from None
         # An object appears whole in an object store; a file is there as soon as it is opened.
         self._renames = isinstance(self._fs, LocalFileSystem)
+        # The root of an object store begins with a bucket. It has no folders, and where one is to
+        # be made, s3fs makes a bucket: of a mistyped name, too.
+        self._has_folders = str(self._root).startswith("/")
         self.url = f"file://{self._root}" if self._renames else url
 
     def put(self, file: Path, sha256: str | None = None) -> str:
@@ -83,7 +99,7 @@ class Store:
         with self._errors():
             self._fs.invalidate_cache()
             if not self._fs.exists(path):
-                with self._whole(path) as place:
+                with self._absent_place(), self._whole(path) as place:
                     self._fs.put_file(str(file), place)
         return sha256
 
@@ -109,7 +125,7 @@ class Store:
 
         The last of several writers wins.
         """
-        with self._errors(), self._whole(self._note(key)) as place:
+        with self._errors(), self._absent_place(), self._whole(self._note(key)) as place:
             self._fs.pipe_file(place, json.dumps(note, indent=1).encode())
 
     def finished(self, key: str) -> Any:
@@ -117,7 +133,8 @@ class Store:
         self._fs.invalidate_cache()
         try:
             with self._errors():
-                return json.loads(self._fs.cat_file(self._note(key)))
+                note = self._fs.cat_file(self._note(key))
+            return json.loads(note)
         except (FileNotFoundError, ValueError):
             return None
 
@@ -130,7 +147,8 @@ class Store:
     @contextmanager
     def _whole(self, path: str) -> Iterator[str]:
         """Gives the place to write a file, which then appears under its path as a whole."""
-        self._fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        if self._has_folders:
+            self._fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
         if not self._renames:
             yield path
             return
@@ -142,18 +160,48 @@ class Store:
             Path(temporary).unlink(missing_ok=True)
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _absent_place(self) -> Iterator[None]:
+        """Turns the error of a place that is not there to be written to into NoSpace."""
         try:
             yield
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            fault = "fails"
-            step = "make it readable and writable for this machine and every worker"
-            if error.errno in FULL:
-                fault, step = "is full", "free some space there"
+        except FileNotFoundError as error:
             said = without_credentials(str(error))
+            step = "make the bucket or the folder first, or name another store with --store"
+            raise NoSpace(f"the store {self.shown} is not there: {said}", step) from None
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turns errors of the store into NoSpace, but those of files that are not there.
+
+        They are of any kind: a bucket without login raises errors of its client's library.
+        """
+        try:
+            yield
+        except (FileNotFoundError, CtkError):
+            raise
+        except Exception as error:
+            said = describe(error)
+            fault, step = "fails", _REACHABLE
+            if _is_full(error):
+                fault, step = "is full", _FREE
             raise NoSpace(f"the store {self.shown} {fault}: {said}", step) from None
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether a store has no room left.
+
+    s3fs gives the answer of a server as the cause of its error: 507 is MinIO's, the code of
+    quotas is Ceph's.
+    """
+    if getattr(error, "errno", None) in FULL:
+        return True
+    answer = getattr(error.__cause__ or error, "response", None)
+    if not isinstance(answer, Mapping):
+        return False
+    if answer.get("Error", {}).get("Code") == "QuotaExceeded":
+        return True
+    status: object = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return status == _INSUFFICIENT
 
 
 # An order for a worker.
@@ -216,7 +264,8 @@ def fulfil(order: WorkOrder) -> WorkResult:
     """Makes the build of an order.
 
     Raises:
-        ClusterFailed: This worker has other tools.
+        ClusterFailed: This worker has other tools, or cannot open the store or build.
+        NoSpace: The store fails or is full, or the disk of this worker is full.
         BrokenExecutor: The build process was killed.
     """
     if tools() != order.tools:
@@ -229,6 +278,13 @@ def fulfil(order: WorkOrder) -> WorkResult:
     try:
         with disk_errors(workspace.root), at_work(workspace):
             return _make(order, workspace, Store(order.store))
+    # The next build here would have the same end. Dask tries each once more, elsewhere if it can.
+    except NoSpace as error:
+        raise NoSpace(f"on {socket.gethostname()}: {error.cause}", error.step) from None
+    except (BadValue, NotReady) as error:
+        raise ClusterFailed(
+            f"the worker {socket.gethostname()} cannot build: {error.cause}", error.step
+        ) from None
     except CtkError as error:
         log = log_file(order.build.id, workspace)
         text = log.read_text(encoding="utf-8") if log.exists() else ""
@@ -348,7 +404,7 @@ class Cluster(AbstractContextManager["Cluster"]):
                 f"the connection to the scheduler at {self._address} was lost: {describe(error)}",
                 _STEP,
             ) from None
-        except ClusterFailed:
+        except (ClusterFailed, NoSpace):
             raise
         except (KilledWorker, BrokenExecutor) as error:
             return WorkResult(f"{order.build.id}: {error}; is memory short there?")

@@ -39,8 +39,8 @@ def build_command(chosen: Selection, options: BuildOptions) -> None:
       `sha256`, `size`)
     - `left_out`: `id`, `reason`
 
-    `--format github` prints the matrix of a workflow instead, on one line. With `--fetch-only`,
-    instead:
+    `--format github` prints the matrix of a workflow instead, on one line, and `--format gitlab`
+    the configuration of a child pipeline. With `--fetch-only`, instead:
 
     - `artefacts`: `file`, `sha256`, `size`, `path`, `fetched` (whether it was not there before)
     """
@@ -52,8 +52,8 @@ def build_command(chosen: Selection, options: BuildOptions) -> None:
         raise BadValue("--environment is about a file", "name it with --file")
     if chosen.file is not None:
         chosen = _of_file(chosen, chosen.file, options.base)
-    if options.dry_run and options.form == "github":
-        plan.show_jobs(chosen)
+    if options.dry_run and options.form != "table":
+        plan.show_jobs(chosen, options.form)
     elif options.dry_run:
         plan.show_plan(chosen, options.base)
     else:

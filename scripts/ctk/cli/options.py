@@ -405,10 +405,13 @@ class BuildOptions:
         ),
     ] = False
     form: Annotated[
-        Literal["table", "github"],
+        Literal["table", "github", "gitlab"],
         typer.Option(
             "--format",
-            help="Of --dry-run: github prints a job matrix, by default of all platforms.",
+            help=(
+                "Of --dry-run: github prints a job matrix, gitlab a child pipeline, by default of"
+                " all platforms."
+            ),
         ),
     ] = "table"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from ctk.channel import repodata
 from ctk.channel.publish import SIDECAR
 from ctk.core.checkout import Workspace
 from ctk.core.platforms import this_platform
+from ctk.env.activation import RUNNER
 from ctk.env.environment import create
 from ctk.lock.components import load_exclusions
 from ctk.plan.recipes import Recipe, render
@@ -37,6 +39,7 @@ KINDS = {
     "bash": "test_commands.py, test_client_lines.py",
     "toml": "test_client_lines.py",
     "dockerfile": "test_client_lines.py",
+    "apptainer": "here: its sections are run in a folder, with a pack that is none",
     "yaml": "here, and test_client_lines.py for workflows",
     "python": "here: run in an environment of the channel",
     "nginx": "here: its pattern is compared with the names of files",
@@ -52,6 +55,7 @@ YAMLS = {
     "# recipe.yaml, as on conda-forge": "host",
     "# recipe.yaml": "fragment",
     "# .github/workflows/": "workflow",
+    "# .gitlab-ci.yml": "gitlab",
     "# environment.yml": "test_environments.py",
     "# virtual-packages.yml": "test_environments.py",
     "# variants/exclusions.yaml": "exclusions",
@@ -180,6 +184,54 @@ def test_a_web_server_is_told_which_files_change(block: Block) -> None:
     assert pattern and not re.search(pattern[1], package)
     for file in (*(f"/cuda/noarch/{name}" for name in repodata.FILES), f"{package}{SIDECAR}"):
         assert re.search(pattern[1], file), file
+
+
+@pytest.mark.parametrize("block", of("yaml", "gitlab"), ids=str)
+def test_a_pipeline_of_gitlab_follows_its_schema_and_starts_the_jobs_that_are_written(
+    block: Block, tmp_path: Path
+) -> None:
+    file = tmp_path / ".gitlab-ci.yml"
+    file.write_text(block.text)
+    check = ("-m", "check_jsonschema", "--builtin-schema", "vendor.gitlab-ci", str(file))
+    done = subprocess.run([sys.executable, *check], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    jobs = YAML(typ="safe").load(block.text)
+    (child,) = jobs["packages"]["trigger"]["include"]
+    assert child["artifact"] in jobs[child["job"]]["artifacts"]["paths"]
+    assert jobs[child["job"]]["script"][-1].endswith(f"--format gitlab > {child['artifact']}")
+
+
+def sections(text: str) -> dict[str, str]:
+    """The sections of a definition of Apptainer: name -> its lines."""
+    _, *parts = re.split(r"^%(\w+)\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+@pytest.mark.parametrize("block", of("apptainer"), ids=str)
+def test_an_image_of_apptainer_has_what_its_sections_name(block: Block, tmp_path: Path) -> None:
+    """Each section is run by sh below a folder; a pack is a program that makes a folder."""
+    found = sections(block.text)
+    assert list(found) == ["files", "post", "environment", "runscript"]
+    source, target = found["files"].split()
+    root = tmp_path / "opt"
+    root.mkdir()
+    runner = '#!/bin/sh\necho "$CONDA_PREFIX: $*"\n'
+    (root / source).write_text(
+        f'mkdir -p "$1/bin"; f="$1/bin/{RUNNER.name}"; cat >"$f" <<"E"\n{runner}E\nchmod +x "$f"'
+    )
+    assert target == f"/opt/{source}"
+
+    def run(script: str, *words: str) -> str:
+        here = script.replace("/opt/", f"{root}/")
+        done = subprocess.run(
+            ["sh", "-ec", here, "sh", *words], capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    run(found["post"])
+    assert [path.name for path in root.iterdir()] == ["gpu"]
+    printed = run(found["environment"] + found["runscript"], "python", "a b")
+    assert printed == f"{root}/gpu: python a b\n"
 
 
 @pytest.mark.parametrize("block", of("yaml", "exclusions"), ids=str)

@@ -74,13 +74,13 @@ def show_plan(chosen: Selection, base: str) -> None:
     show_python(planned, report)
 
 
-def show_jobs(chosen: Selection) -> None:
-    """Prints the matrix of a workflow, by default of all platforms.
+def show_jobs(chosen: Selection, form: str) -> None:
+    """Prints the jobs of a CI service, by default of all platforms.
 
-    Its jobs repeat the command's options that choose recipes and Pythons.
+    They repeat the command's options that choose recipes and Pythons.
     """
-    # Late: what makes builds is slow to import, and a plan does without.
-    from ctk.build.build import github_matrix
+    # Late: a plan that is shown does without.
+    from ctk.build.ci import ci_jobs, github_matrix, gitlab_pipeline
 
     workspace = checkout()
     recipes, tags = published_set(workspace), python_tags(workspace.build_config)
@@ -93,9 +93,10 @@ def show_jobs(chosen: Selection) -> None:
         words.append("--libraries")
     words += [f"--python {name}" for name in chosen.pythons or ()] or ["--all-pythons"]
     runner = settings(workspace.root).runner
-    matrix = github_matrix(recipes, request, tags, runner, " ".join(words))
+    jobs = ci_jobs(recipes, request, tags, runner, " ".join(words))
+    write = github_matrix if form == "github" else gitlab_pipeline
     # As with --json: stdout has one document for a machine, and nothing else.
-    sys.stdout.write(f"{matrix}\n")
+    sys.stdout.write(f"{write(jobs)}\n")
     console.mode().printed = True
 
 
