@@ -11,7 +11,7 @@ import typer
 
 from ctk.cli.options import Arch, Driver, OtherChannels, base_channel
 from ctk.core.checkout import known_workspace, workspace
-from ctk.core.console import Reporter, count
+from ctk.core.console import Reporter, count, listing
 from ctk.core.errors import BadValue, NotReady
 from ctk.core.secrets import without_credentials
 
@@ -87,10 +87,11 @@ def doctor_command(
             _keep(channel or (), base or "")
     else:
         if channel or offline or keep:
-            raise BadValue(
-                "--channel, --keep and --offline are for this machine, not for an environment",
-                "leave them out",
-            )
+            given = {"--channel": channel, "--keep": keep, "--offline": offline}
+            typed = [option for option, value in given.items() if value]
+            verb = "is" if len(typed) == 1 else "are"
+            cause = f"{listing(typed)} {verb} for this machine, and you named an environment"
+            raise BadValue(cause, f"leave out {listing(typed)}, or the environment")
         _environment(prefix, driver, arch)
 
 

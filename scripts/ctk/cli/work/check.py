@@ -154,7 +154,7 @@ def _show_channel(found: ChannelReport, by_anybody: bool, place: str, report: Re
         f" sound SBOM: {count(len(found.findings), 'problem')} ({found.seconds:.1f} s)"
     )
     if found.without_sbom:
-        names = listing([package_name(name) for name in found.without_sbom], most=3)
+        names = listing(sorted({*map(package_name, found.without_sbom)}), most=3)
         report.line(f"without an SBOM, and not of this repository's recipes: {names}")
     for signer, number in found.attestations.items():
         report.line(f"{count(number, 'attestation')} verified, signed by {signer}")

@@ -169,10 +169,10 @@ def _show_one_python(built: BuiltChannel, workspace: Workspace, report: Reporter
     records = built.index.records.values()
     found = {python for record in records if (python := python_of(record.get("depends", ())))}
     if len(found) == 1 and len(python_tags(workspace.build_config)) > 1:
-        report.line(
-            f"{built.named} has packages for Python {found.pop()} only; `ctk build --all-pythons`"
-            " builds for the others, too"
-        )
+        line = f"{built.named} has packages for Python {found.pop()} only"
+        if built.path == Path(os.path.realpath(workspace.channel)):
+            line += "; `ctk build --all-pythons` builds for all others too"
+        report.line(line)
 
 
 def _show_changes(done: Published, to: str, keep_days: int, report: Reporter) -> None:
