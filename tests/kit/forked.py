@@ -28,7 +28,7 @@ _AT_START = ("PYTHON", "LC_", "LANG")
 def run(
     arguments: Sequence[str],
     environment: Mapping[str, str],
-    timeout: float = 600,
+    timeout: float = 3600,
     mounts: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command line of ctk to its end, with an empty standard input.
@@ -36,7 +36,7 @@ def run(
     Args:
         arguments: After `ctk`.
         environment: All variables.
-        timeout: Seconds after which the test fails.
+        timeout: Seconds after which the test fails: more than a loaded machine needs.
         mounts: A process whose mounts the command sees; by default those of this process.
     """
     if any(
