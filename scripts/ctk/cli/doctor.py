@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,16 +86,20 @@ def doctor_command(
         if keep:
             _keep(channel or (), base or "")
     else:
-        if channel or offline or keep:
-            given = {"--channel": channel, "--keep": keep, "--offline": offline}
-            typed = [option for option, value in given.items() if value]
-            verb = "is" if len(typed) == 1 else "are"
-            cause = f"{listing(typed)} {verb} for this machine, and you named an environment"
-            raise BadValue(cause, f"leave out {listing(typed)}, or the environment")
+        _refuse_of_machine({"--channel": channel, "--keep": keep, "--offline": offline})
         _environment(prefix, driver, arch)
 
 
 # The imports below are late: what looks at machines is slow to import, and help does without.
+
+
+def _refuse_of_machine(given: Mapping[str, object]) -> None:
+    """Refuses the options that are about this machine, where an environment is named."""
+    typed = [option for option, value in given.items() if value]
+    if typed:
+        verb = "is" if len(typed) == 1 else "are"
+        cause = f"{listing(typed)} {verb} for this machine, and you named an environment"
+        raise BadValue(cause, f"leave out {listing(typed)}, or the environment")
 
 
 def _machine(channels: Sequence[str], offline: bool) -> None:

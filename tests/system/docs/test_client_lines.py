@@ -38,7 +38,8 @@ LINES = [
     for command in commands(block)
     if command.program in CLIENTS and command.words[-1] != TOOL
 ]
-MANIFESTS = [b for b in BLOCKS if b.language == "toml"]
+# A text for another project quotes what that project reads, in part.
+MANIFESTS = [b for b in BLOCKS if b.language == "toml" and not b.page.startswith("docs/upstream/")]
 DOCKERFILES = [b for b in blocks() if b.language == "dockerfile"]
 WORKFLOWS = [b for b in blocks() if b.text.startswith("# .github/workflows/")]
 OURS_FIRST = ("CHANNEL", "conda-forge")
