@@ -78,7 +78,7 @@ def toolkits(project: Workspace) -> Path:
         OLDEST,
         "--release",
         NEWEST,
-        "--channel",
+        "--to",
         str(folder),
         check=True,
     )

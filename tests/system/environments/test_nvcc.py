@@ -148,7 +148,7 @@ def cross(project: Workspace) -> Environments:
         "--release",
         NEWEST,
         *platforms,
-        "--channel",
+        "--to",
         str(channel),
         check=True,
     )

@@ -62,7 +62,7 @@ def made(project: Workspace, request: pytest.FixtureRequest) -> Made:
         toolkit,
         "--python",
         this_python().name,
-        "--channel",
+        "--to",
         str(channel),
     )
     ctk(project, "build", *words, check=True)

@@ -92,7 +92,7 @@ def test_two_checkouts_that_publish_into_one_channel_lose_nothing(
     world, channel = job.world, tmp_path / "shared"
     other = replace(world, root=tmp_path / "other")
     shutil.copytree(world.root, other.root, ignore=shutil.ignore_patterns(".cache", "output"))
-    arguments = ["--channel", str(channel)]
+    arguments = ["--to", str(channel)]
     reader = Reader(channel, world.base)
     # All packages of the old release from the start, so that a client finds something in every
     # state.
