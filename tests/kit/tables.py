@@ -7,8 +7,8 @@ import re
 RULE = "─"
 
 
-def cells(printed: str) -> list[tuple[str, ...]]:
-    """The rows of all tables in an output, without their headings.
+def tables(printed: str) -> list[list[tuple[str, ...]]]:
+    """The rows of each table in an output, without their headings.
 
     A row is as long as the rule below the heading, and columns are where all rows have two blanks.
     """
@@ -22,8 +22,13 @@ def cells(printed: str) -> list[tuple[str, ...]]:
             if len(line) != len(rule):
                 break
             table.append(line)
-        found += _split(table, len(rule))[1:]
+        found.append(_split(table, len(rule))[1:])
     return found
+
+
+def cells(printed: str) -> list[tuple[str, ...]]:
+    """The rows of all tables in an output."""
+    return [row for table in tables(printed) for row in table]
 
 
 def _split(table: list[str], width: int) -> list[tuple[str, ...]]:

@@ -183,13 +183,14 @@ class MachineOptions:
 
     @property
     def driver(self) -> str | None:
-        """The only --driver."""
-        return self.drivers[0] if self.drivers else None
+        """The only --driver; of a fleet, that of the first machine."""
+        return self.drivers[0].partition(":")[0] if self.drivers else None
 
     @property
     def arch(self) -> str | None:
-        """The only --arch."""
-        return self.archs[0] if self.archs else None
+        """The only --arch; of a fleet, that of the first machine."""
+        own = self.drivers[0].partition(":")[2] if self.drivers else ""
+        return own or (self.archs[0] if self.archs else None)
 
     @property
     def of_fleet(self) -> tuple[Sequence[str], Sequence[str], str | None]:

@@ -28,7 +28,7 @@ from ctk.solve.machine import detected_driver
 from ctk.solve.solve import Scenario, solve
 from kit.doc_pages import EXAMPLES as ON_PAGES
 from kit.doc_pages import Block, blocks, follows
-from kit.tables import cells
+from kit.tables import tables
 
 EXAMPLES = {
     "cpp-extension": "scale",
@@ -104,9 +104,9 @@ class Example:
 
     @property
     def packages(self) -> list[Package]:
-        table = self.printed.partition("built and tested")[2].partition("\n\n")[0]
+        tested = tables(self.printed.partition("built and tested")[2])[0]
         found: list[Package] = []
-        for name, toolkit, driver, gets, state in cells(table):
+        for name, toolkit, driver, gets, state in tested:
             if name:
                 (file,) = self.output.glob(f"*/{name}.conda")
                 found.append(Package(file, toolkit, []))
