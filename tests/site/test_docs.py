@@ -185,7 +185,7 @@ def test_the_search_finds_a_page_from_the_folder(site: Path) -> None:
     done = subprocess.run([*words, address], capture_output=True, text=True, check=True)
     line = r'<p class="excerpt">[^<]*<mark>air-gapped</mark>[^<]+</p>'
     assert re.search(
-        rf'<a href="environments\.html[^"]*"[^>]*>Environments[^<]*</a>{line}', done.stdout
+        rf'<a href="environments\.html[^"]*"[^>]*>Files and machines[^<]*</a>{line}', done.stdout
     )
 
 

@@ -593,7 +593,7 @@ def _on_linux(scenario: Scenario) -> Scenario:
 def test_strict_priority_needs_each_name_of_nvcc(channels: Channels) -> None:
     """The packages of conda-forge's nvcc pin each other's builds, so none of them may be ours."""
     page = (ROOT / "docs" / "users.md").read_text(encoding="utf-8")
-    said = page.partition("because conda-forge's pin each other:")[2].partition(".\n")[0]
+    said = page.partition("because conda-forge pins them to each other:")[2].partition(".\n")[0]
     names = re.findall(r"`([\w-]+)`", said)
     assert _solves(channels, names)
     for name in names:

@@ -17,7 +17,7 @@ from ctk.plan.names import Names
 from ctk.site.pages import Page, assets, docs_header, moved, safe_json
 
 SECTIONS = {
-    "Use": ["users", "files", "environments", "cluster", "pytorch-jax-cupy", "troubleshooting"],
+    "Use": ["users", "environments", "cluster", "pytorch-jax-cupy", "troubleshooting"],
     "Choose": ["how-the-right-build-is-picked"],
     "Build packages": ["recipe-authors", "gpu-code"],
     "Keep a channel": ["maintainers", "security"],
@@ -29,6 +29,7 @@ MOVED = {
     "recipe-reference": "recipe-authors#reference",
     "compared": "how-the-right-build-is-picked#other-sources",
     "run-a-channel": "maintainers#one-morning",
+    "files": "environments#bring-your-file",
 }
 """A page that became part of another -> that page, with the heading where its text begins."""
 _CHECKOUT = re.compile(r"<!-- only in a checkout -->.*?<!-- end -->\n*", re.DOTALL)
