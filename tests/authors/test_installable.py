@@ -228,7 +228,15 @@ def answer(done: Any, driver: str | None, gpu: str | None) -> dict[str, Any]:
 
 @needs_linux
 def test_a_pin_that_loses_machines_fails_and_says_which(where: Workspace) -> None:
-    words = ("solve", "--everywhere", "cuda-core", "-p", SUBDIR, "--pin", "cuda-version >=13.4")
+    words = (
+        "solve",
+        "--everywhere",
+        "cuda-core",
+        "--platform",
+        SUBDIR,
+        "--pin",
+        "cuda-version >=13.4",
+    )
     done = ctk(where, *words)
     assert done.returncode == errors.MachinesLost.exit_code == 32
     assert "- pinned, lost on " in done.stdout

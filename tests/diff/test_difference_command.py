@@ -30,7 +30,7 @@ def run(run: Run, here: Workspace) -> Run:
     for name, number in (("13.3.1", "1"), ("13.4.0", "2")):
         write(here.variants, locked(name))
         measured(here, name[:4], f"liba.so.{number}")
-    return partial(run, "diff", "-p", "linux-64")
+    return partial(run, "diff", "--platform", "linux-64")
 
 
 def locked(version: str) -> ReleaseLock:

@@ -70,7 +70,16 @@ def test_a_recipe_without_python_says_nothing_of_it(project: Workspace) -> None:
 
 
 def test_the_jobs_of_a_service_make_every_python(project: Workspace) -> None:
-    words = ("--dry-run", "--format", "github", "-r", "13.0", "-p", this_platform(), "cuda-core")
+    words = (
+        "--dry-run",
+        "--format",
+        "github",
+        "-r",
+        "13.0",
+        "--platform",
+        this_platform(),
+        "cuda-core",
+    )
     jobs = json.loads(ctk(project, "build", *words, check=True).stdout)["include"]
     assert all(job["options"].endswith(" --all-pythons") for job in jobs)
     assert jobs

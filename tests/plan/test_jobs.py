@@ -93,7 +93,7 @@ def test_a_job_keeps_the_narrowing_of_the_command(project: Workspace) -> None:
         "github",
         "-r",
         "13.0",
-        "-p",
+        "--platform",
         "win-64",
         "cuda-nvrtc",
         "--python",

@@ -76,7 +76,7 @@ def test_a_package_that_does_not_run_on_the_machine_is_an_error(project: Workspa
         "12.9",
         "--arch",
         "6.1",
-        "-p",
+        "--platform",
         "linux-64",
     )
     assert done.returncode == BadValue.exit_code
@@ -101,7 +101,7 @@ def test_nothing_is_built_for_a_gpu_that_the_driver_does_not_know(project: Works
         "--dry-run",
         "--json",
         "cuda-version",
-        "-p",
+        "--platform",
         "linux-64",
         "--arch",
         "10.0",
@@ -113,7 +113,7 @@ def test_nothing_is_built_for_a_gpu_that_the_driver_does_not_know(project: Works
     machine_ = (
         "cuda-version",
         "--planned",
-        "-p",
+        "--platform",
         "linux-64",
         "--arch",
         "10.0",
@@ -147,7 +147,7 @@ def test_a_library_is_built_with_the_toolkit_and_in_the_versions_that_run_with_i
         "--dry-run",
         "--json",
         "pytorch",
-        "-p",
+        "--platform",
         "linux-64",
         "--python",
         "3.13",

@@ -266,7 +266,8 @@ def driver_version(text: str) -> str:
 def _refuse_several(what: str, option: str, text: str) -> None:
     """Refuses a list in the place of one value."""
     values = re.findall(r"[^\s,]+", text)
-    if "," not in text or len(values) < 2:
+    is_decimal = all(value.isdigit() for value in values)  # 12,4 is 12.4 where people write so
+    if "," not in text or len(values) < 2 or is_decimal:
         return
     step = f"repeat the option: {shlex.join(w for value in values for w in (option, value))}"
     raise BadValue(f"{text!r} is several {what}", step)
