@@ -187,8 +187,8 @@ Base = Annotated[
     typer.Option(
         "--base",
         help=(
-            "Channel with python, numpy and so on: a name like conda-forge, a URL, a folder, or"
-            " 'local' to make one."
+            "Channel with python, numpy and so on: a name such as conda-forge, a URL, a folder, or"
+            " 'local' for the one that is made on this machine."
         ),
     ),
 ]
@@ -197,8 +197,9 @@ OtherChannels = Annotated[
     typer.Option(
         "--channel",
         help=(
-            "A folder, a name or a URL in place of the built channel, the most important first; may"
-            " be repeated. conda-forge is then the base channel, if none was made here."
+            "A folder, a name or a URL instead of the channel that was built here. May be repeated,"
+            " the most important first. The base channel is then conda-forge, if none was made"
+            " here."
         ),
     ),
 ]
@@ -216,7 +217,9 @@ VariantConfig = Annotated[
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", min=1, help="How many at a time; as many as cores by default."),
+    typer.Option(
+        "--jobs", "-j", min=1, help="How many run at a time; the number of cores by default."
+    ),
 ]
 Specs = Annotated[
     list[str],
@@ -245,7 +248,7 @@ Platform = Annotated[
     str | None,
     typer.Option(
         "--platform",
-        help="The platform; this machine's by default. On another one no driver is assumed.",
+        help="The platform; this machine's by default. No driver is assumed on another platform.",
     ),
 ]
 Python = Annotated[
@@ -275,7 +278,7 @@ Arch = Annotated[
 
 EnvironmentName = Annotated[
     str | None,
-    typer.Option("--environment", help="The environment of a file that has several."),
+    typer.Option("--environment", help="Which environment, if the file has several."),
 ]
 
 
@@ -288,8 +291,8 @@ class Selection:
         typer.Argument(
             metavar="PACKAGE...",
             help=(
-                "Packages, or folders of recipes/: exactly these and what they need, of the default"
-                " releases. Without them: the default recipes."
+                "Packages, or folders of recipes/: builds these and what they need, for the default"
+                " releases. By default, the default recipes."
             ),
         ),
     ] = None
@@ -298,8 +301,8 @@ class Selection:
         typer.Option(
             "--file",
             help=(
-                "What of this file recipes make, of the releases that it pins: environment.yml,"
-                " pixi.toml, requirements.txt or a lock."
+                "Build the packages of this file that have recipes, for the releases that it pins:"
+                " environment.yml, pixi.toml, requirements.txt or a lock."
             ),
         ),
     ] = None
@@ -310,8 +313,8 @@ class Selection:
         typer.Option(
             "--driver",
             help=(
-                "The releases that machines will get whose drivers support this CUDA version, such"
-                " as 12.4, or none; 12.4:7.0 with this GPU only; may be repeated."
+                "Build the releases for machines whose driver supports this CUDA version, such as"
+                " 12.4, or none; 12.4:7.0 with this GPU only. May be repeated."
             ),
         ),
     ] = None
@@ -320,9 +323,9 @@ class Selection:
         typer.Option(
             "--arch",
             help=(
-                "With --driver: compute capability of the GPUs, such as 7.0 or sm_70; may be"
-                " repeated: each driver with each GPU. Without it: every GPU that the driver's"
-                " toolkit knows."
+                "With --driver: compute capability of the GPUs, such as 7.0 or sm_70. May be"
+                " repeated: each driver with each GPU. By default, every GPU that the driver's"
+                " toolkit supports."
             ),
         ),
     ] = None
@@ -333,8 +336,8 @@ class Selection:
         typer.Option(
             "--all-pythons",
             help=(
-                "Every Python that recipes have; without it, with the local base channel, this"
-                " machine's."
+                "Build for every Python of the recipes. By default, if the base channel is local,"
+                " for this machine's Python only."
             ),
         ),
     ] = False
@@ -342,20 +345,21 @@ class Selection:
         bool,
         typer.Option(
             "--all-releases",
-            help="Every locked release; without it and --release, the default ones.",
+            help="Build every locked release instead of the default ones.",
         ),
     ] = False
     all_components: Annotated[
         bool,
         typer.Option(
-            "--all-components", help="Every recipe of the toolkit; without it, the default ones."
+            "--all-components",
+            help="Build every recipe of the toolkit instead of the default ones.",
         ),
     ] = False
     libraries: Annotated[
         bool,
         typer.Option(
             "--libraries",
-            help="Beside the toolkit cuDNN, NCCL, CuPy, JAX and other libraries, too.",
+            help="Also build cuDNN, NCCL, PyTorch, CuPy, JAX and other libraries.",
         ),
     ] = False
 
@@ -382,8 +386,8 @@ class BuildOptions:
             metavar="URL",
             envvar="CTK_STORE",
             help=(
-                "Where artefacts and packages go through to the cluster: a folder or fsspec URL"
-                " that all workers see; .cache/store by default."
+                "Where the cluster exchanges artefacts and packages: a folder or fsspec URL that"
+                " all workers see; .cache/store by default."
             ),
         ),
     ] = None
@@ -391,7 +395,7 @@ class BuildOptions:
         bool,
         typer.Option(
             "--dry-run",
-            help="Show what would be built, and what is left out and why; build nothing.",
+            help="Build nothing; show what would be built, and what is left out and why.",
         ),
     ] = False
     fetch_only: Annotated[
@@ -399,8 +403,8 @@ class BuildOptions:
         typer.Option(
             "--fetch-only",
             help=(
-                "Download the artefacts, check them against the release locks, and lay them out for"
-                " recipes, which rattler-build alone can then build."
+                "Download the artefacts, check them against the release locks, and put them where"
+                " the recipes read them, so that rattler-build alone can build these."
             ),
         ),
     ] = False
@@ -425,8 +429,8 @@ class RecipeOptions:
         typer.Option(
             "--cuda",
             help=(
-                "CUDA major such as 13, or toolkit such as 12.6; may be repeated. All of the"
-                " recipe's by default."
+                "CUDA major such as 13, or toolkit such as 12.6; may be repeated. By default, all"
+                " that the recipe has."
             ),
         ),
     ] = None
@@ -445,7 +449,7 @@ class RecipeOptions:
         typer.Option(
             "--python",
             help=(
-                "Such as 3.12 or 3.14t; may be repeated. By default all of the recipe's that the"
+                "Such as 3.12 or 3.14t; may be repeated. By default, all that the recipe and the"
                 " channels have."
             ),
         ),
@@ -476,8 +480,8 @@ class PublishOptions:
         typer.Option(
             "--from",
             help=(
-                "In place of a built channel: a published folder, s3://... or URL, or a state of it"
-                " as in PLACE@4, byte for byte and with its attestations."
+                "Publish a published folder, s3://... or URL instead of a built channel, or a state"
+                " of it as in PLACE@4, byte for byte and with its attestations."
             ),
             metavar="PLACE[@STATE]",
         ),
@@ -486,7 +490,7 @@ class PublishOptions:
         Path | None,
         typer.Option(
             help=(
-                "A folder that a web server hands out, made if need be; s3://BUCKET/PREFIX, at"
+                "A folder that a web server serves, created if missing; s3://BUCKET/PREFIX, at"
                 " AWS_ENDPOINT_URL with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; or a server."
             )
         ),

@@ -33,7 +33,7 @@ NewFile = Annotated[
     typer.Option(
         "--write",
         metavar="NEW",
-        help="Of a file: write it as it should be for this channel, and show the difference.",
+        help="Rewrite the file for this channel into NEW, and show the difference.",
     ),
 ]
 
@@ -42,9 +42,8 @@ SolvePlatforms = Annotated[
     typer.Option(
         "--platform",
         help=(
-            "The platform; this machine's by default. On another one no driver is assumed. With"
-            " --everywhere: all "
-            "of the channel by default; may be repeated."
+            "The platform; this machine's by default. No driver is assumed on another platform."
+            " May be repeated with --everywhere, whose default is all platforms of the channel."
         ),
     ),
 ]
@@ -54,7 +53,8 @@ Explain = Annotated[
 Everywhere = Annotated[
     bool,
     typer.Option(
-        "--everywhere", help="Show on which drivers, GPUs and platforms it installs, and as what."
+        "--everywhere",
+        help="Show on which drivers, GPUs and platforms the request installs, and what it gives.",
     ),
 ]
 Pins = Annotated[
@@ -62,8 +62,8 @@ Pins = Annotated[
     typer.Option(
         "--pin",
         help=(
-            "Show everywhere what this spec besides would change, and fail if machines lose;"
-            " may be repeated."
+            "Show on every machine what this additional spec would change, and fail if a machine"
+            " loses by it; may be repeated."
         ),
     ),
 ]
@@ -90,13 +90,15 @@ Archs = Annotated[
 Planned = Annotated[
     bool,
     typer.Option(
-        "--planned", help="Solve against what recipes and release locks say, not what was built."
+        "--planned",
+        help="Solve as if everything in the recipes and release locks were built.",
     ),
 ]
 ChangedPrefix = Annotated[
     Path | None,
     typer.Option(
-        "--prefix", help="Show what the specs would change in this environment, of any client."
+        "--prefix",
+        help="Show what the specs would change in this environment, whichever client created it.",
     ),
 ]
 

@@ -47,9 +47,11 @@ def lint_files(checks: Sequence[str], *, as_annotations: bool) -> None:
         raise UnknownName(
             f"there is nothing to lint in {workspace.root}", "set CTK_ROOT to a checkout"
         )
-    with report.task("lint", len(tree.measured.locks)) as task:
+    # The plan of each lock, then the checks.
+    with report.task("lint", len(tree.measured.locks) + 1) as task:
         tree.progress = lambda: task.advance(1)
         found = lint(tree, checks)
+        task.advance(1)
     _show_lint(found, report, as_annotations=as_annotations)
     if not found.ok:
         step = "each line names its fix; ctk lint --list says why"
