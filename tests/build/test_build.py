@@ -65,7 +65,7 @@ def test_a_build_is_made_again_once_somebody_has_read_its_licence_texts(
     made = {b.id: b for b in build.run(tiny_plan(checkout), checkout).built}
     assert (len(made[HELLO].unread), made[FOLLOWER].unread) == (1, ())
     readings = dict.fromkeys(made[HELLO].unread, Reading("open source"))
-    monkeypatch.setattr("ctk.build.finished.load", lambda: readings)
+    monkeypatch.setattr("ctk.lock.redistribution.load", lambda: readings)
     found = {b.id: cached(b, checkout) for b in tiny_plan(checkout).builds}
     assert [found[HELLO], found[FOLLOWER] is not None] == [None, True]
 

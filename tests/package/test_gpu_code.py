@@ -595,12 +595,12 @@ def test_check_fails_for_a_wrong_bound_and_not_for_a_right_one(
         "6.1",
         "7.0",
     ]
-    error = gpu_code(project, "--check", wrong, code=9)["error"]
+    error = gpu_code(project, "--strict", wrong, code=9)["error"]
     assert (
         "can be installed for GPUs without code" in error["cause"]
         and "write cuda-arch 7.5.* in host" in error["next"]
     )
-    assert gpu_code(project, "--check", right)["subjects"][0]["promised_in_vain"] == []
+    assert gpu_code(project, "--strict", right)["subjects"][0]["promised_in_vain"] == []
 
 
 def test_explain_names_the_file_that_limits_a_gpu(project: Workspace, tmp_path: Path) -> None:

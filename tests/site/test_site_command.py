@@ -48,7 +48,7 @@ def test_a_platform_for_which_nothing_is_built_is_refused(
     assert "ctk build --platform win-64" in caught.value.step
     other = (tmp_path / "checkout" / "output" / "channel").resolve()
     with pytest.raises(Unsolvable, match=f"{other} has nothing for win-64") as caught:
-        build("--platform", "win-64", "--to", str(other))
+        build("--platform", "win-64", "--channel", str(other))
     assert "ctk build" not in caught.value.step
     assert not (tmp_path / "site").exists()
 
