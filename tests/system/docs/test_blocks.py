@@ -39,7 +39,7 @@ KINDS = {
     "bash": "test_commands.py, test_client_lines.py",
     "toml": "test_client_lines.py",
     "dockerfile": "test_client_lines.py",
-    "apptainer": "here: its sections are run in a folder, with a pack that is none",
+    "singularity": "here: its sections are run in a folder, with a pack that is none",
     "yaml": "here, and test_client_lines.py for workflows",
     "python": "here: run in an environment of the channel",
     "nginx": "here: its pattern is compared with the names of files",
@@ -207,7 +207,7 @@ def sections(text: str) -> dict[str, str]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-@pytest.mark.parametrize("block", of("apptainer"), ids=str)
+@pytest.mark.parametrize("block", of("singularity"), ids=str)
 def test_an_image_of_apptainer_has_what_its_sections_name(block: Block, tmp_path: Path) -> None:
     """Each section is run by sh below a folder; a pack is a program that makes a folder."""
     found = sections(block.text)
