@@ -84,6 +84,10 @@ def use_temporary_folder(workspace: Workspace) -> None:
         tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
 
 
+_TRIES = 20
+"""How often a folder is tried to be made beside others that come and go."""
+
+
 def hold_folder(home: Path, leave: Callable[[Path], None] = lambda folder: None) -> Path:
     """An empty folder for this process below `home`.
 
@@ -92,6 +96,14 @@ def hold_folder(home: Path, leave: Callable[[Path], None] = lambda folder: None)
     Raises:
         OSError: It cannot be made, or `home` belongs to another user.
     """
+    for _ in range(_TRIES):
+        # Whoever releases the last folder removes `home`, perhaps between two steps of this.
+        with suppress(FileNotFoundError, FileExistsError):
+            return _hold_folder(home, leave)
+    return _hold_folder(home, leave)
+
+
+def _hold_folder(home: Path, leave: Callable[[Path], None]) -> Path:
     from filelock import FileLock
 
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
