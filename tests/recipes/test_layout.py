@@ -210,11 +210,31 @@ def test_files_that_cmake_finds_without_activation_read_those_of_cccl(
         assert read.resolve() == tmp_path / row.cmake / name
 
 
-@pytest.mark.skipif(not shutil.which("cmake"), reason="this machine has no CMake")
-@pytest.mark.parametrize(
+CUDSS = pytest.mark.parametrize(
     ("subdir", "root", "library"),
     [("linux-64", ".", "lib/libcudss.so"), ("win-64", "Library", "bin/cudss64_1.dll")],
 )
+
+
+@CUDSS
+def test_cmake_s_files_of_cudss_name_its_version_and_its_library(
+    project: Workspace, tmp_path: Path, subdir: str, root: str, library: str
+) -> None:
+    """Also where there is no CMake to read them."""
+    write(tmp_path / root, {library: ""})
+    variables = {"PREFIX": str(tmp_path), "target_platform": subdir, "PKG_VERSION": "1.0.0.35"}
+    script = project.recipes / "libcudss/find-package.sh"
+    subprocess.run(["bash", script], env=ENVIRONMENT | variables, check=True)
+    folder = tmp_path / root / "lib" / "cmake" / "cudss"
+    assert Path(library).name in (folder / "cudss-config.cmake").read_text()
+    assert "1.0.0" in (folder / "cudss-config-version.cmake").read_text()
+
+
+@pytest.mark.skipif(
+    not shutil.which("cmake"),
+    reason="this machine has no CMake; what its files name is tested without",
+)
+@CUDSS
 def test_cmake_finds_cudss_and_no_newer_one(
     project: Workspace, tmp_path: Path, subdir: str, root: str, library: str
 ) -> None:
