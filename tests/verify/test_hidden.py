@@ -16,7 +16,8 @@ BLOCKS = hidden.blocks()
 SETS = [name.removeprefix("set ") for name in BLOCKS if name.startswith("set ")]
 # In each run; the other sets in the nightly one.
 OFTEN = ("default", "everything")
-PAGE = workspace().root / "docs" / "how-the-right-build-is-picked.md"
+PAGES = workspace().root / "docs"
+PAGE = PAGES / "how-the-right-build-is-picked.md"
 TABLE = re.compile(r"<!-- hidden: .*? -->\n(.*?)<!-- end of hidden -->", re.S)
 # conda-forge's nvcc for CUDA 12, each part of which another one pins exactly; sorted.
 NVCC = (
@@ -155,7 +156,7 @@ def test_the_page_says_what_was_measured(found: Requests) -> None:
         assert cells[2] == " and ".join(rapids), name
 
 
-def test_the_page_names_the_packages_of_nvcc() -> None:
-    text = PAGE.read_text()
+def test_the_users_page_names_the_packages_of_nvcc() -> None:
+    text = (PAGES / "users.md").read_text()
     for package in NVCC:
         assert package in text, package
